@@ -1,1 +1,3 @@
-//! placeholder
+//! Octavo: partitions, shares, labels and reports the accelerators of a Kubernetes fleet.
+
+pub mod domain;

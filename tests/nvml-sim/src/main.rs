@@ -1,1 +1,2 @@
-#![allow(missing_docs, reason="x")] fn main(){}
+#![allow(missing_docs, reason = "x")]
+fn main() {}

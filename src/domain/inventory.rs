@@ -1,0 +1,405 @@
+//! What a node *has*, as it was last read: plain observations, one record a device.
+//!
+//! Whatever could not be read is absent rather than guessed, and named in the device's `problems`. A device that answers
+//! nothing at all is still listed, with the reason: one failing device is one failing device.
+
+use std::fmt;
+
+use crate::domain::catalog::{InstanceResources, Placement, ProfileCatalog};
+use crate::domain::id::{GpuUuid, MigUuid, PciAddress, Sku, TypeName};
+use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
+
+/// A node's accelerators and what stands between us and them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inventory {
+    /// The machine itself.
+    pub machine: Machine,
+    /// Whether NVML answers.
+    pub nvml: NvmlState,
+    /// Every accelerator, ordered by PCI address.
+    pub devices: Vec<Device>,
+}
+
+/// Facts of the machine that do not come from a device.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Machine {
+    /// The firmware's product name. Source: `/sys/class/dmi/id/product_name`.
+    pub product_name: Option<String>,
+    /// Set when this machine is a guest with a virtual GPU.
+    pub vgpu: Option<VgpuHost>,
+}
+
+/// The host below a virtual GPU. Source: the vendor capability (signature `VF`) of the GPU's PCI configuration space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VgpuHost {
+    /// Version of the host's driver.
+    pub driver_version: String,
+    /// Branch of the host's driver.
+    pub driver_branch: String,
+}
+
+/// Where the link to NVML stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NvmlState {
+    /// No usable library; it is looked for again.
+    Absent {
+        /// Why, in words for a person.
+        reason: String,
+    },
+    /// Found, and being initialised.
+    Loading,
+    /// It answers.
+    Ready(Driver),
+    /// It answered once; the driver was unloaded or replaced since.
+    Lost {
+        /// Why, in words for a person.
+        reason: String,
+    },
+    /// A call does not return. What is shown of the devices was read before.
+    Stalled {
+        /// The NVML function that does not return.
+        call: String,
+    },
+}
+
+/// The NVIDIA driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Driver {
+    /// The kernel driver's version.
+    pub version: DriverVersion,
+    /// The CUDA version it supports.
+    pub cuda: Option<CudaVersion>,
+}
+
+/// One physical accelerator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// Where it sits; with the UUID, what it is known by.
+    pub pci: PciAddress,
+    /// Its UUID, when the driver told it.
+    pub uuid: Option<GpuUuid>,
+    /// Who makes it.
+    pub vendor: Vendor,
+    /// What it is.
+    pub identity: Identity,
+    /// Its ids in configuration space.
+    pub pci_ids: PciIds,
+    /// Where this record comes from and how well the device answers.
+    pub condition: Condition,
+    /// The driver's name for the product, such as `NVIDIA H100 80GB HBM3`.
+    pub product_name: Option<String>,
+    /// NVML's index; for display only, it moves.
+    pub index: Option<u32>,
+    /// The number in `/dev/nvidia<minor>`; for display only, it moves.
+    pub minor: Option<u32>,
+    /// Chip family.
+    pub architecture: Option<Architecture>,
+    /// CUDA compute capability.
+    pub compute_capability: Option<ComputeCapability>,
+    /// Total memory as the driver reports it.
+    pub memory: Option<Mebibytes>,
+    /// The NUMA node its PCI slot belongs to.
+    pub numa_node: Option<u32>,
+    /// Partitioning.
+    pub mig: Mig,
+    /// Processes with a context on the device, ordered by pid.
+    pub processes: Vec<Process>,
+    /// Its active `NVLink`s, ordered by link number.
+    pub links: Vec<NvLink>,
+    /// Membership of a multi-node NVLink fabric.
+    pub fabric: Option<Fabric>,
+    /// Error counters and what the driver asks for.
+    pub health: Health,
+    /// What could not be read, and why.
+    pub problems: Vec<Problem>,
+}
+
+/// Makers of accelerators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Vendor {
+    /// NVIDIA, PCI vendor 10de.
+    Nvidia,
+    /// AMD, PCI vendor 1002.
+    Amd,
+    /// Amazon (Annapurna), PCI vendor 1d0f.
+    Aws,
+    /// Somebody else, by PCI vendor id.
+    Other(u16),
+}
+
+/// What a device is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Identity {
+    /// It has a canonical name.
+    Known {
+        /// The type.
+        type_name: TypeName,
+        /// The catalogue's finer id; absent for a type that was derived from the driver's product name.
+        sku: Option<Sku>,
+    },
+    /// Nobody knows it; shown as `GPU - type unknown`.
+    Unknown,
+}
+
+/// Ids of a PCI function. Source: `/sys/bus/pci/devices/<bdf>/`, or `nvmlDeviceGetPciInfo_v3`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PciIds {
+    /// Vendor id.
+    pub vendor: u16,
+    /// Device id.
+    pub device: u16,
+    /// Subsystem vendor id.
+    pub subsystem_vendor: u16,
+    /// Subsystem device id.
+    pub subsystem_device: u16,
+    /// The 24-bit class code: 0x030200 for a 3D controller; absent when only NVML was read.
+    pub class: Option<u32>,
+}
+
+/// How well a device answers, which is also how much its record can say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// Its driver answers.
+    Working,
+    /// Its driver lists it and refuses to talk about it, or it fell off the bus.
+    Failing {
+        /// What the driver said.
+        reason: String,
+    },
+    /// Seen on the PCI bus only: no driver library speaks for it.
+    PciOnly {
+        /// The kernel driver bound to it, if any.
+        kernel_driver: Option<String>,
+    },
+}
+
+/// Chip families. Source: `nvmlDeviceGetArchitecture`, and the catalogue for others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Architecture(String);
+
+/// Partitioning of one device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mig {
+    /// The device cannot be partitioned.
+    NotCapable,
+    /// It can.
+    Capable(MigState),
+}
+
+/// Mode, offer and geometry of a MIG-capable device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigState {
+    /// The mode in force.
+    pub current: MigMode,
+    /// The mode after the next reset.
+    pub pending: MigMode,
+    /// What the device offers.
+    pub catalog: ProfileCatalog,
+    /// What it has now, ordered by GPU-instance id.
+    pub gpu_instances: Vec<GpuInstance>,
+}
+
+/// MIG mode of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MigMode {
+    /// One whole GPU.
+    Disabled,
+    /// Partitionable.
+    Enabled,
+}
+
+/// A GPU instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuInstance {
+    /// The driver's id; reused after the instance is destroyed.
+    pub id: u32,
+    /// The profile it was made from.
+    pub profile_id: u32,
+    /// Where it lies, in memory slices.
+    pub placement: Placement,
+    /// Its compute instances, ordered by id; without one it cannot be used.
+    pub compute_instances: Vec<ComputeInstance>,
+}
+
+/// A compute instance, which is what a container is given: a MIG device, a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComputeInstance {
+    /// The driver's id within the GPU instance.
+    pub id: u32,
+    /// The profile it was made from.
+    pub profile_id: u32,
+    /// Where it lies, in compute slices; absent before driver R450's second form of the call.
+    pub placement: Option<Placement>,
+    /// The MIG device's UUID.
+    pub uuid: Option<MigUuid>,
+    /// Memory of the MIG device.
+    pub memory: Option<Mebibytes>,
+    /// What the MIG device has of everything else.
+    pub resources: Option<InstanceResources>,
+}
+
+/// A process with a context on a device. Unknown memory is absent (NVML says so inside containers).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Process {
+    /// Process id in the namespace of the driver's host.
+    pub pid: u32,
+    /// What it uses the device for.
+    pub kind: ProcessKind,
+    /// The GPU instance it runs in.
+    pub gpu_instance: Option<u32>,
+    /// The compute instance it runs in.
+    pub compute_instance: Option<u32>,
+    /// Device memory it holds.
+    pub memory: Option<Mebibytes>,
+}
+
+/// What a process uses a device for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProcessKind {
+    /// A compute (CUDA) context.
+    Compute,
+    /// A graphics context.
+    Graphics,
+}
+
+/// An active NVLink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NvLink {
+    /// The link's number on the device.
+    pub link: u32,
+    /// What is at its other end.
+    pub remote: LinkRemote,
+}
+
+/// The far end of an NVLink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkRemote {
+    /// Another GPU.
+    Device(PciAddress),
+    /// An NVSwitch.
+    Switch(PciAddress),
+    /// A kind that was not told (a CPU's bridge, or a guest that hides it).
+    Unknown,
+}
+
+/// Membership of an NVLink fabric. Source: `nvmlDeviceGetGpuFabricInfoV`, state completed and status success only.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fabric {
+    /// The fabric's UUID, lower case with hyphens.
+    pub cluster_uuid: String,
+    /// The clique within it.
+    pub clique_id: u32,
+}
+
+/// What the driver says of a device's health. Absent: the board does not have it, or would not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Health {
+    /// Whether ECC is on.
+    pub ecc_enabled: Option<bool>,
+    /// Uncorrected memory errors since the driver was loaded.
+    pub uncorrected_errors: Option<u64>,
+    /// Row remapping.
+    pub remapped_rows: Option<RemappedRows>,
+    /// What the driver wants done.
+    pub recovery_action: Option<RecoveryAction>,
+}
+
+/// Row remapping of a device's memory. Source: `nvmlDeviceGetRemappedRows`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RemappedRows {
+    /// Rows remapped after correctable errors.
+    pub correctable: u32,
+    /// Rows remapped after uncorrectable errors.
+    pub uncorrectable: u32,
+    /// A remapping waits for a reset.
+    pub pending: bool,
+    /// A remapping failed: the board is to be replaced.
+    pub failed: bool,
+}
+
+/// What the driver wants done. Source: field 230, `NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecoveryAction {
+    /// Nothing.
+    None,
+    /// A GPU reset.
+    ResetGpu,
+    /// A reboot of the node.
+    RebootNode,
+    /// Peer-to-peer traffic to be drained.
+    DrainP2p,
+    /// To be drained and then reset.
+    DrainAndReset,
+    /// A number newer than this list.
+    Other(u32),
+}
+
+/// Something that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// The NVML function or the file.
+    pub what: String,
+    /// What it answered.
+    pub error: String,
+}
+
+impl Architecture {
+    /// An architecture by its common name; kept in lower case, words joined by hyphens.
+    pub fn new(name: &str) -> Self {
+        let words: Vec<&str> = name.split_whitespace().collect();
+        Self(words.join("-").to_ascii_lowercase())
+    }
+
+    /// The name, such as `hopper` or `ada-lovelace`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Vendor {
+    /// The vendor behind a PCI vendor id.
+    pub fn from_pci(id: u16) -> Self {
+        match id {
+            0x10de => Self::Nvidia,
+            0x1002 => Self::Amd,
+            0x1d0f => Self::Aws,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl fmt::Display for Vendor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nvidia => f.pad("nvidia"),
+            Self::Amd => f.pad("amd"),
+            Self::Aws => f.pad("aws"),
+            Self::Other(id) => f.pad(&format!("pci-{id:04x}")),
+        }
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known { type_name, .. } => f.pad(type_name.as_str()),
+            Self::Unknown => f.pad("GPU - type unknown"),
+        }
+    }
+}
+
+impl Mig {
+    /// The state of a MIG-capable device.
+    pub fn state(&self) -> Option<&MigState> {
+        match self {
+            Self::NotCapable => None,
+            Self::Capable(state) => Some(state),
+        }
+    }
+
+    /// Whether MIG mode is in force.
+    pub fn is_enabled(&self) -> bool {
+        self.state()
+            .is_some_and(|state| state.current == MigMode::Enabled)
+    }
+}

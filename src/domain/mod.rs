@@ -1,0 +1,15 @@
+//! What Octavo knows and decides, as plain data and pure functions.
+//!
+//! Nothing here reads a file, a clock, the environment or the network, and nothing logs: an observation comes in as an
+//! [`inventory::Inventory`], a decision goes out as data. That is what makes every rule worth getting right testable in
+//! microseconds, and what lets the agent, the aggregator and the command line use the very same code.
+
+pub mod accelerators;
+pub mod catalog;
+pub mod driver_link;
+pub mod id;
+pub mod interconnect;
+pub mod inventory;
+pub mod labels;
+pub mod profile;
+pub mod quantity;

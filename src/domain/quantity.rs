@@ -1,0 +1,177 @@
+//! Amounts with their unit, and version numbers.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Memory in units of 2^20 bytes, the unit of NVML's MIG attributes and of `nvidia.com/gpu.memory`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Mebibytes(u64);
+
+impl Mebibytes {
+    /// An amount given in mebibytes.
+    pub fn new(mebibytes: u64) -> Self {
+        Self(mebibytes)
+    }
+
+    /// The whole mebibytes in `bytes`, rounded down as every NVIDIA tool does.
+    pub fn from_bytes(bytes: u64) -> Self {
+        Self(bytes >> 20)
+    }
+
+    /// The number of mebibytes.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Mebibytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{} MiB", self.0))
+    }
+}
+
+/// A CUDA compute capability, such as 9.0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ComputeCapability {
+    /// Major number: 8 for Ampere and Ada, 9 for Hopper.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+impl fmt::Display for ComputeCapability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}.{}", self.major, self.minor))
+    }
+}
+
+/// The CUDA version a driver supports, such as 12.8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CudaVersion {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+impl CudaVersion {
+    /// From NVML's single number, 12080 for 12.8. Source: `nvmlSystemGetCudaDriverVersion`.
+    pub fn from_nvml(number: u32) -> Self {
+        Self {
+            major: number / 1000,
+            minor: number % 1000 / 10,
+        }
+    }
+}
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}.{}", self.major, self.minor))
+    }
+}
+
+/// An NVIDIA driver's version: `570.133.20`, or `470.82` with two parts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DriverVersion {
+    text: String,
+    parts: (String, String, String),
+}
+
+/// A text that is no driver version.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is not a driver version like 570.133.20 or 470.82")]
+pub struct DriverVersionError(String);
+
+impl DriverVersion {
+    /// The whole version.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The branch: `570` of `570.133.20`. Digits are kept as they were written (`01` stays `01`).
+    pub fn major(&self) -> &str {
+        &self.parts.0
+    }
+
+    /// `133` of `570.133.20`.
+    pub fn minor(&self) -> &str {
+        &self.parts.1
+    }
+
+    /// `20` of `570.133.20`, empty when there are two parts only.
+    pub fn revision(&self) -> &str {
+        &self.parts.2
+    }
+}
+
+impl FromStr for DriverVersion {
+    type Err = DriverVersionError;
+
+    fn from_str(text: &str) -> Result<Self, DriverVersionError> {
+        let parts: Vec<&str> = text.split('.').collect();
+        let numeric = parts.iter().all(|part| {
+            !part.is_empty() && part.len() <= 9 && part.bytes().all(|b| b.is_ascii_digit())
+        });
+        let parts = match (numeric, parts.as_slice()) {
+            (true, [major, minor]) => (*major, *minor, ""),
+            (true, [major, minor, revision]) => (*major, *minor, *revision),
+            (true | false, _) => return Err(DriverVersionError(text.to_owned())),
+        };
+        Ok(Self {
+            text: text.to_owned(),
+            parts: (parts.0.to_owned(), parts.1.to_owned(), parts.2.to_owned()),
+        })
+    }
+}
+
+impl fmt::Display for DriverVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn driver_versions_have_two_or_three_parts_and_keep_their_zeros() {
+        let version: DriverVersion = "525.85.05".parse().unwrap();
+        assert_eq!(
+            (version.major(), version.minor(), version.revision()),
+            ("525", "85", "05")
+        );
+        let short: DriverVersion = "470.82".parse().unwrap();
+        assert_eq!((short.minor(), short.revision()), ("82", ""));
+        for text in [
+            "",
+            "570",
+            "570.",
+            "570.1.2.3",
+            "r570.1",
+            "570.-1",
+            "9999999999.1",
+        ] {
+            assert_eq!(
+                text.parse::<DriverVersion>(),
+                Err(DriverVersionError(text.to_owned()))
+            );
+        }
+    }
+
+    #[test]
+    fn nvmls_cuda_number_is_split_as_the_header_says() {
+        assert_eq!(CudaVersion::from_nvml(12080).to_string(), "12.8");
+        assert_eq!(CudaVersion::from_nvml(13000).to_string(), "13.0");
+    }
+
+    #[test]
+    fn bytes_round_down_to_mebibytes() {
+        assert_eq!(
+            Mebibytes::from_bytes((81_559 << 20) + 1_048_575).get(),
+            81_559
+        );
+    }
+}
