@@ -1,0 +1,11 @@
+//! The one integration binary: linking it once is cheaper than linking a dozen.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what went wrong by panicking; clippy's own exception does not reach helper functions"
+)]
+
+mod supply_chain;
+mod tidy;
