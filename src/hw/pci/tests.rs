@@ -176,9 +176,11 @@ fn the_host_below_a_virtual_gpu_is_read_from_its_configuration_space() {
         driver_branch: "r550_40".to_owned(),
     };
     for records in [host_record(), [&[7, 4, 1, 2][..], &host_record()].concat()] {
-        let tree = Tree::new()
-            .function(at, 0x03_0200, 0x10de, 0x20b5)
-            .file(at, "config", config(&records));
+        let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x20b5).file(
+            at,
+            "config",
+            config(&records),
+        );
         let functions = tree.scan();
         let machine = machine(&Sysfs::new(tree.path().to_owned()), &functions);
         assert_eq!(machine.vgpu, Some(expected.clone()));
