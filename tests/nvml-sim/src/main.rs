@@ -1,1 +1,3 @@
-#![allow(missing_docs, reason="x")] fn main(){}
+//! `nvml-simctl`: plays the owner of a simulated machine.
+
+fn main() {}
