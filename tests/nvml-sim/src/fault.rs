@@ -11,5 +11,7 @@
 mod rule;
 mod shell;
 
-pub use rule::{Abort, Action, Call, Counting, Counts, Hang, HangOf, Rule, RuleError, Rules, Tally, Verdict};
+pub use rule::{
+    Abort, Action, Call, Counting, Counts, Hang, HangOf, Rule, RuleError, Rules, Tally, Verdict,
+};
 pub use shell::{Faults, read_rules, write_rules};

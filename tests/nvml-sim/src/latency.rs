@@ -118,10 +118,19 @@ mod tests {
             ("nvmlInit_v2", CallClass::Init),
             ("nvmlDeviceGetUUID", CallClass::Query),
             ("nvmlDeviceGetGpuInstanceProfileInfo", CallClass::MigQuery),
-            ("nvmlDeviceCreateGpuInstanceWithPlacement", CallClass::CreateGpuInstance),
+            (
+                "nvmlDeviceCreateGpuInstanceWithPlacement",
+                CallClass::CreateGpuInstance,
+            ),
             ("nvmlGpuInstanceDestroy", CallClass::DestroyGpuInstance),
-            ("nvmlGpuInstanceCreateComputeInstance", CallClass::CreateComputeInstance),
-            ("nvmlComputeInstanceDestroy", CallClass::DestroyComputeInstance),
+            (
+                "nvmlGpuInstanceCreateComputeInstance",
+                CallClass::CreateComputeInstance,
+            ),
+            (
+                "nvmlComputeInstanceDestroy",
+                CallClass::DestroyComputeInstance,
+            ),
         ];
         for (name, class) in classes {
             assert_eq!(CallClass::of_function(name), class, "{name}");
@@ -131,6 +140,9 @@ mod tests {
     #[test]
     fn no_latency_is_the_default_and_real_has_one_for_each_class() {
         assert_eq!(Latency::default().of(CallClass::Init), Duration::ZERO);
-        assert_eq!(Latency::REAL.of(CallClass::CreateGpuInstance), Duration::from_millis(52));
+        assert_eq!(
+            Latency::REAL.of(CallClass::CreateGpuInstance),
+            Duration::from_millis(52)
+        );
     }
 }

@@ -28,6 +28,8 @@ pub use gpu::{
     Architecture, Brand, EccCounters, EccMode, Fabric, Gpu, MigState, NvLink, PciIds, RemappedRows,
     RemoteKind,
 };
+pub(crate) use ids::seed;
+pub(crate) use lifecycle::nvml_version;
 pub use mig::{Attributes, ComputeInstance, Departed, GpuInstance, MigDevice, MigMode};
 pub use pci::{PciAddress, PciAddressError};
 pub use process::{Process, ProcessKind};

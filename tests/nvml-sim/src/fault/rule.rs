@@ -280,12 +280,7 @@ impl Rules {
     }
 
     /// Decides on one call and counts it.
-    pub fn decide(
-        &self,
-        call: &Call<'_>,
-        process: &mut Counts,
-        machine: &mut Counts,
-    ) -> Verdict {
+    pub fn decide(&self, call: &Call<'_>, process: &mut Counts, machine: &mut Counts) -> Verdict {
         let mut verdict = Verdict::default();
         for rule in self.0.iter().filter(|rule| rule.matches(call)) {
             let counts = match rule.count {
@@ -358,7 +353,10 @@ impl TryFrom<RawRule> for Rule {
         if raw.nth == Some(0) {
             return Err(RuleError::ZerothCall(raw.call));
         }
-        if raw.slow_factor.is_some_and(|factor| !(factor.is_finite() && factor > 0.0)) {
+        if raw
+            .slow_factor
+            .is_some_and(|factor| !(factor.is_finite() && factor > 0.0))
+        {
             return Err(RuleError::SlowFactor(raw.call));
         }
         let set = |flag: bool, action: Action| flag.then_some(action);
@@ -368,7 +366,9 @@ impl TryFrom<RawRule> for Rule {
             raw.delay_ms.map(Duration::from_millis).map(Action::Delay),
             raw.slow_factor.map(Action::Slow),
             raw.abort.map(Action::Abort),
-            raw.in_use_ms.map(Duration::from_millis).map(Action::InUseFor),
+            raw.in_use_ms
+                .map(Duration::from_millis)
+                .map(Action::InUseFor),
             raw.index_order.map(Action::IndexOrder),
             set(raw.lie, Action::Lie),
             set(raw.wrong_placement, Action::WrongPlacement),
@@ -405,7 +405,9 @@ impl From<Rule> for RawRule {
         let mut raw = Self {
             id: rule.id,
             call: rule.call,
-            gpu: rule.gpu.map(|gpu| gpu.parse().map_or(GpuName::Uuid(gpu), GpuName::Index)),
+            gpu: rule
+                .gpu
+                .map(|gpu| gpu.parse().map_or(GpuName::Uuid(gpu), GpuName::Index)),
             nth: Some(rule.nth),
             times: rule.times,
             count: rule.count,
@@ -441,9 +443,9 @@ fn is_false(flag: &bool) -> bool {
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),
-        Some((b'*', rest)) => (0..=text.len()).any(|from| {
-            text.get(from..).is_some_and(|text| glob(rest, text))
-        }),
+        Some((b'*', rest)) => {
+            (0..=text.len()).any(|from| text.get(from..).is_some_and(|text| glob(rest, text)))
+        }
         Some((first, rest)) => text
             .split_first()
             .is_some_and(|(byte, text)| byte == first && glob(rest, text)),

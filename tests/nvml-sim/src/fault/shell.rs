@@ -113,11 +113,10 @@ pub fn read_rules(directory: &Path) -> Result<Rules, RuleError> {
     if text.trim().is_empty() {
         return Ok(Rules::default());
     }
-    let rules: Vec<Rule> =
-        serde_saphyr::from_str(&text).map_err(|error| RuleError::Malformed {
-            path,
-            reason: error.to_string(),
-        })?;
+    let rules: Vec<Rule> = serde_saphyr::from_str(&text).map_err(|error| RuleError::Malformed {
+        path,
+        reason: error.to_string(),
+    })?;
     Rules(rules).named()
 }
 

@@ -51,14 +51,16 @@ pub(crate) fn fits(
     profile: &GiProfile,
     placement: Placement,
 ) -> bool {
-    let free = !instances
-        .iter()
-        .any(|gi| gi.placement.overlaps(placement));
+    let free = !instances.iter().any(|gi| gi.placement.overlaps(placement));
     free && remaining_by_rules(instances, profiles, profile) > 0
 }
 
 /// How many more instances of the profile fit beside what is there.
-pub(crate) fn remaining(instances: &[GpuInstance], profiles: &[GiProfile], profile: &GiProfile) -> u32 {
+pub(crate) fn remaining(
+    instances: &[GpuInstance],
+    profiles: &[GiProfile],
+    profile: &GiProfile,
+) -> u32 {
     let mut taken: Vec<Placement> = instances.iter().map(|gi| gi.placement).collect();
     let mut free = 0_u32;
     for placement in &profile.placements {

@@ -108,10 +108,7 @@ impl Code {
 
     /// The code of a number; `None` when `nvml.h` has no such number.
     pub fn from_number(number: u32) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|code| code.code() == number)
+        Self::ALL.iter().copied().find(|code| code.code() == number)
     }
 }
 

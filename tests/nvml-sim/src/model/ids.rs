@@ -22,12 +22,6 @@ pub(crate) fn uuid(seed: u64, counter: u64) -> String {
     )
 }
 
-/// Sixteen bytes, for a cluster UUID.
-pub(crate) fn bytes(seed: u64, counter: u64) -> [u8; 16] {
-    let [high, low] = halves(seed, counter);
-    ((u128::from(high) << 64) | u128::from(low)).to_be_bytes()
-}
-
 /// Two independent words. A bijection of the counter for each seed, so no two counters meet.
 fn halves(seed: u64, counter: u64) -> [u64; 2] {
     let first = mix(seed ^ mix(counter));

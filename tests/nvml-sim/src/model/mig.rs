@@ -9,7 +9,9 @@ use super::capacity;
 use super::code::Code;
 use super::event::EventKind;
 use super::gpu::{Gpu, MigState};
-use super::profile::{CI_PROFILE_COUNT, CiProfile, Engines, GI_PROFILE_COUNT, GiProfile, Placement};
+use super::profile::{
+    CI_PROFILE_COUNT, CiProfile, Engines, GI_PROFILE_COUNT, GiProfile, Placement,
+};
 use super::world::{Slot, World};
 
 /// How many destroyed MIG devices a GPU remembers.
@@ -368,7 +370,5 @@ pub enum MigMode {
 }
 
 fn ci_free(gi: &GpuInstance, placement: Placement) -> bool {
-    !gi.compute
-        .iter()
-        .any(|ci| ci.placement.overlaps(placement))
+    !gi.compute.iter().any(|ci| ci.placement.overlaps(placement))
 }

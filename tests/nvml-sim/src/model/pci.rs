@@ -125,7 +125,14 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in ["", "3b", "x:00.0", "0000:3b:20.0", "0000:3b:00.8", "1:2:3:4.0"] {
+        for text in [
+            "",
+            "3b",
+            "x:00.0",
+            "0000:3b:20.0",
+            "0000:3b:00.8",
+            "1:2:3:4.0",
+        ] {
             assert_eq!(
                 text.parse::<PciAddress>(),
                 Err(PciAddressError(text.to_owned()))

@@ -191,7 +191,9 @@ impl World {
 
     /// The events after one, oldest first.
     pub fn events_after(&self, sequence: u64) -> &[Event] {
-        let from = self.events.partition_point(|event| event.sequence <= sequence);
+        let from = self
+            .events
+            .partition_point(|event| event.sequence <= sequence);
         self.events.get(from..).unwrap_or_default()
     }
 
