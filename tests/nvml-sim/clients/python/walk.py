@@ -76,7 +76,7 @@ def print_profiles(gpu):
             break
         places = "".join(f" {place.start}:{place.size}" for place in possible_placements(gpu, profile.id))
         print(
-            f"profile {index} id {profile.id} {profile.name.decode()} slices {profile.sliceCount}"
+            f"profile {index} id {profile.id} {profile.name} slices {profile.sliceCount}"
             f" instances {profile.instanceCount} sms {profile.multiprocessorCount} memory {profile.memorySizeMB}"
             f" at{places}"
         )
@@ -108,7 +108,7 @@ def create(gpu, profile_index, compute_index):
     ci = n.nvmlGpuInstanceCreateComputeInstance(gi, compute.id)
     ci_info = n.nvmlComputeInstanceGetInfo(ci)
     print(
-        f"created {profile.name.decode()} gi {gi_info.id} at {gi_info.placement.start}:{gi_info.placement.size}"
+        f"created {profile.name} gi {gi_info.id} at {gi_info.placement.start}:{gi_info.placement.size}"
         f" ci {ci_info.id} profile {ci_info.profileId} sms {compute.multiprocessorCount}"
         f" at {ci_info.placement.start}:{ci_info.placement.size}"
     )
@@ -123,9 +123,9 @@ def partition(gpu):
     print_mig(gpu)
     profile = n.nvmlDeviceGetGpuInstanceProfileInfo(gpu, 0, version=2)
     left = n.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, profile.id)
-    print(f"room for {left} more {profile.name.decode()}")
+    print(f"room for {left} more {profile.name}")
     whole = n.nvmlDeviceGetGpuInstanceProfileInfo(gpu, 4, version=2)
-    print(f"create {whole.name.decode()}: {answer(n.nvmlDeviceCreateGpuInstance, gpu, whole.id)}")
+    print(f"create {whole.name}: {answer(n.nvmlDeviceCreateGpuInstance, gpu, whole.id)}")
     print(f"destroy gi with ci: {answer(n.nvmlGpuInstanceDestroy, instances[0][0])}")
     for gi, compute_index in instances:
         info = n.nvmlGpuInstanceGetInfo(gi)
