@@ -6,9 +6,11 @@
 
 mod abi;
 pub mod board;
+pub mod elf;
 pub mod fault;
 pub mod latency;
 pub mod location;
 pub mod model;
 pub mod scenario;
 pub mod store;
+pub mod sysfs;
