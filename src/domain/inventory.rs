@@ -388,6 +388,36 @@ impl fmt::Display for Identity {
     }
 }
 
+impl Device {
+    /// A device of which only the place and the ids are known: everything else is absent, and the kernel is taken to
+    /// have no driver for it.
+    pub fn new(pci: PciAddress, pci_ids: PciIds) -> Self {
+        Self {
+            pci,
+            uuid: None,
+            vendor: Vendor::from_pci(pci_ids.vendor),
+            identity: Identity::Unknown,
+            pci_ids,
+            condition: Condition::PciOnly {
+                kernel_driver: None,
+            },
+            product_name: None,
+            index: None,
+            minor: None,
+            architecture: None,
+            compute_capability: None,
+            memory: None,
+            numa_node: None,
+            mig: Mig::NotCapable,
+            processes: Vec::new(),
+            links: Vec::new(),
+            fabric: None,
+            health: Health::default(),
+            problems: Vec::new(),
+        }
+    }
+}
+
 impl Mig {
     /// The state of a MIG-capable device.
     pub fn state(&self) -> Option<&MigState> {

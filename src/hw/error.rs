@@ -1,0 +1,234 @@
+//! What a driver answers when it does not do what it was asked, and what that calls for.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// A driver call that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{call}: {code}")]
+pub struct DriverError {
+    /// The NVML function.
+    pub call: &'static str,
+    /// What it answered.
+    pub code: Code,
+}
+
+/// What NVML answers instead of success.
+///
+/// Our own list, because nvml-wrapper's ends at 22 and the numbers that partitioning is about come after it.
+/// Source: `nvmlReturn_t` in `nvml.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Code {
+    /// The library has no such function: it is older than we are.
+    NoSuchFunction,
+    /// The answer was no text.
+    NotText,
+    /// A number of `nvmlReturn_t`.
+    Nvml(u32),
+}
+
+/// What an error calls for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// Nothing is wrong; it may work the next time.
+    Retry,
+    /// The library has lost its driver: drop it and start anew.
+    Reinitialise,
+    /// The device is out of service until somebody resets it.
+    Reset,
+    /// The device or the library does not have what was asked for.
+    Unavailable,
+    /// Refused as asked: for lack of a right, of room, or of the object.
+    Refused,
+    /// Our mistake or the driver's.
+    Bug,
+}
+
+impl Code {
+    /// A driver that was not initialised.
+    pub const UNINITIALIZED: Self = Self::Nvml(1);
+    /// An argument without meaning; past the end of a list, too.
+    pub const INVALID_ARGUMENT: Self = Self::Nvml(2);
+    /// Not on this device.
+    pub const NOT_SUPPORTED: Self = Self::Nvml(3);
+    /// The caller lacks a right.
+    pub const NO_PERMISSION: Self = Self::Nvml(4);
+    /// A buffer is too small, or its size was asked for.
+    pub const INSUFFICIENT_SIZE: Self = Self::Nvml(7);
+    /// Nothing happened in the time given.
+    pub const TIMEOUT: Self = Self::Nvml(10);
+    /// The device fell off the bus.
+    pub const GPU_IS_LOST: Self = Self::Nvml(15);
+    /// The library and the kernel driver are of different versions.
+    pub const VERSION_MISMATCH: Self = Self::Nvml(18);
+
+    /// What this answer calls for. Source of the classes: the meaning of each number in `nvml.h`.
+    pub fn remedy(self) -> Remedy {
+        match self {
+            Self::NoSuchFunction => Remedy::Unavailable,
+            Self::NotText => Remedy::Bug,
+            Self::Nvml(number) => match number {
+                1 | 9 | 18 => Remedy::Reinitialise,
+                3 | 13 | 21 => Remedy::Unavailable,
+                2 | 4 | 6 | 23 | 28 => Remedy::Refused,
+                10 | 11 | 19 | 27 => Remedy::Retry,
+                15 | 16 => Remedy::Reset,
+                _ => Remedy::Bug,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = match self {
+            Self::NoSuchFunction => return f.pad("not in this driver's library"),
+            Self::NotText => return f.pad("answered with bytes that are no text"),
+            Self::Nvml(number) => *number,
+        };
+        let words = match number {
+            1 => "uninitialized",
+            2 => "invalid argument",
+            3 => "not supported",
+            4 => "no permission",
+            6 => "not found",
+            7 => "insufficient size",
+            9 => "driver not loaded",
+            10 => "timeout",
+            11 => "interrupt problem",
+            12 => "library not found",
+            13 => "function not found",
+            14 => "corrupted InfoROM",
+            15 => "GPU is lost",
+            16 => "reset required",
+            17 => "blocked by the operating system",
+            18 => "driver and library version mismatch",
+            19 => "in use",
+            20 => "out of memory",
+            21 => "no data",
+            23 => "insufficient resources",
+            25 => "argument version mismatch",
+            26 => "deprecated",
+            27 => "not ready",
+            28 => "GPU not found",
+            29 => "invalid state",
+            999 => "unknown error",
+            _ => "error",
+        };
+        f.pad(&format!("{words} ({number})"))
+    }
+}
+
+impl DriverError {
+    /// What this error calls for.
+    pub fn remedy(self) -> Remedy {
+        self.code.remedy()
+    }
+
+    /// Whether `self` is the answer `code`.
+    pub fn is(self, code: Code) -> bool {
+        self.code == code
+    }
+}
+
+/// Why there is no working driver library.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// No file of that name at any of the places.
+    #[error("no NVML library {name} (looked in {looked})")]
+    NotFound {
+        /// The file's name.
+        name: String,
+        /// Where it was looked for, in short.
+        looked: String,
+    },
+    /// The operating system's loader refuses the file.
+    #[error("cannot load {path}: {reason}")]
+    Unloadable {
+        /// The file.
+        path: PathBuf,
+        /// The loader's words.
+        reason: String,
+    },
+    /// The file is a library, and not NVML.
+    #[error("{path} is not an NVML library: it lacks {missing}")]
+    NotNvml {
+        /// The file.
+        path: PathBuf,
+        /// The functions it lacks.
+        missing: String,
+    },
+    /// NVML does not start.
+    #[error("cannot start NVML from {path}")]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// What it answered.
+        source: DriverError,
+    },
+    /// The driver's version has an unknown form.
+    #[error("cannot read the driver's version from {path}")]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: crate::domain::quantity::DriverVersionError,
+    },
+}
+
+impl LoadError {
+    /// Whether another file may do better; a library that NVML's own answer came from is the right one.
+    pub fn is_about_the_file(&self) -> bool {
+        match self {
+            Self::NotFound { .. } | Self::Unloadable { .. } | Self::NotNvml { .. } => true,
+            Self::Refused { .. } | Self::Version { .. } => false,
+        }
+    }
+}
+
+/// An error and everything below it, in one line for a person.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut below = error.source();
+    while let Some(source) = below {
+        line.push_str(": ");
+        line.push_str(&source.to_string());
+        below = source.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_has_one_remedy() {
+        let remedy = |number| Code::Nvml(number).remedy();
+        assert_eq!([1, 9, 18].map(remedy), [Remedy::Reinitialise; 3]);
+        assert_eq!([15, 16].map(remedy), [Remedy::Reset; 2]);
+        assert_eq!([10, 19, 27].map(remedy), [Remedy::Retry; 3]);
+        assert_eq!([2, 4, 23].map(remedy), [Remedy::Refused; 3]);
+        assert_eq!([3, 13].map(remedy), [Remedy::Unavailable; 2]);
+        assert_eq!([7, 25, 999, 77].map(remedy), [Remedy::Bug; 4]);
+        assert_eq!(Code::NoSuchFunction.remedy(), Remedy::Unavailable);
+    }
+
+    #[test]
+    fn an_error_says_the_call_and_the_answer_once() {
+        let source = DriverError {
+            call: "nvmlInit_v2",
+            code: Code::Nvml(9),
+        };
+        let error = LoadError::Refused {
+            path: PathBuf::from("/usr/lib64/libnvidia-ml.so.1"),
+            source,
+        };
+        assert_eq!(
+            chain(&error),
+            "cannot start NVML from /usr/lib64/libnvidia-ml.so.1: nvmlInit_v2: driver not loaded (9)"
+        );
+    }
+}

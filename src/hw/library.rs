@@ -1,0 +1,110 @@
+//! Where `libnvidia-ml.so.1` may lie. Pure, but for the one question whether a file exists.
+//!
+//! The kernel driver and the library must be of the same build, so the search follows the places where drivers are
+//! installed: the host's own, a driver container's, GKE's. `LD_LIBRARY_PATH` is none of them on purpose: inside a
+//! container everybody can write there.
+
+use std::path::{Path, PathBuf};
+
+use crate::hw::error::LoadError;
+
+/// The library's name.
+pub const LIBRARY_NAME: &str = "libnvidia-ml.so.1";
+
+/// Where drivers are installed: on the host, by a driver container, by GKE.
+pub const DRIVER_ROOTS: [&str; 3] = ["/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"];
+
+/// Below a root, in the order of the distributions that have them.
+const DIRECTORIES: [&str; 6] = [
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib64",
+    "usr/lib",
+    "lib64",
+    "lib",
+];
+
+/// Every place below `roots`, most promising first.
+pub fn candidates(roots: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    roots.iter().flat_map(|root| {
+        DIRECTORIES
+            .iter()
+            .map(move |directory| root.join(directory).join(LIBRARY_NAME))
+    })
+}
+
+/// The files to try. A library that was asked for by `chosen` is the only one; otherwise the loader's own search comes
+/// last, which knows the system's cache.
+pub(crate) fn find(chosen: Option<&Path>, roots: &[PathBuf]) -> Result<Vec<PathBuf>, LoadError> {
+    if let Some(path) = chosen {
+        return if path.exists() {
+            Ok(vec![path.to_owned()])
+        } else {
+            Err(not_found(path))
+        };
+    }
+    let there = candidates(roots).filter(|path| path.exists());
+    Ok(there.chain([PathBuf::from(LIBRARY_NAME)]).collect())
+}
+
+fn not_found(path: &Path) -> LoadError {
+    let words = |part: Option<&Path>| {
+        part.filter(|part| !part.as_os_str().is_empty())
+            .unwrap_or_else(|| Path::new("."))
+            .display()
+            .to_string()
+    };
+    LoadError::NotFound {
+        name: words(path.file_name().map(Path::new)),
+        looked: words(path.parent()),
+    }
+}
+
+/// The places that were looked through, in short words.
+pub(crate) fn looked_in(roots: &[PathBuf]) -> String {
+    let mut places: Vec<String> = roots
+        .iter()
+        .map(|root| root.display().to_string())
+        .collect();
+    places.push("the loader's path".to_owned());
+    places.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_root_is_searched_in_the_order_given() {
+        let roots = [PathBuf::from("/"), PathBuf::from("/run/nvidia/driver")];
+        let all: Vec<PathBuf> = candidates(&roots).collect();
+        assert_eq!(all.len(), 12);
+        assert_eq!(
+            all.first().unwrap(),
+            Path::new("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1")
+        );
+        assert_eq!(
+            all.last().unwrap(),
+            Path::new("/run/nvidia/driver/lib/libnvidia-ml.so.1")
+        );
+    }
+
+    #[test]
+    fn only_files_that_exist_are_tried_and_the_loader_last() {
+        let root = tempfile::tempdir().unwrap();
+        let there = root.path().join("usr/lib64/libnvidia-ml.so.1");
+        std::fs::create_dir_all(there.parent().unwrap()).unwrap();
+        std::fs::write(&there, "").unwrap();
+        let found = find(None, &[root.path().to_owned()]).unwrap();
+        assert_eq!(found, [there, PathBuf::from(LIBRARY_NAME)]);
+    }
+
+    #[test]
+    fn a_chosen_library_is_the_only_one() {
+        let error = find(Some(Path::new("/nowhere/libfoo.so")), &[PathBuf::from("/")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no NVML library libfoo.so (looked in /nowhere)"
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! One inventory out of what NVML says, what the PCI bus shows and what the machine says of itself. Pure.
+//!
+//! NVML wins wherever it speaks; the bus adds what NVML does not tell, and every device that NVML is silent about.
+
+use std::collections::BTreeMap;
+
+use crate::domain::accelerators;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{
+    Condition, Device, Inventory, Machine, NvmlState, PciIds, Problem, Vendor,
+};
+use crate::hw::Observation;
+use crate::hw::calls::InFlight;
+use crate::hw::pci::PciFunction;
+
+/// The node's inventory. `observation` is absent while no driver answers.
+pub(crate) fn merge(
+    machine: Machine,
+    functions: &[PciFunction],
+    nvml: NvmlState,
+    observation: Option<&Observation>,
+) -> Inventory {
+    let mut devices: BTreeMap<PciAddress, Device> = functions
+        .iter()
+        .map(|function| (function.address, from_bus(function, observation)))
+        .collect();
+    for told in observation.into_iter().flat_map(|all| &all.devices) {
+        let seen = devices.remove(&told.pci);
+        devices.insert(told.pci, from_driver(told.clone(), seen.as_ref()));
+    }
+    Inventory {
+        machine,
+        nvml,
+        devices: devices.into_values().map(named).collect(),
+    }
+}
+
+/// What was read last, now that `call` does not return.
+pub(crate) fn stalled(last: &Inventory, call: InFlight) -> Inventory {
+    let mut inventory = last.clone();
+    inventory.nvml = NvmlState::Stalled {
+        call: call.function.to_owned(),
+    };
+    let concerned = inventory
+        .devices
+        .iter_mut()
+        .find(|device| Some(device.pci) == call.device);
+    if let Some(device) = concerned {
+        device.problems.push(Problem {
+            what: call.function.to_owned(),
+            error: "does not return".to_owned(),
+        });
+    }
+    inventory
+}
+
+/// A device that NVML did not name. When NVML counts more devices than it names, an NVIDIA device that its kernel
+/// driver holds is one of those.
+fn from_bus(function: &PciFunction, observation: Option<&Observation>) -> Device {
+    let mut device = Device::new(function.address, function.ids);
+    device.numa_node = function.numa_node;
+    let held = function.kernel_driver.as_deref() == Some("nvidia");
+    let unnamed = observation.map_or(&[][..], |all| &all.unnamed);
+    device.condition = match unnamed.first() {
+        Some(reason) if held && device.vendor == Vendor::Nvidia => Condition::Failing {
+            reason: reason.clone(),
+        },
+        Some(_) | None => Condition::PciOnly {
+            kernel_driver: function.kernel_driver.clone(),
+        },
+    };
+    device
+}
+
+fn from_driver(mut device: Device, seen: Option<&Device>) -> Device {
+    if let Some(seen) = seen {
+        device.numa_node = device.numa_node.or(seen.numa_node);
+        device.pci_ids = PciIds {
+            class: seen.pci_ids.class,
+            ..device.pci_ids
+        };
+    }
+    device
+}
+
+/// Adds what the catalogue knows, where nobody who asked the device does.
+fn named(mut device: Device) -> Device {
+    device.identity = accelerators::identify(
+        device.pci_ids,
+        device.product_name.as_deref(),
+        device.memory,
+    );
+    if device.architecture.is_none() {
+        device.architecture = accelerators::architecture(device.pci_ids);
+    }
+    device
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::inventory::Driver;
+
+    fn address(text: &str) -> PciAddress {
+        text.parse().unwrap()
+    }
+
+    fn ids(vendor: u16, class: Option<u32>) -> PciIds {
+        PciIds {
+            vendor,
+            device: 0x2330,
+            subsystem_vendor: vendor,
+            subsystem_device: 1,
+            class,
+        }
+    }
+
+    fn function(at: &str, kernel_driver: &str) -> PciFunction {
+        PciFunction {
+            address: address(at),
+            ids: ids(0x10de, Some(0x03_0200)),
+            numa_node: Some(1),
+            kernel_driver: Some(kernel_driver.to_owned()),
+            vgpu: None,
+        }
+    }
+
+    fn told(at: &str) -> Device {
+        let mut device = Device::new(address(at), ids(0x10de, None));
+        device.condition = Condition::Working;
+        device
+    }
+
+    fn ready() -> Driver {
+        Driver {
+            version: "570.133.20".parse().unwrap(),
+            cuda: None,
+        }
+    }
+
+    fn merged(functions: &[PciFunction], devices: Vec<Device>, unnamed: &[&str]) -> Vec<Device> {
+        let observation = Observation {
+            driver: ready(),
+            devices,
+            unnamed: unnamed.iter().map(|&reason| reason.to_owned()).collect(),
+        };
+        let nvml = NvmlState::Ready(ready());
+        merge(Machine::default(), functions, nvml, Some(&observation)).devices
+    }
+
+    #[test]
+    fn the_bus_adds_class_and_numa_node_to_what_nvml_says() {
+        let devices = merged(
+            &[function("0000:3b:00.0", "nvidia")],
+            vec![told("0000:3b:00.0")],
+            &[],
+        );
+        let expected = Device {
+            numa_node: Some(1),
+            pci_ids: ids(0x10de, Some(0x03_0200)),
+            ..told("0000:3b:00.0")
+        };
+        assert_eq!(devices, [expected]);
+    }
+
+    #[test]
+    fn devices_are_ordered_by_address_whoever_saw_them() {
+        let devices = merged(
+            &[function("0000:86:00.0", "vfio-pci")],
+            vec![told("0000:af:00.0"), told("0000:3b:00.0")],
+            &[],
+        );
+        let order: Vec<String> = devices.iter().map(|d| d.pci.to_string()).collect();
+        assert_eq!(order, ["0000:3b:00.0", "0000:86:00.0", "0000:af:00.0"]);
+    }
+
+    #[test]
+    fn a_device_that_nvml_counts_and_does_not_name_is_failing() {
+        let devices = merged(
+            &[
+                function("0000:3b:00.0", "nvidia"),
+                function("0000:86:00.0", "vfio-pci"),
+            ],
+            vec![],
+            &["nvmlDeviceGetHandleByIndex_v2: GPU is lost (15)"],
+        );
+        let conditions: Vec<Condition> = devices.into_iter().map(|d| d.condition).collect();
+        assert_eq!(
+            conditions,
+            [
+                Condition::Failing {
+                    reason: "nvmlDeviceGetHandleByIndex_v2: GPU is lost (15)".to_owned()
+                },
+                Condition::PciOnly {
+                    kernel_driver: Some("vfio-pci".to_owned())
+                }
+            ]
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! The hardware edge: everything that asks a driver or reads `/sys`.
+//!
+//! ```text
+//!  agent, cli --> Handle --+            +--> DriverLoader --> GpuDriver, EventSource   (hw::nvml: the only unsafe code)
+//!                          +--> worker -+
+//!  (never waits for NVML)  |   (thread) +--> pci, sysfs
+//!                          +--- CallWatch: the call in flight, read by the handle
+//! ```
+//!
+//! One OS thread owns the driver, because NVML may hang in the kernel and a thread is what can be given up then; callers
+//! hold a [`Handle`], which answers whatever the driver does. The traits are the ports that the thread uses, in the
+//! domain's words and not in NVML's, so that its own logic (late, lost, replaced, hanging drivers) is tested without any.
+
+pub mod calls;
+pub mod error;
+pub mod library;
+mod merge;
+pub mod nvml;
+mod pci;
+mod sysfs;
+pub mod worker;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use calls::CallWatch;
+pub use error::{Code, DriverError, LoadError, Remedy};
+pub use worker::{Handle, Hints, spawn};
+
+use crate::domain::inventory::{Device, Driver};
+
+/// Where the hardware is looked for, and how patiently.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The NVML library; when given, no other is tried.
+    pub library: Option<PathBuf>,
+    /// Roots of driver installations, in the order they are looked through.
+    pub driver_roots: Vec<PathBuf>,
+    /// Where sysfs is mounted.
+    pub sys_root: PathBuf,
+    /// After this time, a driver call that has not returned counts as stalled.
+    pub call_deadline: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            library: None,
+            driver_roots: library::DRIVER_ROOTS.map(PathBuf::from).to_vec(),
+            sys_root: PathBuf::from("/sys"),
+            call_deadline: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What a driver says in one reading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// The driver itself.
+    pub driver: Driver,
+    /// The devices it speaks for. What only the machine knows of them (NUMA node, class) and what only the catalogue
+    /// knows (identity) is left absent.
+    pub devices: Vec<Device>,
+    /// Why it would not name further devices that it counts, one reason each.
+    pub unnamed: Vec<String>,
+}
+
+/// Finds and starts a driver library.
+pub trait DriverLoader: Send {
+    /// Looks for libraries without loading any; at least one, the most promising first.
+    fn find(&mut self) -> Result<Vec<PathBuf>, LoadError>;
+
+    /// Loads and starts the library `path`. Nothing of it stays behind on failure.
+    fn open(&mut self, path: &Path, calls: &CallWatch) -> Result<Box<dyn GpuDriver>, LoadError>;
+}
+
+/// One started driver library. Dropping it shuts the driver down and unloads the library, unless an [`EventSource`] of
+/// it is left: then dropping that one does.
+pub trait GpuDriver: Send {
+    /// Reads every device. What a single device does not answer is that device's problem; an error means that the
+    /// library as a whole does not answer. What never changes is asked once in a driver's life.
+    fn observe(&mut self, calls: &CallWatch) -> Result<Observation, DriverError>;
+
+    /// A source of events of the devices read last; `None` when none of them has any.
+    fn events(&mut self, calls: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError>;
+}
+
+/// Waits for what the hardware says by itself.
+pub trait EventSource: Send {
+    /// Blocks until something happened, or for some seconds.
+    fn wait(&mut self) -> Result<Heard, DriverError>;
+}
+
+/// The end of a wait for events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Heard {
+    /// An error, a changed partition: the devices are worth another look.
+    Something,
+    /// The time is up.
+    Nothing,
+}

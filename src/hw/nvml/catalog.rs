@@ -1,0 +1,236 @@
+//! What a MIG-capable device offers, read from that very device.
+
+use nvml_wrapper_sys::bindings::{
+    nvmlComputeInstanceProfileInfo_t, nvmlGpuInstance_t, nvmlGpuInstancePlacement_t,
+    nvmlGpuInstanceProfileInfo_t, nvmlGpuInstanceProfileInfo_v2_t,
+};
+
+use crate::domain::catalog::{
+    ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
+};
+use crate::domain::inventory::Problem;
+use crate::domain::profile::{InstanceShape, ProfileName};
+use crate::domain::quantity::Mebibytes;
+use crate::hw::error::{Code, DriverError};
+use crate::hw::nvml::session::{DeviceHandle, Session, optional, privileged, raw, struct_version};
+
+/// Profile indices end where the driver says so; this is where we stop believing that it will.
+const LAST_INDEX: u32 = 64;
+
+/// The catalogue of a device, and what could not be read of it.
+#[derive(Debug, Default)]
+pub(super) struct Offer {
+    profiles: Vec<GpuInstanceProfile>,
+    problems: Vec<Problem>,
+}
+
+impl Offer {
+    /// Reads every profile and where each may lie. What a GPU instance can be split into is only told by an instance,
+    /// so that part stays empty until [`Self::learn_compute_profiles`].
+    pub(super) fn read(
+        session: Session<'_>,
+        device: DeviceHandle,
+        memory: Option<Mebibytes>,
+    ) -> Result<Self, DriverError> {
+        let mut offer = Self::default();
+        for index in 0..LAST_INDEX {
+            let answer = profile_info(session, device, index);
+            if matches!(&answer, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
+                break;
+            }
+            let Some(told) = privileged(answer, &mut offer.problems)? else {
+                continue;
+            };
+            let Some(name) = offer.name(session, device, (index, &told), memory)? else {
+                continue;
+            };
+            let placements = privileged(placements(session, device, told.id), &mut offer.problems)?;
+            offer.profiles.push(GpuInstanceProfile {
+                id: told.id,
+                index,
+                name,
+                max_count: told.instanceCount,
+                memory: Mebibytes::new(told.memorySizeMB),
+                resources: resources(&told),
+                placements: placements.unwrap_or_default(),
+                compute_profiles: Vec::new(),
+            });
+        }
+        Ok(offer)
+    }
+
+    pub(super) fn catalog(&self) -> ProfileCatalog {
+        ProfileCatalog::new(self.profiles.clone())
+    }
+
+    pub(super) fn profiles(&self) -> &[GpuInstanceProfile] {
+        &self.profiles
+    }
+
+    pub(super) fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// What an instance of `profile` can be split into, asked of `instance` unless another one has told it already.
+    pub(super) fn learn_compute_profiles(
+        &mut self,
+        session: Session<'_>,
+        profile: u32,
+        instance: nvmlGpuInstance_t,
+    ) -> Result<Vec<ComputeInstanceProfile>, DriverError> {
+        let Some(known) = self.profiles.iter_mut().find(|known| known.id == profile) else {
+            return Ok(Vec::new());
+        };
+        if known.compute_profiles.is_empty() {
+            known.compute_profiles = compute_profiles(session, instance, &mut self.problems)?;
+        }
+        Ok(known.compute_profiles.clone())
+    }
+
+    /// The name as NVIDIA's Kubernetes tools compute it, and the driver's own for a profile that is newer than they.
+    fn name(
+        &mut self,
+        session: Session<'_>,
+        device: DeviceHandle,
+        (index, told): (u32, &nvmlGpuInstanceProfileInfo_t),
+        memory: Option<Mebibytes>,
+    ) -> Result<Option<ProfileName>, DriverError> {
+        let shape = InstanceShape {
+            profile_index: index,
+            compute_slices: None,
+            memory: Mebibytes::new(told.memorySizeMB),
+        };
+        let computed = memory.and_then(|memory| ProfileName::computed(&shape, memory));
+        if computed.is_some() {
+            return Ok(computed);
+        }
+        let answer = driver_name(session, device, index);
+        let named = optional(answer, &mut self.problems)?.and_then(|name| name.parse().ok());
+        if named.is_none() {
+            self.problems.push(Problem {
+                what: "nvmlDeviceGetGpuInstanceProfileInfo".to_owned(),
+                error: format!(
+                    "profile {} (index {index}) has a name unknown to us",
+                    told.id
+                ),
+            });
+        }
+        Ok(named)
+    }
+}
+
+/// The first form of the call: the later ones add nothing that we use but the name, and old drivers lack them.
+fn profile_info(
+    session: Session<'_>,
+    device: DeviceHandle,
+    index: u32,
+) -> Result<nvmlGpuInstanceProfileInfo_t, DriverError> {
+    // SAFETY: a structure of numbers, for which zero is a value.
+    let mut told: nvmlGpuInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the handle is this library's, and `told` may be written until the call returns.
+    raw!(session, nvmlDeviceGetGpuInstanceProfileInfo, |f| unsafe {
+        f(device.0, index, &raw mut told)
+    })?;
+    Ok(told)
+}
+
+/// The driver's name for a profile, such as `MIG 1g.10gb+me`, without the first word.
+fn driver_name(
+    session: Session<'_>,
+    device: DeviceHandle,
+    index: u32,
+) -> Result<String, DriverError> {
+    // SAFETY: a structure of numbers and characters, for which zero is a value.
+    let mut told: nvmlGpuInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
+    told.version = struct_version::<nvmlGpuInstanceProfileInfo_v2_t>(2);
+    // SAFETY: the handle is this library's; the version says to NVML that it may write a structure of this size.
+    raw!(session, nvmlDeviceGetGpuInstanceProfileInfoV, |f| unsafe {
+        f(device.0, index, &raw mut told)
+    })?;
+    let bytes = told.name.iter().map(|c| c.cast_unsigned());
+    let text: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    let text = String::from_utf8_lossy(&text);
+    Ok(text.strip_prefix("MIG ").unwrap_or(&text).to_owned())
+}
+
+fn resources(told: &nvmlGpuInstanceProfileInfo_t) -> InstanceResources {
+    InstanceResources {
+        gpu_slices: told.sliceCount,
+        compute_slices: told.sliceCount,
+        multiprocessors: told.multiprocessorCount,
+        copy_engines: told.copyEngineCount,
+        decoders: told.decoderCount,
+        encoders: told.encoderCount,
+        jpeg_engines: told.jpegCount,
+        ofa_engines: told.ofaCount,
+    }
+}
+
+/// Where an instance of the profile may lie on an empty device.
+fn placements(
+    session: Session<'_>,
+    device: DeviceHandle,
+    profile: u32,
+) -> Result<Vec<Placement>, DriverError> {
+    const SOME: nvmlGpuInstancePlacement_t = nvmlGpuInstancePlacement_t { start: 0, size: 0 };
+    let ask = |room: *mut nvmlGpuInstancePlacement_t, count: *mut u32| {
+        raw!(
+            session,
+            nvmlDeviceGetGpuInstancePossiblePlacements_v2,
+            // SAFETY: the handle is this library's; `room` is null or has room for `count` entries, and both may be
+            // written until the call returns.
+            |f| unsafe { f(device.0, profile, room, count) }
+        )
+    };
+    let mut count = 0;
+    // Without room, the size is the answer; drivers differ in whether they call that an error.
+    match ask(std::ptr::null_mut(), &raw mut count) {
+        Err(error) if !error.is(Code::INSUFFICIENT_SIZE) => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut told = vec![SOME; count as usize];
+    if count > 0 {
+        ask(told.as_mut_ptr(), &raw mut count)?;
+    }
+    told.truncate(count as usize);
+    Ok(told
+        .iter()
+        .map(|place| Placement {
+            start: place.start,
+            size: place.size,
+        })
+        .collect())
+}
+
+fn compute_profiles(
+    session: Session<'_>,
+    instance: nvmlGpuInstance_t,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<ComputeInstanceProfile>, DriverError> {
+    const SHARED_ENGINES: u32 = 0;
+    let mut profiles = Vec::new();
+    for index in 0..LAST_INDEX {
+        // SAFETY: a structure of numbers, for which zero is a value.
+        let mut told: nvmlComputeInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the instance was listed by this library in this reading, and NVML checks that it still is one;
+        // `told` may be written until the call returns.
+        let answer = raw!(
+            session,
+            nvmlGpuInstanceGetComputeInstanceProfileInfo,
+            |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut told) }
+        );
+        if matches!(&answer, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
+            break;
+        }
+        if privileged(answer, problems)?.is_some() {
+            profiles.push(ComputeInstanceProfile {
+                id: told.id,
+                index,
+                slices: told.sliceCount,
+                max_count: told.instanceCount,
+                multiprocessors: told.multiprocessorCount,
+            });
+        }
+    }
+    Ok(profiles)
+}

@@ -1,0 +1,128 @@
+//! Reads all devices: names them once, then asks each for what changes.
+
+use std::sync::Arc;
+
+use nvml_wrapper::Nvml;
+
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Condition, Device, Driver, PciIds};
+use crate::hw::calls::CallWatch;
+use crate::hw::error::{Code, DriverError, Remedy};
+use crate::hw::nvml::device::KnownDevice;
+use crate::hw::nvml::events::NvmlEvents;
+use crate::hw::nvml::session::{DeviceHandle, Session};
+use crate::hw::{EventSource, GpuDriver, Observation};
+
+/// A started NVML.
+#[derive(Debug)]
+pub(super) struct NvmlDriver {
+    nvml: Arc<Nvml>,
+    driver: Driver,
+    /// Devices by NVML's index, once they were named.
+    devices: Vec<Option<KnownDevice>>,
+}
+
+impl NvmlDriver {
+    pub(super) fn new(nvml: Arc<Nvml>, driver: Driver) -> Self {
+        Self {
+            nvml,
+            driver,
+            devices: Vec::new(),
+        }
+    }
+}
+
+impl GpuDriver for NvmlDriver {
+    fn observe(&mut self, calls: &CallWatch) -> Result<Observation, DriverError> {
+        let nvml = Arc::clone(&self.nvml);
+        let session = Session::new(&nvml, calls);
+        let count = session.wrapped("nvmlDeviceGetCount_v2", || nvml.device_count())?;
+        if u32::try_from(self.devices.len()) != Ok(count) {
+            // A device came or went, which moves the indices of others.
+            self.devices.clear();
+            self.devices.resize_with(count as usize, || None);
+        }
+        let mut devices = Vec::new();
+        let mut unnamed = Vec::new();
+        for (index, slot) in (0_u32..).zip(&mut self.devices) {
+            match observe_one(session, index, slot) {
+                Ok(device) => devices.push(device),
+                Err(error) if error.remedy() == Remedy::Reinitialise => return Err(error),
+                Err(error) => unnamed.push(error.to_string()),
+            }
+        }
+        Ok(Observation {
+            driver: self.driver.clone(),
+            devices,
+            unnamed,
+        })
+    }
+
+    fn events(&mut self, calls: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError> {
+        let session = Session::new(&self.nvml, calls);
+        let devices: Vec<(PciAddress, DeviceHandle)> = self
+            .devices
+            .iter()
+            .flatten()
+            .map(|known| (known.pci, known.handle))
+            .collect();
+        let events = NvmlEvents::register(&self.nvml, session, &devices)?;
+        Ok(events.map(|events| Box::new(events) as Box<dyn EventSource>))
+    }
+}
+
+/// Reads one device. An error that is not the library's means that the device could not even be named.
+fn observe_one(
+    session: Session<'_>,
+    index: u32,
+    slot: &mut Option<KnownDevice>,
+) -> Result<Device, DriverError> {
+    let known = match slot {
+        Some(known) => known,
+        None => slot.insert(name(session, index)?),
+    };
+    let mut device = Device::new(known.pci, known.ids);
+    device.condition = Condition::Working;
+    device.index = Some(index);
+    match known.read(session.about(known.pci), &mut device) {
+        Ok(()) => {}
+        Err(error) if error.remedy() == Remedy::Reinitialise => return Err(error),
+        Err(error) => {
+            device.condition = Condition::Failing {
+                reason: error.to_string(),
+            };
+            // The handle of a device that was taken off the bus has no meaning; ask for a new one next time.
+            if error.is(Code::INVALID_ARGUMENT) {
+                *slot = None;
+            }
+        }
+    }
+    Ok(device)
+}
+
+fn name(session: Session<'_>, index: u32) -> Result<KnownDevice, DriverError> {
+    let nvml = session.nvml();
+    let wrapped = session.wrapped("nvmlDeviceGetHandleByIndex_v2", || {
+        nvml.device_by_index(index)
+    })?;
+    let told = session.wrapped("nvmlDeviceGetPciInfo_v3", || wrapped.pci_info())?;
+    let halves = |pair: u32| ((pair & 0xffff) as u16, (pair >> 16) as u16);
+    let (vendor, device) = halves(told.pci_device_id);
+    let (subsystem_vendor, subsystem_device) = halves(told.pci_sub_system_id.unwrap_or(0));
+    // SAFETY: the handle is only used as an argument of further calls to the library that gave it.
+    let handle = DeviceHandle(unsafe { wrapped.handle() });
+    Ok(KnownDevice::new(
+        handle,
+        told.bus_id.parse().map_err(|_| DriverError {
+            call: "nvmlDeviceGetPciInfo_v3",
+            code: Code::NotText,
+        })?,
+        PciIds {
+            vendor,
+            device,
+            subsystem_vendor,
+            subsystem_device,
+            class: None,
+        },
+    ))
+}

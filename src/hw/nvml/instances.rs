@@ -1,0 +1,177 @@
+//! The geometry of a device: its GPU instances and their compute instances.
+//!
+//! Instances are listed anew in every reading and their handles are dropped at its end, because a change of geometry by
+//! anybody makes them void. A MIG device's UUID is asked of the handle in the compute instance's record: searching it
+//! among all MIG devices can take seconds on a busy node.
+
+use nvml_wrapper_sys::bindings::{
+    nvmlComputeInstance_t, nvmlComputeInstanceInfo_t, nvmlGpuInstance_t, nvmlGpuInstanceInfo_t,
+};
+
+use crate::domain::catalog::{InstanceResources, Placement};
+use crate::domain::id::MigUuid;
+use crate::domain::inventory::{ComputeInstance, GpuInstance, Problem};
+use crate::domain::quantity::Mebibytes;
+use crate::hw::error::DriverError;
+use crate::hw::nvml::catalog::Offer;
+use crate::hw::nvml::session::{DeviceHandle, Session, optional, privileged, raw};
+
+/// More instances than any device has; NVML takes the room for granted and is not told how much there is.
+const ROOM: usize = 64;
+
+/// Every GPU instance of the device, ordered by id.
+pub(super) fn read(
+    session: Session<'_>,
+    device: DeviceHandle,
+    offer: &mut Offer,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<GpuInstance>, DriverError> {
+    let profiles: Vec<(u32, u32)> = offer
+        .profiles()
+        .iter()
+        .map(|profile| (profile.id, profile.max_count))
+        .collect();
+    let mut instances = Vec::new();
+    for (profile, max_count) in profiles {
+        let answer = gpu_instances(session, device, profile, max_count);
+        for instance in privileged(answer, problems)?.unwrap_or_default() {
+            let answer = gpu_instance_info(session, instance);
+            let Some(told) = privileged(answer, problems)? else {
+                continue;
+            };
+            instances.push(GpuInstance {
+                id: told.id,
+                profile_id: told.profileId,
+                placement: Placement {
+                    start: told.placement.start,
+                    size: told.placement.size,
+                },
+                compute_instances: compute_instances(
+                    session,
+                    (instance, told.profileId),
+                    offer,
+                    problems,
+                )?,
+            });
+        }
+    }
+    instances.sort_by_key(|instance| instance.id);
+    Ok(instances)
+}
+
+fn gpu_instances(
+    session: Session<'_>,
+    device: DeviceHandle,
+    profile: u32,
+    max_count: u32,
+) -> Result<Vec<nvmlGpuInstance_t>, DriverError> {
+    let mut told = vec![std::ptr::null_mut(); ROOM.max(max_count as usize)];
+    let mut count = room_of(&told);
+    // SAFETY: the handle is this library's; there is room for more instances than the device can have, and NVML may
+    // write to it until the call returns.
+    raw!(session, nvmlDeviceGetGpuInstances, |f| unsafe {
+        f(device.0, profile, told.as_mut_ptr(), &raw mut count)
+    })?;
+    told.truncate(count as usize);
+    Ok(told)
+}
+
+fn gpu_instance_info(
+    session: Session<'_>,
+    instance: nvmlGpuInstance_t,
+) -> Result<nvmlGpuInstanceInfo_t, DriverError> {
+    // SAFETY: a structure of numbers and a nullable handle, for which zero is a value.
+    let mut told: nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the instance was listed by this library just now, and NVML checks that it still is one; `told` may be
+    // written until the call returns.
+    raw!(session, nvmlGpuInstanceGetInfo, |f| unsafe {
+        f(instance, &raw mut told)
+    })?;
+    Ok(told)
+}
+
+fn compute_instances(
+    session: Session<'_>,
+    (instance, profile): (nvmlGpuInstance_t, u32),
+    offer: &mut Offer,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<ComputeInstance>, DriverError> {
+    let mut instances = Vec::new();
+    for kind in offer.learn_compute_profiles(session, profile, instance)? {
+        let mut listed = vec![std::ptr::null_mut(); ROOM.max(kind.max_count as usize)];
+        let mut count = room_of(&listed);
+        // SAFETY: as for GPU instances: the parent was listed just now, and there is room enough.
+        let answer = raw!(session, nvmlGpuInstanceGetComputeInstances, |f| unsafe {
+            f(instance, kind.id, listed.as_mut_ptr(), &raw mut count)
+        });
+        if privileged(answer, problems)?.is_none() {
+            continue;
+        }
+        listed.truncate(count as usize);
+        for compute in listed {
+            instances.extend(compute_instance(session, compute, problems)?);
+        }
+    }
+    instances.sort_by_key(|compute| compute.id);
+    Ok(instances)
+}
+
+fn compute_instance(
+    session: Session<'_>,
+    instance: nvmlComputeInstance_t,
+    problems: &mut Vec<Problem>,
+) -> Result<Option<ComputeInstance>, DriverError> {
+    // SAFETY: a structure of numbers and nullable handles, for which zero is a value.
+    let mut told: nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the instance was listed by this library just now, and NVML checks that it still is one; `told` may be
+    // written until the call returns.
+    let answer = raw!(session, nvmlComputeInstanceGetInfo_v2, |f| unsafe {
+        f(instance, &raw mut told)
+    });
+    if privileged(answer, problems)?.is_none() {
+        return Ok(None);
+    }
+    let device = session.device(DeviceHandle(told.device));
+    let uuid = session.wrapped("nvmlDeviceGetUUID", || device.uuid());
+    let attributes = session.wrapped("nvmlDeviceGetAttributes_v2", || device.attributes());
+    let attributes = optional(attributes, problems)?;
+    Ok(Some(ComputeInstance {
+        id: told.id,
+        profile_id: told.profileId,
+        placement: Some(Placement {
+            start: told.placement.start,
+            size: told.placement.size,
+        }),
+        uuid: optional(uuid, problems)?.and_then(|text| mig_uuid(&text, problems)),
+        memory: attributes
+            .as_ref()
+            .map(|told| Mebibytes::new(told.memory_size_mb)),
+        resources: attributes.map(|told| InstanceResources {
+            gpu_slices: told.gpu_instance_slice_count,
+            compute_slices: told.compute_instance_slice_count,
+            multiprocessors: told.multiprocessor_count,
+            copy_engines: told.shared_copy_engine_count,
+            decoders: told.shared_decoder_count,
+            encoders: told.shared_encoder_count,
+            jpeg_engines: told.shared_jpeg_count,
+            ofa_engines: told.shared_ofa_count,
+        }),
+    }))
+}
+
+fn mig_uuid(text: &str, problems: &mut Vec<Problem>) -> Option<MigUuid> {
+    match text.parse() {
+        Ok(uuid) => Some(uuid),
+        Err(error) => {
+            problems.push(Problem {
+                what: "nvmlDeviceGetUUID".to_owned(),
+                error: crate::hw::error::chain(&error),
+            });
+            None
+        }
+    }
+}
+
+fn room_of<T>(room: &[T]) -> u32 {
+    u32::try_from(room.len()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,126 @@
+//! Finds, checks and starts `libnvidia-ml.so.1`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nvml_wrapper::Nvml;
+use nvml_wrapper_sys::bindings::NvmlLib;
+
+use crate::domain::inventory::Driver;
+use crate::domain::quantity::CudaVersion;
+use crate::hw::calls::CallWatch;
+use crate::hw::error::{DriverError, LoadError};
+use crate::hw::library;
+use crate::hw::nvml::driver::NvmlDriver;
+use crate::hw::nvml::session::{Session, code_of};
+use crate::hw::{DriverLoader, GpuDriver, Settings};
+
+/// Loads NVML as the settings say.
+#[derive(Debug, Clone)]
+pub struct Loader {
+    library: Option<PathBuf>,
+    roots: Vec<PathBuf>,
+}
+
+impl Loader {
+    /// A loader for the libraries that `settings` name.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            library: settings.library.clone(),
+            roots: settings.driver_roots.clone(),
+        }
+    }
+}
+
+impl DriverLoader for Loader {
+    fn find(&mut self) -> Result<Vec<PathBuf>, LoadError> {
+        library::find(self.library.as_deref(), &self.roots)
+    }
+
+    fn open(&mut self, path: &Path, calls: &CallWatch) -> Result<Box<dyn GpuDriver>, LoadError> {
+        // Held until NVML is started, so that the wrapper opens this very file.
+        let _library = calls
+            .during("dlopen", None, || check(path))
+            .map_err(|error| self.with_places(path, error))?;
+        let nvml = calls
+            .during("nvmlInit_v2", None, || {
+                Nvml::builder().lib_path(path.as_os_str()).init()
+            })
+            .map_err(|error| LoadError::Refused {
+                path: path.to_owned(),
+                source: DriverError {
+                    call: "nvmlInit_v2",
+                    code: code_of(error),
+                },
+            })?;
+        let nvml = Arc::new(nvml);
+        let driver = driver(path, Session::new(&nvml, calls))?;
+        Ok(Box::new(NvmlDriver::new(nvml, driver)))
+    }
+}
+
+impl Loader {
+    /// The loader's own search comes last, so its failure means that all places were in vain.
+    fn with_places(&self, path: &Path, error: LoadError) -> LoadError {
+        if path == Path::new(library::LIBRARY_NAME) && matches!(error, LoadError::Unloadable { .. })
+        {
+            return LoadError::NotFound {
+                name: library::LIBRARY_NAME.to_owned(),
+                looked: library::looked_in(&self.roots),
+            };
+        }
+        error
+    }
+}
+
+/// Loads the file and makes sure that nvml-wrapper can live with it: without these two functions it cannot start NVML,
+/// or panics when it stops it.
+fn check(path: &Path) -> Result<NvmlLib, LoadError> {
+    // SAFETY: loading a library runs its constructors. NVML's do nothing that depends on the caller, and the path comes
+    // from the administrator or is one where the system keeps its driver.
+    let library = unsafe { NvmlLib::new(path) }.map_err(|error| LoadError::Unloadable {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let needed = [
+        ("nvmlInit_v2", library.nvmlInit_v2.is_ok()),
+        ("nvmlShutdown", library.nvmlShutdown.is_ok()),
+    ];
+    let missing: Vec<&str> = needed
+        .iter()
+        .filter(|(_, there)| !there)
+        .map(|(name, _)| *name)
+        .collect();
+    if missing.is_empty() {
+        Ok(library)
+    } else {
+        Err(LoadError::NotNvml {
+            path: path.to_owned(),
+            missing: missing.join(" and "),
+        })
+    }
+}
+
+fn driver(path: &Path, session: Session<'_>) -> Result<Driver, LoadError> {
+    let nvml = session.nvml();
+    let version = session
+        .wrapped("nvmlSystemGetDriverVersion", || nvml.sys_driver_version())
+        .map_err(|source| LoadError::Refused {
+            path: path.to_owned(),
+            source,
+        })?;
+    let cuda = session.wrapped("nvmlSystemGetCudaDriverVersion_v2", || {
+        nvml.sys_cuda_driver_version()
+    });
+    Ok(Driver {
+        version: version.parse().map_err(|source| LoadError::Version {
+            path: path.to_owned(),
+            source,
+        })?,
+        cuda: cuda
+            .ok()
+            .and_then(|number| u32::try_from(number).ok())
+            .filter(|number| *number > 0)
+            .map(CudaVersion::from_nvml),
+    })
+}

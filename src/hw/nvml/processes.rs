@@ -1,0 +1,83 @@
+//! Who has a context on a device.
+
+use nvml_wrapper_sys::bindings::nvmlProcessInfo_t;
+
+use crate::domain::inventory::{Problem, Process, ProcessKind};
+use crate::domain::quantity::Mebibytes;
+use crate::hw::error::{Code, DriverError};
+use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
+
+/// Compute contexts, then graphics contexts, as one list ordered by pid.
+pub(super) fn read(
+    session: Session<'_>,
+    handle: DeviceHandle,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<Process>, DriverError> {
+    let compute = list(|count, told| {
+        raw!(
+            session,
+            nvmlDeviceGetComputeRunningProcesses_v3,
+            // SAFETY: the handle is this library's; `told` has room for `count` entries, and both outlive the call.
+            |f| unsafe { f(handle.0, count, told) }
+        )
+    });
+    let graphics = list(|count, told| {
+        raw!(
+            session,
+            nvmlDeviceGetGraphicsRunningProcesses_v3,
+            // SAFETY: the handle is this library's; `told` has room for `count` entries, and both outlive the call.
+            |f| unsafe { f(handle.0, count, told) }
+        )
+    });
+    let mut processes = Vec::new();
+    for (kind, answer) in [
+        (ProcessKind::Compute, compute),
+        (ProcessKind::Graphics, graphics),
+    ] {
+        let told = optional(answer, problems)?.unwrap_or_default();
+        processes.extend(told.iter().map(|told| process(kind, told)));
+    }
+    processes.sort();
+    Ok(processes)
+}
+
+/// Asks with room for most lists at once; again with more room while the list outgrows it.
+fn list(
+    ask: impl Fn(*mut u32, *mut nvmlProcessInfo_t) -> Result<(), DriverError>,
+) -> Result<Vec<nvmlProcessInfo_t>, DriverError> {
+    const BLANK: nvmlProcessInfo_t = nvmlProcessInfo_t {
+        pid: 0,
+        usedGpuMemory: 0,
+        gpuInstanceId: 0,
+        computeInstanceId: 0,
+    };
+    const ATTEMPTS: usize = 4;
+    let mut room = 64_u32;
+    let mut told = Vec::new();
+    for attempt in 1.. {
+        told.resize(room as usize, BLANK);
+        let mut count = room;
+        match ask(&raw mut count, told.as_mut_ptr()) {
+            Ok(()) => {
+                told.truncate(count as usize);
+                break;
+            }
+            Err(error) if error.is(Code::INSUFFICIENT_SIZE) && attempt < ATTEMPTS => {
+                room = count.max(room).saturating_mul(2).min(1 << 16);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(told)
+}
+
+fn process(kind: ProcessKind, told: &nvmlProcessInfo_t) -> Process {
+    let known = |id: u32| (id != u32::MAX).then_some(id);
+    Process {
+        pid: told.pid,
+        kind,
+        gpu_instance: known(told.gpuInstanceId),
+        compute_instance: known(told.computeInstanceId),
+        memory: (told.usedGpuMemory != u64::MAX).then(|| Mebibytes::from_bytes(told.usedGpuMemory)),
+    }
+}

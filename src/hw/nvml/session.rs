@@ -1,0 +1,167 @@
+//! One way to call NVML: on record while it runs, with our own error type, and with absence told from failure.
+
+use std::sync::Arc;
+
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device as WrappedDevice, Nvml};
+use nvml_wrapper_sys::bindings::{NvmlLib, nvmlDevice_t, nvmlReturn_t};
+
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::Problem;
+use crate::hw::calls::CallWatch;
+use crate::hw::error::{Code, DriverError, Remedy};
+
+/// NVML's handle of a device, valid until the library is shut down or the device is removed from the bus. NVML checks
+/// every handle that it is given, so one of a removed device is answered with an error.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeviceHandle(pub(super) nvmlDevice_t);
+
+// SAFETY: NVML's handles are plain references to objects of the library, and NVML is thread safe (nvml.h, "NVML is
+// thread-safe so it is safe to make simultaneous NVML calls from multiple threads").
+unsafe impl Send for DeviceHandle {}
+
+/// A started library together with who wants to know what is being called.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Session<'a> {
+    nvml: &'a Nvml,
+    calls: &'a CallWatch,
+    device: Option<PciAddress>,
+}
+
+/// Calls a raw NVML function: `raw!(session, nvmlFunction, |f| unsafe { f(..) })`.
+macro_rules! raw {
+    ($session:expr, $function:ident, $invoke:expr) => {
+        $session.raw(
+            stringify!($function),
+            $session.lib().$function.as_ref().ok(),
+            $invoke,
+        )
+    };
+}
+pub(super) use raw;
+
+impl<'a> Session<'a> {
+    pub(super) fn new(nvml: &'a Arc<Nvml>, calls: &'a CallWatch) -> Self {
+        Self {
+            nvml,
+            calls,
+            device: None,
+        }
+    }
+
+    /// The same for calls about one device.
+    pub(super) fn about(self, device: PciAddress) -> Self {
+        Self {
+            device: Some(device),
+            ..self
+        }
+    }
+
+    pub(super) fn nvml(&self) -> &'a Nvml {
+        self.nvml
+    }
+
+    pub(super) fn lib(&self) -> &'a NvmlLib {
+        self.nvml.lib()
+    }
+
+    /// The wrapper's view of a device.
+    pub(super) fn device(&self, handle: DeviceHandle) -> WrappedDevice<'a> {
+        // SAFETY: the handle was given out by this very library, which is started for as long as `nvml` is borrowed.
+        unsafe { WrappedDevice::new(handle.0, self.nvml) }
+    }
+
+    /// Makes a call through nvml-wrapper; `function` is what it calls.
+    pub(super) fn wrapped<T>(
+        &self,
+        function: &'static str,
+        call: impl FnOnce() -> Result<T, NvmlError>,
+    ) -> Result<T, DriverError> {
+        let answer = self.calls.during(function, self.device, call);
+        answer.map_err(|error| DriverError {
+            call: function,
+            code: code_of(error),
+        })
+    }
+
+    /// Makes a call through a raw function that the library may lack.
+    pub(super) fn raw<F: Copy>(
+        &self,
+        function: &'static str,
+        symbol: Option<&F>,
+        invoke: impl FnOnce(F) -> nvmlReturn_t,
+    ) -> Result<(), DriverError> {
+        let code = match symbol {
+            None => Code::NoSuchFunction,
+            Some(symbol) => match self.calls.during(function, self.device, || invoke(*symbol)) {
+                0 => return Ok(()),
+                number => Code::Nvml(number),
+            },
+        };
+        Err(DriverError {
+            call: function,
+            code,
+        })
+    }
+}
+
+/// What an answer is worth: a value, nothing because the device or the library does not have it, or nothing and a
+/// problem to tell. Errors that concern more than this one question are passed on.
+pub(super) fn optional<T>(
+    answer: Result<T, DriverError>,
+    problems: &mut Vec<Problem>,
+) -> Result<Option<T>, DriverError> {
+    let error = match answer {
+        Ok(value) => return Ok(Some(value)),
+        Err(error) => error,
+    };
+    match error.remedy() {
+        Remedy::Unavailable => Ok(None),
+        Remedy::Reinitialise | Remedy::Reset => Err(error),
+        Remedy::Retry | Remedy::Refused | Remedy::Bug => {
+            let problem = Problem {
+                what: error.call.to_owned(),
+                error: error.code.to_string(),
+            };
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// The same for questions about partitions, which NVML only answers to the privileged.
+pub(super) fn privileged<T>(
+    answer: Result<T, DriverError>,
+    problems: &mut Vec<Problem>,
+) -> Result<Option<T>, DriverError> {
+    let before = problems.len();
+    let value = optional(answer, problems)?;
+    for problem in problems.iter_mut().skip(before) {
+        if problem.error == Code::NO_PERMISSION.to_string() {
+            problem.error.push_str(RIGHT);
+        }
+    }
+    problems.dedup();
+    Ok(value)
+}
+
+const RIGHT: &str = ": needs root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all";
+
+/// The number behind the wrapper's error, which knows fewer of them than NVML has.
+pub(super) fn code_of(error: NvmlError) -> Code {
+    if matches!(error, NvmlError::FailedToLoadSymbol(_)) {
+        Code::NoSuchFunction
+    } else if matches!(error, NvmlError::Utf8Error(_)) {
+        Code::NotText
+    } else {
+        Code::Nvml(nvmlReturn_t::from(error))
+    }
+}
+
+/// The `version` field of a versioned structure. Source: `NVML_STRUCT_VERSION` in `nvml.h`.
+pub(super) fn struct_version<T>(number: u32) -> u32 {
+    let size = u32::try_from(size_of::<T>()).unwrap_or(0);
+    size | (number << 24)
+}

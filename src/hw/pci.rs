@@ -1,0 +1,158 @@
+//! The accelerators that the PCI bus shows, with or without a driver, and what the machine's firmware says of itself.
+//!
+//! This is what is left when no driver library speaks, and what NVML does not tell when it does: the class code, the
+//! NUMA node, the kernel driver, and whether a GPU is a virtual one.
+
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Machine, PciIds, VgpuHost};
+use crate::hw::sysfs::Sysfs;
+
+const DEVICES: &str = "bus/pci/devices";
+
+const NVIDIA: u16 = 0x10de;
+const AMAZON: u16 = 0x1d0f;
+const INTEL: u16 = 0x8086;
+
+/// Inferentia and Trainium. They call themselves system peripherals, so no class gives them away.
+/// Source: AWS Neuron driver, PCI id table.
+const NEURON: [u16; 9] = [
+    0x7064, 0x7065, 0x7066, 0x7067, 0x7164, 0x7264, 0x7364, 0x7564, 0x7565,
+];
+
+/// Makers of consoles for servers and virtual machines, whose display controllers accelerate nothing: ASPEED, Matrox,
+/// QEMU, virtio, QXL, `VMware`, Hyper-V, Cirrus, `VirtualBox`.
+const CONSOLES: [u16; 9] = [
+    0x1a03, 0x102b, 0x1234, 0x1af4, 0x1b36, 0x15ad, 0x1414, 0x1013, 0x80ee,
+];
+
+/// `NVSwitches`. Source: pci.ids.
+const NVSWITCH: [u16; 2] = [0x1af1, 0x22a3];
+
+/// A PCI function that is an accelerator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PciFunction {
+    pub(crate) address: PciAddress,
+    pub(crate) ids: PciIds,
+    pub(crate) numa_node: Option<u32>,
+    pub(crate) kernel_driver: Option<String>,
+    pub(crate) vgpu: Option<VgpuHost>,
+}
+
+/// Every accelerator on the bus, ordered by address.
+pub(crate) fn scan(sys: &Sysfs) -> Vec<PciFunction> {
+    let names = sys.names(DEVICES);
+    let mut functions: Vec<PciFunction> = names
+        .iter()
+        .filter_map(|name| function(sys, name, name.parse().ok()?))
+        .collect();
+    functions.sort_by_key(|function| function.address);
+    functions
+}
+
+/// The machine's own facts; `functions` say whether it is a guest with a virtual GPU.
+pub(crate) fn machine(sys: &Sysfs, functions: &[PciFunction]) -> Machine {
+    Machine {
+        product_name: sys.text("class/dmi/id/product_name"),
+        vgpu: functions
+            .iter()
+            .rev()
+            .find_map(|function| function.vgpu.clone()),
+    }
+}
+
+fn function(sys: &Sysfs, name: &str, address: PciAddress) -> Option<PciFunction> {
+    let at = |file: &str| format!("{DEVICES}/{name}/{file}");
+    let id = |file: &str| u16::try_from(sys.hex(&at(file))?).ok();
+    let ids = PciIds {
+        vendor: id("vendor")?,
+        device: id("device")?,
+        subsystem_vendor: id("subsystem_vendor").unwrap_or(0),
+        subsystem_device: id("subsystem_device").unwrap_or(0),
+        class: sys.hex(&at("class")),
+    };
+    // A virtual function whose physical one is on this machine too is that device once more.
+    if !is_accelerator(ids, address) || sys.link(&at("physfn")).is_some() {
+        return None;
+    }
+    let config = (ids.vendor == NVIDIA)
+        .then(|| sys.bytes(&at("config"), 256))
+        .flatten();
+    Some(PciFunction {
+        address,
+        ids,
+        numa_node: sys.text(&at("numa_node")).and_then(|n| n.parse().ok()),
+        kernel_driver: sys.link(&at("driver")),
+        vgpu: config.as_deref().and_then(vgpu_host),
+    })
+}
+
+fn is_accelerator(ids: PciIds, address: PciAddress) -> bool {
+    if ids.vendor == AMAZON {
+        return NEURON.contains(&ids.device);
+    }
+    if ids.vendor == NVIDIA && NVSWITCH.contains(&ids.device) {
+        return false;
+    }
+    match ids.class.unwrap_or(0) >> 8 {
+        // 3D controllers, displays without a console, processing accelerators.
+        0x0302 | 0x0380 | 0x1200 => !CONSOLES.contains(&ids.vendor),
+        0x0300 => !CONSOLES.contains(&ids.vendor) && !is_integrated(ids, address),
+        _ => false,
+    }
+}
+
+/// Intel's graphics inside the processor, which always sit at this address.
+fn is_integrated(ids: PciIds, address: PciAddress) -> bool {
+    ids.vendor == INTEL && PciAddress::new(0, 0, 2, 0) == Some(address)
+}
+
+/// The host behind a virtual GPU, from the vendor capability that its configuration space has then.
+///
+/// Layout: capability id 9, next pointer, length, `VF`, then records of an id, a length with these two bytes, and the
+/// contents; record 0 holds the host driver's version and branch, ten bytes each.
+fn vgpu_host(config: &[u8]) -> Option<VgpuHost> {
+    const STATUS: usize = 0x06;
+    const HAS_CAPABILITIES: u8 = 0x10;
+    const FIRST_CAPABILITY: usize = 0x34;
+    const VENDOR_SPECIFIC: u8 = 0x09;
+    let byte = |at: usize| config.get(at).copied();
+    if byte(STATUS)? & HAS_CAPABILITIES == 0 {
+        return None;
+    }
+    let mut at = usize::from(byte(FIRST_CAPABILITY)? & !3);
+    // A loop in the list ends here: there is no room for more capabilities than this.
+    for _ in 0..48 {
+        if at == 0 {
+            return None;
+        }
+        let signature = (byte(at)?, byte(at + 3)?, byte(at + 4)?);
+        if signature == (VENDOR_SPECIFIC, b'V', b'F') {
+            let end = at + usize::from(byte(at + 2)?);
+            return host_driver_record(config.get(at + 5..end.min(config.len()))?);
+        }
+        at = usize::from(byte(at + 1)? & !3);
+    }
+    None
+}
+
+fn host_driver_record(mut records: &[u8]) -> Option<VgpuHost> {
+    const HOST_DRIVER: u8 = 0;
+    loop {
+        let (id, length) = (*records.first()?, usize::from(*records.get(1)?));
+        if id == HOST_DRIVER {
+            let text = |bytes: &[u8]| {
+                let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+                String::from_utf8_lossy(bytes).trim().to_owned()
+            };
+            return Some(VgpuHost {
+                driver_version: text(records.get(2..12)?),
+                driver_branch: text(records.get(12..22)?),
+            });
+        }
+        // A record that claims to be empty would be read for ever.
+        records = records.get(length.max(2)..)?;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::*;
+
+/// Builds `/sys` as far as a function has files in it.
+struct Tree(tempfile::TempDir);
+
+impl Tree {
+    fn new() -> Self {
+        let tree = Self(tempfile::tempdir().unwrap());
+        fs::create_dir_all(tree.path().join(DEVICES)).unwrap();
+        tree
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn function(self, at: &str, class: u32, vendor: u16, device: u16) -> Self {
+        let dir = self.path().join(DEVICES).join(at);
+        fs::create_dir_all(&dir).unwrap();
+        for (file, text) in [
+            ("class", format!("{class:#08x}\n")),
+            ("vendor", format!("{vendor:#06x}\n")),
+            ("device", format!("{device:#06x}\n")),
+        ] {
+            fs::write(dir.join(file), text).unwrap();
+        }
+        self
+    }
+
+    fn file(self, at: &str, file: &str, contents: impl AsRef<[u8]>) -> Self {
+        fs::write(self.path().join(DEVICES).join(at).join(file), contents).unwrap();
+        self
+    }
+
+    fn link(self, at: &str, file: &str, target: &str) -> Self {
+        symlink(target, self.path().join(DEVICES).join(at).join(file)).unwrap();
+        self
+    }
+
+    fn scan(&self) -> Vec<PciFunction> {
+        scan(&Sysfs::new(self.path().to_owned()))
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let functions = self.scan();
+        functions.iter().map(|f| f.address.to_string()).collect()
+    }
+}
+
+#[test]
+fn a_function_is_read_with_its_driver_and_its_node() {
+    let at = "0000:3b:00.0";
+    let tree = Tree::new()
+        .function(at, 0x03_0200, 0x10de, 0x2330)
+        .file(at, "subsystem_vendor", "0x10de\n")
+        .file(at, "subsystem_device", "0x16c1\n")
+        .file(at, "numa_node", "1\n")
+        .link(at, "driver", "../../../bus/pci/drivers/nvidia");
+    assert_eq!(
+        tree.scan(),
+        [PciFunction {
+            address: at.parse().unwrap(),
+            ids: PciIds {
+                vendor: 0x10de,
+                device: 0x2330,
+                subsystem_vendor: 0x10de,
+                subsystem_device: 0x16c1,
+                class: Some(0x03_0200),
+            },
+            numa_node: Some(1),
+            kernel_driver: Some("nvidia".to_owned()),
+            vgpu: None,
+        }]
+    );
+}
+
+#[test]
+fn every_file_but_the_ids_is_optional() {
+    let at = "0000:00:1e.0";
+    let tree = Tree::new()
+        .function(at, 0x08_8000, 0x1d0f, 0x7364)
+        .file(at, "numa_node", "-1\n");
+    let functions = tree.scan();
+    let [neuron] = functions.as_slice() else {
+        panic!("{functions:?}");
+    };
+    assert_eq!((neuron.numa_node, &neuron.kernel_driver), (None, &None));
+    assert_eq!(neuron.ids.subsystem_vendor, 0);
+}
+
+#[test]
+fn accelerators_are_told_from_what_sits_beside_them() {
+    let tree = Tree::new()
+        .function("0000:01:00.0", 0x03_0000, 0x10de, 0x2bb1)
+        .function("0000:02:00.0", 0x03_8000, 0x1002, 0x740f)
+        .function("0000:03:00.0", 0x12_0000, 0x1002, 0x74a1)
+        .function("0000:04:00.0", 0x12_0000, 0x1da3, 0x1060)
+        .function("0000:05:00.0", 0x03_8000, 0x8086, 0x56c0)
+        // Beside them: audio, NVSwitches, consoles, EC2's console, a network card, graphics inside the processor.
+        .function("0000:01:00.1", 0x04_0300, 0x10de, 0x22e8)
+        .function("0000:06:00.0", 0x06_8000, 0x10de, 0x22a3)
+        .function("0000:07:00.0", 0x03_0200, 0x10de, 0x1af1)
+        .function("0000:08:00.0", 0x03_0000, 0x1a03, 0x2000)
+        .function("0000:09:00.0", 0x03_0000, 0x102b, 0x0538)
+        .function("0000:0a:00.0", 0x03_8000, 0x1af4, 0x1050)
+        .function("0000:00:03.0", 0x03_0000, 0x1d0f, 0x1111)
+        .function("0000:0b:00.0", 0x02_0000, 0x15b3, 0x1021)
+        .function("0000:00:02.0", 0x03_0000, 0x8086, 0x4c8a);
+    assert_eq!(
+        tree.addresses(),
+        [
+            "0000:01:00.0",
+            "0000:02:00.0",
+            "0000:03:00.0",
+            "0000:04:00.0",
+            "0000:05:00.0"
+        ]
+    );
+}
+
+#[test]
+fn a_virtual_function_of_a_device_here_is_not_another_device() {
+    let tree = Tree::new()
+        .function("0000:41:00.0", 0x03_0200, 0x10de, 0x20b5)
+        .function("0000:41:00.4", 0x03_0200, 0x10de, 0x20b5)
+        .link("0000:41:00.4", "physfn", "../0000:41:00.0");
+    assert_eq!(tree.addresses(), ["0000:41:00.0"]);
+}
+
+#[test]
+fn a_machine_without_a_bus_has_no_accelerators() {
+    let root = tempfile::tempdir().unwrap();
+    let sys = Sysfs::new(root.path().to_owned());
+    assert_eq!(scan(&sys), []);
+    assert_eq!(machine(&sys, &[]), Machine::default());
+}
+
+#[test]
+fn the_firmware_names_the_machine() {
+    let tree = Tree::new();
+    let dmi = tree.path().join("class/dmi/id");
+    fs::create_dir_all(&dmi).unwrap();
+    fs::write(dmi.join("product_name"), "DGXH100 \n").unwrap();
+    let machine = machine(&Sysfs::new(tree.path().to_owned()), &[]);
+    assert_eq!(machine.product_name.as_deref(), Some("DGXH100"));
+}
+
+/// A configuration space with one other capability before the vendor's, which holds `records`.
+fn config(records: &[u8]) -> Vec<u8> {
+    let mut config = vec![0; 256];
+    config[0x06] = 0x10;
+    config[0x34] = 0x40;
+    config[0x40..0x42].copy_from_slice(&[0x05, 0x50]);
+    let length = u8::try_from(5 + records.len()).unwrap();
+    config[0x50..0x55].copy_from_slice(&[0x09, 0x00, length, b'V', b'F']);
+    config[0x55..0x55 + records.len()].copy_from_slice(records);
+    config
+}
+
+fn host_record() -> Vec<u8> {
+    let mut record = vec![0, 22];
+    record.extend_from_slice(b"550.54.16\0");
+    record.extend_from_slice(b"r550_40\0\0\0");
+    record
+}
+
+#[test]
+fn the_host_below_a_virtual_gpu_is_read_from_its_configuration_space() {
+    let at = "0000:02:00.0";
+    let expected = VgpuHost {
+        driver_version: "550.54.16".to_owned(),
+        driver_branch: "r550_40".to_owned(),
+    };
+    for records in [host_record(), [&[7, 4, 1, 2][..], &host_record()].concat()] {
+        let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x20b5).file(
+            at,
+            "config",
+            config(&records),
+        );
+        let functions = tree.scan();
+        let machine = machine(&Sysfs::new(tree.path().to_owned()), &functions);
+        assert_eq!(machine.vgpu, Some(expected.clone()));
+    }
+}
+
+#[test]
+fn a_configuration_space_that_makes_no_sense_is_no_virtual_gpu() {
+    let looping = {
+        let mut config = vec![0; 256];
+        config[0x06] = 0x10;
+        config[0x34] = 0x40;
+        config[0x40..0x42].copy_from_slice(&[0x05, 0x40]);
+        config
+    };
+    let without_list = {
+        let mut config = config(&host_record());
+        config[0x06] = 0;
+        config
+    };
+    for config in [
+        Vec::new(),
+        vec![0xff; 256],
+        vec![0; 64],
+        looping,
+        without_list,
+        config(&[7, 0, 7, 0]),
+        config(&host_record()[..10]),
+    ] {
+        assert_eq!(vgpu_host(&config), None, "{config:?}");
+    }
+}

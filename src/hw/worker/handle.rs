@@ -1,0 +1,140 @@
+//! What callers hold: it answers whatever the driver does.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use tokio::sync::{oneshot, watch};
+use tokio::time;
+
+use super::{Message, Pulse, Shared};
+use crate::domain::inventory::{Inventory, NvmlState};
+use crate::hw::calls::{CallWatch, InFlight};
+use crate::hw::merge;
+
+/// Access to the thread that owns the driver. Cheap to clone; the thread ends with the last clone.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    inbox: Arc<Inbox>,
+}
+
+/// The way to the thread, which is told when nobody is left.
+#[derive(Debug)]
+struct Inbox(Sender<Message>);
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let _ended_already = self.0.send(Message::Stop);
+    }
+}
+
+impl Handle {
+    pub(super) fn new(shared: Arc<Shared>, inbox: Sender<Message>) -> Self {
+        Self {
+            shared,
+            inbox: Arc::new(Inbox(inbox)),
+        }
+    }
+
+    /// Reads the hardware.
+    ///
+    /// The reading began after this was called, with one exception: when a driver call does not return within its
+    /// deadline, the answer is what was read last, marked [`NvmlState::Stalled`]. It never fails, and while a call is
+    /// stalled it answers at once and leaves no request behind.
+    pub async fn observe(&self) -> Arc<Inventory> {
+        let calls = &self.shared.calls;
+        if let Some(call) = calls.stalled() {
+            return self.stalled(call);
+        }
+        let (asker, mut answer) = oneshot::channel();
+        if self.inbox.0.send(Message::Observe(asker)).is_err() {
+            return self.abandoned();
+        }
+        loop {
+            match time::timeout(calls.patience(), &mut answer).await {
+                Ok(Ok(inventory)) => return inventory,
+                Ok(Err(_)) => return self.abandoned(),
+                Err(_) => {
+                    if let Some(call) = calls.stalled() {
+                        return self.stalled(call);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What was read last, without asking the hardware.
+    pub fn latest(&self) -> Arc<Inventory> {
+        match self.shared.calls.stalled() {
+            Some(call) => self.stalled(call),
+            None => Arc::clone(&self.shared.latest.borrow()),
+        }
+    }
+
+    /// Tells when the hardware is worth another look.
+    pub fn hints(&self) -> Hints {
+        let mut pulses = self.shared.pulse.subscribe();
+        let news = pulses.borrow_and_update().news;
+        Hints {
+            pulses,
+            calls: self.shared.calls.clone(),
+            news,
+            stall: None,
+        }
+    }
+
+    fn stalled(&self, call: InFlight) -> Arc<Inventory> {
+        let latest = Arc::clone(&self.shared.latest.borrow());
+        Arc::new(merge::stalled(&latest, call))
+    }
+
+    /// The thread is gone, which no path of it leads to.
+    fn abandoned(&self) -> Arc<Inventory> {
+        let mut inventory = Inventory::clone(&self.shared.latest.borrow());
+        inventory.nvml = NvmlState::Lost {
+            reason: "the thread that talks to NVML has ended".to_owned(),
+        };
+        Arc::new(inventory)
+    }
+}
+
+/// Wakes when the hardware said something: an error or a changed partition, a driver that came or went, a call that
+/// stalls, and one that returned after all.
+#[derive(Debug)]
+pub struct Hints {
+    pulses: watch::Receiver<Pulse>,
+    calls: CallWatch,
+    news: u64,
+    /// The stalled call that was told already.
+    stall: Option<u64>,
+}
+
+impl Hints {
+    /// Returns when the hardware is worth another look; several reasons at once are one. Safe to drop and call again.
+    pub async fn changed(&mut self) {
+        loop {
+            let pulse = *self.pulses.borrow_and_update();
+            if pulse.news != self.news {
+                self.news = pulse.news;
+                return;
+            }
+            let stalled = self.calls.stalled();
+            if let Some(call) = stalled.filter(|call| Some(call.serial) != self.stall) {
+                self.stall = Some(call.serial);
+                return;
+            }
+            let may_stall = pulse.busy && stalled.is_none();
+            let patience = self.calls.patience();
+            tokio::select! {
+                changed = self.pulses.changed() => {
+                    if changed.is_err() {
+                        // The thread is gone, and with it all news.
+                        pending::<()>().await;
+                    }
+                }
+                () = time::sleep(patience), if may_stall => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! The thread's own logic, against a driver made of memory: what NVML itself does is told by the contract tests.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+
+use super::*;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Condition, Device, Driver, PciIds};
+use crate::hw::error::{Code, LoadError};
+use crate::hw::{EventSource, Heard};
+
+/// Long enough for a busy machine, and only ever waited out where a call hangs.
+const DEADLINE: Duration = Duration::from_millis(150);
+
+const MISMATCH: DriverError = DriverError {
+    call: "nvmlDeviceGetCount_v2",
+    code: Code::VERSION_MISMATCH,
+};
+
+/// What the library does when it is asked next; it answers well when there is nothing on its list.
+enum Answer {
+    Fails(DriverError),
+    Hangs(Receiver<()>),
+}
+
+#[derive(Default)]
+struct State {
+    version: Option<&'static str>,
+    starts: VecDeque<Answer>,
+    reads: VecDeque<Answer>,
+    reads_done: u32,
+    /// Where the next source of events gets them from.
+    events: Option<Receiver<Result<Heard, DriverError>>>,
+    /// Drivers and sources that hold the library.
+    held: u32,
+    /// Told when nobody holds the library any more.
+    let_go: Option<oneshot::Sender<()>>,
+    held_at_open: Vec<u32>,
+}
+
+/// A machine with one GPU and a driver that does what a test says.
+#[derive(Clone, Default)]
+struct Fake(Arc<Mutex<State>>);
+
+impl Fake {
+    fn with_driver(version: &'static str) -> Self {
+        let fake = Self::default();
+        fake.lock().version = Some(version);
+        fake
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// Has the next reading hang; dropping or using the sender lets it go on.
+    fn hang(&self) -> mpsc::Sender<()> {
+        let (release, held) = mpsc::channel();
+        self.lock().reads.push_back(Answer::Hangs(held));
+        release
+    }
+
+    fn events(&self) -> mpsc::Sender<Result<Heard, DriverError>> {
+        let (say, hear) = mpsc::channel();
+        self.lock().events = Some(hear);
+        say
+    }
+
+    fn spawn(&self) -> Handle {
+        let settings = Settings {
+            sys_root: "/nowhere".into(),
+            call_deadline: DEADLINE,
+            ..Settings::default()
+        };
+        spawn(Box::new(self.clone()), &settings).unwrap()
+    }
+}
+
+/// Holds the library, and lets go of it when dropped.
+struct Hold(Fake);
+
+impl Hold {
+    fn new(fake: &Fake) -> Self {
+        fake.lock().held += 1;
+        Self(fake.clone())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.held -= 1;
+        if state.held == 0
+            && let Some(say) = state.let_go.take()
+        {
+            let _nobody_listens = say.send(());
+        }
+    }
+}
+
+fn play(answer: Option<Answer>) -> Result<(), DriverError> {
+    match answer {
+        None => Ok(()),
+        Some(Answer::Fails(error)) => Err(error),
+        Some(Answer::Hangs(held)) => {
+            let _released = held.recv();
+            Ok(())
+        }
+    }
+}
+
+impl DriverLoader for Fake {
+    fn find(&mut self) -> Result<Vec<PathBuf>, LoadError> {
+        self.lock()
+            .version
+            .map(|_| vec!["libfake.so".into()])
+            .ok_or(LoadError::NotFound {
+                name: "libfake.so".to_owned(),
+                looked: "memory".to_owned(),
+            })
+    }
+
+    fn open(
+        &mut self,
+        path: &std::path::Path,
+        calls: &CallWatch,
+    ) -> Result<Box<dyn GpuDriver>, LoadError> {
+        let mut state = self.lock();
+        let held = state.held;
+        state.held_at_open.push(held);
+        let answer = state.starts.pop_front();
+        drop(state);
+        calls
+            .during("nvmlInit_v2", None, || play(answer))
+            .map_err(|source| LoadError::Refused {
+                path: path.to_owned(),
+                source,
+            })?;
+        let version = self.lock().version.unwrap();
+        Ok(Box::new(FakeDriver(Hold::new(self), version)))
+    }
+}
+
+struct FakeDriver(Hold, &'static str);
+
+impl GpuDriver for FakeDriver {
+    fn observe(&mut self, calls: &CallWatch) -> Result<Observation, DriverError> {
+        let answer = self.0.0.lock().reads.pop_front();
+        calls.during("nvmlDeviceGetMigMode", Some(gpu().pci), || play(answer))?;
+        self.0.0.lock().reads_done += 1;
+        Ok(Observation {
+            driver: driver(self.1),
+            devices: vec![gpu()],
+            unnamed: Vec::new(),
+        })
+    }
+
+    fn events(&mut self, _: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError> {
+        let events = self.0.0.lock().events.take();
+        let source = |hear| Box::new(FakeEvents(Hold::new(&self.0.0), hear));
+        Ok(events.map(|hear| source(hear) as Box<dyn EventSource>))
+    }
+}
+
+struct FakeEvents(
+    #[expect(dead_code, reason = "held")] Hold,
+    Receiver<Result<Heard, DriverError>>,
+);
+
+impl EventSource for FakeEvents {
+    fn wait(&mut self) -> Result<Heard, DriverError> {
+        self.1.recv().unwrap_or(Err(MISMATCH))
+    }
+}
+
+fn driver(version: &str) -> Driver {
+    Driver {
+        version: version.parse().unwrap(),
+        cuda: None,
+    }
+}
+
+fn gpu() -> Device {
+    let ids = PciIds {
+        vendor: 0x10de,
+        device: 0xffff,
+        subsystem_vendor: 0x10de,
+        subsystem_device: 0,
+        class: None,
+    };
+    let mut gpu = Device::new(PciAddress::new(0, 0x3b, 0, 0).unwrap(), ids);
+    gpu.condition = Condition::Working;
+    gpu
+}
+
+fn ready(version: &str) -> NvmlState {
+    NvmlState::Ready(driver(version))
+}
+
+fn stalled(call: &str) -> NvmlState {
+    NvmlState::Stalled {
+        call: call.to_owned(),
+    }
+}
+
+fn lost() -> NvmlState {
+    NvmlState::Lost {
+        reason: MISMATCH.to_string(),
+    }
+}
+
+/// Follows the hints, as the agent does, until the link stands as wanted.
+async fn follow(handle: &Handle, hints: &mut Hints, wanted: &NvmlState) -> Arc<Inventory> {
+    loop {
+        let inventory = handle.observe().await;
+        if inventory.nvml == *wanted {
+            return inventory;
+        }
+        hints.changed().await;
+    }
+}
+
+#[tokio::test]
+async fn the_first_reading_has_the_devices_already() {
+    let inventory = Fake::with_driver("570.1").spawn().observe().await;
+    assert_eq!(inventory.nvml, ready("570.1"));
+    assert_eq!(inventory.devices, [gpu()]);
+}
+
+#[tokio::test]
+async fn a_driver_that_comes_late_is_told() {
+    let fake = Fake::default();
+    let handle = fake.spawn();
+    let mut hints = handle.hints();
+    let absent = NvmlState::Absent {
+        reason: "no NVML library libfake.so (looked in memory)".to_owned(),
+    };
+    assert_eq!(handle.observe().await.nvml, absent);
+    fake.lock().version = Some("570.1");
+    follow(&handle, &mut hints, &ready("570.1")).await;
+}
+
+#[tokio::test]
+async fn a_library_that_does_not_start_is_absent_with_its_answer() {
+    let fake = Fake::with_driver("570.1");
+    fake.lock().starts.push_back(Answer::Fails(DriverError {
+        call: "nvmlInit_v2",
+        code: Code::Nvml(9),
+    }));
+    let handle = fake.spawn();
+    let mut hints = handle.hints();
+    let absent = NvmlState::Absent {
+        reason: "cannot start NVML from libfake.so: nvmlInit_v2: driver not loaded (9)".to_owned(),
+    };
+    assert_eq!(handle.observe().await.nvml, absent);
+    follow(&handle, &mut hints, &ready("570.1")).await;
+}
+
+#[tokio::test]
+async fn a_replaced_driver_is_lost_and_then_read_anew_from_a_library_opened_anew() {
+    let fake = Fake::with_driver("570.1");
+    let handle = fake.spawn();
+    let mut hints = handle.hints();
+    follow(&handle, &mut hints, &ready("570.1")).await;
+    fake.lock().reads.push_back(Answer::Fails(MISMATCH));
+    fake.lock().version = Some("580.2");
+    let inventory = handle.observe().await;
+    assert_eq!((&inventory.nvml, inventory.devices.len()), (&lost(), 0));
+    follow(&handle, &mut hints, &ready("580.2")).await;
+    assert_eq!(fake.lock().held_at_open, [0, 0]);
+}
+
+#[tokio::test]
+async fn a_question_that_may_work_later_leaves_what_was_read() {
+    let fake = Fake::with_driver("570.1");
+    let handle = fake.spawn();
+    let before = handle.observe().await;
+    fake.lock().reads.push_back(Answer::Fails(DriverError {
+        call: "nvmlDeviceGetCount_v2",
+        code: Code::TIMEOUT,
+    }));
+    assert_eq!(handle.observe().await, before);
+}
+
+#[tokio::test]
+async fn a_hanging_call_leaves_what_was_read_and_heals_by_itself() {
+    let fake = Fake::with_driver("570.1");
+    let handle = fake.spawn();
+    let mut hints = handle.hints();
+    let before = follow(&handle, &mut hints, &ready("570.1")).await;
+    let release = fake.hang();
+
+    let during = handle.observe().await;
+    assert_eq!(during.nvml, stalled("nvmlDeviceGetMigMode"));
+    assert_eq!(during.machine, before.machine);
+    let [device] = during.devices.as_slice() else {
+        panic!("{during:?}");
+    };
+    let problems: Vec<String> = device.problems.iter().map(|p| format!("{p:?}")).collect();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    hints.changed().await;
+    assert_eq!(handle.latest().nvml, stalled("nvmlDeviceGetMigMode"));
+
+    drop(release);
+    follow(&handle, &mut hints, &ready("570.1")).await;
+    assert_eq!(handle.observe().await, before);
+}
+
+#[tokio::test]
+async fn a_start_that_hangs_is_stalled_too() {
+    let fake = Fake::with_driver("570.1");
+    let (release, held) = mpsc::channel();
+    fake.lock().starts.push_back(Answer::Hangs(held));
+    let handle = fake.spawn();
+    let mut hints = handle.hints();
+    hints.changed().await;
+    assert_eq!(handle.observe().await.nvml, stalled("nvmlInit_v2"));
+    drop(release);
+    follow(&handle, &mut hints, &ready("570.1")).await;
+}
+
+#[tokio::test]
+async fn everybody_who_waits_gets_one_reading() {
+    let fake = Fake::with_driver("570.1");
+    let handle = fake.spawn();
+    handle.observe().await;
+    let release = fake.hang();
+    let first = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.observe().await }
+    });
+    tokio::task::yield_now().await;
+    let others = async { tokio::join!(handle.observe(), handle.observe(), handle.observe()) };
+    let (answers, ()) = tokio::join!(others, async { drop(release) });
+    assert_eq!(answers.0.nvml, ready("570.1"));
+    assert_eq!(first.await.unwrap().nvml, ready("570.1"));
+    assert!(fake.lock().reads_done <= 3);
+}
+
+#[tokio::test]
+async fn what_the_hardware_says_is_a_hint() {
+    let fake = Fake::with_driver("570.1");
+    let say = fake.events();
+    let handle = fake.spawn();
+    follow(&handle, &mut handle.hints(), &ready("570.1")).await;
+    let mut hints = handle.hints();
+    say.send(Ok(Heard::Something)).unwrap();
+    hints.changed().await;
+}
+
+#[tokio::test]
+async fn a_driver_lost_while_waiting_for_events_is_opened_again_when_all_have_let_go() {
+    let fake = Fake::with_driver("570.1");
+    let say = fake.events();
+    let handle = fake.spawn();
+    let mut hints = handle.hints();
+    follow(&handle, &mut hints, &ready("570.1")).await;
+    say.send(Err(MISMATCH)).unwrap();
+    follow(&handle, &mut hints, &lost()).await;
+    follow(&handle, &mut hints, &ready("570.1")).await;
+    assert_eq!(fake.lock().held_at_open, [0, 0]);
+}
+
+#[tokio::test]
+async fn a_wait_for_events_puts_off_the_next_start() {
+    let fake = Fake::with_driver("570.1");
+    let say = fake.events();
+    let handle = fake.spawn();
+    let mut hints = handle.hints();
+    follow(&handle, &mut hints, &ready("570.1")).await;
+    fake.lock().reads.push_back(Answer::Fails(MISMATCH));
+    follow(&handle, &mut hints, &lost()).await;
+    // The source is asked in the end, and stops, being told to.
+    say.send(Ok(Heard::Nothing)).unwrap();
+    follow(&handle, &mut hints, &ready("570.1")).await;
+    assert_eq!(fake.lock().held_at_open, [0, 0]);
+}
+
+#[tokio::test]
+async fn the_driver_is_let_go_of_with_the_last_handle() {
+    let fake = Fake::with_driver("570.1");
+    let handle = fake.spawn();
+    handle.observe().await;
+    let (say, let_go) = oneshot::channel();
+    fake.lock().let_go = Some(say);
+    drop(handle.clone());
+    assert_eq!(handle.observe().await.nvml, ready("570.1"));
+    drop(handle);
+    let_go.await.unwrap();
+}
