@@ -10,6 +10,8 @@
 
 mod build;
 mod format;
+mod gpu;
+mod instances;
 mod topology;
 
 use std::fmt;
@@ -152,7 +154,7 @@ impl Scenario {
 
     /// Reads a text; `path` is only for messages.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
-        let machine = serde_saphyr::from_str(text).map_err(|error| {
+        let machine = crate::yaml::read(text).map_err(|error| {
             let at = error.location();
             ScenarioError::Malformed {
                 place: Place {
