@@ -1,4 +1,5 @@
 //! Octavo: partitions, shares, labels and reports the accelerators of a Kubernetes fleet.
 
+pub mod config;
 pub mod domain;
 pub mod wire;
