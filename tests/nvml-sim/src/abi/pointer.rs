@@ -141,10 +141,16 @@ impl TextIn {
 pub(crate) struct TextOut(*mut c_char);
 
 impl TextOut {
-    pub(crate) fn put(self, length: c_uint, text: &str) -> Result<(), Code> {
-        if self.0.is_null() || length == 0 {
+    /// INVALID_ARGUMENT for null, so that a call can refuse before it looks for what to write.
+    pub(crate) fn check(self) -> Result<(), Code> {
+        if self.0.is_null() {
             return Err(Code::InvalidArgument);
         }
+        Ok(())
+    }
+
+    pub(crate) fn put(self, length: c_uint, text: &str) -> Result<(), Code> {
+        self.check()?;
         let room = usize::try_from(length).unwrap_or(usize::MAX);
         if text.len() >= room {
             return Err(Code::InsufficientSize);

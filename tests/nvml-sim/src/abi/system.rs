@@ -37,6 +37,7 @@ exports! {
     }
 
     fn nvmlSystemGetProcessName(pid: c_uint, name: TextOut, length: c_uint) |call| {
+        name.check()?;
         let process = call.world().processes.iter().find(|process| process.pid == pid);
         name.put(length, &process.ok_or(Code::NotFound)?.name)
     }
