@@ -7,5 +7,11 @@
     reason = "a test says what went wrong by panicking; clippy's own exception does not reach helper functions"
 )]
 
+mod agent;
+mod cli;
+mod driver_contract;
+mod hw_smoke;
+mod labels;
+mod machine;
 mod supply_chain;
 mod tidy;
