@@ -181,7 +181,7 @@ impl OctavoArgs {
 }
 
 /// The script that completes `octavo` in `shell`.
-pub fn completion_script(shell: Shell) -> Vec<u8> {
+pub fn completion_script(shell: Shell) -> String {
     let shell = match shell {
         Shell::Bash => clap_complete::Shell::Bash,
         Shell::Zsh => clap_complete::Shell::Zsh,
@@ -189,7 +189,7 @@ pub fn completion_script(shell: Shell) -> Vec<u8> {
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut OctavoArgs::command(), "octavo", &mut script);
-    script
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 impl From<InspectArgs> for InspectSettings {
