@@ -1,11 +1,99 @@
-//! In the making.
-use crate::domain::inventory::{Architecture, Identity, PciIds};
+//! Which product a device is.
+//!
+//! The PCI ids answer for most, without any driver. Some ids are shared by several products; then the driver's product name and
+//! the memory it shows decide. And what the driver says always wins: a device that shows other memory than the product of its
+//! id is not called by that product's type (a virtual GPU, or a variant newer than the catalogue). The tolerance is in
+//! `accelerators/memory.rs`. A product that the catalogue does not have gets a type from the driver's own words, so that
+//! selectors can name it before this program knows it; without a driver it is unknown, and is shown as such.
+
+mod facts;
+mod memory;
+mod names;
+
+pub use facts::{
+    DeviceLink, Facts, LinkKind, MarketedMemory, MemoryUnit, PciPattern, Tflops, catalogue, source,
+};
+
+use crate::domain::id::Sku;
+use crate::domain::inventory::{Architecture, Identity, PciIds, Vendor};
 use crate::domain::quantity::Mebibytes;
-/// Stand-in.
-pub fn identify(_: PciIds, _: Option<&str>, _: Option<Mebibytes>) -> Identity {
-    Identity::Unknown
+
+/// What a device is, from its ids and from what its driver says of it.
+pub fn identify(ids: PciIds, product_name: Option<&str>, memory: Option<Mebibytes>) -> Identity {
+    let memory = memory.filter(|seen| seen.get() > 0);
+    let vendor = Vendor::from_pci(ids.vendor);
+    let by_ids = facts::with_ids(ids);
+    let by_name = || product_name.map_or_else(Vec::new, |name| names::with_name(vendor, name));
+    let known = agreed(&by_ids, product_name, memory);
+    known
+        .or_else(|| agreed(&by_name(), product_name, memory))
+        .or_else(|| from_driver(vendor, product_name, memory))
+        .or_else(|| resized(&by_ids, memory))
+        .unwrap_or(Identity::Unknown)
 }
-/// Stand-in.
-pub fn architecture(_: PciIds) -> Option<Architecture> {
-    None
+
+/// The chip family behind PCI ids, where all products with these ids have the same.
+pub fn architecture(ids: PciIds) -> Option<Architecture> {
+    let found = facts::with_ids(ids);
+    let first = found.first()?.architecture;
+    found
+        .iter()
+        .all(|facts| facts.architecture == first)
+        .then(|| Architecture::new(first))
 }
+
+/// What the catalogue knows of a product.
+pub fn facts(sku: &Sku) -> Option<&'static Facts> {
+    catalogue().iter().find(|facts| facts.sku == sku.as_str())
+}
+
+/// The identity on which all candidates agree that fit what the driver says.
+fn agreed(
+    candidates: &[&'static Facts],
+    product_name: Option<&str>,
+    memory: Option<Mebibytes>,
+) -> Option<Identity> {
+    let mut fitting = candidates.to_vec();
+    fitting.retain(|facts| memory.is_none_or(|seen| memory::agrees(facts, seen)));
+    if let Some(name) = product_name {
+        fitting = names::best_named(fitting, name);
+    }
+    let (first, others) = fitting.split_first()?;
+    let one_type = others
+        .iter()
+        .all(|facts| facts.type_name == first.type_name);
+    let sku = others.is_empty().then(|| first.sku.parse().ok()).flatten();
+    one_type
+        .then(|| first.type_name.parse().ok())
+        .flatten()
+        .map(|type_name| Identity::Known { type_name, sku })
+}
+
+/// A type from the driver's product name. NVIDIA's only: NVML's names are kept stable, other makers' depend on firmware.
+fn from_driver(
+    vendor: Vendor,
+    product_name: Option<&str>,
+    memory: Option<Mebibytes>,
+) -> Option<Identity> {
+    let name = product_name.filter(|_| vendor == Vendor::Nvidia)?;
+    let type_name = names::derived(name, memory)?;
+    Some(Identity::Known {
+        type_name,
+        sku: None,
+    })
+}
+
+/// The model that all candidates share, with the memory that the driver shows in place of theirs.
+fn resized(candidates: &[&'static Facts], memory: Option<Mebibytes>) -> Option<Identity> {
+    let (first, others) = candidates.split_first()?;
+    let one_model = others.iter().all(|facts| facts.model == first.model);
+    let seen = memory.filter(|_| one_model)?;
+    let type_name = names::sized(first.model, Some(seen))?;
+    Some(Identity::Known {
+        type_name,
+        sku: None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

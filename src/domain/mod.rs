@@ -7,6 +7,7 @@
 pub mod accelerators;
 pub mod catalog;
 pub mod driver_link;
+mod fit;
 pub mod id;
 pub mod interconnect;
 pub mod inventory;

@@ -1,0 +1,212 @@
+//! The catalogue's form, and the Rust it becomes. A wrong entry fails the build and is named.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt::Write;
+
+use serde::Deserialize;
+
+/// Words in an id that say how a part is mounted, not what it is: a type is what people and selectors use, and to them an
+/// H200 is an H200.
+const FORM_FACTORS: &[&str] = &[
+    "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "pcie", "nvl", "server", "fhhl", "dgxs",
+];
+
+#[derive(Deserialize)]
+struct Catalogue {
+    sources: BTreeMap<String, String>,
+    accelerators: Vec<Accelerator>,
+}
+
+#[derive(Deserialize)]
+struct Accelerator {
+    id: String,
+    vendor: String,
+    name: String,
+    architecture: String,
+    memory_gb: Option<u32>,
+    memory_unit: String,
+    #[serde(default)]
+    memory_mib: Option<u32>,
+    memory_bandwidth_gbs: Option<f64>,
+    bf16_tflops_dense: Option<f64>,
+    fp16_tflops_dense: Option<f64>,
+    fp8_tflops_dense: Option<f64>,
+    tdp_w: Option<u32>,
+    compute_capability: Option<String>,
+    interconnect: Option<Link>,
+    pci_ids: Vec<String>,
+    sources: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    kind: String,
+    generation: Option<u32>,
+    gbs_per_device: Option<f64>,
+}
+
+/// The Rust text of the table in `json`.
+pub(crate) fn table(json: &str) -> Result<String, Box<dyn Error>> {
+    let catalogue: Catalogue = serde_json::from_str(json)?;
+    let mut text = String::from("const TABLE: &[Facts] = &[\n");
+    for accelerator in &catalogue.accelerators {
+        let unknown = accelerator
+            .sources
+            .iter()
+            .find(|key| !catalogue.sources.contains_key(*key));
+        if let Some(key) = unknown {
+            return Err(format!("{}: there is no source {key}", accelerator.id).into());
+        }
+        let entry = accelerator
+            .entry()
+            .map_err(|error| format!("{}: {error}", accelerator.id))?;
+        text.push_str(&entry);
+    }
+    text.push_str("];\n\nconst SOURCES: &[(&str, &str)] = &[\n");
+    for (key, citation) in &catalogue.sources {
+        writeln!(text, "    ({key:?}, {citation:?}),")?;
+    }
+    text.push_str("];\n");
+    Ok(text)
+}
+
+impl Accelerator {
+    fn entry(&self) -> Result<String, Box<dyn Error>> {
+        let mut text = format!(
+            "    Facts {{ sku: {:?}, vendor: {}, model: {:?}, type_name: {:?}, name: {:?}, architecture: {:?}, ",
+            self.id,
+            self.vendor()?,
+            self.model(),
+            self.type_name(),
+            self.name,
+            self.architecture,
+        );
+        write!(
+            text,
+            "memory: {}, visible_memory_mib: {}, memory_bandwidth_gbs: {:?}, tflops: Tflops {{ bf16: {:?}, fp16: {:?}, fp8: {:?} }}, ",
+            self.memory()?,
+            self.visible_memory(),
+            self.memory_bandwidth_gbs,
+            self.bf16_tflops_dense,
+            self.fp16_tflops_dense,
+            self.fp8_tflops_dense,
+        )?;
+        let pci_ids: Vec<String> = self
+            .pci_ids
+            .iter()
+            .map(|text| pci_id(text))
+            .collect::<Result<_, _>>()?;
+        writeln!(
+            text,
+            "tdp_w: {:?}, compute_capability: {}, interconnect: {}, pci_ids: &[{}], sources: &{:?} }},",
+            self.tdp_w,
+            self.compute_capability()?,
+            self.interconnect()?,
+            pci_ids.join(", "),
+            self.sources,
+        )?;
+        Ok(text)
+    }
+
+    fn vendor(&self) -> Result<&'static str, String> {
+        Ok(match self.vendor.as_str() {
+            "nvidia" => "Vendor::Nvidia",
+            "amd" => "Vendor::Amd",
+            "aws" => "Vendor::Aws",
+            other => return Err(format!("no vendor is called {other:?}")),
+        })
+    }
+
+    /// The type without its memory: the id without form factor and size.
+    fn model(&self) -> String {
+        let size = self.memory_gb.map(|size| format!("{size}gb"));
+        let words: Vec<&str> = self
+            .id
+            .split('-')
+            .filter(|word| !FORM_FACTORS.contains(word) && Some(*word) != size.as_deref())
+            .collect();
+        words.join("-")
+    }
+
+    fn type_name(&self) -> String {
+        match self.memory_gb {
+            Some(size) => format!("{}-{size}gb", self.model()),
+            None => self.model(),
+        }
+    }
+
+    fn memory(&self) -> Result<String, String> {
+        let unit = match self.memory_unit.as_str() {
+            "GB" => "MemoryUnit::Gigabytes",
+            "GiB" => "MemoryUnit::Gibibytes",
+            other => return Err(format!("no unit of memory is called {other:?}")),
+        };
+        Ok(match self.memory_gb {
+            Some(size) => format!("Some(MarketedMemory {{ size: {size}, unit: {unit} }})"),
+            None => "None".to_owned(),
+        })
+    }
+
+    /// In thousands set apart, as a person would write a constant.
+    fn visible_memory(&self) -> String {
+        match self.memory_mib {
+            Some(mib) => format!("Some({}_{:03})", mib / 1000, mib % 1000),
+            None => "None".to_owned(),
+        }
+    }
+
+    fn compute_capability(&self) -> Result<String, Box<dyn Error>> {
+        let Some(text) = &self.compute_capability else {
+            return Ok("None".to_owned());
+        };
+        let (major, minor) = text
+            .split_once('.')
+            .ok_or("compute_capability is not X.Y")?;
+        let (major, minor): (u32, u32) = (major.parse()?, minor.parse()?);
+        Ok(format!(
+            "Some(ComputeCapability {{ major: {major}, minor: {minor} }})"
+        ))
+    }
+
+    fn interconnect(&self) -> Result<String, String> {
+        let Some(link) = &self.interconnect else {
+            return Ok("None".to_owned());
+        };
+        let kind = match link.kind.as_str() {
+            "pcie" => "Pcie",
+            "nvlink" => "NvLink",
+            "nvlink-bridge" => "NvLinkBridge",
+            "nvlink-c2c" => "NvLinkC2c",
+            "infinity-fabric" => "InfinityFabric",
+            "neuronlink" => "NeuronLink",
+            other => return Err(format!("no interconnect is called {other:?}")),
+        };
+        Ok(format!(
+            "Some(DeviceLink {{ kind: LinkKind::{kind}, generation: {:?}, gbs_per_device: {:?} }})",
+            link.generation, link.gbs_per_device
+        ))
+    }
+}
+
+/// `10de:20b2`, or with the subsystem's ids behind it.
+fn pci_id(text: &str) -> Result<String, Box<dyn Error>> {
+    let parts: Vec<u16> = text
+        .split(':')
+        .map(|part| u16::from_str_radix(part, 16))
+        .collect::<Result<_, _>>()?;
+    let subsystem = match parts.as_slice() {
+        [_, _] => "None".to_owned(),
+        [_, _, vendor, device] => format!("Some(({vendor:#06x}, {device:#06x}))"),
+        _ => return Err(format!("{text:?} is not vendor:device").into()),
+    };
+    let ids: Vec<String> = parts
+        .iter()
+        .take(2)
+        .map(|id| format!("{id:#06x}"))
+        .collect();
+    Ok(format!(
+        "PciPattern {{ device: ({}), subsystem: {subsystem} }}",
+        ids.join(", ")
+    ))
+}

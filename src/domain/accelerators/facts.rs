@@ -1,0 +1,133 @@
+//! The catalogue: what is known of each product, and who says so.
+
+use crate::domain::inventory::{PciIds, Vendor};
+use crate::domain::quantity::ComputeCapability;
+
+include!(concat!(env!("OUT_DIR"), "/accelerators.rs"));
+
+/// What the catalogue knows of one product. Absent: no citable source. Figures are the maker's peaks, without sparsity.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    /// The catalogue's id, such as `nvidia-a100-sxm4-80gb`.
+    pub sku: &'static str,
+    /// Who makes it.
+    pub vendor: Vendor,
+    /// The type without its memory, such as `nvidia-a100`.
+    pub model: &'static str,
+    /// The type, such as `nvidia-a100-80gb`.
+    pub type_name: &'static str,
+    /// The product's name, in most cases as the driver prints it.
+    pub name: &'static str,
+    /// Chip family.
+    pub architecture: &'static str,
+    /// Memory as it is sold.
+    pub memory: Option<MarketedMemory>,
+    /// Memory as a driver or a cloud reports it, in MiB, where that is far from what is sold.
+    pub visible_memory_mib: Option<u32>,
+    /// Memory bandwidth in 10^9 bytes a second.
+    pub memory_bandwidth_gbs: Option<f64>,
+    /// Arithmetic throughput.
+    pub tflops: Tflops,
+    /// Power in watts, as published: thermal design, board or maximum graphics power.
+    pub tdp_w: Option<u32>,
+    /// CUDA compute capability.
+    pub compute_capability: Option<ComputeCapability>,
+    /// How devices of this product are linked with each other.
+    pub interconnect: Option<DeviceLink>,
+    /// The PCI ids it is known by.
+    pub pci_ids: &'static [PciPattern],
+    /// Keys of the sources of all this, to be looked up with [`source`].
+    pub sources: &'static [&'static str],
+}
+
+/// Memory as it is sold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MarketedMemory {
+    /// The number in the product's name or data sheet.
+    pub size: u32,
+    /// The unit it is stated in.
+    pub unit: MemoryUnit,
+}
+
+/// The unit a maker states memory in. What is sold as gigabytes is in truth gibibytes on most parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryUnit {
+    /// "GB".
+    Gigabytes,
+    /// "GiB".
+    Gibibytes,
+}
+
+/// Dense throughput in 10^12 operations a second, by number format.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tflops {
+    /// bfloat16.
+    pub bf16: Option<f64>,
+    /// IEEE half precision.
+    pub fp16: Option<f64>,
+    /// Eight-bit floating point.
+    pub fp8: Option<f64>,
+}
+
+/// How devices of a product are linked with each other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DeviceLink {
+    /// What kind of link.
+    pub kind: LinkKind,
+    /// The maker's generation number.
+    pub generation: Option<u32>,
+    /// Bandwidth of one device in 10^9 bytes a second, both directions added.
+    pub gbs_per_device: Option<f64>,
+}
+
+/// Kinds of links between devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkKind {
+    /// None but the bus.
+    Pcie,
+    /// NVIDIA's `NVLink`, on the baseboard.
+    NvLink,
+    /// NVLink, when the optional bridge is fitted.
+    NvLinkBridge,
+    /// NVLink-C2C, between GPU and CPU.
+    NvLinkC2c,
+    /// AMD's Infinity Fabric (xGMI).
+    InfinityFabric,
+    /// Amazon's `NeuronLink`.
+    NeuronLink,
+}
+
+/// PCI ids of a product. A device id that several products share is told apart by its subsystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PciPattern {
+    /// Vendor and device.
+    pub device: (u16, u16),
+    /// Subsystem vendor and subsystem device.
+    pub subsystem: Option<(u16, u16)>,
+}
+
+/// Every product, in the catalogue's order.
+pub fn catalogue() -> &'static [Facts] {
+    TABLE
+}
+
+/// The citation behind a key of [`Facts::sources`].
+pub fn source(key: &str) -> Option<&'static str> {
+    let (_, citation) = SOURCES.iter().find(|(name, _)| *name == key)?;
+    Some(citation)
+}
+
+/// The products that `ids` may be: those of its subsystem where the catalogue knows it, and of its device id otherwise.
+pub(super) fn with_ids(ids: PciIds) -> Vec<&'static Facts> {
+    let device = (ids.vendor, ids.device);
+    let subsystem = Some((ids.subsystem_vendor, ids.subsystem_device));
+    let with = |subsystem| -> Vec<&'static Facts> {
+        let pattern = PciPattern { device, subsystem };
+        TABLE
+            .iter()
+            .filter(|facts| facts.pci_ids.contains(&pattern))
+            .collect()
+    };
+    let exact = with(subsystem);
+    if exact.is_empty() { with(None) } else { exact }
+}

@@ -1,0 +1,91 @@
+//! Memory as it is sold against memory as it is seen.
+//!
+//! | part | sold as | seen | share of the GiB |
+//! |---|---|---|---|
+//! | A100, H100, H200, B200, RTX PRO 6000 | 80, 80, 141, 180, 96 GB | 81920, 81559, 143771, 183359, 97887 MiB | 99 % and more |
+//! | A10G, L4, L40S, T4 | 24, 24, 48, 16 GB | 22888, 22888, 45776, 15360 MiB | 93 %: ECC in line takes a sixteenth |
+//! | B300 | 288 GB | 275040 MiB | 93 %: true (decimal) gigabytes |
+//!
+//! Hence: a part of up to 48 GB may show a tenth less than it is sold as, a larger one (HBM, or GDDR7 with its own ECC) three
+//! hundredths, and none may show more than half a hundredth above. The B300 cannot be told by a rule from a 269 GB part, so
+//! the catalogue states what it shows. The rule keeps a B200 of 168 GB from being called one of 180 GB.
+//! Sources: the catalogue's entries, and EC2's figures quoted there.
+
+use crate::domain::accelerators::facts::Facts;
+use crate::domain::quantity::Mebibytes;
+
+/// Sizes that parts are sold in, in GB.
+const SIZES: &[u64] = &[
+    1, 2, 3, 4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 128, 141, 144,
+    180, 186, 192, 256, 288,
+];
+
+/// The largest part whose ECC is in line, in GB.
+const LARGEST_WITH_INLINE_ECC: u64 = 48;
+
+/// Whether a device that shows `seen` can be this product. A product of unknown size can be of any.
+pub(super) fn agrees(facts: &Facts, seen: Mebibytes) -> bool {
+    let stated = facts
+        .visible_memory_mib
+        .is_some_and(|mebibytes| within(seen.get(), u64::from(mebibytes), 970..=1030));
+    stated
+        || facts
+            .memory
+            .is_none_or(|memory| is_sold_as(seen, u64::from(memory.size)))
+}
+
+/// The size in GB that a device showing `seen` is most likely sold as; whole GiB, rounded up, when no usual size is near.
+pub(super) fn marketed_gb(seen: Mebibytes) -> u64 {
+    SIZES
+        .iter()
+        .copied()
+        .find(|size| is_sold_as(seen, *size))
+        .unwrap_or_else(|| seen.get().div_ceil(1024))
+}
+
+fn is_sold_as(seen: Mebibytes, gigabytes: u64) -> bool {
+    let least = if gigabytes <= LARGEST_WITH_INLINE_ECC {
+        900
+    } else {
+        970
+    };
+    within(seen.get(), gigabytes * 1024, least..=1005)
+}
+
+/// Whether `value` is within these thousandths of `whole`.
+fn within(value: u64, whole: u64, thousandths: std::ops::RangeInclusive<u64>) -> bool {
+    let scaled = value.saturating_mul(1000);
+    scaled >= whole.saturating_mul(*thousandths.start())
+        && scaled <= whole.saturating_mul(*thousandths.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_seen_is_taken_for_what_is_sold() {
+        for (seen, sold) in [
+            (24_564, 24),
+            (22_888, 24),
+            (45_776, 48),
+            (49_140, 48),
+            (15_360, 16),
+            (11_264, 11),
+            (11_441, 12),
+            (81_559, 80),
+            (95_830, 94),
+            (97_871, 96),
+            (97_887, 96),
+            (143_771, 141),
+            (183_359, 180),
+            (189_471, 186),
+            (172_032, 168),
+            (275_040, 269),
+            (14_336, 14),
+            (600, 1),
+        ] {
+            assert_eq!(marketed_gb(Mebibytes::new(seen)), sold, "{seen} MiB");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Fitting a text into the sixty-three characters that Kubernetes gives a name or a value.
+
+/// Longest name part of a label's key, and longest value. Source: Kubernetes, "Labels and Selectors", syntax.
+pub(crate) const LONGEST: usize = 63;
+
+/// `head` and `tail` in at most [`LONGEST`] ASCII characters: the head is cut and gets a short hash of itself, so that two heads
+/// that differ only in what was cut stay different, and the tail (a size, a profile) is kept whole.
+pub(crate) fn shortened(head: &str, tail: &str) -> String {
+    let hash = hash(head);
+    let room = LONGEST.saturating_sub(tail.len() + hash.len() + 1);
+    let cut: String = head.chars().filter(char::is_ascii).take(room).collect();
+    let cut = cut.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    if cut.is_empty() {
+        format!("{hash}{tail}")
+    } else {
+        format!("{cut}-{hash}{tail}")
+    }
+}
+
+/// Eight hexadecimal digits of FNV-1a (32 bits): the same in every build and on every machine, which is all that is asked of it.
+fn hash(text: &str) -> String {
+    let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    format!("{hash:08x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        // Test vectors of the FNV reference code.
+        assert_eq!(
+            (hash(""), hash("a"), hash("foobar")),
+            (
+                "811c9dc5".to_owned(),
+                "e40c292c".to_owned(),
+                "bf9cf968".to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn the_head_is_cut_and_the_tail_is_kept() {
+        let head = "x".repeat(70);
+        let text = shortened(&head, "-24gb");
+        assert_eq!(text.len(), LONGEST);
+        assert!(text.starts_with(&"x".repeat(49)) && text.ends_with("-24gb"));
+        assert_ne!(text, shortened(&"x".repeat(71), "-24gb"));
+    }
+
+    #[test]
+    fn a_head_of_nothing_usable_is_its_hash() {
+        assert_eq!(shortened("---", "-24gb"), format!("{}-24gb", hash("---")));
+    }
+}
