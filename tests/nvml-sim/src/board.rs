@@ -35,7 +35,7 @@ pub struct Board {
     pub pci_class: u32,
     /// Power limit, watts.
     pub power_w: u32,
-    /// Number of NVLinks.
+    /// Number of `NVLink`s.
     pub links: u32,
     /// Whether it has ECC memory.
     pub ecc: bool,

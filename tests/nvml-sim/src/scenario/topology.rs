@@ -6,7 +6,7 @@ use crate::model::{Architecture, Gpu, NvLink, PciAddress, RemoteKind};
 /// Bus of the first `NVSwitch`; GPUs start above.
 const FIRST_SWITCH_BUS: u8 = 0x05;
 
-/// Wires the GPUs. `ports` has the number of NVLinks of each board; a link that leads nowhere is not listed.
+/// Wires the GPUs. `ports` has the number of `NVLink`s of each board; a link that leads nowhere is not listed.
 pub(super) fn wire(gpus: &mut [Gpu], ports: &[u32], topology: Topology) {
     let addresses: Vec<PciAddress> = gpus.iter().map(|gpu| gpu.pci).collect();
     for (place, (gpu, &ports)) in gpus.iter_mut().zip(ports).enumerate() {
