@@ -1,7 +1,7 @@
 //! The boards a scenario can name, and what is known of each.
 //!
 //! [`Board::find`] answers by the SKU of `data/mig-profiles.json` (`H100_80GB_SXM`) or by a short name of a board without
-//! MIG (`T4`). What the file leaves open is computed by [`derive`](self::derive), by the rules of the board's family, and marked
+//! MIG (`T4`). What the file leaves open is computed by `derive`, by the rules of the board's family, and marked
 //! [`Provenance::Derived`](crate::model::Provenance).
 
 mod derive;
