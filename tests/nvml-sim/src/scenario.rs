@@ -235,6 +235,33 @@ gpus:
 ";
 
     #[test]
+    fn the_scenario_of_the_readme_is_what_the_readme_says() {
+        let readme = include_str!("../README.md");
+        let (_, rest) = readme.split_once("```yaml\n").unwrap();
+        let (text, _) = rest.split_once("```").unwrap();
+        let scenario = Scenario::parse(Path::new("README.md"), text).unwrap();
+        let world = scenario.world().unwrap();
+        let devices: Vec<usize> = world
+            .gpus
+            .iter()
+            .map(|gpu| gpu.mig_devices().count())
+            .collect();
+        assert_eq!(devices, [3; 8]);
+        assert_eq!(
+            (world.processes.len(), scenario.faults().unwrap().len()),
+            (1, 1)
+        );
+    }
+
+    #[test]
+    fn every_board_can_be_put_into_a_machine_by_its_name() {
+        for name in crate::board::Board::names() {
+            let world = parse(&format!("machine: m\ngpus: [{{board: {name}}}]"));
+            assert_eq!(world.unwrap().gpus.len(), 1, "{name}");
+        }
+    }
+
+    #[test]
     fn a_machine_needs_a_name_and_nothing_else() {
         let world = parse("machine: cpu-only").unwrap();
         assert_eq!((world.gpus.len(), world.driver.cuda_version), (0, 13000));

@@ -154,8 +154,10 @@ fn wait_out(library: &Library, hang: &HangOf) {
 
 /// Ends the process as `kill -9` would: nothing is flushed, nothing is unwound.
 fn die() -> ! {
+    // SAFETY: takes nothing and always succeeds.
+    let own = unsafe { libc::getpid() };
     // SAFETY: takes no memory; a process may always send itself a signal.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    unsafe { libc::kill(own, libc::SIGKILL) };
     loop {
         sleep(Duration::MAX);
     }

@@ -12,6 +12,10 @@ use crate::model::Code;
 /// A rule as it is written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a key of the file; the domain has an enum"
+)]
 pub(super) struct RawRule {
     id: String,
     call: String,

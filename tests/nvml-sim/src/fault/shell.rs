@@ -136,7 +136,9 @@ pub fn write_rules(directory: &Path, rules: &[Rule]) -> Result<(), RuleError> {
     // YAML is a superset of JSON, and JSON is written the same way by every version of every library.
     let lines: Result<Vec<String>, _> = rules.0.iter().map(serde_json::to_string).collect();
     let lines = lines.map_err(|error| failed("write")(error.into()))?;
-    let text: String = lines.iter().map(|line| format!("- {line}\n")).collect();
+    let text = lines
+        .iter()
+        .fold(String::new(), |text, line| text + "- " + line + "\n");
     let counts = directory.join(COUNTS);
     let stored = fs::read(&counts).unwrap_or_default();
     let mut machine: Counts = serde_json::from_slice(&stored).unwrap_or_default();

@@ -40,10 +40,13 @@ fn add_instance(
     if !mig.current {
         return Err(refused(InstanceRefusal::ModeOff));
     }
-    let named = |name: &String| gpu.profiles.iter().find(|profile| profile.name == *name);
-    let profile = named(&entry.profile).ok_or_else(|| {
-        let names = gpu.profiles.iter().map(|profile| profile.name.clone());
-        refused(InstanceRefusal::UnknownProfile(names.collect()))
+    let found = gpu
+        .profiles
+        .iter()
+        .find(|offered| offered.name == entry.profile);
+    let profile = found.ok_or_else(|| {
+        let offered = gpu.profiles.iter().map(|offered| offered.name.clone());
+        refused(InstanceRefusal::UnknownProfile(offered.collect()))
     })?;
     let (id, compute) = (profile.id, profile.compute.clone());
     let wanted = match entry.start {
@@ -56,31 +59,31 @@ fn add_instance(
         }
     };
     let full = profile.full_compute_profile().map(|full| full.name.clone());
-    let names_of = |gi: &GpuInstance| {
+    let described = |gi: &GpuInstance| {
         let name = gpu.profile_of(gi).map(|profile| profile.name.clone());
         format!("{} at {}", name.unwrap_or_default(), gi.placement.start)
     };
-    let beside: Vec<String> = mig.instances.iter().map(names_of).collect();
+    let beside: Vec<String> = mig.instances.iter().map(described).collect();
     let over = wanted.and_then(|wanted| {
         let other = mig
             .instances
             .iter()
             .find(|gi| gi.placement.overlaps(wanted))?;
-        Some(names_of(other))
+        Some(described(other))
     });
     let gi = world.create_gi(slot, id, wanted).map_err(|_| {
         refused(over.map_or(InstanceRefusal::Full(beside), InstanceRefusal::Overlaps))
     })?;
-    let names = entry
+    let wanted = entry
         .compute
         .clone()
         .unwrap_or_else(|| full.into_iter().collect());
-    for name in names {
+    for name in wanted {
         let refused = |reason| (format!("{name} in {}", entry.profile), reason);
-        let found = compute.iter().find(|profile| profile.name == name);
+        let found = compute.iter().find(|offered| offered.name == name);
         let profile = found.ok_or_else(|| {
-            let names = compute.iter().map(|profile| profile.name.clone());
-            refused(InstanceRefusal::UnknownProfile(names.collect()))
+            let offered = compute.iter().map(|offered| offered.name.clone());
+            refused(InstanceRefusal::UnknownProfile(offered.collect()))
         })?;
         world
             .create_ci(slot, gi, profile.id, None)

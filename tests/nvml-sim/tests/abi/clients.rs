@@ -132,19 +132,22 @@ static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
         PathBuf::from,
     );
     let environment = home.join(format!("octavo/python-nvidia-ml-py-{PYNVML}"));
-    let python = environment.join("bin/python3");
-    // Written last, so that an environment whose making was cut short is made again.
-    let done = environment.join("complete");
-    if done.exists() {
-        return python;
+    if !environment.exists() {
+        make_python(&environment);
     }
+    environment.join("bin/python3")
+});
+
+/// Makes the environment under another name first, so that there is only ever a complete one, whoever else makes it.
+fn make_python(environment: &Path) {
+    let draft = environment.with_extension(format!("draft-{}", std::process::id()));
     let mut make = Command::new("python3");
-    make.args(["-m", "venv", "--clear"]).arg(&environment);
+    make.args(["-m", "venv", "--clear"]).arg(&draft);
     finish(
         &mut make,
         "Python 3 with venv (Debian: apt-get install python3-venv)",
     );
-    let mut install = Command::new(&python);
+    let mut install = Command::new(draft.join("bin/python3"));
     install.args([
         "-m",
         "pip",
@@ -155,11 +158,12 @@ static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
     install.arg(format!("nvidia-ml-py=={PYNVML}"));
     finish(
         &mut install,
-        "a package index that has nvidia-ml-py, or NVML_SIM_PYTHON",
+        "a package index with nvidia-ml-py, or NVML_SIM_PYTHON set to a Python that has it",
     );
-    std::fs::write(done, "").unwrap();
-    python
-});
+    if std::fs::rename(&draft, environment).is_err() {
+        std::fs::remove_dir_all(&draft).unwrap();
+    }
+}
 
 static GO_CLIENT: LazyLock<PathBuf> = LazyLock::new(|| {
     let program = scratch().join("walk-go");
@@ -173,7 +177,7 @@ static GO_CLIENT: LazyLock<PathBuf> = LazyLock::new(|| {
         .env("CGO_ENABLED", "1");
     finish(
         &mut build,
-        "Go 1.21 or newer with cgo (Debian: apt-get install golang-go gcc)",
+        "Go 1.21 or newer with cgo and a module proxy (Debian: apt-get install golang-go gcc)",
     );
     program
 });

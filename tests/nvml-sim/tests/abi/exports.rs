@@ -46,11 +46,12 @@ fn answers(
 fn open(machine: &Machine) -> Library {
     // SAFETY: the library is ours; loading it runs no code but the loader's.
     let library = unsafe { Library::new(machine.library()) }.unwrap();
-    // SAFETY: nvmlInit_v2 takes nothing and returns a code.
-    let init = unsafe { library.get::<unsafe extern "C" fn() -> u32>(b"nvmlInit_v2") }.unwrap();
-    // SAFETY: as above.
-    assert_eq!(unsafe { init() }, 0);
-    drop(init);
+    {
+        // SAFETY: nvmlInit_v2 takes nothing and returns a code.
+        let init = unsafe { library.get::<unsafe extern "C" fn() -> u32>(b"nvmlInit_v2") }.unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { init() }, 0);
+    }
     library
 }
 
@@ -70,6 +71,28 @@ fn every_name_of_the_header_is_exported() {
     let lacks = |name: &String| unsafe { library.get::<Any>(name.as_bytes()) }.is_err();
     let missing: Vec<&String> = names.iter().filter(|name| lacks(name)).collect();
     assert_eq!(missing, Vec::<&String>::new());
+}
+
+#[test]
+fn a_library_of_an_older_driver_lacks_names_and_works_else() {
+    let machine = Machine::new(HGX_A100);
+    let mut bytes = std::fs::read(machine.library()).unwrap();
+    let newer = ["nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMinorNumber"];
+    nvml_sim::elf::hide(&mut bytes, &newer).unwrap();
+    std::fs::write(machine.library(), bytes).unwrap();
+    let nvml = machine.open();
+    assert!(nvml.0.nvmlDeviceGetGpuFabricInfoV.is_err());
+    assert!(nvml.0.nvmlDeviceGetMinorNumber.is_err());
+    assert_eq!(nvml.count(), Ok(8));
+    let wrapper = nvml_wrapper::Nvml::builder()
+        .lib_path(machine.library().as_os_str())
+        .init()
+        .unwrap();
+    let device = wrapper.device_by_index(0).unwrap();
+    assert!(matches!(
+        device.minor_number(),
+        Err(nvml_wrapper::error::NvmlError::FailedToLoadSymbol(_))
+    ));
 }
 
 #[test]

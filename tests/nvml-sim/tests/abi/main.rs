@@ -4,6 +4,7 @@
 mod clients;
 mod events;
 mod exports;
+mod faults;
 mod handles;
 mod processes;
 mod support;

@@ -2,9 +2,8 @@
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
-use crate::support::{HGX_A100, Machine, Nvml, ONE_H100, call, eventually, succeeded};
+use crate::support::{HGX_A100, Machine, ONE_H100, call, succeeded};
 
 const SIGKILL: i32 = 9;
 
@@ -109,105 +108,6 @@ fn the_log_has_every_call_once() {
         (1, 3, 1, 2 + 3 * 9)
     );
     assert!(log.iter().all(|(_, result)| result == "SUCCESS"));
-}
-
-/// The bindings' function pointers are plain addresses, and the library is thread safe.
-struct Shared(Nvml);
-
-// SAFETY: every function of the interface may be called from any thread.
-unsafe impl Sync for Shared {}
-
-#[test]
-fn one_hanging_call_hangs_alone_until_its_fault_is_gone() {
-    let machine = Machine::new(HGX_A100);
-    let nvml = Shared(machine.open());
-    machine.faults("[{id: stuck, call: nvmlDeviceGetMinorNumber, gpu: 1, hang: forever}]");
-    std::thread::scope(|scope| {
-        let shared = &nvml;
-        let stuck = scope.spawn(move || shared.0.minor(shared.0.gpu(1)));
-        assert_eq!(nvml.0.minor(nvml.0.gpu(0)), Ok(0));
-        assert_eq!(nvml.0.count(), Ok(8));
-        assert!(!stuck.is_finished());
-        machine.faults("[]");
-        assert!(eventually(|| stuck.is_finished()));
-        assert_eq!(stuck.join().unwrap(), Ok(1));
-    });
-}
-
-#[test]
-#[expect(clippy::disallowed_methods, reason = "this test is about real time")]
-fn faults_answer_lie_and_delay() {
-    let machine = Machine::new(ONE_H100);
-    let nvml = machine.open();
-    let device = nvml.gpu(0);
-    nvml.mig_on(device);
-    let gi = nvml.create_gi(device, 0).unwrap();
-    machine.faults(
-        "[{call: nvmlGpuInstanceDestroy, nth: 1, times: 1, return: IN_USE},
-          {call: nvmlGpuInstanceDestroy, nth: 2, times: 1, lie: true},
-          {call: nvmlDeviceGetCount*, delay_ms: 60}]",
-    );
-    let destroy = || call!(nvml, nvmlGpuInstanceDestroy, gi);
-    assert_eq!((destroy(), machine.geometry().len()), (19, 1));
-    assert_eq!(
-        (destroy(), machine.geometry().len()),
-        (0, 1),
-        "SUCCESS, and it stays"
-    );
-    assert_eq!((destroy(), machine.geometry().len()), (0, 0));
-    let start = Instant::now();
-    assert_eq!(nvml.count(), Ok(1));
-    assert!(start.elapsed() >= Duration::from_millis(60));
-}
-
-#[test]
-fn destroyed_mig_devices_are_still_listed_if_the_fault_wants_it() {
-    let machine = Machine::new(ONE_H100);
-    let nvml = machine.open();
-    let device = nvml.gpu(0);
-    nvml.mig_on(device);
-    let gi = nvml.create_gi(device, 0).unwrap();
-    let mut ci = std::ptr::null_mut();
-    assert_eq!(
-        call!(
-            nvml,
-            nvmlGpuInstanceCreateComputeInstance,
-            gi,
-            4,
-            &raw mut ci
-        ),
-        0
-    );
-    assert_eq!(call!(nvml, nvmlComputeInstanceDestroy, ci), 0);
-    let by_index = || {
-        let mut mig = std::ptr::null_mut();
-        let code = call!(
-            nvml,
-            nvmlDeviceGetMigDeviceHandleByIndex,
-            device,
-            0,
-            &raw mut mig
-        );
-        (code, mig)
-    };
-    assert_eq!(by_index().0, 6);
-    machine.faults("[{call: nvmlDeviceGetMigDeviceHandleByIndex, stale_mig_handles: true}]");
-    let (code, mig) = by_index();
-    let mut uuid = [0; 96];
-    let mut memory = nvml_wrapper_sys::bindings::nvmlMemory_t {
-        total: 0,
-        free: 0,
-        used: 0,
-    };
-    assert_eq!(code, 0);
-    assert_eq!(
-        call!(nvml, nvmlDeviceGetUUID, mig, uuid.as_mut_ptr(), 96),
-        0
-    );
-    assert_eq!(
-        call!(nvml, nvmlDeviceGetMemoryInfo, mig, &raw mut memory),
-        2
-    );
 }
 
 #[test]

@@ -213,6 +213,12 @@ pub(crate) fn finish(command: &mut Command, needs: &str) -> String {
             program.display()
         )
     });
+    assert!(
+        output.status.success(),
+        "{} failed; these tests need {needs}\n{}",
+        program.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
     succeeded(&output)
 }
 
