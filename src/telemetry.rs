@@ -6,29 +6,31 @@ use std::fmt;
 use std::io;
 
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::fmt::format::FmtSpan;
 
-/// The form of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogFormat {
-    /// Time, level, message and fields, for a person.
-    Text,
-    /// One JSON object a line, for a collector.
-    Json,
-}
+use crate::config::agent::{LogFormat, LogLevel, LogSettings};
 
 /// Starts logging. Called once, by `main`; a second call changes nothing.
-pub fn start(format: LogFormat, level: LevelFilter) {
+pub fn start(settings: LogSettings) {
     let builder = tracing_subscriber::fmt()
-        .with_max_level(level)
+        .with_max_level(filter(settings.level()))
         .with_writer(io::stderr)
-        .with_span_events(FmtSpan::NONE)
+        .with_ansi(false)
         .with_target(false);
-    // An already installed subscriber is the caller's own, and stays.
-    let _already_started = match format {
-        LogFormat::Text => builder.with_ansi(false).try_init(),
+    // A subscriber that is there already is the caller's own, and stays.
+    let _already_started = match settings.format() {
+        LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
 }
 
 /// An error with all its causes on one line, outermost first.

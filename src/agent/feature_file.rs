@@ -12,19 +12,11 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::agent::sink::{LabelSink, Published, Publishing, SinkError};
+use crate::config::duration::Expiry;
 use crate::domain::labels::LabelSet;
 
 const EXPIRY: &str = "# +expiry-time=";
 const LIMIT: usize = 64 * 1000;
-
-/// How long labels outlive their agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expiry {
-    /// Until somebody removes the file.
-    Never,
-    /// For this long after the agent last looked.
-    After(SignedDuration),
-}
 
 /// The sink.
 #[derive(Debug)]
@@ -77,6 +69,7 @@ impl FeatureFile {
             (Expiry::After(_), None) => true,
             (Expiry::After(span), Some(expires)) => {
                 let left = expires.duration_since(now);
+                let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
                 left < span / 2 || left > span
             }
         }
@@ -134,7 +127,11 @@ fn replace(path: &Path, text: &str) -> Result<(), SinkError> {
     let draft = folder.join(format!(".{name}.draft"));
     let failed = |action, path: &Path| {
         let path = path.to_owned();
-        move |source| SinkError::File { action, path, source }
+        move |source| SinkError::File {
+            action,
+            path,
+            source,
+        }
     };
     fs::create_dir_all(folder).map_err(failed("create the folder", folder))?;
     write_synced(&draft, text).map_err(failed("write", &draft))?;
@@ -153,6 +150,7 @@ fn write_synced(path: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;
+    use std::time::Duration;
 
     use super::*;
     use crate::domain::labels::tests_support::label_set;
@@ -161,8 +159,8 @@ mod tests {
         "2026-11-21T12:00:00Z".parse().unwrap()
     }
 
-    fn hours(hours: i64) -> SignedDuration {
-        SignedDuration::from_hours(hours)
+    fn hours(hours: u64) -> Duration {
+        Duration::from_hours(hours)
     }
 
     #[test]
@@ -170,7 +168,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("features.d/octavo");
         let sink = FeatureFile::new(path.clone(), Expiry::After(hours(1)));
-        let labels = label_set(&[("octavo.dev/type", "nvidia-t4-16gb"), ("octavo.dev/count", "1")]);
+        let labels = label_set(&[
+            ("octavo.dev/type", "nvidia-t4-16gb"),
+            ("octavo.dev/count", "1"),
+        ]);
         assert_eq!(sink.write(&labels, noon()).unwrap(), Published::Changed);
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
@@ -187,7 +188,10 @@ mod tests {
         assert_eq!(sink.write(&labels, noon()).unwrap(), Published::Changed);
         let before = fs::metadata(&path).unwrap();
         let restarted = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
-        assert_eq!(restarted.write(&labels, noon() + hours(1)).unwrap(), Published::Unchanged);
+        assert_eq!(
+            restarted.write(&labels, noon() + hours(1)).unwrap(),
+            Published::Unchanged
+        );
         let after = fs::metadata(&path).unwrap();
         assert_eq!(
             (before.ino(), before.mtime_nsec()),
@@ -202,7 +206,7 @@ mod tests {
         let labels = label_set(&[("octavo.dev/count", "8")]);
         let sink = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
         sink.write(&labels, noon()).unwrap();
-        let later = noon() + hours(1) + SignedDuration::from_secs(1);
+        let later = noon() + hours(1) + Duration::from_secs(1);
         assert_eq!(sink.write(&labels, later).unwrap(), Published::Refreshed);
         assert_eq!(read(&path).unwrap().expires, Some(later + hours(2)));
     }
@@ -223,9 +227,18 @@ mod tests {
         let path = folder.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
         let sink = FeatureFile::new(path.clone(), Expiry::Never);
-        for text in ["", "octavo.dev/count=9\n", "# +expiry-time=never", "\u{fffd}"] {
+        for text in [
+            "",
+            "octavo.dev/count=9\n",
+            "# +expiry-time=never",
+            "\u{fffd}",
+        ] {
             fs::write(&path, text).unwrap();
-            assert_eq!(sink.write(&labels, noon()).unwrap(), Published::Changed, "{text:?}");
+            assert_eq!(
+                sink.write(&labels, noon()).unwrap(),
+                Published::Changed,
+                "{text:?}"
+            );
             assert_eq!(fs::read_to_string(&path).unwrap(), "octavo.dev/count=8\n");
         }
     }

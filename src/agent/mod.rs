@@ -1,7 +1,7 @@
 //! The node's shell: looks at the hardware, compiles labels, publishes them, and does it again.
 //!
 //! ```text
-//!   hw::Handle --hint--+
+//!   hw::Hints -----------+
 //!   interval ----------+--> observe --> domain::labels::compile --> LabelSink
 //!   shutdown ----------+
 //! ```
@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tokio::time::{Duration, MissedTickBehavior, interval};
+use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
 use tracing::{debug, info, warn};
 
 use crate::agent::sink::{LabelSink, Published, SinkError};
@@ -26,6 +26,9 @@ use crate::domain::inventory::{Condition, Inventory, NvmlState};
 use crate::domain::labels::{self, Options};
 use crate::hw::Handle;
 use crate::telemetry::Chain;
+
+/// Between two looks at least this long, however often the hardware cries: a storm of Xids is one thing to look at.
+const BREATH: Duration = Duration::from_millis(100);
 
 /// What the loop needs to know.
 #[derive(Debug, Clone)]
@@ -40,17 +43,16 @@ pub struct Settings {
 pub async fn run_once(
     hardware: &Handle,
     sink: &mut dyn LabelSink,
-    settings: &Settings,
+    labels: &Options,
 ) -> Result<(), SinkError> {
-    let mut log = Log::default();
     let inventory = hardware.observe().await;
-    log.inventory(&inventory);
-    publish(&inventory, sink, settings).await.map(drop)
+    Log::default().inventory(&inventory);
+    publish(&inventory, sink, labels).await.map(drop)
 }
 
 /// Looks and publishes until `shutdown` resolves. What was published stays.
 pub async fn run(
-    mut hardware: Handle,
+    hardware: &Handle,
     sink: &mut dyn LabelSink,
     settings: &Settings,
     shutdown: impl Future<Output = ()>,
@@ -58,20 +60,25 @@ pub async fn run(
     let mut shutdown = pin!(shutdown);
     let mut ticks = interval(settings.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut hints = hardware.hints();
     let mut log = Log::default();
     loop {
         // Each arm can be dropped at any time: a tick, a hint and a signal that are not taken now are still there later.
         tokio::select! {
             () = &mut shutdown => break,
             _ = ticks.tick() => {}
-            () = hardware.hint() => debug!("the hardware hints at a change"),
+            () = hints.changed() => debug!("the hardware hints at a change"),
         }
         let inventory = tokio::select! {
             () = &mut shutdown => break,
             inventory = hardware.observe() => inventory,
         };
         log.inventory(&inventory);
-        log.publishing(publish(&inventory, sink, settings).await);
+        log.publishing(publish(&inventory, sink, &settings.labels).await);
+        tokio::select! {
+            () = &mut shutdown => break,
+            () = sleep(BREATH.min(settings.interval)) => {}
+        }
     }
     info!("stopped; the labels stay as they are");
 }
@@ -79,9 +86,9 @@ pub async fn run(
 async fn publish(
     inventory: &Inventory,
     sink: &mut dyn LabelSink,
-    settings: &Settings,
+    options: &Options,
 ) -> Result<Published, SinkError> {
-    let compiled = labels::compile(inventory, &settings.labels);
+    let compiled = labels::compile(inventory, options);
     sink.publish(&compiled.labels, Timestamp::now()).await
 }
 
@@ -101,10 +108,17 @@ impl Log {
         }
         let devices: Vec<String> = inventory.devices.iter().map(describe).collect();
         if self.devices != devices {
-            for device in devices.iter().filter(|device| !self.devices.contains(device)) {
+            for device in devices
+                .iter()
+                .filter(|device| !self.devices.contains(device))
+            {
                 info!("device: {device}");
             }
-            for device in self.devices.iter().filter(|device| !devices.contains(device)) {
+            for device in self
+                .devices
+                .iter()
+                .filter(|device| !devices.contains(device))
+            {
                 info!("no longer: {device}");
             }
             self.devices = devices;

@@ -1,5 +1,7 @@
 //! The `octavo` command line: wires the hardware of this machine to the commands.
 
+mod hardware;
+
 use std::io;
 use std::sync::Arc;
 
@@ -11,8 +13,6 @@ fn main() -> Exit {
     cli::main(observe)
 }
 
-async fn observe(_hardware: &HardwareSettings) -> Result<Arc<Inventory>, io::Error> {
-    Err(io::Error::other(
-        "this build reads recordings only; give one with --from",
-    ))
+async fn observe(settings: &HardwareSettings) -> Result<Arc<Inventory>, io::Error> {
+    Ok(hardware::open(settings)?.observe().await)
 }

@@ -19,13 +19,19 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// A machine as the scenario says.
+    /// A machine as the scenario says, its driver installed.
     pub(crate) fn new(scenario: &str) -> Self {
+        let machine = Self::without_driver(scenario);
+        machine.install_driver();
+        machine
+    }
+
+    /// A machine whose driver is still to come.
+    pub(crate) fn without_driver(scenario: &str) -> Self {
         let machine = Self {
             dir: tempfile::tempdir().unwrap(),
         };
         fs::write(machine.path().join(SCENARIO_FILE), scenario).unwrap();
-        fs::copy(built_library(), machine.library()).unwrap();
         let location = Location {
             scenario: Some(machine.path().join(SCENARIO_FILE)),
             state: machine.path().join(STATE_DIRECTORY),
@@ -33,6 +39,13 @@ impl Machine {
         let store = Store::open(&location).unwrap();
         nvml_sim::sysfs::write(&store.read().unwrap(), machine.path()).unwrap();
         machine
+    }
+
+    /// Puts the library in place as a package manager does: whole, by renaming.
+    pub(crate) fn install_driver(&self) {
+        let draft = self.path().join("incoming");
+        fs::copy(built_library(), &draft).unwrap();
+        fs::rename(draft, self.library()).unwrap();
     }
 
     pub(crate) fn path(&self) -> &Path {

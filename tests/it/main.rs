@@ -10,8 +10,10 @@
 mod agent;
 mod cli;
 mod driver_contract;
+mod driver_life;
+mod golden;
 mod hw_smoke;
-mod labels;
 mod machine;
+mod process;
 mod supply_chain;
 mod tidy;

@@ -14,7 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("wire", &["domain", "proto"]),
     ("hw", &["domain"]),
     ("k8s", &["domain", "wire", "proto"]),
-    ("telemetry", &[]),
+    ("telemetry", &["config"]),
     ("tasks", &[]),
     (
         "agent",
