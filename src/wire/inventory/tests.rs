@@ -126,7 +126,8 @@ fn another_version_or_kind_is_refused_by_name() {
     assert!(refusal(&edited("\"Inventory\"", "\"Layouts\"")).contains("Layouts"));
 }
 
-fn inventory() -> impl Strategy<Value = Inventory> {
+/// Any inventory whatever, sensible or not; other modules' properties use it too.
+pub(crate) fn inventory() -> impl Strategy<Value = Inventory> {
     (machine(), nvml(), vec(device(), 0..3)).prop_map(|(machine, nvml, mut devices)| {
         devices.sort_by_key(|device| device.pci);
         devices.dedup_by_key(|device| device.pci);
