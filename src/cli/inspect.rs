@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::domain::catalog::Placement;
     use crate::domain::inventory::Mig;
-    use crate::wire::inventory::tests::inventory;
+    use crate::wire::inventory::tests::any::inventory;
 
     /// Moves what lies anywhere into the first slices, where it is drawn and overlaps.
     fn near(placement: &mut Placement) {
