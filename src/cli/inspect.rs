@@ -70,3 +70,56 @@ fn names(inventory: &Inventory) -> String {
         uuid.unwrap_or_else(|| device.pci.to_string())
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::catalog::Placement;
+    use crate::domain::inventory::Mig;
+    use crate::wire::inventory::tests::any::inventory;
+
+    /// Moves what lies anywhere into the first slices, where it is drawn and overlaps.
+    fn near(placement: &mut Placement) {
+        placement.start %= 16;
+        placement.size %= 9;
+    }
+
+    fn squeezed(mut inventory: Inventory) -> Inventory {
+        for device in &mut inventory.devices {
+            if let Mig::Capable(state) = &mut device.mig {
+                let mut profiles = state.catalog.profiles().to_vec();
+                let offered = profiles
+                    .iter_mut()
+                    .flat_map(|profile| &mut profile.placements);
+                let taken = state.gpu_instances.iter_mut().map(|gi| &mut gi.placement);
+                offered.chain(taken).for_each(near);
+                state.catalog = crate::domain::catalog::ProfileCatalog::new(profiles);
+            }
+        }
+        inventory
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        #[test]
+        fn whatever_the_hardware_says_can_be_shown(inventory in inventory()) {
+            for inventory in [inventory.clone(), squeezed(inventory)] {
+                for columns in [table::Columns::Few, table::Columns::All] {
+                    let text = people(&inventory, columns, Headers::Shown, Colors::Off);
+                    let steers = text.contains(char::from(27));
+                    prop_assert!(!steers);
+                    let rows = people(&inventory, columns, Headers::Hidden, Colors::Off);
+                    prop_assert_eq!(rows.lines().count(), inventory.devices.len());
+                }
+                let framed = picture::pictures(&inventory, Colors::Off);
+                let frames = framed.lines().filter(|line| line.starts_with("  |") || line.starts_with("  +"));
+                for line in frames {
+                    prop_assert!((50..=75).contains(&line.chars().count()), "{}", framed);
+                }
+            }
+        }
+    }
+}

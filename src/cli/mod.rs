@@ -1,7 +1,7 @@
 //! The `octavo` command line: asks for an inventory and renders it.
 //!
 //! Nothing is decided here; what a value means is the domain's. A command is a function from settings and an inventory to
-//! a [`Report`], which is printed at the end, once, so that a closed pipe or a full disk is met in one place only. Where
+//! a report, which is printed at the end, once, so that a closed pipe or a full disk is met in one place only. Where
 //! the inventory of this machine comes from is the caller's business: `src/bin/octavo.rs` passes the hardware in.
 
 mod error;

@@ -358,4 +358,4 @@ struct ProblemJson {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -197,3 +197,19 @@ fn errors_go_to_standard_error_with_their_causes_and_what_to_do() {
          try: record one with `octavo inspect -o json`, or correct the value named above\n",
     );
 }
+
+#[test]
+fn a_variable_sets_what_a_flag_does_and_the_flag_wins() {
+    let said = |flags: &[&str]| {
+        let mut command = octavo(&["inspect"]);
+        command.args(flags).env("OCTAVO_NVML_LIBRARY", "/variable");
+        stderr(&command.output().unwrap())
+            .lines()
+            .next()
+            .map(str::to_owned)
+    };
+    let missing = |path| Some(format!("error: there is no NVML library at {path}"));
+    assert_eq!(said(&[]), missing("/variable"));
+    assert_eq!(said(&["--nvml-library", "/flag"]), missing("/flag"));
+    assert_eq!(said(&["--from", &machine("t4")]), None);
+}
