@@ -50,8 +50,13 @@ exports! {
         })
     }
 
+    /// A divided GPU has no utilisation of its own, says the header.
     fn nvmlDeviceGetUtilizationRates(device: DeviceHandle, utilization: Out<sys::nvmlUtilization_t>) |call| {
-        let (gpu, memory) = call.gpu(device)?.1.utilization;
+        let (_, gpu) = call.gpu(device)?;
+        if gpu.mig.as_ref().is_some_and(|mig| mig.current) {
+            return Err(Code::NotSupported);
+        }
+        let (gpu, memory) = gpu.utilization;
         utilization.put(sys::nvmlUtilization_t { gpu, memory })
     }
 

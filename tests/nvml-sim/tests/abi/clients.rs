@@ -13,7 +13,7 @@ use nvml_wrapper::enums::device::DeviceArchitecture;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 
-use crate::support::{HGX_A100, Machine, ONE_H100, finish, here, scratch, succeeded};
+use crate::support::{HGX_A100, Machine, ONE_H100, build, finish, here, succeeded};
 
 /// The version of nvidia-ml-py, the newest of 2026-11.
 const PYNVML: &str = "13.615.71";
@@ -166,20 +166,19 @@ fn make_python(environment: &Path) {
 }
 
 static GO_CLIENT: LazyLock<PathBuf> = LazyLock::new(|| {
-    let program = scratch().join("walk-go");
-    let mut build = Command::new("go");
-    build
-        .current_dir(here().join("clients/go"))
-        .args(["build", "-mod=readonly", "-o"])
-        .arg(&program)
-        // The bindings cover deprecated functions, and each is a warning of several lines.
-        .env("CGO_CFLAGS", "-O1 -Wno-deprecated-declarations")
-        .env("CGO_ENABLED", "1");
-    finish(
-        &mut build,
-        "Go 1.21 or newer with cgo and a module proxy (Debian: apt-get install golang-go gcc)",
-    );
-    program
+    let needs =
+        "Go 1.21 or newer with cgo and a module proxy (Debian: apt-get install golang-go gcc)";
+    build("walk-go", needs, |program| {
+        let mut build = Command::new("go");
+        build
+            .current_dir(here().join("clients/go"))
+            .args(["build", "-mod=readonly", "-o"])
+            .arg(program)
+            // The bindings cover deprecated functions, and each is a warning of several lines.
+            .env("CGO_CFLAGS", "-O1 -Wno-deprecated-declarations")
+            .env("CGO_ENABLED", "1");
+        build
+    })
 });
 
 #[expect(

@@ -146,16 +146,15 @@ fn an_instance_can_land_somewhere_else_than_asked() {
     machine.faults("[{call: nvmlDeviceCreateGpuInstanceWithPlacement, wrong_placement: true}]");
     let place = sys::nvmlGpuInstancePlacement_t { start: 4, size: 4 };
     let mut gi = std::ptr::null_mut();
-    let create = nvml
-        .0
-        .nvmlDeviceCreateGpuInstanceWithPlacement
-        .as_ref()
-        .unwrap();
-    // SAFETY: the pointers are to locals of the right types.
-    assert_eq!(
-        unsafe { create(device, 9, &raw const place, &raw mut gi) },
-        0
+    let code = call!(
+        nvml,
+        nvmlDeviceCreateGpuInstanceWithPlacement,
+        device,
+        9,
+        &raw const place,
+        &raw mut gi
     );
+    assert_eq!(code, 0);
     assert_eq!(machine.geometry(), [(0, 1)]);
 }
 
@@ -191,9 +190,8 @@ fn threads_walk_while_other_threads_divide() {
                 shared.0.mig_on(device);
                 for _ in 0..10 {
                     let gi = shared.0.create_gi(device, 9).unwrap();
-                    let destroy = shared.0.0.nvmlGpuInstanceDestroy.as_ref().unwrap();
-                    // SAFETY: the handle was given just now.
-                    assert_eq!(unsafe { destroy(gi) }, 0);
+                    let left = call!(shared.0, nvmlGpuInstanceDestroy, gi);
+                    assert_eq!(left, 0);
                 }
             });
         }

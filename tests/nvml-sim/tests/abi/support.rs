@@ -183,24 +183,25 @@ pub(crate) fn here() -> &'static Path {
 }
 
 static C_CLIENT: LazyLock<PathBuf> = LazyLock::new(|| {
-    let program = scratch().join("walk-c");
-    let source = here().join("clients/c/walk.c");
-    let mut compile = Command::new("cc");
-    compile
-        .args(["-std=gnu11", "-Wall", "-Werror", "-O1", "-o"])
-        .args([program.as_os_str(), source.as_os_str(), OsStr::new("-ldl")]);
-    finish(
-        &mut compile,
-        "a C compiler (Debian: apt-get install gcc libc6-dev)",
-    );
-    program
+    let needs = "a C compiler (Debian: apt-get install gcc libc6-dev)";
+    build("walk-c", needs, |program| {
+        let source = here().join("clients/c/walk.c");
+        let mut compile = Command::new("cc");
+        compile
+            .args(["-std=gnu11", "-Wall", "-Werror", "-O1", "-o"])
+            .args([program.as_os_str(), source.as_os_str(), OsStr::new("-ldl")]);
+        compile
+    })
 });
 
-/// For programs that are built once per run of the tests.
-pub(crate) fn scratch() -> PathBuf {
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(std::process::id().to_string());
-    std::fs::create_dir_all(&directory).unwrap();
-    directory
+/// Builds a client under a name of this run and then gives it its own, so that two runs do not meet.
+pub(crate) fn build(name: &str, needs: &str, compile: impl FnOnce(&Path) -> Command) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let draft = directory.join(format!("{name}-{}", std::process::id()));
+    finish(&mut compile(&draft), needs);
+    let program = directory.join(name);
+    std::fs::rename(draft, &program).unwrap();
+    program
 }
 
 /// Runs a command that has to succeed; `needs` says what to install when it is not there.
