@@ -270,13 +270,14 @@ fn a_reading_asks_nothing_twice() {
     assert_eq!((first, second), (854, 209));
 }
 
-/// Calls with their inputs, and how often each was made. Waits for events are not part of a reading.
+/// Calls with their inputs, and how often each was made. Waiting for events and ending are not part of a reading.
 fn logged(log: &str) -> BTreeMap<String, usize> {
     let mut calls = BTreeMap::new();
     for line in log.lines() {
         let entry: serde_json::Value = serde_json::from_str(line).unwrap();
         let function = entry["function"].as_str().unwrap();
-        if function == "nvmlEventSetWait_v2" {
+        // How far the end gets depends on who is faster, the thread or the end of the process.
+        if ["nvmlEventSetWait_v2", "nvmlEventSetFree", "nvmlShutdown"].contains(&function) {
             continue;
         }
         let arguments: Vec<&str> = entry["arguments"]
