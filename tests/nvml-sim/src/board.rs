@@ -1,7 +1,7 @@
 //! The boards a scenario can name, and what is known of each.
 //!
 //! [`Board::find`] answers by the SKU of `data/mig-profiles.json` (`H100_80GB_SXM`) or by a short name of a board without
-//! MIG (`T4`). What the file leaves open is computed by [`derive`](self::derive), by the rules of the board's family, and marked
+//! MIG (`T4`). What the file leaves open is computed by `derive`, by the rules of the board's family, and marked
 //! [`Provenance::Derived`](crate::model::Provenance).
 
 mod derive;
@@ -35,7 +35,7 @@ pub struct Board {
     pub pci_class: u32,
     /// Power limit, watts.
     pub power_w: u32,
-    /// Number of NVLinks.
+    /// Number of `NVLink`s.
     pub links: u32,
     /// Whether it has ECC memory.
     pub ecc: bool,

@@ -269,3 +269,112 @@ fn print(out: &mut dyn Write, text: &str) -> Result<(), CtlError> {
             source,
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    /// Runs a command line on the machine of a directory; answers what it prints, or the error.
+    fn ctl(directory: &Path, line: &[&str]) -> Result<String, String> {
+        let state = directory.join("state");
+        let option = ["nvml-simctl", "--state", state.to_str().unwrap()];
+        let arguments = Arguments::try_parse_from(option.iter().chain(line)).unwrap();
+        let mut out = Vec::new();
+        run(&arguments, &mut out).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    fn machine() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let scenario = directory.path().join("m.yaml");
+        std::fs::write(&scenario, "machine: m\ngpus: [{board: H100_80GB_SXM}]\n").unwrap();
+        let done = ctl(directory.path(), &["init", scenario.to_str().unwrap()]);
+        assert_eq!(done, Ok(String::new()));
+        directory
+    }
+
+    #[test]
+    fn a_machine_is_divided_reset_and_restarted_from_the_command_line() {
+        let directory = machine();
+        let ctl = |line: &[&str]| ctl(directory.path(), line);
+        let nothing = Ok(String::new());
+        assert_eq!(
+            ctl(&["mig", "create", "0", "3g.40gb"]),
+            Err("creating: NOT_SUPPORTED".to_owned())
+        );
+        assert_eq!(ctl(&["mig", "mode", "0", "on"]), nothing);
+        assert_eq!(
+            ctl(&["mig", "create", "0", "3g.40gb"]),
+            Ok("GPU instance 2\n".to_owned())
+        );
+        assert_eq!(
+            ctl(&["process", "add", "0", "--pid", "7", "--gi", "2"]),
+            nothing
+        );
+        assert_eq!(
+            ctl(&["mig", "destroy", "0"]),
+            Err("destroying: IN_USE".to_owned())
+        );
+        assert_eq!(
+            ctl(&["reset", "0"]),
+            Err("resetting the GPU: IN_USE".to_owned())
+        );
+        let shown = ctl(&["show"]).unwrap();
+        assert!(shown.contains("GI  2  3g.40gb        at 4+4\n"), "{shown}");
+        assert!(shown.contains("process 7 python3 on GPU-"), "{shown}");
+        assert_eq!(ctl(&["reset", "0", "--kill"]), nothing);
+        assert_eq!(ctl(&["lose", "0"]), nothing);
+        assert!(ctl(&["show"]).unwrap().contains("MIG on, LOST"));
+        assert_eq!(ctl(&["reload", "--version", "590.1"]), nothing);
+        assert!(
+            ctl(&["show"])
+                .unwrap()
+                .starts_with("m: driver 590.1, 1 GPUs\n")
+        );
+    }
+
+    #[test]
+    fn faults_are_added_listed_and_cleared_by_name() {
+        let directory = machine();
+        let ctl = |line: &[&str]| ctl(directory.path(), line);
+        ctl(&["fault", "add", "{call: nvmlInit*, return: UNKNOWN}"]).unwrap();
+        ctl(&["fault", "add", "{id: slow, call: '*', slow_factor: 100}"]).unwrap();
+        let listed = ctl(&["fault", "list"]).unwrap();
+        assert_eq!(listed.lines().count(), 2);
+        assert_eq!(
+            ctl(&["fault", "clear", "fast"]),
+            Err("there is no fault \"fast\"".to_owned())
+        );
+        ctl(&["fault", "clear", "fault-1"]).unwrap();
+        assert!(
+            ctl(&["fault", "list"])
+                .unwrap()
+                .starts_with("{\"id\":\"slow\"")
+        );
+        ctl(&["fault", "clear"]).unwrap();
+        assert_eq!(ctl(&["fault", "list"]), Ok(String::new()));
+    }
+
+    #[test]
+    fn a_machine_is_replaced_only_by_force() {
+        let directory = machine();
+        let scenario = directory.path().join("m.yaml");
+        let scenario = scenario.to_str().unwrap();
+        let error = ctl(directory.path(), &["init", scenario]).unwrap_err();
+        assert!(
+            error.ends_with("has a machine already; --force replaces it"),
+            "{error}"
+        );
+        assert_eq!(
+            ctl(directory.path(), &["init", scenario, "--force"]),
+            Ok(String::new())
+        );
+        let elsewhere = tempfile::tempdir().unwrap();
+        let error = ctl(elsewhere.path(), &["show"]).unwrap_err();
+        assert!(
+            error.contains("has no machine; make one with: nvml-simctl"),
+            "{error}"
+        );
+    }
+}

@@ -8,6 +8,7 @@
 //! file is read again when it changes. [`Rules::decide`] is pure: counts and time are arguments. Everything in the menu was
 //! seen on real machines; the README has the table.
 
+mod format;
 mod rule;
 mod shell;
 

@@ -68,6 +68,23 @@ impl Latency {
         destroy_compute_instance_us: 20_000,
     };
 
+    /// How long a call of that class takes under a fault that makes it slower.
+    ///
+    /// A machine without latencies has nothing to multiply, so there the factor applies to the real ones: a hundred times
+    /// nothing would be no fault at all.
+    pub fn slowed(&self, class: CallClass, factor: f64) -> Duration {
+        let usual = self.of(class);
+        if (factor - 1.0).abs() < f64::EPSILON {
+            return usual;
+        }
+        let base = if usual.is_zero() {
+            Self::REAL.of(class)
+        } else {
+            usual
+        };
+        Duration::try_from_secs_f64(base.as_secs_f64() * factor).unwrap_or(Duration::MAX)
+    }
+
     /// How long a call of that class takes.
     pub fn of(&self, class: CallClass) -> Duration {
         Duration::from_micros(match class {
@@ -135,6 +152,20 @@ mod tests {
         for (name, class) in classes {
             assert_eq!(CallClass::of_function(name), class, "{name}");
         }
+    }
+
+    #[test]
+    fn a_slow_machine_without_latencies_is_as_much_slower_than_a_real_one() {
+        let create = CallClass::CreateGpuInstance;
+        let none = Latency::default();
+        assert_eq!(none.slowed(create, 1.0), Duration::ZERO);
+        assert_eq!(none.slowed(create, 100.0), Duration::from_millis(5200));
+        let own = Latency {
+            query_us: 7,
+            ..none
+        };
+        assert_eq!(own.slowed(CallClass::Query, 2.0), Duration::from_micros(14));
+        assert_eq!(own.slowed(CallClass::Query, f64::MAX), Duration::MAX);
     }
 
     #[test]

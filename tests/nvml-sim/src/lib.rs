@@ -14,3 +14,4 @@ pub mod model;
 pub mod scenario;
 pub mod store;
 pub mod sysfs;
+pub mod yaml;

@@ -22,6 +22,9 @@ mod process;
 mod profile;
 mod world;
 
+#[cfg(test)]
+mod tests;
+
 pub use code::Code;
 pub use event::{Event, EventKind};
 pub use gpu::{

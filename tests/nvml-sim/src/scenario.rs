@@ -10,6 +10,8 @@
 
 mod build;
 mod format;
+mod gpu;
+mod instances;
 mod topology;
 
 use std::fmt;
@@ -152,7 +154,7 @@ impl Scenario {
 
     /// Reads a text; `path` is only for messages.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
-        let machine = serde_saphyr::from_str(text).map_err(|error| {
+        let machine = crate::yaml::read(text).map_err(|error| {
             let at = error.location();
             ScenarioError::Malformed {
                 place: Place {
@@ -231,6 +233,33 @@ gpus:
   mig: enabled
   instances:
 ";
+
+    #[test]
+    fn the_scenario_of_the_readme_is_what_the_readme_says() {
+        let readme = include_str!("../README.md");
+        let (_, rest) = readme.split_once("```yaml\n").unwrap();
+        let (text, _) = rest.split_once("```").unwrap();
+        let scenario = Scenario::parse(Path::new("README.md"), text).unwrap();
+        let world = scenario.world().unwrap();
+        let devices: Vec<usize> = world
+            .gpus
+            .iter()
+            .map(|gpu| gpu.mig_devices().count())
+            .collect();
+        assert_eq!(devices, [3; 8]);
+        assert_eq!(
+            (world.processes.len(), scenario.faults().unwrap().len()),
+            (1, 1)
+        );
+    }
+
+    #[test]
+    fn every_board_can_be_put_into_a_machine_by_its_name() {
+        for name in crate::board::Board::names() {
+            let world = parse(&format!("machine: m\ngpus: [{{board: {name}}}]"));
+            assert_eq!(world.unwrap().gpus.len(), 1, "{name}");
+        }
+    }
 
     #[test]
     fn a_machine_needs_a_name_and_nothing_else() {

@@ -258,3 +258,141 @@ fn generation_in(head: &[u8]) -> u64 {
         .and_then(|(number, _)| number.parse().ok())
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Slot;
+
+    const SCENARIO: &str = "
+machine: m
+gpus:
+- {board: A100_40GB, mig: enabled}
+";
+
+    fn location(directory: &Path) -> Location {
+        let scenario = directory.join("m.yaml");
+        fs::write(&scenario, SCENARIO).unwrap();
+        Location {
+            scenario: Some(scenario),
+            state: directory.join("state"),
+        }
+    }
+
+    fn instances(store: &Store) -> usize {
+        let world = store.read().unwrap();
+        world.gpu(Slot(0)).unwrap().mig().unwrap().instances.len()
+    }
+
+    fn create(store: &Store) -> Result<u32, Code> {
+        store
+            .change(|world| world.create_gi(Slot(0), 19, None))
+            .unwrap()
+    }
+
+    #[test]
+    fn two_handles_see_one_machine() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = location(directory.path());
+        let (one, other) = (
+            Store::open(&location).unwrap(),
+            Store::open(&location).unwrap(),
+        );
+        assert_eq!(instances(&other), 0);
+        for count in 1..=7 {
+            create(&one).unwrap();
+            assert_eq!((instances(&one), instances(&other)), (count, count));
+        }
+        assert_eq!(create(&other), Err(Code::InsufficientResources));
+    }
+
+    #[test]
+    fn a_read_without_a_change_gives_the_same_object() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&location(directory.path())).unwrap();
+        let before = store.read().unwrap();
+        assert!(Arc::ptr_eq(&before, &store.read().unwrap()));
+        create(&store).unwrap();
+        assert!(!Arc::ptr_eq(&before, &store.read().unwrap()));
+    }
+
+    #[test]
+    fn a_refused_operation_and_one_that_changes_nothing_write_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&location(directory.path())).unwrap();
+        let before = fs::read(store.path(STATE)).unwrap();
+        let refused = store.change(|world| {
+            world.create_gi(Slot(0), 19, None)?;
+            Err::<(), _>(Code::Unknown)
+        });
+        assert_eq!(refused.unwrap(), Err(Code::Unknown));
+        store.change(|_| Ok(())).unwrap().unwrap();
+        assert_eq!(fs::read(store.path(STATE)).unwrap(), before);
+    }
+
+    #[test]
+    fn what_was_written_half_before_a_crash_is_ignored() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = location(directory.path());
+        let store = Store::open(&location).unwrap();
+        create(&store).unwrap();
+        let whole = fs::read(store.path(STATE)).unwrap();
+        for length in [0, 1, whole.len() / 2, whole.len()] {
+            fs::write(store.path(NEXT), &whole[..length]).unwrap();
+            let after = Store::open(&location).unwrap();
+            assert_eq!(instances(&after), 1);
+        }
+        create(&store).unwrap();
+        assert_eq!(instances(&store), 2);
+    }
+
+    #[test]
+    fn a_state_that_was_damaged_is_an_error_with_its_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&location(directory.path())).unwrap();
+        fs::write(store.path(STATE), "{\"format\":1,").unwrap();
+        let error = store.read().unwrap_err().to_string();
+        assert!(
+            error.ends_with("state.json is no state of nvml-sim (format 1)"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn of_many_that_start_at_once_one_makes_the_machine_and_no_change_is_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = location(directory.path());
+        let mut ids: Vec<u32> = std::thread::scope(|scope| {
+            let start = || create(&Store::open(&location).unwrap()).unwrap();
+            let started: Vec<_> = (0..7).map(|_| scope.spawn(start)).collect();
+            started.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        ids.sort_unstable();
+        assert_eq!(ids, [7, 8, 9, 10, 11, 12, 13]);
+    }
+
+    #[test]
+    fn a_machine_that_is_made_again_is_seen_by_those_who_had_it_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = location(directory.path());
+        let store = Store::open(&location).unwrap();
+        create(&store).unwrap();
+        assert_eq!(instances(&store), 1);
+        let scenario = Scenario::read(location.scenario.as_deref().unwrap()).unwrap();
+        Store::at(&location.state)
+            .create(&scenario, IfPresent::Replace)
+            .unwrap();
+        assert_eq!(instances(&store), 0);
+    }
+
+    #[test]
+    fn an_empty_directory_without_a_scenario_says_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = Location {
+            scenario: None,
+            state: directory.path().to_owned(),
+        };
+        let error = Store::open(&location).unwrap_err();
+        assert!(matches!(error, StoreError::NoScenario(_)));
+    }
+}

@@ -23,7 +23,7 @@ pub fn tree(world: &World) -> BTreeMap<String, String> {
         let numa = gpu.numa_node.map_or(-1, i64::from);
         let device = Device {
             vendor: NVIDIA,
-            device: ids.device,
+            id: ids.device,
             subsystem: (ids.subsystem_vendor, ids.subsystem_device),
             class: ids.class,
             revision: ids.revision,
@@ -34,7 +34,7 @@ pub fn tree(world: &World) -> BTreeMap<String, String> {
     for (address, device) in switches(world) {
         let device = Device {
             vendor: NVIDIA,
-            device,
+            id: device,
             subsystem: (NVIDIA, device),
             class: CLASS_OTHER_BRIDGE,
             revision: 0xA1,
@@ -65,7 +65,7 @@ pub fn write(world: &World, root: &Path) -> io::Result<()> {
 
 struct Device {
     vendor: u16,
-    device: u16,
+    id: u16,
     subsystem: (u16, u16),
     class: u32,
     revision: u8,
@@ -76,7 +76,7 @@ impl Device {
     fn add(&self, files: &mut BTreeMap<String, String>, address: PciAddress) {
         let texts = [
             ("vendor", format!("{:#06x}", self.vendor)),
-            ("device", format!("{:#06x}", self.device)),
+            ("device", format!("{:#06x}", self.id)),
             ("subsystem_vendor", format!("{:#06x}", self.subsystem.0)),
             ("subsystem_device", format!("{:#06x}", self.subsystem.1)),
             ("class", format!("{:#08x}", self.class)),

@@ -47,12 +47,11 @@ pub(super) fn gate(
         Err(code) => return entry.finish(code),
     };
     let library = Arc::clone(&session.library);
-    pass(&entry, &library, |verdict| {
-        let world = library.read()?;
+    pass(&entry, &library, |verdict, world| {
         world.link_status(&session.stamp)?;
         body(&Call {
             session: &session,
-            world: &world,
+            world,
             verdict,
         })
     })
@@ -62,7 +61,7 @@ pub(super) fn gate(
 pub(super) fn gate_init(function: &'static str, arguments: &[&dyn Argument]) -> u32 {
     let entry = Entry::start(function, arguments);
     match library::open() {
-        Ok(library) => pass(&entry, &library, |_| library::begin(&library)),
+        Ok(library) => pass(&entry, &library, |_, _| library::begin(&library)),
         Err(code) => entry.finish(code),
     }
 }
@@ -71,7 +70,7 @@ pub(super) fn gate_init(function: &'static str, arguments: &[&dyn Argument]) -> 
 pub(super) fn gate_shutdown(function: &'static str) -> u32 {
     let entry = Entry::start(function, &[]);
     match library::session() {
-        Ok(session) => pass(&entry, &session.library, |_| library::end()),
+        Ok(session) => pass(&entry, &session.library, |_, _| library::end()),
         Err(code) => entry.finish(code),
     }
 }
@@ -79,9 +78,9 @@ pub(super) fn gate_shutdown(function: &'static str) -> u32 {
 fn pass(
     entry: &Entry<'_>,
     library: &Library,
-    act: impl FnOnce(&Verdict) -> Result<(), Code>,
+    act: impl FnOnce(&Verdict, &World) -> Result<(), Code>,
 ) -> u32 {
-    let world = match library.read() {
+    let mut world = match library.read() {
         Ok(world) => world,
         Err(code) => return entry.finish(code),
     };
@@ -93,8 +92,8 @@ fn pass(
         now_ms: log::steady_ns() / 1_000_000,
     });
     let usual = world.latency.of(CallClass::of_function(entry.function));
-    drop(world);
-    sleep(slowed(usual, verdict.slow_factor).saturating_add(verdict.delay));
+    let time = slowed(usual, verdict.slow_factor).saturating_add(verdict.delay);
+    sleep(time);
     if verdict.abort == Some(Abort::Before) {
         entry.note("ABORT_BEFORE");
         die();
@@ -103,9 +102,16 @@ fn pass(
         entry.note("HANG");
         wait_out(library, hang);
     }
+    if !time.is_zero() || verdict.hang.is_some() {
+        // The machine went on meanwhile.
+        world = match library.read() {
+            Ok(world) => world,
+            Err(code) => return entry.finish(code),
+        };
+    }
     let code = verdict
         .answer
-        .unwrap_or_else(|| act(&verdict).err().unwrap_or(Code::Success));
+        .unwrap_or_else(|| act(&verdict, &world).err().unwrap_or(Code::Success));
     if let Some(slot) = slot.filter(|_| verdict.lose_gpu) {
         // A GPU that is lost already is as lost as it was asked to be.
         let _ = library.change(|world| world.lose_gpu(Slot(slot)));
@@ -148,8 +154,10 @@ fn wait_out(library: &Library, hang: &HangOf) {
 
 /// Ends the process as `kill -9` would: nothing is flushed, nothing is unwound.
 fn die() -> ! {
+    // SAFETY: takes nothing and always succeeds.
+    let own = unsafe { libc::getpid() };
     // SAFETY: takes no memory; a process may always send itself a signal.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    unsafe { libc::kill(own, libc::SIGKILL) };
     loop {
         sleep(Duration::MAX);
     }

@@ -95,7 +95,7 @@ pub(crate) trait Handle: Copy {
         Self::from_bits(pack(parts))
     }
 
-    /// INVALID_ARGUMENT for null and for every number that was not made here in this generation.
+    /// `INVALID_ARGUMENT` for null and for every number that was not made here in this generation.
     fn parts(self, generation: u16) -> Result<Parts, Code> {
         unpack(self.bits())
             .filter(|parts| parts.generation == generation)

@@ -1,4 +1,4 @@
-//! Errors, temperatures, power, clocks, and the modes of a GPU. All of a whole GPU: MIG devices answer NOT_SUPPORTED.
+//! Errors, temperatures, power, clocks, and the modes of a GPU. All of a whole GPU: MIG devices answer `NOT_SUPPORTED`.
 
 use std::ffi::{c_int, c_uint, c_ulonglong};
 
@@ -105,6 +105,20 @@ exports! {
         limit.put(call.gpu(device)?.1.power_limit_mw)
     }
 
+    /// A third of the limit is about what the boards' own minimum is.
+    fn nvmlDeviceGetPowerManagementLimitConstraints(device: DeviceHandle, least: Out<c_uint>, most: Out<c_uint>) |call| {
+        let limit = call.gpu(device)?.1.power_limit_mw;
+        most.check()?;
+        least.put(limit / 3)?;
+        most.put(limit)
+    }
+
+    /// Passed through to no virtual machine.
+    fn nvmlDeviceGetVirtualizationMode(device: DeviceHandle, mode: Out<c_uint>) |call| {
+        call.gpu(device)?;
+        mode.put(0)
+    }
+
     fn nvmlDeviceGetClockInfo(device: DeviceHandle, clock: c_uint, mhz: Out<c_uint>) |call| {
         mhz.put(clock_mhz(call.gpu(device)?.1, clock)?)
     }
@@ -206,7 +220,7 @@ fn clock_mhz(gpu: &Gpu, clock: c_uint) -> Result<c_uint, Code> {
     }
 }
 
-/// EXCLUSIVE_THREAD (1) is gone since CUDA 8; EXCLUSIVE_PROCESS (3) does not exist in MIG mode.
+/// `EXCLUSIVE_THREAD` (1) is gone since CUDA 8; `EXCLUSIVE_PROCESS` (3) does not exist in MIG mode.
 fn set_compute_mode(call: &Call<'_>, device: DeviceHandle, mode: c_uint) -> Result<(), Code> {
     let (slot, gpu) = call.gpu(device)?;
     let divided = gpu.mig.as_ref().is_some_and(|mig| mig.current);

@@ -50,16 +50,20 @@ pub(super) struct EventSets {
     sets: BTreeMap<u64, EventSet>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
-    library: None,
-    session: None,
-    opened: 0,
-    sessions: 0,
-    sets: EventSets {
-        made: 0,
-        sets: BTreeMap::new(),
-    },
-});
+static STATE: Mutex<State> = Mutex::new(State::NOTHING);
+
+impl State {
+    const NOTHING: Self = Self {
+        library: None,
+        session: None,
+        opened: 0,
+        sessions: 0,
+        sets: EventSets {
+            made: 0,
+            sets: BTreeMap::new(),
+        },
+    };
+}
 
 impl Library {
     /// The world as it is now. A state that cannot be read is an unknown error, and the reason goes to standard error.
@@ -186,6 +190,20 @@ pub(super) fn with_event_sets<T>(
 ) -> Result<T, Code> {
     act(&mut state().sets)
 }
+
+/// A client that loads the library again and again, as after each driver update, must not grow by it.
+///
+/// Also runs at the end of the process, when other threads may be inside a call: then it leaves things as they are.
+extern "C" fn unload() {
+    log::forget();
+    if let Ok(mut state) = STATE.try_lock() {
+        *state = State::NOTHING;
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static UNLOAD: extern "C" fn() = unload;
 
 /// An environment variable. The library has no other way to be configured by its client.
 #[expect(

@@ -160,11 +160,7 @@ fn close(file: libc::c_int) {
     }
 }
 
-/// A client that loads the library again and again must not run out of descriptors.
-extern "C" fn unload() {
+/// Gives the descriptor back when the library is unloaded.
+pub(super) fn forget() {
     close(FILE.swap(-2, Ordering::AcqRel));
 }
-
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static UNLOAD: extern "C" fn() = unload;

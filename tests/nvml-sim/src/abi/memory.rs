@@ -91,6 +91,10 @@ exports! {
         list.put_list(count, &processes(call, device, ProcessKind::Mps)?)
     }
 
+    fn nvmlDeviceGetRunningProcessDetailList(device: DeviceHandle, list: Out<sys::nvmlProcessDetailList_t>) |call| {
+        process_details(call, device, list)
+    }
+
     /// No samples are kept, so there is never one newer than the caller's last.
     fn nvmlDeviceGetProcessUtilization(device: DeviceHandle, _samples: Out<sys::nvmlProcessUtilizationSample_t>, count: Out<c_uint>, _since: u64) |call| {
         call.gpu(device)?;
@@ -146,6 +150,44 @@ fn processes(
     let instance = device.mig.map(|mig| (mig.gi.id, Some(mig.ci.id)));
     let found = call.world().processes_on(device.slot, kind, instance);
     Ok(found.into_iter().map(process_info).collect())
+}
+
+/// The list of one mode (compute, graphics, MPS), in a struct that carries room, number and array.
+fn process_details(
+    call: &Call<'_>,
+    device: DeviceHandle,
+    list: Out<sys::nvmlProcessDetailList_t>,
+) -> Result<(), Code> {
+    call.device(device)?;
+    if list.version()? != version_of::<sys::nvmlProcessDetailList_t>(1) {
+        return Err(Code::ArgumentVersionMismatch);
+    }
+    let asked = list.get()?;
+    let kind = match asked.mode {
+        0 => ProcessKind::Compute,
+        1 => ProcessKind::Graphics,
+        2 => ProcessKind::Mps,
+        _ => return Err(Code::InvalidArgument),
+    };
+    let details: Vec<_> = processes(call, device, kind)?
+        .into_iter()
+        .map(|process| sys::nvmlProcessDetail_v1_t {
+            pid: process.pid,
+            usedGpuMemory: process.usedGpuMemory,
+            gpuInstanceId: process.gpuInstanceId,
+            computeInstanceId: process.computeInstanceId,
+            usedGpuCcProtectedMemory: 0,
+        })
+        .collect();
+    let number = c_uint::try_from(details.len()).map_err(|_| Code::Unknown)?;
+    list.put(sys::nvmlProcessDetailList_t {
+        numProcArrayEntries: number,
+        ..asked
+    })?;
+    if number > asked.numProcArrayEntries {
+        return Err(Code::InsufficientSize);
+    }
+    Out::from_caller(asked.procArray).put_all(&details)
 }
 
 fn process_info(process: &Process) -> sys::nvmlProcessInfo_v2_t {

@@ -111,7 +111,7 @@ fn attributes_of(call: &Call<'_>, device: DeviceHandle) -> Result<Attributes, Co
         .attributes(device.mig.ok_or(Code::InvalidArgument)?)
 }
 
-/// NOT_FOUND for an index that has no device now, INVALID_ARGUMENT past the most there can be.
+/// `NOT_FOUND` for an index that has no device now, `INVALID_ARGUMENT` past the most there can be.
 fn mig_by_index(
     call: &Call<'_>,
     device: DeviceHandle,

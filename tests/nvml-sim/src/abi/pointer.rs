@@ -2,7 +2,7 @@
 //!
 //! The contract is NVML's: a pointer argument is null or points to memory of its type that the caller lends for the
 //! call. The wrappers are transparent, so they stand directly in the exported signatures; only C callers make them.
-//! Null is answered with INVALID_ARGUMENT, as the real library does. What a caller passes beyond that (a wild pointer)
+//! Null is answered with `INVALID_ARGUMENT`, as the real library does. What a caller passes beyond that (a wild pointer)
 //! is undefined there and here.
 
 use std::ffi::{CStr, c_char, c_uint};
@@ -16,7 +16,12 @@ use crate::model::Code;
 pub(crate) struct Out<T>(*mut T);
 
 impl<T: Copy> Out<T> {
-    /// INVALID_ARGUMENT for null, so that a call can refuse before it acts.
+    /// A pointer that a caller put into a struct; the contract is the same as for an argument.
+    pub(crate) fn from_caller(pointer: *mut T) -> Self {
+        Self(pointer)
+    }
+
+    /// `INVALID_ARGUMENT` for null, so that a call can refuse before it acts.
     pub(crate) fn check(self) -> Result<(), Code> {
         if self.0.is_null() {
             return Err(Code::InvalidArgument);
@@ -55,8 +60,8 @@ impl<T: Copy> Out<T> {
         unsafe {
             self.0
                 .cast::<u8>()
-                .copy_from_nonoverlapping(bytes, size_of_val(values))
-        };
+                .copy_from_nonoverlapping(bytes, size_of_val(values));
+        }
         Ok(())
     }
 
@@ -65,7 +70,7 @@ impl<T: Copy> Out<T> {
         Self(self.0.wrapping_add(at))
     }
 
-    /// NVML's pattern for lists: `count` carries the room in and the number out; too little room is INSUFFICIENT_SIZE.
+    /// NVML's pattern for lists: `count` carries the room in and the number out; too little room is `INSUFFICIENT_SIZE`.
     /// A null list with room for none is the question for the number.
     pub(crate) fn put_list(self, count: Out<c_uint>, values: &[T]) -> Result<(), Code> {
         let room = count.get()?;
@@ -93,7 +98,7 @@ impl<T: Copy> Out<T> {
     }
 }
 
-/// NVML_STRUCT_VERSION: the size in the low bytes, the version number above.
+/// `NVML_STRUCT_VERSION`: the size in the low bytes, the version number above.
 pub(crate) const fn version_of<T>(number: c_uint) -> c_uint {
     #[expect(
         clippy::cast_possible_truncation,
@@ -124,7 +129,7 @@ impl<T: Copy> In<T> {
 pub(crate) struct TextIn(*const c_char);
 
 impl TextIn {
-    /// The text; bytes that are no UTF-8 can name nothing here, so they are INVALID_ARGUMENT.
+    /// The text; bytes that are no UTF-8 can name nothing here, so they are `INVALID_ARGUMENT`.
     pub(crate) fn get(&self) -> Result<&str, Code> {
         if self.0.is_null() {
             return Err(Code::InvalidArgument);
@@ -141,10 +146,16 @@ impl TextIn {
 pub(crate) struct TextOut(*mut c_char);
 
 impl TextOut {
-    pub(crate) fn put(self, length: c_uint, text: &str) -> Result<(), Code> {
-        if self.0.is_null() || length == 0 {
+    /// `INVALID_ARGUMENT` for null, so that a call can refuse before it looks for what to write.
+    pub(crate) fn check(self) -> Result<(), Code> {
+        if self.0.is_null() {
             return Err(Code::InvalidArgument);
         }
+        Ok(())
+    }
+
+    pub(crate) fn put(self, length: c_uint, text: &str) -> Result<(), Code> {
+        self.check()?;
         let room = usize::try_from(length).unwrap_or(usize::MAX);
         if text.len() >= room {
             return Err(Code::InsufficientSize);

@@ -1,4 +1,4 @@
-//! Everything of the header that is not simulated: there, so that any client can load the library, and NOT_SUPPORTED.
+//! Everything of the header that is not simulated: there, so that any client can load the library, and `NOT_SUPPORTED`.
 //!
 //! A caller's arguments stay where the C calling convention put them and are not looked at.
 
@@ -118,7 +118,6 @@ stubs! {
     nvmlDeviceGetPerformanceModes
     nvmlDeviceGetPgpuMetadataString
     nvmlDeviceGetPlatformInfo
-    nvmlDeviceGetPowerManagementLimitConstraints
     nvmlDeviceGetPowerManagementMode
     nvmlDeviceGetPowerMizerMode_v1
     nvmlDeviceGetPowerSource
@@ -126,7 +125,6 @@ stubs! {
     nvmlDeviceGetProcessesUtilizationInfo
     nvmlDeviceGetRemappedRows_v2
     nvmlDeviceGetRepairStatus
-    nvmlDeviceGetRunningProcessDetailList
     nvmlDeviceGetSamples
     nvmlDeviceGetSramEccErrorStatus
     nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts
@@ -156,7 +154,6 @@ stubs! {
     nvmlDeviceGetVgpuTypeSupportedPlacements
     nvmlDeviceGetVgpuUtilization
     nvmlDeviceGetViolationStatus
-    nvmlDeviceGetVirtualizationMode
     nvmlDeviceModifyDrainState
     nvmlDevicePerfMetricsGetSamples_v1
     nvmlDevicePowerSmoothingActivatePresetProfile

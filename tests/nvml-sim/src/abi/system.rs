@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use nvml_wrapper_sys::bindings as sys;
 
-use crate::model::{Code, Slot};
+use crate::model::{Code, Gpu, Slot};
 
 use super::call::Call;
 use super::export::exports;
@@ -37,6 +37,7 @@ exports! {
     }
 
     fn nvmlSystemGetProcessName(pid: c_uint, name: TextOut, length: c_uint) |call| {
+        name.check()?;
         let process = call.world().processes.iter().find(|process| process.pid == pid);
         name.put(length, &process.ok_or(Code::NotFound)?.name)
     }
@@ -142,18 +143,23 @@ fn by_tagged_uuid(
     if uuid.version != version_of::<sys::nvmlUUID_t>(1) {
         return Err(Code::ArgumentVersionMismatch);
     }
-    // SAFETY: both members are plain bytes, so every content is a valid value of either.
-    let (letters, bytes) = unsafe { (uuid.value.str_, uuid.value.bytes) };
     match uuid.type_ {
         UUID_TYPE_ASCII => {
-            let letters = letters.into_iter().map(c_char_to_u8);
+            // SAFETY: both members are plain bytes, so every content is a value of either.
+            let letters = unsafe { uuid.value.str_ };
+            let letters = letters.into_iter().flat_map(std::ffi::c_char::to_ne_bytes);
             let text: Vec<u8> = letters.take_while(|byte| *byte != 0).collect();
             let text = std::str::from_utf8(&text).map_err(|_| Code::InvalidArgument)?;
             by_uuid(call, text, device)
         }
         UUID_TYPE_BINARY => {
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            by_hexadecimal(call, &hex, device)
+            // SAFETY: both members are plain bytes, so every content is a value of either.
+            let bytes = unsafe { uuid.value.bytes };
+            by_hexadecimal(
+                call,
+                &format!("{:032x}", u128::from_be_bytes(bytes)),
+                device,
+            )
         }
         _ => Err(Code::InvalidArgument),
     }
@@ -165,16 +171,11 @@ fn by_hexadecimal(call: &Call<'_>, hex: &str, device: Out<DeviceHandle>) -> Resu
     let gpus = &call.world().gpus;
     let gpu = gpus.iter().find(|gpu| same(&gpu.uuid));
     let mig = || {
-        let devices = gpus.iter().flat_map(|gpu| gpu.mig_devices());
+        let devices = gpus.iter().flat_map(Gpu::mig_devices);
         devices.map(|mig| &mig.ci.uuid).find(|uuid| same(uuid))
     };
     let uuid = gpu.map(|gpu| &gpu.uuid).or_else(mig);
     by_uuid(call, uuid.ok_or(Code::NotFound)?, device)
-}
-
-fn c_char_to_u8(letter: std::ffi::c_char) -> u8 {
-    let [byte] = letter.to_ne_bytes();
-    byte
 }
 
 /// A handle is only given for a GPU that is still on the bus.

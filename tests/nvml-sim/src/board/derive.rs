@@ -70,7 +70,7 @@ pub(super) fn power_w(sku: &str) -> u32 {
     }
 }
 
-/// NVLinks of the board: 12 on GA100, 18 on SXM boards since; bridges on PCIe boards have as many as the board offers.
+/// Number of `NVLink`s of the board: 12 on GA100, 18 on SXM boards since; bridges on PCIe boards have as many as the board offers.
 pub(super) fn links(sku: &str) -> u32 {
     match sku {
         "A100_40GB" | "A100_80GB" | "H100_80GB_PCIE" | "H100_NVL_94GB" => 12,
@@ -231,13 +231,13 @@ fn engines(family: Family, row: &GiRow) -> Engines {
         Family::BlackwellDataCentre => copies.saturating_mul(2),
         Family::HopperOrAmpere | Family::Rtx => copies,
     };
-    let extended = matches!(row.nvml_profile_index, 7 | 8) || full;
+    let extended = u32::from(matches!(row.nvml_profile_index, 7 | 8) || full);
     Engines {
         copy: row.ce.unwrap_or(copies),
         decoder: row.dec.unwrap_or(row.slices),
         encoder: row.enc.unwrap_or(0),
         jpeg: row.jpeg.unwrap_or(row.slices),
-        ofa: row.ofa.unwrap_or(u32::from(extended)),
+        ofa: row.ofa.unwrap_or(extended),
     }
 }
 

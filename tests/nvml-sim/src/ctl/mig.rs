@@ -1,6 +1,5 @@
 //! `nvml-simctl mig`: geometry without a client.
 
-use std::fmt::Write as _;
 use std::io::Write;
 
 use nvml_sim::model::{Code, Gpu, MigMode, Placement, Slot, World};
@@ -16,15 +15,16 @@ pub(super) fn run(
 ) -> Result<(), CtlError> {
     match command {
         MigCommand::Mode { gpu, mode } => {
-            let mode = match mode {
+            let mode = match *mode {
                 Mode::On => MigMode::Enabled,
                 Mode::Off => MigMode::Disabled,
             };
             let set = |world: &mut World, slot| world.set_mig_mode(slot, mode);
-            match on_gpu(store, gpu, "switching the mode", set)? {
-                Code::Success => Ok(()),
-                status => print(out, &format!("pending until a reset: {}\n", status.name())),
+            let status = on_gpu(store, gpu, "switching the mode", set)?;
+            if status == Code::Success {
+                return Ok(());
             }
+            print(out, &format!("pending until a reset: {}\n", status.name()))
         }
         MigCommand::List(gpu) => {
             let world = store.read()?;
@@ -87,12 +87,7 @@ fn create(
         Ok(gi)
     });
     match (answer, known) {
-        (Ok(gi), _) => {
-            let mut text = String::new();
-            // Writing to a string cannot fail.
-            drop(writeln!(text, "GPU instance {gi}"));
-            print(out, &text)
-        }
+        (Ok(gi), _) => print(out, &format!("GPU instance {gi}\n")),
         (Err(_), Some(known)) => Err(CtlError::NoProfile {
             profile: wanted.profile.to_owned(),
             known,

@@ -32,7 +32,7 @@ pub(super) fn profiles(gpu: &Gpu) -> String {
     for profile in gpu.profiles.iter() {
         let free = gpu.remaining_capacity(profile.id);
         let free = free.map_or_else(|_| "-".to_owned(), |free| free.to_string());
-        let starts: Vec<String> = profile.placements.iter().map(start).collect();
+        let starts: Vec<String> = profile.placements.iter().copied().map(start).collect();
         lines.push(format!(
             "{:<16} {:>3} {:>9} {:>4} {:>9}  {}",
             profile.name,
@@ -103,6 +103,6 @@ fn process(process: &Process) -> String {
     )
 }
 
-fn start(placement: &Placement) -> String {
+fn start(placement: Placement) -> String {
     placement.start.to_string()
 }

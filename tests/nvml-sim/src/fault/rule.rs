@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::format::RawRule;
 use crate::model::Code;
 
 /// What one rule does.
@@ -88,50 +89,6 @@ pub struct Rule {
     pub count: Counting,
     /// What it does.
     pub action: Action,
-}
-
-/// A rule as it is written.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RawRule {
-    id: String,
-    call: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gpu: Option<GpuName>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    nth: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    times: Option<u64>,
-    count: Counting,
-    #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
-    answer: Option<Code>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hang: Option<Hang>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    slow_factor: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    abort: Option<Abort>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    in_use_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    index_order: Option<Vec<u32>>,
-    #[serde(skip_serializing_if = "is_false")]
-    lie: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    wrong_placement: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    stale_mig_handles: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    lose_gpu: bool,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(untagged)]
-enum GpuName {
-    Index(u32),
-    Uuid(String),
 }
 
 /// Why a rule or a file of rules cannot be used.
@@ -343,102 +300,6 @@ impl Rule {
     }
 }
 
-impl TryFrom<RawRule> for Rule {
-    type Error = RuleError;
-
-    fn try_from(raw: RawRule) -> Result<Self, RuleError> {
-        if raw.call.is_empty() {
-            return Err(RuleError::NoCall);
-        }
-        if raw.nth == Some(0) {
-            return Err(RuleError::ZerothCall(raw.call));
-        }
-        if raw
-            .slow_factor
-            .is_some_and(|factor| !(factor.is_finite() && factor > 0.0))
-        {
-            return Err(RuleError::SlowFactor(raw.call));
-        }
-        let set = |flag: bool, action: Action| flag.then_some(action);
-        let mut actions: Vec<Action> = [
-            raw.answer.map(Action::Return),
-            raw.hang.map(Action::Hang),
-            raw.delay_ms.map(Duration::from_millis).map(Action::Delay),
-            raw.slow_factor.map(Action::Slow),
-            raw.abort.map(Action::Abort),
-            raw.in_use_ms
-                .map(Duration::from_millis)
-                .map(Action::InUseFor),
-            raw.index_order.map(Action::IndexOrder),
-            set(raw.lie, Action::Lie),
-            set(raw.wrong_placement, Action::WrongPlacement),
-            set(raw.stale_mig_handles, Action::StaleMigHandles),
-            set(raw.lose_gpu, Action::LoseGpu),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        let found = actions.len();
-        let (Some(action), 1) = (actions.pop(), found) else {
-            return Err(RuleError::Actions {
-                call: raw.call,
-                found,
-            });
-        };
-        Ok(Self {
-            id: raw.id,
-            call: raw.call,
-            gpu: raw.gpu.map(|gpu| match gpu {
-                GpuName::Index(index) => index.to_string(),
-                GpuName::Uuid(uuid) => uuid,
-            }),
-            nth: raw.nth.unwrap_or(1),
-            times: raw.times,
-            count: raw.count,
-            action,
-        })
-    }
-}
-
-impl From<Rule> for RawRule {
-    fn from(rule: Rule) -> Self {
-        let mut raw = Self {
-            id: rule.id,
-            call: rule.call,
-            gpu: rule
-                .gpu
-                .map(|gpu| gpu.parse().map_or(GpuName::Uuid(gpu), GpuName::Index)),
-            nth: Some(rule.nth),
-            times: rule.times,
-            count: rule.count,
-            ..Self::default()
-        };
-        match rule.action {
-            Action::Return(code) => raw.answer = Some(code),
-            Action::Hang(hang) => raw.hang = Some(hang),
-            Action::Delay(delay) => raw.delay_ms = Some(millis(delay)),
-            Action::Slow(factor) => raw.slow_factor = Some(factor),
-            Action::Abort(abort) => raw.abort = Some(abort),
-            Action::Lie => raw.lie = true,
-            Action::InUseFor(time) => raw.in_use_ms = Some(millis(time)),
-            Action::WrongPlacement => raw.wrong_placement = true,
-            Action::StaleMigHandles => raw.stale_mig_handles = true,
-            Action::IndexOrder(order) => raw.index_order = Some(order),
-            Action::LoseGpu => raw.lose_gpu = true,
-        }
-        raw
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form serde asks for")]
-fn is_false(flag: &bool) -> bool {
-    !*flag
-}
-
 /// Whether the text is of the pattern, in which `*` stands for any text.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
@@ -449,5 +310,182 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
         Some((first, rest)) => text
             .split_first()
             .is_some_and(|(byte, text)| byte == first && glob(rest, text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Rules {
+        Rules(serde_saphyr::from_str(text).unwrap())
+            .named()
+            .unwrap()
+    }
+
+    fn call(function: &str, now_ms: u64) -> Call<'_> {
+        Call {
+            function,
+            gpu: Some((1, "GPU-a")),
+            now_ms,
+        }
+    }
+
+    /// What is answered to `times` calls of a function by one process, a millisecond apart; `None` is "do it".
+    fn answers(rules: &Rules, function: &str, times: u64) -> Vec<Option<Code>> {
+        let (mut process, mut machine) = (Counts::new(), Counts::new());
+        (0..times)
+            .map(|now| {
+                let decided = rules.decide(&call(function, now), &mut process, &mut machine);
+                decided.answer
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_rule_hits_from_the_nth_call_as_often_as_it_says() {
+        let rules = rules("- {call: nvmlInit_v2, nth: 2, times: 2, return: TIMEOUT}");
+        let timeout = Some(Code::Timeout);
+        assert_eq!(
+            answers(&rules, "nvmlInit_v2", 5),
+            [None, timeout, timeout, None, None]
+        );
+        assert_eq!(answers(&rules, "nvmlInit", 3), [None; 3]);
+    }
+
+    #[test]
+    fn a_pattern_stands_for_many_functions_and_counts_them_together() {
+        let rules = rules("- {call: 'nvml*Get*', nth: 2, return: NO_DATA}");
+        let (mut process, mut machine) = (Counts::new(), Counts::new());
+        let mut decide = |name| {
+            rules
+                .decide(&call(name, 0), &mut process, &mut machine)
+                .answer
+        };
+        assert_eq!(decide("nvmlDeviceGetName"), None);
+        assert_eq!(decide("nvmlShutdown"), None);
+        assert_eq!(decide("nvmlSystemGetDriverVersion"), Some(Code::NoData));
+    }
+
+    #[test]
+    fn a_rule_for_a_gpu_leaves_the_others_and_calls_without_one_alone() {
+        for (gpu, hit) in [("1", true), ("0", false), ("GPU-a", true), ("GPU-b", false)] {
+            let rules = rules(&format!("- {{call: '*', gpu: {gpu}, return: UNKNOWN}}"));
+            assert_eq!(
+                answers(&rules, "f", 1) == [Some(Code::Unknown)],
+                hit,
+                "{gpu}"
+            );
+            let elsewhere = Call {
+                function: "f",
+                gpu: None,
+                now_ms: 0,
+            };
+            let verdict = rules.decide(&elsewhere, &mut Counts::new(), &mut Counts::new());
+            assert_eq!(verdict, Verdict::default());
+        }
+    }
+
+    #[test]
+    fn in_use_for_a_while_begins_with_the_first_call_and_begins_again_after_one_was_let_through() {
+        let rules = rules("- {call: nvmlGpuInstanceDestroy, in_use_ms: 2}");
+        let busy = Some(Code::InUse);
+        assert_eq!(
+            answers(&rules, "nvmlGpuInstanceDestroy", 6),
+            [busy, busy, None, busy, busy, None]
+        );
+    }
+
+    #[test]
+    fn what_several_rules_do_to_one_call_is_put_together() {
+        let rules = rules(
+            "
+- {call: f, delay_ms: 3}
+- {call: f, delay_ms: 4}
+- {call: f, slow_factor: 10}
+- {call: f, abort: after}
+- {call: f, abort: before}
+- {call: f, lie: true}
+- {call: f, wrong_placement: true}
+- {call: f, stale_mig_handles: true}
+- {call: f, index_order: [1, 0]}
+- {call: f, lose_gpu: true}
+- {call: f, hang: forever, id: stuck}
+",
+        );
+        let verdict = rules.decide(&call("f", 0), &mut Counts::new(), &mut Counts::new());
+        assert_eq!(
+            verdict,
+            Verdict {
+                delay: Duration::from_millis(7),
+                slow_factor: 10.0,
+                abort: Some(Abort::Before),
+                hang: Some(HangOf {
+                    rule: "stuck".to_owned(),
+                    hang: Hang::Forever
+                }),
+                answer: Some(Code::Success),
+                wrong_placement: true,
+                stale_mig_handles: true,
+                index_order: Some(vec![1, 0]),
+                lose_gpu: true,
+            }
+        );
+    }
+
+    #[test]
+    fn a_rule_of_the_machine_counts_in_the_shared_counts() {
+        let rules = rules("- {call: f, nth: 2, count: machine, return: UNKNOWN}");
+        assert!(rules.counts_on_machine(&call("f", 0)));
+        assert!(!rules.counts_on_machine(&call("g", 0)));
+        let mut machine = Counts::new();
+        let mut one_process = || {
+            let decided = rules.decide(&call("f", 0), &mut Counts::new(), &mut machine);
+            decided.answer
+        };
+        assert_eq!([one_process(), one_process()], [None, Some(Code::Unknown)]);
+    }
+
+    #[test]
+    fn every_kind_of_rule_can_be_written_and_read_again() {
+        let rules = rules(
+            "
+- {call: f, gpu: 3, nth: 4, times: 5, count: machine, return: IN_USE}
+- {call: f, gpu: GPU-x, hang: {until_file: /tmp/go}}
+- {call: f, in_use_ms: 300, id: slow}
+- {call: f, slow_factor: 100}
+- {call: f, index_order: [2, 1, 0]}
+- {call: f, lie: true}
+",
+        );
+        let text = serde_json::to_string(&rules.0).unwrap();
+        assert_eq!(serde_saphyr::from_str::<Vec<Rule>>(&text).unwrap(), rules.0);
+    }
+
+    #[test]
+    fn a_rule_that_means_nothing_is_refused() {
+        for (text, reason) in [
+            ("{return: IN_USE}", "a fault needs `call`"),
+            ("{call: f}", "the fault for f has 0 actions"),
+            (
+                "{call: f, lie: true, abort: after}",
+                "the fault for f has 2 actions",
+            ),
+            ("{call: f, nth: 0, lie: true}", "the fault for f has nth: 0"),
+            (
+                "{call: f, slow_factor: -1}",
+                "the fault for f has a slow_factor",
+            ),
+            ("{call: f, return: NOT_A_CODE}", "unknown variant"),
+            ("{call: f, lie: true, whne: 3}", "unknown field"),
+        ] {
+            let error = serde_saphyr::from_str::<Rule>(text).unwrap_err();
+            let message = error.without_snippet().to_string();
+            assert!(message.contains(reason), "{text}: {message}");
+        }
+        let twice: Vec<Rule> =
+            serde_saphyr::from_str("[{call: f, id: a, lie: true}, {call: g, id: a, lie: true}]")
+                .unwrap();
+        assert!(matches!(Rules(twice).named(), Err(RuleError::SameId(id)) if id == "a"));
     }
 }

@@ -113,7 +113,7 @@ pub fn read_rules(directory: &Path) -> Result<Rules, RuleError> {
     if text.trim().is_empty() {
         return Ok(Rules::default());
     }
-    let rules: Vec<Rule> = serde_saphyr::from_str(&text).map_err(|error| RuleError::Malformed {
+    let rules: Vec<Rule> = crate::yaml::read(&text).map_err(|error| RuleError::Malformed {
         path,
         reason: error.to_string(),
     })?;
@@ -136,7 +136,9 @@ pub fn write_rules(directory: &Path, rules: &[Rule]) -> Result<(), RuleError> {
     // YAML is a superset of JSON, and JSON is written the same way by every version of every library.
     let lines: Result<Vec<String>, _> = rules.0.iter().map(serde_json::to_string).collect();
     let lines = lines.map_err(|error| failed("write")(error.into()))?;
-    let text: String = lines.iter().map(|line| format!("- {line}\n")).collect();
+    let text = lines
+        .iter()
+        .fold(String::new(), |text, line| text + "- " + line + "\n");
     let counts = directory.join(COUNTS);
     let stored = fs::read(&counts).unwrap_or_default();
     let mut machine: Counts = serde_json::from_slice(&stored).unwrap_or_default();
@@ -170,4 +172,98 @@ fn version(path: &Path) -> Option<FileVersion> {
         metadata.mtime(),
         metadata.mtime_nsec(),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Action;
+    use crate::model::Code;
+
+    fn rule(text: &str) -> Rule {
+        serde_saphyr::from_str(text).unwrap()
+    }
+
+    fn call(function: &str) -> Call<'_> {
+        Call {
+            function,
+            gpu: None,
+            now_ms: 0,
+        }
+    }
+
+    #[test]
+    fn rules_take_effect_and_go_while_a_client_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut faults = Faults::open(directory.path());
+        assert_eq!(faults.decide(&call("f")), Verdict::default());
+        write_rules(directory.path(), &[rule("{call: f, hang: forever}")]).unwrap();
+        let hang = faults.decide(&call("f")).hang.unwrap();
+        assert!(faults.still_hangs(&hang));
+        write_rules(directory.path(), &[]).unwrap();
+        assert!(!faults.still_hangs(&hang));
+        assert_eq!(faults.decide(&call("f")), Verdict::default());
+    }
+
+    #[test]
+    fn a_hang_can_end_when_a_file_appears() {
+        let directory = tempfile::tempdir().unwrap();
+        let go = directory.path().join("go");
+        let text = format!("{{call: f, hang: {{until_file: {}}}}}", go.display());
+        write_rules(directory.path(), &[rule(&text)]).unwrap();
+        let mut faults = Faults::open(directory.path());
+        let hang = faults.decide(&call("f")).hang.unwrap();
+        assert!(faults.still_hangs(&hang));
+        fs::write(go, "").unwrap();
+        assert!(!faults.still_hangs(&hang));
+    }
+
+    #[test]
+    fn two_processes_share_the_count_of_the_machine_and_not_their_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let shared = rule("{call: f, nth: 2, times: 1, count: machine, return: IN_USE}");
+        let own = rule("{call: g, nth: 2, return: TIMEOUT}");
+        write_rules(directory.path(), &[shared, own]).unwrap();
+        let mut one = Faults::open(directory.path());
+        let mut other = Faults::open(directory.path());
+        let answers = [
+            one.decide(&call("f")).answer,
+            other.decide(&call("f")).answer,
+            one.decide(&call("f")).answer,
+        ];
+        assert_eq!(answers, [None, Some(Code::InUse), None]);
+        let answers = [
+            one.decide(&call("g")).answer,
+            other.decide(&call("g")).answer,
+        ];
+        assert_eq!(answers, [None, None]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_leaves_the_rules_of_before_in_force_and_says_why() {
+        let directory = tempfile::tempdir().unwrap();
+        write_rules(directory.path(), &[rule("{call: f, lie: true}")]).unwrap();
+        let mut faults = Faults::open(directory.path());
+        fs::write(directory.path().join(RULES), "- {call: f, lie: maybe}").unwrap();
+        assert_eq!(faults.decide(&call("f")).answer, Some(Code::Success));
+        assert!(matches!(
+            faults.problem(),
+            Some(RuleError::Malformed { .. })
+        ));
+    }
+
+    #[test]
+    fn rules_are_given_names_that_do_not_change_when_another_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let unnamed = rule("{call: f, lie: true}");
+        write_rules(directory.path(), &[unnamed.clone(), unnamed.clone()]).unwrap();
+        let mut rules = read_rules(directory.path()).unwrap().0;
+        rules.remove(0);
+        rules.push(unnamed);
+        write_rules(directory.path(), &rules).unwrap();
+        let rules = read_rules(directory.path()).unwrap().0;
+        let ids: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
+        assert_eq!(ids, ["fault-2", "fault-1"]);
+        assert!(rules.iter().all(|rule| rule.action == Action::Lie));
+    }
 }

@@ -53,7 +53,7 @@ pub struct Gpu {
     pub numa_node: Option<u32>,
     /// VBIOS version.
     pub vbios: String,
-    /// NVLinks, in the order of their numbers.
+    /// Its `NVLink`s, in the order of their numbers.
     pub links: Vec<NvLink>,
     /// NVLink fabric registration.
     pub fabric: Fabric,
@@ -229,7 +229,7 @@ impl Brand {
     pub const fn number(self) -> u32 {
         match self {
             Self::Tesla => 2,
-            Self::NvidiaRtx => 12,
+            Self::NvidiaRtx => 13,
             Self::Nvidia => 14,
         }
     }

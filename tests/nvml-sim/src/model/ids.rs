@@ -28,7 +28,7 @@ fn halves(seed: u64, counter: u64) -> [u64; 2] {
     [first, mix(first ^ seed.rotate_left(32) ^ counter)]
 }
 
-/// The finaliser of SplitMix64 with its increment.
+/// The finaliser of `SplitMix64` with its increment.
 fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

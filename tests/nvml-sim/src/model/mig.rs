@@ -303,7 +303,7 @@ impl World {
             .into_iter()
             .find(|place| ci_free(instance, *place))
             .ok_or(Code::InsufficientResources)?;
-        let id = (0..)
+        let id = (0..=u32::MAX)
             .find(|id| instance.compute.iter().all(|ci| ci.id != *id))
             .ok_or(Code::Unknown)?;
         let uuid = self.mig_uuid(slot, gi, id)?;

@@ -1,7 +1,7 @@
 //! Who holds a GPU.
 //!
 //! Processes here are entries of a table, not processes of the machine: a test says that pid 4711 computes on an instance,
-//! and the driver's rules (IN_USE) follow.
+//! and the driver's rules (`IN_USE`) follow.
 
 use serde::{Deserialize, Serialize};
 

@@ -7,19 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_saphyr::Spanned;
 
-use super::format::{
-    ComputeMode, FabricEntry, GpuEntry, InstanceEntry, LatencyEntry, LatencyName, OneOrMany,
-    ProcessEntry,
-};
-use super::{InstanceRefusal, Place, Scenario, ScenarioError, topology};
+use super::format::{FabricEntry, GpuEntry, LatencyEntry, LatencyName, OneOrMany, ProcessEntry};
+use super::gpu::gpu;
+use super::instances::add_instances;
+use super::{Place, Scenario, ScenarioError, topology};
 use crate::board::Board;
 use crate::latency::Latency;
-use crate::model::{
-    Architecture, Code, Driver, EccCounters, EccMode, Fabric, Gpu, GpuInstance, MigMode, MigState,
-    PciAddress, PciIds, Process, RemappedRows, Slot, World, nvml_version, seed,
-};
-
-const NVIDIA: u16 = 0x10DE;
+use crate::model::{Architecture, Code, Driver, Fabric, Process, Slot, World, nvml_version, seed};
 
 pub(super) fn world(scenario: &Scenario) -> Result<World, ScenarioError> {
     let machine = &scenario.machine;
@@ -143,115 +137,6 @@ fn check_lists(place: &Place, entry: &GpuEntry) -> Result<(), ScenarioError> {
     Ok(())
 }
 
-/// One GPU: what the entry says, else what the board has. An error is a key and what is wrong with its value.
-fn gpu(
-    world: &mut World,
-    board: &Board,
-    entry: &GpuEntry,
-    nth: usize,
-) -> Result<Gpu, (&'static str, String)> {
-    let index = u32::try_from(world.gpus.len()).unwrap_or(u32::MAX);
-    let memory_mib = entry.memory_mib.unwrap_or(board.memory_mib);
-    let power_w = entry.power_w.unwrap_or(board.power_w);
-    let ecc = entry.ecc.unwrap_or(board.ecc);
-    let has_mig = !board.profiles.is_empty();
-    let mig_on = entry.mig == Some(MigMode::Enabled);
-    if mig_on && !has_mig {
-        return Err(("mig", format!("{} has no MIG", board.sku)));
-    }
-    let uuid = world.fresh_uuid();
-    Ok(Gpu {
-        board: board.sku.clone(),
-        name: entry.name.clone().unwrap_or_else(|| board.name.clone()),
-        brand: board.brand,
-        architecture: board.architecture,
-        compute_capability: compute_capability(board, entry)?,
-        memory_mib,
-        reserved_mib: memory_mib / 160,
-        multiprocessors: entry.multiprocessors.unwrap_or(board.multiprocessors),
-        power_limit_mw: power_w.saturating_mul(1000),
-        power_mw: power_w.saturating_mul(150),
-        temperature_c: entry.temperature_c.unwrap_or(34),
-        utilization: (0, 0),
-        uuid: chosen(entry.uuid.as_ref(), nth).unwrap_or_else(|| format!("GPU-{uuid}")),
-        serial: chosen(entry.serial.as_ref(), nth).unwrap_or_else(|| {
-            format!(
-                "{:013}",
-                world.seed.wrapping_add(u64::from(index)) % 10_u64.pow(13)
-            )
-        }),
-        index,
-        minor: chosen(entry.minor.as_ref(), nth).unwrap_or(index),
-        pci: chosen(entry.pci.as_ref(), nth).unwrap_or_else(|| default_address(index)),
-        pci_ids: PciIds {
-            device: entry.pci_device.unwrap_or(board.pci_device),
-            subsystem_vendor: entry.subsystem_vendor.unwrap_or(NVIDIA),
-            subsystem_device: entry.subsystem_device.unwrap_or(board.pci_device),
-            class: entry.pci_class.unwrap_or(board.pci_class),
-            revision: 0xA1,
-        },
-        numa_node: chosen(entry.numa.as_ref(), nth),
-        vbios: entry
-            .vbios
-            .clone()
-            .unwrap_or_else(|| "96.00.99.00.01".to_owned()),
-        links: Vec::new(),
-        fabric: Fabric::default(),
-        ecc: board.ecc.then_some(EccMode {
-            current: ecc,
-            pending: ecc,
-        }),
-        ecc_errors: EccCounters::default(),
-        remapped_rows: entry
-            .remapped_rows
-            .or_else(|| (board.architecture >= Architecture::Ampere).then(RemappedRows::default)),
-        recovery_action: entry.recovery_action,
-        persistence: entry.persistence,
-        compute_mode: match entry.compute_mode {
-            ComputeMode::Default => 0,
-            ComputeMode::Prohibited => 2,
-            ComputeMode::ExclusiveProcess => 3,
-        },
-        lost: false,
-        mig: has_mig.then(|| MigState {
-            current: mig_on,
-            pending: mig_on,
-            ..MigState::default()
-        }),
-        profiles: std::sync::Arc::default(),
-    })
-}
-
-fn chosen<T: Clone>(values: Option<&OneOrMany<T>>, nth: usize) -> Option<T> {
-    values.and_then(|values| values.get(nth))
-}
-
-fn compute_capability(
-    board: &Board,
-    entry: &GpuEntry,
-) -> Result<(u32, u32), (&'static str, String)> {
-    let Some(text) = &entry.compute_capability else {
-        return Ok(board.compute_capability);
-    };
-    let parts = text.split_once('.');
-    let parsed = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    parsed.ok_or_else(|| {
-        let reason = format!("{text:?} is no capability like \"9.0\"");
-        ("compute_capability", reason)
-    })
-}
-
-/// Fourteen GPUs to a PCI domain, sixteen buses apart, above the switches.
-fn default_address(index: u32) -> PciAddress {
-    let in_domain = u8::try_from(index % 14).unwrap_or(0);
-    PciAddress {
-        domain: index / 14,
-        bus: in_domain.saturating_mul(16).saturating_add(0x1B),
-        device: 0,
-        function: 0,
-    }
-}
-
 /// Machines with switches since Hopper register with a fabric, which is their own unless the scenario names a larger one.
 fn register_fabric(scenario: &Scenario, world: &mut World) -> Result<(), ScenarioError> {
     let machine = &scenario.machine;
@@ -314,91 +199,6 @@ fn unique(scenario: &Scenario, world: &World) -> Result<(), ScenarioError> {
                 });
             }
         }
-    }
-    Ok(())
-}
-
-fn add_instances(
-    scenario: &Scenario,
-    world: &mut World,
-    slot: Slot,
-    entry: &GpuEntry,
-) -> Result<(), ScenarioError> {
-    for instance in &entry.instances {
-        for _ in 0..instance.value.count {
-            let index = world.gpu(slot).map_or(0, |gpu| gpu.index);
-            add_instance(world, slot, &instance.value).map_err(|(name, reason)| {
-                ScenarioError::Instance {
-                    place: scenario.place(instance.referenced),
-                    instance: name,
-                    gpu: index,
-                    reason,
-                }
-            })?;
-        }
-    }
-    Ok(())
-}
-
-/// Puts one GPU instance and its compute instances in. An error is the name of what was refused, and why.
-fn add_instance(
-    world: &mut World,
-    slot: Slot,
-    entry: &InstanceEntry,
-) -> Result<(), (String, InstanceRefusal)> {
-    let refused = |reason| (entry.profile.clone(), reason);
-    let gpu = world
-        .gpu(slot)
-        .map_err(|_| refused(InstanceRefusal::NoMig))?;
-    let mig = gpu.mig().map_err(|_| refused(InstanceRefusal::NoMig))?;
-    if !mig.current {
-        return Err(refused(InstanceRefusal::ModeOff));
-    }
-    let named = |name: &String| gpu.profiles.iter().find(|profile| profile.name == *name);
-    let profile = named(&entry.profile).ok_or_else(|| {
-        let names = gpu.profiles.iter().map(|profile| profile.name.clone());
-        refused(InstanceRefusal::UnknownProfile(names.collect()))
-    })?;
-    let (id, compute) = (profile.id, profile.compute.clone());
-    let wanted = match entry.start {
-        None => None,
-        Some(start) => {
-            let places = profile.placements.iter();
-            let listed = places.clone().map(|place| place.start).collect();
-            let found = places.copied().find(|place| place.start == start);
-            Some(found.ok_or_else(|| refused(InstanceRefusal::NotThere { start, listed }))?)
-        }
-    };
-    let full = profile.full_compute_profile().map(|full| full.name.clone());
-    let names_of = |gi: &GpuInstance| {
-        let name = gpu.profile_of(gi).map(|profile| profile.name.clone());
-        format!("{} at {}", name.unwrap_or_default(), gi.placement.start)
-    };
-    let beside: Vec<String> = mig.instances.iter().map(names_of).collect();
-    let over = wanted.and_then(|wanted| {
-        let other = mig
-            .instances
-            .iter()
-            .find(|gi| gi.placement.overlaps(wanted))?;
-        Some(names_of(other))
-    });
-    let gi = world.create_gi(slot, id, wanted).map_err(|_| {
-        refused(over.map_or(InstanceRefusal::Full(beside), InstanceRefusal::Overlaps))
-    })?;
-    let names = entry
-        .compute
-        .clone()
-        .unwrap_or_else(|| full.into_iter().collect());
-    for name in names {
-        let refused = |reason| (format!("{name} in {}", entry.profile), reason);
-        let found = compute.iter().find(|profile| profile.name == name);
-        let profile = found.ok_or_else(|| {
-            let names = compute.iter().map(|profile| profile.name.clone());
-            refused(InstanceRefusal::UnknownProfile(names.collect()))
-        })?;
-        world
-            .create_ci(slot, gi, profile.id, None)
-            .map_err(|_| refused(InstanceRefusal::Full(Vec::new())))?;
     }
     Ok(())
 }

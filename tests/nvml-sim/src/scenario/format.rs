@@ -10,6 +10,7 @@ use crate::model::{MigMode, PciAddress, ProcessKind, RemappedRows};
 /// A whole scenario.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "they are the keys of the file")]
 pub(super) struct Machine {
     /// Names the machine; UUIDs and serial numbers follow from it.
     pub(super) machine: String,
