@@ -129,23 +129,15 @@ async fn a_file_that_is_not_nvml_is_named_with_what_it_lacks() {
 #[tokio::test]
 async fn a_library_for_another_architecture_does_not_hide_the_right_one() {
     let machine = Machine::new(H100S);
-    let place = |directory: &str| machine.path().join(directory).join("libnvidia-ml.so.1");
-    for directory in ["usr/lib/x86_64-linux-gnu", "usr/lib64"] {
-        fs::create_dir_all(machine.path().join(directory)).unwrap();
-    }
-    fs::write(place("usr/lib/x86_64-linux-gnu"), "\x7fELF of a kind").unwrap();
-    std::os::unix::fs::symlink(machine.library(), place("usr/lib64")).unwrap();
+    let wrong = machine.path().join("usr/lib/x86_64-linux-gnu");
+    fs::create_dir_all(&wrong).unwrap();
+    fs::write(wrong.join("libnvidia-ml.so.1"), "\x7fELF of a kind").unwrap();
+    std::os::unix::fs::symlink(machine.path(), machine.path().join("usr/lib64")).unwrap();
     let settings = Settings {
         library: None,
         driver_roots: vec![machine.path().to_owned()],
         ..machine.settings()
     };
-    // The simulator looks for its machine beside the path that it was loaded by.
-    fs::copy(
-        machine.path().join("nvml-sim.yaml"),
-        machine.path().join("usr/lib64/nvml-sim.yaml"),
-    )
-    .unwrap();
     let inventory = start(&settings).observe().await;
     assert!(is_ready(&inventory.nvml), "{:?}", inventory.nvml);
 }
