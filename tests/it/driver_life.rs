@@ -215,6 +215,35 @@ async fn a_hanging_call_is_named_and_the_last_reading_stays() {
 }
 
 #[tokio::test]
+async fn a_driver_that_is_slow_is_waited_for() {
+    let machine = Machine::new(H100S);
+    machine.faults("- {call: nvmlDeviceGetName, delay_ms: 100}\n");
+    let mut settings = machine.settings();
+    settings.call_deadline = Duration::from_millis(700);
+    let handle = start(&settings);
+    assert!(is_ready(&handle.observe().await.nvml));
+}
+
+#[tokio::test]
+async fn a_device_that_the_driver_cannot_talk_to_is_failing() {
+    let machine = Machine::new(H100S);
+    let handle = machine.spawn();
+    handle.observe().await;
+    machine.faults("- {call: nvmlDeviceGetMigMode, gpu: 2, return: UNKNOWN}\n");
+    let inventory = handle.observe().await;
+    let conditions: Vec<&Condition> = inventory.devices.iter().map(|d| &d.condition).collect();
+    let failing = Condition::Failing {
+        reason: "nvmlDeviceGetMigMode: unknown error (999)".to_owned(),
+    };
+    let mut expected = [&Condition::Working; 8];
+    expected[2] = &failing;
+    assert_eq!(conditions, expected);
+    machine.faults("[]");
+    let healed = handle.observe().await;
+    assert_eq!(healed.devices[2].condition, Condition::Working);
+}
+
+#[tokio::test]
 async fn an_xid_is_a_hint() {
     let machine = Machine::new(H100S);
     let handle = machine.spawn();
