@@ -154,7 +154,7 @@ fn say_nvml(state: &NvmlState) {
         NvmlState::Loading => info!("nvml: loading"),
         NvmlState::Ready(driver) => info!("nvml: ready, driver {}", driver.version),
         NvmlState::Lost { reason } => warn!("nvml: lost: {reason}"),
-        NvmlState::Stalled { call } => {
+        NvmlState::Stalled { call, .. } => {
             warn!("nvml: stalled: {call} does not return; showing what was read before");
         }
     }

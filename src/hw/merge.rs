@@ -40,6 +40,7 @@ pub(crate) fn stalled(last: &Inventory, call: InFlight) -> Inventory {
     let mut inventory = last.clone();
     inventory.nvml = NvmlState::Stalled {
         call: call.function.to_owned(),
+        driver: last.nvml.driver().cloned(),
     };
     let concerned = inventory
         .devices

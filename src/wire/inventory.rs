@@ -107,6 +107,10 @@ enum NvmlJson {
     },
     Stalled {
         call: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        driver_version: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cuda_version: Option<String>,
     },
 }
 

@@ -204,7 +204,8 @@ async fn a_hanging_call_is_named_and_the_last_reading_stays() {
     assert_eq!(
         during.nvml,
         NvmlState::Stalled {
-            call: "nvmlDeviceGetEccMode".to_owned()
+            call: "nvmlDeviceGetEccMode".to_owned(),
+            driver: before.nvml.driver().cloned(),
         }
     );
     let problems: Vec<usize> = during.devices.iter().map(|d| d.problems.len()).collect();

@@ -66,11 +66,11 @@ fn driver(nvml: &NvmlState, colors: Colors) -> Vec<String> {
         NvmlState::Lost { reason } => vec![
             notice(format!("NVML: lost: {reason}")),
             folded(
-                "  try: again when the driver is loaded; what follows was read before it went",
+                "  try: again when the driver is loaded; what follows is what the PCI bus shows",
                 7,
             ),
         ],
-        NvmlState::Stalled { call } => vec![
+        NvmlState::Stalled { call, .. } => vec![
             notice(format!("NVML: stalled: {call} does not return")),
             folded(
                 "  try: look for Xid messages in the kernel log; what follows was read before",

@@ -200,6 +200,7 @@ fn ready(version: &str) -> NvmlState {
 fn stalled(call: &str) -> NvmlState {
     NvmlState::Stalled {
         call: call.to_owned(),
+        driver: None,
     }
 }
 

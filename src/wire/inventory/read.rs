@@ -92,15 +92,28 @@ fn nvml(json: NvmlJson) -> Result<NvmlState, FieldError> {
         NvmlJson::Ready {
             driver_version,
             cuda_version,
-        } => NvmlState::Ready(Driver {
-            version: parsed::<DriverVersion>("driverVersion", &driver_version)?,
-            cuda: cuda_version
-                .map(|text| two_numbers("cudaVersion", &text, "a CUDA version like 12.8"))
-                .transpose()?
-                .map(|(major, minor)| CudaVersion { major, minor }),
-        }),
+        } => NvmlState::Ready(driver(&driver_version, cuda_version.as_deref())?),
         NvmlJson::Lost { reason } => NvmlState::Lost { reason },
-        NvmlJson::Stalled { call } => NvmlState::Stalled { call },
+        NvmlJson::Stalled {
+            call,
+            driver_version,
+            cuda_version,
+        } => NvmlState::Stalled {
+            call,
+            driver: driver_version
+                .map(|version| driver(&version, cuda_version.as_deref()))
+                .transpose()?,
+        },
+    })
+}
+
+fn driver(version: &str, cuda: Option<&str>) -> Result<Driver, FieldError> {
+    Ok(Driver {
+        version: parsed::<DriverVersion>("driverVersion", version)?,
+        cuda: cuda
+            .map(|text| two_numbers("cudaVersion", text, "a CUDA version like 12.8"))
+            .transpose()?
+            .map(|(major, minor)| CudaVersion { major, minor }),
     })
 }
 

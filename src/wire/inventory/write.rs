@@ -59,7 +59,14 @@ impl From<&NvmlState> for NvmlJson {
             NvmlState::Lost { reason } => Self::Lost {
                 reason: reason.clone(),
             },
-            NvmlState::Stalled { call } => Self::Stalled { call: call.clone() },
+            NvmlState::Stalled { call, driver } => Self::Stalled {
+                call: call.clone(),
+                driver_version: driver.as_ref().map(|driver| driver.version.to_string()),
+                cuda_version: driver
+                    .as_ref()
+                    .and_then(|driver| driver.cuda)
+                    .map(|version| version.to_string()),
+            },
         }
     }
 }

@@ -51,19 +51,22 @@ fn machine() -> impl Strategy<Value = Machine> {
 }
 
 fn nvml() -> impl Strategy<Value = NvmlState> {
-    let cuda = (0..20_u32, 0..10_u32).prop_map(|(major, minor)| CudaVersion { major, minor });
     prop_oneof![
         words().prop_map(|reason| NvmlState::Absent { reason }),
         Just(NvmlState::Loading),
-        ("[0-9]{1,4}[.][0-9]{1,3}([.][0-9]{1,2})?", option::of(cuda)).prop_map(
-            |(version, cuda)| {
-                let version = version.parse().unwrap();
-                NvmlState::Ready(Driver { version, cuda })
-            }
-        ),
+        driver().prop_map(NvmlState::Ready),
         words().prop_map(|reason| NvmlState::Lost { reason }),
-        words().prop_map(|call| NvmlState::Stalled { call }),
+        (words(), option::of(driver()))
+            .prop_map(|(call, driver)| NvmlState::Stalled { call, driver }),
     ]
+}
+
+fn driver() -> impl Strategy<Value = Driver> {
+    let cuda = (0..20_u32, 0..10_u32).prop_map(|(major, minor)| CudaVersion { major, minor });
+    ("[0-9]{1,4}[.][0-9]{1,3}([.][0-9]{1,2})?", option::of(cuda)).prop_map(|(version, cuda)| Driver {
+        version: version.parse().unwrap(),
+        cuda,
+    })
 }
 
 fn pci() -> impl Strategy<Value = PciAddress> {
