@@ -110,7 +110,7 @@ mod tests {
     fn ids(vendor: u16, class: Option<u32>) -> PciIds {
         PciIds {
             vendor,
-            device: 0x2330,
+            device: 0xfffe,
             subsystem_vendor: vendor,
             subsystem_device: 1,
             class,
