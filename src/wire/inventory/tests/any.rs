@@ -63,9 +63,11 @@ fn nvml() -> impl Strategy<Value = NvmlState> {
 
 fn driver() -> impl Strategy<Value = Driver> {
     let cuda = (0..20_u32, 0..10_u32).prop_map(|(major, minor)| CudaVersion { major, minor });
-    ("[0-9]{1,4}[.][0-9]{1,3}([.][0-9]{1,2})?", option::of(cuda)).prop_map(|(version, cuda)| Driver {
-        version: version.parse().unwrap(),
-        cuda,
+    ("[0-9]{1,4}[.][0-9]{1,3}([.][0-9]{1,2})?", option::of(cuda)).prop_map(|(version, cuda)| {
+        Driver {
+            version: version.parse().unwrap(),
+            cuda,
+        }
     })
 }
 
