@@ -23,7 +23,7 @@ use crate::domain::inventory::{Device, Inventory};
 use draft::Draft;
 
 /// How labels are to be made.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
     /// How partitions appear among NVIDIA's keys.
     pub mig_strategy: MigStrategy,
