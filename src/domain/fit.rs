@@ -3,12 +3,12 @@
 /// Longest name part of a label's key, and longest value. Source: Kubernetes, "Labels and Selectors", syntax.
 pub(crate) const LONGEST: usize = 63;
 
-/// `head` and `tail` in at most [`LONGEST`] ASCII characters: the head is cut and gets a short hash of itself, so that two heads
-/// that differ only in what was cut stay different, and the tail (a size, a profile) is kept whole.
-pub(crate) fn shortened(head: &str, tail: &str) -> String {
-    let hash = hash(head);
+/// `head` and `tail` in at most [`LONGEST`] characters: the head is cut and gets a short hash of `original`, so that two heads that
+/// differ only in what was cut stay different, and the tail (a size, a profile) is kept whole. All three are ASCII but `original`.
+pub(crate) fn shortened(head: &str, original: &str, tail: &str) -> String {
+    let hash = hash(original);
     let room = LONGEST.saturating_sub(tail.len() + hash.len() + 1);
-    let cut: String = head.chars().filter(char::is_ascii).take(room).collect();
+    let cut: String = head.chars().take(room).collect();
     let cut = cut.trim_matches(|c: char| !c.is_ascii_alphanumeric());
     if cut.is_empty() {
         format!("{hash}{tail}")
@@ -45,14 +45,17 @@ mod tests {
     #[test]
     fn the_head_is_cut_and_the_tail_is_kept() {
         let head = "x".repeat(70);
-        let text = shortened(&head, "-24gb");
+        let text = shortened(&head, &head, "-24gb");
         assert_eq!(text.len(), LONGEST);
         assert!(text.starts_with(&"x".repeat(49)) && text.ends_with("-24gb"));
-        assert_ne!(text, shortened(&"x".repeat(71), "-24gb"));
+        assert_ne!(text, shortened(&head, &"x".repeat(71), "-24gb"));
     }
 
     #[test]
     fn a_head_of_nothing_usable_is_its_hash() {
-        assert_eq!(shortened("---", "-24gb"), format!("{}-24gb", hash("---")));
+        assert_eq!(
+            shortened("---", "---", "-24gb"),
+            format!("{}-24gb", hash("---"))
+        );
     }
 }

@@ -1,60 +1,97 @@
-//! Labels of a machine. A stand-in with the compiler's outline, until the compiler itself is merged.
+//! What a node says of itself: an inventory compiled into labels.
+//!
+//! Two families. Our own keys (`own.rs`) are stable under sharing and re-partitioning, and are what selectors should name. The
+//! keys of NVIDIA's gpu-feature-discovery (`gfd.rs`) are there for what already reads them, byte for byte as that program
+//! writes them on a node of one model. Every key and value is valid by construction: what Kubernetes would refuse, and
+//! feature discovery would drop in silence, is cut with a hash of its own, and a [`Note`] says so.
+//!
+//! Compiling is a function of the inventory and the options alone. The order of devices does not matter, so labels change when
+//! the hardware does and at no other time. A reference of all keys is in `docs/labels.md`.
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod draft;
+mod gfd;
+mod note;
+mod own;
+mod set;
+mod value;
 
-use crate::domain::inventory::{Identity, Inventory};
+pub use note::{InvalidMig, Note, Omission};
+pub use set::{Change, LabelSet, diff};
+pub use value::{LabelError, LabelKey, LabelValue};
 
-/// How labels are made.
+use crate::domain::inventory::{Device, Inventory};
+use draft::Draft;
+
+/// How labels are to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {}
+pub struct Options {
+    /// How partitions appear among NVIDIA's keys.
+    pub mig_strategy: MigStrategy,
+    /// The value of `nvidia.com/gfd.timestamp`, in seconds since 1970; absent, the key is not written.
+    pub timestamp: Option<i64>,
+    /// Whether `nvidia.com/gpu.machine` is written.
+    pub machine_type: Publication,
+    /// Whether `nvidia.com/*` is written at all.
+    pub nvidia: Publication,
+}
 
-/// Labels, sorted by key.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LabelSet(BTreeMap<String, String>);
+/// How partitions appear among NVIDIA's keys. Source: NVIDIA k8s-device-plugin, `--mig-strategy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum MigStrategy {
+    /// Not at all.
+    #[default]
+    None,
+    /// As if each were a GPU, which takes that all are alike.
+    Single,
+    /// Each profile under keys of its own.
+    Mixed,
+}
 
-/// What the compiler gives.
+/// Whether something is published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Publication {
+    /// It is.
+    #[default]
+    Publish,
+    /// It is not.
+    Withhold,
+}
+
+/// Labels, and what is to be known about them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compiled {
     /// The labels.
     pub labels: LabelSet,
-    /// What a person should know about them.
+    /// What was cut, left out or chosen, in the order in which it was met.
     pub notes: Vec<Note>,
 }
 
-/// A remark.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note(String);
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+/// Compiles an inventory into labels. A node without accelerators has none.
+pub fn compile(inventory: &Inventory, options: &Options) -> Compiled {
+    let mut devices: Vec<&Device> = inventory.devices.iter().collect();
+    devices.sort_by_key(|device| device.pci);
+    let mut draft = Draft::default();
+    own::add(&mut draft, inventory, &devices);
+    match options.nvidia {
+        Publication::Publish => gfd::add(&mut draft, inventory, &devices, options),
+        Publication::Withhold => {}
     }
+    draft.finish()
 }
 
-impl LabelSet {
-    /// Keys and values, sorted by key.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
+/// Helpers for tests elsewhere in the crate.
+#[cfg(test)]
+pub(crate) mod tests_support {
+    use super::LabelSet;
+
+    /// A set of labels from keys and values that are known to be valid.
+    pub(crate) fn label_set(labels: &[(&str, &str)]) -> LabelSet {
+        labels
             .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap()))
+            .collect()
     }
 }
 
-/// The labels of `inventory`.
-pub fn compile(inventory: &Inventory, _options: &Options) -> Compiled {
-    let mut labels = BTreeMap::new();
-    for device in &inventory.devices {
-        if let Identity::Known { type_name, .. } = &device.identity {
-            labels.insert("octavo.dev/type".to_owned(), type_name.to_string());
-        }
-    }
-    if !inventory.devices.is_empty() {
-        let count = inventory.devices.len().to_string();
-        labels.insert("octavo.dev/count".to_owned(), count);
-    }
-    Compiled {
-        labels: LabelSet(labels),
-        notes: Vec::new(),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -56,7 +56,7 @@ pub(super) fn sized(model: &str, memory: Option<Mebibytes>) -> Option<TypeName> 
     whole
         .parse()
         .ok()
-        .or_else(|| fit::shortened(model, &size).parse().ok())
+        .or_else(|| fit::shortened(model, model, &size).parse().ok())
 }
 
 /// A form factor, a kind of memory or a size: what a type leaves out or says at its end.

@@ -1,3 +1,5 @@
+//! Facts about the catalogue and about naming devices.
+
 use super::*;
 use crate::domain::id::TypeName;
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Topologies of real machines, and of ones that do not tell.
+
 use super::*;
 use crate::domain::inventory::{NvLink, PciIds, Problem};
 

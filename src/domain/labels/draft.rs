@@ -1,0 +1,61 @@
+//! Labels in the making. A later value replaces an earlier one, and with it whatever was noted about it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::domain::labels::{Compiled, LabelKey, LabelValue, Note, Omission};
+
+/// Labels and notes so far.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    labels: BTreeMap<LabelKey, LabelValue>,
+    notes: Vec<Note>,
+}
+
+impl Draft {
+    /// Sets a label.
+    pub(super) fn put<T: fmt::Display + ?Sized>(&mut self, key: &str, value: &T) {
+        self.put_fitted(key, &value.to_string(), "");
+    }
+
+    /// Sets a label to `head` and `tail`; where both are too long the head is cut.
+    pub(super) fn put_fitted(&mut self, key: &str, head: &str, tail: &str) {
+        let Ok(key) = key.parse::<LabelKey>() else {
+            return self.omit(key, Omission::InvalidKey);
+        };
+        self.notes.retain(|note| !note.is_about(&key));
+        let value = LabelValue::fitted(head, tail);
+        let original = format!("{head}{tail}");
+        if value.as_str() != original {
+            self.notes.push(Note::Cut {
+                key: key.clone(),
+                original,
+                value: value.clone(),
+            });
+        }
+        self.labels.insert(key, value);
+    }
+
+    /// Says that a label is left out.
+    pub(super) fn omit(&mut self, key: &str, reason: Omission) {
+        self.note(Note::Omitted {
+            key: key.to_owned(),
+            reason,
+        });
+    }
+
+    /// Adds a note, once.
+    pub(super) fn note(&mut self, note: Note) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// The labels and the notes.
+    pub(super) fn finish(self) -> Compiled {
+        Compiled {
+            labels: self.labels.into_iter().collect(),
+            notes: self.notes,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! NVIDIA's keys for partitions, in the strategies `single` and `mixed`.
+
+use std::collections::BTreeMap;
+
+use super::{Gpu, sanitised};
+use crate::domain::catalog::InstanceResources;
+use crate::domain::inventory::{ComputeInstance, GpuInstance, MigState};
+use crate::domain::labels::draft::Draft;
+use crate::domain::labels::{InvalidMig, Note, Omission};
+use crate::domain::profile::{InstanceShape, ProfileName};
+use crate::domain::quantity::Mebibytes;
+
+/// A MIG device.
+#[derive(Debug, Clone, Copy)]
+struct Partition<'a> {
+    model: &'a str,
+    memory: Option<Mebibytes>,
+    resources: Option<InstanceResources>,
+}
+
+/// The MIG devices of one profile; the first speaks for all.
+#[derive(Debug)]
+struct Group<'a> {
+    first: Partition<'a>,
+    count: usize,
+}
+
+/// Presents partitions as if they were GPUs, which takes that every GPU is partitioned and all partitions are alike.
+pub(super) fn add_single(draft: &mut Draft, gpus: &[Gpu]) {
+    draft.put("nvidia.com/mig.strategy", "single");
+    let partitioned: Vec<&Gpu> = gpus
+        .iter()
+        .filter(|gpu| gpu.device.mig.is_enabled())
+        .collect();
+    let Some(first) = partitioned.first() else {
+        return;
+    };
+    let (groups, nameless) = groups(gpus);
+    let reason = if partitioned
+        .iter()
+        .any(|gpu| compute_instances(gpu).next().is_none())
+    {
+        Some(InvalidMig::EmptyGpu)
+    } else if partitioned.len() < gpus.len() {
+        Some(InvalidMig::SomeGpusWhole)
+    } else if nameless > 0 {
+        Some(InvalidMig::ProfileUnknown)
+    } else if groups.len() > 1 {
+        Some(InvalidMig::SeveralProfiles)
+    } else {
+        None
+    };
+    match reason {
+        Some(reason) => add_invalid(draft, first.model, reason),
+        None => {
+            for (profile, group) in &groups {
+                add_group(draft, "nvidia.com/gpu", profile, group);
+            }
+        }
+    }
+}
+
+/// Presents each profile as a resource of its own, beside the whole GPUs.
+pub(super) fn add_mixed(draft: &mut Draft, gpus: &[Gpu]) {
+    draft.put("nvidia.com/mig.strategy", "mixed");
+    let (groups, nameless) = groups(gpus);
+    if nameless > 0 {
+        draft.omit("nvidia.com/mig-*", Omission::ProfileUnknown);
+    }
+    for (profile, group) in &groups {
+        add_group(draft, &format!("nvidia.com/mig-{profile}"), profile, group);
+    }
+}
+
+fn add_invalid(draft: &mut Draft, model: &str, reason: InvalidMig) {
+    draft.note(Note::InvalidMig(reason));
+    draft.put_fitted("nvidia.com/gpu.product", model, "-MIG-INVALID");
+    for name in ["count", "replicas", "memory"] {
+        draft.put(&format!("nvidia.com/gpu.{name}"), &0);
+    }
+    draft.put("nvidia.com/gpu.sharing-strategy", "");
+}
+
+fn add_group(draft: &mut Draft, resource: &str, profile: &str, group: &Group) {
+    let Partition {
+        model,
+        memory,
+        resources,
+    } = group.first;
+    draft.put_fitted(
+        &format!("{resource}.product"),
+        model,
+        &format!("-MIG-{profile}"),
+    );
+    draft.put(&format!("{resource}.count"), &group.count);
+    draft.put(&format!("{resource}.replicas"), &1);
+    draft.put(&format!("{resource}.sharing-strategy"), "none");
+    match memory {
+        Some(memory) => draft.put(&format!("{resource}.memory"), &memory.get()),
+        None => draft.omit(&format!("{resource}.memory"), Omission::AttributesUnknown),
+    }
+    let Some(has) = resources else {
+        draft.omit(&format!("{resource}.slices.*"), Omission::AttributesUnknown);
+        return;
+    };
+    for (name, value) in [
+        ("multiprocessors", has.multiprocessors),
+        ("slices.gi", has.gpu_slices),
+        ("slices.ci", has.compute_slices),
+        ("engines.copy", has.copy_engines),
+        ("engines.decoder", has.decoders),
+        ("engines.encoder", has.encoders),
+        ("engines.jpeg", has.jpeg_engines),
+        ("engines.ofa", has.ofa_engines),
+    ] {
+        draft.put(&format!("{resource}.{name}"), &value);
+    }
+}
+
+/// All MIG devices by the name of their profile as it stands in keys, and how many have no name.
+///
+/// The same profile on two models is one resource, described by the device that comes first, as in the original.
+fn groups<'a>(gpus: &[Gpu<'a>]) -> (BTreeMap<String, Group<'a>>, usize) {
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    let mut nameless = 0;
+    for gpu in gpus {
+        for (state, instance, compute) in compute_instances(gpu) {
+            let Some(name) = profile_of(gpu, state, instance, compute) else {
+                nameless += 1;
+                continue;
+            };
+            let group = groups.entry(in_keys(&name)).or_insert_with(|| Group {
+                first: Partition {
+                    model: gpu.model,
+                    memory: compute.memory,
+                    resources: compute.resources,
+                },
+                count: 0,
+            });
+            group.count += 1;
+        }
+    }
+    (groups, nameless)
+}
+
+/// The MIG devices of a GPU in MIG mode.
+fn compute_instances<'a>(
+    gpu: &Gpu<'a>,
+) -> impl Iterator<Item = (&'a MigState, &'a GpuInstance, &'a ComputeInstance)> {
+    let state = gpu.device.mig.state();
+    let enabled = state.filter(|_| gpu.device.mig.is_enabled());
+    enabled.into_iter().flat_map(|state| {
+        state.gpu_instances.iter().flat_map(move |instance| {
+            let each = instance.compute_instances.iter();
+            each.map(move |compute| (state, instance, compute))
+        })
+    })
+}
+
+/// The profile's name as NVIDIA's tools compute it, from the memory the MIG device shows; the device's own name for the profile
+/// where the memory is not known.
+fn profile_of(
+    gpu: &Gpu,
+    state: &MigState,
+    instance: &GpuInstance,
+    compute: &ComputeInstance,
+) -> Option<ProfileName> {
+    let profile = state.catalog.by_id(instance.profile_id)?;
+    let in_catalog = profile
+        .compute_profiles
+        .iter()
+        .find(|found| found.id == compute.profile_id)
+        .map(|found| found.slices);
+    let told = compute.resources.map(|has| has.compute_slices);
+    let slices = in_catalog.or(told)?;
+    let shape = InstanceShape {
+        profile_index: profile.index,
+        compute_slices: u8::try_from(slices).ok(),
+        memory: compute.memory.unwrap_or(profile.memory),
+    };
+    let computed = gpu
+        .device
+        .memory
+        .and_then(|total| ProfileName::computed(&shape, total));
+    let whole = slices == u32::from(profile.name.gpu_slices());
+    computed.or_else(|| whole.then(|| profile.name.clone()))
+}
+
+/// `1g.10gb+me` is `1g.10gb.me` in keys and values; `1g.24gb-me` stays.
+fn in_keys(name: &ProfileName) -> String {
+    sanitised(&name.to_string().replace(['+', ','], "."))
+}

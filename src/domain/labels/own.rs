@@ -1,0 +1,167 @@
+//! Our own keys: `octavo.dev/*` and `type.octavo.dev/*`.
+//!
+//! They say what is *in* the node. A device that fails, or that no driver speaks for, is still in it and is counted; what only
+//! a driver knows (memory, MIG, links) is said of the devices that answer, and left out when none does. So these labels do
+//! not change when one of eight GPUs falls off the bus, when partitions are made, or when a GPU is shared.
+
+use std::collections::BTreeMap;
+
+use crate::domain::interconnect;
+use crate::domain::inventory::{
+    Architecture, Condition, Device, Identity, Inventory, NvmlState, Vendor,
+};
+use crate::domain::labels::Omission;
+use crate::domain::labels::draft::Draft;
+
+/// Adds our keys.
+pub(super) fn add(draft: &mut Draft, inventory: &Inventory, devices: &[&Device]) {
+    if devices.is_empty() {
+        return;
+    }
+    let mut types: BTreeMap<&str, u64> = BTreeMap::new();
+    for device in devices {
+        *types.entry(type_of(device)).or_default() += 1;
+    }
+    for (name, count) in &types {
+        draft.put(&format!("type.octavo.dev/{name}"), count);
+    }
+    match types.first_key_value() {
+        Some((only, _)) if types.len() == 1 => {
+            draft.put("octavo.dev/type", *only);
+            add_homogeneous(draft, devices);
+        }
+        Some(_) | None => draft.put("octavo.dev/type", "mixed"),
+    }
+    add_interconnect(draft, inventory);
+    add_partitioning(draft, devices);
+    add_driver(draft, inventory);
+}
+
+fn type_of(device: &Device) -> &str {
+    match &device.identity {
+        Identity::Known { type_name, .. } => type_name.as_str(),
+        Identity::Unknown => "unknown",
+    }
+}
+
+fn is_working(device: &Device) -> bool {
+    device.condition == Condition::Working
+}
+
+/// What a node with one type says of that type.
+fn add_homogeneous(draft: &mut Draft, devices: &[&Device]) {
+    draft.put("octavo.dev/count", &devices.len());
+    put_agreed(
+        draft,
+        "octavo.dev/vendor",
+        devices.iter().map(|device| Some(device.vendor.to_string())),
+    );
+    let skus = devices.iter().map(|device| match &device.identity {
+        Identity::Known { sku, .. } => sku.as_ref().map(ToString::to_string),
+        Identity::Unknown => None,
+    });
+    put_agreed(draft, "octavo.dev/sku", skus);
+    // A driver's word for the chip family wins over the catalogue's, which may be finer.
+    let told = |device: &&&Device| is_working(device) && device.architecture.is_some();
+    let answered: Vec<&&Device> = devices.iter().filter(told).collect();
+    let families = if answered.is_empty() {
+        devices.iter().collect()
+    } else {
+        answered
+    };
+    put_agreed(
+        draft,
+        "octavo.dev/architecture",
+        families
+            .into_iter()
+            .map(|device| device.architecture.as_ref().map(Architecture::as_str)),
+    );
+    let memory = devices
+        .iter()
+        .filter(|device| is_working(device))
+        .filter_map(|device| device.memory)
+        .filter(|memory| memory.get() > 0)
+        .min();
+    match memory {
+        // The smallest: what a workload can count on whichever device it gets.
+        Some(memory) => draft.put("octavo.dev/memory-mib", &memory.get()),
+        None => draft.omit("octavo.dev/memory-mib", Omission::MemoryUnknown),
+    }
+}
+
+/// Sets a label to what all say; when some differ, or do not say, it is left out. When nobody says anything there is no note:
+/// an unknown product has no SKU.
+fn put_agreed<T: AsRef<str> + PartialEq>(
+    draft: &mut Draft,
+    key: &str,
+    mut values: impl Iterator<Item = Option<T>>,
+) {
+    let Some(first) = values.next() else { return };
+    let rest: Vec<Option<T>> = values.collect();
+    match first {
+        Some(value) if rest.iter().all(|other| other.as_ref() == Some(&value)) => {
+            draft.put(key, value.as_ref());
+        }
+        None if rest.iter().all(Option::is_none) => {}
+        Some(_) | None => draft.omit(key, Omission::DevicesDisagree),
+    }
+}
+
+fn add_interconnect(draft: &mut Draft, inventory: &Inventory) {
+    match interconnect::of(&inventory.devices) {
+        Some(found) => {
+            draft.put("octavo.dev/interconnect", &found.kind);
+            draft.put("octavo.dev/interconnect-domain", &found.domain_size);
+        }
+        None if inventory.devices.len() > 1 => {
+            draft.omit("octavo.dev/interconnect", Omission::LinksUnknown);
+        }
+        None => {}
+    }
+}
+
+/// Partitioning and sharing, as far as devices that answer tell. Time-slicing is not a property of the hardware and is added
+/// by whoever configures it.
+fn add_partitioning(draft: &mut Draft, devices: &[&Device]) {
+    let working: Vec<&&Device> = devices.iter().filter(|device| is_working(device)).collect();
+    if working.is_empty() {
+        draft.omit("octavo.dev/mig-capable", Omission::NothingAnswers);
+        draft.omit("octavo.dev/sharing", Omission::NothingAnswers);
+        return;
+    }
+    let capable = working.iter().any(|device| device.mig.state().is_some());
+    draft.put("octavo.dev/mig-capable", &capable);
+    let partitioned = working
+        .iter()
+        .filter(|device| device.mig.is_enabled())
+        .count();
+    let sharing = match partitioned {
+        0 => "exclusive",
+        all if all == working.len() => "mig",
+        _ => "mixed",
+    };
+    draft.put("octavo.dev/sharing", sharing);
+}
+
+fn add_driver(draft: &mut Draft, inventory: &Inventory) {
+    let has_nvidia = inventory
+        .devices
+        .iter()
+        .any(|device| device.vendor == Vendor::Nvidia);
+    match &inventory.nvml {
+        NvmlState::Ready(driver) if has_nvidia => draft.put("octavo.dev/driver", &driver.version),
+        NvmlState::Absent { .. }
+        | NvmlState::Loading
+        | NvmlState::Lost { .. }
+        | NvmlState::Stalled { .. }
+            if has_nvidia =>
+        {
+            draft.omit("octavo.dev/driver", Omission::DriverNotReady);
+        }
+        NvmlState::Absent { .. }
+        | NvmlState::Loading
+        | NvmlState::Ready(_)
+        | NvmlState::Lost { .. }
+        | NvmlState::Stalled { .. } => {}
+    }
+}

@@ -1,0 +1,146 @@
+//! Our own keys, whole sets.
+
+use super::machines::{A100_80, L40S, driverless, gpu, hgx, machine, on_bus};
+use super::*;
+use crate::domain::inventory::Condition;
+
+fn ours() -> Options {
+    Options {
+        nvidia: Publication::Withhold,
+        ..Options::default()
+    }
+}
+
+#[test]
+fn a_node_without_accelerators_has_no_label() {
+    let options = Options {
+        timestamp: Some(1),
+        ..Options::default()
+    };
+    for node in [machine(vec![]), driverless(vec![])] {
+        assert_eq!(compile(&node, &options), Compiled::default());
+    }
+}
+
+#[test]
+fn a_mixed_node_says_its_types_and_what_holds_for_all() {
+    let node = machine(vec![gpu(1, &L40S), gpu(2, &L40S), gpu(3, &A100_80)]);
+    check(
+        &node,
+        &ours(),
+        &["
+        octavo.dev/driver=570.133.20
+        octavo.dev/interconnect-domain=1
+        octavo.dev/interconnect=pcie
+        octavo.dev/mig-capable=true
+        octavo.dev/sharing=exclusive
+        octavo.dev/type=mixed
+        type.octavo.dev/nvidia-a100-80gb=1
+        type.octavo.dev/nvidia-l40s-48gb=2"],
+    );
+}
+
+#[test]
+fn without_a_driver_the_bus_tells_types_and_counts_and_nothing_of_nvidias() {
+    let node = driverless((1..=2).map(|bus| on_bus(bus, 0x10de, 0x20b2)).collect());
+    check(
+        &node,
+        &Options::default(),
+        &["
+        octavo.dev/architecture=ampere
+        octavo.dev/count=2
+        octavo.dev/sku=nvidia-a100-sxm4-80gb
+        octavo.dev/type=nvidia-a100-80gb
+        octavo.dev/vendor=nvidia
+        type.octavo.dev/nvidia-a100-80gb=2"],
+    );
+    assert_eq!(
+        notes(&node, &Options::default()),
+        [
+            "octavo.dev/memory-mib is left out: no device that answers tells its memory",
+            "octavo.dev/interconnect is left out: how the devices are linked is not known",
+            "octavo.dev/mig-capable is left out: no device answers",
+            "octavo.dev/sharing is left out: no device answers",
+            "octavo.dev/driver is left out: the driver does not answer",
+            "0000:01:00.0 is not in nvidia.com/*: its driver does not speak for it",
+            "0000:02:00.0 is not in nvidia.com/*: its driver does not speak for it",
+        ]
+    );
+}
+
+#[test]
+fn a_device_that_fails_is_still_in_the_node_but_not_in_its_domain_nor_in_nvidias_count() {
+    let mut node = machine(hgx(|bus| gpu(bus, &A100_80)));
+    let whole = compile(&node, &Options::default()).labels;
+    let failed = &mut node.devices[2];
+    *failed = on_bus(3, 0x10de, 0x20b2);
+    failed.condition = Condition::Failing {
+        reason: "GPU is lost".to_owned(),
+    };
+    let compiled = compile(&node, &Options::default());
+    let changes: Vec<String> = diff(&whole, &compiled.labels)
+        .iter()
+        .map(Change::to_string)
+        .collect();
+    assert_eq!(
+        changes,
+        [
+            "~ nvidia.com/gpu.count=7 (was 8)",
+            "~ octavo.dev/interconnect-domain=7 (was 8)",
+        ]
+    );
+}
+
+#[test]
+fn what_nobody_knows_is_counted_as_unknown() {
+    let unknown = driverless(vec![on_bus(1, 0x10de, 0xffff)]);
+    check(
+        &unknown,
+        &Options::default(),
+        &["
+        octavo.dev/count=1
+        octavo.dev/type=unknown
+        octavo.dev/vendor=nvidia
+        type.octavo.dev/unknown=1"],
+    );
+    let both = driverless(vec![on_bus(1, 0x8086, 0x0bd5), on_bus(2, 0x10de, 0xffff)]);
+    check(
+        &both,
+        &Options::default(),
+        &["
+        octavo.dev/count=2
+        octavo.dev/type=unknown
+        type.octavo.dev/unknown=2"],
+    );
+}
+
+#[test]
+fn other_makers_are_first_class() {
+    let neuron = driverless((1..=2).map(|bus| on_bus(bus, 0x1d0f, 0x7264)).collect());
+    check(
+        &neuron,
+        &Options::default(),
+        &["
+        octavo.dev/architecture=neuroncore-v2
+        octavo.dev/count=2
+        octavo.dev/sku=aws-inferentia2
+        octavo.dev/type=aws-inferentia2-32gb
+        octavo.dev/vendor=aws
+        type.octavo.dev/aws-inferentia2-32gb=2"],
+    );
+}
+
+#[test]
+fn two_skus_of_one_type_are_homogeneous_without_a_sku() {
+    let node = driverless(vec![on_bus(1, 0x10de, 0x20b2), on_bus(2, 0x10de, 0x20b5)]);
+    check(
+        &node,
+        &ours(),
+        &["
+        octavo.dev/architecture=ampere
+        octavo.dev/count=2
+        octavo.dev/type=nvidia-a100-80gb
+        octavo.dev/vendor=nvidia
+        type.octavo.dev/nvidia-a100-80gb=2"],
+    );
+}

@@ -1,0 +1,232 @@
+//! Keys and values of labels, valid by construction. Source: Kubernetes, "Labels and Selectors", syntax and character set.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::domain::fit;
+
+/// Longest prefix of a key.
+const LONGEST_PREFIX: usize = 253;
+
+/// A label's key: a name, mostly with a DNS prefix, such as `octavo.dev/type`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LabelKey(String);
+
+/// A label's value, which may be empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LabelValue(String);
+
+/// A text that Kubernetes would refuse in a label.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LabelError {
+    /// The text cannot be a key.
+    #[error("{0:?} is no label key like octavo.dev/type")]
+    Key(String),
+    /// The text cannot be a value.
+    #[error(
+        "{0:?} is no label value: at most 63 of A-Z a-z 0-9 - _ . with a letter or digit at either end"
+    )]
+    Value(String),
+}
+
+impl LabelKey {
+    /// The key as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for LabelKey {
+    type Err = LabelError;
+
+    fn from_str(text: &str) -> Result<Self, LabelError> {
+        let valid = match text.split_once('/') {
+            Some((prefix, name)) => is_prefix(prefix) && is_name(name),
+            None => is_name(text),
+        };
+        if valid {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(LabelError::Key(text.to_owned()))
+        }
+    }
+}
+
+impl fmt::Display for LabelKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl LabelValue {
+    /// The value as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// `head` and `tail` as one value, unchanged where that is valid. Where it is not, characters that may not stand in a value are
+    /// dropped, and the head is cut and gets a hash of what it was; the tail, where it is valid by itself, stays whole.
+    pub fn fitted(head: &str, tail: &str) -> Self {
+        let whole = format!("{head}{tail}");
+        if is_value(&whole) {
+            return Self(whole);
+        }
+        let allowed = |text: &str| -> String { text.chars().filter(|c| is_inner(*c)).collect() };
+        let kept = tail.len() <= fit::LONGEST / 2
+            && tail.chars().all(is_inner)
+            && tail.ends_with(|c: char| c.is_ascii_alphanumeric());
+        let (head, tail) = if kept { (head, tail) } else { (&*whole, "") };
+        // The hash is of the head as it was given, so that what differs only in dropped characters stays different.
+        Self(fit::shortened(&allowed(head), head, tail))
+    }
+}
+
+impl FromStr for LabelValue {
+    type Err = LabelError;
+
+    fn from_str(text: &str) -> Result<Self, LabelError> {
+        if is_value(text) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(LabelError::Value(text.to_owned()))
+        }
+    }
+}
+
+impl fmt::Display for LabelValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+fn is_value(text: &str) -> bool {
+    text.is_empty() || is_name(text)
+}
+
+fn is_name(text: &str) -> bool {
+    let end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    text.len() <= fit::LONGEST
+        && end(text.chars().next())
+        && end(text.chars().next_back())
+        && text.chars().all(is_inner)
+}
+
+fn is_inner(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
+}
+
+/// A DNS-1123 subdomain.
+fn is_prefix(text: &str) -> bool {
+    let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.len() <= LONGEST_PREFIX
+        && text.split('.').all(|part| {
+            part.starts_with(lower)
+                && part.ends_with(lower)
+                && part.chars().all(|c| lower(c) || c == '-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn keys_follow_the_rules_of_kubernetes() {
+        let long = format!("nvidia.com/{}", "k".repeat(63));
+        for key in [
+            "octavo.dev/type",
+            "nvidia.com/mig-1g.10gb.me.count",
+            "name",
+            &long,
+        ] {
+            assert!(key.parse::<LabelKey>().is_ok(), "{key}");
+        }
+        let long = format!("{long}k");
+        for key in [
+            "",
+            "/name",
+            "a/",
+            "a/b/c",
+            "A.b/name",
+            "a..b/name",
+            "-a/name",
+            "a/-name",
+            "a/na me",
+            "a/mig+me",
+            &long,
+        ] {
+            assert_eq!(
+                key.parse::<LabelKey>(),
+                Err(LabelError::Key(key.to_owned()))
+            );
+        }
+    }
+
+    #[test]
+    fn values_follow_the_rules_of_kubernetes() {
+        for value in ["", "8", "NVIDIA-A100-SXM4-80GB", &"v".repeat(63)] {
+            assert!(value.parse::<LabelValue>().is_ok(), "{value}");
+        }
+        for value in ["-", "a-", ".a", "a b", "a+b", "a=b", "é", &"v".repeat(64)] {
+            assert!(value.parse::<LabelValue>().is_err(), "{value}");
+        }
+    }
+
+    #[track_caller]
+    fn fits(head: &str, tail: &str, expected: &str) {
+        assert_eq!(LabelValue::fitted(head, tail).as_str(), expected);
+    }
+
+    #[test]
+    fn what_is_valid_is_left_alone() {
+        fits("", "", "");
+        fits("NVIDIA-L4", "", "NVIDIA-L4");
+        let server = "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition";
+        let tail = "-MIG-1g.24gb-SHARED";
+        assert_eq!(server.len() + tail.len(), 63);
+        fits(server, tail, &format!("{server}{tail}"));
+    }
+
+    #[test]
+    fn a_long_model_is_cut_and_profile_and_sharing_are_kept() {
+        let max_q = "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition";
+        fits(
+            max_q,
+            "-MIG-1g.24gb",
+            "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workst-3b0955aa-MIG-1g.24gb",
+        );
+        fits(
+            max_q,
+            "-MIG-1g.24gb.me.all-SHARED",
+            "NVIDIA-RTX-PRO-6000-Blackwel-3b0955aa-MIG-1g.24gb.me.all-SHARED",
+        );
+    }
+
+    #[test]
+    fn a_bad_end_or_a_bad_character_is_cut_off_and_hashed() {
+        fits(
+            "To-Be-Filled-By-O.E.M.",
+            "",
+            "To-Be-Filled-By-O.E.M-b6498781",
+        );
+        assert_ne!(LabelValue::fitted("a+b", ""), LabelValue::fitted("ab", ""));
+        assert_ne!(LabelValue::fitted("a+b", ""), LabelValue::fitted("a=b", ""));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_fitted_is_valid(head in ".{0,100}", tail in ".{0,100}") {
+            let value = LabelValue::fitted(&head, &tail);
+            prop_assert!(value.as_str().parse::<LabelValue>().is_ok(), "{value}");
+        }
+
+        #[test]
+        fn a_valid_tail_is_kept(head in "[a-zA-Z -]{0,100}", tail in "-MIG-[1-7]g\\.[1-9][0-9]gb(\\.me)?(-SHARED)?") {
+            let value = LabelValue::fitted(&head, &tail);
+            prop_assert!(value.as_str().ends_with(&tail));
+        }
+    }
+}
