@@ -3,10 +3,17 @@
 //! Whatever could not be read is absent rather than guessed, and named in the device's `problems`. A device that answers
 //! nothing at all is still listed, with the reason: one failing device is one failing device.
 
+mod health;
+mod links;
+mod mig;
+
 use std::fmt;
 
-use crate::domain::catalog::{InstanceResources, Placement, ProfileCatalog};
-use crate::domain::id::{GpuUuid, MigUuid, PciAddress, Sku, TypeName};
+pub use health::{Health, Problem, RecoveryAction, RemappedRows};
+pub use links::{Fabric, LinkRemote, NvLink};
+pub use mig::{ComputeInstance, GpuInstance, Mig, MigMode, MigState};
+
+use crate::domain::id::{GpuUuid, PciAddress, Sku, TypeName};
 use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
 
 /// A node's accelerators and what stands between us and them.
@@ -190,67 +197,6 @@ pub enum Condition {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Architecture(String);
 
-/// Partitioning of one device.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mig {
-    /// The device cannot be partitioned.
-    NotCapable,
-    /// It can.
-    Capable(MigState),
-}
-
-/// Mode, offer and geometry of a MIG-capable device.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MigState {
-    /// The mode in force.
-    pub current: MigMode,
-    /// The mode after the next reset.
-    pub pending: MigMode,
-    /// What the device offers.
-    pub catalog: ProfileCatalog,
-    /// What it has now, ordered by GPU-instance id.
-    pub gpu_instances: Vec<GpuInstance>,
-}
-
-/// MIG mode of a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MigMode {
-    /// One whole GPU.
-    Disabled,
-    /// Partitionable.
-    Enabled,
-}
-
-/// A GPU instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GpuInstance {
-    /// The driver's id; reused after the instance is destroyed.
-    pub id: u32,
-    /// The profile it was made from.
-    pub profile_id: u32,
-    /// Where it lies, in memory slices.
-    pub placement: Placement,
-    /// Its compute instances, ordered by id; without one it cannot be used.
-    pub compute_instances: Vec<ComputeInstance>,
-}
-
-/// A compute instance, which is what a container is given: a MIG device, a partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ComputeInstance {
-    /// The driver's id within the GPU instance.
-    pub id: u32,
-    /// The profile it was made from.
-    pub profile_id: u32,
-    /// Where it lies, in compute slices; absent before driver R450's second form of the call.
-    pub placement: Option<Placement>,
-    /// The MIG device's UUID.
-    pub uuid: Option<MigUuid>,
-    /// Memory of the MIG device.
-    pub memory: Option<Mebibytes>,
-    /// What the MIG device has of everything else.
-    pub resources: Option<InstanceResources>,
-}
-
 /// A process with a context on a device. Unknown memory is absent (NVML says so inside containers).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
@@ -273,87 +219,6 @@ pub enum ProcessKind {
     Compute,
     /// A graphics context.
     Graphics,
-}
-
-/// An active NVLink.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NvLink {
-    /// The link's number on the device.
-    pub link: u32,
-    /// What is at its other end.
-    pub remote: LinkRemote,
-}
-
-/// The far end of an NVLink.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LinkRemote {
-    /// Another GPU.
-    Device(PciAddress),
-    /// An NVSwitch.
-    Switch(PciAddress),
-    /// A kind that was not told (a CPU's bridge, or a guest that hides it).
-    Unknown,
-}
-
-/// Membership of an NVLink fabric. Source: `nvmlDeviceGetGpuFabricInfoV`, state completed and status success only.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fabric {
-    /// The fabric's UUID, lower case with hyphens.
-    pub cluster_uuid: String,
-    /// The clique within it.
-    pub clique_id: u32,
-}
-
-/// What the driver says of a device's health. Absent: the board does not have it, or would not say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Health {
-    /// Whether ECC is on.
-    pub ecc_enabled: Option<bool>,
-    /// Uncorrected memory errors since the driver was loaded.
-    pub uncorrected_errors: Option<u64>,
-    /// Row remapping.
-    pub remapped_rows: Option<RemappedRows>,
-    /// What the driver wants done.
-    pub recovery_action: Option<RecoveryAction>,
-}
-
-/// Row remapping of a device's memory. Source: `nvmlDeviceGetRemappedRows`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RemappedRows {
-    /// Rows remapped after correctable errors.
-    pub correctable: u32,
-    /// Rows remapped after uncorrectable errors.
-    pub uncorrectable: u32,
-    /// A remapping waits for a reset.
-    pub pending: bool,
-    /// A remapping failed: the board is to be replaced.
-    pub failed: bool,
-}
-
-/// What the driver wants done. Source: field 230, `NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecoveryAction {
-    /// Nothing.
-    None,
-    /// A GPU reset.
-    ResetGpu,
-    /// A reboot of the node.
-    RebootNode,
-    /// Peer-to-peer traffic to be drained.
-    DrainP2p,
-    /// To be drained and then reset.
-    DrainAndReset,
-    /// A number newer than this list.
-    Other(u32),
-}
-
-/// Something that could not be read.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Problem {
-    /// The NVML function or the file.
-    pub what: String,
-    /// What it answered.
-    pub error: String,
 }
 
 impl Architecture {
@@ -428,21 +293,5 @@ impl Device {
             health: Health::default(),
             problems: Vec::new(),
         }
-    }
-}
-
-impl Mig {
-    /// The state of a MIG-capable device.
-    pub fn state(&self) -> Option<&MigState> {
-        match self {
-            Self::NotCapable => None,
-            Self::Capable(state) => Some(state),
-        }
-    }
-
-    /// Whether MIG mode is in force.
-    pub fn is_enabled(&self) -> bool {
-        self.state()
-            .is_some_and(|state| state.current == MigMode::Enabled)
     }
 }

@@ -3,15 +3,6 @@
 use crate::golden::golden;
 use crate::machine::Machine;
 
-/// One machine per strategy, each such that the strategy has something to say.
-const CASES: &[(&str, fn(&Board) -> String)] = &[
-    ("none", |board| board.scenario("disabled", &[])),
-    ("single", |board| {
-        board.scenario("enabled", &board.uniform())
-    }),
-    ("mixed", |board| board.scenario("enabled", &board.mixture())),
-];
-
 /// A board of `mig-profiles.json`, as far as scenarios need it.
 struct Board {
     sku: String,

@@ -1,3 +1,5 @@
+//! The scan of the PCI bus, on trees of files as sysfs has them.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

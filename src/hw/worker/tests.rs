@@ -197,10 +197,10 @@ fn ready(version: &str) -> NvmlState {
     NvmlState::Ready(driver(version))
 }
 
-fn stalled(call: &str) -> NvmlState {
+fn stalled(call: &str, driver: Option<Driver>) -> NvmlState {
     NvmlState::Stalled {
         call: call.to_owned(),
-        driver: None,
+        driver,
     }
 }
 
@@ -290,9 +290,10 @@ async fn a_hanging_call_leaves_what_was_read_and_heals_by_itself() {
     let mut hints = handle.hints();
     let before = follow(&handle, &mut hints, &ready("570.1")).await;
     let release = fake.hang();
+    let stalled = stalled("nvmlDeviceGetMigMode", Some(driver("570.1")));
 
     let during = handle.observe().await;
-    assert_eq!(during.nvml, stalled("nvmlDeviceGetMigMode"));
+    assert_eq!(during.nvml, stalled);
     assert_eq!(during.machine, before.machine);
     let [device] = during.devices.as_slice() else {
         panic!("{during:?}");
@@ -300,7 +301,7 @@ async fn a_hanging_call_leaves_what_was_read_and_heals_by_itself() {
     let problems: Vec<String> = device.problems.iter().map(|p| format!("{p:?}")).collect();
     assert_eq!(problems.len(), 1, "{problems:?}");
     hints.changed().await;
-    assert_eq!(handle.latest().nvml, stalled("nvmlDeviceGetMigMode"));
+    assert_eq!(handle.latest().nvml, stalled);
 
     drop(release);
     follow(&handle, &mut hints, &ready("570.1")).await;
@@ -315,7 +316,7 @@ async fn a_start_that_hangs_is_stalled_too() {
     let handle = fake.spawn();
     let mut hints = handle.hints();
     hints.changed().await;
-    assert_eq!(handle.observe().await.nvml, stalled("nvmlInit_v2"));
+    assert_eq!(handle.observe().await.nvml, stalled("nvmlInit_v2", None));
     drop(release);
     follow(&handle, &mut hints, &ready("570.1")).await;
 }

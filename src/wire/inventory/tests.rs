@@ -1,3 +1,5 @@
+//! What is written is read back the same, and what cannot be is refused with its place.
+
 pub(crate) mod any;
 
 use proptest::prelude::*;

@@ -1,0 +1,82 @@
+//! Partitioning of one device: what it offers, what it has, whether it may.
+
+use crate::domain::catalog::{InstanceResources, Placement, ProfileCatalog};
+use crate::domain::id::MigUuid;
+use crate::domain::quantity::Mebibytes;
+
+/// Partitioning of one device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mig {
+    /// The device cannot be partitioned.
+    NotCapable,
+    /// It can.
+    Capable(MigState),
+}
+
+/// Mode, offer and geometry of a MIG-capable device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigState {
+    /// The mode in force.
+    pub current: MigMode,
+    /// The mode after the next reset.
+    pub pending: MigMode,
+    /// What the device offers.
+    pub catalog: ProfileCatalog,
+    /// What it has now, ordered by GPU-instance id.
+    pub gpu_instances: Vec<GpuInstance>,
+}
+
+/// MIG mode of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MigMode {
+    /// One whole GPU.
+    Disabled,
+    /// Partitionable.
+    Enabled,
+}
+
+/// A GPU instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuInstance {
+    /// The driver's id; reused after the instance is destroyed.
+    pub id: u32,
+    /// The profile it was made from.
+    pub profile_id: u32,
+    /// Where it lies, in memory slices.
+    pub placement: Placement,
+    /// Its compute instances, ordered by id; without one it cannot be used.
+    pub compute_instances: Vec<ComputeInstance>,
+}
+
+/// A compute instance, which is what a container is given: a MIG device, a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComputeInstance {
+    /// The driver's id within the GPU instance.
+    pub id: u32,
+    /// The profile it was made from.
+    pub profile_id: u32,
+    /// Where it lies, in compute slices; absent before driver R450's second form of the call.
+    pub placement: Option<Placement>,
+    /// The MIG device's UUID.
+    pub uuid: Option<MigUuid>,
+    /// Memory of the MIG device.
+    pub memory: Option<Mebibytes>,
+    /// What the MIG device has of everything else.
+    pub resources: Option<InstanceResources>,
+}
+
+impl Mig {
+    /// The state of a MIG-capable device.
+    pub fn state(&self) -> Option<&MigState> {
+        match self {
+            Self::NotCapable => None,
+            Self::Capable(state) => Some(state),
+        }
+    }
+
+    /// Whether MIG mode is in force.
+    pub fn is_enabled(&self) -> bool {
+        self.state()
+            .is_some_and(|state| state.current == MigMode::Enabled)
+    }
+}
