@@ -1,4 +1,23 @@
-//! Octavo: partitions, shares, labels and reports the accelerators of a Kubernetes fleet.
+//! Octavo partitions, shares, labels and reports the accelerators of a Kubernetes fleet.
+//!
+//! A map of the crate, in reading order:
+//!
+//! - [`domain`] is what Octavo knows and decides: plain data and pure functions, no I/O of any kind. Start with
+//!   [`domain::inventory`] (what a node has) and [`domain::labels`] (what it says of itself).
+//! - [`config`] reads arguments and environment into settings; nothing else does.
+//! - [`hw`] is the hardware's edge: NVML behind one thread with a deadline on every call, the PCI bus through sysfs.
+//! - [`wire`] turns domain values into JSON and back.
+//! - [`agent`] is the node's shell: look, compile, publish, again.
+//! - [`cli`] renders domain values for a person.
+//! - [`telemetry`] sets up logging.
+//!
+//! The programs are in `src/bin`: they parse, build the adapters, and run. Who may use whom is written in
+//! `ARCHITECTURE.md` and enforced by `tests/it/tidy.rs`.
 
+pub mod agent;
+pub mod cli;
+pub mod config;
 pub mod domain;
 pub mod hw;
+pub mod telemetry;
+pub mod wire;

@@ -59,7 +59,20 @@ pub enum NvmlState {
     Stalled {
         /// The NVML function that does not return.
         call: String,
+        /// The driver, unless it stalled before it said which it is.
+        driver: Option<Driver>,
     },
+}
+
+impl NvmlState {
+    /// The driver that the devices were read through.
+    pub fn driver(&self) -> Option<&Driver> {
+        match self {
+            Self::Ready(driver) => Some(driver),
+            Self::Stalled { driver, .. } => driver.as_ref(),
+            Self::Absent { .. } | Self::Loading | Self::Lost { .. } => None,
+        }
+    }
 }
 
 /// The NVIDIA driver.

@@ -40,6 +40,7 @@ pub(crate) fn stalled(last: &Inventory, call: InFlight) -> Inventory {
     let mut inventory = last.clone();
     inventory.nvml = NvmlState::Stalled {
         call: call.function.to_owned(),
+        driver: last.nvml.driver().cloned(),
     };
     let concerned = inventory
         .devices
@@ -54,15 +55,16 @@ pub(crate) fn stalled(last: &Inventory, call: InFlight) -> Inventory {
     inventory
 }
 
-/// A device that NVML did not name. When NVML counts more devices than it names, an NVIDIA device that its kernel
+/// A device that NVML did not name. When NVML counts more devices than it names, an NVIDIA device that no other kernel
 /// driver holds is one of those.
 fn from_bus(function: &PciFunction, observation: Option<&Observation>) -> Device {
     let mut device = Device::new(function.address, function.ids);
     device.numa_node = function.numa_node;
-    let held = function.kernel_driver.as_deref() == Some("nvidia");
+    let driver = function.kernel_driver.as_deref();
+    let counted = device.vendor == Vendor::Nvidia && matches!(driver, None | Some("nvidia"));
     let unnamed = observation.map_or(&[][..], |all| &all.unnamed);
     device.condition = match unnamed.first() {
-        Some(reason) if held && device.vendor == Vendor::Nvidia => Condition::Failing {
+        Some(reason) if counted => Condition::Failing {
             reason: reason.clone(),
         },
         Some(_) | None => Condition::PciOnly {
@@ -108,7 +110,7 @@ mod tests {
     fn ids(vendor: u16, class: Option<u32>) -> PciIds {
         PciIds {
             vendor,
-            device: 0x2330,
+            device: 0xfffe,
             subsystem_vendor: vendor,
             subsystem_device: 1,
             class,

@@ -1,4 +1,4 @@
-//! The hardware edge: everything that asks a driver or reads `/sys`.
+//! The hardware edge: everything that asks a driver or reads sysfs.
 //!
 //! ```text
 //!  agent, cli --> Handle --+            +--> DriverLoader --> GpuDriver, EventSource   (hw::nvml: the only unsafe code)
@@ -47,8 +47,9 @@ impl Default for Settings {
         Self {
             library: None,
             driver_roots: library::DRIVER_ROOTS.map(PathBuf::from).to_vec(),
-            sys_root: PathBuf::from("/sys"),
-            call_deadline: Duration::from_secs(5),
+            sys_root: PathBuf::from(sysfs::ROOT),
+            // Above what a healthy driver needs for its slowest call: the first one, while no daemon keeps the GPUs awake.
+            call_deadline: Duration::from_secs(10),
         }
     }
 }

@@ -3,6 +3,8 @@
 //! This is what is left when no driver library speaks, and what NVML does not tell when it does: the class code, the
 //! NUMA node, the kernel driver, and whether a GPU is a virtual one.
 
+use std::collections::BTreeMap;
+
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Machine, PciIds, VgpuHost};
 use crate::hw::sysfs::Sysfs;
@@ -38,29 +40,59 @@ pub(crate) struct PciFunction {
     pub(crate) vgpu: Option<VgpuHost>,
 }
 
-/// Every accelerator on the bus, ordered by address.
-pub(crate) fn scan(sys: &Sysfs) -> Vec<PciFunction> {
-    let names = sys.names(DEVICES);
-    let mut functions: Vec<PciFunction> = names
-        .iter()
-        .filter_map(|name| function(sys, name, name.parse().ok()?))
-        .collect();
-    functions.sort_by_key(|function| function.address);
-    functions
+/// The bus, with what is known of each function on it.
+///
+/// What a function is never changes, so its files are read when it appears: a large server has hundreds of functions,
+/// and reading a configuration space may wake a sleeping device. Which driver holds it is read every time.
+#[derive(Debug)]
+pub(crate) struct Bus {
+    sys: Sysfs,
+    /// By name in sysfs; `None` for what is no accelerator.
+    known: BTreeMap<String, Option<PciFunction>>,
 }
 
-/// The machine's own facts; `functions` say whether it is a guest with a virtual GPU.
-pub(crate) fn machine(sys: &Sysfs, functions: &[PciFunction]) -> Machine {
-    Machine {
-        product_name: sys.text("class/dmi/id/product_name"),
-        vgpu: functions
-            .iter()
-            .rev()
-            .find_map(|function| function.vgpu.clone()),
+impl Bus {
+    pub(crate) fn new(sys: Sysfs) -> Self {
+        Self {
+            sys,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// Every accelerator on the bus now, ordered by address.
+    pub(crate) fn scan(&mut self) -> Vec<PciFunction> {
+        let mut before = std::mem::take(&mut self.known);
+        for name in self.sys.names(DEVICES) {
+            let known = before
+                .remove(&name)
+                .unwrap_or_else(|| function(&self.sys, &name));
+            self.known.insert(name, known);
+        }
+        let mut functions = Vec::new();
+        for (name, known) in &self.known {
+            functions.extend(known.as_ref().map(|function| PciFunction {
+                kernel_driver: self.sys.link(&format!("{DEVICES}/{name}/driver")),
+                ..function.clone()
+            }));
+        }
+        functions.sort_by_key(|function| function.address);
+        functions
+    }
+
+    /// The machine's own facts; `functions` say whether it is a guest with a virtual GPU.
+    pub(crate) fn machine(&self, functions: &[PciFunction]) -> Machine {
+        Machine {
+            product_name: self.sys.text("class/dmi/id/product_name"),
+            vgpu: functions
+                .iter()
+                .rev()
+                .find_map(|function| function.vgpu.clone()),
+        }
     }
 }
 
-fn function(sys: &Sysfs, name: &str, address: PciAddress) -> Option<PciFunction> {
+fn function(sys: &Sysfs, name: &str) -> Option<PciFunction> {
+    let address = name.parse().ok()?;
     let at = |file: &str| format!("{DEVICES}/{name}/{file}");
     let id = |file: &str| u16::try_from(sys.hex(&at(file))?).ok();
     let ids = PciIds {
@@ -81,7 +113,7 @@ fn function(sys: &Sysfs, name: &str, address: PciAddress) -> Option<PciFunction>
         address,
         ids,
         numa_node: sys.text(&at("numa_node")).and_then(|n| n.parse().ok()),
-        kernel_driver: sys.link(&at("driver")),
+        kernel_driver: None,
         vgpu: config.as_deref().and_then(vgpu_host),
     })
 }

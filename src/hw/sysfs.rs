@@ -7,6 +7,9 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::PathBuf;
 
+/// Where Linux mounts it.
+pub(crate) const ROOT: &str = "/sys";
+
 /// No attribute that we read is longer; sysfs itself hands out a page at most.
 const LONGEST_TEXT: u64 = 4096;
 

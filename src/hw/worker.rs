@@ -32,7 +32,7 @@ use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::hw::calls::CallWatch;
 use crate::hw::error::{DriverError, Remedy, chain};
 use crate::hw::merge::merge;
-use crate::hw::pci;
+use crate::hw::pci::Bus;
 use crate::hw::sysfs::Sysfs;
 use crate::hw::{DriverLoader, GpuDriver, Observation, Settings};
 
@@ -81,7 +81,6 @@ impl Shared {
 /// Starts the thread. It ends when the last [`Handle`] is dropped and the driver lets it.
 pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<Handle> {
     let (outbox, inbox) = mpsc::channel();
-    let sys = Sysfs::new(settings.sys_root.clone());
     let first = Inventory {
         machine: Machine::default(),
         nvml: NvmlState::Loading,
@@ -94,7 +93,7 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<H
     });
     let worker = Worker {
         loader,
-        sys,
+        bus: Bus::new(Sysfs::new(settings.sys_root.clone())),
         shared: Arc::clone(&shared),
         outbox: outbox.clone(),
         link: State::start().0,
@@ -123,7 +122,7 @@ enum Events {
 
 struct Worker {
     loader: Box<dyn DriverLoader>,
-    sys: Sysfs,
+    bus: Bus,
     shared: Arc<Shared>,
     outbox: mpsc::Sender<Message>,
     link: State,
@@ -347,9 +346,9 @@ impl Worker {
         }
     }
 
-    fn publish(&self) -> Arc<Inventory> {
-        let functions = pci::scan(&self.sys);
-        let machine = pci::machine(&self.sys, &functions);
+    fn publish(&mut self) -> Arc<Inventory> {
+        let functions = self.bus.scan();
+        let machine = self.bus.machine(&functions);
         let inventory = merge(machine, &functions, self.nvml(), self.observation.as_ref());
         let inventory = Arc::new(inventory);
         self.shared.latest.send_replace(Arc::clone(&inventory));

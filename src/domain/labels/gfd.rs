@@ -90,7 +90,7 @@ fn add_machine(draft: &mut Draft, machine: &Machine) {
 
 /// Versions of driver and CUDA, each under today's key and under the one it had before, which is still written.
 fn add_versions(draft: &mut Draft, nvml: &NvmlState) {
-    let NvmlState::Ready(driver) = nvml else {
+    let Some(driver) = nvml.driver() else {
         draft.omit("nvidia.com/cuda.*", Omission::DriverNotReady);
         return;
     };

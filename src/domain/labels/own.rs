@@ -7,9 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::interconnect;
-use crate::domain::inventory::{
-    Architecture, Condition, Device, Identity, Inventory, NvmlState, Vendor,
-};
+use crate::domain::inventory::{Architecture, Condition, Device, Identity, Inventory, Vendor};
 use crate::domain::labels::Omission;
 use crate::domain::labels::draft::Draft;
 
@@ -144,24 +142,12 @@ fn add_partitioning(draft: &mut Draft, devices: &[&Device]) {
 }
 
 fn add_driver(draft: &mut Draft, inventory: &Inventory) {
-    let has_nvidia = inventory
-        .devices
-        .iter()
-        .any(|device| device.vendor == Vendor::Nvidia);
-    match &inventory.nvml {
-        NvmlState::Ready(driver) if has_nvidia => draft.put("octavo.dev/driver", &driver.version),
-        NvmlState::Absent { .. }
-        | NvmlState::Loading
-        | NvmlState::Lost { .. }
-        | NvmlState::Stalled { .. }
-            if has_nvidia =>
-        {
-            draft.omit("octavo.dev/driver", Omission::DriverNotReady);
-        }
-        NvmlState::Absent { .. }
-        | NvmlState::Loading
-        | NvmlState::Ready(_)
-        | NvmlState::Lost { .. }
-        | NvmlState::Stalled { .. } => {}
+    let mut vendors = inventory.devices.iter().map(|device| device.vendor);
+    if !vendors.any(|vendor| vendor == Vendor::Nvidia) {
+        return;
+    }
+    match inventory.nvml.driver() {
+        Some(driver) => draft.put("octavo.dev/driver", &driver.version),
+        None => draft.omit("octavo.dev/driver", Omission::DriverNotReady),
     }
 }

@@ -6,7 +6,7 @@ use nvml_wrapper_sys::bindings::nvmlMemory_t;
 use crate::domain::id::{GpuUuid, PciAddress};
 use crate::domain::inventory::{Architecture, Device, Mig, MigMode, MigState, PciIds, Problem};
 use crate::domain::quantity::{ComputeCapability, Mebibytes};
-use crate::hw::error::{Code, DriverError};
+use crate::hw::error::{Code, DriverError, Remedy};
 use crate::hw::nvml::catalog::Offer;
 use crate::hw::nvml::links::Links;
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
@@ -79,8 +79,10 @@ impl KnownDevice {
         Ok(())
     }
 
-    /// The mode in force and the pending one; `None` for a device that has none. Also the first question of every
-    /// reading: a handle that NVML does not know any more is told here.
+    /// The mode in force and the pending one; `None` for a device that has none.
+    ///
+    /// Also the first question of every reading: whether NVML still knows the handle and whether the driver talks to the
+    /// device at all shows here, and if not, there is no point in the other questions.
     fn mig_mode(
         &self,
         session: Session<'_>,
@@ -89,7 +91,7 @@ impl KnownDevice {
         let wrapped = session.device(self.handle);
         let answer = session.wrapped("nvmlDeviceGetMigMode", || wrapped.mig_mode());
         if let Err(error) = &answer
-            && error.is(Code::INVALID_ARGUMENT)
+            && (error.is(Code::INVALID_ARGUMENT) || error.remedy() == Remedy::Bug)
         {
             return Err(*error);
         }

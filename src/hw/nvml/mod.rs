@@ -2,7 +2,7 @@
 //!
 //! nvml-wrapper loads and starts the library and asks the plain questions. What it lacks or gets wrong (placements, GPU
 //! and compute instances, fabric, row remapping, events of single devices) is asked through the raw functions of
-//! nvml-wrapper-sys. Both ways lead through [`session::Session`], which has every call on record while it runs and
+//! nvml-wrapper-sys. Both ways lead through `session::Session`, which has every call on record while it runs and
 //! gives every answer the same error type.
 //!
 //! Nothing is assumed to be there: a function that an older library lacks is an attribute that is absent.

@@ -42,7 +42,11 @@ impl Tree {
     }
 
     fn scan(&self) -> Vec<PciFunction> {
-        scan(&Sysfs::new(self.path().to_owned()))
+        self.bus().scan()
+    }
+
+    fn bus(&self) -> Bus {
+        Bus::new(Sysfs::new(self.path().to_owned()))
     }
 
     fn addresses(&self) -> Vec<String> {
@@ -132,11 +136,29 @@ fn a_virtual_function_of_a_device_here_is_not_another_device() {
 }
 
 #[test]
+fn what_comes_goes_and_changes_hands_is_seen() {
+    let at = "0000:3b:00.0";
+    let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x2330);
+    let mut bus = tree.bus();
+    let mut drivers = || {
+        let functions = bus.scan().into_iter();
+        functions.map(|f| f.kernel_driver).collect::<Vec<_>>()
+    };
+    assert_eq!(drivers(), [None]);
+    let tree = tree.link(at, "driver", "../drivers/vfio-pci");
+    assert_eq!(drivers(), [Some("vfio-pci".to_owned())]);
+    let tree = tree.function("0000:86:00.0", 0x03_0200, 0x10de, 0x2330);
+    assert_eq!(drivers(), [Some("vfio-pci".to_owned()), None]);
+    fs::remove_dir_all(tree.path().join(DEVICES).join(at)).unwrap();
+    assert_eq!(drivers(), [None]);
+}
+
+#[test]
 fn a_machine_without_a_bus_has_no_accelerators() {
     let root = tempfile::tempdir().unwrap();
-    let sys = Sysfs::new(root.path().to_owned());
-    assert_eq!(scan(&sys), []);
-    assert_eq!(machine(&sys, &[]), Machine::default());
+    let mut bus = Bus::new(Sysfs::new(root.path().to_owned()));
+    assert_eq!(bus.scan(), []);
+    assert_eq!(bus.machine(&[]), Machine::default());
 }
 
 #[test]
@@ -145,7 +167,7 @@ fn the_firmware_names_the_machine() {
     let dmi = tree.path().join("class/dmi/id");
     fs::create_dir_all(&dmi).unwrap();
     fs::write(dmi.join("product_name"), "DGXH100 \n").unwrap();
-    let machine = machine(&Sysfs::new(tree.path().to_owned()), &[]);
+    let machine = tree.bus().machine(&[]);
     assert_eq!(machine.product_name.as_deref(), Some("DGXH100"));
 }
 
@@ -181,8 +203,7 @@ fn the_host_below_a_virtual_gpu_is_read_from_its_configuration_space() {
             "config",
             config(&records),
         );
-        let functions = tree.scan();
-        let machine = machine(&Sysfs::new(tree.path().to_owned()), &functions);
+        let machine = tree.bus().machine(&tree.scan());
         assert_eq!(machine.vgpu, Some(expected.clone()));
     }
 }
@@ -211,5 +232,24 @@ fn a_configuration_space_that_makes_no_sense_is_no_virtual_gpu() {
         config(&host_record()[..10]),
     ] {
         assert_eq!(vgpu_host(&config), None, "{config:?}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_configuration_space_is_too_odd_to_read(
+        mut config in proptest::collection::vec(proptest::num::u8::ANY, 0..300),
+        signed in proptest::bool::ANY,
+    ) {
+        if signed && config.len() > 0x60 {
+            config[0x06] |= 0x10;
+            config[0x34] = 0x50;
+            config[0x50] = 0x09;
+            config[0x53..0x55].copy_from_slice(b"VF");
+        }
+        if let Some(host) = vgpu_host(&config) {
+            // Ten bytes each, of which an odd one may become a three-byte replacement.
+            proptest::prop_assert!(host.driver_version.len() <= 30);
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::hw::error::{Code, LoadError};
 use crate::hw::{EventSource, Heard};
 
 /// Long enough for a busy machine, and only ever waited out where a call hangs.
-const DEADLINE: Duration = Duration::from_millis(150);
+const DEADLINE: Duration = Duration::from_millis(400);
 
 const MISMATCH: DriverError = DriverError {
     call: "nvmlDeviceGetCount_v2",
@@ -114,7 +114,7 @@ impl DriverLoader for Fake {
         self.lock()
             .version
             .map(|_| vec!["libfake.so".into()])
-            .ok_or(LoadError::NotFound {
+            .ok_or_else(|| LoadError::NotFound {
                 name: "libfake.so".to_owned(),
                 looked: "memory".to_owned(),
             })
@@ -200,6 +200,7 @@ fn ready(version: &str) -> NvmlState {
 fn stalled(call: &str) -> NvmlState {
     NvmlState::Stalled {
         call: call.to_owned(),
+        driver: None,
     }
 }
 

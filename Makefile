@@ -1,0 +1,39 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+
+CARGO ?= cargo
+export CARGO_TERM_COLOR ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test setup fmt lint unit doc golden bench clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## build, and run the agent on simulated machines: what each sees, which labels it would carry
+	@hack/demo.sh
+
+test: setup fmt lint unit doc ## everything a change must pass: format, clippy, all tests, docs
+
+setup: ## install what the tests need and is not there (Python with venv, Go)
+	@hack/setup.sh
+
+fmt: ## formatting is as rustfmt has it
+	$(CARGO) fmt --all --check
+
+lint: ## clippy, warnings denied
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+unit: ## all tests
+	$(CARGO) test --workspace --locked
+
+doc: ## the documentation builds without a warning
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+golden: ## rewrite the golden files from what the programs say now; read the diff before you commit it
+	OCTAVO_GOLDEN=rewrite $(CARGO) test --workspace --locked --test it
+
+bench: ## measure: start to labels, cost of an observation, memory, idle CPU (docs/performance.md)
+	@hack/bench.sh
+
+clean: ## remove what was built here
+	$(CARGO) clean

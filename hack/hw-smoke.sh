@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# The smoke test for a real GPU machine: reads, compares with nvidia-smi, records. Changes no setting of any GPU.
+#
+#   hack/hw-smoke.sh [--record NAME] [--out DIR] [-- ARGUMENTS OF octavo ...]
+#
+# Runs `octavo inspect` and `octavo labels` (both only read), compares every device with `nvidia-smi -q`, and prints what
+# agrees and what does not: exit 0 when everything agrees, 1 when something does not, 2 when the test cannot be run.
+# With --record, an anonymised fixture (UUIDs, serials and process ids replaced) goes to DIR/NAME, by default
+# tests/fixtures/machines/NAME.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() { printf 'hw-smoke: %s\n' "$*" >&2; exit 2; }
+
+record='' out=tests/fixtures/machines
+while (($#)); do
+    case $1 in
+        --record) record=${2:?--record needs a name}; shift 2 ;;
+        --out) out=${2:?--out needs a folder}; shift 2 ;;
+        --) shift; break ;;
+        *) fail "unknown argument $1; see the head of $0" ;;
+    esac
+done
+
+command -v nvidia-smi >/dev/null || fail "nvidia-smi is not there; this test is for a machine with an NVIDIA driver"
+command -v python3 >/dev/null || fail "python3 is needed to compare"
+octavo=${OCTAVO:-target/release/octavo}
+if [ ! -x "$octavo" ]; then
+    command -v cargo >/dev/null || fail "$octavo is not built and there is no cargo; set OCTAVO to the program"
+    cargo build --release --locked --bin octavo
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+nvidia-smi -q >"$work/nvidia-smi-q.txt" || fail "nvidia-smi -q failed"
+"$octavo" inspect "$@" -o json >"$work/inventory.json" || fail "octavo inspect failed"
+"$octavo" inspect "$@"
+printf '\n'
+"$octavo" labels "$@" --mig-strategy mixed | tee "$work/labels.txt"
+printf '\n'
+
+status=0
+python3 hack/hw_smoke.py compare "$work" || status=$?
+if [ -n "$record" ]; then
+    python3 hack/hw_smoke.py record "$work" "$out/$record"
+fi
+exit "$status"

@@ -1,0 +1,261 @@
+//! Labels as an NFD feature file, which node-feature-discovery's worker reads and turns into node labels.
+//!
+//! The file is replaced whole (written beside, synced, renamed), so that no reader and no crash ever sees half of it. It
+//! stays when the agent exits: labels that vanish whenever a pod restarts make alarms and evict workloads. Against a
+//! node whose agent is gone for good it carries a time of expiry, which the agent moves while it lives, a stalled NVML or
+//! not. Format: NFD, "Feature files": `# +expiry-time=<RFC 3339>`, `key=value` lines, 64 kB at most, dot-files ignored.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::agent::sink::{LabelSink, Published, Publishing, SinkError};
+use crate::config::duration::Expiry;
+use crate::domain::labels::LabelSet;
+
+const EXPIRY: &str = "# +expiry-time=";
+const LIMIT: usize = 64 * 1000;
+
+/// The sink.
+#[derive(Debug)]
+pub struct FeatureFile {
+    path: PathBuf,
+    expiry: Expiry,
+}
+
+/// What a feature file holds.
+#[derive(Debug, PartialEq, Eq)]
+struct Content {
+    expires: Option<Timestamp>,
+    labels: String,
+}
+
+impl FeatureFile {
+    /// A sink that keeps the file at `path`.
+    pub fn new(path: PathBuf, expiry: Expiry) -> Self {
+        Self { path, expiry }
+    }
+
+    /// The file is read every time: somebody may have removed or edited it, and reading is not a write.
+    fn write(&self, labels: &LabelSet, now: Timestamp) -> Result<Published, SinkError> {
+        let wanted = labels.to_string();
+        let outcome = match read(&self.path) {
+            Some(found) if found.labels != wanted => Published::Changed,
+            None => Published::Changed,
+            Some(found) if self.is_due(found.expires, now) => Published::Refreshed,
+            Some(_) => return Ok(Published::Unchanged),
+        };
+        let content = Content {
+            expires: self.expires(now),
+            labels: wanted,
+        };
+        replace(&self.path, &content.to_string())?;
+        Ok(outcome)
+    }
+
+    fn expires(&self, now: Timestamp) -> Option<Timestamp> {
+        match self.expiry {
+            Expiry::Never => None,
+            Expiry::After(span) => now.checked_add(span).ok(),
+        }
+    }
+
+    /// Whether less than half of the time is left, or the file says something else than it should.
+    fn is_due(&self, expires: Option<Timestamp>, now: Timestamp) -> bool {
+        match (self.expiry, expires) {
+            (Expiry::Never, expires) => expires.is_some(),
+            (Expiry::After(_), None) => true,
+            (Expiry::After(span), Some(expires)) => {
+                let left = expires.duration_since(now);
+                let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
+                left < span / 2 || left > span
+            }
+        }
+    }
+}
+
+impl LabelSink for FeatureFile {
+    // Blocking on purpose: one small write to a local folder, and nothing else of the agent's runs on a sink's behalf.
+    fn publish<'a>(&'a mut self, labels: &'a LabelSet, now: Timestamp) -> Publishing<'a> {
+        Box::pin(async move { self.write(labels, now) })
+    }
+}
+
+impl std::fmt::Display for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(expires) = self.expires {
+            // NFD reads whole seconds.
+            writeln!(f, "{EXPIRY}{expires:.0}")?;
+        }
+        f.write_str(&self.labels)
+    }
+}
+
+/// The file as it is; `None` when there is none, or none that we could have written.
+fn read(path: &Path) -> Option<Content> {
+    let text = fs::read_to_string(path).ok()?;
+    let Some(rest) = text.strip_prefix(EXPIRY) else {
+        return Some(Content {
+            expires: None,
+            labels: text,
+        });
+    };
+    let (expires, labels) = rest.split_once('\n')?;
+    Some(Content {
+        expires: Some(expires.parse().ok()?),
+        labels: labels.to_owned(),
+    })
+}
+
+/// Replaces the file whole: a reader, and a crash at any moment, finds the old content or the new.
+fn replace(path: &Path, text: &str) -> Result<(), SinkError> {
+    if text.len() > LIMIT {
+        return Err(SinkError::TooLarge {
+            path: path.to_owned(),
+            bytes: text.len(),
+            limit: LIMIT,
+        });
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(_) | None => Path::new("."),
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // A dot-file, which NFD does not read, in the same folder, so that renaming is atomic.
+    let draft = folder.join(format!(".{name}.draft"));
+    let failed = |action, path: &Path| {
+        let path = path.to_owned();
+        move |source| SinkError::File {
+            action,
+            path,
+            source,
+        }
+    };
+    fs::create_dir_all(folder).map_err(failed("create the folder", folder))?;
+    write_synced(&draft, text).map_err(failed("write", &draft))?;
+    fs::rename(&draft, path).map_err(failed("replace", path))?;
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(failed("sync the folder", folder))
+}
+
+fn write_synced(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::domain::labels::tests_support::label_set;
+
+    fn noon() -> Timestamp {
+        "2026-11-21T12:00:00Z".parse().unwrap()
+    }
+
+    fn hours(hours: u64) -> Duration {
+        Duration::from_hours(hours)
+    }
+
+    #[test]
+    fn the_file_carries_an_expiry_and_sorted_labels() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("features.d/octavo");
+        let sink = FeatureFile::new(path.clone(), Expiry::After(hours(1)));
+        let labels = label_set(&[
+            ("octavo.dev/type", "nvidia-t4-16gb"),
+            ("octavo.dev/count", "1"),
+        ]);
+        assert_eq!(sink.write(&labels, noon()).unwrap(), Published::Changed);
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            "# +expiry-time=2026-11-21T13:00:00Z\noctavo.dev/count=1\noctavo.dev/type=nvidia-t4-16gb\n"
+        );
+    }
+
+    #[test]
+    fn nothing_is_written_while_nothing_changes_not_even_by_a_new_agent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("octavo");
+        let labels = label_set(&[("octavo.dev/count", "8")]);
+        let sink = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
+        assert_eq!(sink.write(&labels, noon()).unwrap(), Published::Changed);
+        let before = fs::metadata(&path).unwrap();
+        let restarted = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
+        assert_eq!(
+            restarted.write(&labels, noon() + hours(1)).unwrap(),
+            Published::Unchanged
+        );
+        let after = fs::metadata(&path).unwrap();
+        assert_eq!(
+            (before.ino(), before.mtime_nsec()),
+            (after.ino(), after.mtime_nsec())
+        );
+    }
+
+    #[test]
+    fn the_expiry_moves_when_half_of_it_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("octavo");
+        let labels = label_set(&[("octavo.dev/count", "8")]);
+        let sink = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
+        sink.write(&labels, noon()).unwrap();
+        let later = noon() + hours(1) + Duration::from_secs(1);
+        assert_eq!(sink.write(&labels, later).unwrap(), Published::Refreshed);
+        assert_eq!(read(&path).unwrap().expires, Some(later + hours(2)));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_does_not_leave_labels_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("octavo");
+        let labels = label_set(&[("octavo.dev/count", "8")]);
+        let sink = FeatureFile::new(path, Expiry::After(hours(2)));
+        sink.write(&labels, noon() + hours(1000)).unwrap();
+        assert_eq!(sink.write(&labels, noon()).unwrap(), Published::Refreshed);
+    }
+
+    #[test]
+    fn a_file_that_somebody_edited_or_tore_is_put_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("octavo");
+        let labels = label_set(&[("octavo.dev/count", "8")]);
+        let sink = FeatureFile::new(path.clone(), Expiry::Never);
+        for text in [
+            "",
+            "octavo.dev/count=9\n",
+            "# +expiry-time=never",
+            "\u{fffd}",
+        ] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(
+                sink.write(&labels, noon()).unwrap(),
+                Published::Changed,
+                "{text:?}"
+            );
+            assert_eq!(fs::read_to_string(&path).unwrap(), "octavo.dev/count=8\n");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_named_and_the_old_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let blocked = folder.path().join("file");
+        fs::write(&blocked, "in the way").unwrap();
+        let sink = FeatureFile::new(blocked.join("octavo"), Expiry::Never);
+        let error = sink
+            .write(&label_set(&[("octavo.dev/count", "8")]), noon())
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("cannot create the folder {}", blocked.display())
+        );
+        assert_eq!(fs::read_to_string(&blocked).unwrap(), "in the way");
+    }
+}

@@ -1,0 +1,173 @@
+//! The node's shell: looks at the hardware, compiles labels, publishes them, and does it again.
+//!
+//! ```text
+//!   hw::Hints -----------+
+//!   interval ----------+--> observe --> domain::labels::compile --> LabelSink
+//!   shutdown ----------+
+//! ```
+//!
+//! Nothing here decides anything: what the hardware is comes from `hw`, what the labels are from `domain`. The loop has
+//! no state of its own but what it last said in the log, so that a long night of the same trouble is one line and not
+//! ten thousand. It ends when it is told to, and for no other reason: hardware, driver and disk may fail and come back.
+
+pub mod feature_file;
+pub mod sink;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
+use tracing::{debug, info, warn};
+
+use crate::agent::sink::{LabelSink, Published, SinkError};
+use crate::domain::inventory::{Condition, Inventory, NvmlState};
+use crate::domain::labels::{self, Options};
+use crate::hw::Handle;
+use crate::telemetry::Chain;
+
+/// Between two looks at least this long, however often the hardware cries: a storm of Xids is one thing to look at.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// What the loop needs to know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How often the hardware is looked at when nothing hints at a change.
+    pub interval: Duration,
+    /// Which labels.
+    pub labels: Options,
+}
+
+/// Looks once and publishes once; an error is that of the sink.
+pub async fn run_once(
+    hardware: &Handle,
+    sink: &mut dyn LabelSink,
+    labels: &Options,
+) -> Result<(), SinkError> {
+    let inventory = hardware.observe().await;
+    Log::default().inventory(&inventory);
+    publish(&inventory, sink, labels).await.map(drop)
+}
+
+/// Looks and publishes until `shutdown` resolves. What was published stays.
+pub async fn run(
+    hardware: &Handle,
+    sink: &mut dyn LabelSink,
+    settings: &Settings,
+    shutdown: impl Future<Output = ()>,
+) {
+    let mut shutdown = pin!(shutdown);
+    let mut ticks = interval(settings.interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut hints = hardware.hints();
+    let mut log = Log::default();
+    loop {
+        // Each arm can be dropped at any time: a tick, a hint and a signal that are not taken now are still there later.
+        tokio::select! {
+            () = &mut shutdown => break,
+            _ = ticks.tick() => {}
+            () = hints.changed() => debug!("the hardware hints at a change"),
+        }
+        let inventory = tokio::select! {
+            () = &mut shutdown => break,
+            inventory = hardware.observe() => inventory,
+        };
+        log.inventory(&inventory);
+        log.publishing(publish(&inventory, sink, &settings.labels).await);
+        tokio::select! {
+            () = &mut shutdown => break,
+            () = sleep(BREATH.min(settings.interval)) => {}
+        }
+    }
+    info!("stopped; the labels stay as they are");
+}
+
+async fn publish(
+    inventory: &Inventory,
+    sink: &mut dyn LabelSink,
+    options: &Options,
+) -> Result<Published, SinkError> {
+    let compiled = labels::compile(inventory, options);
+    sink.publish(&compiled.labels, Timestamp::now()).await
+}
+
+/// Remembers what was last said, and says only what is new.
+#[derive(Debug, Default)]
+struct Log {
+    nvml: Option<NvmlState>,
+    devices: Vec<String>,
+    failure: Option<String>,
+}
+
+impl Log {
+    fn inventory(&mut self, inventory: &Arc<Inventory>) {
+        if self.nvml.as_ref() != Some(&inventory.nvml) {
+            say_nvml(&inventory.nvml);
+            self.nvml = Some(inventory.nvml.clone());
+        }
+        let devices: Vec<String> = inventory.devices.iter().map(describe).collect();
+        if self.devices != devices {
+            for device in devices
+                .iter()
+                .filter(|device| !self.devices.contains(device))
+            {
+                info!("device: {device}");
+            }
+            for device in self
+                .devices
+                .iter()
+                .filter(|device| !devices.contains(device))
+            {
+                info!("no longer: {device}");
+            }
+            self.devices = devices;
+        }
+    }
+
+    fn publishing(&mut self, outcome: Result<Published, SinkError>) {
+        match outcome {
+            Ok(published) => {
+                if self.failure.take().is_some() {
+                    info!("labels can be published again");
+                }
+                match published {
+                    Published::Changed => info!("labels published"),
+                    Published::Refreshed => debug!("the labels' time of expiry moved"),
+                    Published::Unchanged => {}
+                }
+            }
+            Err(error) => {
+                let failure = Chain(&error).to_string();
+                if self.failure.as_ref() != Some(&failure) {
+                    warn!("{failure}; what was published before stays, and it is tried again");
+                    self.failure = Some(failure);
+                }
+            }
+        }
+    }
+}
+
+fn say_nvml(state: &NvmlState) {
+    match state {
+        NvmlState::Absent { reason } => info!("nvml: absent: {reason}"),
+        NvmlState::Loading => info!("nvml: loading"),
+        NvmlState::Ready(driver) => info!("nvml: ready, driver {}", driver.version),
+        NvmlState::Lost { reason } => warn!("nvml: lost: {reason}"),
+        NvmlState::Stalled { call, .. } => {
+            warn!("nvml: stalled: {call} does not return; showing what was read before");
+        }
+    }
+}
+
+fn describe(device: &crate::domain::inventory::Device) -> String {
+    let place = format!("{} {}", device.pci, device.identity);
+    match &device.condition {
+        Condition::Working => place,
+        Condition::Failing { reason } => format!("{place}, failing: {reason}"),
+        Condition::PciOnly { kernel_driver } => {
+            let driver = kernel_driver.as_deref().unwrap_or("none");
+            format!("{place}, seen on the PCI bus only (kernel driver: {driver})")
+        }
+    }
+}

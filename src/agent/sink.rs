@@ -1,0 +1,100 @@
+//! Where labels go: the port, and the simplest of its implementations.
+//!
+//! The agent's loop calls [`LabelSink::publish`] after every look at the hardware and does not ask whether anything
+//! changed; a sink knows what it published and writes only what differs. That is what makes an idle node cause no write
+//! at all, whatever the sink.
+
+use std::future::Future;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::pin::Pin;
+
+use jiff::Timestamp;
+use thiserror::Error;
+
+use crate::domain::labels::LabelSet;
+
+/// What a sink is still doing when it has been asked to publish.
+pub type Publishing<'a> = Pin<Box<dyn Future<Output = Result<Published, SinkError>> + Send + 'a>>;
+
+/// A place that carries a node's labels to the scheduler.
+pub trait LabelSink: Send {
+    /// Makes `labels` the published set, writing only when something differs from what is there.
+    ///
+    /// A failure leaves what was published before, and is to be tried again with the next call.
+    fn publish<'a>(&'a mut self, labels: &'a LabelSet, now: Timestamp) -> Publishing<'a>;
+}
+
+/// What publishing came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Published {
+    /// Everything was already there.
+    Unchanged,
+    /// The labels differed, and were written.
+    Changed,
+    /// The labels were there; only their time of expiry was moved.
+    Refreshed,
+}
+
+/// Why labels could not be published. What was published before is still there.
+#[derive(Debug, Error)]
+pub enum SinkError {
+    /// Standard output does not take them.
+    #[error("cannot write labels to standard output")]
+    Stdout(#[source] io::Error),
+    /// The file cannot be written.
+    #[error("cannot {action} {path}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The reader of the file would refuse it.
+    #[error("{path} would be {bytes} bytes; NFD reads feature files of at most {limit}")]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// How long it would be.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+}
+
+/// Prints the whole set whenever it changes, one `key=value` a line, with an empty line after it.
+#[derive(Debug)]
+pub struct Stdout<W> {
+    writer: W,
+    printed: Option<LabelSet>,
+}
+
+impl<W: Write + Send> Stdout<W> {
+    /// Prints to `writer`.
+    pub fn new(writer: W) -> Self {
+        Self {
+            writer,
+            printed: None,
+        }
+    }
+
+    fn print(&mut self, labels: &LabelSet) -> Result<Published, SinkError> {
+        if self.printed.as_ref() == Some(labels) {
+            return Ok(Published::Unchanged);
+        }
+        writeln!(self.writer, "{labels}")
+            .and_then(|()| self.writer.flush())
+            .map_err(SinkError::Stdout)?;
+        self.printed = Some(labels.clone());
+        Ok(Published::Changed)
+    }
+}
+
+impl<W: Write + Send> LabelSink for Stdout<W> {
+    fn publish<'a>(&'a mut self, labels: &'a LabelSet, _now: Timestamp) -> Publishing<'a> {
+        Box::pin(async move { self.print(labels) })
+    }
+}

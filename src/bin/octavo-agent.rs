@@ -1,0 +1,69 @@
+//! The node agent: parses, builds the adapters, runs.
+
+mod hardware;
+
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+
+use octavo::agent::feature_file::FeatureFile;
+use octavo::agent::sink::{self, LabelSink};
+use octavo::agent::{self, Settings};
+use octavo::config::agent::{AgentSettings, LabelSink as Target, Schedule};
+use octavo::config::{Answer, AnswerKind};
+use octavo::telemetry::{self, Chain};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info};
+
+fn main() -> ExitCode {
+    let settings = match AgentSettings::from_process() {
+        Ok(settings) => settings,
+        Err(answer) => return say(&answer),
+    };
+    telemetry::start(settings.log());
+    match start(&settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            error!("{}", Chain(failure.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say(answer: &Answer) -> ExitCode {
+    // Help that nobody reads is no failure.
+    let _unread = answer.print();
+    match answer.kind() {
+        AnswerKind::Asked => ExitCode::SUCCESS,
+        AnswerKind::UsageError => ExitCode::from(2),
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn start(settings: &AgentSettings) -> Result<(), Box<dyn Error>> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let hardware = hardware::open(settings.hardware())?;
+    let mut sink: Box<dyn LabelSink> = match settings.sink() {
+        Target::Stdout => Box::new(sink::Stdout::new(io::stdout())),
+        Target::FeatureFile(file) => {
+            Box::new(FeatureFile::new(file.path().to_owned(), file.expiry()))
+        }
+    };
+    let labels = agent::label_options(settings.labels());
+    match settings.schedule() {
+        Schedule::Once => agent::run_once(&hardware, sink.as_mut(), &labels).await?,
+        Schedule::Every(interval) => {
+            info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
+            let settings = Settings { interval, labels };
+            let shutdown = async {
+                tokio::select! {
+                    _ = terminated.recv() => {}
+                    _ = interrupted.recv() => {}
+                }
+            };
+            agent::run(&hardware, sink.as_mut(), &settings, shutdown).await;
+        }
+    }
+    Ok(())
+}

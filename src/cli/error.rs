@@ -1,0 +1,95 @@
+//! What can go wrong on the command line, and how it is told.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::wire::inventory::ReadError;
+use crate::wire::labels::LabelsError;
+
+/// Why a command failed. Each message says what was tried on which object; the cause follows in the chain.
+#[derive(Debug, Error)]
+pub enum CliError {
+    /// A file could not be read.
+    #[error("cannot read {what} from {place}")]
+    Read {
+        /// What was to be read.
+        what: &'static str,
+        /// The file, or `standard input`.
+        place: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A recorded inventory cannot be used.
+    #[error("cannot use the inventory in {place}")]
+    Inventory {
+        /// The file, or `standard input`.
+        place: String,
+        /// Why not.
+        source: ReadError,
+    },
+    /// Labels to compare with cannot be used.
+    #[error("cannot use the labels in {place}")]
+    Labels {
+        /// The file, or `standard input`.
+        place: String,
+        /// Why not.
+        source: LabelsError,
+    },
+    /// The library that was named is not there.
+    #[error("there is no NVML library at {}", .0.display())]
+    LibraryMissing(PathBuf),
+    /// The hardware could not be read.
+    #[error("cannot read the hardware of this machine")]
+    Observe(#[source] Box<dyn Error>),
+    /// The asynchronous runtime did not start.
+    #[error("cannot start the program's event loop")]
+    Runtime(#[source] io::Error),
+    /// A value could not be put into the form asked for.
+    #[error("cannot write the result in this form")]
+    Serialize(#[source] Box<dyn Error>),
+    /// The result could not be printed.
+    #[error("cannot print the result")]
+    Print(#[source] io::Error),
+}
+
+impl CliError {
+    /// What the person can do about it, where there is something.
+    fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Read { .. } => Some("check the path; a dash reads standard input"),
+            Self::Inventory { .. } => {
+                Some("record one with `octavo inspect -o json`, or correct the value named above")
+            }
+            Self::Labels { .. } => Some(
+                "give what `octavo labels` printed, a feature file, or `kubectl get node -o json`",
+            ),
+            Self::LibraryMissing(_) => Some(
+                "give the path of libnvidia-ml.so.1, or leave --nvml-library out to search for it",
+            ),
+            Self::Observe(_) | Self::Runtime(_) | Self::Serialize(_) | Self::Print(_) => None,
+        }
+    }
+}
+
+/// An error for standard error: the message, each cause on a line of its own, and what to do.
+pub fn explain(error: &CliError) -> String {
+    let mut text = format!("error: {error}\n");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        // A cause of several lines (YAML errors quote the place) keeps its shape below the first.
+        let message = error.to_string().replace('\n', "\n    ");
+        text.push_str("  because: ");
+        text.push_str(message.trim_end());
+        text.push('\n');
+        cause = error.source();
+    }
+    if let Some(advice) = error.advice() {
+        text.push_str("  try: ");
+        text.push_str(advice);
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,125 @@
+//! `octavo inspect`: what accelerators a machine has, as a table and as pictures of their slices.
+//!
+//! ```text
+//! summary    driver, or why there is none       summary.rs
+//! table      one row a device                   table.rs
+//! pictures   slices of the MIG-capable ones     picture.rs
+//! problems   what fails or could not be read    problems.rs
+//! ```
+
+mod picture;
+mod problems;
+mod summary;
+mod table;
+mod words;
+
+use super::text::lines;
+use super::{CliError, Exit, Report, json, yaml};
+use crate::config::octavo::{Colors, Headers, InspectFormat, InspectSettings};
+use crate::domain::inventory::Inventory;
+use crate::wire::inventory::Document;
+
+/// The inventory in the form asked for.
+pub(super) fn report(
+    inventory: &Inventory,
+    settings: &InspectSettings,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let output = match settings.format() {
+        InspectFormat::Table => people(inventory, table::Columns::Few, settings.headers(), colors),
+        InspectFormat::Wide => people(inventory, table::Columns::All, settings.headers(), colors),
+        InspectFormat::Json => json(&Document::from(inventory))?,
+        InspectFormat::Yaml => yaml(&Document::from(inventory))?,
+        InspectFormat::Name => names(inventory),
+    };
+    Ok(Report {
+        output,
+        notes: String::new(),
+        exit: Exit::Done,
+    })
+}
+
+fn people(
+    inventory: &Inventory,
+    columns: table::Columns,
+    headers: Headers,
+    colors: Colors,
+) -> String {
+    let rows = table::table(inventory, columns, headers, colors);
+    if headers == Headers::Hidden {
+        return rows;
+    }
+    let parts = [
+        summary::summary(inventory, colors),
+        rows,
+        picture::pictures(inventory, colors),
+        problems::problems(inventory, colors),
+    ];
+    let said: Vec<&str> = parts
+        .iter()
+        .map(String::as_str)
+        .filter(|part| !part.is_empty())
+        .collect();
+    said.join("\n")
+}
+
+/// What each device is known by: its UUID, and its address where nobody told one.
+fn names(inventory: &Inventory) -> String {
+    lines(inventory.devices.iter().map(|device| {
+        let uuid = device.uuid.as_ref().map(ToString::to_string);
+        uuid.unwrap_or_else(|| device.pci.to_string())
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::catalog::Placement;
+    use crate::domain::inventory::Mig;
+    use crate::wire::inventory::tests::any::inventory;
+
+    /// Moves what lies anywhere into the first slices, where it is drawn and overlaps.
+    fn near(placement: &mut Placement) {
+        placement.start %= 16;
+        placement.size %= 9;
+    }
+
+    fn squeezed(mut inventory: Inventory) -> Inventory {
+        for device in &mut inventory.devices {
+            if let Mig::Capable(state) = &mut device.mig {
+                let mut profiles = state.catalog.profiles().to_vec();
+                let offered = profiles
+                    .iter_mut()
+                    .flat_map(|profile| &mut profile.placements);
+                let taken = state.gpu_instances.iter_mut().map(|gi| &mut gi.placement);
+                offered.chain(taken).for_each(near);
+                state.catalog = crate::domain::catalog::ProfileCatalog::new(profiles);
+            }
+        }
+        inventory
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        #[test]
+        fn whatever_the_hardware_says_can_be_shown(inventory in inventory()) {
+            for inventory in [inventory.clone(), squeezed(inventory)] {
+                for columns in [table::Columns::Few, table::Columns::All] {
+                    let text = people(&inventory, columns, Headers::Shown, Colors::Off);
+                    let steers = text.contains(char::from(27));
+                    prop_assert!(!steers);
+                    let rows = people(&inventory, columns, Headers::Hidden, Colors::Off);
+                    prop_assert_eq!(rows.lines().count(), inventory.devices.len());
+                }
+                let framed = picture::pictures(&inventory, Colors::Off);
+                let frames = framed.lines().filter(|line| line.starts_with("  |") || line.starts_with("  +"));
+                for line in frames {
+                    prop_assert!((50..=75).contains(&line.chars().count()), "{}", framed);
+                }
+            }
+        }
+    }
+}

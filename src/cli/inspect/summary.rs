@@ -1,0 +1,81 @@
+//! The line above the table: the driver, or why there is none and what to do about it.
+
+use crate::cli::paint::Ink;
+use crate::cli::text::{folded, lines, printable};
+use crate::config::octavo::Colors;
+use crate::domain::inventory::{Inventory, NvmlState, Vendor};
+
+pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {
+    let has_nvidia = inventory
+        .devices
+        .iter()
+        .any(|device| device.vendor == Vendor::Nvidia);
+    let mut said = Vec::new();
+    if let Some(product) = &inventory.machine.product_name {
+        said.push(format!("Machine: {}", printable(product)));
+    }
+    if let Some(host) = &inventory.machine.vgpu {
+        let text = format!(
+            "Virtual GPU: the host runs driver {} (branch {})",
+            host.driver_version, host.driver_branch
+        );
+        said.push(folded(&text, 2));
+    }
+    if inventory.devices.is_empty() {
+        said.extend(nothing_found(&inventory.nvml, colors));
+    } else if has_nvidia || !matches!(inventory.nvml, NvmlState::Absent { .. }) {
+        said.extend(driver(&inventory.nvml, colors));
+    }
+    lines(said)
+}
+
+/// A machine without accelerators is most often just that.
+fn nothing_found(nvml: &NvmlState, colors: Colors) -> Vec<String> {
+    if matches!(nvml, NvmlState::Absent { .. }) {
+        return vec![
+            "No accelerator here: there is none on the PCI bus and no driver for one.".to_owned(),
+            "That is as it should be on a CPU-only node.".to_owned(),
+        ];
+    }
+    let mut lines = driver(nvml, colors);
+    lines.push("No accelerator was found.".to_owned());
+    lines
+}
+
+fn driver(nvml: &NvmlState, colors: Colors) -> Vec<String> {
+    let notice = |text: String| Ink::Notice.paint(&folded(&text, 2), colors);
+    match nvml {
+        NvmlState::Ready(driver) => {
+            let cuda = driver
+                .cuda
+                .map(|version| format!(", CUDA {version}"))
+                .unwrap_or_default();
+            vec![format!("Driver: NVIDIA {}{cuda}", driver.version)]
+        }
+        NvmlState::Absent { reason } => vec![
+            notice(format!("NVML: absent: {reason}")),
+            folded(
+                "  try: install the NVIDIA driver, or say where it is with --driver-root or --nvml-library",
+                7,
+            ),
+        ],
+        NvmlState::Loading => vec![
+            notice("NVML: loading: found and not yet initialised".to_owned()),
+            "  try: again in a moment".to_owned(),
+        ],
+        NvmlState::Lost { reason } => vec![
+            notice(format!("NVML: lost: {reason}")),
+            folded(
+                "  try: again when the driver is loaded; what follows is what the PCI bus shows",
+                7,
+            ),
+        ],
+        NvmlState::Stalled { call, .. } => vec![
+            notice(format!("NVML: stalled: {call} does not return")),
+            folded(
+                "  try: look for Xid messages in the kernel log; what follows was read before",
+                7,
+            ),
+        ],
+    }
+}

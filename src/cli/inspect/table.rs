@@ -1,0 +1,148 @@
+//! The table: one row a device.
+
+use std::collections::BTreeMap;
+
+use super::words::{self, Usage};
+use crate::cli::paint::Ink;
+use crate::cli::text::{Cell, columns};
+use crate::config::octavo::{Colors, Headers};
+use crate::domain::inventory::{
+    Condition, Device, Identity, Inventory, LinkRemote, Mig, MigMode, NvmlState,
+};
+
+/// Which columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Columns {
+    /// Those that fit 80 characters.
+    Few,
+    /// More, as wide as they are.
+    All,
+}
+
+const FEW: [&str; 8] = [
+    "INDEX", "TYPE", "MEMORY", "MIG", "PARTS", "PROCS", "NUMA", "STATE",
+];
+const MORE: [&str; 6] = ["PCI", "UUID", "SKU", "DRIVER NAME", "CC", "LINKS"];
+
+/// Stands for what a device does not have or nobody told.
+const NONE: &str = "-";
+
+pub(super) fn table(
+    inventory: &Inventory,
+    which: Columns,
+    headers: Headers,
+    colors: Colors,
+) -> String {
+    if inventory.devices.is_empty() {
+        return String::new();
+    }
+    let header = || {
+        let more: &[&str] = match which {
+            Columns::Few => &[],
+            Columns::All => &MORE,
+        };
+        let names = FEW.iter().chain(more);
+        names.map(|name| Cell::new(name, Ink::Strong)).collect()
+    };
+    let first = (headers == Headers::Shown).then(header);
+    let devices = inventory
+        .devices
+        .iter()
+        .map(|device| row(device, &inventory.nvml, which));
+    let rows: Vec<Vec<Cell>> = first.into_iter().chain(devices).collect();
+    columns(&rows, colors)
+}
+
+fn row(device: &Device, nvml: &NvmlState, which: Columns) -> Vec<Cell> {
+    let type_ink = match device.identity {
+        Identity::Known { .. } => Ink::Plain,
+        Identity::Unknown => Ink::Notice,
+    };
+    let memory = device.memory.map(|memory| format!("{}Mi", memory.get()));
+    let processes = match words::usage(device) {
+        Usage::Known(processes) => processes.len().to_string(),
+        Usage::Unknown => "?".to_owned(),
+    };
+    let (state, ink) = words::state(device, nvml);
+    let mut cells = vec![
+        told(device.index),
+        Cell::new(&device.identity.to_string(), type_ink),
+        told(memory),
+        Cell::plain(mig(device)),
+        told(partitions(device)),
+        Cell::plain(&processes),
+        told(device.numa_node),
+        Cell::new(state, ink),
+    ];
+    if which == Columns::All {
+        cells.extend(more(device));
+    }
+    cells
+}
+
+fn more(device: &Device) -> Vec<Cell> {
+    let sku = match &device.identity {
+        Identity::Known { sku, .. } => sku.as_ref(),
+        Identity::Unknown => None,
+    };
+    vec![
+        Cell::plain(&device.pci.to_string()),
+        told(device.uuid.as_ref()),
+        told(sku),
+        told(device.product_name.as_ref()),
+        told(device.compute_capability),
+        Cell::plain(&links(device)),
+    ]
+}
+
+fn told(value: Option<impl ToString>) -> Cell {
+    Cell::plain(&value.map_or_else(|| NONE.to_owned(), |value| value.to_string()))
+}
+
+/// The mode in force, and where it goes after the next reset.
+fn mig(device: &Device) -> &'static str {
+    match &device.mig {
+        _ if device.condition != Condition::Working => "?",
+        Mig::NotCapable => NONE,
+        Mig::Capable(state) => match (state.current, state.pending) {
+            (MigMode::Disabled, MigMode::Disabled) => "off",
+            (MigMode::Disabled, MigMode::Enabled) => "off>on",
+            (MigMode::Enabled, MigMode::Enabled) => "on",
+            (MigMode::Enabled, MigMode::Disabled) => "on>off",
+        },
+    }
+}
+
+/// How many things a container could be given.
+fn partitions(device: &Device) -> Option<usize> {
+    let state = device.mig.state().filter(|_| device.mig.is_enabled())?;
+    let instances = state.gpu_instances.iter();
+    Some(
+        instances
+            .map(|instance| instance.compute_instances.len())
+            .sum(),
+    )
+}
+
+/// Active links by what is at their far end: `12 gpu`, `18 switch`.
+fn links(device: &Device) -> String {
+    let mut counts = BTreeMap::new();
+    for link in &device.links {
+        let kind = match link.remote {
+            LinkRemote::Device(_) => "gpu",
+            LinkRemote::Switch(_) => "switch",
+            LinkRemote::Unknown => "other",
+        };
+        let count: &mut usize = counts.entry(kind).or_default();
+        *count = count.saturating_add(1);
+    }
+    let parts: Vec<String> = counts
+        .iter()
+        .map(|(kind, count)| format!("{count} {kind}"))
+        .collect();
+    if parts.is_empty() {
+        NONE.to_owned()
+    } else {
+        parts.join(", ")
+    }
+}

@@ -1,0 +1,77 @@
+//! `octavo labels`: the labels a machine would carry, or how they differ from those in a file.
+
+mod diff;
+
+use std::collections::BTreeMap;
+
+use super::paint::Ink;
+use super::text::{lines, printable};
+use super::{CliError, Exit, Report, input, json, yaml};
+use crate::config::labels::LabelSettings;
+use crate::config::octavo::{Colors, LabelsFormat, LabelsPurpose, LabelsSettings};
+use crate::domain::inventory::Inventory;
+use crate::domain::labels::{Compiled, Options, compile};
+
+/// The labels, or the difference, in the form asked for.
+pub(super) fn report(
+    inventory: &Inventory,
+    settings: &LabelsSettings,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let Compiled { labels, notes } = compile(inventory, &options(settings.labels()));
+    let labels: BTreeMap<&str, &str> = labels.iter().collect();
+    let mut report = match settings.purpose() {
+        LabelsPurpose::Print(format) => Report {
+            output: print(&labels, *format)?,
+            ..Report::default()
+        },
+        LabelsPurpose::Diff(file) => {
+            let before = input::labels(file)?;
+            let before = before
+                .iter()
+                .map(|(key, value)| (key.as_str(), value.as_str()))
+                .collect();
+            compare(&before, &labels, colors)
+        }
+    };
+    report.notes = lines(
+        notes
+            .iter()
+            .map(|note| format!("note: {}", printable(&note.to_string()))),
+    );
+    Ok(report)
+}
+
+fn options(_settings: LabelSettings) -> Options {
+    Options::default()
+}
+
+fn print(labels: &BTreeMap<&str, &str>, format: LabelsFormat) -> Result<String, CliError> {
+    match format {
+        LabelsFormat::Table => Ok(lines(
+            labels.iter().map(|(key, value)| format!("{key}={value}")),
+        )),
+        LabelsFormat::Json => json(labels),
+        LabelsFormat::Yaml => yaml(labels),
+    }
+}
+
+fn compare(before: &BTreeMap<&str, &str>, after: &BTreeMap<&str, &str>, colors: Colors) -> Report {
+    let changes = diff::diff(before, after);
+    let output = lines(changes.iter().map(|change| {
+        let ink = match change.side {
+            diff::Side::Before => Ink::Bad,
+            diff::Side::After => Ink::Good,
+        };
+        ink.paint(&printable(&change.to_string()), colors)
+    }));
+    Report {
+        output,
+        notes: String::new(),
+        exit: if changes.is_empty() {
+            Exit::Done
+        } else {
+            Exit::Changes
+        },
+    }
+}

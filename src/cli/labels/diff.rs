@@ -1,0 +1,136 @@
+//! How two label sets differ, in the labels that are ours to write.
+//!
+//! A Node carries labels of many owners: the kubelet's, the GPU operator's switches, people's own. They are nobody's
+//! difference, so only the families that this program and gpu-feature-discovery write are compared.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A label on one side only, or with another value on the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Change<'a> {
+    pub(super) key: &'a str,
+    pub(super) side: Side,
+    pub(super) value: &'a str,
+}
+
+/// Where a label stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Side {
+    /// It is there and would go.
+    Before,
+    /// It would come.
+    After,
+}
+
+impl fmt::Display for Change<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match self.side {
+            Side::Before => '-',
+            Side::After => '+',
+        };
+        write!(f, "{sign}{}={}", self.key, self.value)
+    }
+}
+
+/// What changes from `before` to `after`, sorted by key, the old value of a label before its new one.
+pub(super) fn diff<'a>(
+    before: &BTreeMap<&'a str, &'a str>,
+    after: &BTreeMap<&'a str, &'a str>,
+) -> Vec<Change<'a>> {
+    let mut changes = one_sided(before, after, Side::Before);
+    changes.extend(one_sided(after, before, Side::After));
+    changes.sort();
+    changes
+}
+
+fn one_sided<'a>(
+    these: &BTreeMap<&'a str, &'a str>,
+    others: &BTreeMap<&'a str, &'a str>,
+    side: Side,
+) -> Vec<Change<'a>> {
+    these
+        .iter()
+        .filter(|(key, value)| is_compared(key) && others.get(*key) != Some(value))
+        .map(|(key, value)| Change { key, side, value })
+        .collect()
+}
+
+/// Prefixes of NVIDIA's names that gpu-feature-discovery writes.
+const NVIDIA_FAMILIES: [&str; 6] = ["cuda.", "gpu.", "mig-", "mig.", "mps.", "vgpu."];
+/// Prefixes of names among those that others write: the GPU operator and the MIG manager.
+const NVIDIA_OF_OTHERS: [&str; 3] = ["gpu.deploy.", "gpu.present", "mig.config"];
+
+fn is_compared(key: &str) -> bool {
+    let Some((domain, name)) = key.split_once('/') else {
+        return false;
+    };
+    let starts = |prefix: &&str| name.starts_with(*prefix);
+    match domain {
+        // The time of gpu-feature-discovery's start says nothing about the hardware, and is no family of this list.
+        "nvidia.com" => NVIDIA_FAMILIES.iter().any(starts) && !NVIDIA_OF_OTHERS.iter().any(starts),
+        _ => domain == "octavo.dev" || domain.ends_with(".octavo.dev"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(
+        before: &[(&'static str, &'static str)],
+        after: &[(&'static str, &'static str)],
+    ) -> Vec<String> {
+        let before = before.iter().copied().collect();
+        let after = after.iter().copied().collect();
+        diff(&before, &after)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn a_changed_value_is_its_old_line_and_then_its_new_one() {
+        assert_eq!(
+            lines(
+                &[("octavo.dev/count", "8"), ("octavo.dev/type", "a")],
+                &[
+                    ("nvidia.com/gpu.count", "7"),
+                    ("octavo.dev/count", "7"),
+                    ("octavo.dev/type", "a")
+                ],
+            ),
+            [
+                "+nvidia.com/gpu.count=7",
+                "-octavo.dev/count=8",
+                "+octavo.dev/count=7"
+            ]
+        );
+    }
+
+    #[test]
+    fn labels_of_other_owners_and_the_time_are_not_compared() {
+        for key in [
+            "kubernetes.io/hostname",
+            "mine",
+            "nvidia.com/gpu.present",
+            "nvidia.com/gpu.deploy.driver",
+            "nvidia.com/mig.config.state",
+            "nvidia.com/gfd.timestamp",
+            "notoctavo.dev/x",
+        ] {
+            assert_eq!(lines(&[(key, "x")], &[]), Vec::<String>::new(), "{key}");
+        }
+        assert_eq!(
+            lines(
+                &[
+                    ("type.octavo.dev/nvidia-a30", "1"),
+                    ("nvidia.com/mig-1g.5gb.count", "7")
+                ],
+                &[]
+            )
+            .len(),
+            2
+        );
+    }
+}

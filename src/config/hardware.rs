@@ -1,0 +1,111 @@
+//! Where the hardware is found: the flags every program that reads a machine has in common.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use super::duration;
+
+/// Raw arguments.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Hardware")]
+pub(super) struct HardwareArgs {
+    /// NVML library to load instead of searching for one
+    ///
+    /// The full path of libnvidia-ml.so.1. Without it, the usual library directories below each driver root are searched.
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "OCTAVO_NVML_LIBRARY",
+        hide_env_values = true
+    )]
+    nvml_library: Option<PathBuf>,
+
+    /// Root below which a driver may be installed; repeat for several
+    ///
+    /// Roots are tried in order. In the variable they are separated by colons.
+    #[arg(
+        long = "driver-root",
+        value_name = "DIR",
+        env = "OCTAVO_DRIVER_ROOT",
+        hide_env_values = true,
+        value_delimiter = ':',
+        default_values = ["/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"]
+    )]
+    driver_roots: Vec<PathBuf>,
+
+    /// Where sysfs is mounted
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_SYS_ROOT",
+        hide_env_values = true,
+        default_value = "/sys"
+    )]
+    sys_root: PathBuf,
+
+    /// How long one call of the driver may take before NVML counts as stalled
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "OCTAVO_CALL_DEADLINE",
+        hide_env_values = true,
+        default_value = "10s",
+        value_parser = duration::positive
+    )]
+    call_deadline: Duration,
+}
+
+/// Where the hardware is found, and how patient to be with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HardwareSettings {
+    nvml_library: NvmlLibrary,
+    driver_roots: Vec<PathBuf>,
+    sys_root: PathBuf,
+    call_deadline: Duration,
+}
+
+/// Which NVML library to use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NvmlLibrary {
+    /// The first one found below the driver roots.
+    Search,
+    /// This one and no other.
+    At(PathBuf),
+}
+
+impl HardwareSettings {
+    /// Which library to load.
+    pub fn nvml_library(&self) -> &NvmlLibrary {
+        &self.nvml_library
+    }
+
+    /// Roots to search below, in order.
+    pub fn driver_roots(&self) -> &[PathBuf] {
+        &self.driver_roots
+    }
+
+    /// The mount point of sysfs.
+    pub fn sys_root(&self) -> &Path {
+        &self.sys_root
+    }
+
+    /// The longest that one call of the driver may take.
+    pub fn call_deadline(&self) -> Duration {
+        self.call_deadline
+    }
+}
+
+impl From<HardwareArgs> for HardwareSettings {
+    fn from(args: HardwareArgs) -> Self {
+        Self {
+            nvml_library: args
+                .nvml_library
+                .map_or(NvmlLibrary::Search, NvmlLibrary::At),
+            driver_roots: args.driver_roots,
+            sys_root: args.sys_root,
+            call_deadline: args.call_deadline,
+        }
+    }
+}

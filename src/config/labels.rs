@@ -1,0 +1,115 @@
+//! How labels are made: the flags of the agent and of `octavo labels`, so that both say the same of one machine.
+
+use clap::{Args, ValueEnum};
+
+use super::Switch;
+
+/// Raw arguments.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Labels")]
+pub(super) struct LabelArgs {
+    /// How NVIDIA's labels present partitions, as in NVIDIA's device plugin
+    #[arg(
+        long,
+        value_enum,
+        value_name = "STRATEGY",
+        env = "OCTAVO_MIG_STRATEGY",
+        hide_env_values = true,
+        default_value = "none"
+    )]
+    mig_strategy: MigStrategy,
+
+    /// Write NVIDIA's labels (nvidia.com/*) beside our own
+    ///
+    /// Turn it off where gpu-feature-discovery runs: a label has one writer.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "on|off",
+        env = "OCTAVO_NVIDIA_LABELS",
+        hide_env_values = true,
+        hide_possible_values = true,
+        default_value = "on"
+    )]
+    nvidia_labels: Switch,
+
+    /// Write nvidia.com/gfd.timestamp
+    ///
+    /// Off by default, because it changes at every start: the only label that would be written when nothing about the
+    /// hardware has changed.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "on|off",
+        env = "OCTAVO_TIMESTAMP",
+        hide_env_values = true,
+        hide_possible_values = true,
+        default_value = "off"
+    )]
+    timestamp: Switch,
+
+    /// Write nvidia.com/gpu.machine
+    #[arg(
+        long,
+        value_enum,
+        value_name = "on|off",
+        env = "OCTAVO_MACHINE_TYPE",
+        hide_env_values = true,
+        hide_possible_values = true,
+        default_value = "on"
+    )]
+    machine_type: Switch,
+}
+
+/// How NVIDIA's labels present partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MigStrategy {
+    /// As if there were no partitions
+    None,
+    /// As whole GPUs, where all partitions are alike
+    Single,
+    /// Each profile as a resource of its own
+    Mixed,
+}
+
+/// How labels are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LabelSettings {
+    mig_strategy: MigStrategy,
+    nvidia_labels: Switch,
+    timestamp: Switch,
+    machine_type: Switch,
+}
+
+impl LabelSettings {
+    /// How NVIDIA's labels present partitions.
+    pub fn mig_strategy(self) -> MigStrategy {
+        self.mig_strategy
+    }
+
+    /// Whether NVIDIA's labels are written.
+    pub fn nvidia_labels(self) -> Switch {
+        self.nvidia_labels
+    }
+
+    /// Whether the time of the start is a label.
+    pub fn timestamp(self) -> Switch {
+        self.timestamp
+    }
+
+    /// Whether the machine's product name is a label.
+    pub fn machine_type(self) -> Switch {
+        self.machine_type
+    }
+}
+
+impl From<LabelArgs> for LabelSettings {
+    fn from(args: LabelArgs) -> Self {
+        Self {
+            mig_strategy: args.mig_strategy,
+            nvidia_labels: args.nvidia_labels,
+            timestamp: args.timestamp,
+            machine_type: args.machine_type,
+        }
+    }
+}

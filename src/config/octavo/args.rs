@@ -1,0 +1,255 @@
+//! What a person may type, as clap reads it, and how it becomes settings.
+
+use std::path::{Path, PathBuf};
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+
+use super::{
+    Colors, Command, Headers, Input, InspectFormat, InspectSettings, Invocation, LabelsFormat,
+    LabelsPurpose, LabelsSettings, Shell, Source, Terminal,
+};
+use crate::config::Answer;
+use crate::config::hardware::HardwareArgs;
+use crate::config::labels::LabelArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  # What accelerators does this node have, and how are they partitioned?
+  octavo inspect
+
+  # Which labels would this node carry?
+  octavo labels
+
+  # Complete commands and flags in this shell
+  source <(octavo completion bash)
+
+Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage, 3 there are differences.";
+
+const INSPECT_EXAMPLES: &str = "\
+Examples:
+  # Table, pictures of the slices, and what is wrong
+  octavo inspect
+
+  # With PCI addresses, UUIDs, product names and links
+  octavo inspect -o wide
+
+  # Only the rows, for a script
+  octavo inspect --no-headers
+
+  # Record this machine and look at the recording elsewhere
+  octavo inspect -o json > node7.json
+  octavo inspect --from node7.json
+
+In the pictures, one cell is one memory slice. `gi 2/0` is GPU instance 2 with compute instance 0; `gi 2/-` has no
+compute instance, so nothing can use it.";
+
+const LABELS_EXAMPLES: &str = "\
+Examples:
+  # Labels as key=value
+  octavo labels --mig-strategy mixed
+
+  # What would change against the node as it is?
+  kubectl get node $NODE -o json | octavo labels --from node7.json --diff -
+
+  # What would change against gpu-feature-discovery?
+  octavo labels --diff /etc/kubernetes/node-feature-discovery/features.d/gfd
+
+With --diff, a line with `-` is there now and would go, one with `+` would come; the exit code is 3 if there are any.";
+
+/// See the accelerators of a Kubernetes node, their partitions and their labels
+#[derive(Debug, Parser)]
+#[command(
+    name = "octavo",
+    version,
+    after_long_help = EXAMPLES,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(super) struct OctavoArgs {
+    #[command(subcommand)]
+    command: CommandArgs,
+
+    /// When to use colours; auto heeds `NO_COLOR` and `TERM=dumb`
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto"
+    )]
+    color: ColorArg,
+}
+
+#[derive(Debug, Subcommand)]
+enum CommandArgs {
+    /// Show the accelerators of this node
+    #[command(after_long_help = INSPECT_EXAMPLES)]
+    Inspect(InspectArgs),
+    /// Show the labels that this node would carry
+    #[command(after_long_help = LABELS_EXAMPLES)]
+    Labels(LabelsArgs),
+    /// Print a completion script
+    Completion {
+        /// The shell to complete in
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct InspectArgs {
+    /// How to print it
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "table"
+    )]
+    output: InspectFormat,
+
+    /// Print the rows of the table and nothing else
+    #[arg(long)]
+    no_headers: bool,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct LabelsArgs {
+    /// How to print it
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "table"
+    )]
+    output: LabelsFormat,
+
+    /// Print how the labels differ from those in FILE; - for standard input
+    ///
+    /// FILE may hold what this command printed, a feature file of Node Feature Discovery, or a Node as kubectl prints it
+    /// with -o json or yaml. Labels of other owners are not compared, nor is nvidia.com/gfd.timestamp.
+    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    diff: Option<PathBuf>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+
+    #[command(flatten)]
+    labels: LabelArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct SourceArgs {
+    /// Read a recorded inventory instead of this machine; - for standard input
+    ///
+    /// FILE is what `octavo inspect -o json` or `-o yaml` printed. The flags about hardware are not used then.
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+
+    #[command(flatten)]
+    hardware: HardwareArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ColorArg {
+    /// On a terminal
+    Auto,
+    /// Everywhere
+    Always,
+    /// Nowhere
+    Never,
+}
+
+impl OctavoArgs {
+    pub(super) fn resolve(self, terminal: Terminal) -> Result<Invocation, Answer> {
+        let colors = match (self.color, terminal) {
+            (ColorArg::Always, _) | (ColorArg::Auto, Terminal::Colorful) => Colors::On,
+            (ColorArg::Never, _) | (ColorArg::Auto, Terminal::Plain) => Colors::Off,
+        };
+        let command = match self.command {
+            CommandArgs::Inspect(args) => Command::Inspect(args.into()),
+            CommandArgs::Labels(args) => Command::Labels(labels(args)?),
+            CommandArgs::Completion { shell } => Command::Completion(shell),
+        };
+        Ok(Invocation { command, colors })
+    }
+}
+
+/// The script that completes `octavo` in `shell`.
+pub fn completion_script(shell: Shell) -> String {
+    let shell = match shell {
+        Shell::Bash => clap_complete::Shell::Bash,
+        Shell::Zsh => clap_complete::Shell::Zsh,
+        Shell::Fish => clap_complete::Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut OctavoArgs::command(), "octavo", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+impl From<InspectArgs> for InspectSettings {
+    fn from(args: InspectArgs) -> Self {
+        Self {
+            source: args.source.into(),
+            format: args.output,
+            headers: if args.no_headers {
+                Headers::Hidden
+            } else {
+                Headers::Shown
+            },
+        }
+    }
+}
+
+fn labels(args: LabelsArgs) -> Result<LabelsSettings, Answer> {
+    let source = Source::from(args.source);
+    let purpose = args.diff.map_or(LabelsPurpose::Print(args.output), |path| {
+        LabelsPurpose::Diff(path.into())
+    });
+    if source == Source::Recording(Input::Stdin) && purpose == LabelsPurpose::Diff(Input::Stdin) {
+        let error = OctavoArgs::command().error(
+            ErrorKind::ArgumentConflict,
+            "only one of --from and --diff can read standard input",
+        );
+        return Err(error.into());
+    }
+    Ok(LabelsSettings {
+        source,
+        labels: args.labels.into(),
+        purpose,
+    })
+}
+
+impl From<SourceArgs> for Source {
+    fn from(args: SourceArgs) -> Self {
+        match args.from {
+            Some(path) => Self::Recording(path.into()),
+            None => Self::Machine(args.hardware.into()),
+        }
+    }
+}
+
+impl From<PathBuf> for Input {
+    fn from(path: PathBuf) -> Self {
+        if path == Path::new("-") {
+            Self::Stdin
+        } else {
+            Self::File(path)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_given_to_clap_is_sound() {
+        OctavoArgs::command().debug_assert();
+    }
+}

@@ -1,0 +1,371 @@
+//! The way in: a document as an inventory, or the place of the value that cannot be.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use super::error::{FieldError, FieldProblem};
+use super::{
+    ComputeInstanceJson, ComputeProfileJson, ConditionJson, DeviceJson, Document, GpuInstanceJson,
+    HealthJson, LinkJson, MachineJson, MigJson, MigModeJson, MigStateJson, NvmlJson, PciIdsJson,
+    PlacementJson, ProcessJson, ProcessKindJson, ProfileJson, RemoteJson, ResourcesJson,
+};
+use crate::domain::catalog::{
+    ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
+};
+use crate::domain::inventory::{
+    Architecture, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance, Health,
+    Identity, Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds,
+    Problem, Process, ProcessKind, RecoveryAction, RemappedRows, Vendor, VgpuHost,
+};
+use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
+
+impl TryFrom<Document> for Inventory {
+    type Error = FieldError;
+
+    /// Devices may be given in any order; two at one address are an error.
+    fn try_from(document: Document) -> Result<Self, FieldError> {
+        let mut devices = each("devices", document.devices, device)?;
+        let mut seen = BTreeSet::new();
+        for (number, device) in devices.iter().enumerate() {
+            if !seen.insert(device.pci) {
+                let place = format!("devices[{number}].pci");
+                return Err(FieldError::new(&place, FieldProblem::Duplicate));
+            }
+        }
+        devices.sort_by_key(|device| device.pci);
+        Ok(Self {
+            machine: machine(document.machine),
+            nvml: nvml(document.nvml).map_err(|error| error.within("nvml"))?,
+            devices,
+        })
+    }
+}
+
+/// Converts a list, and names the item that fails.
+fn each<J, T>(
+    field: &str,
+    items: Vec<J>,
+    convert: fn(J) -> Result<T, FieldError>,
+) -> Result<Vec<T>, FieldError> {
+    let numbered = items.into_iter().enumerate();
+    numbered
+        .map(|(number, item)| {
+            convert(item).map_err(|error| error.within(&format!("{field}[{number}]")))
+        })
+        .collect()
+}
+
+fn parsed<T>(field: &str, text: &str) -> Result<T, FieldError>
+where
+    T: FromStr<Err: Into<FieldProblem>>,
+{
+    text.parse().map_err(|error| FieldError::new(field, error))
+}
+
+fn parsed_if_there<T>(field: &str, text: Option<String>) -> Result<Option<T>, FieldError>
+where
+    T: FromStr<Err: Into<FieldProblem>>,
+{
+    text.map(|text| parsed(field, &text)).transpose()
+}
+
+/// The error for a text that belongs to none of the domain's own parsers.
+fn wrong(field: &str, text: &str, expected: &'static str) -> FieldError {
+    let text = text.to_owned();
+    FieldError::new(field, FieldProblem::Text { text, expected })
+}
+
+fn machine(json: MachineJson) -> Machine {
+    Machine {
+        product_name: json.product_name,
+        vgpu: json.vgpu.map(|host| VgpuHost {
+            driver_version: host.driver_version,
+            driver_branch: host.driver_branch,
+        }),
+    }
+}
+
+fn nvml(json: NvmlJson) -> Result<NvmlState, FieldError> {
+    Ok(match json {
+        NvmlJson::Absent { reason } => NvmlState::Absent { reason },
+        NvmlJson::Loading {} => NvmlState::Loading,
+        NvmlJson::Ready {
+            driver_version,
+            cuda_version,
+        } => NvmlState::Ready(driver(&driver_version, cuda_version.as_deref())?),
+        NvmlJson::Lost { reason } => NvmlState::Lost { reason },
+        NvmlJson::Stalled {
+            call,
+            driver_version,
+            cuda_version,
+        } => NvmlState::Stalled {
+            call,
+            driver: driver_version
+                .map(|version| driver(&version, cuda_version.as_deref()))
+                .transpose()?,
+        },
+    })
+}
+
+fn driver(version: &str, cuda: Option<&str>) -> Result<Driver, FieldError> {
+    Ok(Driver {
+        version: parsed::<DriverVersion>("driverVersion", version)?,
+        cuda: cuda
+            .map(|text| two_numbers("cudaVersion", text, "a CUDA version like 12.8"))
+            .transpose()?
+            .map(|(major, minor)| CudaVersion { major, minor }),
+    })
+}
+
+fn two_numbers(field: &str, text: &str, expected: &'static str) -> Result<(u32, u32), FieldError> {
+    let number = |part: &str| {
+        let digits = part.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| part.parse::<u32>().ok()).flatten()
+    };
+    text.split_once('.')
+        .and_then(|(major, minor)| Some((number(major)?, number(minor)?)))
+        .ok_or_else(|| wrong(field, text, expected))
+}
+
+fn device(json: DeviceJson) -> Result<Device, FieldError> {
+    let identity = identity(json.type_name, json.sku)?;
+    Ok(Device {
+        pci: parsed("pci", &json.pci)?,
+        uuid: parsed_if_there("uuid", json.uuid)?,
+        vendor: vendor(&json.vendor)?,
+        identity,
+        pci_ids: pci_ids(&json.pci_ids).map_err(|error| error.within("pciIds"))?,
+        condition: condition(json.condition),
+        product_name: json.product_name,
+        index: json.index,
+        minor: json.minor,
+        architecture: json.architecture.as_deref().map(Architecture::new),
+        compute_capability: json
+            .compute_capability
+            .map(|text| {
+                two_numbers(
+                    "computeCapability",
+                    &text,
+                    "a compute capability like \"9.0\"",
+                )
+            })
+            .transpose()?
+            .map(|(major, minor)| ComputeCapability { major, minor }),
+        memory: json.memory_mib.map(Mebibytes::new),
+        numa_node: json.numa_node,
+        mig: mig(json.mig).map_err(|error| error.within("mig"))?,
+        processes: json.processes.into_iter().map(process).collect(),
+        links: each("links", json.links, link)?,
+        fabric: json.fabric.map(|fabric| Fabric {
+            cluster_uuid: fabric.cluster_uuid,
+            clique_id: fabric.clique_id,
+        }),
+        health: health(json.health).map_err(|error| error.within("health"))?,
+        problems: json
+            .problems
+            .into_iter()
+            .map(|problem| Problem {
+                what: problem.what,
+                error: problem.error,
+            })
+            .collect(),
+    })
+}
+
+fn identity(type_name: Option<String>, sku: Option<String>) -> Result<Identity, FieldError> {
+    match (type_name, sku) {
+        (Some(type_name), sku) => Ok(Identity::Known {
+            type_name: parsed("type", &type_name)?,
+            sku: parsed_if_there("sku", sku)?,
+        }),
+        (None, None) => Ok(Identity::Unknown),
+        (None, Some(_)) => Err(FieldError::new("sku", FieldProblem::SkuWithoutType)),
+    }
+}
+
+fn vendor(text: &str) -> Result<Vendor, FieldError> {
+    match text {
+        "nvidia" => Ok(Vendor::Nvidia),
+        "amd" => Ok(Vendor::Amd),
+        "aws" => Ok(Vendor::Aws),
+        _ => text
+            .strip_prefix("pci-")
+            .and_then(|id| hex(id, 4))
+            .and_then(|id| u16::try_from(id).ok())
+            .map(Vendor::Other)
+            .ok_or_else(|| wrong("vendor", text, "nvidia, amd, aws or pci-<vendor id>")),
+    }
+}
+
+fn hex(text: &str, digits: usize) -> Option<u32> {
+    let plain = text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
+    plain.then(|| u32::from_str_radix(text, 16).ok()).flatten()
+}
+
+fn pci_ids(json: &PciIdsJson) -> Result<PciIds, FieldError> {
+    let id = |field, text: &str| {
+        let number = hex(text, 4).and_then(|id| u16::try_from(id).ok());
+        number.ok_or_else(|| wrong(field, text, "four hexadecimal digits"))
+    };
+    let class =
+        |text: &str| hex(text, 6).ok_or_else(|| wrong("class", text, "six hexadecimal digits"));
+    Ok(PciIds {
+        vendor: id("vendor", &json.vendor)?,
+        device: id("device", &json.device)?,
+        subsystem_vendor: id("subsystemVendor", &json.subsystem_vendor)?,
+        subsystem_device: id("subsystemDevice", &json.subsystem_device)?,
+        class: json.class.as_deref().map(class).transpose()?,
+    })
+}
+
+fn condition(json: ConditionJson) -> Condition {
+    match json {
+        ConditionJson::Working {} => Condition::Working,
+        ConditionJson::Failing { reason } => Condition::Failing { reason },
+        ConditionJson::PciOnly { kernel_driver } => Condition::PciOnly { kernel_driver },
+    }
+}
+
+fn mig(json: MigJson) -> Result<Mig, FieldError> {
+    let (current, state) = match json {
+        MigJson::NotCapable {} => return Ok(Mig::NotCapable),
+        MigJson::Disabled(state) => (MigMode::Disabled, state),
+        MigJson::Enabled(state) => (MigMode::Enabled, state),
+    };
+    let MigStateJson {
+        pending_mode,
+        gpu_instances,
+        profiles,
+    } = state;
+    Ok(Mig::Capable(MigState {
+        current,
+        pending: match pending_mode {
+            MigModeJson::Disabled => MigMode::Disabled,
+            MigModeJson::Enabled => MigMode::Enabled,
+        },
+        catalog: ProfileCatalog::new(each("profiles", profiles, profile)?),
+        gpu_instances: each("gpuInstances", gpu_instances, gpu_instance)?,
+    }))
+}
+
+fn profile(json: ProfileJson) -> Result<GpuInstanceProfile, FieldError> {
+    let compute = |json: ComputeProfileJson| ComputeInstanceProfile {
+        id: json.id,
+        index: json.index,
+        slices: json.slices,
+        max_count: json.max_count,
+        multiprocessors: json.multiprocessors,
+    };
+    Ok(GpuInstanceProfile {
+        id: json.id,
+        index: json.index,
+        name: parsed("name", &json.name)?,
+        max_count: json.max_count,
+        memory: Mebibytes::new(json.memory_mib),
+        resources: resources(json.resources),
+        placements: json.placements.into_iter().map(placement).collect(),
+        compute_profiles: json.compute_profiles.into_iter().map(compute).collect(),
+    })
+}
+
+fn resources(json: ResourcesJson) -> InstanceResources {
+    InstanceResources {
+        gpu_slices: json.gpu_slices,
+        compute_slices: json.compute_slices,
+        multiprocessors: json.multiprocessors,
+        copy_engines: json.copy_engines,
+        decoders: json.decoders,
+        encoders: json.encoders,
+        jpeg_engines: json.jpeg_engines,
+        ofa_engines: json.ofa_engines,
+    }
+}
+
+fn placement(json: PlacementJson) -> Placement {
+    Placement {
+        start: json.start,
+        size: json.size,
+    }
+}
+
+fn gpu_instance(json: GpuInstanceJson) -> Result<GpuInstance, FieldError> {
+    Ok(GpuInstance {
+        id: json.id,
+        profile_id: json.profile_id,
+        placement: placement(json.placement),
+        compute_instances: each("computeInstances", json.compute_instances, compute_instance)?,
+    })
+}
+
+fn compute_instance(json: ComputeInstanceJson) -> Result<ComputeInstance, FieldError> {
+    Ok(ComputeInstance {
+        id: json.id,
+        profile_id: json.profile_id,
+        placement: json.placement.map(placement),
+        uuid: parsed_if_there("uuid", json.uuid)?,
+        memory: json.memory_mib.map(Mebibytes::new),
+        resources: json.resources.map(resources),
+    })
+}
+
+fn process(json: ProcessJson) -> Process {
+    Process {
+        pid: json.pid,
+        kind: match json.kind {
+            ProcessKindJson::Compute => ProcessKind::Compute,
+            ProcessKindJson::Graphics => ProcessKind::Graphics,
+        },
+        gpu_instance: json.gpu_instance,
+        compute_instance: json.compute_instance,
+        memory: json.memory_mib.map(Mebibytes::new),
+    }
+}
+
+fn link(json: LinkJson) -> Result<NvLink, FieldError> {
+    let pci = parsed_if_there("remotePci", json.remote_pci)?;
+    let remote = match (json.remote, pci) {
+        (RemoteJson::Device, Some(pci)) => LinkRemote::Device(pci),
+        (RemoteJson::Switch, Some(pci)) => LinkRemote::Switch(pci),
+        (RemoteJson::Unknown, None) => LinkRemote::Unknown,
+        (RemoteJson::Device | RemoteJson::Switch, None) => {
+            return Err(FieldError::new("remotePci", FieldProblem::RemoteMissing));
+        }
+        (RemoteJson::Unknown, Some(_)) => {
+            return Err(FieldError::new("remotePci", FieldProblem::RemoteNeedless));
+        }
+    };
+    let link = json.link;
+    Ok(NvLink { link, remote })
+}
+
+fn health(json: HealthJson) -> Result<Health, FieldError> {
+    Ok(Health {
+        ecc_enabled: json.ecc_enabled,
+        uncorrected_errors: json.uncorrected_errors,
+        remapped_rows: json.remapped_rows.map(|rows| RemappedRows {
+            correctable: rows.correctable,
+            uncorrectable: rows.uncorrectable,
+            pending: rows.pending,
+            failed: rows.failed,
+        }),
+        recovery_action: json
+            .recovery_action
+            .map(|text| recovery_action(&text))
+            .transpose()?,
+    })
+}
+
+fn recovery_action(text: &str) -> Result<RecoveryAction, FieldError> {
+    const EXPECTED: &str = "none, resetGpu, rebootNode, drainP2p, drainAndReset or a number";
+    Ok(match text {
+        "none" => RecoveryAction::None,
+        "resetGpu" => RecoveryAction::ResetGpu,
+        "rebootNode" => RecoveryAction::RebootNode,
+        "drainP2p" => RecoveryAction::DrainP2p,
+        "drainAndReset" => RecoveryAction::DrainAndReset,
+        number => number
+            .parse()
+            .map(RecoveryAction::Other)
+            .map_err(|_| wrong("recoveryAction", number, EXPECTED))?,
+    })
+}

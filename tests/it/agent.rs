@@ -1,0 +1,159 @@
+//! The agent as it ships, as a process: what it does when the driver hangs, comes late, is replaced, or goes.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nvml_sim::fault::{read_rules, write_rules};
+use nvml_sim::model::Slot;
+
+use crate::machine::Machine;
+
+const FOUR_H100: &str = "
+machine: four
+driver: 570.133.20
+gpus:
+  - board: H100_80GB_SXM
+    count: 4
+";
+
+/// Quick enough to see many rounds, with a feature file whose expiry moves every few rounds.
+fn arguments(file: &Path) -> Vec<String> {
+    let file = file.to_str().unwrap();
+    [
+        "--interval=100ms",
+        "--call-deadline=300ms",
+        "--label-sink=file",
+        "--feature-file-expiry=4s",
+        "--log-level=debug",
+        "--feature-file",
+        file,
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+fn start(machine: &Machine) -> crate::process::Agent {
+    let arguments = arguments(&machine.path().join("features.d/octavo"));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    machine.agent(&arguments)
+}
+
+fn labels(machine: &Machine) -> Vec<String> {
+    let text = fs::read_to_string(machine.path().join("features.d/octavo")).unwrap();
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn has(labels: &[String], label: &str) -> bool {
+    labels.iter().any(|found| found == label)
+}
+
+#[test]
+fn i8_when_nvml_hangs_labels_stay_and_live_on_and_the_agent_still_stops() {
+    let machine = Machine::new(FOUR_H100);
+    let mut agent = start(&machine);
+    agent.says("labels published");
+    let before = labels(&machine);
+    assert!(has(&before, "octavo.dev/count=4"), "{before:#?}");
+
+    let state = machine.path().join("nvml-sim.state");
+    let hang = "- {call: nvmlDeviceGetMigMode, hang: forever}\n";
+    fs::write(state.join("faults.yaml"), hang).unwrap();
+    assert_eq!(read_rules(&state).unwrap().0.len(), 1);
+    let line = agent.says("nvml: stalled");
+    assert!(line.contains("nvmlDeviceGetMigMode"), "{line}");
+    // A heartbeat of the file: its expiry goes on moving while NVML hangs.
+    agent.says("time of expiry moved");
+    agent.says("time of expiry moved");
+    assert_eq!(labels(&machine), before);
+
+    write_rules(&state, &[]).unwrap();
+    agent.says("nvml: ready");
+
+    fs::write(state.join("faults.yaml"), hang).unwrap();
+    agent.says("nvml: stalled");
+    assert!(agent.stop().success());
+    assert_eq!(labels(&machine), before);
+}
+
+#[test]
+fn a_driver_that_comes_late_is_replaced_and_is_lost_is_followed_without_a_restart() {
+    let machine = Machine::without_driver(FOUR_H100);
+    let mut agent = start(&machine);
+    let line = agent.says("nvml: absent");
+    assert!(line.contains("libnvidia-ml.so.1"), "{line}");
+    agent.says("labels published");
+    let bus_only = labels(&machine);
+    assert!(
+        has(&bus_only, "type.octavo.dev/nvidia-h100-80gb=4"),
+        "{bus_only:#?}"
+    );
+    assert!(
+        !bus_only
+            .iter()
+            .any(|label| label.starts_with("octavo.dev/driver=")),
+        "{bus_only:#?}"
+    );
+
+    machine.install_driver();
+    agent.says("nvml: ready, driver 570.133.20");
+    agent.says("labels published");
+    assert!(has(&labels(&machine), "octavo.dev/driver=570.133.20"));
+
+    machine.change(|world| world.reload_driver(Some("580.95.05")));
+    agent.says("nvml: lost");
+    agent.says("nvml: ready, driver 580.95.05");
+    agent.says("labels published");
+    assert!(has(&labels(&machine), "octavo.dev/driver=580.95.05"));
+
+    machine.change(nvml_sim::model::World::unload_driver);
+    agent.says("nvml: lost");
+    agent.says("labels published");
+    assert_eq!(labels(&machine), bus_only);
+    assert!(agent.stop().success());
+}
+
+#[test]
+fn i6_an_event_of_the_hardware_reaches_the_labels_long_before_the_next_poll() {
+    let machine = Machine::new(FOUR_H100);
+    let mut agent = machine.agent(&[
+        "--interval=1h",
+        "--label-sink=file",
+        "--feature-file",
+        machine.path().join("features.d/octavo").to_str().unwrap(),
+    ]);
+    agent.says("labels published");
+    let start = Instant::now();
+    machine.change(|world| world.lose_gpu(Slot(2)));
+    let line = agent.says("failing");
+    // An hour is the poll; what a loaded machine needs for an event is far less. The figure itself is a benchmark's.
+    assert!(start.elapsed() < Duration::from_mins(30));
+    assert!(line.contains("nvidia-h100-80gb"), "{line}");
+}
+
+#[test]
+fn one_lost_gpu_is_one_failing_device() {
+    let machine = Machine::new(FOUR_H100);
+    machine.change(|world| world.lose_gpu(Slot(1)));
+    let output = machine.agent_once(&["--log-level=info"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches(", failing: ").count(), 1, "{said}");
+    assert_eq!(said.matches("device: ").count(), 4, "{said}");
+}
+
+#[test]
+fn i12_a_file_that_is_no_nvml_is_named_and_the_agent_goes_on() {
+    let machine = Machine::without_driver(FOUR_H100);
+    fs::write(machine.library(), "not a library").unwrap();
+    let output = machine.agent_once(&[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("nvml: absent") && said.contains("libnvidia-ml.so.1"),
+        "{said}"
+    );
+}

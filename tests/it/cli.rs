@@ -1,0 +1,215 @@
+//! The `octavo` binary, as a person at a shell has it. Whole outputs are golden files under `tests/golden/cli`: run with
+//! `TRYCMD=overwrite` to renew them, and read the difference.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use octavo::wire::inventory::{Document, parse};
+
+const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/cli/machines");
+
+fn machine(name: &str) -> String {
+    format!("{MACHINES}/{name}.json")
+}
+
+fn octavo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    octavo(arguments).output().unwrap()
+}
+
+/// Runs with `text` on standard input.
+fn piped(arguments: &[&str], text: &str) -> Output {
+    let mut child = octavo(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+#[test]
+fn what_people_see_is_what_was_reviewed() {
+    // Help is folded to the terminal, so the terminal is said.
+    trycmd::TestCases::new()
+        .env("COLUMNS", "80")
+        .case("tests/golden/cli/*.trycmd");
+}
+
+#[test]
+fn a_recording_is_printed_as_it_was_read_in_both_forms() {
+    for entry in std::fs::read_dir(MACHINES).unwrap() {
+        let path = entry.unwrap().path();
+        let path = path.to_str().unwrap();
+        let recorded = parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+        for format in ["json", "yaml"] {
+            let output = run(&["inspect", "--from", path, "-o", format]);
+            assert_eq!(parse(stdout(&output)).unwrap(), recorded, "{path} {format}");
+            let again = piped(&["inspect", "--from", "-", "-o", format], stdout(&output));
+            assert_eq!(stdout(&again), stdout(&output), "{path} {format}");
+        }
+        let json = run(&["inspect", "--from", path, "-o", "json"]);
+        let document = Document::from(&recorded);
+        let expected = serde_json::to_string_pretty(&document).unwrap();
+        assert_eq!(stdout(&json), format!("{expected}\n"));
+    }
+}
+
+#[test]
+fn a_table_fits_eighty_columns_and_needs_no_special_characters() {
+    for entry in std::fs::read_dir(MACHINES).unwrap() {
+        let path = entry.unwrap().path();
+        let output = run(&["inspect", "--from", path.to_str().unwrap()]);
+        for line in stdout(&output).lines() {
+            assert!(line.len() <= 80 && line.is_ascii(), "{path:?}: {line}");
+            assert_eq!(line, line.trim_end(), "{path:?}");
+        }
+    }
+}
+
+#[test]
+fn colours_say_nothing_that_the_words_do_not() {
+    let path = machine("failing");
+    let arguments = ["inspect", "--from", &path];
+    let plain = run(&arguments);
+    let colored = run(&[&arguments[..], &["--color=always"]].concat());
+    assert!(stdout(&colored).contains("\u{1b}[31mfailing\u{1b}[0m"));
+    let mut bare = stdout(&colored).to_owned();
+    for code in ["0", "1", "2", "31", "32", "33"] {
+        bare = bare.replace(&format!("\u{1b}[{code}m"), "");
+    }
+    assert_eq!(bare, stdout(&plain));
+    let quiet = octavo(&arguments).env("NO_COLOR", "1").output().unwrap();
+    assert_eq!(stdout(&quiet), stdout(&plain));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let path = machine("h100x8");
+    let mut child = octavo(&["inspect", "--from", &path, "-o", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+}
+
+#[test]
+fn completion_scripts_know_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["completion", shell]);
+        for word in ["inspect", "labels", "completion", "no-headers"] {
+            assert!(stdout(&output).contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(run(&["completion", "cmd"]).status.code(), Some(2));
+}
+
+#[test]
+fn labels_equal_their_own_output_in_every_form_and_differ_from_nothing() {
+    let path = machine("a100");
+    let diff = ["labels", "--from", &path, "--diff", "-"];
+    for format in ["table", "json", "yaml"] {
+        let labels = run(&["labels", "--from", &path, "-o", format]);
+        let same = piped(&diff, stdout(&labels));
+        assert_eq!(
+            (same.status.code(), stdout(&same)),
+            (Some(0), ""),
+            "{format}"
+        );
+    }
+    let labels = run(&["labels", "--from", &path]);
+    let all_new = piped(&diff, "");
+    let added: Vec<String> = stdout(&labels)
+        .lines()
+        .map(|line| format!("+{line}"))
+        .collect();
+    assert!(!added.is_empty());
+    let lines: Vec<&str> = stdout(&all_new).lines().collect();
+    assert_eq!(
+        (all_new.status.code(), lines),
+        (Some(3), added.iter().map(String::as_str).collect())
+    );
+}
+
+#[test]
+fn a_node_is_compared_in_our_labels_only() {
+    let path = machine("cpu-only");
+    let node = r#"{"kind": "Node", "metadata": {"name": "n", "labels":
+        {"kubernetes.io/arch": "amd64", "octavo.dev/type": "nvidia-a30-24gb"}}}"#;
+    let output = piped(&["labels", "--from", &path, "--diff", "-"], node);
+    assert_eq!(
+        (output.status.code(), stdout(&output)),
+        (Some(3), "-octavo.dev/type=nvidia-a30-24gb\n")
+    );
+}
+
+#[test]
+fn errors_go_to_standard_error_with_their_causes_and_what_to_do() {
+    let check = |output: &Output, expected: &str| {
+        assert_eq!(
+            (output.status.code(), stdout(output), stderr(output)),
+            (Some(1), "", expected)
+        );
+    };
+    check(
+        &run(&["inspect", "--from", "/nowhere/x.json"]),
+        "error: cannot read an inventory from /nowhere/x.json\n  \
+         because: No such file or directory (os error 2)\n  \
+         try: check the path; a dash reads standard input\n",
+    );
+    check(
+        &run(&["inspect", "--nvml-library", "/nowhere/libnvidia-ml.so.1"]),
+        "error: there is no NVML library at /nowhere/libnvidia-ml.so.1\n  \
+         try: give the path of libnvidia-ml.so.1, or leave --nvml-library out to search for it\n",
+    );
+    let text = std::fs::read_to_string(machine("t4")).unwrap();
+    check(
+        &piped(
+            &["inspect", "--from", "-"],
+            &text.replace("0000:3b:00.0", "3b:00.0"),
+        ),
+        "error: cannot use the inventory in standard input\n  \
+         because: the inventory holds a value that cannot be\n  \
+         because: at devices[0].pci\n  \
+         because: \"3b:00.0\" is not a PCI address like 0000:07:00.0\n  \
+         try: record one with `octavo inspect -o json`, or correct the value named above\n",
+    );
+}
+
+#[test]
+fn a_variable_sets_what_a_flag_does_and_the_flag_wins() {
+    let said = |flags: &[&str]| {
+        let mut command = octavo(&["inspect"]);
+        command.args(flags).env("OCTAVO_NVML_LIBRARY", "/variable");
+        stderr(&command.output().unwrap())
+            .lines()
+            .next()
+            .map(str::to_owned)
+    };
+    let missing = |path| Some(format!("error: there is no NVML library at {path}"));
+    assert_eq!(said(&[]), missing("/variable"));
+    assert_eq!(said(&["--nvml-library", "/flag"]), missing("/flag"));
+    assert_eq!(said(&["--from", &machine("t4")]), None);
+}

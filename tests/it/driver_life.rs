@@ -1,0 +1,338 @@
+//! A driver's life as `hw` sees it: libraries that are none, drivers that come, go and hang, GPUs that are lost, and
+//! what a reading costs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use nvml_sim::model::Slot;
+use octavo::domain::inventory::{Condition, Device, Inventory, Mig, NvmlState, Problem};
+use octavo::hw::Settings;
+
+use crate::driver_contract::H100S;
+use crate::machine::{Machine, follow, start};
+
+fn is_ready(state: &NvmlState) -> bool {
+    matches!(state, NvmlState::Ready(_))
+}
+
+#[tokio::test]
+async fn a_lost_gpu_is_one_failing_device() {
+    let machine = Machine::new(H100S);
+    let handle = machine.spawn();
+    let before = handle.observe().await;
+    machine.change(|world| world.lose_gpu(Slot(3)));
+    let after = handle.observe().await;
+    assert!(is_ready(&after.nvml));
+    assert_eq!(after.devices.len(), 8);
+    for (at, (before, after)) in before.devices.iter().zip(&after.devices).enumerate() {
+        if at != 3 {
+            assert_eq!(before, after);
+            continue;
+        }
+        let Condition::Failing { reason } = &after.condition else {
+            panic!("{:?}", after.condition);
+        };
+        assert!(reason.contains("GPU is lost (15)"), "{reason}");
+        assert_eq!((&after.uuid, after.pci), (&before.uuid, before.pci));
+        assert_eq!(after.product_name, before.product_name);
+    }
+}
+
+#[tokio::test]
+async fn a_gpu_that_was_lost_before_the_start_is_listed_too() {
+    let machine = Machine::new(H100S);
+    machine.change(|world| world.lose_gpu(Slot(3)));
+    let inventory = machine.observe().await;
+    let failing: Vec<usize> = (0..)
+        .zip(&inventory.devices)
+        .filter(|(_, device)| matches!(device.condition, Condition::Failing { .. }))
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!((inventory.devices.len(), failing), (8, vec![3]));
+}
+
+#[tokio::test]
+async fn what_an_older_library_lacks_is_absent_and_nothing_else() {
+    let machine = Machine::new(H100S).without(&[
+        "nvmlDeviceGetGpuFabricInfoV",
+        "nvmlDeviceGetRemappedRows",
+        "nvmlDeviceGetFieldValues",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        "nvmlDeviceGetArchitecture",
+        "nvmlEventSetCreate",
+        "nvmlSystemGetCudaDriverVersion_v2",
+    ]);
+    let inventory = machine.observe().await;
+    let NvmlState::Ready(driver) = &inventory.nvml else {
+        panic!("{:?}", inventory.nvml);
+    };
+    assert_eq!(driver.cuda, None);
+    for device in &inventory.devices {
+        assert_eq!(device.condition, Condition::Working);
+        assert_eq!(device.problems, []);
+        assert_eq!(device.mig, Mig::NotCapable);
+        assert_eq!(device.health.remapped_rows, None);
+        assert!(device.uuid.is_some());
+        assert!(!device.links.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_is_named() {
+    let machine = Machine::new(
+        "machine: pod\ngpus: [{board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb}]}]\nfaults: [{call: nvmlDeviceGetGpuInstances, return: NO_PERMISSION}]\n",
+    );
+    let inventory = machine.observe().await;
+    let device = &inventory.devices[0];
+    assert_eq!(device.mig.state().unwrap().gpu_instances, []);
+    assert_eq!(
+        device.problems,
+        [Problem {
+            what: "nvmlDeviceGetGpuInstances".to_owned(),
+            error:
+                "no permission (4): needs root and, in a container, NVIDIA_MIG_MONITOR_DEVICES=all"
+                    .to_owned(),
+        }]
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_nvml_is_named_with_what_it_lacks() {
+    let reason = |inventory: Inventory| {
+        let NvmlState::Absent { reason } = inventory.nvml else {
+            panic!("{:?}", inventory.nvml);
+        };
+        reason
+    };
+    let machine = Machine::new("machine: odd\n").without(&["nvmlShutdown"]);
+    let path = machine.library().display().to_string();
+    assert_eq!(
+        reason(machine.observe().await),
+        format!("{path} is not an NVML library: it lacks nvmlShutdown")
+    );
+    fs::write(machine.library(), "no library at all").unwrap();
+    let told = reason(machine.observe().await);
+    assert!(told.starts_with(&format!("cannot load {path}: ")), "{told}");
+    fs::remove_file(machine.library()).unwrap();
+    assert_eq!(
+        reason(machine.observe().await),
+        format!(
+            "no NVML library libnvidia-ml.so.1 (looked in {})",
+            machine.path().display()
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_library_for_another_architecture_does_not_hide_the_right_one() {
+    let machine = Machine::new(H100S);
+    let wrong = machine.path().join("usr/lib/x86_64-linux-gnu");
+    fs::create_dir_all(&wrong).unwrap();
+    fs::write(wrong.join("libnvidia-ml.so.1"), "\x7fELF of a kind").unwrap();
+    std::os::unix::fs::symlink(machine.path(), machine.path().join("usr/lib64")).unwrap();
+    let settings = Settings {
+        library: None,
+        driver_roots: vec![machine.path().to_owned()],
+        ..machine.settings()
+    };
+    let inventory = start(&settings).observe().await;
+    assert!(is_ready(&inventory.nvml), "{:?}", inventory.nvml);
+}
+
+#[tokio::test]
+async fn without_a_driver_the_bus_shows_what_is_there() {
+    let machine = Machine::new(&format!("{H100S}driver_loaded: false\n"));
+    let handle = machine.spawn();
+    let mut hints = handle.hints();
+    let inventory = handle.observe().await;
+    let NvmlState::Absent { reason } = &inventory.nvml else {
+        panic!("{:?}", inventory.nvml);
+    };
+    assert!(
+        reason.ends_with("nvmlInit_v2: driver not loaded (9)"),
+        "{reason}"
+    );
+    assert_eq!(inventory.devices.len(), 8);
+    let only = |device: &Device| matches!(device.condition, Condition::PciOnly { .. });
+    assert!(inventory.devices.iter().all(only));
+
+    machine.change(|world| {
+        world.load_driver();
+        Ok(())
+    });
+    let late = follow(&handle, &mut hints, is_ready).await;
+    assert_eq!(late.devices.len(), 8);
+    assert!(!late.devices.iter().any(only));
+}
+
+#[tokio::test]
+async fn a_replaced_driver_is_read_from_the_new_library() {
+    let machine = Machine::new(H100S);
+    let handle = machine.spawn();
+    let mut hints = handle.hints();
+    follow(&handle, &mut hints, is_ready).await;
+    machine.change(|world| world.reload_driver(Some("590.44.01")));
+    let lost = handle.observe().await;
+    let NvmlState::Lost { reason } = &lost.nvml else {
+        panic!("{:?}", lost.nvml);
+    };
+    assert!(
+        reason.ends_with("driver and library version mismatch (18)"),
+        "{reason}"
+    );
+    assert_eq!(lost.devices.len(), 8);
+    let again = follow(&handle, &mut hints, is_ready).await;
+    let NvmlState::Ready(driver) = &again.nvml else {
+        panic!("{:?}", again.nvml);
+    };
+    assert_eq!(driver.version.as_str(), "590.44.01");
+}
+
+#[tokio::test]
+async fn a_hanging_call_is_named_and_the_last_reading_stays() {
+    let machine = Machine::new(H100S);
+    let mut settings = machine.settings();
+    settings.call_deadline = Duration::from_millis(500);
+    let handle = start(&settings);
+    let mut hints = handle.hints();
+    let before = follow(&handle, &mut hints, is_ready).await;
+    machine.faults("- {call: nvmlDeviceGetEccMode, gpu: 5, hang: forever}\n");
+    let during = handle.observe().await;
+    assert_eq!(
+        during.nvml,
+        NvmlState::Stalled {
+            call: "nvmlDeviceGetEccMode".to_owned(),
+            driver: before.nvml.driver().cloned(),
+        }
+    );
+    let problems: Vec<usize> = during.devices.iter().map(|d| d.problems.len()).collect();
+    assert_eq!(problems, [0, 0, 0, 0, 0, 1, 0, 0]);
+    machine.faults("[]");
+    let after = follow(&handle, &mut hints, is_ready).await;
+    assert_eq!(after, before);
+}
+
+#[tokio::test]
+async fn a_driver_that_is_slow_is_waited_for() {
+    let machine = Machine::new(H100S);
+    machine.faults("- {call: nvmlDeviceGetName, delay_ms: 100}\n");
+    let mut settings = machine.settings();
+    settings.call_deadline = Duration::from_millis(700);
+    let handle = start(&settings);
+    assert!(is_ready(&handle.observe().await.nvml));
+}
+
+#[tokio::test]
+async fn a_device_that_the_driver_cannot_talk_to_is_failing() {
+    let machine = Machine::new(H100S);
+    let handle = machine.spawn();
+    handle.observe().await;
+    machine.faults("- {call: nvmlDeviceGetMigMode, gpu: 2, return: UNKNOWN}\n");
+    let inventory = handle.observe().await;
+    let conditions: Vec<&Condition> = inventory.devices.iter().map(|d| &d.condition).collect();
+    let failing = Condition::Failing {
+        reason: "nvmlDeviceGetMigMode: unknown error (999)".to_owned(),
+    };
+    let mut expected = [&Condition::Working; 8];
+    expected[2] = &failing;
+    assert_eq!(conditions, expected);
+    machine.faults("[]");
+    let healed = handle.observe().await;
+    assert_eq!(healed.devices[2].condition, Condition::Working);
+}
+
+#[tokio::test]
+async fn an_xid_is_a_hint() {
+    let machine = Machine::new(H100S);
+    let handle = machine.spawn();
+    follow(&handle, &mut handle.hints(), is_ready).await;
+    let mut hints = handle.hints();
+    machine.change(|world| world.xid(Slot(2), 79, None));
+    hints.changed().await;
+}
+
+/// Asks the simulator's log, which only its environment switches on: a process of its own reads the devices twice.
+#[test]
+fn a_reading_asks_nothing_twice() {
+    let machine = Machine::new(H100S);
+    let calls = |readings: &str| {
+        let log = machine.path().join(format!("calls-{readings}"));
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "driver_life::reads_when_asked_to"])
+            .env("NVML_SIM_LOG", &log)
+            .env("OCTAVO_TEST_LIBRARY", machine.library())
+            .env("OCTAVO_TEST_READINGS", readings)
+            .output()
+            .unwrap();
+        assert!(child.status.success(), "{child:?}");
+        logged(&fs::read_to_string(log).unwrap())
+    };
+    let once = calls("1");
+    let twice = calls("2");
+    for (call, count) in &once {
+        // The wrapper asks for the version by itself when it starts NVML.
+        let most = if call.starts_with("nvmlSystemGetDriverVersion") {
+            2
+        } else {
+            1
+        };
+        assert!(*count <= most, "{call}: {count} times in one reading");
+    }
+    assert_eq!(once.get("nvmlInit_v2"), Some(&1));
+    assert_eq!(twice.get("nvmlInit_v2"), Some(&1));
+    for call in twice.keys().filter(|call| call.contains("ProfileInfo")) {
+        assert_eq!(twice.get(call), Some(&1), "{call}");
+    }
+    let total = |calls: &BTreeMap<String, usize>| calls.values().sum::<usize>();
+    let (first, second) = (total(&once), total(&twice) - total(&once));
+    assert!(second * 2 < first, "{second} calls again after {first}");
+    assert_eq!((first, second), (854, 209));
+}
+
+/// Calls with their inputs, and how often each was made. Waiting for events and ending are not part of a reading.
+fn logged(log: &str) -> BTreeMap<String, usize> {
+    let mut calls = BTreeMap::new();
+    for line in log.lines() {
+        let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+        let function = entry["function"].as_str().unwrap();
+        // How far the end gets depends on who is faster, the thread or the end of the process.
+        if ["nvmlEventSetWait_v2", "nvmlEventSetFree", "nvmlShutdown"].contains(&function) {
+            continue;
+        }
+        let arguments: Vec<&str> = entry["arguments"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|argument| argument.as_str().unwrap())
+            .collect();
+        let call = [&[function], arguments.as_slice()].concat().join(" ");
+        *calls.entry(call).or_default() += 1;
+    }
+    calls
+}
+
+/// The process of [`a_reading_asks_nothing_twice`]; on its own it has no library to read.
+#[tokio::test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test that starts this one has no other way to tell it"
+)]
+async fn reads_when_asked_to() {
+    let (Ok(library), Ok(readings)) = (
+        std::env::var("OCTAVO_TEST_LIBRARY"),
+        std::env::var("OCTAVO_TEST_READINGS"),
+    ) else {
+        return;
+    };
+    let settings = Settings {
+        library: Some(library.into()),
+        ..Settings::default()
+    };
+    let handle = start(&settings);
+    for _ in 0..readings.parse().unwrap() {
+        assert!(is_ready(&handle.observe().await.nvml));
+    }
+}

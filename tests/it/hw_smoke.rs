@@ -1,0 +1,121 @@
+//! The smoke test for real hardware, on a simulated machine: it agrees when all is well, and it can disagree.
+//!
+//! `nvidia-smi` is stood in for by a script that prints what the real one prints for a T4 (the form of driver 535's
+//! `nvidia-smi -q`), because it looks into the library's insides and cannot run on a simulated one.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::machine::Machine;
+
+const T4: &str = "
+machine: smoke
+driver: 535.183.01
+cuda: '12.2'
+gpus:
+  - board: T4
+    uuid: GPU-34ef97b8-1ec1-46e6-baf6-8302a56a2c61
+    pci: '0000:1b:00.0'
+    serial: '1320221012345'
+    minor: 0
+processes:
+  - {pid: 4711, gpu: 0, name: secret-project, memory_mib: 1024}
+";
+
+fn nvidia_smi(memory_mib: u32) -> String {
+    format!(
+        "
+==============NVSMI LOG==============
+
+Timestamp                                 : Sat Nov 21 12:00:00 2026
+Driver Version                            : 535.183.01
+CUDA Version                              : 12.2
+
+Attached GPUs                             : 1
+GPU 00000000:1B:00.0
+    Product Name                          : Tesla T4
+    Product Brand                         : NVIDIA
+    MIG Mode
+        Current                           : N/A
+        Pending                           : N/A
+    Serial Number                         : 1320221012345
+    GPU UUID                              : GPU-34ef97b8-1ec1-46e6-baf6-8302a56a2c61
+    Minor Number                          : 0
+    FB Memory Usage
+        Total                             : {memory_mib} MiB
+        Reserved                          : 442 MiB
+    ECC Mode
+        Current                           : Enabled
+        Pending                           : Enabled
+    Processes
+        GPU instance ID                   : N/A
+        Process ID                        : 4711
+            Type                          : C
+            Name                          : secret-project
+"
+    )
+}
+
+fn smoke(machine: &Machine, nvidia_smi: &str, record: &Path) -> Output {
+    let tools = machine.path().join("tools");
+    fs::create_dir_all(&tools).unwrap();
+    fs::write(tools.join("text"), nvidia_smi).unwrap();
+    let script = tools.join("nvidia-smi");
+    fs::write(&script, "#!/bin/sh\ncat \"$(dirname \"$0\")/text\"\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    Command::new("bash")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/hw-smoke.sh"))
+        .args(["--record", "t4", "--out"])
+        .arg(record)
+        .arg("--")
+        .arg("--nvml-library")
+        .arg(machine.library())
+        .arg("--sys-root")
+        .arg(machine.path().join("sys"))
+        .env("PATH", path)
+        .env("OCTAVO", env!("CARGO_BIN_EXE_octavo"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_hardware_smoke_test_agrees_with_nvidia_smi_and_records_no_name() {
+    let machine = Machine::new(T4);
+    let out = machine.path().join("fixtures");
+    let output = smoke(&machine, &nvidia_smi(15_360), &out);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(said.contains("facts agree, 0 differ"), "{said}");
+    for name in ["inventory.json", "labels.txt", "nvidia-smi-q.txt"] {
+        let text = fs::read_to_string(out.join("t4").join(name)).unwrap();
+        for secret in ["34ef97b8", "1320221012345", "4711", "secret-project"] {
+            assert!(!text.contains(secret), "{name} holds {secret}:\n{text}");
+        }
+    }
+    let again = fs::read_to_string(out.join("t4/inventory.json")).unwrap();
+    octavo::wire::inventory::parse(&again).unwrap();
+}
+
+#[test]
+fn the_hardware_smoke_test_tells_what_differs() {
+    let machine = Machine::new(T4);
+    let output = smoke(
+        &machine,
+        &nvidia_smi(16_384),
+        &machine.path().join("fixtures"),
+    );
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("DIFF 0000:1b:00.0 memoryMiB: octavo 15360, nvidia-smi 16384"),
+        "{said}"
+    );
+}

@@ -1,0 +1,84 @@
+//! The labels of every board we know, in every MIG strategy, printed by the agent that ships: whole golden files.
+
+use crate::golden::golden;
+use crate::machine::Machine;
+
+/// One machine per strategy, each such that the strategy has something to say.
+const CASES: &[(&str, fn(&Board) -> String)] = &[
+    ("none", |board| board.scenario("disabled", &[])),
+    ("single", |board| board.scenario("enabled", &board.uniform())),
+    ("mixed", |board| board.scenario("enabled", &board.mixture())),
+];
+
+/// A board of `mig-profiles.json`, as far as scenarios need it.
+struct Board {
+    sku: String,
+    /// Profile name and greatest count, by NVML's profile index.
+    profiles: Vec<(u64, String, usize)>,
+}
+
+#[test]
+fn every_board_carries_its_labels_in_every_strategy() {
+    let boards = boards();
+    assert_eq!(boards.len(), 20);
+    for board in &boards {
+        for (strategy, scenario) in CASES {
+            let machine = Machine::new(&scenario(board));
+            let output = machine.agent_once(&["--mig-strategy", strategy, "--log-level=error"]);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.success() && said.is_empty(), "{} {strategy}: {said}", board.sku);
+            let printed = String::from_utf8(output.stdout).unwrap();
+            golden(&format!("labels/{}/{strategy}.labels", board.sku), &printed);
+        }
+    }
+}
+
+impl Board {
+    fn scenario(&self, mig: &str, instances: &[String]) -> String {
+        let instances: String = instances.iter().map(|name| format!("      - {{profile: {name}}}\n")).collect();
+        let instances = if instances.is_empty() { String::new() } else { format!("    instances:\n{instances}") };
+        format!(
+            "machine: golden\nmachine_type: Golden Server 2U\ndriver: 580.95.05\ngpus:\n  - board: {}\n    count: 2\n    mig: {mig}\n{instances}",
+            self.sku
+        )
+    }
+
+    fn profile(&self, index: u64) -> Option<&(u64, String, usize)> {
+        self.profiles.iter().find(|(found, ..)| *found == index)
+    }
+
+    /// As many of the smallest profile as fit.
+    fn uniform(&self) -> Vec<String> {
+        let (_, name, count) = self.profile(0).unwrap();
+        vec![name.clone(); *count]
+    }
+
+    /// The largest that leaves room, one half as large, and a small one: 3g, 2g, 1g, or 2g, 1g where a GPU has quarters.
+    fn mixture(&self) -> Vec<String> {
+        let indices: &[u64] = if self.profile(2).is_some() { &[2, 1, 0] } else { &[1, 0] };
+        let fits = |index: &u64| self.profile(*index).filter(|(_, _, count)| *index == 0 || *count > 1);
+        indices.iter().filter_map(fits).map(|(_, name, _)| name.clone()).collect()
+    }
+}
+
+fn boards() -> Vec<Board> {
+    let text = include_str!("../nvml-sim/data/mig-profiles.json");
+    let data: serde_json::Value = serde_json::from_str(text).unwrap();
+    let skus = data.as_object().unwrap().iter().filter(|(sku, _)| *sku != "_meta");
+    skus.map(|(sku, board)| Board {
+        sku: sku.clone(),
+        profiles: board["gpu_instance_profiles"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|profile| {
+                (
+                    profile["nvml_profile_index"].as_u64().unwrap(),
+                    profile["name"].as_str().unwrap().to_owned(),
+                    usize::try_from(profile["max_count"].as_u64().unwrap()).unwrap(),
+                )
+            })
+            .collect(),
+    })
+    .collect()
+}

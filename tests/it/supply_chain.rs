@@ -1,0 +1,124 @@
+//! Licences, bans and sources of everything we build with, by `cargo metadata` and the lists in `deny.toml`.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    version: String,
+    license: Option<String>,
+    source: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Deny {
+    licenses: Licenses,
+    bans: Bans,
+}
+
+#[derive(Deserialize)]
+struct Licenses {
+    allow: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Bans {
+    deny: Vec<Ban>,
+}
+
+#[derive(Deserialize)]
+struct Ban {
+    name: String,
+    reason: String,
+}
+
+#[test]
+fn every_dependency_has_an_allowed_licence_no_ban_and_comes_from_the_registry() {
+    let deny = deny();
+    let mut wrong = Vec::new();
+    let packages = packages();
+    assert!(packages.len() > 20, "cargo metadata shows hardly anything");
+    for package in &packages {
+        let Package {
+            name,
+            version,
+            license,
+            source,
+        } = package;
+        let license = license.as_deref().unwrap_or_default();
+        if !allowed(license, &deny.licenses.allow) {
+            wrong.push(format!(
+                "{name} {version}: licence {license:?} is not in deny.toml"
+            ));
+        }
+        if let Some(ban) = deny.bans.deny.iter().find(|ban| ban.name == *name) {
+            wrong.push(format!("{name} {version} is banned: {}", ban.reason));
+        }
+        if source.as_deref().is_some_and(|source| {
+            !source.starts_with("registry+") && !source.starts_with("sparse+")
+        }) {
+            wrong.push(format!("{name} {version} comes from {source:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn a_licence_expression_is_allowed_when_one_way_through_it_is() {
+    let allow = ["MIT".to_owned(), "Apache-2.0".to_owned()];
+    for yes in [
+        "MIT",
+        "MIT/Apache-2.0",
+        "GPL-3.0-only OR MIT",
+        "(MIT OR Zlib) AND Apache-2.0",
+    ] {
+        assert!(allowed(yes, &allow), "{yes}");
+    }
+    for no in [
+        "",
+        "GPL-3.0",
+        "MIT AND GPL-3.0",
+        "Apache-2.0 WITH LLVM-exception",
+    ] {
+        assert!(!allowed(no, &allow), "{no}");
+    }
+}
+
+fn allowed(license: &str, allow: &[String]) -> bool {
+    // Older crates write `MIT/Apache-2.0` for "either".
+    let text = license.replace('/', " OR ");
+    spdx::Expression::parse(&text).is_ok_and(|expression| {
+        expression.evaluate(|requirement| allow.contains(&requirement.to_string()))
+    })
+}
+
+fn deny() -> Deny {
+    toml::from_str(&std::fs::read_to_string(root().join("deny.toml")).unwrap()).unwrap()
+}
+
+fn packages() -> Vec<Package> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: Metadata = serde_json::from_slice(&output.stdout).unwrap();
+    metadata.packages
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}

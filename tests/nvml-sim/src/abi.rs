@@ -1,0 +1,30 @@
+//! The C side: every function of NVML's header, by its name, over the model.
+//!
+//! ```text
+//!  C caller ── exported function ── call::gate ── body ── World
+//!                   │                  │
+//!                pointer            log, faults, latency
+//! ```
+//!
+//! A simulated function is a few lines in the module of its subject; [`stubs`] has all others. The wrappers of
+//! [`pointer`] hold nearly all of the `unsafe`: bodies see checked values and answer a `Code`.
+
+mod call;
+mod compute_instance;
+mod event;
+mod export;
+mod field_value;
+mod gpu_instance;
+mod handle;
+mod health;
+mod identity;
+mod library;
+mod log;
+mod memory;
+mod mig;
+mod pointer;
+mod session;
+mod strings;
+mod stubs;
+mod system;
+mod topology;

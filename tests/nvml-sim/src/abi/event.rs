@@ -1,0 +1,160 @@
+//! Events: sets, registration, and a wait that really blocks.
+//!
+//! A set remembers the number of the last event it gave out. To wait is to look, every few milliseconds, whether the
+//! world has a later one that somebody registered for; so events come whichever process caused them.
+
+use std::ffi::{c_uint, c_ulonglong};
+use std::time::Duration;
+
+use crate::model::{Code, Event, Gpu, Slot, World};
+
+use super::call::{Call, sleep};
+use super::export::exports;
+use super::handle::{DeviceHandle, Kind, SetHandle};
+use super::library::with_event_sets;
+use super::log::steady_ns;
+use super::memory::NO_INSTANCE;
+use super::pointer::Out;
+
+/// How often a wait looks. Cheap: the store reads a few bytes when nothing changed.
+const STEP: Duration = Duration::from_millis(20);
+
+/// Bits of `nvmlEventType*`.
+const ECC: c_ulonglong = 0x1 | 0x2;
+const XID: c_ulonglong = 0x8;
+const MIG_CONFIG: c_ulonglong = 0x100;
+const UNAVAILABLE_OR_RECOVERY: c_ulonglong = 0x4000 | 0x8000;
+
+/// The driver branch that brought the event types above 0x100.
+const FIRST_BRANCH_WITH_RECOVERY_EVENTS: u32 = 610;
+
+/// What a client waits for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct EventSet {
+    registered: Vec<Registration>,
+    last: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Registration {
+    slot: Slot,
+    types: c_ulonglong,
+    /// The newest event when it was made: only later ones count.
+    since: u64,
+}
+
+/// `nvmlEventData_t` of the first version, with a handle as it is written here.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct DataV1 {
+    device: DeviceHandle,
+    event_type: c_ulonglong,
+    event_data: c_ulonglong,
+}
+
+/// The second version adds the instance.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Data {
+    first: DataV1,
+    gi: c_uint,
+    ci: c_uint,
+}
+
+exports! {
+    fn nvmlDeviceGetSupportedEventTypes(device: DeviceHandle, types: Out<c_ulonglong>) |call| {
+        types.put(supported(call, call.gpu(device)?.1))
+    }
+
+    fn nvmlEventSetCreate(set: Out<SetHandle>) |call| {
+        set.check()?;
+        let number = with_event_sets(|sets| Ok(sets.add(EventSet::default())))?;
+        set.put(call.handle(Kind::EventSet, Slot(0), number))
+    }
+
+    fn nvmlDeviceRegisterEvents(device: DeviceHandle, types: c_ulonglong, set: SetHandle) |call| {
+        let (slot, gpu) = call.gpu(device)?;
+        let number = call.event_set(set)?;
+        if types & !supported(call, gpu) != 0 {
+            return Err(Code::NotSupported);
+        }
+        let since = call.world().last_event;
+        with_event_sets(|sets| {
+            sets.get_mut(number)?.registered.push(Registration { slot, types, since });
+            Ok(())
+        })
+    }
+
+    fn nvmlEventSetWait(set: SetHandle, data: Out<DataV1>, timeout_ms: c_uint) |call| {
+        data.check()?;
+        data.put(wait(call, set, timeout_ms)?.first)
+    }
+
+    fn nvmlEventSetWait_v2(set: SetHandle, data: Out<Data>, timeout_ms: c_uint) |call| {
+        data.check()?;
+        data.put(wait(call, set, timeout_ms)?)
+    }
+
+    fn nvmlEventSetFree(set: SetHandle) |call| {
+        let number = call.event_set(set)?;
+        with_event_sets(|sets| sets.remove(number))
+    }
+}
+
+fn supported(call: &Call<'_>, gpu: &Gpu) -> c_ulonglong {
+    let when = |has: bool, bits: c_ulonglong| if has { bits } else { 0 };
+    let new = call.world().driver.branch() >= FIRST_BRANCH_WITH_RECOVERY_EVENTS;
+    XID | when(gpu.ecc.is_some(), ECC)
+        | when(gpu.mig.is_some(), MIG_CONFIG)
+        | when(new, UNAVAILABLE_OR_RECOVERY)
+}
+
+fn wait(call: &Call<'_>, set: SetHandle, timeout_ms: c_uint) -> Result<Data, Code> {
+    let number = call.event_set(set)?;
+    let timeout = u64::from(timeout_ms).saturating_mul(1_000_000);
+    let until = steady_ns().saturating_add(timeout);
+    loop {
+        let world = call.look_again()?;
+        let found = with_event_sets(|sets| Ok(sets.get_mut(number)?.next(&world)))?;
+        if let Some((slot, event)) = found {
+            return Ok(Data {
+                first: DataV1 {
+                    device: call.gpu_handle(slot),
+                    event_type: event.kind.bit(),
+                    event_data: event.data,
+                },
+                gi: event.gi.unwrap_or(NO_INSTANCE),
+                ci: event.ci.unwrap_or(NO_INSTANCE),
+            });
+        }
+        let left = until.saturating_sub(steady_ns());
+        if left == 0 {
+            return Err(Code::Timeout);
+        }
+        sleep(STEP.min(Duration::from_nanos(left)));
+    }
+}
+
+impl EventSet {
+    /// The first event after the last one given that somebody registered for; what is skipped stays skipped.
+    fn next(&mut self, world: &World) -> Option<(Slot, Event)> {
+        let events = world.events_after(self.last);
+        let hit = events
+            .iter()
+            .find_map(|event| Some((self.wanted(world, event)?, event.clone())));
+        self.last = hit
+            .as_ref()
+            .map_or(world.last_event, |(_, event)| event.sequence);
+        hit
+    }
+
+    fn wanted(&self, world: &World, event: &Event) -> Option<Slot> {
+        let registered = self.registered.iter().find(|one| {
+            let here = world
+                .gpu(one.slot)
+                .is_ok_and(|gpu| gpu.uuid == event.gpu_uuid);
+            here && one.types & event.kind.bit() != 0 && event.sequence > one.since
+        });
+        registered.map(|one| one.slot)
+    }
+}

@@ -1,0 +1,266 @@
+//! What lives as long as the loaded library: the machine it found, the driver version it belongs to, the open session.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::fault::Faults;
+use crate::location::{Environment, Location, SCENARIO_VARIABLE, STATE_VARIABLE};
+use crate::model::{Code, DriverStamp, World};
+use crate::store::{Store, StoreError};
+
+use super::event::EventSet;
+use super::handle::GENERATION_MASK;
+use super::log;
+
+/// The machine behind the library.
+#[derive(Debug)]
+pub(super) struct Library {
+    store: Store,
+    faults: Mutex<Faults>,
+    /// The driver version this library is of: the one that was loaded when it was first initialised.
+    version: Mutex<Option<String>>,
+}
+
+/// What `nvmlInit` opened.
+#[derive(Debug, Clone)]
+pub(super) struct Session {
+    pub(super) library: Arc<Library>,
+    pub(super) stamp: DriverStamp,
+    pub(super) generation: u16,
+}
+
+#[derive(Debug)]
+struct State {
+    library: Option<Arc<Library>>,
+    session: Option<Session>,
+    /// How many `nvmlInit` are still to be matched by `nvmlShutdown`.
+    opened: u32,
+    sessions: u64,
+    sets: EventSets,
+}
+
+/// The event sets of the session, by number.
+#[derive(Debug, Default)]
+pub(super) struct EventSets {
+    made: u64,
+    sets: BTreeMap<u64, EventSet>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State::NOTHING);
+
+impl State {
+    const NOTHING: Self = Self {
+        library: None,
+        session: None,
+        opened: 0,
+        sessions: 0,
+        sets: EventSets {
+            made: 0,
+            sets: BTreeMap::new(),
+        },
+    };
+}
+
+impl Library {
+    /// The world as it is now. A state that cannot be read is an unknown error, and the reason goes to standard error.
+    pub(super) fn read(&self) -> Result<Arc<World>, Code> {
+        self.store.read().map_err(|error| unreadable(&error))
+    }
+
+    pub(super) fn change<T>(
+        &self,
+        operation: impl FnOnce(&mut World) -> Result<T, Code>,
+    ) -> Result<T, Code> {
+        self.store
+            .change(operation)
+            .map_err(|error| unreadable(&error))?
+    }
+
+    pub(super) fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Binds the library to the loaded driver if it is bound to none, and answers what a session has to remember.
+    fn stamp(&self, world: &World) -> Result<DriverStamp, Code> {
+        if !world.driver.loaded {
+            return Err(Code::DriverNotLoaded);
+        }
+        let mut version = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let bound = version.get_or_insert_with(|| world.driver.version.clone());
+        let stamp = DriverStamp {
+            version: bound.clone(),
+            ..world.stamp()
+        };
+        world.link_status(&stamp)?;
+        Ok(stamp)
+    }
+}
+
+impl EventSets {
+    pub(super) fn add(&mut self, set: EventSet) -> u64 {
+        self.made = self.made.wrapping_add(1);
+        self.sets.insert(self.made, set);
+        self.made
+    }
+
+    pub(super) fn get_mut(&mut self, number: u64) -> Result<&mut EventSet, Code> {
+        self.sets.get_mut(&number).ok_or(Code::InvalidArgument)
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> Result<(), Code> {
+        let removed = self.sets.remove(&number).map(drop);
+        removed.ok_or(Code::InvalidArgument)
+    }
+}
+
+/// The machine, found and made at the first call that needs it; looked for again while there is none, because a driver
+/// may come late. Without one there is no driver, and the reason is said once.
+pub(super) fn open() -> Result<Arc<Library>, Code> {
+    let mut state = state();
+    if let Some(library) = &state.library {
+        return Ok(Arc::clone(library));
+    }
+    let store = find().map_err(|reason| {
+        static SAID: AtomicBool = AtomicBool::new(false);
+        if !SAID.swap(true, Ordering::Relaxed) {
+            log::complain(&reason);
+        }
+        Code::DriverNotLoaded
+    })?;
+    let library = Arc::new(Library {
+        faults: Mutex::new(Faults::open(store.directory())),
+        store,
+        version: Mutex::new(None),
+    });
+    state.library = Some(Arc::clone(&library));
+    Ok(library)
+}
+
+/// Opens a session or joins the open one. A session that a driver reload ended is replaced.
+pub(super) fn begin(library: &Arc<Library>) -> Result<(), Code> {
+    let world = library.read()?;
+    let stamp = library.stamp(&world)?;
+    let mut state = state();
+    let same = state
+        .session
+        .as_ref()
+        .is_some_and(|session| session.stamp == stamp);
+    if same {
+        state.opened = state.opened.saturating_add(1);
+        return Ok(());
+    }
+    state.sessions = state.sessions.wrapping_add(1);
+    state.session = Some(Session {
+        library: Arc::clone(library),
+        stamp,
+        generation: u16::try_from(state.sessions & GENERATION_MASK).unwrap_or(0),
+    });
+    state.opened = 1;
+    state.sets = EventSets::default();
+    Ok(())
+}
+
+/// Closes the session with the last matching call. Works whatever became of the driver.
+pub(super) fn end() -> Result<(), Code> {
+    let mut state = state();
+    match state.opened {
+        0 => return Err(Code::Uninitialized),
+        1 => {
+            state.session = None;
+            state.sets = EventSets::default();
+        }
+        _ => {}
+    }
+    state.opened -= 1;
+    Ok(())
+}
+
+/// The open session.
+pub(super) fn session() -> Result<Session, Code> {
+    state().session.clone().ok_or(Code::Uninitialized)
+}
+
+/// Works on the event sets; not while waiting.
+pub(super) fn with_event_sets<T>(
+    act: impl FnOnce(&mut EventSets) -> Result<T, Code>,
+) -> Result<T, Code> {
+    act(&mut state().sets)
+}
+
+/// A client that loads the library again and again, as after each driver update, must not grow by it.
+///
+/// Also runs at the end of the process, when other threads may be inside a call: then it leaves things as they are.
+extern "C" fn unload() {
+    log::forget();
+    if let Ok(mut state) = STATE.try_lock() {
+        *state = State::NOTHING;
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static UNLOAD: extern "C" fn() = unload;
+
+/// An environment variable. The library has no other way to be configured by its client.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is the one place of the library that reads the environment"
+)]
+pub(super) fn setting(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn find() -> Result<Store, String> {
+    let environment = Environment {
+        scenario: setting(SCENARIO_VARIABLE),
+        state: setting(STATE_VARIABLE),
+    };
+    let path = own_path();
+    let location =
+        Location::find(path.as_deref(), &environment).map_err(|error| error.to_string())?;
+    Store::open(&location).map_err(|error| with_sources(&error))
+}
+
+/// The file this library was loaded from.
+fn own_path() -> Option<PathBuf> {
+    let mut info = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    let here: fn() -> Option<PathBuf> = own_path;
+    // SAFETY: any address may be asked about, and the struct is ours.
+    let found = unsafe { libc::dladdr(here as *const libc::c_void, &raw mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr succeeded, so the name is a string that lives as long as the library is loaded.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
+}
+
+fn unreadable(error: &StoreError) -> Code {
+    log::complain(&with_sources(error));
+    Code::Unknown
+}
+
+/// An error with all its causes in one line.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

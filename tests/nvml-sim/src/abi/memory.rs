@@ -1,0 +1,214 @@
+//! Memory and what uses it: sizes, processes, utilisation. A MIG device answers for itself alone.
+
+use std::ffi::c_uint;
+
+use nvml_wrapper_sys::bindings as sys;
+
+use crate::model::{Code, Process, ProcessKind};
+
+use super::call::{Call, Device};
+use super::export::exports;
+use super::handle::DeviceHandle;
+use super::pointer::{Out, version_of};
+
+const MIB: u64 = 1 << 20;
+
+/// What NVML writes for "not on an instance".
+pub(super) const NO_INSTANCE: c_uint = c_uint::MAX;
+
+/// Most BAR1 windows of data-centre boards span the framebuffer, rounded up to a power of two.
+const BAR1_USED: u64 = MIB;
+
+struct Memory {
+    total: u64,
+    reserved: u64,
+    used: u64,
+}
+
+exports! {
+    fn nvmlDeviceGetMemoryInfo(device: DeviceHandle, info: Out<sys::nvmlMemory_t>) |call| {
+        let memory = memory(call, device)?;
+        let used = memory.used.saturating_add(memory.reserved);
+        info.put(sys::nvmlMemory_t {
+            total: memory.total,
+            free: memory.total.saturating_sub(used),
+            used,
+        })
+    }
+
+    fn nvmlDeviceGetMemoryInfo_v2(device: DeviceHandle, info: Out<sys::nvmlMemory_v2_t>) |call| {
+        memory_v2(call, device, info)
+    }
+
+    fn nvmlDeviceGetBAR1MemoryInfo(device: DeviceHandle, info: Out<sys::nvmlBAR1Memory_t>) |call| {
+        let (_, gpu) = call.gpu(device)?;
+        let total = gpu.memory_mib.saturating_mul(MIB).next_power_of_two();
+        info.put(sys::nvmlBAR1Memory_t {
+            bar1Total: total,
+            bar1Free: total.saturating_sub(BAR1_USED),
+            bar1Used: BAR1_USED,
+        })
+    }
+
+    /// A divided GPU has no utilisation of its own, says the header.
+    fn nvmlDeviceGetUtilizationRates(device: DeviceHandle, utilization: Out<sys::nvmlUtilization_t>) |call| {
+        let (_, gpu) = call.gpu(device)?;
+        if gpu.mig.as_ref().is_some_and(|mig| mig.current) {
+            return Err(Code::NotSupported);
+        }
+        let (gpu, memory) = gpu.utilization;
+        utilization.put(sys::nvmlUtilization_t { gpu, memory })
+    }
+
+    fn nvmlDeviceGetComputeRunningProcesses(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v1_t>) |call| {
+        list.put_list(count, &older(&processes(call, device, ProcessKind::Compute)?))
+    }
+
+    fn nvmlDeviceGetComputeRunningProcesses_v2(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+        list.put_list(count, &processes(call, device, ProcessKind::Compute)?)
+    }
+
+    fn nvmlDeviceGetComputeRunningProcesses_v3(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+        list.put_list(count, &processes(call, device, ProcessKind::Compute)?)
+    }
+
+    fn nvmlDeviceGetGraphicsRunningProcesses(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v1_t>) |call| {
+        list.put_list(count, &older(&processes(call, device, ProcessKind::Graphics)?))
+    }
+
+    fn nvmlDeviceGetGraphicsRunningProcesses_v2(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+        list.put_list(count, &processes(call, device, ProcessKind::Graphics)?)
+    }
+
+    fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+        list.put_list(count, &processes(call, device, ProcessKind::Graphics)?)
+    }
+
+    fn nvmlDeviceGetMPSComputeRunningProcesses(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v1_t>) |call| {
+        list.put_list(count, &older(&processes(call, device, ProcessKind::Mps)?))
+    }
+
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v2(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+        list.put_list(count, &processes(call, device, ProcessKind::Mps)?)
+    }
+
+    fn nvmlDeviceGetMPSComputeRunningProcesses_v3(device: DeviceHandle, count: Out<c_uint>, list: Out<sys::nvmlProcessInfo_v2_t>) |call| {
+        list.put_list(count, &processes(call, device, ProcessKind::Mps)?)
+    }
+
+    fn nvmlDeviceGetRunningProcessDetailList(device: DeviceHandle, list: Out<sys::nvmlProcessDetailList_t>) |call| {
+        process_details(call, device, list)
+    }
+
+    /// No samples are kept, so there is never one newer than the caller's last.
+    fn nvmlDeviceGetProcessUtilization(device: DeviceHandle, _samples: Out<sys::nvmlProcessUtilizationSample_t>, count: Out<c_uint>, _since: u64) |call| {
+        call.gpu(device)?;
+        count.put(0)?;
+        Err(Code::NotFound)
+    }
+}
+
+fn memory(call: &Call<'_>, device: DeviceHandle) -> Result<Memory, Code> {
+    let Device { slot, gpu, mig } = call.device(device)?;
+    let used = |instance| call.world().used_mib(slot, instance).saturating_mul(MIB);
+    Ok(match mig {
+        Some(mig) => Memory {
+            total: gpu.attributes(mig)?.memory_mib.saturating_mul(MIB),
+            reserved: 0,
+            used: used(Some(mig.gi.id)),
+        },
+        None => Memory {
+            total: gpu.memory_mib.saturating_mul(MIB),
+            reserved: gpu.reserved_mib.saturating_mul(MIB),
+            used: used(None),
+        },
+    })
+}
+
+fn memory_v2(
+    call: &Call<'_>,
+    device: DeviceHandle,
+    info: Out<sys::nvmlMemory_v2_t>,
+) -> Result<(), Code> {
+    let memory = memory(call, device)?;
+    let version = version_of::<sys::nvmlMemory_v2_t>(2);
+    if info.version()? != version {
+        return Err(Code::ArgumentVersionMismatch);
+    }
+    let taken = memory.used.saturating_add(memory.reserved);
+    info.put(sys::nvmlMemory_v2_t {
+        version,
+        total: memory.total,
+        reserved: memory.reserved,
+        free: memory.total.saturating_sub(taken),
+        used: memory.used,
+    })
+}
+
+/// A GPU lists all its processes, with the instance each is on; a MIG device only its own.
+fn processes(
+    call: &Call<'_>,
+    device: DeviceHandle,
+    kind: ProcessKind,
+) -> Result<Vec<sys::nvmlProcessInfo_v2_t>, Code> {
+    let device = call.device(device)?;
+    let instance = device.mig.map(|mig| (mig.gi.id, Some(mig.ci.id)));
+    let found = call.world().processes_on(device.slot, kind, instance);
+    Ok(found.into_iter().map(process_info).collect())
+}
+
+/// The list of one mode (compute, graphics, MPS), in a struct that carries room, number and array.
+fn process_details(
+    call: &Call<'_>,
+    device: DeviceHandle,
+    list: Out<sys::nvmlProcessDetailList_t>,
+) -> Result<(), Code> {
+    call.device(device)?;
+    if list.version()? != version_of::<sys::nvmlProcessDetailList_t>(1) {
+        return Err(Code::ArgumentVersionMismatch);
+    }
+    let asked = list.get()?;
+    let kind = match asked.mode {
+        0 => ProcessKind::Compute,
+        1 => ProcessKind::Graphics,
+        2 => ProcessKind::Mps,
+        _ => return Err(Code::InvalidArgument),
+    };
+    let details: Vec<_> = processes(call, device, kind)?
+        .into_iter()
+        .map(|process| sys::nvmlProcessDetail_v1_t {
+            pid: process.pid,
+            usedGpuMemory: process.usedGpuMemory,
+            gpuInstanceId: process.gpuInstanceId,
+            computeInstanceId: process.computeInstanceId,
+            usedGpuCcProtectedMemory: 0,
+        })
+        .collect();
+    let number = c_uint::try_from(details.len()).map_err(|_| Code::Unknown)?;
+    list.put(sys::nvmlProcessDetailList_t {
+        numProcArrayEntries: number,
+        ..asked
+    })?;
+    if number > asked.numProcArrayEntries {
+        return Err(Code::InsufficientSize);
+    }
+    Out::from_caller(asked.procArray).put_all(&details)
+}
+
+fn process_info(process: &Process) -> sys::nvmlProcessInfo_v2_t {
+    sys::nvmlProcessInfo_v2_t {
+        pid: process.pid,
+        usedGpuMemory: process.memory_mib.saturating_mul(MIB),
+        gpuInstanceId: process.gi.unwrap_or(NO_INSTANCE),
+        computeInstanceId: process.ci.unwrap_or(NO_INSTANCE),
+    }
+}
+
+fn older(list: &[sys::nvmlProcessInfo_v2_t]) -> Vec<sys::nvmlProcessInfo_v1_t> {
+    list.iter()
+        .map(|info| sys::nvmlProcessInfo_v1_t {
+            pid: info.pid,
+            usedGpuMemory: info.usedGpuMemory,
+        })
+        .collect()
+}

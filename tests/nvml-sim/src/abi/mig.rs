@@ -1,0 +1,139 @@
+//! MIG mode, and MIG devices as devices.
+
+use std::ffi::c_uint;
+
+use nvml_wrapper_sys::bindings as sys;
+
+use crate::model::{Attributes, Code, MigMode};
+
+use super::call::Call;
+use super::export::exports;
+use super::handle::{DeviceHandle, Kind};
+use super::pointer::Out;
+
+/// `nvmlDeviceAttributes_t` of the first version.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct AttributesV1 {
+    multiprocessors: c_uint,
+    copy: c_uint,
+    decoder: c_uint,
+    encoder: c_uint,
+    jpeg: c_uint,
+    ofa: c_uint,
+}
+
+exports! {
+    fn nvmlDeviceGetMigMode(device: DeviceHandle, current: Out<c_uint>, pending: Out<c_uint>) |call| {
+        let mig = call.gpu(device)?.1.mig()?;
+        pending.check()?;
+        current.put(mig.current.into())?;
+        pending.put(mig.pending.into())
+    }
+
+    fn nvmlDeviceSetMigMode(device: DeviceHandle, mode: c_uint, status: Out<c_uint>) |call| {
+        let (slot, _) = call.gpu(device)?;
+        let mode = match mode {
+            0 => MigMode::Disabled,
+            1 => MigMode::Enabled,
+            _ => return Err(Code::InvalidArgument),
+        };
+        status.check()?;
+        status.put(call.change(|world| world.set_mig_mode(slot, mode))?.code())
+    }
+
+    fn nvmlDeviceGetMaxMigDeviceCount(device: DeviceHandle, count: Out<c_uint>) |call| {
+        count.put(call.gpu(device)?.1.max_mig_devices())
+    }
+
+    fn nvmlDeviceGetMigDeviceHandleByIndex(device: DeviceHandle, index: c_uint, mig: Out<DeviceHandle>) |call| {
+        mig_by_index(call, device, index, mig)
+    }
+
+    fn nvmlDeviceIsMigDeviceHandle(device: DeviceHandle, is_mig: Out<c_uint>) |call| {
+        if call.departed(device).is_some() {
+            return is_mig.put(1);
+        }
+        is_mig.put(call.device(device)?.mig.is_some().into())
+    }
+
+    fn nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig: DeviceHandle, device: Out<DeviceHandle>) |call| {
+        let (slot, _) = call.mig_device(mig)?;
+        device.put(call.gpu_handle(slot))
+    }
+
+    fn nvmlDeviceGetGpuInstanceId(device: DeviceHandle, id: Out<c_uint>) |call| {
+        if let Some(departed) = call.departed(device) {
+            return id.put(departed.gi);
+        }
+        id.put(call.mig_device(device)?.1.gi.id)
+    }
+
+    fn nvmlDeviceGetComputeInstanceId(device: DeviceHandle, id: Out<c_uint>) |call| {
+        if let Some(departed) = call.departed(device) {
+            return id.put(departed.ci);
+        }
+        id.put(call.mig_device(device)?.1.ci.id)
+    }
+
+    fn nvmlDeviceGetAttributes(device: DeviceHandle, attributes: Out<AttributesV1>) |call| {
+        let has = attributes_of(call, device)?;
+        attributes.put(AttributesV1 {
+            multiprocessors: has.multiprocessors,
+            copy: has.engines.copy,
+            decoder: has.engines.decoder,
+            encoder: has.engines.encoder,
+            jpeg: has.engines.jpeg,
+            ofa: has.engines.ofa,
+        })
+    }
+
+    fn nvmlDeviceGetAttributes_v2(device: DeviceHandle, attributes: Out<sys::nvmlDeviceAttributes_t>) |call| {
+        let has = attributes_of(call, device)?;
+        attributes.put(sys::nvmlDeviceAttributes_t {
+            multiprocessorCount: has.multiprocessors,
+            sharedCopyEngineCount: has.engines.copy,
+            sharedDecoderCount: has.engines.decoder,
+            sharedEncoderCount: has.engines.encoder,
+            sharedJpegCount: has.engines.jpeg,
+            sharedOfaCount: has.engines.ofa,
+            gpuInstanceSliceCount: has.gi_slices,
+            computeInstanceSliceCount: has.ci_slices,
+            memorySizeMB: has.memory_mib,
+        })
+    }
+}
+
+fn attributes_of(call: &Call<'_>, device: DeviceHandle) -> Result<Attributes, Code> {
+    let device = call.device(device)?;
+    device
+        .gpu
+        .attributes(device.mig.ok_or(Code::InvalidArgument)?)
+}
+
+/// `NOT_FOUND` for an index that has no device now, `INVALID_ARGUMENT` past the most there can be.
+fn mig_by_index(
+    call: &Call<'_>,
+    device: DeviceHandle,
+    index: c_uint,
+    mig: Out<DeviceHandle>,
+) -> Result<(), Code> {
+    let (slot, gpu) = call.gpu(device)?;
+    gpu.mig_enabled()?;
+    if index >= gpu.max_mig_devices() {
+        return Err(Code::InvalidArgument);
+    }
+    let at = usize::try_from(index).map_err(|_| Code::InvalidArgument)?;
+    let devices: Vec<u64> = gpu.mig_devices().map(|mig| mig.ci.serial).collect();
+    if let Some(serial) = devices.get(at) {
+        return mig.put(call.mig_handle(slot, *serial));
+    }
+    let behind = at.saturating_sub(devices.len());
+    let departed = &gpu.mig()?.departed;
+    let stale = call
+        .verdict()
+        .stale_mig_handles
+        .then(|| departed.get(behind));
+    let stale = stale.flatten().ok_or(Code::NotFound)?;
+    mig.put(call.handle(Kind::DepartedMig, slot, stale.ci_serial))
+}

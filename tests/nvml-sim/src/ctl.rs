@@ -1,0 +1,380 @@
+//! The commands of `nvml-simctl`.
+//!
+//! ```text
+//!  arguments ── run ── Store::change ── an operation of the model
+//! ```
+//!
+//! Each command is one locked change of the state directory, so it takes effect for clients that run at the time.
+
+mod arguments;
+mod library;
+mod mig;
+mod show;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use nvml_sim::fault::{self, Rule, RuleError};
+use nvml_sim::model::{Code, Process, Slot, World};
+use nvml_sim::scenario::{Scenario, ScenarioError};
+use nvml_sim::store::{IfPresent, Store, StoreError};
+use nvml_sim::sysfs;
+use thiserror::Error;
+
+pub(crate) use arguments::Arguments;
+use arguments::{Command, FaultCommand, GpuOf, ProcessCommand};
+
+/// Why a command did nothing.
+#[derive(Debug, Error)]
+pub(crate) enum CtlError {
+    /// Neither the option nor the variable is set.
+    #[error("say which machine: --state DIR or NVML_SIM_STATE")]
+    NoState,
+    /// The state directory has no machine.
+    #[error("{0} has no machine; make one with: nvml-simctl --state {0} init SCENARIO")]
+    NoMachine(PathBuf),
+    /// There is one already.
+    #[error("{0} has a machine already; --force replaces it")]
+    Present(PathBuf),
+    /// No such GPU.
+    #[error("no GPU has the index, UUID or PCI address {0:?}")]
+    NoGpu(String),
+    /// No such profile.
+    #[error("{profile:?} is no profile here; there are {}", known.join(", "))]
+    NoProfile {
+        /// What was asked for.
+        profile: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The model refuses.
+    #[error("{doing}: {}", code.name())]
+    Refused {
+        /// What was tried.
+        doing: &'static str,
+        /// The driver's answer.
+        code: Code,
+    },
+    /// The rule is none.
+    #[error("cannot read the fault {text:?}: {reason}")]
+    Fault {
+        /// What was given.
+        text: String,
+        /// Why not.
+        reason: String,
+    },
+    /// No such rule.
+    #[error("there is no fault {0:?}")]
+    NoFault(String),
+    /// The library cannot be patched.
+    #[error("cannot patch {path}")]
+    Library {
+        /// The library.
+        path: PathBuf,
+        /// Why not.
+        source: nvml_sim::elf::ElfError,
+    },
+    /// No library is beside this program.
+    #[error("no libnvml_sim.so beside this program; say where it is with --from")]
+    NoLibrary,
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The scenario.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The rules.
+    #[error(transparent)]
+    Rules(#[from] RuleError),
+    /// A file.
+    #[error("cannot {doing} {path}")]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// Does one command and writes what there is to say.
+pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), CtlError> {
+    if let Command::Library(options) = &arguments.command {
+        return library::run(options);
+    }
+    let directory = arguments.state_directory().ok_or(CtlError::NoState)?;
+    let store = Store::at(&directory);
+    if let Command::Init { scenario, force } = &arguments.command {
+        return init(&store, scenario, *force);
+    }
+    if !store.has_state() {
+        return Err(CtlError::NoMachine(directory));
+    }
+    match &arguments.command {
+        Command::Library(_) | Command::Init { .. } => Ok(()),
+        Command::Show => print(out, &show::table(&*store.read()?)),
+        Command::Sysfs { directory } => {
+            sysfs::write(&*store.read()?, directory).map_err(|source| CtlError::File {
+                doing: "write the tree under",
+                path: directory.clone(),
+                source,
+            })
+        }
+        Command::Fault(command) => faults(&directory, command, out),
+        Command::Mig(command) => mig::run(&store, command, out),
+        Command::Process(command) => process(&store, command),
+        Command::Xid {
+            gpu,
+            number,
+            gi,
+            ci,
+        } => on_gpu(&store, gpu, "reporting the Xid", |world, slot| {
+            world.xid(slot, *number, gi.map(|gi| (gi, *ci)))
+        }),
+        Command::Lose(gpu) => on_gpu(&store, gpu, "losing the GPU", World::lose_gpu),
+        Command::Return(gpu) => on_gpu(&store, gpu, "returning the GPU", World::return_gpu),
+        Command::Recovery { gpu, action } => {
+            on_gpu(&store, gpu, "setting the recovery action", |world, slot| {
+                world.set_recovery_action(slot, *action)
+            })
+        }
+        Command::Reset { gpu, kill } => on_gpu(&store, gpu, "resetting the GPU", |world, slot| {
+            if *kill {
+                let uuid = world.gpu(slot)?.uuid.clone();
+                world.processes.retain(|process| process.gpu_uuid != uuid);
+            }
+            world.reset_gpu(slot)
+        }),
+        Command::Reload { version } => change(&store, "reloading the driver", |world| {
+            world.reload_driver(version.as_deref())
+        }),
+        Command::Unload => change(&store, "unloading the driver", World::unload_driver),
+        Command::Load => change(&store, "loading the driver", |world| {
+            world.load_driver();
+            Ok(())
+        }),
+        Command::Reboot => change(&store, "rebooting", |world| {
+            world.reboot();
+            Ok(())
+        }),
+    }
+}
+
+fn init(store: &Store, scenario: &Path, force: bool) -> Result<(), CtlError> {
+    if store.has_state() && !force {
+        return Err(CtlError::Present(store.directory().to_owned()));
+    }
+    let scenario = Scenario::read(scenario)?;
+    Ok(store.create(&scenario, IfPresent::Replace)?)
+}
+
+fn process(store: &Store, command: &ProcessCommand) -> Result<(), CtlError> {
+    match command {
+        ProcessCommand::Add(added) => {
+            on_gpu(store, &added.gpu, "adding the process", |world, slot| {
+                let gpu_uuid = world.gpu(slot)?.uuid.clone();
+                world.add_process(Process {
+                    pid: added.pid,
+                    name: added.name.clone(),
+                    gpu_uuid,
+                    gi: added.gi,
+                    ci: added.ci,
+                    memory_mib: added.memory_mib,
+                    kind: added.kind.into(),
+                })
+            })
+        }
+        ProcessCommand::Remove { pid } => change(store, "removing the process", |world| {
+            world.remove_process(*pid)
+        }),
+    }
+}
+
+fn faults(directory: &Path, command: &FaultCommand, out: &mut dyn Write) -> Result<(), CtlError> {
+    let mut rules = fault::read_rules(directory)?.0;
+    match command {
+        FaultCommand::List => {
+            let lines = rules.iter().map(|rule| show::fault(rule) + "\n");
+            return print(out, &lines.collect::<String>());
+        }
+        FaultCommand::Add { rule: text } => {
+            let rule: Rule = serde_saphyr::from_str(text).map_err(|error| CtlError::Fault {
+                text: text.clone(),
+                reason: error.without_snippet().to_string(),
+            })?;
+            rules.push(rule);
+        }
+        FaultCommand::Clear { ids } if ids.is_empty() => rules.clear(),
+        FaultCommand::Clear { ids } => {
+            let there = |id: &&String| rules.iter().any(|rule| rule.id == **id);
+            if let Some(missing) = ids.iter().find(|id| !there(id)) {
+                return Err(CtlError::NoFault(missing.clone()));
+            }
+            rules.retain(|rule| !ids.contains(&rule.id));
+        }
+    }
+    Ok(fault::write_rules(directory, &rules)?)
+}
+
+/// One change of the machine, whose refusal is the error of the command.
+fn change<T>(
+    store: &Store,
+    doing: &'static str,
+    operation: impl FnOnce(&mut World) -> Result<T, Code>,
+) -> Result<T, CtlError> {
+    store
+        .change(operation)?
+        .map_err(|code| CtlError::Refused { doing, code })
+}
+
+/// The same for one GPU, which is found within the change so that nothing can come between.
+fn on_gpu<T>(
+    store: &Store,
+    gpu: &GpuOf,
+    doing: &'static str,
+    operation: impl FnOnce(&mut World, Slot) -> Result<T, Code>,
+) -> Result<T, CtlError> {
+    let mut known = true;
+    let answer = change(store, doing, |world| {
+        let Some(slot) = find(world, &gpu.gpu) else {
+            known = false;
+            return Err(Code::NotFound);
+        };
+        operation(world, slot)
+    });
+    if known {
+        answer
+    } else {
+        Err(CtlError::NoGpu(gpu.gpu.clone()))
+    }
+}
+
+/// A GPU by index, UUID or PCI address.
+fn find(world: &World, text: &str) -> Option<Slot> {
+    let by_index = text
+        .parse()
+        .ok()
+        .and_then(|index| world.slot_of_index(index));
+    by_index
+        .or_else(|| world.slot_of_uuid(text))
+        .or_else(|| world.slot_of_pci(text))
+}
+
+fn print(out: &mut dyn Write, text: &str) -> Result<(), CtlError> {
+    out.write_all(text.as_bytes())
+        .map_err(|source| CtlError::File {
+            doing: "write to",
+            path: "standard output".into(),
+            source,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    /// Runs a command line on the machine of a directory; answers what it prints, or the error.
+    fn ctl(directory: &Path, line: &[&str]) -> Result<String, String> {
+        let state = directory.join("state");
+        let option = ["nvml-simctl", "--state", state.to_str().unwrap()];
+        let arguments = Arguments::try_parse_from(option.iter().chain(line)).unwrap();
+        let mut out = Vec::new();
+        run(&arguments, &mut out).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    fn machine() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let scenario = directory.path().join("m.yaml");
+        std::fs::write(&scenario, "machine: m\ngpus: [{board: H100_80GB_SXM}]\n").unwrap();
+        let done = ctl(directory.path(), &["init", scenario.to_str().unwrap()]);
+        assert_eq!(done, Ok(String::new()));
+        directory
+    }
+
+    #[test]
+    fn a_machine_is_divided_reset_and_restarted_from_the_command_line() {
+        let directory = machine();
+        let ctl = |line: &[&str]| ctl(directory.path(), line);
+        let nothing = Ok(String::new());
+        assert_eq!(
+            ctl(&["mig", "create", "0", "3g.40gb"]),
+            Err("creating: NOT_SUPPORTED".to_owned())
+        );
+        assert_eq!(ctl(&["mig", "mode", "0", "on"]), nothing);
+        assert_eq!(
+            ctl(&["mig", "create", "0", "3g.40gb"]),
+            Ok("GPU instance 2\n".to_owned())
+        );
+        assert_eq!(
+            ctl(&["process", "add", "0", "--pid", "7", "--gi", "2"]),
+            nothing
+        );
+        assert_eq!(
+            ctl(&["mig", "destroy", "0"]),
+            Err("destroying: IN_USE".to_owned())
+        );
+        assert_eq!(
+            ctl(&["reset", "0"]),
+            Err("resetting the GPU: IN_USE".to_owned())
+        );
+        let shown = ctl(&["show"]).unwrap();
+        assert!(shown.contains("GI  2  3g.40gb        at 4+4\n"), "{shown}");
+        assert!(shown.contains("process 7 python3 on GPU-"), "{shown}");
+        assert_eq!(ctl(&["reset", "0", "--kill"]), nothing);
+        assert_eq!(ctl(&["lose", "0"]), nothing);
+        assert!(ctl(&["show"]).unwrap().contains("MIG on, LOST"));
+        assert_eq!(ctl(&["reload", "--version", "590.1"]), nothing);
+        assert!(
+            ctl(&["show"])
+                .unwrap()
+                .starts_with("m: driver 590.1, 1 GPUs\n")
+        );
+    }
+
+    #[test]
+    fn faults_are_added_listed_and_cleared_by_name() {
+        let directory = machine();
+        let ctl = |line: &[&str]| ctl(directory.path(), line);
+        ctl(&["fault", "add", "{call: nvmlInit*, return: UNKNOWN}"]).unwrap();
+        ctl(&["fault", "add", "{id: slow, call: '*', slow_factor: 100}"]).unwrap();
+        let listed = ctl(&["fault", "list"]).unwrap();
+        assert_eq!(listed.lines().count(), 2);
+        assert_eq!(
+            ctl(&["fault", "clear", "fast"]),
+            Err("there is no fault \"fast\"".to_owned())
+        );
+        ctl(&["fault", "clear", "fault-1"]).unwrap();
+        assert!(
+            ctl(&["fault", "list"])
+                .unwrap()
+                .starts_with("{\"id\":\"slow\"")
+        );
+        ctl(&["fault", "clear"]).unwrap();
+        assert_eq!(ctl(&["fault", "list"]), Ok(String::new()));
+    }
+
+    #[test]
+    fn a_machine_is_replaced_only_by_force() {
+        let directory = machine();
+        let scenario = directory.path().join("m.yaml");
+        let scenario = scenario.to_str().unwrap();
+        let error = ctl(directory.path(), &["init", scenario]).unwrap_err();
+        assert!(
+            error.ends_with("has a machine already; --force replaces it"),
+            "{error}"
+        );
+        assert_eq!(
+            ctl(directory.path(), &["init", scenario, "--force"]),
+            Ok(String::new())
+        );
+        let elsewhere = tempfile::tempdir().unwrap();
+        let error = ctl(elsewhere.path(), &["show"]).unwrap_err();
+        assert!(
+            error.contains("has no machine; make one with: nvml-simctl"),
+            "{error}"
+        );
+    }
+}

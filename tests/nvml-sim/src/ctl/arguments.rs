@@ -1,0 +1,279 @@
+//! What `nvml-simctl` can be told.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use nvml_sim::location::STATE_VARIABLE;
+use nvml_sim::model::ProcessKind;
+
+const EXAMPLES: &str = "\
+Examples:
+  export NVML_SIM_STATE=/tmp/machine
+  nvml-simctl init dgx-h100.yaml
+  nvml-simctl show
+  nvml-simctl mig create 0 3g.40gb --start 4
+  nvml-simctl process add 0 --pid 4711 --gi 2 --ci 0
+  nvml-simctl fault add '{call: nvmlGpuInstanceDestroy, nth: 2, times: 1, return: IN_USE}'
+  nvml-simctl xid 0 79
+  nvml-simctl reload --version 580.105.08
+  nvml-simctl library --without nvmlDeviceGetGpuFabricInfoV --out old/libnvidia-ml.so.1";
+
+/// Plays the owner of a simulated machine: breaks it, resets it, reloads its driver.
+#[derive(Debug, Parser)]
+#[command(name = "nvml-simctl", version, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// State directory of the machine; without it, the variable `NVML_SIM_STATE`
+    #[arg(long, value_name = "DIR", global = true)]
+    state: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make the machine of a scenario
+    Init {
+        /// The scenario file
+        scenario: PathBuf,
+        /// Replace a machine that is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show the machine: driver, GPUs, instances, processes
+    Show,
+    /// Report an Xid
+    Xid {
+        #[command(flatten)]
+        gpu: GpuOf,
+        /// Its number
+        number: u64,
+        /// GPU instance it is confined to
+        #[arg(long)]
+        gi: Option<u32>,
+        /// Compute instance it is confined to
+        #[arg(long, requires = "gi")]
+        ci: Option<u32>,
+    },
+    /// Let a GPU fall off the bus
+    Lose(GpuOf),
+    /// Bring a lost GPU back as it was
+    Return(GpuOf),
+    /// Set the recovery action (field 230): 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset
+    Recovery {
+        #[command(flatten)]
+        gpu: GpuOf,
+        /// The action
+        action: u32,
+    },
+    /// Reset a GPU: instances go, pending modes apply, a lost GPU is back
+    Reset {
+        #[command(flatten)]
+        gpu: GpuOf,
+        /// End the processes on it first, instead of refusing
+        #[arg(long)]
+        kill: bool,
+    },
+    /// Unload the driver and load it again
+    Reload {
+        /// The version to load; without it the same one
+        #[arg(long)]
+        version: Option<String>,
+    },
+    /// Unload the driver
+    Unload,
+    /// Load the driver
+    Load,
+    /// Restart the machine
+    Reboot,
+    /// Add and remove processes
+    #[command(subcommand)]
+    Process(ProcessCommand),
+    /// Add, list and clear faults
+    #[command(subcommand)]
+    Fault(FaultCommand),
+    /// List, create and destroy MIG instances
+    #[command(subcommand)]
+    Mig(MigCommand),
+    /// Write the machine's part of /sys under a directory
+    Sysfs {
+        /// Where `sys/` is made
+        directory: PathBuf,
+    },
+    /// Copy the library without some functions, as that of an older driver
+    Library(LibraryOptions),
+}
+
+/// A GPU.
+#[derive(Debug, Args)]
+pub(crate) struct GpuOf {
+    /// Index, UUID or PCI address of the GPU
+    pub(crate) gpu: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProcessCommand {
+    /// A process starts to use a GPU or an instance
+    Add(AddedProcess),
+    /// A process ends
+    Remove {
+        /// Its process id
+        pid: u32,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddedProcess {
+    #[command(flatten)]
+    pub(crate) gpu: GpuOf,
+    /// Process id
+    #[arg(long)]
+    pub(crate) pid: u32,
+    /// GPU instance
+    #[arg(long)]
+    pub(crate) gi: Option<u32>,
+    /// Compute instance
+    #[arg(long, requires = "gi")]
+    pub(crate) ci: Option<u32>,
+    /// Memory it uses
+    #[arg(long, default_value_t = 0)]
+    pub(crate) memory_mib: u64,
+    /// Name
+    #[arg(long, default_value = "python3")]
+    pub(crate) name: String,
+    /// List of NVML it appears in
+    #[arg(long, value_enum, default_value_t = Kind::Compute)]
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Kind {
+    /// CUDA context
+    Compute,
+    /// OpenGL or Vulkan context
+    Graphics,
+    /// MPS client
+    Mps,
+    /// In no list, as a daemon with a leaked handle
+    Holder,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FaultCommand {
+    /// Add a rule, in force from the next call on
+    Add {
+        /// The rule as in a scenario, such as '{call: nvmlInit*, hang: forever}'
+        rule: String,
+    },
+    /// List the rules
+    List,
+    /// Remove rules; without names, all
+    Clear {
+        /// Names of rules
+        ids: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MigCommand {
+    /// Switch the MIG mode
+    Mode {
+        #[command(flatten)]
+        gpu: GpuOf,
+        /// New mode
+        #[arg(value_enum)]
+        mode: Mode,
+    },
+    /// List profiles with their placements and what is left
+    List(GpuOf),
+    /// Create a GPU instance with the compute instance that fills it
+    Create {
+        #[command(flatten)]
+        gpu: GpuOf,
+        /// Name or id of the profile
+        profile: String,
+        /// First memory slice; without it the driver's choice
+        #[arg(long)]
+        start: Option<u32>,
+        /// Leave it without compute instance
+        #[arg(long)]
+        empty: bool,
+    },
+    /// Destroy a GPU instance with its compute instances
+    Destroy {
+        #[command(flatten)]
+        gpu: GpuOf,
+        /// GPU instance id; without it all
+        gi: Option<u32>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Mode {
+    /// Divided
+    On,
+    /// One whole GPU
+    Off,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LibraryOptions {
+    /// Functions to leave out
+    #[arg(long, value_delimiter = ',', required = true)]
+    pub(crate) without: Vec<String>,
+    /// The library to copy; without it the one beside this program
+    #[arg(long)]
+    pub(crate) from: Option<PathBuf>,
+    /// The copy
+    #[arg(long)]
+    pub(crate) out: PathBuf,
+}
+
+impl Arguments {
+    /// The option, else the variable.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the place where the tool reads its environment"
+    )]
+    pub(crate) fn state_directory(&self) -> Option<PathBuf> {
+        let variable = || std::env::var_os(STATE_VARIABLE).map(PathBuf::from);
+        self.state.clone().or_else(variable)
+    }
+}
+
+impl From<Kind> for ProcessKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Compute => Self::Compute,
+            Kind::Graphics => Self::Graphics,
+            Kind::Mps => Self::Mps,
+            Kind::Holder => Self::Holder,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_example_of_the_help_is_understood() {
+        for line in EXAMPLES
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("nvml-simctl "))
+        {
+            let (before, quoted) = line.split_once('\'').unwrap_or((line, ""));
+            let words = before.split_whitespace().map(str::to_owned);
+            let rule = quoted.strip_suffix('\'').map(str::to_owned);
+            let all = std::iter::once("nvml-simctl".to_owned())
+                .chain(words)
+                .chain(rule);
+            assert!(Arguments::try_parse_from(all).is_ok(), "{line}");
+        }
+    }
+}

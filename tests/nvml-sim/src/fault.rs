@@ -1,0 +1,18 @@
+//! Faults: rules that make calls fail, hang, lie or kill their caller.
+//!
+//! ```text
+//!  call ── Faults::decide ── rules that match, counted ── Verdict ── applied by the C layer
+//! ```
+//!
+//! The rules stand in `faults.yaml` of the state directory, so that a test can add and remove them while clients run; the
+//! file is read again when it changes. [`Rules::decide`] is pure: counts and time are arguments. Everything in the menu was
+//! seen on real machines; the README has the table.
+
+mod format;
+mod rule;
+mod shell;
+
+pub use rule::{
+    Abort, Action, Call, Counting, Counts, Hang, HangOf, Rule, RuleError, Rules, Tally, Verdict,
+};
+pub use shell::{Faults, read_rules, write_rules};

@@ -1,0 +1,491 @@
+//! One fault: which calls it is for, which of them it hits, and what it does to them.
+//!
+//! A rule is written flat (`call: ..., nth: 2, return: IN_USE`) and is one action; two actions are two rules. Rules are
+//! independent: each that matches counts the call, and what they do is put together in one [`Verdict`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::format::RawRule;
+use crate::model::Code;
+
+/// What one rule does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Answers a code without doing anything.
+    Return(Code),
+    /// Does not come back.
+    Hang(Hang),
+    /// Takes longer by this.
+    Delay(Duration),
+    /// Takes this many times as long as its class of call.
+    Slow(f64),
+    /// Kills the calling process, as `kill -9`.
+    Abort(Abort),
+    /// Answers SUCCESS without doing anything: an instance that stays after it was destroyed.
+    Lie,
+    /// Answers `IN_USE` for this long after the first matching call, then lets one through and starts again.
+    InUseFor(Duration),
+    /// Puts a GPU instance somewhere else than asked, when there is another free place.
+    WrongPlacement,
+    /// `nvmlDeviceGetMigDeviceHandleByIndex` also answers devices that were destroyed.
+    StaleMigHandles,
+    /// GPUs are enumerated in this order of their indices.
+    IndexOrder(Vec<u32>),
+    /// The GPU of the call is lost when the call is done.
+    LoseGpu,
+}
+
+/// How a hang ends, other than by removing its rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hang {
+    /// It does not.
+    Forever,
+    /// When this file appears.
+    UntilFile(PathBuf),
+}
+
+/// When the caller dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Abort {
+    /// Nothing was done yet.
+    Before,
+    /// It was done, and the caller never learns.
+    After,
+}
+
+/// Over what "the nth call" counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Counting {
+    /// Calls of each process on its own; a restarted client starts at one.
+    #[default]
+    Process,
+    /// Calls of all processes on this state directory.
+    Machine,
+}
+
+/// A fault.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "RawRule", into = "RawRule")]
+pub struct Rule {
+    /// Names the rule, to remove it; given out (`fault-1`) when the writer names none.
+    pub id: String,
+    /// Function name, exact or with `*` for any text.
+    pub call: String,
+    /// Only calls on this GPU: an index, or a UUID.
+    pub gpu: Option<String>,
+    /// The first matching call that it hits, from 1.
+    pub nth: u64,
+    /// How many calls it hits; `None` for no end.
+    pub times: Option<u64>,
+    /// Over what calls are counted.
+    pub count: Counting,
+    /// What it does.
+    pub action: Action,
+}
+
+/// Why a rule or a file of rules cannot be used.
+#[derive(Debug, Error)]
+pub enum RuleError {
+    /// No function is named.
+    #[error("a fault needs `call`: the name of a function, or a pattern like nvmlDevice*")]
+    NoCall,
+    /// Not exactly one action.
+    #[error("the fault for {call} has {found} actions; it needs exactly one")]
+    Actions {
+        /// The pattern.
+        call: String,
+        /// How many.
+        found: usize,
+    },
+    /// Calls are counted from one.
+    #[error("the fault for {0} has nth: 0; calls are counted from 1")]
+    ZerothCall(String),
+    /// Time cannot run backwards or stand still.
+    #[error("the fault for {0} has a slow_factor that is not a positive number")]
+    SlowFactor(String),
+    /// Two rules have one name.
+    #[error("two faults are named {0:?}")]
+    SameId(String),
+    /// The file cannot be read or written.
+    #[error("cannot {doing} {path}")]
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file is no list of rules.
+    #[error("{path} is no list of faults: {reason}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Why not, with line and column.
+        reason: String,
+    },
+}
+
+/// One call at the gate.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// Exported name, as `nvmlDeviceGetCount_v2`.
+    pub function: &'a str,
+    /// Index and UUID of the GPU it is on, if it is on one.
+    pub gpu: Option<(u32, &'a str)>,
+    /// A clock that does not go backwards, in milliseconds.
+    pub now_ms: u64,
+}
+
+/// What to do with a call. In this order: wait, die, hang, answer, or do it (bent), then lose the GPU, then die.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// Wait this long more.
+    pub delay: Duration,
+    /// Multiply the latency of the call's class by this.
+    pub slow_factor: f64,
+    /// Kill the process, before or after.
+    pub abort: Option<Abort>,
+    /// Do not come back until this is over.
+    pub hang: Option<HangOf>,
+    /// Answer this without doing it; SUCCESS is a lie.
+    pub answer: Option<Code>,
+    /// Put the GPU instance elsewhere.
+    pub wrong_placement: bool,
+    /// Answer destroyed MIG devices too.
+    pub stale_mig_handles: bool,
+    /// Enumerate in this order: entry n is the true index of what is shown at n.
+    pub index_order: Option<Vec<u32>>,
+    /// Lose the GPU after the call.
+    pub lose_gpu: bool,
+}
+
+/// A hang and the rule that made it: it is over when the rule is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HangOf {
+    /// The rule.
+    pub rule: String,
+    /// How else it ends.
+    pub hang: Hang,
+}
+
+/// What has been counted, by rule.
+pub type Counts = BTreeMap<String, Tally>;
+
+/// What one rule has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tally {
+    /// Calls that matched.
+    pub matched: u64,
+    /// When the running `IN_USE` period began, on the clock of the calls.
+    pub since_ms: Option<u64>,
+}
+
+/// The rules in force.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rules(pub Vec<Rule>);
+
+impl Default for Verdict {
+    fn default() -> Self {
+        Self {
+            delay: Duration::ZERO,
+            slow_factor: 1.0,
+            abort: None,
+            hang: None,
+            answer: None,
+            wrong_placement: false,
+            stale_mig_handles: false,
+            index_order: None,
+            lose_gpu: false,
+        }
+    }
+}
+
+impl Rules {
+    /// Gives each unnamed rule a name that no other has, and refuses two of one name.
+    pub fn named(mut self) -> Result<Self, RuleError> {
+        let mut taken = std::collections::BTreeSet::new();
+        for rule in self.0.iter().filter(|rule| !rule.id.is_empty()) {
+            if !taken.insert(rule.id.clone()) {
+                return Err(RuleError::SameId(rule.id.clone()));
+            }
+        }
+        let mut next = 1_u32;
+        for rule in self.0.iter_mut().filter(|rule| rule.id.is_empty()) {
+            while taken.contains(&format!("fault-{next}")) {
+                next = next.saturating_add(1);
+            }
+            rule.id = format!("fault-{next}");
+            taken.insert(rule.id.clone());
+        }
+        Ok(self)
+    }
+
+    /// Whether deciding on the call needs the counts that all processes share.
+    pub fn counts_on_machine(&self, call: &Call<'_>) -> bool {
+        self.0
+            .iter()
+            .any(|rule| rule.count == Counting::Machine && rule.matches(call))
+    }
+
+    /// Decides on one call and counts it.
+    pub fn decide(&self, call: &Call<'_>, process: &mut Counts, machine: &mut Counts) -> Verdict {
+        let mut verdict = Verdict::default();
+        for rule in self.0.iter().filter(|rule| rule.matches(call)) {
+            let counts = match rule.count {
+                Counting::Process => &mut *process,
+                Counting::Machine => &mut *machine,
+            };
+            let tally = counts.entry(rule.id.clone()).or_default();
+            tally.matched = tally.matched.saturating_add(1);
+            if rule.hits(tally.matched) {
+                rule.apply(call.now_ms, tally, &mut verdict);
+            }
+        }
+        verdict
+    }
+}
+
+impl Rule {
+    fn matches(&self, call: &Call<'_>) -> bool {
+        let on_gpu = match (&self.gpu, call.gpu) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(wanted), Some((index, uuid))) => wanted == uuid || *wanted == index.to_string(),
+        };
+        on_gpu && glob(self.call.as_bytes(), call.function.as_bytes())
+    }
+
+    fn hits(&self, matched: u64) -> bool {
+        let since = matched.checked_sub(self.nth);
+        since.is_some_and(|nth| self.times.is_none_or(|times| nth < times))
+    }
+
+    fn apply(&self, now_ms: u64, tally: &mut Tally, verdict: &mut Verdict) {
+        match &self.action {
+            Action::Return(code) => verdict.answer = Some(*code),
+            Action::Hang(hang) => {
+                verdict.hang = Some(HangOf {
+                    rule: self.id.clone(),
+                    hang: hang.clone(),
+                });
+            }
+            Action::Delay(delay) => verdict.delay = verdict.delay.saturating_add(*delay),
+            Action::Slow(factor) => verdict.slow_factor *= factor,
+            Action::Abort(abort) => {
+                verdict.abort = Some(verdict.abort.map_or(*abort, |other| other.min(*abort)));
+            }
+            Action::Lie => verdict.answer = Some(Code::Success),
+            Action::InUseFor(time) => {
+                let since = *tally.since_ms.get_or_insert(now_ms);
+                if u128::from(now_ms.saturating_sub(since)) < time.as_millis() {
+                    verdict.answer = Some(Code::InUse);
+                } else {
+                    tally.since_ms = None;
+                }
+            }
+            Action::WrongPlacement => verdict.wrong_placement = true,
+            Action::StaleMigHandles => verdict.stale_mig_handles = true,
+            Action::IndexOrder(order) => verdict.index_order = Some(order.clone()),
+            Action::LoseGpu => verdict.lose_gpu = true,
+        }
+    }
+}
+
+/// Whether the text is of the pattern, in which `*` stands for any text.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => text.is_empty(),
+        Some((b'*', rest)) => {
+            (0..=text.len()).any(|from| text.get(from..).is_some_and(|text| glob(rest, text)))
+        }
+        Some((first, rest)) => text
+            .split_first()
+            .is_some_and(|(byte, text)| byte == first && glob(rest, text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Rules {
+        Rules(serde_saphyr::from_str(text).unwrap())
+            .named()
+            .unwrap()
+    }
+
+    fn call(function: &str, now_ms: u64) -> Call<'_> {
+        Call {
+            function,
+            gpu: Some((1, "GPU-a")),
+            now_ms,
+        }
+    }
+
+    /// What is answered to `times` calls of a function by one process, a millisecond apart; `None` is "do it".
+    fn answers(rules: &Rules, function: &str, times: u64) -> Vec<Option<Code>> {
+        let (mut process, mut machine) = (Counts::new(), Counts::new());
+        (0..times)
+            .map(|now| {
+                let decided = rules.decide(&call(function, now), &mut process, &mut machine);
+                decided.answer
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_rule_hits_from_the_nth_call_as_often_as_it_says() {
+        let rules = rules("- {call: nvmlInit_v2, nth: 2, times: 2, return: TIMEOUT}");
+        let timeout = Some(Code::Timeout);
+        assert_eq!(
+            answers(&rules, "nvmlInit_v2", 5),
+            [None, timeout, timeout, None, None]
+        );
+        assert_eq!(answers(&rules, "nvmlInit", 3), [None; 3]);
+    }
+
+    #[test]
+    fn a_pattern_stands_for_many_functions_and_counts_them_together() {
+        let rules = rules("- {call: 'nvml*Get*', nth: 2, return: NO_DATA}");
+        let (mut process, mut machine) = (Counts::new(), Counts::new());
+        let mut decide = |name| {
+            rules
+                .decide(&call(name, 0), &mut process, &mut machine)
+                .answer
+        };
+        assert_eq!(decide("nvmlDeviceGetName"), None);
+        assert_eq!(decide("nvmlShutdown"), None);
+        assert_eq!(decide("nvmlSystemGetDriverVersion"), Some(Code::NoData));
+    }
+
+    #[test]
+    fn a_rule_for_a_gpu_leaves_the_others_and_calls_without_one_alone() {
+        for (gpu, hit) in [("1", true), ("0", false), ("GPU-a", true), ("GPU-b", false)] {
+            let rules = rules(&format!("- {{call: '*', gpu: {gpu}, return: UNKNOWN}}"));
+            assert_eq!(
+                answers(&rules, "f", 1) == [Some(Code::Unknown)],
+                hit,
+                "{gpu}"
+            );
+            let elsewhere = Call {
+                function: "f",
+                gpu: None,
+                now_ms: 0,
+            };
+            let verdict = rules.decide(&elsewhere, &mut Counts::new(), &mut Counts::new());
+            assert_eq!(verdict, Verdict::default());
+        }
+    }
+
+    #[test]
+    fn in_use_for_a_while_begins_with_the_first_call_and_begins_again_after_one_was_let_through() {
+        let rules = rules("- {call: nvmlGpuInstanceDestroy, in_use_ms: 2}");
+        let busy = Some(Code::InUse);
+        assert_eq!(
+            answers(&rules, "nvmlGpuInstanceDestroy", 6),
+            [busy, busy, None, busy, busy, None]
+        );
+    }
+
+    #[test]
+    fn what_several_rules_do_to_one_call_is_put_together() {
+        let rules = rules(
+            "
+- {call: f, delay_ms: 3}
+- {call: f, delay_ms: 4}
+- {call: f, slow_factor: 10}
+- {call: f, abort: after}
+- {call: f, abort: before}
+- {call: f, lie: true}
+- {call: f, wrong_placement: true}
+- {call: f, stale_mig_handles: true}
+- {call: f, index_order: [1, 0]}
+- {call: f, lose_gpu: true}
+- {call: f, hang: forever, id: stuck}
+",
+        );
+        let verdict = rules.decide(&call("f", 0), &mut Counts::new(), &mut Counts::new());
+        assert_eq!(
+            verdict,
+            Verdict {
+                delay: Duration::from_millis(7),
+                slow_factor: 10.0,
+                abort: Some(Abort::Before),
+                hang: Some(HangOf {
+                    rule: "stuck".to_owned(),
+                    hang: Hang::Forever
+                }),
+                answer: Some(Code::Success),
+                wrong_placement: true,
+                stale_mig_handles: true,
+                index_order: Some(vec![1, 0]),
+                lose_gpu: true,
+            }
+        );
+    }
+
+    #[test]
+    fn a_rule_of_the_machine_counts_in_the_shared_counts() {
+        let rules = rules("- {call: f, nth: 2, count: machine, return: UNKNOWN}");
+        assert!(rules.counts_on_machine(&call("f", 0)));
+        assert!(!rules.counts_on_machine(&call("g", 0)));
+        let mut machine = Counts::new();
+        let mut one_process = || {
+            let decided = rules.decide(&call("f", 0), &mut Counts::new(), &mut machine);
+            decided.answer
+        };
+        assert_eq!([one_process(), one_process()], [None, Some(Code::Unknown)]);
+    }
+
+    #[test]
+    fn every_kind_of_rule_can_be_written_and_read_again() {
+        let rules = rules(
+            "
+- {call: f, gpu: 3, nth: 4, times: 5, count: machine, return: IN_USE}
+- {call: f, gpu: GPU-x, hang: {until_file: /tmp/go}}
+- {call: f, in_use_ms: 300, id: slow}
+- {call: f, slow_factor: 100}
+- {call: f, index_order: [2, 1, 0]}
+- {call: f, lie: true}
+",
+        );
+        let text = serde_json::to_string(&rules.0).unwrap();
+        assert_eq!(serde_saphyr::from_str::<Vec<Rule>>(&text).unwrap(), rules.0);
+    }
+
+    #[test]
+    fn a_rule_that_means_nothing_is_refused() {
+        for (text, reason) in [
+            ("{return: IN_USE}", "a fault needs `call`"),
+            ("{call: f}", "the fault for f has 0 actions"),
+            (
+                "{call: f, lie: true, abort: after}",
+                "the fault for f has 2 actions",
+            ),
+            ("{call: f, nth: 0, lie: true}", "the fault for f has nth: 0"),
+            (
+                "{call: f, slow_factor: -1}",
+                "the fault for f has a slow_factor",
+            ),
+            ("{call: f, return: NOT_A_CODE}", "unknown variant"),
+            ("{call: f, lie: true, whne: 3}", "unknown field"),
+        ] {
+            let error = serde_saphyr::from_str::<Rule>(text).unwrap_err();
+            let message = error.without_snippet().to_string();
+            assert!(message.contains(reason), "{text}: {message}");
+        }
+        let twice: Vec<Rule> =
+            serde_saphyr::from_str("[{call: f, id: a, lie: true}, {call: g, id: a, lie: true}]")
+                .unwrap();
+        assert!(matches!(Rules(twice).named(), Err(RuleError::SameId(id)) if id == "a"));
+    }
+}

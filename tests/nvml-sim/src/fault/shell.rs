@@ -1,0 +1,269 @@
+//! The file of rules and the counts, around the pure decision.
+//!
+//! One [`Faults`] belongs to one loaded library. Counts of the process live in it; counts of the machine live in a file
+//! beside the rules, and only calls that such a rule matches pay for the lock and the write.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::rule::{Call, Counts, Hang, HangOf, Rule, RuleError, Rules, Verdict};
+
+const RULES: &str = "faults.yaml";
+const COUNTS: &str = "fault-counts.json";
+const LOCK: &str = "faults.lock";
+
+/// The rules of a state directory, as one process sees them.
+#[derive(Debug)]
+pub struct Faults {
+    directory: PathBuf,
+    rules: Rules,
+    seen: Option<FileVersion>,
+    counts: Counts,
+    problem: Option<RuleError>,
+}
+
+type FileVersion = (u64, u64, i64, i64);
+
+impl Faults {
+    /// The rules of a state directory; a file that is missing is no rules.
+    pub fn open(directory: &Path) -> Self {
+        let mut faults = Self {
+            directory: directory.to_owned(),
+            rules: Rules::default(),
+            seen: None,
+            counts: Counts::new(),
+            problem: None,
+        };
+        faults.refresh();
+        faults
+    }
+
+    /// Decides on a call and counts it. Costs one `stat` when there are no rules for it.
+    pub fn decide(&mut self, call: &Call<'_>) -> Verdict {
+        self.refresh();
+        if !self.rules.counts_on_machine(call) {
+            return self
+                .rules
+                .decide(call, &mut self.counts, &mut Counts::new());
+        }
+        // Without the lock two processes could both be "the second call"; with an unusable directory nothing is shared,
+        // and the call is counted as the first of the machine.
+        let _lock = lock(&self.directory);
+        let path = self.directory.join(COUNTS);
+        let stored = fs::read(&path).unwrap_or_default();
+        let mut machine: Counts = serde_json::from_slice(&stored).unwrap_or_default();
+        let verdict = self.rules.decide(call, &mut self.counts, &mut machine);
+        if let Ok(bytes) = serde_json::to_vec(&machine) {
+            // Lost counts only make a fault come later; the call itself must not fail for it.
+            drop(replace(&path, &bytes));
+        }
+        verdict
+    }
+
+    /// Whether a hang goes on: to be asked now and then by whoever hangs.
+    pub fn still_hangs(&mut self, hang: &HangOf) -> bool {
+        self.refresh();
+        let there = self.rules.0.iter().any(|rule| rule.id == hang.rule);
+        let ended = match &hang.hang {
+            Hang::Forever => false,
+            Hang::UntilFile(path) => path.exists(),
+        };
+        there && !ended
+    }
+
+    /// Why the newest `faults.yaml` is not in force; the rules of before still are.
+    pub fn problem(&self) -> Option<&RuleError> {
+        self.problem.as_ref()
+    }
+
+    fn refresh(&mut self) {
+        let version = version(&self.directory.join(RULES));
+        if version == self.seen {
+            return;
+        }
+        self.seen = version;
+        match read_rules(&self.directory) {
+            Ok(rules) => {
+                let known = |id: &String| rules.0.iter().any(|rule| rule.id == *id);
+                self.counts.retain(|id, _| known(id));
+                self.rules = rules;
+                self.problem = None;
+            }
+            Err(problem) => self.problem = Some(problem),
+        }
+    }
+}
+
+/// The rules in a state directory; a file that is missing is no rules.
+pub fn read_rules(directory: &Path) -> Result<Rules, RuleError> {
+    let path = directory.join(RULES);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Rules::default()),
+        Err(source) => {
+            return Err(RuleError::File {
+                doing: "read",
+                path,
+                source,
+            });
+        }
+    };
+    if text.trim().is_empty() {
+        return Ok(Rules::default());
+    }
+    let rules: Vec<Rule> = crate::yaml::read(&text).map_err(|error| RuleError::Malformed {
+        path,
+        reason: error.to_string(),
+    })?;
+    Rules(rules).named()
+}
+
+/// Writes the rules of a state directory, whole, naming those without a name. Counts of rules that went are forgotten.
+pub fn write_rules(directory: &Path, rules: &[Rule]) -> Result<(), RuleError> {
+    let rules = Rules(rules.to_vec()).named()?;
+    let path = directory.join(RULES);
+    let failed = |doing: &'static str| {
+        let path = path.clone();
+        move |source| RuleError::File {
+            doing,
+            path,
+            source,
+        }
+    };
+    let _lock = lock(directory).map_err(failed("lock"))?;
+    // YAML is a superset of JSON, and JSON is written the same way by every version of every library.
+    let lines: Result<Vec<String>, _> = rules.0.iter().map(serde_json::to_string).collect();
+    let lines = lines.map_err(|error| failed("write")(error.into()))?;
+    let text = lines
+        .iter()
+        .fold(String::new(), |text, line| text + "- " + line + "\n");
+    let counts = directory.join(COUNTS);
+    let stored = fs::read(&counts).unwrap_or_default();
+    let mut machine: Counts = serde_json::from_slice(&stored).unwrap_or_default();
+    machine.retain(|id, _| rules.0.iter().any(|rule| rule.id == *id));
+    let bytes = serde_json::to_vec(&machine).map_err(|error| failed("write")(error.into()))?;
+    replace(&counts, &bytes).map_err(failed("write"))?;
+    replace(&path, text.as_bytes()).map_err(failed("write"))
+}
+
+fn lock(directory: &Path) -> io::Result<File> {
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(directory.join(LOCK))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Replaces a file whole, so that a reader sees the old text or the new one.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let next = path.with_extension("tmp");
+    fs::write(&next, bytes)?;
+    fs::rename(next, path)
+}
+
+fn version(path: &Path) -> Option<FileVersion> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((
+        metadata.ino(),
+        metadata.len(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Action;
+    use crate::model::Code;
+
+    fn rule(text: &str) -> Rule {
+        serde_saphyr::from_str(text).unwrap()
+    }
+
+    fn call(function: &str) -> Call<'_> {
+        Call {
+            function,
+            gpu: None,
+            now_ms: 0,
+        }
+    }
+
+    #[test]
+    fn rules_take_effect_and_go_while_a_client_runs() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut faults = Faults::open(directory.path());
+        assert_eq!(faults.decide(&call("f")), Verdict::default());
+        write_rules(directory.path(), &[rule("{call: f, hang: forever}")]).unwrap();
+        let hang = faults.decide(&call("f")).hang.unwrap();
+        assert!(faults.still_hangs(&hang));
+        write_rules(directory.path(), &[]).unwrap();
+        assert!(!faults.still_hangs(&hang));
+        assert_eq!(faults.decide(&call("f")), Verdict::default());
+    }
+
+    #[test]
+    fn a_hang_can_end_when_a_file_appears() {
+        let directory = tempfile::tempdir().unwrap();
+        let go = directory.path().join("go");
+        let text = format!("{{call: f, hang: {{until_file: {}}}}}", go.display());
+        write_rules(directory.path(), &[rule(&text)]).unwrap();
+        let mut faults = Faults::open(directory.path());
+        let hang = faults.decide(&call("f")).hang.unwrap();
+        assert!(faults.still_hangs(&hang));
+        fs::write(go, "").unwrap();
+        assert!(!faults.still_hangs(&hang));
+    }
+
+    #[test]
+    fn two_processes_share_the_count_of_the_machine_and_not_their_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let shared = rule("{call: f, nth: 2, times: 1, count: machine, return: IN_USE}");
+        let own = rule("{call: g, nth: 2, return: TIMEOUT}");
+        write_rules(directory.path(), &[shared, own]).unwrap();
+        let mut one = Faults::open(directory.path());
+        let mut other = Faults::open(directory.path());
+        let answers = [
+            one.decide(&call("f")).answer,
+            other.decide(&call("f")).answer,
+            one.decide(&call("f")).answer,
+        ];
+        assert_eq!(answers, [None, Some(Code::InUse), None]);
+        let answers = [
+            one.decide(&call("g")).answer,
+            other.decide(&call("g")).answer,
+        ];
+        assert_eq!(answers, [None, None]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_leaves_the_rules_of_before_in_force_and_says_why() {
+        let directory = tempfile::tempdir().unwrap();
+        write_rules(directory.path(), &[rule("{call: f, lie: true}")]).unwrap();
+        let mut faults = Faults::open(directory.path());
+        fs::write(directory.path().join(RULES), "- {call: f, lie: maybe}").unwrap();
+        assert_eq!(faults.decide(&call("f")).answer, Some(Code::Success));
+        assert!(matches!(
+            faults.problem(),
+            Some(RuleError::Malformed { .. })
+        ));
+    }
+
+    #[test]
+    fn rules_are_given_names_that_do_not_change_when_another_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let unnamed = rule("{call: f, lie: true}");
+        write_rules(directory.path(), &[unnamed.clone(), unnamed.clone()]).unwrap();
+        let mut rules = read_rules(directory.path()).unwrap().0;
+        rules.remove(0);
+        rules.push(unnamed);
+        write_rules(directory.path(), &rules).unwrap();
+        let rules = read_rules(directory.path()).unwrap().0;
+        let ids: Vec<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
+        assert_eq!(ids, ["fault-2", "fault-1"]);
+        assert!(rules.iter().all(|rule| rule.action == Action::Lie));
+    }
+}

@@ -1,0 +1,42 @@
+//! The hardware and the driver, as plain data with operations; no file, no clock, no C.
+//!
+//! ```text
+//!  World ── Driver            what is loaded, and since which epoch
+//!    ├───── Gpu ── MigState   mode, GPU instances, compute instances
+//!    ├───── Process           who holds what
+//!    └───── Event             what happened, numbered
+//! ```
+//!
+//! The C layer reads and changes a [`World`] through the store; `nvml-simctl` plays the machine's owner (resets, driver
+//! reloads, Xids). Each operation answers the [`Code`] the driver would, so that the rules live here and only here.
+
+mod capacity;
+mod code;
+mod event;
+mod gpu;
+mod ids;
+mod lifecycle;
+mod mig;
+mod pci;
+mod process;
+mod profile;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+pub use code::Code;
+pub use event::{Event, EventKind};
+pub use gpu::{
+    Architecture, Brand, EccCounters, EccMode, Fabric, Gpu, MigState, NvLink, PciIds, RemappedRows,
+    RemoteKind,
+};
+pub(crate) use ids::seed;
+pub(crate) use lifecycle::nvml_version;
+pub use mig::{Attributes, ComputeInstance, Departed, GpuInstance, MigDevice, MigMode};
+pub use pci::{PciAddress, PciAddressError};
+pub use process::{Process, ProcessKind};
+pub use profile::{
+    CI_PROFILE_COUNT, CiProfile, Engines, GI_PROFILE_COUNT, GiProfile, Placement, Provenance,
+};
+pub use world::{Driver, DriverStamp, Slot, World};

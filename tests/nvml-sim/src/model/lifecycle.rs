@@ -1,0 +1,191 @@
+//! What the owner of a machine does to it: reset, reload, reboot, and what breaks by itself.
+//!
+//! ```text
+//!              instances   MIG mode, Ampere   MIG mode, later   lost GPU   processes
+//!  reset       gone        pending applies    pending applies   back       must be gone
+//!  reload      gone        pending applies    off               stays      must be gone
+//!  reboot      gone        pending applies    off               back       end
+//! ```
+//!
+//! Source: MIG User Guide, "GPU Reset on Hopper+ GPUs": instances never survive, the mode is stored on Ampere boards only.
+
+use super::code::Code;
+use super::event::EventKind;
+use super::gpu::{EccCounters, Gpu};
+use super::process::Process;
+use super::world::{Slot, World};
+
+/// The Xid of a GPU that fell off the bus.
+const XID_FALLEN_OFF_THE_BUS: u64 = 79;
+
+impl World {
+    /// Resets one GPU, as `nvidia-smi -r`. `IN_USE` while anybody holds it.
+    pub fn reset_gpu(&mut self, slot: Slot) -> Result<(), Code> {
+        if self.gpu_in_use(slot) {
+            return Err(Code::InUse);
+        }
+        let gpu = self.gpu_mut(slot)?;
+        gpu.lost = false;
+        gpu.settle();
+        self.record(slot, EventKind::MigConfigChange, 0, None);
+        Ok(())
+    }
+
+    /// Unloads the driver and loads it again, in another version if one is given. `IN_USE` while anybody holds a GPU.
+    pub fn reload_driver(&mut self, version: Option<&str>) -> Result<(), Code> {
+        self.unload_driver()?;
+        if let Some(version) = version {
+            version.clone_into(&mut self.driver.version);
+            self.driver.nvml_version = nvml_version(version, self.driver.cuda_version);
+        }
+        self.load_driver();
+        Ok(())
+    }
+
+    /// Unloads the driver; a GPU that is held keeps it loaded (`IN_USE`).
+    pub fn unload_driver(&mut self) -> Result<(), Code> {
+        if !self.processes.is_empty() {
+            return Err(Code::InUse);
+        }
+        for gpu in &mut self.gpus {
+            gpu.settle();
+            gpu.forget_mode();
+            gpu.persistence = false;
+        }
+        self.driver.loaded = false;
+        Ok(())
+    }
+
+    /// Loads the driver; every session of before is void.
+    pub fn load_driver(&mut self) {
+        self.driver.loaded = true;
+        self.driver.epoch = self.driver.epoch.saturating_add(1);
+    }
+
+    /// Restarts the machine: processes end, events are forgotten, lost GPUs are back.
+    pub fn reboot(&mut self) {
+        self.processes.clear();
+        self.events.clear();
+        for gpu in &mut self.gpus {
+            gpu.lost = false;
+            gpu.settle();
+            gpu.forget_mode();
+            gpu.persistence = false;
+        }
+        self.load_driver();
+    }
+
+    /// The GPU falls off the bus: Xid 79, and `GPU_IS_LOST` from every call until a reset or reboot.
+    pub fn lose_gpu(&mut self, slot: Slot) -> Result<(), Code> {
+        let gpu = self.gpu_mut(slot)?;
+        gpu.lost = true;
+        gpu.recovery_action = 1;
+        self.record(slot, EventKind::Xid, XID_FALLEN_OFF_THE_BUS, None);
+        self.record(slot, EventKind::GpuUnavailable, 0, None);
+        Ok(())
+    }
+
+    /// The GPU is back without a reset, as after a loose cable; what was on it is as it was.
+    pub fn return_gpu(&mut self, slot: Slot) -> Result<(), Code> {
+        let gpu = self.gpu_mut(slot)?;
+        gpu.lost = false;
+        gpu.recovery_action = 0;
+        Ok(())
+    }
+
+    /// Reports an Xid on a GPU, or on one instance of it.
+    pub fn xid(
+        &mut self,
+        slot: Slot,
+        number: u64,
+        instance: Option<(u32, Option<u32>)>,
+    ) -> Result<(), Code> {
+        self.gpu(slot)?;
+        self.record(slot, EventKind::Xid, number, instance);
+        Ok(())
+    }
+
+    /// Changes the recovery action (field 230) and says so.
+    pub fn set_recovery_action(&mut self, slot: Slot, action: u32) -> Result<(), Code> {
+        self.gpu_mut(slot)?.recovery_action = action;
+        self.record(slot, EventKind::RecoveryAction, u64::from(action), None);
+        Ok(())
+    }
+
+    /// A process starts to use a GPU or an instance. `NOT_FOUND` when that is not there; `IN_USE` for a pid that is
+    /// already on the same GPU in the same list.
+    pub fn add_process(&mut self, process: Process) -> Result<(), Code> {
+        let slot = self.slot_of_uuid(&process.gpu_uuid).ok_or(Code::NotFound)?;
+        let gpu = self.gpu(slot)?;
+        gpu.present()?;
+        let there = match (process.gi, process.ci) {
+            (None, None) => true,
+            (None, Some(_)) => false,
+            (Some(gi), None) => gpu.gi(gi).is_some(),
+            (Some(gi), Some(ci)) => gpu
+                .gi(gi)
+                .is_some_and(|gi| gi.compute.iter().any(|other| other.id == ci)),
+        };
+        if !there {
+            return Err(Code::NotFound);
+        }
+        let same = |other: &Process| {
+            (other.pid, &other.gpu_uuid, other.kind)
+                == (process.pid, &process.gpu_uuid, process.kind)
+        };
+        if self.processes.iter().any(same) {
+            return Err(Code::InUse);
+        }
+        self.processes.push(process);
+        Ok(())
+    }
+
+    /// A process ends, on every GPU it held. `NOT_FOUND` when no such process holds anything.
+    pub fn remove_process(&mut self, pid: u32) -> Result<(), Code> {
+        let before = self.processes.len();
+        self.processes.retain(|process| process.pid != pid);
+        if self.processes.len() == before {
+            return Err(Code::NotFound);
+        }
+        Ok(())
+    }
+}
+
+impl Gpu {
+    /// What each reset does: instances go, what was pending applies, volatile counts start again.
+    fn settle(&mut self) {
+        if let Some(mig) = &mut self.mig {
+            mig.instances.clear();
+            mig.departed.clear();
+            mig.current = mig.pending;
+        }
+        if let Some(ecc) = &mut self.ecc {
+            ecc.current = ecc.pending;
+        }
+        if let Some(rows) = &mut self.remapped_rows {
+            rows.pending = false;
+        }
+        self.ecc_errors = EccCounters {
+            volatile_corrected: 0,
+            volatile_uncorrected: 0,
+            ..self.ecc_errors
+        };
+        self.recovery_action = 0;
+    }
+
+    /// What an unload of the driver does beside: from Hopper on the MIG mode is not stored.
+    fn forget_mode(&mut self) {
+        if self.architecture.keeps_mig_mode() {
+            return;
+        }
+        if let Some(mig) = &mut self.mig {
+            mig.current = false;
+            mig.pending = false;
+        }
+    }
+}
+
+/// `nvmlSystemGetNVMLVersion`: the CUDA major version in front of the driver's.
+pub(crate) fn nvml_version(driver: &str, cuda_version: u32) -> String {
+    format!("{}.{driver}", cuda_version / 1000)
+}

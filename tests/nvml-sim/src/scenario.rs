@@ -1,0 +1,402 @@
+//! The description of a machine, as a person writes it.
+//!
+//! ```text
+//!  YAML ── format (strict, with places) ── Scenario ── build ── World
+//! ```
+//!
+//! Read by the store when a state directory is empty, and by `nvml-simctl`. Whatever is wrong is an error that names the
+//! file, the line and the column, because a scenario that silently means something else wastes a day of somebody's tests.
+//! The README lists every key.
+
+mod build;
+mod format;
+mod gpu;
+mod instances;
+mod topology;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::fault::{Rule, RuleError, Rules};
+use crate::model::{Code, World};
+
+/// A scenario that was read; its values are checked when the machine is made of it.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    path: PathBuf,
+    machine: format::Machine,
+}
+
+/// Where something stands in a scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub path: PathBuf,
+    /// Line, from 1; 0 when the whole file is meant.
+    pub line: u64,
+    /// Column, from 1; 0 when the whole file is meant.
+    pub column: u64,
+}
+
+/// Why a scenario cannot be used.
+#[derive(Debug, Error)]
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("cannot read the scenario {path}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is not YAML, has an unknown key or a value of the wrong type.
+    #[error("{place}: {reason}")]
+    Malformed {
+        /// Where.
+        place: Place,
+        /// What the parser says.
+        reason: String,
+    },
+    /// No board has that name.
+    #[error("{place}: there is no board {name:?}; there are {}", known.join(", "))]
+    UnknownBoard {
+        /// Where.
+        place: Place,
+        /// The name.
+        name: String,
+        /// All names.
+        known: Vec<String>,
+    },
+    /// A value is not one that the key can have.
+    #[error("{place}: {key}: {reason}")]
+    Value {
+        /// Where the entry stands that has the key.
+        place: Place,
+        /// The key.
+        key: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An instance cannot be there.
+    #[error("{place}: {instance} on GPU {gpu} {reason}")]
+    Instance {
+        /// Where.
+        place: Place,
+        /// The instance as it was written.
+        instance: String,
+        /// Index of the GPU.
+        gpu: u32,
+        /// Why not.
+        reason: InstanceRefusal,
+    },
+    /// A process cannot be there.
+    #[error("{place}: process {pid} cannot be on GPU {gpu}: {code:?}")]
+    Process {
+        /// Where.
+        place: Place,
+        /// Its pid.
+        pid: u32,
+        /// Index of the GPU.
+        gpu: u32,
+        /// What the model says.
+        code: Code,
+    },
+    /// The faults cannot be used together.
+    #[error("{place}: faults")]
+    Faults {
+        /// Where.
+        place: Place,
+        /// Why not.
+        source: RuleError,
+    },
+}
+
+/// Why an instance cannot be where a scenario puts it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InstanceRefusal {
+    /// The board cannot be divided.
+    #[error("cannot be: the board has no MIG")]
+    NoMig,
+    /// The mode is off.
+    #[error("needs `mig: enabled`")]
+    ModeOff,
+    /// The board does not offer it.
+    #[error("is no profile of this board; it has {}", .0.join(", "))]
+    UnknownProfile(Vec<String>),
+    /// The profile is not offered there.
+    #[error("cannot start at {start}; it can at {}", numbers(listed))]
+    NotThere {
+        /// The start that was asked for.
+        start: u32,
+        /// The starts there are.
+        listed: Vec<u32>,
+    },
+    /// Another instance is there.
+    #[error("overlaps {0}")]
+    Overlaps(String),
+    /// Nothing is left for it.
+    #[error("does not fit beside {}", .0.join(", "))]
+    Full(Vec<String>),
+}
+
+impl Scenario {
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let text = fs::read_to_string(path).map_err(|source| ScenarioError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::parse(path, &text)
+    }
+
+    /// Reads a text; `path` is only for messages.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ScenarioError> {
+        let machine = crate::yaml::read(text).map_err(|error| {
+            let at = error.location();
+            ScenarioError::Malformed {
+                place: Place {
+                    path: path.to_owned(),
+                    line: at.map_or(0, |at| at.line()),
+                    column: at.map_or(0, |at| at.column()),
+                },
+                reason: error.without_snippet().to_string(),
+            }
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            machine,
+        })
+    }
+
+    /// The machine it describes, as it is when it is switched on.
+    pub fn world(&self) -> Result<World, ScenarioError> {
+        build::world(self)
+    }
+
+    /// Its faults, each with a name.
+    pub fn faults(&self) -> Result<Vec<Rule>, ScenarioError> {
+        let rules = Rules(self.machine.faults.clone()).named();
+        rules
+            .map(|rules| rules.0)
+            .map_err(|source| ScenarioError::Faults {
+                place: self.place(serde_saphyr::Location::UNKNOWN),
+                source,
+            })
+    }
+
+    fn place(&self, at: serde_saphyr::Location) -> Place {
+        Place {
+            path: self.path.clone(),
+            line: at.line(),
+            column: at.column(),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if self.line > 0 {
+            write!(f, ":{}:{}", self.line, self.column)?;
+        }
+        Ok(())
+    }
+}
+
+fn numbers(numbers: &[u32]) -> String {
+    let texts: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Slot;
+
+    fn parse(text: &str) -> Result<World, ScenarioError> {
+        Scenario::parse(Path::new("m.yaml"), text)?.world()
+    }
+
+    #[track_caller]
+    fn refused(text: &str, message: &str) {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+
+    const MIG: &str = "
+machine: m
+gpus:
+- board: H100_80GB_SXM
+  mig: enabled
+  instances:
+";
+
+    #[test]
+    fn the_scenario_of_the_readme_is_what_the_readme_says() {
+        let readme = include_str!("../README.md");
+        let (_, rest) = readme.split_once("```yaml\n").unwrap();
+        let (text, _) = rest.split_once("```").unwrap();
+        let scenario = Scenario::parse(Path::new("README.md"), text).unwrap();
+        let world = scenario.world().unwrap();
+        let devices: Vec<usize> = world
+            .gpus
+            .iter()
+            .map(|gpu| gpu.mig_devices().count())
+            .collect();
+        assert_eq!(devices, [3; 8]);
+        assert_eq!(
+            (world.processes.len(), scenario.faults().unwrap().len()),
+            (1, 1)
+        );
+    }
+
+    #[test]
+    fn every_board_can_be_put_into_a_machine_by_its_name() {
+        for name in crate::board::Board::names() {
+            let world = parse(&format!("machine: m\ngpus: [{{board: {name}}}]"));
+            assert_eq!(world.unwrap().gpus.len(), 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_machine_needs_a_name_and_nothing_else() {
+        let world = parse("machine: cpu-only").unwrap();
+        assert_eq!((world.gpus.len(), world.driver.cuda_version), (0, 13000));
+        assert_eq!(world.driver.nvml_version, "13.580.95.05");
+    }
+
+    #[test]
+    fn eight_boards_have_different_identities_and_the_same_ones_each_time() {
+        let text = "
+machine: dgx
+driver: 575.57.08
+cuda: 12.9
+links: nvswitch
+latency: real
+gpus:
+- board: H100_80GB_SXM
+  count: 8
+  numa: [0, 0, 0, 0, 1, 1, 1, 1]
+";
+        let world = parse(text).unwrap();
+        assert_eq!(world, parse(text).unwrap());
+        let uuids: std::collections::BTreeSet<&str> =
+            world.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
+        assert_eq!(uuids.len(), 8);
+        let last = world.gpu(Slot(7)).unwrap();
+        assert_eq!(
+            (
+                last.index,
+                last.numa_node,
+                last.links.len(),
+                last.fabric.state
+            ),
+            (7, Some(1), 18, 3)
+        );
+        assert_eq!(last.pci.to_string(), "00000000:8B:00.0");
+        assert_eq!(world.driver.cuda_version, 12090);
+    }
+
+    #[test]
+    fn numbers_may_be_hexadecimal_and_fields_of_a_board_can_be_overridden() {
+        let text = "
+machine: m
+gpus:
+- {board: t4, subsystem_device: 0x12a2, pci: '0000:00:1e.0', memory_mib: 15109, name: Tesla T4}
+- {board: V100, count: 2, lost: true, minor: [4, 5]}
+";
+        let world = parse(text).unwrap();
+        let (t4, v100) = (world.gpu(Slot(0)).unwrap(), world.gpu(Slot(2)).unwrap());
+        assert_eq!(
+            (t4.pci_ids.subsystem_device, t4.memory_mib, t4.pci.sysfs()),
+            (0x12a2, 15109, "0000:00:1e.0".to_owned())
+        );
+        assert_eq!((v100.lost, v100.minor, v100.mig.is_none()), (true, 5, true));
+    }
+
+    #[test]
+    fn instances_come_with_the_compute_instance_that_fills_them_unless_told_otherwise() {
+        let world = parse(&format!(
+            "{MIG}
+  - {{profile: 3g.40gb, start: 4}}
+  - {{profile: 2g.20gb, compute: [1c.2g.20gb, 1c.2g.20gb]}}
+  - {{profile: 1g.10gb, count: 2, compute: []}}
+processes:
+- {{pid: 7, gpu: 0, gi: 2, ci: 0, memory_mib: 100}}
+"
+        ));
+        let world = world.unwrap();
+        let gpu = world.gpu(Slot(0)).unwrap();
+        let made: Vec<(u32, u32, usize)> = gpu
+            .mig
+            .as_ref()
+            .unwrap()
+            .instances
+            .iter()
+            .map(|gi| (gi.id, gi.placement.start, gi.compute.len()))
+            .collect();
+        assert_eq!(made, [(2, 4, 1), (3, 0, 2), (9, 2, 0), (10, 3, 0)]);
+        assert_eq!(gpu.mig_devices().count(), 3);
+        assert!(world.events.is_empty());
+    }
+
+    #[test]
+    fn instances_that_overlap_are_refused_with_the_place() {
+        refused(
+            &format!(
+                "{MIG}  - {{profile: 1g.10gb, start: 5}}\n  - {{profile: 3g.40gb, start: 4}}\n"
+            ),
+            "m.yaml:8:5: 3g.40gb on GPU 0 overlaps 1g.10gb at 5",
+        );
+        refused(
+            &format!("{MIG}  - {{profile: 7g.80gb}}\n  - {{profile: 1g.10gb}}\n"),
+            "m.yaml:8:5: 1g.10gb on GPU 0 does not fit beside 7g.80gb at 0",
+        );
+        refused(
+            &format!("{MIG}  - {{profile: 3g.40gb, start: 1}}\n"),
+            "m.yaml:7:5: 3g.40gb on GPU 0 cannot start at 1; it can at 0, 4",
+        );
+        refused(
+            &format!("{MIG}  - {{profile: 3g.20gb}}\n"),
+            "m.yaml:7:5: 3g.20gb on GPU 0 is no profile of this board; it has 1g.10gb, 1g.10gb+me",
+        );
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_with_the_place() {
+        refused("machine: m\ncolour: red\n", "m.yaml:2:1: unknown field");
+        refused(
+            "machine: m\ngpus:\n- board: H99\n",
+            "m.yaml:3:10: there is no board \"H99\"; there are A100_40GB",
+        );
+        refused(
+            "machine: m\ngpus:\n- {board: T4, count: many}\n",
+            "m.yaml:3:",
+        );
+        refused(
+            "machine: m\ngpus:\n- {board: T4, mig: enabled}\n",
+            "m.yaml:3:3: mig: T4 has no MIG",
+        );
+        refused(
+            "machine: m\ngpus:\n- {board: T4, count: 2, numa: [0]}\n",
+            "m.yaml:3:3: numa: 1 values for 2 GPUs",
+        );
+        refused(
+            "machine: m\ngpus:\n- {board: T4, count: 2, uuid: GPU-1}\n",
+            "m.yaml: uuid: two GPUs have GPU-1",
+        );
+        refused(
+            "machine: m\ncuda: new\n",
+            "m.yaml:2:7: cuda: \"new\" is no version",
+        );
+        refused(
+            "machine: m\nprocesses:\n- {pid: 1, gpu: 0}\n",
+            "m.yaml:3:3: process 1 cannot be on GPU 0",
+        );
+        refused("machine: m\nfaults:\n- {call: nvmlInit_v2}\n", "m.yaml:3:");
+        refused("", "m.yaml");
+    }
+}

@@ -1,0 +1,243 @@
+//! Makes a world out of a scenario.
+//!
+//! Instances and processes are put in through the operations of the model, so that a scenario can describe nothing that
+//! the driver would not have allowed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_saphyr::Spanned;
+
+use super::format::{FabricEntry, GpuEntry, LatencyEntry, LatencyName, OneOrMany, ProcessEntry};
+use super::gpu::gpu;
+use super::instances::add_instances;
+use super::{Place, Scenario, ScenarioError, topology};
+use crate::board::Board;
+use crate::latency::Latency;
+use crate::model::{Architecture, Code, Driver, Fabric, Process, Slot, World, nvml_version, seed};
+
+pub(super) fn world(scenario: &Scenario) -> Result<World, ScenarioError> {
+    let machine = &scenario.machine;
+    let cuda_version = cuda_version(scenario)?;
+    let mut world = World {
+        machine: machine.machine.clone(),
+        machine_type: machine.machine_type.clone().unwrap_or_default(),
+        driver: Driver {
+            version: machine.driver.clone(),
+            cuda_version,
+            nvml_version: nvml_version(&machine.driver, cuda_version),
+            epoch: 1,
+            loaded: machine.driver_loaded,
+        },
+        gpus: Vec::new(),
+        tables: BTreeMap::new(),
+        processes: Vec::new(),
+        events: Vec::new(),
+        last_event: 0,
+        seed: seed(&machine.machine),
+        latency: match &machine.latency {
+            None => Latency::default(),
+            Some(LatencyEntry::Named(LatencyName::Real)) => Latency::REAL,
+            Some(LatencyEntry::Custom(latency)) => *latency,
+        },
+        uuids: 0,
+    };
+    let mut ports = Vec::new();
+    for entry in &machine.gpus {
+        add_gpus(scenario, &mut world, &mut ports, entry)?;
+    }
+    world.attach_tables();
+    topology::wire(&mut world.gpus, &ports, machine.links);
+    register_fabric(scenario, &mut world)?;
+    unique(scenario, &world)?;
+    let mut slot = 0;
+    for entry in &machine.gpus {
+        for _ in 0..entry.value.count {
+            add_instances(scenario, &mut world, Slot(slot), &entry.value)?;
+            slot = slot.saturating_add(1);
+        }
+    }
+    for process in &machine.processes {
+        add_process(scenario, &mut world, process)?;
+    }
+    // Last, because nothing can be put on a lost GPU; and what was done to get here is no news to anybody.
+    lose(scenario, &mut world);
+    world.events.clear();
+    world.last_event = 0;
+    Ok(world)
+}
+
+/// `13.0` is 13000, `12.8` is 12080.
+fn cuda_version(scenario: &Scenario) -> Result<u32, ScenarioError> {
+    let text = &scenario.machine.cuda;
+    let parts = text.value.split_once('.');
+    let number = parts.and_then(|(major, minor)| {
+        let major: u32 = major.parse().ok()?;
+        let minor: u32 = minor.parse().ok().filter(|minor| *minor < 100)?;
+        major.checked_mul(1000)?.checked_add(minor.checked_mul(10)?)
+    });
+    number.ok_or_else(|| ScenarioError::Value {
+        place: scenario.place(text.referenced),
+        key: "cuda",
+        reason: format!("{:?} is no version like \"13.0\"", text.value),
+    })
+}
+
+fn add_gpus(
+    scenario: &Scenario,
+    world: &mut World,
+    ports: &mut Vec<u32>,
+    entry: &Spanned<GpuEntry>,
+) -> Result<(), ScenarioError> {
+    let written = &entry.value;
+    let board = Board::find(&written.board.value).ok_or_else(|| ScenarioError::UnknownBoard {
+        place: scenario.place(written.board.referenced),
+        name: written.board.value.clone(),
+        known: Board::names(),
+    })?;
+    let place = scenario.place(entry.referenced);
+    check_lists(&place, written)?;
+    if !board.profiles.is_empty() {
+        world
+            .tables
+            .insert(board.sku.clone(), board.profiles.clone());
+    }
+    for nth in 0..written.count {
+        let gpu = gpu(world, &board, written, usize::try_from(nth).unwrap_or(0));
+        world
+            .gpus
+            .push(gpu.map_err(|(key, reason)| ScenarioError::Value {
+                place: place.clone(),
+                key,
+                reason,
+            })?);
+        ports.push(board.links);
+    }
+    Ok(())
+}
+
+/// A list must have one value for each GPU of its entry.
+fn check_lists(place: &Place, entry: &GpuEntry) -> Result<(), ScenarioError> {
+    let lists = [
+        ("pci", entry.pci.as_ref().and_then(OneOrMany::count)),
+        ("uuid", entry.uuid.as_ref().and_then(OneOrMany::count)),
+        ("serial", entry.serial.as_ref().and_then(OneOrMany::count)),
+        ("minor", entry.minor.as_ref().and_then(OneOrMany::count)),
+        ("numa", entry.numa.as_ref().and_then(OneOrMany::count)),
+    ];
+    for (key, count) in lists {
+        let wrong = count.filter(|count| u32::try_from(*count) != Ok(entry.count));
+        if let Some(count) = wrong {
+            return Err(ScenarioError::Value {
+                place: place.clone(),
+                key,
+                reason: format!("{count} values for {} GPUs", entry.count),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Machines with switches since Hopper register with a fabric, which is their own unless the scenario names a larger one.
+fn register_fabric(scenario: &Scenario, world: &mut World) -> Result<(), ScenarioError> {
+    let machine = &scenario.machine;
+    let named = machine
+        .fabric
+        .as_ref()
+        .map(|entry| {
+            cluster_uuid(&entry.value).ok_or_else(|| ScenarioError::Value {
+                place: scenario.place(entry.referenced),
+                key: "cluster_uuid",
+                reason: format!("{:?} is no UUID", entry.value.cluster_uuid),
+            })
+        })
+        .transpose()?;
+    let switched = machine.links == super::format::Topology::Nvswitch;
+    for gpu in &mut world.gpus {
+        if gpu.links.is_empty() && named.is_none() {
+            continue;
+        }
+        if named.is_some() || (switched && gpu.architecture >= Architecture::Hopper) {
+            gpu.fabric = Fabric {
+                state: 3,
+                status: 0,
+                cluster_uuid: named.unwrap_or_default(),
+                clique: machine
+                    .fabric
+                    .as_ref()
+                    .map_or(0, |entry| entry.value.clique),
+            };
+        }
+    }
+    Ok(())
+}
+
+fn cluster_uuid(entry: &FabricEntry) -> Option<[u8; 16]> {
+    let digits: String = entry
+        .cluster_uuid
+        .chars()
+        .filter(|letter| *letter != '-')
+        .collect();
+    let number = u128::from_str_radix(&digits, 16).ok()?;
+    (digits.len() == 32).then(|| number.to_be_bytes())
+}
+
+/// No two GPUs at one address or with one UUID or minor number.
+fn unique(scenario: &Scenario, world: &World) -> Result<(), ScenarioError> {
+    let mut seen: BTreeSet<(&'static str, String)> = BTreeSet::new();
+    for gpu in &world.gpus {
+        let keys = [
+            ("pci", gpu.pci.to_string()),
+            ("uuid", gpu.uuid.clone()),
+            ("minor", gpu.minor.to_string()),
+        ];
+        for (key, value) in keys {
+            if !seen.insert((key, value.clone())) {
+                return Err(ScenarioError::Value {
+                    place: scenario.place(serde_saphyr::Location::UNKNOWN),
+                    key,
+                    reason: format!("two GPUs have {value}"),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add_process(
+    scenario: &Scenario,
+    world: &mut World,
+    entry: &Spanned<ProcessEntry>,
+) -> Result<(), ScenarioError> {
+    let written = &entry.value;
+    let refused = |code: Code| ScenarioError::Process {
+        place: scenario.place(entry.referenced),
+        pid: written.pid,
+        gpu: written.gpu,
+        code,
+    };
+    let slot = world
+        .slot_of_index(written.gpu)
+        .ok_or_else(|| refused(Code::NotFound))?;
+    let gpu_uuid = world.gpu(slot).map_err(refused)?.uuid.clone();
+    world
+        .add_process(Process {
+            pid: written.pid,
+            name: written.name.clone(),
+            gpu_uuid,
+            gi: written.gi,
+            ci: written.ci,
+            memory_mib: written.memory_mib,
+            kind: written.kind,
+        })
+        .map_err(refused)
+}
+
+fn lose(scenario: &Scenario, world: &mut World) {
+    let entries = scenario.machine.gpus.iter();
+    let lost: Vec<bool> = entries
+        .flat_map(|entry| (0..entry.value.count).map(|_| entry.value.lost))
+        .collect();
+    for (gpu, lost) in world.gpus.iter_mut().zip(lost) {
+        gpu.lost = lost;
+    }
+}

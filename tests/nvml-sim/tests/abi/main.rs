@@ -1,0 +1,10 @@
+//! The library as its clients see it: loaded by path, called over C, from several processes.
+#![cfg(test)]
+
+mod clients;
+mod events;
+mod exports;
+mod faults;
+mod handles;
+mod processes;
+mod support;
