@@ -6,7 +6,6 @@
 //! `docs/performance.md`; it never fails on a figure.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
     reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first thing out of order"
@@ -25,8 +24,7 @@ const RUNS: usize = 21;
 fn main() {
     // `cargo bench` passes its own flags; a number of seconds is ours.
     let idle_s: u64 = std::env::args()
-        .filter_map(|argument| argument.parse().ok())
-        .next()
+        .find_map(|argument| argument.parse().ok())
         .unwrap_or(60);
     let machines = [
         (

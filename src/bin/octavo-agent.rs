@@ -6,6 +6,7 @@ use std::error::Error;
 use std::io;
 use std::process::ExitCode;
 
+use jiff::Timestamp;
 use octavo::agent::feature_file::FeatureFile;
 use octavo::agent::sink::{self, LabelSink};
 use octavo::agent::{self, Settings};
@@ -50,7 +51,7 @@ async fn start(settings: &AgentSettings) -> Result<(), Box<dyn Error>> {
             Box::new(FeatureFile::new(file.path().to_owned(), file.expiry()))
         }
     };
-    let labels = agent::label_options(settings.labels());
+    let labels = settings.labels().options(Timestamp::now());
     match settings.schedule() {
         Schedule::Once => agent::run_once(&hardware, sink.as_mut(), &labels).await?,
         Schedule::Every(interval) => {

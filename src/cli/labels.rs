@@ -4,13 +4,14 @@ mod diff;
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use super::paint::Ink;
 use super::text::{lines, printable};
 use super::{CliError, Exit, Report, input, json, yaml};
-use crate::config::labels::LabelSettings;
 use crate::config::octavo::{Colors, LabelsFormat, LabelsPurpose, LabelsSettings};
 use crate::domain::inventory::Inventory;
-use crate::domain::labels::{Compiled, Options, compile};
+use crate::domain::labels::{Compiled, compile};
 
 /// The labels, or the difference, in the form asked for.
 pub(super) fn report(
@@ -18,7 +19,8 @@ pub(super) fn report(
     settings: &LabelsSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let Compiled { labels, notes } = compile(inventory, &options(settings.labels()));
+    let Compiled { labels, notes } =
+        compile(inventory, &settings.labels().options(Timestamp::now()));
     let labels: BTreeMap<&str, &str> = labels.iter().collect();
     let mut report = match settings.purpose() {
         LabelsPurpose::Print(format) => Report {
@@ -40,10 +42,6 @@ pub(super) fn report(
             .map(|note| format!("note: {}", printable(&note.to_string()))),
     );
     Ok(report)
-}
-
-fn options(_settings: LabelSettings) -> Options {
-    Options::default()
 }
 
 fn print(labels: &BTreeMap<&str, &str>, format: LabelsFormat) -> Result<String, CliError> {

@@ -290,11 +290,11 @@ impl From<AgentArgs> for AgentSettings {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use jiff::Timestamp;
 
     use super::*;
-    use crate::config::Switch;
     use crate::config::hardware::NvmlLibrary;
-    use crate::config::labels::MigStrategy;
+    use crate::domain::labels::Options;
 
     fn settings(arguments: &[&str]) -> AgentSettings {
         let program = ["octavo-agent"].iter();
@@ -314,15 +314,10 @@ mod tests {
             settings.schedule(),
             Schedule::Every(Duration::from_secs(10))
         );
-        let labels = settings.labels();
-        assert_eq!(labels.mig_strategy(), MigStrategy::None);
+        // No timestamp: a value that changes with every start is a write at every start.
         assert_eq!(
-            [
-                labels.nvidia_labels(),
-                labels.timestamp(),
-                labels.machine_type()
-            ],
-            [Switch::On, Switch::Off, Switch::On]
+            settings.labels().options(Timestamp::UNIX_EPOCH),
+            Options::default()
         );
         let hardware = settings.hardware();
         assert_eq!(hardware.nvml_library(), &NvmlLibrary::Search);

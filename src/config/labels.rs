@@ -1,8 +1,10 @@
 //! How labels are made: the flags of the agent and of `octavo labels`, so that both say the same of one machine.
 
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
 
 use super::Switch;
+use crate::domain::labels::{self, Options, Publication};
 
 /// Raw arguments.
 #[derive(Debug, Clone, Args)]
@@ -61,9 +63,9 @@ pub(super) struct LabelArgs {
     machine_type: Switch,
 }
 
-/// How NVIDIA's labels present partitions.
+/// How NVIDIA's labels present partitions, as it is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum MigStrategy {
+enum MigStrategy {
     /// As if there were no partitions
     None,
     /// As whole GPUs, where all partitions are alike
@@ -82,24 +84,28 @@ pub struct LabelSettings {
 }
 
 impl LabelSettings {
-    /// How NVIDIA's labels present partitions.
-    pub fn mig_strategy(self) -> MigStrategy {
-        self.mig_strategy
+    /// What the label compiler runs on; `started` is when this program was.
+    pub fn options(self, started: Timestamp) -> Options {
+        Options {
+            mig_strategy: match self.mig_strategy {
+                MigStrategy::None => labels::MigStrategy::None,
+                MigStrategy::Single => labels::MigStrategy::Single,
+                MigStrategy::Mixed => labels::MigStrategy::Mixed,
+            },
+            timestamp: match self.timestamp {
+                Switch::On => Some(started.as_second()),
+                Switch::Off => None,
+            },
+            machine_type: publication(self.machine_type),
+            nvidia: publication(self.nvidia_labels),
+        }
     }
+}
 
-    /// Whether NVIDIA's labels are written.
-    pub fn nvidia_labels(self) -> Switch {
-        self.nvidia_labels
-    }
-
-    /// Whether the time of the start is a label.
-    pub fn timestamp(self) -> Switch {
-        self.timestamp
-    }
-
-    /// Whether the machine's product name is a label.
-    pub fn machine_type(self) -> Switch {
-        self.machine_type
+fn publication(switch: Switch) -> Publication {
+    match switch {
+        Switch::On => Publication::Publish,
+        Switch::Off => Publication::Withhold,
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use nvml_sim::fault::{read_rules, write_rules};
 use nvml_sim::model::Slot;
@@ -126,11 +125,9 @@ fn i6_an_event_of_the_hardware_reaches_the_labels_long_before_the_next_poll() {
         machine.path().join("features.d/octavo").to_str().unwrap(),
     ]);
     agent.says("labels published");
-    let start = Instant::now();
     machine.change(|world| world.lose_gpu(Slot(2)));
+    // Patience is minutes and the poll an hour, so only the event can have brought it.
     let line = agent.says("failing");
-    // An hour is the poll; what a loaded machine needs for an event is far less. The figure itself is a benchmark's.
-    assert!(start.elapsed() < Duration::from_mins(30));
     assert!(line.contains("nvidia-h100-80gb"), "{line}");
 }
 

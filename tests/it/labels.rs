@@ -6,7 +6,9 @@ use crate::machine::Machine;
 /// One machine per strategy, each such that the strategy has something to say.
 const CASES: &[(&str, fn(&Board) -> String)] = &[
     ("none", |board| board.scenario("disabled", &[])),
-    ("single", |board| board.scenario("enabled", &board.uniform())),
+    ("single", |board| {
+        board.scenario("enabled", &board.uniform())
+    }),
     ("mixed", |board| board.scenario("enabled", &board.mixture())),
 ];
 
@@ -22,11 +24,21 @@ fn every_board_carries_its_labels_in_every_strategy() {
     let boards = boards();
     assert_eq!(boards.len(), 20);
     for board in &boards {
-        for (strategy, scenario) in CASES {
-            let machine = Machine::new(&scenario(board));
+        // One machine per strategy, each such that the strategy has something to say.
+        let machines = [
+            ("none", board.scenario("disabled", &[])),
+            ("single", board.scenario("enabled", &board.uniform())),
+            ("mixed", board.scenario("enabled", &board.mixture())),
+        ];
+        for (strategy, scenario) in &machines {
+            let machine = Machine::new(scenario);
             let output = machine.agent_once(&["--mig-strategy", strategy, "--log-level=error"]);
             let said = String::from_utf8(output.stderr).unwrap();
-            assert!(output.status.success() && said.is_empty(), "{} {strategy}: {said}", board.sku);
+            assert!(
+                output.status.success() && said.is_empty(),
+                "{} {strategy}: {said}",
+                board.sku
+            );
             let printed = String::from_utf8(output.stdout).unwrap();
             golden(&format!("labels/{}/{strategy}.labels", board.sku), &printed);
         }
@@ -35,11 +47,14 @@ fn every_board_carries_its_labels_in_every_strategy() {
 
 impl Board {
     fn scenario(&self, mig: &str, instances: &[String]) -> String {
-        let instances: String = instances.iter().map(|name| format!("      - {{profile: {name}}}\n")).collect();
-        let instances = if instances.is_empty() { String::new() } else { format!("    instances:\n{instances}") };
+        let list: Vec<String> = instances
+            .iter()
+            .map(|name| format!("{{profile: {name}}}"))
+            .collect();
         format!(
-            "machine: golden\nmachine_type: Golden Server 2U\ndriver: 580.95.05\ngpus:\n  - board: {}\n    count: 2\n    mig: {mig}\n{instances}",
-            self.sku
+            "machine: golden\nmachine_type: Golden Server 2U\ndriver: 580.95.05\ngpus:\n  - {{board: {}, count: 2, mig: {mig}, instances: [{}]}}\n",
+            self.sku,
+            list.join(", ")
         )
     }
 
@@ -55,16 +70,31 @@ impl Board {
 
     /// The largest that leaves room, one half as large, and a small one: 3g, 2g, 1g, or 2g, 1g where a GPU has quarters.
     fn mixture(&self) -> Vec<String> {
-        let indices: &[u64] = if self.profile(2).is_some() { &[2, 1, 0] } else { &[1, 0] };
-        let fits = |index: &u64| self.profile(*index).filter(|(_, _, count)| *index == 0 || *count > 1);
-        indices.iter().filter_map(fits).map(|(_, name, _)| name.clone()).collect()
+        let indices: &[u64] = if self.profile(2).is_some() {
+            &[2, 1, 0]
+        } else {
+            &[1, 0]
+        };
+        let fits = |index: &u64| {
+            self.profile(*index)
+                .filter(|(_, _, count)| *index == 0 || *count > 1)
+        };
+        indices
+            .iter()
+            .filter_map(fits)
+            .map(|(_, name, _)| name.clone())
+            .collect()
     }
 }
 
 fn boards() -> Vec<Board> {
     let text = include_str!("../nvml-sim/data/mig-profiles.json");
     let data: serde_json::Value = serde_json::from_str(text).unwrap();
-    let skus = data.as_object().unwrap().iter().filter(|(sku, _)| *sku != "_meta");
+    let skus = data
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(sku, _)| *sku != "_meta");
     skus.map(|(sku, board)| Board {
         sku: sku.clone(),
         profiles: board["gpu_instance_profiles"]
