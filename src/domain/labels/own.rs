@@ -142,12 +142,13 @@ fn add_partitioning(draft: &mut Draft, devices: &[&Device]) {
 }
 
 fn add_driver(draft: &mut Draft, inventory: &Inventory) {
-    let mut vendors = inventory.devices.iter().map(|device| device.vendor);
-    if !vendors.any(|vendor| vendor == Vendor::Nvidia) {
-        return;
-    }
+    let has_nvidia = inventory
+        .devices
+        .iter()
+        .any(|device| device.vendor == Vendor::Nvidia);
     match inventory.nvml.driver() {
-        Some(driver) => draft.put("octavo.dev/driver", &driver.version),
-        None => draft.omit("octavo.dev/driver", Omission::DriverNotReady),
+        Some(driver) if has_nvidia => draft.put("octavo.dev/driver", &driver.version),
+        None if has_nvidia => draft.omit("octavo.dev/driver", Omission::DriverNotReady),
+        Some(_) | None => {}
     }
 }
