@@ -2,7 +2,7 @@
 
 use super::machines::{A100_80, L40S, driverless, gpu, hgx, machine, on_bus};
 use super::*;
-use crate::domain::inventory::Condition;
+use crate::domain::inventory::{Condition, NvmlState};
 
 fn ours() -> Options {
     Options {
@@ -89,6 +89,17 @@ fn a_device_that_fails_is_still_in_the_node_but_not_in_its_domain_nor_in_nvidias
             "~ octavo.dev/interconnect-domain=7 (was 8)",
         ]
     );
+}
+
+#[test]
+fn a_call_that_hangs_changes_no_label() {
+    let mut node = machine(hgx(|bus| gpu(bus, &A100_80)));
+    let before = compile(&node, &Options::default());
+    node.nvml = NvmlState::Stalled {
+        call: "nvmlDeviceGetMemoryInfo".to_owned(),
+        driver: node.nvml.driver().cloned(),
+    };
+    assert_eq!(compile(&node, &Options::default()), before);
 }
 
 #[test]
