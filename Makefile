@@ -2,6 +2,8 @@
 
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
+# Where hack/setup.sh puts a Go toolchain, when the machine has none that is new enough.
+export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/octavo/go/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test setup fmt lint unit doc golden bench clean

@@ -4,7 +4,7 @@ use crate::golden::golden;
 use crate::machine::Machine;
 
 /// A board of `mig-profiles.json`, as far as scenarios need it.
-struct Board {
+pub(crate) struct Board {
     sku: String,
     /// Profile name and greatest count, by NVML's profile index.
     profiles: Vec<(u64, String, usize)>,
@@ -15,14 +15,8 @@ fn every_board_carries_its_labels_in_every_strategy() {
     let boards = boards();
     assert_eq!(boards.len(), 20);
     for board in &boards {
-        // One machine per strategy, each such that the strategy has something to say.
-        let machines = [
-            ("none", board.scenario("disabled", &[])),
-            ("single", board.scenario("enabled", &board.uniform())),
-            ("mixed", board.scenario("enabled", &board.mixture())),
-        ];
-        for (strategy, scenario) in &machines {
-            let machine = Machine::new(scenario);
+        for (strategy, scenario) in board.machines() {
+            let machine = Machine::new(&scenario);
             let output = machine.agent_once(&["--mig-strategy", strategy, "--log-level=error"]);
             let said = String::from_utf8(output.stderr).unwrap();
             assert!(
@@ -37,6 +31,19 @@ fn every_board_carries_its_labels_in_every_strategy() {
 }
 
 impl Board {
+    pub(crate) fn name(&self) -> &str {
+        &self.sku
+    }
+
+    /// One machine per strategy, each such that the strategy has something to say.
+    pub(crate) fn machines(&self) -> [(&'static str, String); 3] {
+        [
+            ("none", self.scenario("disabled", &[])),
+            ("single", self.scenario("enabled", &self.uniform())),
+            ("mixed", self.scenario("enabled", &self.mixture())),
+        ]
+    }
+
     fn scenario(&self, mig: &str, instances: &[String]) -> String {
         let list: Vec<String> = instances
             .iter()
@@ -78,7 +85,7 @@ impl Board {
     }
 }
 
-fn boards() -> Vec<Board> {
+pub(crate) fn boards() -> Vec<Board> {
     let text = include_str!("../nvml-sim/data/mig-profiles.json");
     let data: serde_json::Value = serde_json::from_str(text).unwrap();
     let skus = data

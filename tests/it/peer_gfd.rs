@@ -1,0 +1,129 @@
+//! NVIDIA's own gpu-feature-discovery, built from its module and run on the same simulated machines: its labels and ours
+//! must be the same, byte for byte.
+//!
+//! Left out of the comparison is `nvidia.com/gpu.mode` alone: the original reads the PCI class from the `/sys` of the
+//! machine that the test runs on, where there is no GPU. The table tests of `domain::labels` have that rule.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::labels::boards;
+use crate::machine::Machine;
+
+/// As pinned in `tests/peers/gfd/go.mod`; part of the name of what is kept.
+const VERSION: &str = "v0.19.1";
+
+const PROGRAM: &str = "github.com/NVIDIA/k8s-device-plugin/cmd/gpu-feature-discovery";
+
+#[test]
+fn nvidias_own_feature_discovery_writes_the_same_labels_for_every_board_and_strategy() {
+    let peer = build();
+    let mut compared = 0;
+    for board in boards() {
+        for (strategy, scenario) in board.machines() {
+            compare(&peer, &Machine::new(&scenario), strategy, board.name());
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 60);
+}
+
+#[test]
+fn nvidias_own_feature_discovery_agrees_where_partitions_do_not_fit_the_single_strategy() {
+    let peer = build();
+    let a100s = |rest: &str| format!("machine: odd\ndriver: '535.54'\ncuda: '12.2'\ngpus:\n{rest}");
+    let empty = a100s("  - {board: A100_80GB, count: 2, mig: enabled}\n");
+    let half = a100s(
+        "  - {board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb}]}\n  - {board: A100_80GB}\n",
+    );
+    let split = a100s(
+        "  - {board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb, compute: [2c.3g.40gb, 1c.3g.40gb]}]}\n",
+    );
+    for (name, scenario) in [("empty", empty), ("half", half), ("split", split)] {
+        for strategy in ["none", "single", "mixed"] {
+            compare(&peer, &Machine::new(&scenario), strategy, name);
+        }
+    }
+}
+
+/// Builds the original, or takes the one that was built before. A cache outside the tree: it is a minute's work.
+fn build() -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
+        || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"),
+        PathBuf::from,
+    );
+    let program = cache.join(format!("octavo/gpu-feature-discovery-{VERSION}"));
+    if program.is_file() {
+        return program;
+    }
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    // Of two tests that build at once the last rename wins, and both programs are whole.
+    let draft = tempfile::NamedTempFile::new_in(program.parent().unwrap()).unwrap();
+    let output = Command::new("go")
+        .args(["build", "-ldflags=-s -w", "-o"])
+        .arg(draft.path())
+        .arg(PROGRAM)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/gfd"))
+        .output()
+        .unwrap_or_else(|error| panic!("no Go: {error}; `make setup` installs it"));
+    assert!(
+        output.status.success(),
+        "go build failed; it needs the Go module proxy the first time:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    draft.persist(&program).unwrap();
+    program
+}
+
+#[track_caller]
+fn compare(peer: &Path, machine: &Machine, strategy: &str, name: &str) {
+    let file = machine.path().join("gfd");
+    let output = Command::new(peer)
+        .args([
+            "--oneshot",
+            "--no-timestamp",
+            "--use-node-feature-api=false",
+            "--mig-strategy",
+            strategy,
+        ])
+        .arg("--machine-type-file")
+        .arg(machine.path().join("sys/class/dmi/id/product_name"))
+        .arg("--output-file")
+        .arg(&file)
+        .env("LD_LIBRARY_PATH", machine.path())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let theirs = labels(&fs::read_to_string(&file).unwrap());
+    let ours = machine.agent_once(&["--mig-strategy", strategy]);
+    let ours = labels(&String::from_utf8(ours.stdout).unwrap());
+    assert!(theirs.len() > 20, "{theirs:#?}");
+    let only = |these: &[String], those: &[String]| -> Vec<String> {
+        these
+            .iter()
+            .filter(|label| !those.contains(label))
+            .cloned()
+            .collect()
+    };
+    assert!(
+        theirs == ours,
+        "{name}, strategy {strategy}\nonly theirs: {:#?}\nonly ours: {:#?}",
+        only(&theirs, &ours),
+        only(&ours, &theirs)
+    );
+}
+
+/// NVIDIA's labels of a set, sorted.
+fn labels(text: &str) -> Vec<String> {
+    let compared = |label: &&str| {
+        label.starts_with("nvidia.com/") && !label.starts_with("nvidia.com/gpu.mode=")
+    };
+    let mut labels: Vec<String> = text.lines().filter(compared).map(str::to_owned).collect();
+    labels.sort();
+    labels
+}
