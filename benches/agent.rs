@@ -1,9 +1,10 @@
 //! What the agent costs, as it ships, on simulated machines: `make bench`.
 //!
 //! Every figure is given gross and net of the library, because the library is NVIDIA's (here: the simulator's) and not
-//! ours. Net time is gross less the time spent inside NVML calls, as the simulator's call log has it; net memory is gross
-//! less that of a C program which only loads the same library (`benches/baseline.c`). It prints tables in Markdown for
-//! `docs/performance.md`; it never fails on a figure.
+//! ours. Net time is gross less the time spent inside NVML calls, as the simulator's call log has it; net memory and idle
+//! time are gross less those of a C program which only loads the same library and waits for its events
+//! (`benches/baseline.c`). NVIDIA's gpu-feature-discovery runs beside ours on the same machine, so that ratios are of one
+//! run. It prints tables in Markdown for `docs/performance.md`; it never fails on a figure.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -16,7 +17,7 @@ mod measure;
 
 use std::time::Duration;
 
-use measure::{Machine, Memory, Spread};
+use measure::{Idle, Log, Machine, Memory, Peer, Spread};
 
 /// Runs of everything that is short.
 const RUNS: usize = 21;
@@ -37,10 +38,16 @@ fn main() {
         ),
     ];
     println!("Command: `make bench`; {RUNS} runs of each short one; median (min to max).\n");
-    start_to_labels(&machines);
+    let peer = Peer::find();
+    if peer.is_none() {
+        println!(
+            "gpu-feature-discovery was not built yet (`make test` does it), so it is left out.\n"
+        );
+    }
+    start_to_labels(&machines, peer.as_ref());
     observation(&machines);
-    memory(&machines);
-    idle(&machines, Duration::from_secs(idle_s));
+    memory(&machines, peer.as_ref());
+    idle(&machines, Duration::from_secs(idle_s), peer.as_ref());
 }
 
 /// A scenario of `count` boards, each with `instances` instances of one slice.
@@ -54,25 +61,28 @@ fn gpus(board: &str, count: usize, mig: &str, instances: usize) -> String {
         format!("    instances:\n{instances}")
     };
     format!(
-        "machine: bench\nlatency: null\ngpus:\n  - board: {board}\n    count: {count}\n    mig: {mig}\n{instances}"
+        "machine: bench\nlinks: nvswitch\nlatency: null\ngpus:\n  - board: {board}\n    count: {count}\n    mig: {mig}\n{instances}"
     )
 }
 
-fn start_to_labels(machines: &[(&str, Machine)]) {
+fn start_to_labels(machines: &[(&str, Machine)], peer: Option<&Peer>) {
     println!("| exec to first labels, ms | gross | inside NVML | net |\n|---|---|---|---|");
     for (name, machine) in machines {
-        let gross = Spread::of(RUNS, || machine.run_once(false).wall_ms);
-        let inside = Spread::of(5, || machine.run_once(true).nvml_ms);
-        println!(
-            "| {name} | {gross} | {inside} | {:.1} |",
-            gross.median() - inside.median()
-        );
+        let gross = Spread::of(RUNS, || machine.run_once(Log::Off).wall_ms);
+        let inside = Spread::of(5, || machine.run_once(Log::On).nvml_ms);
+        let net = gross.median() - inside.median();
+        println!("| {name} | {gross} | {inside} | {net:.1} |");
+        if let Some(peer) = peer {
+            let theirs = Spread::of(RUNS, || peer.once_ms(machine));
+            let ratio = theirs.median() / gross.median();
+            println!(
+                "| {} there | {theirs} ({ratio:.1} times ours) | | |",
+                peer.name()
+            );
+        }
     }
-    println!(
-        "| `octavo-agent --version` (bare process) | {} | | |",
-        Spread::of(RUNS, measure::bare_process_ms)
-    );
-    println!();
+    let bare = Spread::of(RUNS, measure::bare_process_ms);
+    println!("| `octavo-agent --version` (bare process) | {bare} | | |\n");
 }
 
 fn observation(machines: &[(&str, Machine)]) {
@@ -89,36 +99,61 @@ fn observation(machines: &[(&str, Machine)]) {
     println!();
 }
 
-fn memory(machines: &[(&str, Machine)]) {
+fn memory(machines: &[(&str, Machine)], peer: Option<&Peer>) {
     println!(
         "| memory, MiB | PSS | of it anonymous | library alone (PSS / anonymous) | net PSS | net anonymous |\n|---|---|---|---|---|---|"
     );
     for (name, machine) in machines {
-        let agent = machine.agent_memory();
         let library = machine.library_memory();
-        let net = Memory {
-            pss: agent.pss - library.pss,
-            anonymous: agent.anonymous - library.anonymous,
-        };
-        println!(
-            "| {name} | {:.1} | {:.1} | {:.1} / {:.1} | {:.1} | {:.1} |",
-            agent.pss, agent.anonymous, library.pss, library.anonymous, net.pss, net.anonymous
-        );
+        memory_row(name, &machine.agent_memory(), &library);
+        if let Some(peer) = peer {
+            memory_row(
+                &format!("{} there", peer.name()),
+                &peer.memory(machine),
+                &library,
+            );
+        }
     }
     println!();
 }
 
-fn idle(machines: &[(&str, Machine)], span: Duration) {
+fn memory_row(name: &str, gross: &Memory, library: &Memory) {
     println!(
-        "| idle, default interval, {} s | CPU, ms | millicores | voluntary wake-ups a second |\n|---|---|---|---|",
+        "| {name} | {:.1} | {:.1} | {:.1} / {:.1} | {:.1} | {:.1} |",
+        gross.pss,
+        gross.anonymous,
+        library.pss,
+        library.anonymous,
+        gross.pss - library.pss,
+        gross.anonymous - library.anonymous
+    );
+}
+
+fn idle(machines: &[(&str, Machine)], span: Duration, peer: Option<&Peer>) {
+    println!(
+        "| idle for {} s, default interval | CPU, ms | millicores | library alone, millicores | net millicores | wake-ups a second |\n|---|---|---|---|---|---|",
         span.as_secs()
     );
     for (name, machine) in machines {
-        let idle = machine.idle(span);
-        let millicores = idle.cpu_ms / span.as_secs_f64();
-        println!(
-            "| {name} | {:.1} | {millicores:.2} | {:.2} |",
-            idle.cpu_ms, idle.wakeups_per_s
-        );
+        let library = machine.library_idle(span);
+        idle_row(name, &machine.agent_idle(span), &library);
+        if let Some(peer) = peer {
+            idle_row(
+                &format!("{} there", peer.name()),
+                &peer.idle(machine, span),
+                &library,
+            );
+        }
     }
+}
+
+fn idle_row(name: &str, gross: &Idle, library: &Idle) {
+    println!(
+        "| {name} | {:.1} | {:.2} | {:.2} | {:.2} | {:.2} |",
+        gross.cpu_ms,
+        gross.millicores,
+        library.millicores,
+        gross.millicores - library.millicores,
+        gross.wakeups_per_s
+    );
 }

@@ -39,10 +39,23 @@ pub(crate) struct Memory {
     pub(crate) anonymous: f64,
 }
 
-/// What an idle agent does.
+/// What an idle process does.
 pub(crate) struct Idle {
     pub(crate) cpu_ms: f64,
+    pub(crate) millicores: f64,
     pub(crate) wakeups_per_s: f64,
+}
+
+/// Whether the simulator writes its call log, which costs time of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Log {
+    On,
+    Off,
+}
+
+/// NVIDIA's gpu-feature-discovery, as `tests/it/peer_gfd.rs` built it.
+pub(crate) struct Peer {
+    program: PathBuf,
 }
 
 /// Median, least and greatest of several runs.
@@ -110,10 +123,10 @@ impl Machine {
     }
 
     /// Time from exec to the whole first label set on standard output.
-    pub(crate) fn run_once(&self, logged: bool) -> Run {
+    pub(crate) fn run_once(&self, log: Log) -> Run {
         let mut agent = self.agent();
         agent.arg("--oneshot");
-        if logged {
+        if log == Log::On {
             let _none_yet = fs::remove_file(self.log());
             agent.env("NVML_SIM_LOG", self.log());
         }
@@ -124,7 +137,10 @@ impl Machine {
             output.status.success() && output.stdout.len() > 100,
             "the agent printed no labels"
         );
-        let nvml_ms = if logged { nvml_ms(&self.calls()) } else { 0.0 };
+        let nvml_ms = match log {
+            Log::On => nvml_ms(&self.calls()),
+            Log::Off => 0.0,
+        };
         Run { wall_ms, nvml_ms }
     }
 
@@ -135,19 +151,19 @@ impl Machine {
             .collect()
     }
 
-    /// Looks again and again for `span`, and shares what it took among the observations.
+    /// Looks again and again for `span`, twice: with the call log, to count, and without it, to see what it takes.
     pub(crate) fn observe_for(&self, span: Duration, interval: Duration) -> Observations {
-        self.run_once(true);
+        self.run_once(Log::On);
         let first = self.calls();
         fs::remove_file(self.log()).unwrap();
+        let interval = format!("{}ms", interval.as_millis());
         let mut command = self.agent();
         command
-            .args(["--interval", &format!("{}ms", interval.as_millis())])
+            .args(["--interval", &interval])
             .env("NVML_SIM_LOG", self.log());
         let agent = Daemon::start(command);
-        let (cpu_before, calls_before) = (agent.cpu_ms(), self.calls().len());
+        let calls_before = self.calls().len();
         thread::sleep(span);
-        let cpu_ms = agent.cpu_ms() - cpu_before;
         drop(agent);
         // Event waits run beside the observations and are none of them.
         let later: Vec<Call> = self
@@ -157,18 +173,23 @@ impl Machine {
             .filter(|call| !call.function.starts_with("nvmlEventSetWait"))
             .collect();
         // Read once in every observation.
-        let observations = later
+        let counts = later
             .iter()
-            .filter(|call| call.function.starts_with("nvmlDeviceGetCount"))
-            .count()
-            .max(1);
+            .filter(|call| call.function.starts_with("nvmlDeviceGetCount"));
+        let observations = counts.count().max(1);
         let per = |total: f64| total / f64::from(u32::try_from(observations).unwrap());
+
+        let mut command = self.agent();
+        command.args(["--interval", &interval]);
+        let agent = Daemon::start(command);
+        let cpu_before = agent.cpu_ms();
+        thread::sleep(span);
         Observations {
             first_calls: first.len(),
             first_nvml_ms: nvml_ms(&first),
             later_calls: later.len() / observations,
             later_nvml_ms: per(nvml_ms(&later)),
-            cpu_ms: per(cpu_ms),
+            cpu_ms: per(agent.cpu_ms() - cpu_before),
         }
     }
 
@@ -181,8 +202,22 @@ impl Machine {
         agent.memory()
     }
 
-    /// The memory of a C program that only loads the library.
+    /// The memory of a C program that only loads the library and waits for events.
     pub(crate) fn library_memory(&self) -> Memory {
+        self.baseline().memory()
+    }
+
+    /// What that C program does while nothing happens.
+    pub(crate) fn library_idle(&self, span: Duration) -> Idle {
+        self.baseline().idle(span)
+    }
+
+    /// The agent with its default interval, left alone.
+    pub(crate) fn agent_idle(&self, span: Duration) -> Idle {
+        Daemon::start(self.agent()).idle(span)
+    }
+
+    fn baseline(&self) -> Daemon {
         let program = self.folder.path().join("baseline");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/baseline.c");
         let built = Command::new("cc")
@@ -195,23 +230,71 @@ impl Machine {
             .unwrap();
         assert!(built.success(), "cc failed");
         let mut command = Command::new(program);
-        command
-            .arg(self.library())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        Daemon::start(command).memory()
+        command.arg(self.library()).stdout(Stdio::piped());
+        Daemon::start(command)
+    }
+}
+
+impl Peer {
+    /// The one in the cache, if it was built.
+    pub(crate) fn find() -> Option<Self> {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
+            || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"),
+            PathBuf::from,
+        );
+        let entries = fs::read_dir(cache.join("octavo")).ok()?;
+        let mut programs = entries.map(|entry| entry.unwrap().path());
+        let program = programs.find(|path| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.starts_with("gpu-feature-discovery-")
+        })?;
+        Some(Self { program })
     }
 
-    /// The agent with its default interval, left alone.
-    pub(crate) fn idle(&self, span: Duration) -> Idle {
-        let agent = Daemon::start(self.agent());
+    /// Name and version.
+    pub(crate) fn name(&self) -> String {
+        self.program
+            .file_name()
+            .unwrap()
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    /// Time from exec to the end of a single pass.
+    pub(crate) fn once_ms(&self, machine: &Machine) -> f64 {
+        let start = Instant::now();
+        let output = self.command(machine).arg("--oneshot").output().unwrap();
+        assert!(
+            output.status.success() && output.stdout.len() > 100,
+            "the peer printed no labels"
+        );
+        start.elapsed().as_secs_f64() * 1000.0
+    }
+
+    pub(crate) fn memory(&self, machine: &Machine) -> Memory {
+        let daemon = Daemon::start(self.command(machine));
         thread::sleep(Duration::from_secs(5));
-        let (cpu, wakeups) = (agent.cpu_ms(), agent.wakeups());
-        thread::sleep(span);
-        Idle {
-            cpu_ms: agent.cpu_ms() - cpu,
-            wakeups_per_s: (agent.wakeups() - wakeups) / span.as_secs_f64(),
-        }
+        daemon.memory()
+    }
+
+    /// With its default interval of a minute.
+    pub(crate) fn idle(&self, machine: &Machine, span: Duration) -> Idle {
+        Daemon::start(self.command(machine)).idle(span)
+    }
+
+    fn command(&self, machine: &Machine) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args([
+                "--use-node-feature-api=false",
+                "--no-timestamp",
+                "--output-file=",
+            ])
+            .args(["--mig-strategy=mixed"])
+            .env("LD_LIBRARY_PATH", machine.folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command
     }
 }
 
@@ -274,6 +357,19 @@ impl Daemon {
         Memory {
             pss: mebibytes("Pss:"),
             anonymous: mebibytes("Pss_Anon:"),
+        }
+    }
+
+    /// What it does for `span`, once it has settled.
+    fn idle(&self, span: Duration) -> Idle {
+        thread::sleep(Duration::from_secs(5));
+        let (cpu, wakeups) = (self.cpu_ms(), self.wakeups());
+        thread::sleep(span);
+        let cpu_ms = self.cpu_ms() - cpu;
+        Idle {
+            cpu_ms,
+            millicores: cpu_ms / span.as_secs_f64(),
+            wakeups_per_s: (self.wakeups() - wakeups) / span.as_secs_f64(),
         }
     }
 

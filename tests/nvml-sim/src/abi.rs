@@ -28,3 +28,4 @@ mod strings;
 mod stubs;
 mod system;
 mod topology;
+mod watch;

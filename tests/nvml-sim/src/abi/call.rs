@@ -4,6 +4,7 @@
 //!  session? -> faults decide -> wait -> die? -> hang? -> answer? -> driver? -> body -> lose GPU? -> log -> die?
 //! ```
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -201,6 +202,11 @@ impl Call<'_> {
         let world = self.session.library.read()?;
         world.link_status(&self.session.stamp)?;
         Ok(world)
+    }
+
+    /// Where the machine is kept.
+    pub(super) fn state_directory(&self) -> &Path {
+        self.session.library.state_directory()
     }
 
     pub(super) fn change<T>(

@@ -1,23 +1,21 @@
 //! Events: sets, registration, and a wait that really blocks.
 //!
-//! A set remembers the number of the last event it gave out. To wait is to look, every few milliseconds, whether the
-//! world has a later one that somebody registered for; so events come whichever process caused them.
+//! A set remembers the number of the last event it gave out. To wait is to look, whenever the world changed, whether it
+//! has a later one that somebody registered for; so events come whichever process caused them.
 
 use std::ffi::{c_uint, c_ulonglong};
 use std::time::Duration;
 
 use crate::model::{Code, Event, Gpu, Slot, World};
 
-use super::call::{Call, sleep};
+use super::call::Call;
 use super::export::exports;
 use super::handle::{DeviceHandle, Kind, SetHandle};
 use super::library::with_event_sets;
 use super::log::steady_ns;
 use super::memory::NO_INSTANCE;
 use super::pointer::Out;
-
-/// How often a wait looks. Cheap: the store reads a few bytes when nothing changed.
-const STEP: Duration = Duration::from_millis(20);
+use super::watch::Watch;
 
 /// Bits of `nvmlEventType*`.
 const ECC: c_ulonglong = 0x1 | 0x2;
@@ -113,6 +111,8 @@ fn wait(call: &Call<'_>, set: SetHandle, timeout_ms: c_uint) -> Result<Data, Cod
     let number = call.event_set(set)?;
     let timeout = u64::from(timeout_ms).saturating_mul(1_000_000);
     let until = steady_ns().saturating_add(timeout);
+    // Before the first look: what happens after it ends the sleep.
+    let watch = Watch::on(call.state_directory());
     loop {
         let world = call.look_again()?;
         let found = with_event_sets(|sets| Ok(sets.get_mut(number)?.next(&world)))?;
@@ -131,7 +131,7 @@ fn wait(call: &Call<'_>, set: SetHandle, timeout_ms: c_uint) -> Result<Data, Cod
         if left == 0 {
             return Err(Code::Timeout);
         }
-        sleep(STEP.min(Duration::from_nanos(left)));
+        watch.sleep(Duration::from_nanos(left));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -67,6 +67,10 @@ impl State {
 
 impl Library {
     /// The world as it is now. A state that cannot be read is an unknown error, and the reason goes to standard error.
+    pub(super) fn state_directory(&self) -> &Path {
+        self.store.directory()
+    }
+
     pub(super) fn read(&self) -> Result<Arc<World>, Code> {
         self.store.read().map_err(|error| unreadable(&error))
     }
