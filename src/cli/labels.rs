@@ -1,7 +1,5 @@
 //! `octavo labels`: the labels a machine would carry, or how they differ from those in a file.
 
-mod diff;
-
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -11,7 +9,7 @@ use super::text::{lines, printable};
 use super::{CliError, Exit, Report, input, json, yaml};
 use crate::config::octavo::{Colors, LabelsFormat, LabelsPurpose, LabelsSettings};
 use crate::domain::inventory::Inventory;
-use crate::domain::labels::{Compiled, compile};
+use crate::domain::labels::{Compiled, Publication, Side, compile, diff};
 
 /// The labels, or the difference, in the form asked for.
 pub(super) fn report(
@@ -19,8 +17,8 @@ pub(super) fn report(
     settings: &LabelsSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let Compiled { labels, notes } =
-        compile(inventory, &settings.labels().options(Timestamp::now()));
+    let options = settings.labels().options(Timestamp::now());
+    let Compiled { labels, notes } = compile(inventory, &options);
     let labels: BTreeMap<&str, &str> = labels.iter().collect();
     let mut report = match settings.purpose() {
         LabelsPurpose::Print(format) => Report {
@@ -33,7 +31,7 @@ pub(super) fn report(
                 .iter()
                 .map(|(key, value)| (key.as_str(), value.as_str()))
                 .collect();
-            compare(&before, &labels, colors)
+            compare(&before, &labels, options.nvidia, colors)
         }
     };
     report.notes = lines(
@@ -54,12 +52,17 @@ fn print(labels: &BTreeMap<&str, &str>, format: LabelsFormat) -> Result<String, 
     }
 }
 
-fn compare(before: &BTreeMap<&str, &str>, after: &BTreeMap<&str, &str>, colors: Colors) -> Report {
-    let changes = diff::diff(before, after);
+fn compare(
+    before: &BTreeMap<&str, &str>,
+    after: &BTreeMap<&str, &str>,
+    nvidia: Publication,
+    colors: Colors,
+) -> Report {
+    let changes = diff(before, after, nvidia);
     let output = lines(changes.iter().map(|change| {
         let ink = match change.side {
-            diff::Side::Before => Ink::Bad,
-            diff::Side::After => Ink::Good,
+            Side::Before => Ink::Bad,
+            Side::After => Ink::Good,
         };
         ink.paint(&printable(&change.to_string()), colors)
     }));

@@ -8,6 +8,7 @@
 //! Compiling is a function of the inventory and the options alone. The order of devices does not matter, so labels change when
 //! the hardware does and at no other time. A reference of all keys is in `docs/labels.md`.
 
+mod diff;
 mod draft;
 mod gfd;
 mod note;
@@ -15,8 +16,9 @@ mod own;
 mod set;
 mod value;
 
+pub use diff::{Change, Side, diff};
 pub use note::{InvalidMig, Note, Omission};
-pub use set::{Change, LabelSet, diff};
+pub use set::LabelSet;
 pub use value::{LabelError, LabelKey, LabelValue};
 
 use crate::domain::inventory::{Device, Inventory};

@@ -1,6 +1,6 @@
-//! A set of labels, and what differs between two.
+//! A set of labels.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::domain::labels::{LabelKey, LabelValue};
@@ -9,34 +9,6 @@ use crate::domain::labels::{LabelKey, LabelValue};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LabelSet {
     labels: BTreeMap<LabelKey, LabelValue>,
-}
-
-/// What differs in one label.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// It is new.
-    Added {
-        /// The key.
-        key: LabelKey,
-        /// Its value.
-        value: LabelValue,
-    },
-    /// It has another value.
-    Changed {
-        /// The key.
-        key: LabelKey,
-        /// The value it had.
-        from: LabelValue,
-        /// The value it has.
-        to: LabelValue,
-    },
-    /// It is gone.
-    Removed {
-        /// The key.
-        key: LabelKey,
-        /// The value it had.
-        value: LabelValue,
-    },
 }
 
 impl LabelSet {
@@ -79,37 +51,8 @@ impl fmt::Display for LabelSet {
     }
 }
 
-/// What leads from `old` to `new`, ordered by key; empty when they are equal.
-pub fn diff(old: &LabelSet, new: &LabelSet) -> Vec<Change> {
-    let keys: BTreeSet<&LabelKey> = old.labels.keys().chain(new.labels.keys()).collect();
-    keys.into_iter()
-        .filter_map(|key| change(key, old.labels.get(key), new.labels.get(key)))
-        .collect()
-}
-
-fn change(key: &LabelKey, old: Option<&LabelValue>, new: Option<&LabelValue>) -> Option<Change> {
-    let key = key.clone();
-    match (old.cloned(), new.cloned()) {
-        (None, Some(value)) => Some(Change::Added { key, value }),
-        (Some(value), None) => Some(Change::Removed { key, value }),
-        (Some(from), Some(to)) if from != to => Some(Change::Changed { key, from, to }),
-        (Some(_) | None, Some(_) | None) => None,
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Added { key, value } => write!(f, "+ {key}={value}"),
-            Self::Changed { key, from, to } => write!(f, "~ {key}={to} (was {from})"),
-            Self::Removed { key, value } => write!(f, "- {key}={value}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::domain::labels::tests_support::label_set;
 
     #[test]
@@ -126,14 +69,5 @@ mod tests {
         assert_eq!((set.len(), set.is_empty()), (3, false));
         assert_eq!(set.get("b.example/x"), Some("2"));
         assert_eq!(set.get("c.example/x"), None);
-    }
-
-    #[test]
-    fn a_diff_names_what_leads_from_one_set_to_the_other() {
-        let old = label_set(&[("same", "1"), ("changed", "1"), ("gone", "1")]);
-        let new = label_set(&[("same", "1"), ("changed", "2"), ("new", "1")]);
-        let text: Vec<String> = diff(&old, &new).iter().map(Change::to_string).collect();
-        assert_eq!(text, ["~ changed=2 (was 1)", "- gone=1", "+ new=1"]);
-        assert_eq!(diff(&new, &new), []);
     }
 }

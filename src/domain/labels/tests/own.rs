@@ -78,15 +78,19 @@ fn a_device_that_fails_is_still_in_the_node_but_not_in_its_domain_nor_in_nvidias
         reason: "GPU is lost".to_owned(),
     };
     let compiled = compile(&node, &Options::default());
-    let changes: Vec<String> = diff(&whole, &compiled.labels)
+    let before = whole.iter().collect();
+    let after = compiled.labels.iter().collect();
+    let changes: Vec<String> = diff(&before, &after, Publication::Publish)
         .iter()
-        .map(Change::to_string)
+        .map(ToString::to_string)
         .collect();
     assert_eq!(
         changes,
         [
-            "~ nvidia.com/gpu.count=7 (was 8)",
-            "~ octavo.dev/interconnect-domain=7 (was 8)",
+            "-nvidia.com/gpu.count=8",
+            "+nvidia.com/gpu.count=7",
+            "-octavo.dev/interconnect-domain=8",
+            "+octavo.dev/interconnect-domain=7",
         ]
     );
 }

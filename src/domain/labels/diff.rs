@@ -1,22 +1,28 @@
 //! How two label sets differ, in the labels that are ours to write.
 //!
 //! A Node carries labels of many owners: the kubelet's, the GPU operator's switches, people's own. They are nobody's
-//! difference, so only the families that this program and gpu-feature-discovery write are compared.
+//! difference, so only the families that the compiler writes are compared. Texts are compared and not [`super::LabelSet`]s,
+//! because the other side may come from a file that somebody edited.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::domain::labels::Publication;
+
 /// A label on one side only, or with another value on the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Change<'a> {
-    pub(super) key: &'a str,
-    pub(super) side: Side,
-    pub(super) value: &'a str,
+pub struct Change<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// Where it stands.
+    pub side: Side,
+    /// Its value there.
+    pub value: &'a str,
 }
 
 /// Where a label stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Side {
+pub enum Side {
     /// It is there and would go.
     Before,
     /// It would come.
@@ -33,13 +39,16 @@ impl fmt::Display for Change<'_> {
     }
 }
 
-/// What changes from `before` to `after`, sorted by key, the old value of a label before its new one.
-pub(super) fn diff<'a>(
+/// What changes from `before` to `after`, sorted by key, the old value of a label before its new one. NVIDIA's labels are
+/// compared only where `nvidia` says that they are ours to publish.
+pub fn diff<'a>(
     before: &BTreeMap<&'a str, &'a str>,
     after: &BTreeMap<&'a str, &'a str>,
+    nvidia: Publication,
 ) -> Vec<Change<'a>> {
     let mut changes = one_sided(before, after, Side::Before);
     changes.extend(one_sided(after, before, Side::After));
+    changes.retain(|change| is_compared(change.key, nvidia));
     changes.sort();
     changes
 }
@@ -51,7 +60,7 @@ fn one_sided<'a>(
 ) -> Vec<Change<'a>> {
     these
         .iter()
-        .filter(|(key, value)| is_compared(key) && others.get(*key) != Some(value))
+        .filter(|(key, value)| others.get(*key) != Some(value))
         .map(|(key, value)| Change { key, side, value })
         .collect()
 }
@@ -61,14 +70,18 @@ const NVIDIA_FAMILIES: [&str; 6] = ["cuda.", "gpu.", "mig-", "mig.", "mps.", "vg
 /// Prefixes of names among those that others write: the GPU operator and the MIG manager.
 const NVIDIA_OF_OTHERS: [&str; 3] = ["gpu.deploy.", "gpu.present", "mig.config"];
 
-fn is_compared(key: &str) -> bool {
+fn is_compared(key: &str, nvidia: Publication) -> bool {
     let Some((domain, name)) = key.split_once('/') else {
         return false;
     };
     let starts = |prefix: &&str| name.starts_with(*prefix);
     match domain {
         // The time of gpu-feature-discovery's start says nothing about the hardware, and is no family of this list.
-        "nvidia.com" => NVIDIA_FAMILIES.iter().any(starts) && !NVIDIA_OF_OTHERS.iter().any(starts),
+        "nvidia.com" => {
+            nvidia == Publication::Publish
+                && NVIDIA_FAMILIES.iter().any(starts)
+                && !NVIDIA_OF_OTHERS.iter().any(starts)
+        }
         _ => domain == "octavo.dev" || domain.ends_with(".octavo.dev"),
     }
 }
@@ -83,7 +96,7 @@ mod tests {
     ) -> Vec<String> {
         let before = before.iter().copied().collect();
         let after = after.iter().copied().collect();
-        diff(&before, &after)
+        diff(&before, &after, Publication::Publish)
             .iter()
             .map(ToString::to_string)
             .collect()
@@ -106,6 +119,14 @@ mod tests {
                 "+octavo.dev/count=7"
             ]
         );
+    }
+
+    #[test]
+    fn nvidias_labels_are_left_alone_when_they_are_another_writers() {
+        let before = BTreeMap::from([("nvidia.com/gpu.count", "8"), ("octavo.dev/count", "8")]);
+        let changes = diff(&before, &BTreeMap::new(), Publication::Withhold);
+        let lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        assert_eq!(lines, ["-octavo.dev/count=8"]);
     }
 
     #[test]
