@@ -1,6 +1,6 @@
 //! The part of `/sys` that programs read beside NVML: PCI devices and the machine's product name.
 //!
-//! [`tree`] says which files with which texts; [`write`] puts them under a directory. Real sysfs has links where this has
+//! [`tree`] says which files with which texts; [`write()`] puts them under a directory. Real sysfs has links where this has
 //! directories; readers that open `/sys/bus/pci/devices/<address>/<file>` see no difference.
 
 use std::collections::BTreeMap;
