@@ -32,7 +32,8 @@ doc: ## the documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 golden: ## rewrite the golden files from what the programs say now; read the diff before you commit it
-	OCTAVO_GOLDEN=rewrite $(CARGO) test --workspace --locked --test it
+	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli labels
+	OCTAVO_GOLDEN=rewrite hack/demo.sh >/dev/null
 
 bench: ## measure: start to labels, cost of an observation, memory, idle CPU (docs/performance.md)
 	@hack/bench.sh

@@ -1,5 +1,5 @@
 //! The `octavo` binary, as a person at a shell has it. Whole outputs are golden files under `tests/golden/cli`: run with
-//! `TRYCMD=overwrite` to renew them, and read the difference.
+//! `TRYCMD=overwrite` to renew them (`make golden` does), and read the difference.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
