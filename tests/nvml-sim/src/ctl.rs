@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use nvml_sim::fault::{self, Rule, RuleError};
-use nvml_sim::model::{Code, Process, Slot, World};
+use nvml_sim::model::{Code, Process, ProcessRefusal, Slot, World};
 use nvml_sim::scenario::{Scenario, ScenarioError};
 use nvml_sim::store::{IfPresent, Store, StoreError};
 use nvml_sim::sysfs;
@@ -54,6 +54,14 @@ pub(crate) enum CtlError {
         doing: &'static str,
         /// The driver's answer.
         code: Code,
+    },
+    /// The process cannot be there.
+    #[error("process {pid} cannot be there: {reason}")]
+    Process {
+        /// Its pid.
+        pid: u32,
+        /// Why not.
+        reason: ProcessRefusal,
     },
     /// The rule is none.
     #[error("cannot read the fault {text:?}: {reason}")]
@@ -172,9 +180,10 @@ fn init(store: &Store, scenario: &Path, force: bool) -> Result<(), CtlError> {
 fn process(store: &Store, command: &ProcessCommand) -> Result<(), CtlError> {
     match command {
         ProcessCommand::Add(added) => {
-            on_gpu(store, &added.gpu, "adding the process", |world, slot| {
+            let mut refusal = None;
+            let answer = on_gpu(store, &added.gpu, "adding the process", |world, slot| {
                 let gpu_uuid = world.gpu(slot)?.uuid.clone();
-                world.add_process(Process {
+                let process = Process {
                     pid: added.pid,
                     name: added.name.clone(),
                     gpu_uuid,
@@ -182,8 +191,17 @@ fn process(store: &Store, command: &ProcessCommand) -> Result<(), CtlError> {
                     ci: added.ci,
                     memory_mib: added.memory_mib,
                     kind: added.kind.into(),
-                })
-            })
+                };
+                refusal = world.refusal_of(&process).err();
+                world.add_process(process)
+            });
+            match refusal {
+                Some(reason) => Err(CtlError::Process {
+                    pid: added.pid,
+                    reason,
+                }),
+                None => answer,
+            }
         }
         ProcessCommand::Remove { pid } => change(store, "removing the process", |world| {
             world.remove_process(*pid)
@@ -319,6 +337,13 @@ mod tests {
         assert_eq!(
             ctl(&["reset", "0"]),
             Err("resetting the GPU: IN_USE".to_owned())
+        );
+        assert_eq!(
+            ctl(&["process", "add", "0", "--pid", "8", "--gi", "2", "--ci", "1"]),
+            Err(
+                "process 8 cannot be there: there is no compute instance 1 in GPU instance 2; there is 0"
+                    .to_owned()
+            )
         );
         let shown = ctl(&["show"]).unwrap();
         assert!(shown.contains("GI  2  3g.40gb        at 4+4\n"), "{shown}");

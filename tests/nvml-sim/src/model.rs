@@ -35,7 +35,7 @@ pub(crate) use ids::seed;
 pub(crate) use lifecycle::nvml_version;
 pub use mig::{Attributes, ComputeInstance, Departed, GpuInstance, MigDevice, MigMode};
 pub use pci::{PciAddress, PciAddressError};
-pub use process::{Process, ProcessKind};
+pub use process::{Process, ProcessKind, ProcessRefusal};
 pub use profile::{
     CI_PROFILE_COUNT, CiProfile, Engines, GI_PROFILE_COUNT, GiProfile, Placement, Provenance,
 };

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::fault::{Rule, RuleError, Rules};
-use crate::model::{Code, World};
+use crate::model::{ProcessRefusal, World};
 
 /// A scenario that was read; its values are checked when the machine is made of it.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ pub enum ScenarioError {
         reason: InstanceRefusal,
     },
     /// A process cannot be there.
-    #[error("{place}: process {pid} cannot be on GPU {gpu}: {code:?}")]
+    #[error("{place}: process {pid} cannot be on GPU {gpu}: {reason}")]
     Process {
         /// Where.
         place: Place,
@@ -101,8 +101,8 @@ pub enum ScenarioError {
         pid: u32,
         /// Index of the GPU.
         gpu: u32,
-        /// What the model says.
-        code: Code,
+        /// Why not.
+        reason: ProcessRefusal,
     },
     /// The faults cannot be used together.
     #[error("{place}: faults")]
@@ -362,6 +362,39 @@ processes:
         refused(
             &format!("{MIG}  - {{profile: 3g.20gb}}\n"),
             "m.yaml:7:5: 3g.20gb on GPU 0 is no profile of this board; it has 1g.10gb, 1g.10gb+me",
+        );
+    }
+
+    #[test]
+    fn a_process_on_something_that_is_not_there_says_what_is_missing() {
+        let on = |process: &str, reason: &str| {
+            refused(
+                &format!(
+                    "{MIG}  - {{profile: 3g.40gb}}\n  - {{profile: 3g.40gb, compute: []}}\nprocesses:\n- {{{process}}}\n"
+                ),
+                &format!("m.yaml:10:3: process 7 cannot be on GPU {reason}"),
+            );
+        };
+        on("pid: 7, gpu: 5", "5: the machine has no such GPU");
+        on(
+            "pid: 7, gpu: 0, gi: 9, ci: 0",
+            "0: there is no GPU instance 9; there are 1, 2",
+        );
+        on(
+            "pid: 7, gpu: 0, gi: 2, ci: 3",
+            "0: there is no compute instance 3 in GPU instance 2; there is 0",
+        );
+        on(
+            "pid: 7, gpu: 0, gi: 1, ci: 0",
+            "0: there is no compute instance 0 in GPU instance 1; there is no compute instance at all",
+        );
+        on(
+            "pid: 7, gpu: 0, ci: 1",
+            "0: compute instance 1 is of no GPU instance; name one with `gi`",
+        );
+        refused(
+            "machine: m\ngpus: [{board: T4}]\nprocesses:\n- {pid: 1, gpu: 0}\n- {pid: 1, gpu: 0}\n",
+            "m.yaml:5:3: process 1 cannot be on GPU 0: it is on it already",
         );
     }
 

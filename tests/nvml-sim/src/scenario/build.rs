@@ -13,7 +13,9 @@ use super::instances::add_instances;
 use super::{Place, Scenario, ScenarioError, topology};
 use crate::board::Board;
 use crate::latency::Latency;
-use crate::model::{Architecture, Code, Driver, Fabric, Process, Slot, World, nvml_version, seed};
+use crate::model::{
+    Architecture, Driver, Fabric, Process, ProcessRefusal, Slot, World, nvml_version, seed,
+};
 
 pub(super) fn world(scenario: &Scenario) -> Result<World, ScenarioError> {
     let machine = &scenario.machine;
@@ -209,27 +211,29 @@ fn add_process(
     entry: &Spanned<ProcessEntry>,
 ) -> Result<(), ScenarioError> {
     let written = &entry.value;
-    let refused = |code: Code| ScenarioError::Process {
+    let refused = |reason| ScenarioError::Process {
         place: scenario.place(entry.referenced),
         pid: written.pid,
         gpu: written.gpu,
-        code,
+        reason,
     };
-    let slot = world
-        .slot_of_index(written.gpu)
-        .ok_or_else(|| refused(Code::NotFound))?;
-    let gpu_uuid = world.gpu(slot).map_err(refused)?.uuid.clone();
-    world
-        .add_process(Process {
-            pid: written.pid,
-            name: written.name.clone(),
-            gpu_uuid,
-            gi: written.gi,
-            ci: written.ci,
-            memory_mib: written.memory_mib,
-            kind: written.kind,
-        })
-        .map_err(refused)
+    let slot = world.slot_of_index(written.gpu);
+    let gpu = slot.and_then(|slot| world.gpu(slot).ok());
+    let process = Process {
+        pid: written.pid,
+        name: written.name.clone(),
+        gpu_uuid: gpu
+            .ok_or_else(|| refused(ProcessRefusal::NoGpu))?
+            .uuid
+            .clone(),
+        gi: written.gi,
+        ci: written.ci,
+        memory_mib: written.memory_mib,
+        kind: written.kind,
+    };
+    world.refusal_of(&process).map_err(refused)?;
+    world.processes.push(process);
+    Ok(())
 }
 
 fn lose(scenario: &Scenario, world: &mut World) {
