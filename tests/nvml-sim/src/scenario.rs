@@ -419,7 +419,15 @@ processes:
         );
         refused(
             "machine: m\ngpus:\n- {board: T4, count: 2, uuid: GPU-1}\n",
-            "m.yaml: uuid: two GPUs have GPU-1",
+            "m.yaml:3:3: uuid: GPU-1 is on two GPUs, 0 and 1",
+        );
+        refused(
+            "machine: m\ngpus:\n- {board: T4, minor: 1}\n- {board: L4}\n",
+            "m.yaml:4:3: minor: 1 is on two GPUs, 0 and 1",
+        );
+        refused(
+            "machine: m\ngpus:\n- {board: T4, pci: '0000:1b:00.0'}\n- {board: L4, pci: '1B:00.0'}\n",
+            "m.yaml:4:3: pci: 00000000:1B:00.0 is on two GPUs, 0 and 1",
         );
         refused(
             "machine: m\ncuda: new\n",

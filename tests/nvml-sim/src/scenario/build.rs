@@ -3,7 +3,7 @@
 //! Instances and processes are put in through the operations of the model, so that a scenario can describe nothing that
 //! the driver would not have allowed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_saphyr::Spanned;
 
@@ -183,21 +183,24 @@ fn cluster_uuid(entry: &FabricEntry) -> Option<[u8; 16]> {
     (digits.len() == 32).then(|| number.to_be_bytes())
 }
 
-/// No two GPUs at one address or with one UUID or minor number.
+/// No two GPUs at one address or with one UUID or minor number. The place is the entry of the second of them.
 fn unique(scenario: &Scenario, world: &World) -> Result<(), ScenarioError> {
-    let mut seen: BTreeSet<(&'static str, String)> = BTreeSet::new();
-    for gpu in &world.gpus {
+    let entries = scenario.machine.gpus.iter();
+    let places = entries.flat_map(|entry| (0..entry.value.count).map(|_| entry.referenced));
+    let mut seen: BTreeMap<(&'static str, String), u32> = BTreeMap::new();
+    for (gpu, place) in world.gpus.iter().zip(places) {
         let keys = [
             ("pci", gpu.pci.to_string()),
             ("uuid", gpu.uuid.clone()),
             ("minor", gpu.minor.to_string()),
         ];
         for (key, value) in keys {
-            if !seen.insert((key, value.clone())) {
+            let reason = format!("{value} is on two GPUs");
+            if let Some(first) = seen.insert((key, value), gpu.index) {
                 return Err(ScenarioError::Value {
-                    place: scenario.place(serde_saphyr::Location::UNKNOWN),
+                    place: scenario.place(place),
                     key,
-                    reason: format!("two GPUs have {value}"),
+                    reason: format!("{reason}, {first} and {}", gpu.index),
                 });
             }
         }
