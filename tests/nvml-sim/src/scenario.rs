@@ -356,6 +356,10 @@ processes:
             "m.yaml:8:5: 1g.10gb on GPU 0 does not fit beside 7g.80gb at 0",
         );
         refused(
+            &format!("{MIG}  - {{profile: 2g.20gb, compute: [1c.2g.20gb, 2g.20gb]}}\n"),
+            "m.yaml:7:5: 2g.20gb in 2g.20gb on GPU 0 does not fit beside 1c.2g.20gb",
+        );
+        refused(
             &format!("{MIG}  - {{profile: 3g.40gb, start: 1}}\n"),
             "m.yaml:7:5: 3g.40gb on GPU 0 cannot start at 1; it can at 0, 4",
         );
@@ -395,6 +399,22 @@ processes:
         refused(
             "machine: m\ngpus: [{board: T4}]\nprocesses:\n- {pid: 1, gpu: 0}\n- {pid: 1, gpu: 0}\n",
             "m.yaml:5:3: process 1 cannot be on GPU 0: it is on it already",
+        );
+    }
+
+    #[test]
+    fn a_value_that_can_have_several_forms_is_refused_in_the_words_of_the_file() {
+        refused(
+            "machine: m\ngpus: [{board: T4, minor: -1}]\n",
+            "m.yaml:2:27: expected one good value, or a list with one for each GPU",
+        );
+        refused(
+            "machine: m\nlatency: fast\n",
+            "m.yaml:2:10: expected null, real, or a map of microseconds with the keys init_us",
+        );
+        refused(
+            "machine: m\nfaults:\n- {call: nvmlInit, gpu: [], lie: true}\n",
+            "m.yaml:3:25: expected the index or the UUID of a GPU",
         );
     }
 

@@ -51,7 +51,7 @@ pub(super) struct RawRule {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected the index or the UUID of a GPU")]
 enum GpuName {
     Index(u32),
     Uuid(String),

@@ -95,7 +95,10 @@ pub(super) struct GpuEntry {
 
 /// One value for all GPUs of an entry, or one for each.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected one good value, or a list with one for each GPU"
+)]
 pub(super) enum OneOrMany<T> {
     One(T),
     Many(Vec<T>),
@@ -161,7 +164,10 @@ pub(super) enum Topology {
 
 /// `real`, or microseconds per class.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected null, real, or a map of microseconds with the keys init_us, query_us, mig_query_us, set_mig_mode_us, create_gpu_instance_us, destroy_gpu_instance_us, create_compute_instance_us, destroy_compute_instance_us"
+)]
 pub(super) enum LatencyEntry {
     Named(LatencyName),
     Custom(Latency),
