@@ -210,29 +210,36 @@ fn process(store: &Store, command: &ProcessCommand) -> Result<(), CtlError> {
 }
 
 fn faults(directory: &Path, command: &FaultCommand, out: &mut dyn Write) -> Result<(), CtlError> {
-    let mut rules = fault::read_rules(directory)?.0;
-    match command {
+    let rule = match command {
         FaultCommand::List => {
+            let rules = fault::read_rules(directory)?.0;
             let lines = rules.iter().map(|rule| show::fault(rule) + "\n");
             return print(out, &lines.collect::<String>());
         }
-        FaultCommand::Add { rule: text } => {
-            let rule: Rule = serde_saphyr::from_str(text).map_err(|error| CtlError::Fault {
-                text: text.clone(),
-                reason: error.without_snippet().to_string(),
-            })?;
-            rules.push(rule);
-        }
-        FaultCommand::Clear { ids } if ids.is_empty() => rules.clear(),
-        FaultCommand::Clear { ids } => {
-            let there = |id: &&String| rules.iter().any(|rule| rule.id == **id);
-            if let Some(missing) = ids.iter().find(|id| !there(id)) {
-                return Err(CtlError::NoFault(missing.clone()));
+        FaultCommand::Add { rule: text } => Some(read_rule(text)?),
+        FaultCommand::Clear { .. } => None,
+    };
+    fault::change_rules(directory, |rules| {
+        match command {
+            FaultCommand::Clear { ids } if !ids.is_empty() => {
+                let there = |id: &&String| rules.iter().any(|rule| rule.id == **id);
+                if let Some(missing) = ids.iter().find(|id| !there(id)) {
+                    return Err(CtlError::NoFault(missing.clone()));
+                }
+                rules.retain(|rule| !ids.contains(&rule.id));
             }
-            rules.retain(|rule| !ids.contains(&rule.id));
+            FaultCommand::Clear { .. } => rules.clear(),
+            FaultCommand::Add { .. } | FaultCommand::List => rules.extend(rule),
         }
-    }
-    Ok(fault::write_rules(directory, &rules)?)
+        Ok(())
+    })
+}
+
+fn read_rule(text: &str) -> Result<Rule, CtlError> {
+    serde_saphyr::from_str(text).map_err(|error| CtlError::Fault {
+        text: text.to_owned(),
+        reason: error.without_snippet().to_string(),
+    })
 }
 
 /// One change of the machine, whose refusal is the error of the command.

@@ -48,6 +48,8 @@ pub(super) struct RawRule {
     stale_mig_handles: bool,
     #[serde(skip_serializing_if = "is_false")]
     lose_gpu: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    made: Option<u64>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -110,6 +112,7 @@ impl TryFrom<RawRule> for Rule {
             times: raw.times,
             count: raw.count,
             action,
+            made: raw.made.unwrap_or(0),
         })
     }
 }
@@ -125,6 +128,7 @@ impl From<Rule> for RawRule {
             nth: Some(rule.nth),
             times: rule.times,
             count: rule.count,
+            made: Some(rule.made).filter(|made| *made != 0),
             ..Self::default()
         };
         match rule.action {

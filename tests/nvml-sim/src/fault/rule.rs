@@ -89,6 +89,8 @@ pub struct Rule {
     pub count: Counting,
     /// What it does.
     pub action: Action,
+    /// Tells it from a rule of the same name that was there before; 0 until it is written.
+    pub made: u64,
 }
 
 /// Why a rule or a file of rules cannot be used.
@@ -171,13 +173,13 @@ pub struct Verdict {
 /// A hang and the rule that made it: it is over when the rule is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HangOf {
-    /// The rule.
+    /// The key of the rule.
     pub rule: String,
     /// How else it ends.
     pub hang: Hang,
 }
 
-/// What has been counted, by rule.
+/// What has been counted, by the key of the rule.
 pub type Counts = BTreeMap<String, Tally>;
 
 /// What one rule has counted.
@@ -244,7 +246,7 @@ impl Rules {
                 Counting::Process => &mut *process,
                 Counting::Machine => &mut *machine,
             };
-            let tally = counts.entry(rule.id.clone()).or_default();
+            let tally = counts.entry(rule.key()).or_default();
             tally.matched = tally.matched.saturating_add(1);
             if rule.hits(tally.matched) {
                 rule.apply(call.now_ms, tally, &mut verdict);
@@ -255,6 +257,11 @@ impl Rules {
 }
 
 impl Rule {
+    /// What its calls are counted under: a rule that is removed and added again starts at one.
+    pub(super) fn key(&self) -> String {
+        format!("{}@{}", self.id, self.made)
+    }
+
     fn matches(&self, call: &Call<'_>) -> bool {
         let on_gpu = match (&self.gpu, call.gpu) {
             (None, _) => true,
@@ -274,7 +281,7 @@ impl Rule {
             Action::Return(code) => verdict.answer = Some(*code),
             Action::Hang(hang) => {
                 verdict.hang = Some(HangOf {
-                    rule: self.id.clone(),
+                    rule: self.key(),
                     hang: hang.clone(),
                 });
             }
@@ -421,7 +428,7 @@ mod tests {
                 slow_factor: 10.0,
                 abort: Some(Abort::Before),
                 hang: Some(HangOf {
-                    rule: "stuck".to_owned(),
+                    rule: "stuck@0".to_owned(),
                     hang: Hang::Forever
                 }),
                 answer: Some(Code::Success),
