@@ -196,8 +196,11 @@ impl Call<'_> {
         self.verdict
     }
 
-    /// The machine as it is by now, if the driver is still the one of this session.
+    /// The machine as it is by now, if the session is still open and the driver still the one of it.
     pub(super) fn look_again(&self) -> Result<Arc<World>, Code> {
+        if library::session()?.generation != self.session.generation {
+            return Err(Code::Uninitialized);
+        }
         let world = self.session.library.read()?;
         world.link_status(&self.session.stamp)?;
         Ok(world)

@@ -111,6 +111,11 @@ impl EventSets {
         self.sets.get_mut(&number).ok_or(Code::InvalidArgument)
     }
 
+    /// Ends all sets. Numbers go on, so that who still waits on one is never given a set of the next session.
+    fn end(&mut self) {
+        self.sets.clear();
+    }
+
     pub(super) fn remove(&mut self, number: u64) -> Result<(), Code> {
         let removed = self.sets.remove(&number).map(drop);
         removed.ok_or(Code::InvalidArgument)
@@ -160,7 +165,7 @@ pub(super) fn begin(library: &Arc<Library>) -> Result<(), Code> {
         generation: u16::try_from(state.sessions & GENERATION_MASK).unwrap_or(0),
     });
     state.opened = 1;
-    state.sets = EventSets::default();
+    state.sets.end();
     Ok(())
 }
 
@@ -171,7 +176,7 @@ pub(super) fn end() -> Result<(), Code> {
         0 => return Err(Code::Uninitialized),
         1 => {
             state.session = None;
-            state.sets = EventSets::default();
+            state.sets.end();
         }
         _ => {}
     }

@@ -4,13 +4,7 @@ use std::time::{Duration, Instant};
 
 use nvml_wrapper_sys::bindings as sys;
 
-use crate::support::{HGX_A100, Machine, Nvml, ONE_H100, call, eventually};
-
-/// The bindings' function pointers are plain addresses, and the library is thread safe.
-struct Shared(Nvml);
-
-// SAFETY: every function of the interface may be called from any thread.
-unsafe impl Sync for Shared {}
+use crate::support::{HGX_A100, Machine, Nvml, ONE_H100, Shared, call, eventually};
 
 #[test]
 fn one_hanging_call_hangs_alone_until_its_fault_is_gone() {
