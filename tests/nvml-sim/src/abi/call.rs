@@ -70,6 +70,10 @@ pub(super) fn gate_init(function: &'static str, arguments: &[&dyn Argument]) -> 
 pub(super) fn gate_shutdown(function: &'static str) -> u32 {
     let entry = Entry::start(function, &[]);
     match library::session() {
+        // Without a machine there is nothing to wait for and no fault, and the session is over all the same.
+        Ok(session) if session.library.read().is_err() => {
+            entry.finish(library::end().err().unwrap_or(Code::Success))
+        }
         Ok(session) => pass(&entry, &session.library, |_, _| library::end()),
         Err(code) => entry.finish(code),
     }
