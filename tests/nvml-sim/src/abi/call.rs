@@ -90,7 +90,7 @@ fn pass(
     };
     let slot = entry.arguments.iter().find_map(|argument| argument.gpu());
     let gpu = slot.and_then(|slot| world.gpus.get(slot));
-    let verdict = library.faults().decide(&fault::Call {
+    let verdict = library.decide(&fault::Call {
         function: entry.function,
         gpu: gpu.map(|gpu| (gpu.index, gpu.uuid.as_str())),
         now_ms: log::steady_ns() / 1_000_000,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::fault::Faults;
+use crate::fault::{self, Faults, Verdict};
 use crate::location::{Environment, Location, SCENARIO_VARIABLE, STATE_VARIABLE};
 use crate::model::{Code, DriverStamp, World};
 use crate::store::{Store, StoreError};
@@ -78,6 +78,16 @@ impl Library {
         self.store
             .change(operation)
             .map_err(|error| unreadable(&error))?
+    }
+
+    /// What the faults do to a call. A file of faults that cannot be read is said once, on standard error.
+    pub(super) fn decide(&self, call: &fault::Call<'_>) -> Verdict {
+        let mut faults = self.faults();
+        let verdict = faults.decide(call);
+        if let Some(problem) = faults.take_problem() {
+            log::complain(&with_sources(&problem));
+        }
+        verdict
     }
 
     pub(super) fn faults(&self) -> MutexGuard<'_, Faults> {

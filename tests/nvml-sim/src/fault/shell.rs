@@ -92,9 +92,9 @@ impl Faults {
         there && !ended
     }
 
-    /// Why the newest `faults.yaml` is not in force; the rules of before still are.
-    pub fn problem(&self) -> Option<&RuleError> {
-        self.problem.as_ref()
+    /// Why the newest `faults.yaml` is not in force, once; the rules of before still are.
+    pub fn take_problem(&mut self) -> Option<RuleError> {
+        self.problem.take()
     }
 
     fn refresh(&mut self) {
@@ -134,7 +134,7 @@ pub fn read_rules(directory: &Path) -> Result<Rules, RuleError> {
     }
     let rules: Vec<Rule> = crate::yaml::read(&text).map_err(|error| RuleError::Malformed {
         path,
-        reason: error.to_string(),
+        reason: error.without_snippet().to_string(),
     })?;
     Rules(rules).named()
 }
@@ -335,9 +335,11 @@ mod tests {
         fs::write(directory.path().join(RULES), "- {call: f, lie: maybe}").unwrap();
         assert_eq!(faults.decide(&call("f")).answer, Some(Code::Success));
         assert!(matches!(
-            faults.problem(),
+            faults.take_problem(),
             Some(RuleError::Malformed { .. })
         ));
+        faults.decide(&call("f"));
+        assert!(faults.take_problem().is_none(), "said once");
     }
 
     #[test]
