@@ -236,10 +236,12 @@ fn faults(directory: &Path, command: &FaultCommand, out: &mut dyn Write) -> Resu
 }
 
 fn read_rule(text: &str) -> Result<Rule, CtlError> {
-    serde_saphyr::from_str(text).map_err(|error| CtlError::Fault {
+    let rule: Rule = serde_saphyr::from_str(text).map_err(|error| CtlError::Fault {
         text: text.to_owned(),
         reason: error.without_snippet().to_string(),
-    })
+    })?;
+    rule.check()?;
+    Ok(rule)
 }
 
 /// One change of the machine, whose refusal is the error of the command.
@@ -372,6 +374,10 @@ mod tests {
         let ctl = |line: &[&str]| ctl(directory.path(), line);
         ctl(&["fault", "add", "{call: nvmlInit*, return: UNKNOWN}"]).unwrap();
         ctl(&["fault", "add", "{id: slow, call: '*', slow_factor: 100}"]).unwrap();
+        assert_eq!(
+            ctl(&["fault", "add", "{call: nvmlInti, return: UNKNOWN}"]),
+            Err("no function of NVML is called nvmlInti".to_owned())
+        );
         let listed = ctl(&["fault", "list"]).unwrap();
         assert_eq!(listed.lines().count(), 2);
         assert_eq!(

@@ -104,13 +104,13 @@ pub enum ScenarioError {
         /// Why not.
         reason: ProcessRefusal,
     },
-    /// The faults cannot be used together.
-    #[error("{place}: faults")]
+    /// A fault is none, or two cannot be used together.
+    #[error("{place}: {reason}")]
     Faults {
         /// Where.
         place: Place,
         /// Why not.
-        source: RuleError,
+        reason: RuleError,
     },
 }
 
@@ -178,13 +178,19 @@ impl Scenario {
 
     /// Its faults, each with a name.
     pub fn faults(&self) -> Result<Vec<Rule>, ScenarioError> {
-        let rules = Rules(self.machine.faults.clone()).named();
+        let refused = |at, reason| ScenarioError::Faults {
+            place: self.place(at),
+            reason,
+        };
+        for rule in &self.machine.faults {
+            let checked = rule.value.check();
+            checked.map_err(|reason| refused(rule.referenced, reason))?;
+        }
+        let rules = self.machine.faults.iter().map(|rule| rule.value.clone());
+        let rules = Rules(rules.collect()).named();
         rules
             .map(|rules| rules.0)
-            .map_err(|source| ScenarioError::Faults {
-                place: self.place(serde_saphyr::Location::UNKNOWN),
-                source,
-            })
+            .map_err(|reason| refused(serde_saphyr::Location::UNKNOWN, reason))
     }
 
     fn place(&self, at: serde_saphyr::Location) -> Place {
@@ -458,6 +464,12 @@ processes:
             "m.yaml:3:3: process 1 cannot be on GPU 0",
         );
         refused("machine: m\nfaults:\n- {call: nvmlInit_v2}\n", "m.yaml:3:");
+        let text = "machine: m\nfaults:\n- {call: nvmlDeviceGetCuont, lie: true}\n";
+        let error = Scenario::parse(Path::new("m.yaml"), text).unwrap().faults();
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "m.yaml:3:3: no function of NVML is called nvmlDeviceGetCuont"
+        );
         refused("", "m.yaml");
     }
 }

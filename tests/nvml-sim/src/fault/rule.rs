@@ -113,6 +113,9 @@ pub enum RuleError {
     /// Time cannot run backwards or stand still.
     #[error("the fault for {0} has a slow_factor that is not a positive number")]
     SlowFactor(String),
+    /// The name of the function is misspelt.
+    #[error("no function of NVML is called {0}")]
+    NoFunction(String),
     /// Two rules have one name.
     #[error("two faults are named {0:?}")]
     SameId(String),
@@ -256,7 +259,19 @@ impl Rules {
     }
 }
 
+/// Every function of the library, one a line.
+const FUNCTIONS: &str = include_str!("../../data/nvml-functions.txt");
+
 impl Rule {
+    /// Refuses a rule that no call can ever match, because a test with such a fault would test nothing.
+    pub fn check(&self) -> Result<(), RuleError> {
+        let mut functions = FUNCTIONS.lines().map(str::as_bytes);
+        if functions.any(|name| glob(self.call.as_bytes(), name)) {
+            return Ok(());
+        }
+        Err(RuleError::NoFunction(self.call.clone()))
+    }
+
     /// What its calls are counted under: a rule that is removed and added again starts at one.
     pub(super) fn key(&self) -> String {
         format!("{}@{}", self.id, self.made)

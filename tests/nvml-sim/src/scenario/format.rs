@@ -33,7 +33,7 @@ pub(super) struct Machine {
     #[serde(default)]
     pub(super) latency: Option<LatencyEntry>,
     #[serde(default)]
-    pub(super) faults: Vec<Rule>,
+    pub(super) faults: Vec<Spanned<Rule>>,
 }
 
 /// One or more equal GPUs.
