@@ -160,6 +160,30 @@ fn a_session_can_be_shut_down_when_its_machine_is_gone() {
 }
 
 #[test]
+fn no_number_of_a_scenario_is_too_large_to_be_answered() {
+    let most = u64::MAX;
+    let machine = Machine::new(&format!(
+        "machine: m\ngpus: [{{board: T4, memory_mib: {most}}}]\nprocesses:\n\
+         - {{pid: 1, gpu: 0, memory_mib: {most}}}\n- {{pid: 2, gpu: 0, memory_mib: {most}}}\n"
+    ));
+    let nvml = machine.open();
+    let mut memory = sys::nvmlMemory_t {
+        total: 0,
+        free: 0,
+        used: 0,
+    };
+    let code = call!(nvml, nvmlDeviceGetMemoryInfo, nvml.gpu(0), &raw mut memory);
+    assert_eq!((code, memory.free), (0, 0));
+    let mut bar = sys::nvmlBAR1Memory_t {
+        bar1Total: 0,
+        bar1Free: 0,
+        bar1Used: 0,
+    };
+    let code = call!(nvml, nvmlDeviceGetBAR1MemoryInfo, nvml.gpu(0), &raw mut bar);
+    assert_eq!((code, bar.bar1Total), (0, most));
+}
+
+#[test]
 fn a_replaced_driver_needs_the_library_to_be_loaded_anew() {
     let machine = Machine::new(HGX_A100);
     let nvml = machine.open();
