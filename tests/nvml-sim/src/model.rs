@@ -32,6 +32,7 @@ pub use gpu::{
     RemoteKind,
 };
 pub(crate) use ids::seed;
+pub use lifecycle::is_driver_version;
 pub(crate) use lifecycle::nvml_version;
 pub use mig::{Attributes, ComputeInstance, Departed, GpuInstance, MigDevice, MigMode};
 pub use pci::{PciAddress, PciAddressError};

@@ -456,6 +456,14 @@ processes:
             "m.yaml:4:3: pci: 00000000:1B:00.0 is on two GPUs, 0 and 1",
         );
         refused(
+            "machine: m\ndriver: 580\n",
+            "m.yaml:2:9: driver: \"580\" is no version like 580.95.05",
+        );
+        refused(
+            "machine: m\ngpus:\n- {board: T4, count: 4096}\n- {board: T4}\n",
+            "m.yaml:4:3: count: a machine has at most 4096 GPUs",
+        );
+        refused(
             "machine: m\ncuda: new\n",
             "m.yaml:2:7: cuda: \"new\" is no version",
         );

@@ -198,6 +198,12 @@ impl Gpu {
     }
 }
 
+/// Whether a text is the version of a driver: two numbers or more, with dots between them.
+pub fn is_driver_version(text: &str) -> bool {
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    text.contains('.') && text.split('.').all(number)
+}
+
 /// `nvmlSystemGetNVMLVersion`: the CUDA major version in front of the driver's.
 pub(crate) fn nvml_version(driver: &str, cuda_version: u32) -> String {
     format!("{}.{driver}", cuda_version / 1000)

@@ -14,19 +14,24 @@ use super::{Place, Scenario, ScenarioError, topology};
 use crate::board::Board;
 use crate::latency::Latency;
 use crate::model::{
-    Architecture, Driver, Fabric, Process, ProcessRefusal, Slot, World, nvml_version, seed,
+    Architecture, Driver, Fabric, Process, ProcessRefusal, Slot, World, is_driver_version,
+    nvml_version, seed,
 };
+
+/// As many as the handles of the C side can tell apart.
+const MOST_GPUS: usize = 1 << 12;
 
 pub(super) fn world(scenario: &Scenario) -> Result<World, ScenarioError> {
     let machine = &scenario.machine;
+    let driver = driver_version(scenario)?;
     let cuda_version = cuda_version(scenario)?;
     let mut world = World {
         machine: machine.machine.clone(),
         machine_type: machine.machine_type.clone().unwrap_or_default(),
         driver: Driver {
-            version: machine.driver.clone(),
+            version: driver.to_owned(),
             cuda_version,
-            nvml_version: nvml_version(&machine.driver, cuda_version),
+            nvml_version: nvml_version(driver, cuda_version),
             epoch: 1,
             loaded: machine.driver_loaded,
         },
@@ -68,6 +73,19 @@ pub(super) fn world(scenario: &Scenario) -> Result<World, ScenarioError> {
     Ok(world)
 }
 
+/// Rules go by its branch, and clients take it apart at the dots.
+fn driver_version(scenario: &Scenario) -> Result<&str, ScenarioError> {
+    let text = &scenario.machine.driver;
+    if is_driver_version(&text.value) {
+        return Ok(&text.value);
+    }
+    Err(ScenarioError::Value {
+        place: scenario.place(text.referenced),
+        key: "driver",
+        reason: format!("{:?} is no version like 580.95.05", text.value),
+    })
+}
+
 /// `13.0` is 13000, `12.8` is 12080.
 fn cuda_version(scenario: &Scenario) -> Result<u32, ScenarioError> {
     let text = &scenario.machine.cuda;
@@ -98,6 +116,14 @@ fn add_gpus(
     })?;
     let place = scenario.place(entry.referenced);
     check_lists(&place, written)?;
+    let room = MOST_GPUS.saturating_sub(world.gpus.len());
+    if usize::try_from(written.count).unwrap_or(usize::MAX) > room {
+        return Err(ScenarioError::Value {
+            place,
+            key: "count",
+            reason: format!("a machine has at most {MOST_GPUS} GPUs"),
+        });
+    }
     if !board.profiles.is_empty() {
         world
             .tables

@@ -17,7 +17,7 @@ pub(super) struct Machine {
     #[serde(default)]
     pub(super) machine_type: Option<String>,
     #[serde(default = "driver")]
-    pub(super) driver: String,
+    pub(super) driver: Spanned<String>,
     #[serde(default = "cuda")]
     pub(super) cuda: Spanned<String>,
     #[serde(default = "yes")]
@@ -207,13 +207,17 @@ impl<T: Clone> OneOrMany<T> {
     }
 }
 
-fn driver() -> String {
-    "580.95.05".to_owned()
+fn driver() -> Spanned<String> {
+    default_text("580.95.05")
 }
 
 fn cuda() -> Spanned<String> {
+    default_text("13.0")
+}
+
+fn default_text(text: &str) -> Spanned<String> {
     let nowhere = serde_saphyr::Location::UNKNOWN;
-    Spanned::new("13.0".to_owned(), nowhere, nowhere)
+    Spanned::new(text.to_owned(), nowhere, nowhere)
 }
 
 fn process_name() -> String {
