@@ -42,8 +42,11 @@ exports! {
         status.put(call.change(|world| world.set_mig_mode(slot, mode))?.code())
     }
 
+    /// "Returns zero if MIG is not supported or enabled", says the header.
     fn nvmlDeviceGetMaxMigDeviceCount(device: DeviceHandle, count: Out<c_uint>) |call| {
-        count.put(call.gpu(device)?.1.max_mig_devices())
+        let (_, gpu) = call.gpu(device)?;
+        let divided = gpu.mig.as_ref().is_some_and(|mig| mig.current);
+        count.put(if divided { gpu.max_mig_devices() } else { 0 })
     }
 
     fn nvmlDeviceGetMigDeviceHandleByIndex(device: DeviceHandle, index: c_uint, mig: Out<DeviceHandle>) |call| {
