@@ -39,7 +39,12 @@ exports! {
             _ => return Err(Code::InvalidArgument),
         };
         status.check()?;
-        status.put(call.change(|world| world.set_mig_mode(slot, mode))?.code())
+        let bent = call.verdict().activation;
+        let activated = call.change(|world| match bent {
+            Some(status) => world.defer_mig_mode(slot, mode, status),
+            None => world.set_mig_mode(slot, mode),
+        })?;
+        status.put(activated.code())
     }
 
     /// "Returns zero if MIG is not supported or enabled", says the header.

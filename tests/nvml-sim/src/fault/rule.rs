@@ -36,6 +36,8 @@ pub enum Action {
     StaleMigHandles,
     /// GPUs are enumerated in this order of their indices.
     IndexOrder(Vec<u32>),
+    /// `nvmlDeviceSetMigMode` succeeds with this activation status: the mode waits for a reset, or with SUCCESS for nothing.
+    Activation(Code),
     /// The GPU of the call is lost when the call is done.
     LoseGpu,
 }
@@ -169,6 +171,8 @@ pub struct Verdict {
     pub stale_mig_handles: bool,
     /// Enumerate in this order: entry n is the true index of what is shown at n.
     pub index_order: Option<Vec<u32>>,
+    /// Do not activate a MIG mode, and answer this status.
+    pub activation: Option<Code>,
     /// Lose the GPU after the call.
     pub lose_gpu: bool,
 }
@@ -209,6 +213,7 @@ impl Default for Verdict {
             wrong_placement: false,
             stale_mig_handles: false,
             index_order: None,
+            activation: None,
             lose_gpu: false,
         }
     }
@@ -317,6 +322,7 @@ impl Rule {
             Action::WrongPlacement => verdict.wrong_placement = true,
             Action::StaleMigHandles => verdict.stale_mig_handles = true,
             Action::IndexOrder(order) => verdict.index_order = Some(order.clone()),
+            Action::Activation(status) => verdict.activation = Some(*status),
             Action::LoseGpu => verdict.lose_gpu = true,
         }
     }
@@ -431,6 +437,7 @@ mod tests {
 - {call: f, wrong_placement: true}
 - {call: f, stale_mig_handles: true}
 - {call: f, index_order: [1, 0]}
+- {call: f, activation: RESET_REQUIRED}
 - {call: f, lose_gpu: true}
 - {call: f, hang: forever, id: stuck}
 ",
@@ -450,6 +457,7 @@ mod tests {
                 wrong_placement: true,
                 stale_mig_handles: true,
                 index_order: Some(vec![1, 0]),
+                activation: Some(Code::ResetRequired),
                 lose_gpu: true,
             }
         );
@@ -477,6 +485,7 @@ mod tests {
 - {call: f, in_use_ms: 300, id: slow}
 - {call: f, slow_factor: 100}
 - {call: f, index_order: [2, 1, 0]}
+- {call: f, activation: IN_USE}
 - {call: f, lie: true}
 ",
         );
