@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use nvml_sim::fault::{self, Rule, RuleError};
-use nvml_sim::model::{Code, Process, Slot, World};
+use nvml_sim::model::{Code, Process, ProcessRefusal, Slot, World};
 use nvml_sim::scenario::{Scenario, ScenarioError};
 use nvml_sim::store::{IfPresent, Store, StoreError};
 use nvml_sim::sysfs;
@@ -54,6 +54,14 @@ pub(crate) enum CtlError {
         doing: &'static str,
         /// The driver's answer.
         code: Code,
+    },
+    /// The process cannot be there.
+    #[error("process {pid} cannot be there: {reason}")]
+    Process {
+        /// Its pid.
+        pid: u32,
+        /// Why not.
+        reason: ProcessRefusal,
     },
     /// The rule is none.
     #[error("cannot read the fault {text:?}: {reason}")]
@@ -172,9 +180,10 @@ fn init(store: &Store, scenario: &Path, force: bool) -> Result<(), CtlError> {
 fn process(store: &Store, command: &ProcessCommand) -> Result<(), CtlError> {
     match command {
         ProcessCommand::Add(added) => {
-            on_gpu(store, &added.gpu, "adding the process", |world, slot| {
+            let mut refusal = None;
+            let answer = on_gpu(store, &added.gpu, "adding the process", |world, slot| {
                 let gpu_uuid = world.gpu(slot)?.uuid.clone();
-                world.add_process(Process {
+                let process = Process {
                     pid: added.pid,
                     name: added.name.clone(),
                     gpu_uuid,
@@ -182,8 +191,17 @@ fn process(store: &Store, command: &ProcessCommand) -> Result<(), CtlError> {
                     ci: added.ci,
                     memory_mib: added.memory_mib,
                     kind: added.kind.into(),
-                })
-            })
+                };
+                refusal = world.refusal_of(&process).err();
+                world.add_process(process)
+            });
+            match refusal {
+                Some(reason) => Err(CtlError::Process {
+                    pid: added.pid,
+                    reason,
+                }),
+                None => answer,
+            }
         }
         ProcessCommand::Remove { pid } => change(store, "removing the process", |world| {
             world.remove_process(*pid)
@@ -192,29 +210,38 @@ fn process(store: &Store, command: &ProcessCommand) -> Result<(), CtlError> {
 }
 
 fn faults(directory: &Path, command: &FaultCommand, out: &mut dyn Write) -> Result<(), CtlError> {
-    let mut rules = fault::read_rules(directory)?.0;
-    match command {
+    let rule = match command {
         FaultCommand::List => {
+            let rules = fault::read_rules(directory)?.0;
             let lines = rules.iter().map(|rule| show::fault(rule) + "\n");
             return print(out, &lines.collect::<String>());
         }
-        FaultCommand::Add { rule: text } => {
-            let rule: Rule = serde_saphyr::from_str(text).map_err(|error| CtlError::Fault {
-                text: text.clone(),
-                reason: error.without_snippet().to_string(),
-            })?;
-            rules.push(rule);
-        }
-        FaultCommand::Clear { ids } if ids.is_empty() => rules.clear(),
-        FaultCommand::Clear { ids } => {
-            let there = |id: &&String| rules.iter().any(|rule| rule.id == **id);
-            if let Some(missing) = ids.iter().find(|id| !there(id)) {
-                return Err(CtlError::NoFault(missing.clone()));
+        FaultCommand::Add { rule: text } => Some(read_rule(text)?),
+        FaultCommand::Clear { .. } => None,
+    };
+    fault::change_rules(directory, |rules| {
+        match command {
+            FaultCommand::Clear { ids } if !ids.is_empty() => {
+                let there = |id: &&String| rules.iter().any(|rule| rule.id == **id);
+                if let Some(missing) = ids.iter().find(|id| !there(id)) {
+                    return Err(CtlError::NoFault(missing.clone()));
+                }
+                rules.retain(|rule| !ids.contains(&rule.id));
             }
-            rules.retain(|rule| !ids.contains(&rule.id));
+            FaultCommand::Clear { .. } => rules.clear(),
+            FaultCommand::Add { .. } | FaultCommand::List => rules.extend(rule),
         }
-    }
-    Ok(fault::write_rules(directory, &rules)?)
+        Ok(())
+    })
+}
+
+fn read_rule(text: &str) -> Result<Rule, CtlError> {
+    let rule: Rule = serde_saphyr::from_str(text).map_err(|error| CtlError::Fault {
+        text: text.to_owned(),
+        reason: error.without_snippet().to_string(),
+    })?;
+    rule.check()?;
+    Ok(rule)
 }
 
 /// One change of the machine, whose refusal is the error of the command.
@@ -320,6 +347,13 @@ mod tests {
             ctl(&["reset", "0"]),
             Err("resetting the GPU: IN_USE".to_owned())
         );
+        assert_eq!(
+            ctl(&["process", "add", "0", "--pid", "8", "--gi", "2", "--ci", "1"]),
+            Err(
+                "process 8 cannot be there: there is no compute instance 1 in GPU instance 2; there is 0"
+                    .to_owned()
+            )
+        );
         let shown = ctl(&["show"]).unwrap();
         assert!(shown.contains("GI  2  3g.40gb        at 4+4\n"), "{shown}");
         assert!(shown.contains("process 7 python3 on GPU-"), "{shown}");
@@ -340,6 +374,10 @@ mod tests {
         let ctl = |line: &[&str]| ctl(directory.path(), line);
         ctl(&["fault", "add", "{call: nvmlInit*, return: UNKNOWN}"]).unwrap();
         ctl(&["fault", "add", "{id: slow, call: '*', slow_factor: 100}"]).unwrap();
+        assert_eq!(
+            ctl(&["fault", "add", "{call: nvmlInti, return: UNKNOWN}"]),
+            Err("no function of NVML is called nvmlInti".to_owned())
+        );
         let listed = ctl(&["fault", "list"]).unwrap();
         assert_eq!(listed.lines().count(), 2);
         assert_eq!(

@@ -15,4 +15,4 @@ mod shell;
 pub use rule::{
     Abort, Action, Call, Counting, Counts, Hang, HangOf, Rule, RuleError, Rules, Tally, Verdict,
 };
-pub use shell::{Faults, read_rules, write_rules};
+pub use shell::{Faults, change_rules, read_rules, write_rules};

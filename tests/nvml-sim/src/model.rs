@@ -32,10 +32,11 @@ pub use gpu::{
     RemoteKind,
 };
 pub(crate) use ids::seed;
+pub use lifecycle::is_driver_version;
 pub(crate) use lifecycle::nvml_version;
 pub use mig::{Attributes, ComputeInstance, Departed, GpuInstance, MigDevice, MigMode};
 pub use pci::{PciAddress, PciAddressError};
-pub use process::{Process, ProcessKind};
+pub use process::{Process, ProcessKind, ProcessRefusal};
 pub use profile::{
     CI_PROFILE_COUNT, CiProfile, Engines, GI_PROFILE_COUNT, GiProfile, Placement, Provenance,
 };

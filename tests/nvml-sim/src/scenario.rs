@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::fault::{Rule, RuleError, Rules};
-use crate::model::{Code, World};
+use crate::model::{ProcessRefusal, World};
 
 /// A scenario that was read; its values are checked when the machine is made of it.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ pub enum ScenarioError {
         reason: InstanceRefusal,
     },
     /// A process cannot be there.
-    #[error("{place}: process {pid} cannot be on GPU {gpu}: {code:?}")]
+    #[error("{place}: process {pid} cannot be on GPU {gpu}: {reason}")]
     Process {
         /// Where.
         place: Place,
@@ -101,16 +101,16 @@ pub enum ScenarioError {
         pid: u32,
         /// Index of the GPU.
         gpu: u32,
-        /// What the model says.
-        code: Code,
+        /// Why not.
+        reason: ProcessRefusal,
     },
-    /// The faults cannot be used together.
-    #[error("{place}: faults")]
+    /// A fault is none, or two cannot be used together.
+    #[error("{place}: {reason}")]
     Faults {
         /// Where.
         place: Place,
         /// Why not.
-        source: RuleError,
+        reason: RuleError,
     },
 }
 
@@ -178,13 +178,19 @@ impl Scenario {
 
     /// Its faults, each with a name.
     pub fn faults(&self) -> Result<Vec<Rule>, ScenarioError> {
-        let rules = Rules(self.machine.faults.clone()).named();
+        let refused = |at, reason| ScenarioError::Faults {
+            place: self.place(at),
+            reason,
+        };
+        for rule in &self.machine.faults {
+            let checked = rule.value.check();
+            checked.map_err(|reason| refused(rule.referenced, reason))?;
+        }
+        let rules = self.machine.faults.iter().map(|rule| rule.value.clone());
+        let rules = Rules(rules.collect()).named();
         rules
             .map(|rules| rules.0)
-            .map_err(|source| ScenarioError::Faults {
-                place: self.place(serde_saphyr::Location::UNKNOWN),
-                source,
-            })
+            .map_err(|reason| refused(serde_saphyr::Location::UNKNOWN, reason))
     }
 
     fn place(&self, at: serde_saphyr::Location) -> Place {
@@ -356,12 +362,65 @@ processes:
             "m.yaml:8:5: 1g.10gb on GPU 0 does not fit beside 7g.80gb at 0",
         );
         refused(
+            &format!("{MIG}  - {{profile: 2g.20gb, compute: [1c.2g.20gb, 2g.20gb]}}\n"),
+            "m.yaml:7:5: 2g.20gb in 2g.20gb on GPU 0 does not fit beside 1c.2g.20gb",
+        );
+        refused(
             &format!("{MIG}  - {{profile: 3g.40gb, start: 1}}\n"),
             "m.yaml:7:5: 3g.40gb on GPU 0 cannot start at 1; it can at 0, 4",
         );
         refused(
             &format!("{MIG}  - {{profile: 3g.20gb}}\n"),
             "m.yaml:7:5: 3g.20gb on GPU 0 is no profile of this board; it has 1g.10gb, 1g.10gb+me",
+        );
+    }
+
+    #[test]
+    fn a_process_on_something_that_is_not_there_says_what_is_missing() {
+        let on = |process: &str, reason: &str| {
+            refused(
+                &format!(
+                    "{MIG}  - {{profile: 3g.40gb}}\n  - {{profile: 3g.40gb, compute: []}}\nprocesses:\n- {{{process}}}\n"
+                ),
+                &format!("m.yaml:10:3: process 7 cannot be on GPU {reason}"),
+            );
+        };
+        on("pid: 7, gpu: 5", "5: the machine has no such GPU");
+        on(
+            "pid: 7, gpu: 0, gi: 9, ci: 0",
+            "0: there is no GPU instance 9; there are 1, 2",
+        );
+        on(
+            "pid: 7, gpu: 0, gi: 2, ci: 3",
+            "0: there is no compute instance 3 in GPU instance 2; there is 0",
+        );
+        on(
+            "pid: 7, gpu: 0, gi: 1, ci: 0",
+            "0: there is no compute instance 0 in GPU instance 1; there is no compute instance at all",
+        );
+        on(
+            "pid: 7, gpu: 0, ci: 1",
+            "0: compute instance 1 is of no GPU instance; name one with `gi`",
+        );
+        refused(
+            "machine: m\ngpus: [{board: T4}]\nprocesses:\n- {pid: 1, gpu: 0}\n- {pid: 1, gpu: 0}\n",
+            "m.yaml:5:3: process 1 cannot be on GPU 0: it is on it already",
+        );
+    }
+
+    #[test]
+    fn a_value_that_can_have_several_forms_is_refused_in_the_words_of_the_file() {
+        refused(
+            "machine: m\ngpus: [{board: T4, minor: -1}]\n",
+            "m.yaml:2:27: expected one good value, or a list with one for each GPU",
+        );
+        refused(
+            "machine: m\nlatency: fast\n",
+            "m.yaml:2:10: expected null, real, or a map of microseconds with the keys init_us",
+        );
+        refused(
+            "machine: m\nfaults:\n- {call: nvmlInit, gpu: [], lie: true}\n",
+            "m.yaml:3:25: expected the index or the UUID of a GPU",
         );
     }
 
@@ -386,7 +445,23 @@ processes:
         );
         refused(
             "machine: m\ngpus:\n- {board: T4, count: 2, uuid: GPU-1}\n",
-            "m.yaml: uuid: two GPUs have GPU-1",
+            "m.yaml:3:3: uuid: GPU-1 is on two GPUs, 0 and 1",
+        );
+        refused(
+            "machine: m\ngpus:\n- {board: T4, minor: 1}\n- {board: L4}\n",
+            "m.yaml:4:3: minor: 1 is on two GPUs, 0 and 1",
+        );
+        refused(
+            "machine: m\ngpus:\n- {board: T4, pci: '0000:1b:00.0'}\n- {board: L4, pci: '1B:00.0'}\n",
+            "m.yaml:4:3: pci: 00000000:1B:00.0 is on two GPUs, 0 and 1",
+        );
+        refused(
+            "machine: m\ndriver: 580\n",
+            "m.yaml:2:9: driver: \"580\" is no version like 580.95.05",
+        );
+        refused(
+            "machine: m\ngpus:\n- {board: T4, count: 4096}\n- {board: T4}\n",
+            "m.yaml:4:3: count: a machine has at most 4096 GPUs",
         );
         refused(
             "machine: m\ncuda: new\n",
@@ -397,6 +472,12 @@ processes:
             "m.yaml:3:3: process 1 cannot be on GPU 0",
         );
         refused("machine: m\nfaults:\n- {call: nvmlInit_v2}\n", "m.yaml:3:");
+        let text = "machine: m\nfaults:\n- {call: nvmlDeviceGetCuont, lie: true}\n";
+        let error = Scenario::parse(Path::new("m.yaml"), text).unwrap().faults();
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "m.yaml:3:3: no function of NVML is called nvmlDeviceGetCuont"
+        );
         refused("", "m.yaml");
     }
 }

@@ -63,7 +63,9 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The state is there but cannot be understood.
-    #[error("{path} is no state of nvml-sim (format {FORMAT})")]
+    #[error(
+        "{path} is no state of this nvml-sim (format {FORMAT}); nvml-simctl init --force makes the machine anew"
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -187,6 +189,13 @@ impl Store {
                 path: self.path(STATE),
                 source,
             })?;
+        if read.format != FORMAT {
+            let found = format!("its format is {}", read.format);
+            return Err(StoreError::Unreadable {
+                path: self.path(STATE),
+                source: serde::de::Error::custom(found),
+            });
+        }
         let mut world = read.world;
         world.attach_tables();
         let cached = Cached {
@@ -353,9 +362,26 @@ gpus:
         fs::write(store.path(STATE), "{\"format\":1,").unwrap();
         let error = store.read().unwrap_err().to_string();
         assert!(
-            error.ends_with("state.json is no state of nvml-sim (format 1)"),
+            error.contains("state.json is no state of this nvml-sim (format 1)"),
             "{error}"
         );
+        assert!(error.contains("init --force"), "{error}");
+    }
+
+    #[test]
+    fn a_state_of_another_format_is_not_read_as_if_it_were_of_this_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&location(directory.path())).unwrap();
+        let text = fs::read_to_string(store.path(STATE)).unwrap();
+        fs::write(
+            store.path(STATE),
+            text.replace("\"format\":1,", "\"format\":2,"),
+        )
+        .unwrap();
+        let error = std::error::Error::source(&store.read().unwrap_err())
+            .unwrap()
+            .to_string();
+        assert_eq!(error, "its format is 2");
     }
 
     #[test]

@@ -71,6 +71,10 @@ pub(super) fn gate_init(function: &'static str, arguments: &[&dyn Argument]) -> 
 pub(super) fn gate_shutdown(function: &'static str) -> u32 {
     let entry = Entry::start(function, &[]);
     match library::session() {
+        // Without a machine there is nothing to wait for and no fault, and the session is over all the same.
+        Ok(session) if session.library.read().is_err() => {
+            entry.finish(library::end().err().unwrap_or(Code::Success))
+        }
         Ok(session) => pass(&entry, &session.library, |_, _| library::end()),
         Err(code) => entry.finish(code),
     }
@@ -87,7 +91,7 @@ fn pass(
     };
     let slot = entry.arguments.iter().find_map(|argument| argument.gpu());
     let gpu = slot.and_then(|slot| world.gpus.get(slot));
-    let verdict = library.faults().decide(&fault::Call {
+    let verdict = library.decide(&fault::Call {
         function: entry.function,
         gpu: gpu.map(|gpu| (gpu.index, gpu.uuid.as_str())),
         now_ms: log::steady_ns() / 1_000_000,
@@ -197,8 +201,11 @@ impl Call<'_> {
         self.verdict
     }
 
-    /// The machine as it is by now, if the driver is still the one of this session.
+    /// The machine as it is by now, if the session is still open and the driver still the one of it.
     pub(super) fn look_again(&self) -> Result<Arc<World>, Code> {
+        if library::session()?.generation != self.session.generation {
+            return Err(Code::Uninitialized);
+        }
         let world = self.session.library.read()?;
         world.link_status(&self.session.stamp)?;
         Ok(world)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::fault::Faults;
+use crate::fault::{self, Faults, Verdict};
 use crate::location::{Environment, Location, SCENARIO_VARIABLE, STATE_VARIABLE};
 use crate::model::{Code, DriverStamp, World};
 use crate::store::{Store, StoreError};
@@ -84,6 +84,16 @@ impl Library {
             .map_err(|error| unreadable(&error))?
     }
 
+    /// What the faults do to a call. A file of faults that cannot be read is said once, on standard error.
+    pub(super) fn decide(&self, call: &fault::Call<'_>) -> Verdict {
+        let mut faults = self.faults();
+        let verdict = faults.decide(call);
+        if let Some(problem) = faults.take_problem() {
+            log::complain(&with_sources(&problem));
+        }
+        verdict
+    }
+
     pub(super) fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,6 +123,11 @@ impl EventSets {
 
     pub(super) fn get_mut(&mut self, number: u64) -> Result<&mut EventSet, Code> {
         self.sets.get_mut(&number).ok_or(Code::InvalidArgument)
+    }
+
+    /// Ends all sets. Numbers go on, so that who still waits on one is never given a set of the next session.
+    fn end(&mut self) {
+        self.sets.clear();
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Result<(), Code> {
@@ -164,7 +179,7 @@ pub(super) fn begin(library: &Arc<Library>) -> Result<(), Code> {
         generation: u16::try_from(state.sessions & GENERATION_MASK).unwrap_or(0),
     });
     state.opened = 1;
-    state.sets = EventSets::default();
+    state.sets.end();
     Ok(())
 }
 
@@ -175,7 +190,7 @@ pub(super) fn end() -> Result<(), Code> {
         0 => return Err(Code::Uninitialized),
         1 => {
             state.session = None;
-            state.sets = EventSets::default();
+            state.sets.end();
         }
         _ => {}
     }

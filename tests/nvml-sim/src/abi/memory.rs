@@ -42,7 +42,8 @@ exports! {
 
     fn nvmlDeviceGetBAR1MemoryInfo(device: DeviceHandle, info: Out<sys::nvmlBAR1Memory_t>) |call| {
         let (_, gpu) = call.gpu(device)?;
-        let total = gpu.memory_mib.saturating_mul(MIB).next_power_of_two();
+        let memory = gpu.memory_mib.saturating_mul(MIB);
+        let total = memory.checked_next_power_of_two().unwrap_or(memory);
         info.put(sys::nvmlBAR1Memory_t {
             bar1Total: total,
             bar1Free: total.saturating_sub(BAR1_USED),

@@ -39,11 +39,19 @@ exports! {
             _ => return Err(Code::InvalidArgument),
         };
         status.check()?;
-        status.put(call.change(|world| world.set_mig_mode(slot, mode))?.code())
+        let bent = call.verdict().activation;
+        let activated = call.change(|world| match bent {
+            Some(status) => world.defer_mig_mode(slot, mode, status),
+            None => world.set_mig_mode(slot, mode),
+        })?;
+        status.put(activated.code())
     }
 
+    /// "Returns zero if MIG is not supported or enabled", says the header.
     fn nvmlDeviceGetMaxMigDeviceCount(device: DeviceHandle, count: Out<c_uint>) |call| {
-        count.put(call.gpu(device)?.1.max_mig_devices())
+        let (_, gpu) = call.gpu(device)?;
+        let divided = gpu.mig.as_ref().is_some_and(|mig| mig.current);
+        count.put(if divided { gpu.max_mig_devices() } else { 0 })
     }
 
     fn nvmlDeviceGetMigDeviceHandleByIndex(device: DeviceHandle, index: c_uint, mig: Out<DeviceHandle>) |call| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nvml_sim::location::STATE_VARIABLE;
-use nvml_sim::model::ProcessKind;
+use nvml_sim::model::{ProcessKind, is_driver_version};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// Unload the driver and load it again
     Reload {
         /// The version to load; without it the same one
-        #[arg(long)]
+        #[arg(long, value_parser = driver_version)]
         version: Option<String>,
     },
     /// Unload the driver
@@ -238,6 +238,13 @@ impl Arguments {
         let variable = || std::env::var_os(STATE_VARIABLE).map(PathBuf::from);
         self.state.clone().or_else(variable)
     }
+}
+
+fn driver_version(text: &str) -> Result<String, &'static str> {
+    if is_driver_version(text) {
+        return Ok(text.to_owned());
+    }
+    Err("a version is like 580.95.05")
 }
 
 impl From<Kind> for ProcessKind {

@@ -27,6 +27,9 @@ pub(super) fn run(options: &LibraryOptions) -> Result<(), CtlError> {
     let names: Vec<&str> = options.without.iter().map(String::as_str).collect();
     elf::hide(&mut bytes, &names).map_err(|source| CtlError::Library { path: from, source })?;
     // A library that is mapped must not be written to; a new file under the old name leaves the mapping alone.
+    if let Some(directory) = options.out.parent() {
+        fs::create_dir_all(directory).map_err(failed("make the directory of", &options.out))?;
+    }
     let next = options.out.with_extension("new");
     fs::write(&next, bytes).map_err(failed("write", &next))?;
     fs::rename(&next, &options.out).map_err(failed("write", &options.out))

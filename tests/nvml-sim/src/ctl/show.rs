@@ -49,7 +49,11 @@ pub(super) fn profiles(gpu: &Gpu) -> String {
 
 /// One rule, in the form in which it can be added again.
 pub(super) fn fault(rule: &Rule) -> String {
-    serde_json::to_string(rule).unwrap_or_else(|_| rule.id.clone())
+    let written = Rule {
+        made: 0,
+        ..rule.clone()
+    };
+    serde_json::to_string(&written).unwrap_or_else(|_| rule.id.clone())
 }
 
 fn gpu_line(gpu: &Gpu) -> String {

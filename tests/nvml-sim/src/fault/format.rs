@@ -40,6 +40,8 @@ pub(super) struct RawRule {
     in_use_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     index_order: Option<Vec<u32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    activation: Option<Code>,
     #[serde(skip_serializing_if = "is_false")]
     lie: bool,
     #[serde(skip_serializing_if = "is_false")]
@@ -48,10 +50,12 @@ pub(super) struct RawRule {
     stale_mig_handles: bool,
     #[serde(skip_serializing_if = "is_false")]
     lose_gpu: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    made: Option<u64>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected the index or the UUID of a GPU")]
 enum GpuName {
     Index(u32),
     Uuid(String),
@@ -84,6 +88,7 @@ impl TryFrom<RawRule> for Rule {
                 .map(Duration::from_millis)
                 .map(Action::InUseFor),
             raw.index_order.map(Action::IndexOrder),
+            raw.activation.map(Action::Activation),
             set(raw.lie, Action::Lie),
             set(raw.wrong_placement, Action::WrongPlacement),
             set(raw.stale_mig_handles, Action::StaleMigHandles),
@@ -110,6 +115,7 @@ impl TryFrom<RawRule> for Rule {
             times: raw.times,
             count: raw.count,
             action,
+            made: raw.made.unwrap_or(0),
         })
     }
 }
@@ -125,6 +131,7 @@ impl From<Rule> for RawRule {
             nth: Some(rule.nth),
             times: rule.times,
             count: rule.count,
+            made: Some(rule.made).filter(|made| *made != 0),
             ..Self::default()
         };
         match rule.action {
@@ -138,6 +145,7 @@ impl From<Rule> for RawRule {
             Action::WrongPlacement => raw.wrong_placement = true,
             Action::StaleMigHandles => raw.stale_mig_handles = true,
             Action::IndexOrder(order) => raw.index_order = Some(order),
+            Action::Activation(status) => raw.activation = Some(status),
             Action::LoseGpu => raw.lose_gpu = true,
         }
         raw

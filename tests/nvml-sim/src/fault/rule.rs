@@ -36,6 +36,8 @@ pub enum Action {
     StaleMigHandles,
     /// GPUs are enumerated in this order of their indices.
     IndexOrder(Vec<u32>),
+    /// `nvmlDeviceSetMigMode` succeeds with this activation status: the mode waits for a reset, or with SUCCESS for nothing.
+    Activation(Code),
     /// The GPU of the call is lost when the call is done.
     LoseGpu,
 }
@@ -89,6 +91,8 @@ pub struct Rule {
     pub count: Counting,
     /// What it does.
     pub action: Action,
+    /// Tells it from a rule of the same name that was there before; 0 until it is written.
+    pub made: u64,
 }
 
 /// Why a rule or a file of rules cannot be used.
@@ -111,6 +115,9 @@ pub enum RuleError {
     /// Time cannot run backwards or stand still.
     #[error("the fault for {0} has a slow_factor that is not a positive number")]
     SlowFactor(String),
+    /// The name of the function is misspelt.
+    #[error("no function of NVML is called {0}")]
+    NoFunction(String),
     /// Two rules have one name.
     #[error("two faults are named {0:?}")]
     SameId(String),
@@ -164,6 +171,8 @@ pub struct Verdict {
     pub stale_mig_handles: bool,
     /// Enumerate in this order: entry n is the true index of what is shown at n.
     pub index_order: Option<Vec<u32>>,
+    /// Do not activate a MIG mode, and answer this status.
+    pub activation: Option<Code>,
     /// Lose the GPU after the call.
     pub lose_gpu: bool,
 }
@@ -171,13 +180,13 @@ pub struct Verdict {
 /// A hang and the rule that made it: it is over when the rule is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HangOf {
-    /// The rule.
+    /// The key of the rule.
     pub rule: String,
     /// How else it ends.
     pub hang: Hang,
 }
 
-/// What has been counted, by rule.
+/// What has been counted, by the key of the rule.
 pub type Counts = BTreeMap<String, Tally>;
 
 /// What one rule has counted.
@@ -204,6 +213,7 @@ impl Default for Verdict {
             wrong_placement: false,
             stale_mig_handles: false,
             index_order: None,
+            activation: None,
             lose_gpu: false,
         }
     }
@@ -244,7 +254,7 @@ impl Rules {
                 Counting::Process => &mut *process,
                 Counting::Machine => &mut *machine,
             };
-            let tally = counts.entry(rule.id.clone()).or_default();
+            let tally = counts.entry(rule.key()).or_default();
             tally.matched = tally.matched.saturating_add(1);
             if rule.hits(tally.matched) {
                 rule.apply(call.now_ms, tally, &mut verdict);
@@ -254,7 +264,24 @@ impl Rules {
     }
 }
 
+/// Every function of the library, one a line.
+const FUNCTIONS: &str = include_str!("../../data/nvml-functions.txt");
+
 impl Rule {
+    /// Refuses a rule that no call can ever match, because a test with such a fault would test nothing.
+    pub fn check(&self) -> Result<(), RuleError> {
+        let mut functions = FUNCTIONS.lines().map(str::as_bytes);
+        if functions.any(|name| glob(self.call.as_bytes(), name)) {
+            return Ok(());
+        }
+        Err(RuleError::NoFunction(self.call.clone()))
+    }
+
+    /// What its calls are counted under: a rule that is removed and added again starts at one.
+    pub(super) fn key(&self) -> String {
+        format!("{}@{}", self.id, self.made)
+    }
+
     fn matches(&self, call: &Call<'_>) -> bool {
         let on_gpu = match (&self.gpu, call.gpu) {
             (None, _) => true,
@@ -274,7 +301,7 @@ impl Rule {
             Action::Return(code) => verdict.answer = Some(*code),
             Action::Hang(hang) => {
                 verdict.hang = Some(HangOf {
-                    rule: self.id.clone(),
+                    rule: self.key(),
                     hang: hang.clone(),
                 });
             }
@@ -295,6 +322,7 @@ impl Rule {
             Action::WrongPlacement => verdict.wrong_placement = true,
             Action::StaleMigHandles => verdict.stale_mig_handles = true,
             Action::IndexOrder(order) => verdict.index_order = Some(order.clone()),
+            Action::Activation(status) => verdict.activation = Some(*status),
             Action::LoseGpu => verdict.lose_gpu = true,
         }
     }
@@ -409,6 +437,7 @@ mod tests {
 - {call: f, wrong_placement: true}
 - {call: f, stale_mig_handles: true}
 - {call: f, index_order: [1, 0]}
+- {call: f, activation: RESET_REQUIRED}
 - {call: f, lose_gpu: true}
 - {call: f, hang: forever, id: stuck}
 ",
@@ -421,13 +450,14 @@ mod tests {
                 slow_factor: 10.0,
                 abort: Some(Abort::Before),
                 hang: Some(HangOf {
-                    rule: "stuck".to_owned(),
+                    rule: "stuck@0".to_owned(),
                     hang: Hang::Forever
                 }),
                 answer: Some(Code::Success),
                 wrong_placement: true,
                 stale_mig_handles: true,
                 index_order: Some(vec![1, 0]),
+                activation: Some(Code::ResetRequired),
                 lose_gpu: true,
             }
         );
@@ -455,6 +485,7 @@ mod tests {
 - {call: f, in_use_ms: 300, id: slow}
 - {call: f, slow_factor: 100}
 - {call: f, index_order: [2, 1, 0]}
+- {call: f, activation: IN_USE}
 - {call: f, lie: true}
 ",
         );

@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::rule::{Call, Counts, Hang, HangOf, Rule, RuleError, Rules, Verdict};
 
 const RULES: &str = "faults.yaml";
@@ -25,6 +27,22 @@ pub struct Faults {
 }
 
 type FileVersion = (u64, u64, i64, i64);
+
+/// What stands in the file of counts.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Stored {
+    /// How many rules were ever made here; the number of the newest.
+    made: u64,
+    counts: Counts,
+}
+
+impl Stored {
+    fn read(path: &Path) -> Self {
+        let bytes = fs::read(path).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+}
 
 impl Faults {
     /// The rules of a state directory; a file that is missing is no rules.
@@ -52,10 +70,11 @@ impl Faults {
         // and the call is counted as the first of the machine.
         let _lock = lock(&self.directory);
         let path = self.directory.join(COUNTS);
-        let stored = fs::read(&path).unwrap_or_default();
-        let mut machine: Counts = serde_json::from_slice(&stored).unwrap_or_default();
-        let verdict = self.rules.decide(call, &mut self.counts, &mut machine);
-        if let Ok(bytes) = serde_json::to_vec(&machine) {
+        let mut stored = Stored::read(&path);
+        let verdict = self
+            .rules
+            .decide(call, &mut self.counts, &mut stored.counts);
+        if let Ok(bytes) = serde_json::to_vec(&stored) {
             // Lost counts only make a fault come later; the call itself must not fail for it.
             drop(replace(&path, &bytes));
         }
@@ -65,7 +84,7 @@ impl Faults {
     /// Whether a hang goes on: to be asked now and then by whoever hangs.
     pub fn still_hangs(&mut self, hang: &HangOf) -> bool {
         self.refresh();
-        let there = self.rules.0.iter().any(|rule| rule.id == hang.rule);
+        let there = self.rules.0.iter().any(|rule| rule.key() == hang.rule);
         let ended = match &hang.hang {
             Hang::Forever => false,
             Hang::UntilFile(path) => path.exists(),
@@ -73,9 +92,9 @@ impl Faults {
         there && !ended
     }
 
-    /// Why the newest `faults.yaml` is not in force; the rules of before still are.
-    pub fn problem(&self) -> Option<&RuleError> {
-        self.problem.as_ref()
+    /// Why the newest `faults.yaml` is not in force, once; the rules of before still are.
+    pub fn take_problem(&mut self) -> Option<RuleError> {
+        self.problem.take()
     }
 
     fn refresh(&mut self) {
@@ -86,8 +105,8 @@ impl Faults {
         self.seen = version;
         match read_rules(&self.directory) {
             Ok(rules) => {
-                let known = |id: &String| rules.0.iter().any(|rule| rule.id == *id);
-                self.counts.retain(|id, _| known(id));
+                let known = |key: &String| rules.0.iter().any(|rule| rule.key() == *key);
+                self.counts.retain(|key, _| known(key));
                 self.rules = rules;
                 self.problem = None;
             }
@@ -115,17 +134,26 @@ pub fn read_rules(directory: &Path) -> Result<Rules, RuleError> {
     }
     let rules: Vec<Rule> = crate::yaml::read(&text).map_err(|error| RuleError::Malformed {
         path,
-        reason: error.to_string(),
+        reason: error.without_snippet().to_string(),
     })?;
     Rules(rules).named()
 }
 
-/// Writes the rules of a state directory, whole, naming those without a name. Counts of rules that went are forgotten.
+/// Replaces the rules of a state directory, naming those without a name. Counts of rules that went are forgotten.
 pub fn write_rules(directory: &Path, rules: &[Rule]) -> Result<(), RuleError> {
-    let rules = Rules(rules.to_vec()).named()?;
-    let path = directory.join(RULES);
+    change_rules(directory, |there| {
+        *there = rules.to_vec();
+        Ok(())
+    })
+}
+
+/// Changes the rules of a state directory under their lock, so that of two changes at a time none is lost.
+pub fn change_rules<E: From<RuleError>>(
+    directory: &Path,
+    change: impl FnOnce(&mut Vec<Rule>) -> Result<(), E>,
+) -> Result<(), E> {
     let failed = |doing: &'static str| {
-        let path = path.clone();
+        let path = directory.join(RULES);
         move |source| RuleError::File {
             doing,
             path,
@@ -133,19 +161,26 @@ pub fn write_rules(directory: &Path, rules: &[Rule]) -> Result<(), RuleError> {
         }
     };
     let _lock = lock(directory).map_err(failed("lock"))?;
+    let mut rules = read_rules(directory)?.0;
+    change(&mut rules)?;
+    let mut rules = Rules(rules).named()?;
+    let counts = directory.join(COUNTS);
+    let mut stored = Stored::read(&counts);
+    for rule in rules.0.iter_mut().filter(|rule| rule.made == 0) {
+        stored.made = stored.made.saturating_add(1);
+        rule.made = stored.made;
+    }
+    let known = |key: &String| rules.0.iter().any(|rule| rule.key() == *key);
+    stored.counts.retain(|key, _| known(key));
     // YAML is a superset of JSON, and JSON is written the same way by every version of every library.
     let lines: Result<Vec<String>, _> = rules.0.iter().map(serde_json::to_string).collect();
     let lines = lines.map_err(|error| failed("write")(error.into()))?;
     let text = lines
         .iter()
         .fold(String::new(), |text, line| text + "- " + line + "\n");
-    let counts = directory.join(COUNTS);
-    let stored = fs::read(&counts).unwrap_or_default();
-    let mut machine: Counts = serde_json::from_slice(&stored).unwrap_or_default();
-    machine.retain(|id, _| rules.0.iter().any(|rule| rule.id == *id));
-    let bytes = serde_json::to_vec(&machine).map_err(|error| failed("write")(error.into()))?;
+    let bytes = serde_json::to_vec(&stored).map_err(|error| failed("write")(error.into()))?;
     replace(&counts, &bytes).map_err(failed("write"))?;
-    replace(&path, text.as_bytes()).map_err(failed("write"))
+    Ok(replace(&directory.join(RULES), text.as_bytes()).map_err(failed("write"))?)
 }
 
 fn lock(directory: &Path) -> io::Result<File> {
@@ -206,6 +241,59 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_that_is_cleared_and_added_again_counts_from_one() {
+        for count in ["process", "machine"] {
+            let directory = tempfile::tempdir().unwrap();
+            let once = rule(&format!(
+                "{{call: f, id: once, times: 1, count: {count}, return: IN_USE}}"
+            ));
+            let mut faults = Faults::open(directory.path());
+            for _ in 0..2 {
+                write_rules(directory.path(), std::slice::from_ref(&once)).unwrap();
+                let answers = [(); 2].map(|()| faults.decide(&call("f")).answer);
+                assert_eq!(answers, [Some(Code::InUse), None], "{count}");
+                // The client makes no call between the two changes, so it never sees the rule gone.
+                write_rules(directory.path(), &[]).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_that_stays_goes_on_counting_when_another_is_added() {
+        let directory = tempfile::tempdir().unwrap();
+        write_rules(
+            directory.path(),
+            &[rule("{call: f, nth: 2, return: IN_USE}")],
+        )
+        .unwrap();
+        let mut faults = Faults::open(directory.path());
+        assert_eq!(faults.decide(&call("f")).answer, None);
+        let add = |rules: &mut Vec<Rule>| {
+            rules.push(rule("{call: g, lie: true}"));
+            Ok::<_, RuleError>(())
+        };
+        change_rules(directory.path(), add).unwrap();
+        assert_eq!(faults.decide(&call("f")).answer, Some(Code::InUse));
+    }
+
+    #[test]
+    fn of_many_changes_at_once_none_is_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let add = |rules: &mut Vec<Rule>| {
+                        rules.push(rule("{call: f, delay_ms: 1}"));
+                        Ok::<_, RuleError>(())
+                    };
+                    change_rules(directory.path(), add).unwrap();
+                });
+            }
+        });
+        assert_eq!(read_rules(directory.path()).unwrap().0.len(), 8);
+    }
+
+    #[test]
     fn a_hang_can_end_when_a_file_appears() {
         let directory = tempfile::tempdir().unwrap();
         let go = directory.path().join("go");
@@ -247,9 +335,11 @@ mod tests {
         fs::write(directory.path().join(RULES), "- {call: f, lie: maybe}").unwrap();
         assert_eq!(faults.decide(&call("f")).answer, Some(Code::Success));
         assert!(matches!(
-            faults.problem(),
+            faults.take_problem(),
             Some(RuleError::Malformed { .. })
         ));
+        faults.decide(&call("f"));
+        assert!(faults.take_problem().is_none(), "said once");
     }
 
     #[test]

@@ -250,7 +250,7 @@ impl Gpu {
         self.mig.as_ref().ok_or(Code::NotSupported)
     }
 
-    /// The most MIG devices the board can have; 0 on boards without MIG.
+    /// The most MIG devices the board can have, whether or not the mode is on; 0 on boards without MIG.
     pub fn max_mig_devices(&self) -> u32 {
         self.total_slices()
     }

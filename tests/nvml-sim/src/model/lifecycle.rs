@@ -12,7 +12,7 @@
 use super::code::Code;
 use super::event::EventKind;
 use super::gpu::{EccCounters, Gpu};
-use super::process::Process;
+use super::process::{Process, ProcessRefusal};
 use super::world::{Slot, World};
 
 /// The Xid of a GPU that fell off the bus.
@@ -115,28 +115,41 @@ impl World {
     /// A process starts to use a GPU or an instance. `NOT_FOUND` when that is not there; `IN_USE` for a pid that is
     /// already on the same GPU in the same list.
     pub fn add_process(&mut self, process: Process) -> Result<(), Code> {
-        let slot = self.slot_of_uuid(&process.gpu_uuid).ok_or(Code::NotFound)?;
-        let gpu = self.gpu(slot)?;
-        gpu.present()?;
-        let there = match (process.gi, process.ci) {
-            (None, None) => true,
-            (None, Some(_)) => false,
-            (Some(gi), None) => gpu.gi(gi).is_some(),
-            (Some(gi), Some(ci)) => gpu
-                .gi(gi)
-                .is_some_and(|gi| gi.compute.iter().any(|other| other.id == ci)),
-        };
-        if !there {
-            return Err(Code::NotFound);
+        self.refusal_of(&process)
+            .map_err(|refusal| refusal.code())?;
+        self.processes.push(process);
+        Ok(())
+    }
+
+    /// Whether a process could be added, and why not.
+    pub fn refusal_of(&self, process: &Process) -> Result<(), ProcessRefusal> {
+        let slot = self.slot_of_uuid(&process.gpu_uuid);
+        let gpu = slot.and_then(|slot| self.gpu(slot).ok());
+        let gpu = gpu.ok_or(ProcessRefusal::NoGpu)?;
+        gpu.present().map_err(|_| ProcessRefusal::GpuLost)?;
+        match (process.gi, process.ci) {
+            (None, None) => {}
+            (None, Some(ci)) => return Err(ProcessRefusal::ComputeInstanceAlone(ci)),
+            (Some(gi), ci) => {
+                let instance = gpu.gi(gi).ok_or_else(|| {
+                    let mig = gpu.mig.iter();
+                    let instances = mig.flat_map(|mig| &mig.instances);
+                    let there = instances.map(|gi| gi.id).collect();
+                    ProcessRefusal::NoGpuInstance { gi, there }
+                })?;
+                let there: Vec<u32> = instance.compute.iter().map(|ci| ci.id).collect();
+                if let Some(ci) = ci.filter(|ci| !there.contains(ci)) {
+                    return Err(ProcessRefusal::NoComputeInstance { gi, ci, there });
+                }
+            }
         }
         let same = |other: &Process| {
             (other.pid, &other.gpu_uuid, other.kind)
                 == (process.pid, &process.gpu_uuid, process.kind)
         };
         if self.processes.iter().any(same) {
-            return Err(Code::InUse);
+            return Err(ProcessRefusal::AlreadyThere);
         }
-        self.processes.push(process);
         Ok(())
     }
 
@@ -183,6 +196,12 @@ impl Gpu {
             mig.pending = false;
         }
     }
+}
+
+/// Whether a text is the version of a driver: two numbers or more, with dots between them.
+pub fn is_driver_version(text: &str) -> bool {
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    text.contains('.') && text.split('.').all(number)
 }
 
 /// `nvmlSystemGetNVMLVersion`: the CUDA major version in front of the driver's.

@@ -228,6 +228,23 @@ impl World {
         Ok(Code::Success)
     }
 
+    /// `nvmlDeviceSetMigMode` where activation does not come about: the change waits for a reset. A status of SUCCESS says
+    /// that all is well, and not even that was noted.
+    pub fn defer_mig_mode(
+        &mut self,
+        slot: Slot,
+        mode: MigMode,
+        status: Code,
+    ) -> Result<Code, Code> {
+        let gpu = self.gpu_mut(slot)?;
+        gpu.present()?;
+        let mig = gpu.mig_mut()?;
+        if status != Code::Success {
+            mig.pending = mode == MigMode::Enabled;
+        }
+        Ok(status)
+    }
+
     /// `nvmlDeviceCreateGpuInstance` and `...WithPlacement`: makes a GPU instance and answers its id.
     ///
     /// `INVALID_ARGUMENT` for a profile the board lacks or a placement that is not listed for it, `NOT_SUPPORTED` without

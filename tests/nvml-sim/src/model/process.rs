@@ -4,6 +4,9 @@
 //! and the driver's rules (`IN_USE`) follow.
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::code::Code;
 
 /// One holder of a GPU or of an instance on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,4 +39,68 @@ pub enum ProcessKind {
     Mps,
     /// Holds the device without being listed anywhere, as a monitoring daemon with a leaked handle does.
     Holder,
+}
+
+/// Why a process cannot be on a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ProcessRefusal {
+    /// There is no such GPU.
+    #[error("the machine has no such GPU")]
+    NoGpu,
+    /// The GPU fell off the bus.
+    #[error("the GPU is lost")]
+    GpuLost,
+    /// The GPU instance is not there.
+    #[error(
+        "there is no GPU instance {gi}; {}",
+        what_there_is("GPU instance", there)
+    )]
+    NoGpuInstance {
+        /// The one that was named.
+        gi: u32,
+        /// Those there are.
+        there: Vec<u32>,
+    },
+    /// The compute instance is not there.
+    #[error(
+        "there is no compute instance {ci} in GPU instance {gi}; {}",
+        what_there_is("compute instance", there)
+    )]
+    NoComputeInstance {
+        /// The GPU instance, which is there.
+        gi: u32,
+        /// The one that was named.
+        ci: u32,
+        /// Those there are in the GPU instance.
+        there: Vec<u32>,
+    },
+    /// A compute instance was named without its GPU instance.
+    #[error("compute instance {0} is of no GPU instance; name one with `gi`")]
+    ComputeInstanceAlone(u32),
+    /// The same process is in the same list of the same GPU already.
+    #[error("it is on it already")]
+    AlreadyThere,
+}
+
+impl ProcessRefusal {
+    /// What the model answers.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::GpuLost => Code::GpuIsLost,
+            Self::AlreadyThere => Code::InUse,
+            Self::NoGpu
+            | Self::NoGpuInstance { .. }
+            | Self::NoComputeInstance { .. }
+            | Self::ComputeInstanceAlone(_) => Code::NotFound,
+        }
+    }
+}
+
+fn what_there_is(kind: &str, ids: &[u32]) -> String {
+    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+    match ids.len() {
+        0 => format!("there is no {kind} at all"),
+        1 => format!("there is {}", ids.join(", ")),
+        _ => format!("there are {}", ids.join(", ")),
+    }
 }

@@ -62,6 +62,32 @@ fn seven_small_instances_get_the_ids_of_the_capture() {
 }
 
 #[test]
+fn a_process_on_a_whole_gpu_instance_uses_every_compute_instance_in_it() {
+    let mut world = divided("H100_80GB_SXM");
+    let gi = world.create_gi(GPU, 9, None).unwrap();
+    let ci = world.create_ci(GPU, gi, 0, None).unwrap();
+    let held = process(&world, Some(gi), None);
+    world.add_process(held).unwrap();
+    assert_eq!(world.destroy_ci(GPU, gi, ci), Err(Code::InUse));
+    world.remove_process(1).unwrap();
+    assert_eq!(world.destroy_ci(GPU, gi, ci), Ok(()));
+}
+
+#[test]
+fn a_reset_does_the_row_remapping_that_waits_and_forgets_destroyed_devices() {
+    let mut world = divided("H100_80GB_SXM");
+    let gi = world.create_gi(GPU, 9, None).unwrap();
+    let ci = world.create_ci(GPU, gi, 2, None).unwrap();
+    world.destroy_ci(GPU, gi, ci).unwrap();
+    let rows = &mut world.gpu_mut(GPU).unwrap().remapped_rows;
+    rows.as_mut().unwrap().pending = true;
+    assert_eq!(gpu(&world).mig().unwrap().departed.len(), 1);
+    world.reset_gpu(GPU).unwrap();
+    assert_eq!(gpu(&world).mig().unwrap().departed, []);
+    assert!(!gpu(&world).remapped_rows.unwrap().pending);
+}
+
+#[test]
 fn small_instances_first_leave_no_room_for_a_large_one_and_large_ones_first_do() {
     let mut world = divided("H100_80GB_SXM");
     let full = Err(Code::InsufficientResources);

@@ -172,7 +172,7 @@ impl World {
             .filter(|process| process.gpu_uuid == gpu.uuid)
             .filter(|process| instance.is_none() || process.gi == instance)
             .map(|process| process.memory_mib)
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     /// `nvmlDeviceGetTopologyCommonAncestor`: 0 the same GPU, 30 one host bridge, 40 one NUMA node, 50 the system.

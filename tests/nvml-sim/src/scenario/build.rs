@@ -3,7 +3,7 @@
 //! Instances and processes are put in through the operations of the model, so that a scenario can describe nothing that
 //! the driver would not have allowed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_saphyr::Spanned;
 
@@ -13,18 +13,25 @@ use super::instances::add_instances;
 use super::{Place, Scenario, ScenarioError, topology};
 use crate::board::Board;
 use crate::latency::Latency;
-use crate::model::{Architecture, Code, Driver, Fabric, Process, Slot, World, nvml_version, seed};
+use crate::model::{
+    Architecture, Driver, Fabric, Process, ProcessRefusal, Slot, World, is_driver_version,
+    nvml_version, seed,
+};
+
+/// As many as the handles of the C side can tell apart.
+const MOST_GPUS: usize = 1 << 12;
 
 pub(super) fn world(scenario: &Scenario) -> Result<World, ScenarioError> {
     let machine = &scenario.machine;
+    let driver = driver_version(scenario)?;
     let cuda_version = cuda_version(scenario)?;
     let mut world = World {
         machine: machine.machine.clone(),
         machine_type: machine.machine_type.clone().unwrap_or_default(),
         driver: Driver {
-            version: machine.driver.clone(),
+            version: driver.to_owned(),
             cuda_version,
-            nvml_version: nvml_version(&machine.driver, cuda_version),
+            nvml_version: nvml_version(driver, cuda_version),
             epoch: 1,
             loaded: machine.driver_loaded,
         },
@@ -66,6 +73,19 @@ pub(super) fn world(scenario: &Scenario) -> Result<World, ScenarioError> {
     Ok(world)
 }
 
+/// Rules go by its branch, and clients take it apart at the dots.
+fn driver_version(scenario: &Scenario) -> Result<&str, ScenarioError> {
+    let text = &scenario.machine.driver;
+    if is_driver_version(&text.value) {
+        return Ok(&text.value);
+    }
+    Err(ScenarioError::Value {
+        place: scenario.place(text.referenced),
+        key: "driver",
+        reason: format!("{:?} is no version like 580.95.05", text.value),
+    })
+}
+
 /// `13.0` is 13000, `12.8` is 12080.
 fn cuda_version(scenario: &Scenario) -> Result<u32, ScenarioError> {
     let text = &scenario.machine.cuda;
@@ -96,6 +116,14 @@ fn add_gpus(
     })?;
     let place = scenario.place(entry.referenced);
     check_lists(&place, written)?;
+    let room = MOST_GPUS.saturating_sub(world.gpus.len());
+    if usize::try_from(written.count).unwrap_or(usize::MAX) > room {
+        return Err(ScenarioError::Value {
+            place,
+            key: "count",
+            reason: format!("a machine has at most {MOST_GPUS} GPUs"),
+        });
+    }
     if !board.profiles.is_empty() {
         world
             .tables
@@ -181,21 +209,24 @@ fn cluster_uuid(entry: &FabricEntry) -> Option<[u8; 16]> {
     (digits.len() == 32).then(|| number.to_be_bytes())
 }
 
-/// No two GPUs at one address or with one UUID or minor number.
+/// No two GPUs at one address or with one UUID or minor number. The place is the entry of the second of them.
 fn unique(scenario: &Scenario, world: &World) -> Result<(), ScenarioError> {
-    let mut seen: BTreeSet<(&'static str, String)> = BTreeSet::new();
-    for gpu in &world.gpus {
+    let entries = scenario.machine.gpus.iter();
+    let places = entries.flat_map(|entry| (0..entry.value.count).map(|_| entry.referenced));
+    let mut seen: BTreeMap<(&'static str, String), u32> = BTreeMap::new();
+    for (gpu, place) in world.gpus.iter().zip(places) {
         let keys = [
             ("pci", gpu.pci.to_string()),
             ("uuid", gpu.uuid.clone()),
             ("minor", gpu.minor.to_string()),
         ];
         for (key, value) in keys {
-            if !seen.insert((key, value.clone())) {
+            let reason = format!("{value} is on two GPUs");
+            if let Some(first) = seen.insert((key, value), gpu.index) {
                 return Err(ScenarioError::Value {
-                    place: scenario.place(serde_saphyr::Location::UNKNOWN),
+                    place: scenario.place(place),
                     key,
-                    reason: format!("two GPUs have {value}"),
+                    reason: format!("{reason}, {first} and {}", gpu.index),
                 });
             }
         }
@@ -209,27 +240,29 @@ fn add_process(
     entry: &Spanned<ProcessEntry>,
 ) -> Result<(), ScenarioError> {
     let written = &entry.value;
-    let refused = |code: Code| ScenarioError::Process {
+    let refused = |reason| ScenarioError::Process {
         place: scenario.place(entry.referenced),
         pid: written.pid,
         gpu: written.gpu,
-        code,
+        reason,
     };
-    let slot = world
-        .slot_of_index(written.gpu)
-        .ok_or_else(|| refused(Code::NotFound))?;
-    let gpu_uuid = world.gpu(slot).map_err(refused)?.uuid.clone();
-    world
-        .add_process(Process {
-            pid: written.pid,
-            name: written.name.clone(),
-            gpu_uuid,
-            gi: written.gi,
-            ci: written.ci,
-            memory_mib: written.memory_mib,
-            kind: written.kind,
-        })
-        .map_err(refused)
+    let slot = world.slot_of_index(written.gpu);
+    let gpu = slot.and_then(|slot| world.gpu(slot).ok());
+    let process = Process {
+        pid: written.pid,
+        name: written.name.clone(),
+        gpu_uuid: gpu
+            .ok_or_else(|| refused(ProcessRefusal::NoGpu))?
+            .uuid
+            .clone(),
+        gi: written.gi,
+        ci: written.ci,
+        memory_mib: written.memory_mib,
+        kind: written.kind,
+    };
+    world.refusal_of(&process).map_err(refused)?;
+    world.processes.push(process);
+    Ok(())
 }
 
 fn lose(scenario: &Scenario, world: &mut World) {

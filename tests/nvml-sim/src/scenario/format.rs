@@ -17,7 +17,7 @@ pub(super) struct Machine {
     #[serde(default)]
     pub(super) machine_type: Option<String>,
     #[serde(default = "driver")]
-    pub(super) driver: String,
+    pub(super) driver: Spanned<String>,
     #[serde(default = "cuda")]
     pub(super) cuda: Spanned<String>,
     #[serde(default = "yes")]
@@ -33,7 +33,7 @@ pub(super) struct Machine {
     #[serde(default)]
     pub(super) latency: Option<LatencyEntry>,
     #[serde(default)]
-    pub(super) faults: Vec<Rule>,
+    pub(super) faults: Vec<Spanned<Rule>>,
 }
 
 /// One or more equal GPUs.
@@ -95,7 +95,10 @@ pub(super) struct GpuEntry {
 
 /// One value for all GPUs of an entry, or one for each.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected one good value, or a list with one for each GPU"
+)]
 pub(super) enum OneOrMany<T> {
     One(T),
     Many(Vec<T>),
@@ -161,7 +164,10 @@ pub(super) enum Topology {
 
 /// `real`, or microseconds per class.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected null, real, or a map of microseconds with the keys init_us, query_us, mig_query_us, set_mig_mode_us, create_gpu_instance_us, destroy_gpu_instance_us, create_compute_instance_us, destroy_compute_instance_us"
+)]
 pub(super) enum LatencyEntry {
     Named(LatencyName),
     Custom(Latency),
@@ -201,13 +207,17 @@ impl<T: Clone> OneOrMany<T> {
     }
 }
 
-fn driver() -> String {
-    "580.95.05".to_owned()
+fn driver() -> Spanned<String> {
+    default_text("580.95.05")
 }
 
 fn cuda() -> Spanned<String> {
+    default_text("13.0")
+}
+
+fn default_text(text: &str) -> Spanned<String> {
     let nowhere = serde_saphyr::Location::UNKNOWN;
-    Spanned::new("13.0".to_owned(), nowhere, nowhere)
+    Spanned::new(text.to_owned(), nowhere, nowhere)
 }
 
 fn process_name() -> String {

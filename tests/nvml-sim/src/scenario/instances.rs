@@ -78,6 +78,7 @@ fn add_instance(
         .compute
         .clone()
         .unwrap_or_else(|| full.into_iter().collect());
+    let mut beside: Vec<String> = Vec::new();
     for name in wanted {
         let refused = |reason| (format!("{name} in {}", entry.profile), reason);
         let found = compute.iter().find(|offered| offered.name == name);
@@ -87,7 +88,8 @@ fn add_instance(
         })?;
         world
             .create_ci(slot, gi, profile.id, None)
-            .map_err(|_| refused(InstanceRefusal::Full(Vec::new())))?;
+            .map_err(|_| refused(InstanceRefusal::Full(std::mem::take(&mut beside))))?;
+        beside.push(name.clone());
     }
     Ok(())
 }

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use nvml_sim::model::Slot;
 use nvml_wrapper_sys::bindings as sys;
 
-use crate::support::{HGX_A100, Machine, Nvml, ONE_H100, call, start, succeeded};
+use crate::support::{HGX_A100, Machine, Nvml, ONE_H100, Shared, call, pause, start, succeeded};
 
+const UNINITIALIZED: u32 = 1;
 const TIMEOUT: u32 = 10;
 const XID: u64 = 0x8;
 
@@ -112,6 +113,38 @@ fn a_wait_ends_when_the_driver_goes_away() {
     assert_eq!(lines.next().unwrap().unwrap(), "Driver Not Loaded");
     drop(lines);
     child.wait().unwrap();
+}
+
+#[test]
+fn a_wait_ends_with_its_session_and_takes_nothing_of_the_next() {
+    let machine = Machine::new(ONE_H100);
+    let nvml = Shared(machine.open());
+    let listen = |nvml: &Nvml| {
+        let set = event_set(nvml);
+        assert_eq!(
+            call!(nvml, nvmlDeviceRegisterEvents, nvml.gpu(0), XID, set),
+            0
+        );
+        set
+    };
+    let first = listen(&nvml.0).expose_provenance();
+    std::thread::scope(|scope| {
+        let shared = &nvml;
+        let old = scope.spawn(move || {
+            let set = std::ptr::with_exposed_provenance_mut(first);
+            wait(&shared.0, set, 2000)
+        });
+        pause(Duration::from_millis(50));
+        assert_eq!(call!(nvml.0, nvmlShutdown), 0);
+        assert_eq!(nvml.0.init(), 0);
+        let second = listen(&nvml.0);
+        machine.change(|world| world.xid(Slot(0), 63, None));
+        assert_eq!(old.join().unwrap(), Err(UNINITIALIZED));
+        assert_eq!(
+            wait(&nvml.0, second, 1000),
+            Ok((XID, 63, u32::MAX, u32::MAX))
+        );
+    });
 }
 
 #[test]

@@ -96,6 +96,21 @@ fn a_library_of_an_older_driver_lacks_names_and_works_else() {
 }
 
 #[test]
+fn the_tool_makes_such_a_library_where_no_directory_is_yet() {
+    let machine = Machine::new(HGX_A100);
+    let old = machine.path("old/libnvidia-ml.so.1");
+    let mut tool = std::process::Command::new(env!("CARGO_BIN_EXE_nvml-simctl"));
+    tool.args(["library", "--without", "nvmlDeviceGetName", "--from"]);
+    tool.arg(machine.library()).arg("--out").arg(&old);
+    crate::support::succeeded(&tool.output().unwrap());
+    // SAFETY: the library is ours; loading it runs no code but the loader's.
+    let library = unsafe { Library::new(old) }.unwrap();
+    // SAFETY: only asked for, not called.
+    let found = unsafe { library.get::<Any>(b"nvmlDeviceGetName") };
+    assert!(found.is_err());
+}
+
+#[test]
 fn before_init_every_function_says_so() {
     let machine = Machine::new(HGX_A100);
     // SAFETY: the library is ours; loading it runs no code but the loader's.

@@ -2,15 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use nvml_sim::model::Slot;
 use nvml_wrapper_sys::bindings as sys;
 
-use crate::support::{HGX_A100, Machine, Nvml, ONE_H100, call, eventually};
-
-/// The bindings' function pointers are plain addresses, and the library is thread safe.
-struct Shared(Nvml);
-
-// SAFETY: every function of the interface may be called from any thread.
-unsafe impl Sync for Shared {}
+use crate::support::{HGX_A100, Machine, Nvml, ONE_H100, Shared, call, eventually};
 
 #[test]
 fn one_hanging_call_hangs_alone_until_its_fault_is_gone() {
@@ -53,6 +48,34 @@ fn faults_answer_lie_and_delay() {
     let start = Instant::now();
     assert_eq!(nvml.count(), Ok(1));
     assert!(start.elapsed() >= Duration::from_millis(60));
+}
+
+#[test]
+fn a_mode_can_wait_for_a_reset_or_for_ever_though_the_call_succeeds() {
+    let machine = Machine::new(ONE_H100);
+    let nvml = machine.open();
+    let device = nvml.gpu(0);
+    let set = |mode| {
+        let mut status = 99;
+        let code = call!(nvml, nvmlDeviceSetMigMode, device, mode, &raw mut status);
+        let (mut current, mut pending) = (9, 9);
+        let read = call!(
+            nvml,
+            nvmlDeviceGetMigMode,
+            device,
+            &raw mut current,
+            &raw mut pending
+        );
+        assert_eq!((code, read), (0, 0));
+        (status, current, pending)
+    };
+    machine.faults("[{call: nvmlDeviceSetMigMode, activation: SUCCESS}]");
+    assert_eq!(set(1), (0, 0, 0), "says SUCCESS and did nothing");
+    machine.faults("[{call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}]");
+    assert_eq!(set(1), (16, 0, 1));
+    machine.change(|world| world.reset_gpu(Slot(0)));
+    machine.faults("[]");
+    assert_eq!(set(1), (0, 1, 1));
 }
 
 #[test]

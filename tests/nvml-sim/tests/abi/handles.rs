@@ -12,6 +12,7 @@ const INVALID_ARGUMENT: u32 = 2;
 const DRIVER_NOT_LOADED: u32 = 9;
 const GPU_IS_LOST: u32 = 15;
 const VERSION_MISMATCH: u32 = 18;
+const UNKNOWN: u32 = 999;
 
 #[test]
 fn init_is_counted_and_the_last_shutdown_ends_all_handles() {
@@ -146,6 +147,40 @@ fn a_driver_that_goes_away_comes_back() {
     });
     assert_eq!(nvml.init(), 0);
     assert_eq!(nvml.count(), Ok(8));
+}
+
+#[test]
+fn a_session_can_be_shut_down_when_its_machine_is_gone() {
+    let machine = Machine::new(HGX_A100);
+    let nvml = machine.open();
+    std::fs::remove_dir_all(machine.path("nvml-sim.state")).unwrap();
+    assert_eq!(nvml.count(), Err(UNKNOWN));
+    assert_eq!(call!(nvml, nvmlShutdown), 0);
+    assert_eq!(nvml.count(), Err(UNINITIALIZED));
+}
+
+#[test]
+fn no_number_of_a_scenario_is_too_large_to_be_answered() {
+    let most = u64::MAX;
+    let machine = Machine::new(&format!(
+        "machine: m\ngpus: [{{board: T4, memory_mib: {most}}}]\nprocesses:\n\
+         - {{pid: 1, gpu: 0, memory_mib: {most}}}\n- {{pid: 2, gpu: 0, memory_mib: {most}}}\n"
+    ));
+    let nvml = machine.open();
+    let mut memory = sys::nvmlMemory_t {
+        total: 0,
+        free: 0,
+        used: 0,
+    };
+    let code = call!(nvml, nvmlDeviceGetMemoryInfo, nvml.gpu(0), &raw mut memory);
+    assert_eq!((code, memory.free), (0, 0));
+    let mut bar = sys::nvmlBAR1Memory_t {
+        bar1Total: 0,
+        bar1Free: 0,
+        bar1Used: 0,
+    };
+    let code = call!(nvml, nvmlDeviceGetBAR1MemoryInfo, nvml.gpu(0), &raw mut bar);
+    assert_eq!((code, bar.bar1Total), (0, most));
 }
 
 #[test]

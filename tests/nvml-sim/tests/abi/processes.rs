@@ -132,6 +132,19 @@ fn without_a_scenario_there_is_no_driver_and_the_reason_is_said_once() {
 }
 
 #[test]
+fn faults_that_cannot_be_read_are_said_once_and_not_in_force() {
+    let machine = Machine::new(ONE_H100);
+    drop(machine.open());
+    let faults = machine.path("nvml-sim.state/faults.yaml");
+    std::fs::write(faults, "- {call: nvmlDeviceGetUUID, retrun: TIMEOUT}\n").unwrap();
+    let output = machine.client(&["quiet", "3"]).output().unwrap();
+    succeeded(&output);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("unknown field `retrun`"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
 fn the_environment_says_which_machine_it_is() {
     let machine = Machine::new(ONE_H100);
     std::fs::write(machine.path("other.yaml"), HGX_A100).unwrap();

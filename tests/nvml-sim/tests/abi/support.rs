@@ -103,6 +103,12 @@ impl Machine {
 /// A loaded library; calls are as unsafe as C, and checked no more.
 pub(crate) struct Nvml(pub(crate) NvmlLib);
 
+/// The bindings' function pointers are plain addresses, and the library is thread safe.
+pub(crate) struct Shared(pub(crate) Nvml);
+
+// SAFETY: every function of the interface may be called from any thread.
+unsafe impl Sync for Shared {}
+
 /// Calls a function of an [`Nvml`]; every pointer argument is to a live local of the right type.
 macro_rules! call {
     ($nvml:expr, $name:ident $(, $argument:expr)*) => {{
