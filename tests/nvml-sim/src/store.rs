@@ -135,10 +135,15 @@ impl Store {
         if present == IfPresent::Keep && self.has_state() {
             return Ok(());
         }
-        let world = scenario.world()?;
-        let before = self.load().map_or(0, |cached| cached.version.generation);
+        let mut world = scenario.world()?;
+        let mut generation = 0;
+        // One that cannot be read has nobody who could still hold anything of it.
+        if let Ok(before) = self.load() {
+            generation = before.version.generation;
+            world.follow(&before.world);
+        }
         crate::fault::write_rules(&self.directory, &scenario.faults()?)?;
-        self.write(before.saturating_add(1), &world)
+        self.write(generation.saturating_add(1), &world)
     }
 
     /// The world as it is now. Cheap when nothing changed since the last call.
@@ -404,11 +409,19 @@ gpus:
         let store = Store::open(&location).unwrap();
         create(&store).unwrap();
         assert_eq!(instances(&store), 1);
+        let before = store.read().unwrap();
         let scenario = Scenario::read(location.scenario.as_deref().unwrap()).unwrap();
         Store::at(&location.state)
             .create(&scenario, IfPresent::Replace)
             .unwrap();
         assert_eq!(instances(&store), 0);
+        let after = store.read().unwrap();
+        assert_eq!(
+            after.link_status(&before.stamp()),
+            Err(Code::Uninitialized),
+            "handles of the machine before would name instances of this one"
+        );
+        assert!(after.last_event >= before.last_event);
     }
 
     #[test]

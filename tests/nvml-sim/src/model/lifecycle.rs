@@ -62,6 +62,13 @@ impl World {
         self.driver.epoch = self.driver.epoch.saturating_add(1);
     }
 
+    /// Takes the place of another machine under clients that are still there: for them it is a driver that was reloaded, so
+    /// no handle of theirs names anything here, and the numbers of events go on.
+    pub fn follow(&mut self, before: &Self) {
+        self.driver.epoch = before.driver.epoch.saturating_add(1);
+        self.last_event = before.last_event.saturating_add(self.last_event);
+    }
+
     /// Restarts the machine: processes end, events are forgotten, lost GPUs are back.
     pub fn reboot(&mut self) {
         self.processes.clear();
