@@ -6,7 +6,7 @@
 //! not. Format: NFD, "Feature files": `# +expiry-time=<RFC 3339>`, `key=value` lines, 64 kB at most, dot-files ignored.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
@@ -17,6 +17,8 @@ use crate::domain::labels::LabelSet;
 
 const EXPIRY: &str = "# +expiry-time=";
 const LIMIT: usize = 64 * 1000;
+/// What is read of a file that is there: enough to tell that it is none of ours.
+const LONGEST_READ: u64 = LIMIT as u64 + 100;
 
 /// The sink.
 #[derive(Debug)]
@@ -41,6 +43,7 @@ impl FeatureFile {
     /// The file is read every time: somebody may have removed or edited it, and reading is not a write.
     fn write(&self, labels: &LabelSet, now: Timestamp) -> Result<Published, SinkError> {
         let wanted = labels.to_string();
+        refuse_what_is_no_file(&self.path)?;
         let outcome = match read(&self.path) {
             Some(found) if found.labels != wanted => Published::Changed,
             None => Published::Changed,
@@ -93,9 +96,19 @@ impl std::fmt::Display for Content {
     }
 }
 
+/// Opening a pipe waits for its other end, reading a device may never end, and replacing either takes it from its owner.
+fn refuse_what_is_no_file(path: &Path) -> Result<(), SinkError> {
+    match fs::metadata(path) {
+        Ok(there) if !there.is_file() => Err(SinkError::NotAFile(path.to_owned())),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// The file as it is; `None` when there is none, or none that we could have written.
 fn read(path: &Path) -> Option<Content> {
-    let text = fs::read_to_string(path).ok()?;
+    let mut text = String::new();
+    let file = File::open(path).ok()?;
+    file.take(LONGEST_READ).read_to_string(&mut text).ok()?;
     let Some(rest) = text.strip_prefix(EXPIRY) else {
         return Some(Content {
             expires: None,
@@ -240,6 +253,25 @@ mod tests {
                 "{text:?}"
             );
             assert_eq!(fs::read_to_string(&path).unwrap(), "octavo.dev/count=8\n");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_named_and_neither_read_nor_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let endless = folder.path().join("endless");
+        std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
+        for path in [pipe, endless, folder.path().to_owned()] {
+            let before = fs::symlink_metadata(&path).unwrap().ino();
+            let sink = FeatureFile::new(path.clone(), Expiry::Never);
+            let error = sink.write(&label_set(&[]), noon()).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("{} is there and is no regular file", path.display())
+            );
+            assert_eq!(fs::symlink_metadata(&path).unwrap().ino(), before);
         }
     }
 

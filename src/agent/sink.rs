@@ -53,6 +53,9 @@ pub enum SinkError {
         #[source]
         source: io::Error,
     },
+    /// A folder, a pipe or a device is where the file should be.
+    #[error("{} is there and is no regular file", .0.display())]
+    NotAFile(PathBuf),
     /// The reader of the file would refuse it.
     #[error("{path} would be {bytes} bytes; NFD reads feature files of at most {limit}")]
     TooLarge {

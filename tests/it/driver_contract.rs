@@ -291,6 +291,17 @@ async fn links_are_told_with_their_far_ends() {
 }
 
 #[tokio::test]
+async fn a_link_that_did_not_answer_the_first_time_is_asked_again() {
+    let machine = Machine::new(
+        "machine: moody\nlinks: nvswitch\ngpus: [{board: A100_80GB}]\nfaults: [{call: nvmlDeviceGetNvLinkState, times: 3, return: TIMEOUT}]\n",
+    );
+    let handle = machine.spawn();
+    let (first, second) = (handle.observe().await, handle.observe().await);
+    let seen = |inventory: &Inventory| inventory.devices[0].links.len();
+    assert_eq!((seen(&first), seen(&second)), (9, 12));
+}
+
+#[tokio::test]
 async fn a_switch_is_known_by_its_ids_where_the_driver_does_not_say_the_kind() {
     let machine = Machine::new("machine: old\nlinks: nvswitch\ngpus: [{board: A100_80GB}]\n")
         .without(&["nvmlDeviceGetNvLinkRemoteDeviceType"]);

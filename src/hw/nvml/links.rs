@@ -39,6 +39,7 @@ impl Links {
             .unwrap_or_else(|| (0..LAST_LINK).collect());
         let mut present = Vec::new();
         let mut links = Vec::new();
+        let problems_before = problems.len();
         for link in asked {
             let wrapped = session.device(device);
             let answer = session.wrapped("nvmlDeviceGetNvLinkState", || {
@@ -58,7 +59,10 @@ impl Links {
                 self.remotes.remove(&link);
             }
         }
-        self.present.get_or_insert(present);
+        // A link that did not answer may be there all the same, so which ones are is asked again.
+        if problems.len() == problems_before {
+            self.present.get_or_insert(present);
+        }
         Ok(links)
     }
 

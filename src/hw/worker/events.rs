@@ -5,9 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{Message, Shared};
 use crate::hw::{EventSource, Heard};
+
+/// Between two waits at least this long: neither a storm of events nor a driver that does not wait when it is asked to
+/// takes a processor for itself.
+const PACE: Duration = Duration::from_millis(100);
 
 /// A thread that listens to one event source until it is told to stop or the source fails.
 #[derive(Debug)]
@@ -28,10 +35,15 @@ impl Thread {
         let listen = move || {
             let mut error = None;
             while error.is_none() && !stopped.load(Ordering::Relaxed) {
+                let began = Instant::now();
                 match source.wait() {
                     Ok(Heard::Something) => shared.say_news(),
                     Ok(Heard::Nothing) => {}
                     Err(failure) => error = Some(failure),
+                }
+                if error.is_none() {
+                    // What happens meanwhile is kept by the driver. Waking early does no harm.
+                    thread::park_timeout(PACE.saturating_sub(began.elapsed()));
                 }
             }
             drop(source);
@@ -47,5 +59,51 @@ impl Thread {
     /// Ends it after the wait that is under way.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::domain::inventory::{Inventory, Machine, NvmlState};
+    use crate::hw::{CallWatch, Code, DriverError};
+
+    /// Answers at once, so many times, and then fails.
+    struct Hasty(u32);
+
+    impl EventSource for Hasty {
+        fn wait(&mut self) -> Result<Heard, DriverError> {
+            self.0 = self.0.checked_sub(1).ok_or(DriverError {
+                call: "nvmlEventSetWait_v2",
+                code: Code::UNINITIALIZED,
+            })?;
+            Ok(Heard::Nothing)
+        }
+    }
+
+    #[test]
+    fn a_driver_that_does_not_wait_does_not_take_a_processor() {
+        let nothing = Inventory {
+            machine: Machine::default(),
+            nvml: NvmlState::Loading,
+            devices: Vec::new(),
+        };
+        let shared = Arc::new(Shared {
+            calls: CallWatch::new(Duration::ZERO),
+            latest: watch::Sender::new(Arc::new(nothing)),
+            pulse: watch::Sender::default(),
+        });
+        let (outbox, inbox) = mpsc::channel();
+        let began = Instant::now();
+        Thread::spawn(Box::new(Hasty(4)), 1, shared, outbox).unwrap();
+        assert!(matches!(
+            inbox.recv(),
+            Ok(Message::EventsEnded { life: 1, .. })
+        ));
+        assert!(began.elapsed() >= 4 * PACE);
     }
 }
