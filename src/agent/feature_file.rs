@@ -5,8 +5,9 @@
 //! node whose agent is gone for good it carries a time of expiry, which the agent moves while it lives, a stalled NVML or
 //! not. Format: NFD, "Feature files": `# +expiry-time=<RFC 3339>`, `key=value` lines, 64 kB at most, dot-files ignored.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
@@ -156,6 +157,8 @@ fn replace(path: &Path, text: &str) -> Result<(), SinkError> {
 
 fn write_synced(path: &Path, text: &str) -> io::Result<()> {
     let mut file = File::create(path)?;
+    // The reader is another user's process, whatever our umask is.
+    file.set_permissions(Permissions::from_mode(0o644))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
 }
@@ -254,6 +257,18 @@ mod tests {
             );
             assert_eq!(fs::read_to_string(&path).unwrap(), "octavo.dev/count=8\n");
         }
+    }
+
+    #[test]
+    fn everybody_may_read_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("octavo");
+        let draft = folder.path().join(".octavo.draft");
+        fs::write(&draft, "left behind by somebody careful").unwrap();
+        fs::set_permissions(&draft, Permissions::from_mode(0o600)).unwrap();
+        let sink = FeatureFile::new(path.clone(), Expiry::Never);
+        sink.write(&label_set(&[]), noon()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
     }
 
     #[test]

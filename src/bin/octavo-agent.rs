@@ -52,17 +52,20 @@ async fn start(settings: &AgentSettings) -> Result<(), Box<dyn Error>> {
         }
     };
     let labels = settings.labels().options(Timestamp::now());
+    info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
+    let shutdown = async {
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = interrupted.recv() => {}
+        }
+    };
     match settings.schedule() {
-        Schedule::Once => agent::run_once(&hardware, sink.as_mut(), &labels).await?,
+        Schedule::Once => tokio::select! {
+            () = shutdown => return Err("stopped before the hardware had answered".into()),
+            done = agent::run_once(&hardware, sink.as_mut(), &labels) => done?,
+        },
         Schedule::Every(interval) => {
-            info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
             let settings = Settings { interval, labels };
-            let shutdown = async {
-                tokio::select! {
-                    _ = terminated.recv() => {}
-                    _ = interrupted.recv() => {}
-                }
-            };
             agent::run(&hardware, sink.as_mut(), &settings, shutdown).await;
         }
     }

@@ -79,6 +79,15 @@ fn i8_when_nvml_hangs_labels_stay_and_live_on_and_the_agent_still_stops() {
 }
 
 #[test]
+fn i8_an_agent_that_looks_once_is_stopped_while_nvml_hangs() {
+    let machine = Machine::new(FOUR_H100);
+    machine.faults("- {call: nvmlInit_v2, hang: forever}\n");
+    let mut agent = machine.agent(&["--oneshot"]);
+    agent.says("octavo-agent");
+    assert_eq!(agent.stop().code(), Some(1));
+}
+
+#[test]
 fn a_driver_that_comes_late_is_replaced_and_is_lost_is_followed_without_a_restart() {
     let machine = Machine::without_driver(FOUR_H100);
     let mut agent = start(&machine);
