@@ -3,16 +3,16 @@
 //! The file is replaced whole (written beside, synced, renamed), so that no reader and no crash ever sees half of it. It
 //! stays when the agent exits: labels that vanish whenever a pod restarts make alarms and evict workloads. Against a
 //! node whose agent is gone for good it carries a time of expiry, which the agent moves while it lives, a stalled NVML or
-//! not. Format: NFD, "Feature files": `# +expiry-time=<RFC 3339>`, `key=value` lines, 64 kB at most, dot-files ignored.
+//! not. One agent keeps a file: it holds a lock beside it, so that two of them never write in turn. Format: NFD, "Feature files": `# +expiry-time=<RFC 3339>`, `key=value` lines, 64 kB at most, dot-files ignored.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::agent::sink::{LabelSink, Published, Publishing, SinkError};
+use crate::agent::sink::{Claim, LabelSink, Published, Publishing, SinkError};
 use crate::config::duration::Expiry;
 use crate::domain::labels::LabelSet;
 
@@ -26,6 +26,8 @@ const LONGEST_READ: u64 = LIMIT as u64 + 100;
 pub struct FeatureFile {
     path: PathBuf,
     expiry: Expiry,
+    /// Held from the first write on, for as long as the agent lives.
+    lock: Option<File>,
 }
 
 /// What a feature file holds.
@@ -38,14 +40,27 @@ struct Content {
 impl FeatureFile {
     /// A sink that keeps the file at `path`.
     pub fn new(path: PathBuf, expiry: Expiry) -> Self {
-        Self { path, expiry }
+        Self {
+            path,
+            expiry,
+            lock: None,
+        }
     }
 
     /// The file is read every time: somebody may have removed or edited it, and reading is not a write.
-    fn write(&self, labels: &LabelSet, now: Timestamp) -> Result<Published, SinkError> {
-        let wanted = labels.to_string();
+    fn write(
+        &mut self,
+        labels: &LabelSet,
+        claim: Claim,
+        now: Timestamp,
+    ) -> Result<Published, SinkError> {
         refuse_what_is_no_file(&self.path)?;
-        let outcome = match read(&self.path) {
+        let found = read(&self.path);
+        let wanted = match (&found, claim) {
+            (Some(found), Claim::Unread) => found.labels.clone(),
+            (Some(_) | None, Claim::Read | Claim::Unread) => labels.to_string(),
+        };
+        let outcome = match found {
             Some(found) if found.labels != wanted => Published::Changed,
             None => Published::Changed,
             Some(found) if self.is_due(found.expires, now) => Published::Refreshed,
@@ -55,7 +70,20 @@ impl FeatureFile {
             expires: self.expires(now),
             labels: wanted,
         };
-        replace(&self.path, &content.to_string())?;
+        let text = content.to_string();
+        if text.len() > LIMIT {
+            return Err(SinkError::TooLarge {
+                path: self.path.clone(),
+                bytes: text.len(),
+                limit: LIMIT,
+            });
+        }
+        let place = Place::of(&self.path);
+        fs::create_dir_all(place.folder).map_err(failed("create the folder", place.folder))?;
+        if self.lock.is_none() {
+            self.lock = Some(place.lock(&self.path)?);
+        }
+        place.replace(&self.path, &text)?;
         Ok(outcome)
     }
 
@@ -82,8 +110,13 @@ impl FeatureFile {
 
 impl LabelSink for FeatureFile {
     // Blocking on purpose: one small write to a local folder, and nothing else of the agent's runs on a sink's behalf.
-    fn publish<'a>(&'a mut self, labels: &'a LabelSet, now: Timestamp) -> Publishing<'a> {
-        Box::pin(async move { self.write(labels, now) })
+    fn publish<'a>(
+        &'a mut self,
+        labels: &'a LabelSet,
+        claim: Claim,
+        now: Timestamp,
+    ) -> Publishing<'a> {
+        Box::pin(async move { self.write(labels, claim, now) })
     }
 }
 
@@ -123,36 +156,62 @@ fn read(path: &Path) -> Option<Content> {
     })
 }
 
-/// Replaces the file whole: a reader, and a crash at any moment, finds the old content or the new.
-fn replace(path: &Path, text: &str) -> Result<(), SinkError> {
-    if text.len() > LIMIT {
-        return Err(SinkError::TooLarge {
-            path: path.to_owned(),
-            bytes: text.len(),
-            limit: LIMIT,
-        });
-    }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        Some(_) | None => Path::new("."),
-    };
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // A dot-file, which NFD does not read, in the same folder, so that renaming is atomic.
-    let draft = folder.join(format!(".{name}.draft"));
-    let failed = |action, path: &Path| {
-        let path = path.to_owned();
-        move |source| SinkError::File {
-            action,
-            path,
-            source,
+/// Where the file lies, and what lies beside it: dot-files, which NFD does not read.
+struct Place<'a> {
+    folder: &'a Path,
+    /// In the same folder, so that renaming is atomic.
+    draft: PathBuf,
+    lock: PathBuf,
+}
+
+impl<'a> Place<'a> {
+    fn of(path: &'a Path) -> Self {
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            Some(_) | None => Path::new("."),
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Self {
+            folder,
+            draft: folder.join(format!(".{name}.draft")),
+            lock: folder.join(format!(".{name}.lock")),
         }
-    };
-    fs::create_dir_all(folder).map_err(failed("create the folder", folder))?;
-    write_synced(&draft, text).map_err(failed("write", &draft))?;
-    fs::rename(&draft, path).map_err(failed("replace", path))?;
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(failed("sync the folder", folder))
+    }
+
+    /// Takes the lock, which ends with the file that is returned and with the process.
+    fn lock(&self, path: &Path) -> Result<File, SinkError> {
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.lock)
+            .map_err(failed("open", &self.lock))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => Err(SinkError::KeptByAnother {
+                path: path.to_owned(),
+                lock: self.lock.clone(),
+            }),
+            Err(TryLockError::Error(source)) => Err(failed("lock", &self.lock)(source)),
+        }
+    }
+
+    /// Replaces the file whole: a reader, and a crash at any moment, finds the old content or the new.
+    fn replace(&self, path: &Path, text: &str) -> Result<(), SinkError> {
+        write_synced(&self.draft, text).map_err(failed("write", &self.draft))?;
+        fs::rename(&self.draft, path).map_err(failed("replace", path))?;
+        File::open(self.folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(failed("sync the folder", self.folder))
+    }
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SinkError {
+    let path = path.to_owned();
+    move |source| SinkError::File {
+        action,
+        path,
+        source,
+    }
 }
 
 fn write_synced(path: &Path, text: &str) -> io::Result<()> {
@@ -183,12 +242,15 @@ mod tests {
     fn the_file_carries_an_expiry_and_sorted_labels() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("features.d/octavo");
-        let sink = FeatureFile::new(path.clone(), Expiry::After(hours(1)));
+        let mut sink = FeatureFile::new(path.clone(), Expiry::After(hours(1)));
         let labels = label_set(&[
             ("octavo.dev/type", "nvidia-t4-16gb"),
             ("octavo.dev/count", "1"),
         ]);
-        assert_eq!(sink.write(&labels, noon()).unwrap(), Published::Changed);
+        assert_eq!(
+            sink.write(&labels, Claim::Read, noon()).unwrap(),
+            Published::Changed
+        );
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             "# +expiry-time=2026-11-21T13:00:00Z\noctavo.dev/count=1\noctavo.dev/type=nvidia-t4-16gb\n"
@@ -200,12 +262,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
-        let sink = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
-        assert_eq!(sink.write(&labels, noon()).unwrap(), Published::Changed);
-        let before = fs::metadata(&path).unwrap();
-        let restarted = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
+        let mut sink = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
         assert_eq!(
-            restarted.write(&labels, noon() + hours(1)).unwrap(),
+            sink.write(&labels, Claim::Read, noon()).unwrap(),
+            Published::Changed
+        );
+        let before = fs::metadata(&path).unwrap();
+        let mut restarted = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
+        assert_eq!(
+            restarted
+                .write(&labels, Claim::Read, noon() + hours(1))
+                .unwrap(),
             Published::Unchanged
         );
         let after = fs::metadata(&path).unwrap();
@@ -220,10 +287,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
-        let sink = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
-        sink.write(&labels, noon()).unwrap();
+        let mut sink = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
+        sink.write(&labels, Claim::Read, noon()).unwrap();
         let later = noon() + hours(1) + Duration::from_secs(1);
-        assert_eq!(sink.write(&labels, later).unwrap(), Published::Refreshed);
+        assert_eq!(
+            sink.write(&labels, Claim::Read, later).unwrap(),
+            Published::Refreshed
+        );
         assert_eq!(read(&path).unwrap().expires, Some(later + hours(2)));
     }
 
@@ -232,9 +302,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
-        let sink = FeatureFile::new(path, Expiry::After(hours(2)));
-        sink.write(&labels, noon() + hours(1000)).unwrap();
-        assert_eq!(sink.write(&labels, noon()).unwrap(), Published::Refreshed);
+        let mut sink = FeatureFile::new(path, Expiry::After(hours(2)));
+        sink.write(&labels, Claim::Read, noon() + hours(1000))
+            .unwrap();
+        assert_eq!(
+            sink.write(&labels, Claim::Read, noon()).unwrap(),
+            Published::Refreshed
+        );
     }
 
     #[test]
@@ -242,7 +316,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("octavo");
         let labels = label_set(&[("octavo.dev/count", "8")]);
-        let sink = FeatureFile::new(path.clone(), Expiry::Never);
+        let mut sink = FeatureFile::new(path.clone(), Expiry::Never);
         for text in [
             "",
             "octavo.dev/count=9\n",
@@ -251,7 +325,7 @@ mod tests {
         ] {
             fs::write(&path, text).unwrap();
             assert_eq!(
-                sink.write(&labels, noon()).unwrap(),
+                sink.write(&labels, Claim::Read, noon()).unwrap(),
                 Published::Changed,
                 "{text:?}"
             );
@@ -266,9 +340,56 @@ mod tests {
         let draft = folder.path().join(".octavo.draft");
         fs::write(&draft, "left behind by somebody careful").unwrap();
         fs::set_permissions(&draft, Permissions::from_mode(0o600)).unwrap();
-        let sink = FeatureFile::new(path.clone(), Expiry::Never);
-        sink.write(&label_set(&[]), noon()).unwrap();
+        let mut sink = FeatureFile::new(path.clone(), Expiry::Never);
+        sink.write(&label_set(&[]), Claim::Read, noon()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
+    }
+
+    #[test]
+    fn an_agent_that_has_read_nothing_yet_keeps_what_an_earlier_one_published() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("octavo");
+        let (read, guessed) = (
+            label_set(&[("octavo.dev/driver", "570.1")]),
+            label_set(&[("octavo.dev/count", "8")]),
+        );
+        let mut before = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
+        before.write(&read, Claim::Read, noon()).unwrap();
+        drop(before);
+        let mut restarted = FeatureFile::new(path.clone(), Expiry::After(hours(2)));
+        let later = noon() + hours(1) + Duration::from_secs(1);
+        let kept = restarted.write(&guessed, Claim::Unread, later).unwrap();
+        assert_eq!(kept, Published::Refreshed);
+        let content = super::read(&path).unwrap();
+        assert_eq!(
+            (content.labels, content.expires),
+            (read.to_string(), Some(later + hours(2)))
+        );
+        fs::remove_file(&path).unwrap();
+        let published = restarted.write(&guessed, Claim::Unread, later).unwrap();
+        assert_eq!(published, Published::Changed);
+    }
+
+    #[test]
+    fn of_two_agents_that_disagree_one_keeps_the_file_and_the_other_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("octavo");
+        let (one_label, other_label) = (label_set(&[("a", "1")]), label_set(&[("a", "2")]));
+        let mut one = FeatureFile::new(path.clone(), Expiry::Never);
+        let mut other = FeatureFile::new(path.clone(), Expiry::Never);
+        one.write(&one_label, Claim::Read, noon()).unwrap();
+        let error = other.write(&other_label, Claim::Read, noon()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{} is kept by another agent, which holds {}",
+                path.display(),
+                folder.path().join(".octavo.lock").display()
+            )
+        );
+        drop(one);
+        let taken = other.write(&other_label, Claim::Read, noon()).unwrap();
+        assert_eq!(taken, Published::Changed);
     }
 
     #[test]
@@ -280,8 +401,10 @@ mod tests {
         std::os::unix::fs::symlink("/dev/zero", &endless).unwrap();
         for path in [pipe, endless, folder.path().to_owned()] {
             let before = fs::symlink_metadata(&path).unwrap().ino();
-            let sink = FeatureFile::new(path.clone(), Expiry::Never);
-            let error = sink.write(&label_set(&[]), noon()).unwrap_err();
+            let mut sink = FeatureFile::new(path.clone(), Expiry::Never);
+            let error = sink
+                .write(&label_set(&[]), Claim::Read, noon())
+                .unwrap_err();
             assert_eq!(
                 error.to_string(),
                 format!("{} is there and is no regular file", path.display())
@@ -295,9 +418,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let blocked = folder.path().join("file");
         fs::write(&blocked, "in the way").unwrap();
-        let sink = FeatureFile::new(blocked.join("octavo"), Expiry::Never);
+        let mut sink = FeatureFile::new(blocked.join("octavo"), Expiry::Never);
         let error = sink
-            .write(&label_set(&[("octavo.dev/count", "8")]), noon())
+            .write(
+                &label_set(&[("octavo.dev/count", "8")]),
+                Claim::Read,
+                noon(),
+            )
             .unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -13,6 +13,7 @@
 pub mod feature_file;
 pub mod sink;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use jiff::Timestamp;
 use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
 use tracing::{debug, info, warn};
 
-use crate::agent::sink::{LabelSink, Published, SinkError};
+use crate::agent::sink::{Claim, LabelSink, Published, SinkError};
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Inventory, NvmlState};
 use crate::domain::labels::{self, Options};
 use crate::hw::Handle;
@@ -89,14 +91,30 @@ async fn publish(
     options: &Options,
 ) -> Result<Published, SinkError> {
     let compiled = labels::compile(inventory, options);
-    sink.publish(&compiled.labels, Timestamp::now()).await
+    let claim = claim(&inventory.nvml);
+    sink.publish(&compiled.labels, claim, Timestamp::now())
+        .await
+}
+
+/// A call that hangs before the driver said which it is hangs before anything was read.
+fn claim(nvml: &NvmlState) -> Claim {
+    match nvml {
+        NvmlState::Stalled { driver: None, .. } => Claim::Unread,
+        NvmlState::Absent { .. }
+        | NvmlState::Loading
+        | NvmlState::Ready(_)
+        | NvmlState::Lost { .. }
+        | NvmlState::Stalled {
+            driver: Some(_), ..
+        } => Claim::Read,
+    }
 }
 
 /// Remembers what was last said, and says only what is new.
 #[derive(Debug, Default)]
 struct Log {
     nvml: Option<NvmlState>,
-    devices: Vec<String>,
+    devices: BTreeMap<PciAddress, String>,
     failure: Option<String>,
 }
 
@@ -106,23 +124,26 @@ impl Log {
             say_nvml(&inventory.nvml);
             self.nvml = Some(inventory.nvml.clone());
         }
-        let devices: Vec<String> = inventory.devices.iter().map(describe).collect();
-        if self.devices != devices {
-            for device in devices
-                .iter()
-                .filter(|device| !self.devices.contains(device))
-            {
-                info!("device: {device}");
+        let devices: BTreeMap<PciAddress, String> = inventory
+            .devices
+            .iter()
+            .map(|device| (device.pci, describe(device)))
+            .collect();
+        for (pci, device) in &devices {
+            match self.devices.get(pci) {
+                None => info!("device: {device}"),
+                Some(before) if before != device => info!("device now: {device}"),
+                Some(_) => {}
             }
-            for device in self
-                .devices
-                .iter()
-                .filter(|device| !devices.contains(device))
-            {
-                info!("no longer: {device}");
-            }
-            self.devices = devices;
         }
+        for (_, gone) in self
+            .devices
+            .iter()
+            .filter(|(pci, _)| !devices.contains_key(pci))
+        {
+            info!("device gone: {gone}");
+        }
+        self.devices = devices;
     }
 
     fn publishing(&mut self, outcome: Result<Published, SinkError>) {
@@ -155,7 +176,7 @@ fn say_nvml(state: &NvmlState) {
         NvmlState::Ready(driver) => info!("nvml: ready, driver {}", driver.version),
         NvmlState::Lost { reason } => warn!("nvml: lost: {reason}"),
         NvmlState::Stalled { call, .. } => {
-            warn!("nvml: stalled: {call} does not return; showing what was read before");
+            warn!("nvml: stalled: {call} does not return; the labels stay as they are");
         }
     }
 }

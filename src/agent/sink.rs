@@ -19,10 +19,25 @@ pub type Publishing<'a> = Pin<Box<dyn Future<Output = Result<Published, SinkErro
 
 /// A place that carries a node's labels to the scheduler.
 pub trait LabelSink: Send {
-    /// Makes `labels` the published set, writing only when something differs from what is there.
+    /// Makes `labels` the published set, as far as `claim` says, writing only when something differs from what is there.
     ///
     /// A failure leaves what was published before, and is to be tried again with the next call.
-    fn publish<'a>(&'a mut self, labels: &'a LabelSet, now: Timestamp) -> Publishing<'a>;
+    fn publish<'a>(
+        &'a mut self,
+        labels: &'a LabelSet,
+        claim: Claim,
+        now: Timestamp,
+    ) -> Publishing<'a>;
+}
+
+/// What stands behind labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// The hardware was read: they replace what is there.
+    Read,
+    /// The driver hangs and has not been read since this agent started: what an earlier agent published is better, so
+    /// they are published only where nothing is.
+    Unread,
 }
 
 /// What publishing came to.
@@ -56,6 +71,14 @@ pub enum SinkError {
     /// A folder, a pipe or a device is where the file should be.
     #[error("{} is there and is no regular file", .0.display())]
     NotAFile(PathBuf),
+    /// Another agent keeps the file; two that write in turn would make labels flap.
+    #[error("{} is kept by another agent, which holds {}", path.display(), lock.display())]
+    KeptByAnother {
+        /// The file.
+        path: PathBuf,
+        /// The lock.
+        lock: PathBuf,
+    },
     /// The reader of the file would refuse it.
     #[error("{path} would be {bytes} bytes; NFD reads feature files of at most {limit}")]
     TooLarge {
@@ -84,8 +107,9 @@ impl<W: Write + Send> Stdout<W> {
         }
     }
 
-    fn print(&mut self, labels: &LabelSet) -> Result<Published, SinkError> {
-        if self.printed.as_ref() == Some(labels) {
+    fn print(&mut self, labels: &LabelSet, claim: Claim) -> Result<Published, SinkError> {
+        let kept = claim == Claim::Unread && self.printed.is_some();
+        if kept || self.printed.as_ref() == Some(labels) {
             return Ok(Published::Unchanged);
         }
         writeln!(self.writer, "{labels}")
@@ -97,7 +121,12 @@ impl<W: Write + Send> Stdout<W> {
 }
 
 impl<W: Write + Send> LabelSink for Stdout<W> {
-    fn publish<'a>(&'a mut self, labels: &'a LabelSet, _now: Timestamp) -> Publishing<'a> {
-        Box::pin(async move { self.print(labels) })
+    fn publish<'a>(
+        &'a mut self,
+        labels: &'a LabelSet,
+        claim: Claim,
+        _now: Timestamp,
+    ) -> Publishing<'a> {
+        Box::pin(async move { self.print(labels, claim) })
     }
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use nvml_sim::fault::{read_rules, write_rules};
 use nvml_sim::model::Slot;
 
 use crate::machine::Machine;
@@ -58,10 +57,8 @@ fn i8_when_nvml_hangs_labels_stay_and_live_on_and_the_agent_still_stops() {
     let before = labels(&machine);
     assert!(has(&before, "octavo.dev/count=4"), "{before:#?}");
 
-    let state = machine.path().join("nvml-sim.state");
     let hang = "- {call: nvmlDeviceGetMigMode, hang: forever}\n";
-    fs::write(state.join("faults.yaml"), hang).unwrap();
-    assert_eq!(read_rules(&state).unwrap().0.len(), 1);
+    machine.faults(hang);
     let line = agent.says("nvml: stalled");
     assert!(line.contains("nvmlDeviceGetMigMode"), "{line}");
     // A heartbeat of the file: its expiry goes on moving while NVML hangs.
@@ -69,10 +66,10 @@ fn i8_when_nvml_hangs_labels_stay_and_live_on_and_the_agent_still_stops() {
     agent.says("time of expiry moved");
     assert_eq!(labels(&machine), before);
 
-    write_rules(&state, &[]).unwrap();
+    machine.faults("[]");
     agent.says("nvml: ready");
 
-    fs::write(state.join("faults.yaml"), hang).unwrap();
+    machine.faults(hang);
     agent.says("nvml: stalled");
     assert!(agent.stop().success());
     assert_eq!(labels(&machine), before);
@@ -85,6 +82,25 @@ fn i8_an_agent_that_looks_once_is_stopped_while_nvml_hangs() {
     let mut agent = machine.agent(&["--oneshot"]);
     agent.says("octavo-agent");
     assert_eq!(agent.stop().code(), Some(1));
+}
+
+#[test]
+fn i8_an_agent_that_starts_while_nvml_hangs_keeps_the_labels_of_the_one_before() {
+    let machine = Machine::new(FOUR_H100);
+    let mut agent = start(&machine);
+    agent.says("labels published");
+    let before = labels(&machine);
+    assert!(agent.stop().success());
+    machine.faults("- {call: nvmlInit_v2, hang: forever}\n");
+    let mut agent = start(&machine);
+    let line = agent.says("nvml: stalled");
+    assert!(line.contains("nvmlInit_v2"), "{line}");
+    agent.says("time of expiry moved");
+    assert_eq!(labels(&machine), before);
+    machine.faults("[]");
+    agent.says("nvml: ready");
+    assert!(agent.stop().success());
+    assert_eq!(labels(&machine), before);
 }
 
 #[test]
