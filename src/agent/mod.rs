@@ -8,7 +8,8 @@
 //!
 //! Nothing here decides anything: what the hardware is comes from `hw`, what the labels are from `domain`. The loop has
 //! no state of its own but what it last said in the log, so that a long night of the same trouble is one line and not
-//! ten thousand. It ends when it is told to, and for no other reason: hardware, driver and disk may fail and come back.
+//! ten thousand. It ends when it is told to, or when whoever read its output is gone: hardware, driver and disk may
+//! fail and come back.
 
 pub mod feature_file;
 pub mod sink;
@@ -76,7 +77,12 @@ pub async fn run(
             inventory = hardware.observe() => inventory,
         };
         log.inventory(&inventory);
-        log.publishing(publish(&inventory, sink, &settings.labels).await);
+        let outcome = publish(&inventory, sink, &settings.labels).await;
+        if outcome.as_ref().is_err_and(SinkError::has_no_reader) {
+            info!("nobody reads the labels any more");
+            break;
+        }
+        log.publishing(outcome);
         tokio::select! {
             () = &mut shutdown => break,
             () = sleep(BREATH.min(settings.interval)) => {}

@@ -91,6 +91,13 @@ pub enum SinkError {
     },
 }
 
+impl SinkError {
+    /// Whether the reader is gone for good (`octavo-agent | head -1`).
+    pub fn has_no_reader(&self) -> bool {
+        matches!(self, Self::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
 /// Prints the whole set whenever it changes, one `key=value` a line, with an empty line after it.
 #[derive(Debug)]
 pub struct Stdout<W> {

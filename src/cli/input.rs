@@ -1,7 +1,7 @@
 //! What a command reads: recorded inventories and labels, from files or standard input.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read};
 
 use super::CliError;
@@ -9,6 +9,9 @@ use crate::config::hardware::{HardwareSettings, NvmlLibrary};
 use crate::config::octavo::Input;
 use crate::domain::inventory::Inventory;
 use crate::wire;
+
+/// Sixteen GPUs with every profile are a quarter of a megabyte; a Node with all its images is less.
+const LONGEST: u64 = 16 << 20;
 
 /// A recorded inventory.
 pub(super) fn inventory(input: &Input) -> Result<Inventory, CliError> {
@@ -37,19 +40,27 @@ pub(super) fn check_library(hardware: &HardwareSettings) -> Result<(), CliError>
     }
 }
 
+/// The text, as far as it is worth reading: an endless one is refused and does not fill the memory.
 fn text(input: &Input, what: &'static str) -> Result<String, CliError> {
-    let text = match input {
-        Input::Stdin => {
-            let mut text = String::new();
-            io::stdin().read_to_string(&mut text).map(|_| text)
-        }
-        Input::File(path) => fs::read_to_string(path),
+    let read = match input {
+        Input::Stdin => bounded(io::stdin().lock()),
+        Input::File(path) => File::open(path).and_then(bounded),
     };
-    text.map_err(|source| CliError::Read {
+    read.map_err(|source| CliError::Read {
         what,
         place: place(input),
         source,
     })
+}
+
+fn bounded(reader: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    let length = reader.take(LONGEST + 1).read_to_string(&mut text)?;
+    if u64::try_from(length).is_ok_and(|length| length <= LONGEST) {
+        return Ok(text);
+    }
+    let message = format!("it is longer than {} MiB", LONGEST >> 20);
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
 }
 
 fn place(input: &Input) -> String {

@@ -1,15 +1,16 @@
 //! Settings of the node agent.
 
+use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
 
-use super::Answer;
 use super::duration::{self, Expiry};
 use super::hardware::{HardwareArgs, HardwareSettings};
 use super::labels::{LabelArgs, LabelSettings};
+use super::{Answer, parse};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -200,7 +201,7 @@ pub enum LogFormat {
 impl AgentSettings {
     /// The settings that the arguments and the environment of this process give.
     pub fn from_process() -> Result<Self, Answer> {
-        Ok(AgentArgs::try_parse()?.into())
+        Self::from_arguments(env::args_os())
     }
 
     /// The settings that `arguments` give, program name first.
@@ -208,7 +209,7 @@ impl AgentSettings {
     where
         A: Into<OsString> + Clone,
     {
-        Ok(AgentArgs::try_parse_from(arguments)?.into())
+        parse::<AgentArgs, _>(arguments)?.resolve()
     }
 
     /// Where the hardware is found.
@@ -261,12 +262,13 @@ impl LogSettings {
     }
 }
 
-impl From<AgentArgs> for AgentSettings {
-    fn from(args: AgentArgs) -> Self {
-        let publishing = args.publishing;
-        Self {
-            hardware: args.hardware.into(),
-            labels: args.labels.into(),
+impl AgentArgs {
+    fn resolve(self) -> Result<AgentSettings, Answer> {
+        let publishing = self.publishing;
+        publishing.refuse_an_expiry_between_two_looks()?;
+        Ok(AgentSettings {
+            hardware: self.hardware.into(),
+            labels: self.labels.into(),
             sink: match publishing.label_sink {
                 SinkName::Stdout => LabelSink::Stdout,
                 SinkName::File => LabelSink::FeatureFile(FeatureFile {
@@ -280,16 +282,30 @@ impl From<AgentArgs> for AgentSettings {
                 Schedule::Every(publishing.interval)
             },
             log: LogSettings {
-                level: args.log.log_level,
-                format: args.log.log_format,
+                level: self.log.log_level,
+                format: self.log.log_format,
             },
+        })
+    }
+}
+
+impl PublishingArgs {
+    /// The expiry is moved at every look and once half of it is gone, so a longer interval would let it pass.
+    fn refuse_an_expiry_between_two_looks(&self) -> Result<(), Answer> {
+        let kept = self.label_sink == SinkName::File && !self.oneshot;
+        match self.feature_file_expiry {
+            Expiry::After(span) if kept && self.interval > span / 2 => Err(Answer::usage(
+                &mut AgentArgs::command(),
+                "--interval is longer than half of --feature-file-expiry: the labels of a living agent would expire. \
+                 Look more often, or let them live longer",
+            )),
+            Expiry::After(_) | Expiry::Never => Ok(()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
     use jiff::Timestamp;
 
     use super::*;
@@ -304,6 +320,19 @@ mod tests {
     #[test]
     fn the_description_given_to_clap_is_sound() {
         AgentArgs::command().debug_assert();
+    }
+
+    #[test]
+    fn labels_of_a_living_agent_cannot_be_made_to_expire() {
+        let refused = |arguments: &[&str]| {
+            let program = ["octavo-agent", "--label-sink=file"].iter();
+            AgentSettings::from_arguments(program.chain(arguments)).is_err()
+        };
+        assert!(refused(&["--interval=31m"]));
+        assert!(refused(&["--feature-file-expiry=19s"]));
+        assert!(!refused(&["--interval=30m"]));
+        assert!(!refused(&["--interval=31m", "--oneshot"]));
+        assert!(!refused(&["--interval=31m", "--feature-file-expiry=0"]));
     }
 
     #[test]

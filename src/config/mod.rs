@@ -13,9 +13,13 @@ pub mod hardware;
 pub mod labels;
 pub mod octavo;
 
+use std::env;
+use std::ffi::OsString;
 use std::io;
 
-use clap::ValueEnum;
+use clap::builder::Resettable;
+use clap::error::ErrorKind;
+use clap::{Arg, Command, CommandFactory, FromArgMatches, ValueEnum};
 use thiserror::Error;
 
 /// clap's own answer instead of a run: help, a version, or what is wrong with the arguments.
@@ -38,6 +42,11 @@ impl Answer {
         self.0.print()
     }
 
+    /// Wrong usage that clap cannot see by itself.
+    fn usage(command: &mut Command, message: &str) -> Self {
+        Self(command.error(ErrorKind::ArgumentConflict, message))
+    }
+
     /// What kind it is.
     pub fn kind(&self) -> AnswerKind {
         if self.0.use_stderr() {
@@ -55,4 +64,37 @@ pub enum Switch {
     On,
     /// Leave it.
     Off,
+}
+
+/// Parses `arguments`, program name first. A variable that is set to nothing is as good as unset, because that is what a
+/// template with an empty value leaves behind, and clap would blame a flag that nobody gave.
+fn parse<P, A>(arguments: impl IntoIterator<Item = A>) -> Result<P, clap::Error>
+where
+    P: CommandFactory + FromArgMatches,
+    A: Into<OsString> + Clone,
+{
+    let mut command = without_empty_variables(P::command());
+    let mut matches = command.try_get_matches_from_mut(arguments)?;
+    P::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+fn without_empty_variables(command: Command) -> Command {
+    command
+        .mut_args(|argument| {
+            if is_empty(&argument) {
+                argument.env(Resettable::Reset)
+            } else {
+                argument
+            }
+        })
+        .mut_subcommands(without_empty_variables)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "config is who reads the environment"
+)]
+fn is_empty(argument: &Arg) -> bool {
+    let value = argument.get_env().and_then(env::var_os);
+    value.is_some_and(|value| value.is_empty())
 }

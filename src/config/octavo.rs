@@ -7,13 +7,13 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::ValueEnum;
 
 use self::args::OctavoArgs;
 pub use self::args::completion_script;
-use super::Answer;
 use super::hardware::HardwareSettings;
 use super::labels::LabelSettings;
+use super::{Answer, parse};
 
 /// What is asked of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub enum Terminal {
 impl Invocation {
     /// What the arguments and the environment of this process ask for.
     pub fn from_process() -> Result<Self, Answer> {
-        OctavoArgs::try_parse()?.resolve(Terminal::of_process())
+        parse::<OctavoArgs, _>(env::args_os())?.resolve(Terminal::of_process())
     }
 
     /// What `arguments` ask for, program name first.
@@ -154,7 +154,7 @@ impl Invocation {
     where
         A: Into<OsString> + Clone,
     {
-        OctavoArgs::try_parse_from(arguments)?.resolve(terminal)
+        parse::<OctavoArgs, _>(arguments)?.resolve(terminal)
     }
 
     /// The command.

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::domain::labels::LabelKey;
+
 /// Why a text is no label set.
 #[derive(Debug, Error)]
 pub enum LabelsError {
@@ -27,7 +29,7 @@ pub enum LabelsError {
         text: String,
     },
     /// A label whose value is no text.
-    #[error("the value of {key:?} is not a text")]
+    #[error("the value of {key:?} is not a text; in JSON and YAML it needs quotes")]
     NotText {
         /// The label's key.
         key: String,
@@ -47,6 +49,8 @@ pub enum LabelsError {
 
 /// Reads a label set in whichever of its forms.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, LabelsError> {
+    // Editors on other systems put a mark there.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim_start().starts_with('{') {
         return from_object(serde_json::from_str(text).map_err(LabelsError::Json)?);
     }
@@ -71,7 +75,7 @@ fn from_lines(text: &str) -> Result<BTreeMap<String, String>, LabelsError> {
         }
         let (key, value) = line.split_once('=').unwrap_or((line, "true"));
         let line_number = number.saturating_add(1);
-        if key.is_empty() || key.contains(char::is_whitespace) {
+        if key.parse::<LabelKey>().is_err() {
             return Err(LabelsError::Line {
                 line: line_number,
                 text: line.to_owned(),
@@ -161,9 +165,21 @@ mod tests {
             said("a=1\nfoo bar=2\n"),
             "line 2: \"foo bar=2\" is not a label like key=value"
         );
+        for nonsense in ["[[[[", "[]", "octavo.dev/count:3", "-a", "=1"] {
+            assert_eq!(
+                said(nonsense),
+                format!("line 1: {nonsense:?} is not a label like key=value")
+            );
+        }
         assert_eq!(said("a=1\n#\na=2\n"), "line 3: \"a\" is there twice");
-        assert_eq!(said("{\"a\": 1}"), "the value of \"a\" is not a text");
-        assert_eq!(said("a: 1\n"), "the value of \"a\" is not a text");
+        assert_eq!(
+            said("{\"a\": 1}"),
+            "the value of \"a\" is not a text; in JSON and YAML it needs quotes"
+        );
+        assert_eq!(
+            said("a: 1\n"),
+            "the value of \"a\" is not a text; in JSON and YAML it needs quotes"
+        );
         assert_eq!(
             said("{\"metadata\": {}}"),
             "neither an object of labels nor a Node with metadata.labels"

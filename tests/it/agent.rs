@@ -145,6 +145,7 @@ fn i6_an_event_of_the_hardware_reaches_the_labels_long_before_the_next_poll() {
     let machine = Machine::new(FOUR_H100);
     let mut agent = machine.agent(&[
         "--interval=1h",
+        "--feature-file-expiry=0",
         "--label-sink=file",
         "--feature-file",
         machine.path().join("features.d/octavo").to_str().unwrap(),

@@ -213,3 +213,38 @@ fn a_variable_sets_what_a_flag_does_and_the_flag_wins() {
     assert_eq!(said(&["--nvml-library", "/flag"]), missing("/flag"));
     assert_eq!(said(&["--from", &machine("t4")]), None);
 }
+
+#[test]
+fn a_variable_that_is_set_to_nothing_is_as_good_as_unset() {
+    let output = Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
+        .args([
+            "--oneshot",
+            "--sys-root",
+            "/nowhere",
+            "--driver-root",
+            "/nowhere",
+        ])
+        .env("OCTAVO_NVML_LIBRARY", "")
+        .env("OCTAVO_INTERVAL", "")
+        .env("OCTAVO_LABEL_SINK", "")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let machine = machine("t4");
+    let output = octavo(&["labels", "--from", &machine])
+        .env("OCTAVO_MIG_STRATEGY", "")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn an_endless_recording_is_refused_and_does_not_fill_the_memory() {
+    let output = run(&["inspect", "--from", "/dev/zero"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("it is longer than 16 MiB"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use super::{
@@ -212,11 +211,10 @@ fn labels(args: LabelsArgs) -> Result<LabelsSettings, Answer> {
         LabelsPurpose::Diff(path.into())
     });
     if source == Source::Recording(Input::Stdin) && purpose == LabelsPurpose::Diff(Input::Stdin) {
-        let error = OctavoArgs::command().error(
-            ErrorKind::ArgumentConflict,
+        return Err(Answer::usage(
+            &mut OctavoArgs::command(),
             "only one of --from and --diff can read standard input",
-        );
-        return Err(error.into());
+        ));
     }
     Ok(LabelsSettings {
         source,

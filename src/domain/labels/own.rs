@@ -1,8 +1,9 @@
 //! Our own keys: `octavo.dev/*` and `type.octavo.dev/*`.
 //!
 //! They say what is *in* the node. A device that fails, or that no driver speaks for, is still in it and is counted; what only
-//! a driver knows (memory, MIG, links) is said of the devices that answer, and left out when none does. So these labels do
-//! not change when one of eight GPUs falls off the bus, when partitions are made, or when a GPU is shared.
+//! a driver knows (memory, MIG, links) is said of the devices that answer, and left out when none does. So type, SKU, count
+//! and memory do not change when one of eight GPUs falls off the bus, when partitions are made, or when a GPU is shared;
+//! sharing and interconnect, which are about just that, do.
 
 use std::collections::BTreeMap;
 
