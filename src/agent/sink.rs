@@ -119,7 +119,10 @@ impl<W: Write + Send> Stdout<W> {
         if kept || self.printed.as_ref() == Some(labels) {
             return Ok(Published::Unchanged);
         }
-        writeln!(self.writer, "{labels}")
+        // One write for the whole set, so that a reader seldom finds a part of it.
+        let text = format!("{labels}\n");
+        self.writer
+            .write_all(text.as_bytes())
             .and_then(|()| self.writer.flush())
             .map_err(SinkError::Stdout)?;
         self.printed = Some(labels.clone());
