@@ -118,6 +118,9 @@ fn mig(device: &Device) -> &'static str {
 
 /// How many things a container could be given.
 fn partitions(device: &Device) -> Option<String> {
+    if device.mig == Mig::Unknown && device.condition == Condition::Working {
+        return Some(UNKNOWN.to_owned());
+    }
     let state = device.mig.state().filter(|_| device.mig.is_enabled())?;
     if state.geometry == Completeness::Partial {
         return Some(UNKNOWN.to_owned());
