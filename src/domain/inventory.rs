@@ -11,7 +11,7 @@ use std::fmt;
 
 pub use health::{Health, Problem, RecoveryAction, RemappedRows};
 pub use links::{Fabric, LinkRemote, NvLink};
-pub use mig::{ComputeInstance, GpuInstance, Mig, MigMode, MigState};
+pub use mig::{Completeness, ComputeInstance, GpuInstance, Mig, MigMode, MigState};
 
 use crate::domain::id::{GpuUuid, PciAddress, Sku, TypeName};
 use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
@@ -286,7 +286,7 @@ impl Device {
             compute_capability: None,
             memory: None,
             numa_node: None,
-            mig: Mig::NotCapable,
+            mig: Mig::Unknown,
             processes: Vec::new(),
             links: Vec::new(),
             fabric: None,

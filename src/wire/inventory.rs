@@ -188,6 +188,7 @@ struct PciIdsJson {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "camelCase", deny_unknown_fields)]
 enum MigJson {
+    Unknown {},
     NotCapable {},
     Disabled(MigStateJson),
     Enabled(MigStateJson),
@@ -199,8 +200,17 @@ struct MigStateJson {
     pending_mode: MigModeJson,
     #[serde(default)]
     gpu_instances: Vec<GpuInstanceJson>,
+    /// Absent where all GPU instances are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    geometry: Option<GeometryJson>,
     #[serde(default)]
     profiles: Vec<ProfileJson>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum GeometryJson {
+    Partial,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

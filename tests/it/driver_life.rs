@@ -7,7 +7,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use nvml_sim::model::Slot;
-use octavo::domain::inventory::{Condition, Device, Inventory, Mig, NvmlState, Problem};
+use octavo::domain::inventory::{
+    Completeness, Condition, Device, Inventory, Mig, NvmlState, Problem,
+};
 use octavo::hw::Settings;
 
 use crate::driver_contract::H100S;
@@ -87,7 +89,9 @@ async fn a_right_that_is_missing_is_named() {
     );
     let inventory = machine.observe().await;
     let device = &inventory.devices[0];
-    assert_eq!(device.mig.state().unwrap().gpu_instances, []);
+    let state = device.mig.state().unwrap();
+    assert_eq!(state.gpu_instances, []);
+    assert_eq!(state.geometry, Completeness::Partial);
     assert_eq!(
         device.problems,
         [Problem {

@@ -15,6 +15,7 @@ mod golden;
 mod hw_smoke;
 mod labels;
 mod machine;
+mod partitions_untold;
 mod peer_gfd;
 mod process;
 mod supply_chain;

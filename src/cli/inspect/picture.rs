@@ -20,7 +20,7 @@ use crate::cli::paint::Ink;
 use crate::cli::text::{counted, folded, length, lines, pieces};
 use crate::config::octavo::Colors;
 use crate::domain::inventory::{
-    Condition, Device, GpuInstance, Inventory, MigMode, MigState, Process,
+    Completeness, Condition, Device, GpuInstance, Inventory, MigMode, MigState, Process,
 };
 
 /// Columns between the left edge and the right one, the right one included.
@@ -104,6 +104,10 @@ fn picture(device: &Device, state: &MigState, colors: Colors) -> String {
     }
     if slices > MOST_SLICES {
         return format!("{heading}\n  The driver claims {slices} slices, too many to draw.\n");
+    }
+    if state.geometry == Completeness::Partial {
+        // Slices whose owner is not told would be drawn as free.
+        return format!("{heading}\n  The driver does not tell the partitions.\n");
     }
     let usage = words::usage(device);
     let (regions, hidden) = match state.current {

@@ -7,7 +7,7 @@ use crate::cli::paint::Ink;
 use crate::cli::text::{Cell, columns};
 use crate::config::octavo::{Colors, Headers};
 use crate::domain::inventory::{
-    Condition, Device, Identity, Inventory, LinkRemote, Mig, MigMode, NvmlState,
+    Completeness, Condition, Device, Identity, Inventory, LinkRemote, Mig, MigMode, NvmlState,
 };
 
 /// Which columns.
@@ -26,6 +26,8 @@ const MORE: [&str; 6] = ["PCI", "UUID", "SKU", "DRIVER NAME", "CC", "LINKS"];
 
 /// Stands for what a device does not have or nobody told.
 const NONE: &str = "-";
+/// Stands for what a driver would not say.
+const UNKNOWN: &str = "?";
 
 pub(super) fn table(
     inventory: &Inventory,
@@ -61,7 +63,7 @@ fn row(device: &Device, nvml: &NvmlState, which: Columns) -> Vec<Cell> {
     let memory = device.memory.map(|memory| format!("{}Mi", memory.get()));
     let processes = match words::usage(device) {
         Usage::Known(processes) => processes.len().to_string(),
-        Usage::Unknown => "?".to_owned(),
+        Usage::Unknown => UNKNOWN.to_owned(),
     };
     let (state, ink) = words::state(device, nvml);
     let mut cells = vec![
@@ -102,7 +104,8 @@ fn told(value: Option<impl ToString>) -> Cell {
 /// The mode in force, and where it goes after the next reset.
 fn mig(device: &Device) -> &'static str {
     match &device.mig {
-        _ if device.condition != Condition::Working => "?",
+        _ if device.condition != Condition::Working => UNKNOWN,
+        Mig::Unknown => UNKNOWN,
         Mig::NotCapable => NONE,
         Mig::Capable(state) => match (state.current, state.pending) {
             (MigMode::Disabled, MigMode::Disabled) => "off",
@@ -114,14 +117,19 @@ fn mig(device: &Device) -> &'static str {
 }
 
 /// How many things a container could be given.
-fn partitions(device: &Device) -> Option<usize> {
+fn partitions(device: &Device) -> Option<String> {
+    if device.mig == Mig::Unknown && device.condition == Condition::Working {
+        return Some(UNKNOWN.to_owned());
+    }
     let state = device.mig.state().filter(|_| device.mig.is_enabled())?;
+    if state.geometry == Completeness::Partial {
+        return Some(UNKNOWN.to_owned());
+    }
     let instances = state.gpu_instances.iter();
-    Some(
-        instances
-            .map(|instance| instance.compute_instances.len())
-            .sum(),
-    )
+    let count: usize = instances
+        .map(|instance| instance.compute_instances.len())
+        .sum();
+    Some(count.to_string())
 }
 
 /// Active links by what is at their far end: `12 gpu`, `18 switch`.

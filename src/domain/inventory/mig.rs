@@ -7,6 +7,8 @@ use crate::domain::quantity::Mebibytes;
 /// Partitioning of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mig {
+    /// Nobody told: no driver was asked, or it would not say. The reason is among the device's problems.
+    Unknown,
     /// The device cannot be partitioned.
     NotCapable,
     /// It can.
@@ -24,6 +26,18 @@ pub struct MigState {
     pub catalog: ProfileCatalog,
     /// What it has now, ordered by GPU-instance id.
     pub gpu_instances: Vec<GpuInstance>,
+    /// Whether that is all it has.
+    pub geometry: Completeness,
+}
+
+/// Whether everything could be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Completeness {
+    /// It could.
+    #[default]
+    Complete,
+    /// Something is missing, and nothing may be counted. The reason is among the device's problems.
+    Partial,
 }
 
 /// MIG mode of a device.
@@ -69,12 +83,34 @@ impl Mig {
     /// The state of a MIG-capable device.
     pub fn state(&self) -> Option<&MigState> {
         match self {
-            Self::NotCapable => None,
+            Self::Unknown | Self::NotCapable => None,
             Self::Capable(state) => Some(state),
         }
     }
 
-    /// Whether MIG mode is in force.
+    /// Whether it is certain which partitions there are, if any.
+    pub fn is_told(&self) -> bool {
+        match self {
+            Self::Unknown => false,
+            Self::NotCapable => true,
+            Self::Capable(state) => state.geometry == Completeness::Complete,
+        }
+    }
+
+    /// Whether any of these can be partitioned: certain where one can, or where none can; `None` otherwise.
+    pub fn any_capable<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<bool> {
+        let mut answer = Some(false);
+        for mig in all {
+            match mig {
+                Self::Capable(_) => return Some(true),
+                Self::Unknown => answer = None,
+                Self::NotCapable => {}
+            }
+        }
+        answer
+    }
+
+    /// Whether MIG mode is known to be in force.
     pub fn is_enabled(&self) -> bool {
         self.state()
             .is_some_and(|state| state.current == MigMode::Enabled)

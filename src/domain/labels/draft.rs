@@ -36,8 +36,11 @@ impl Draft {
         self.labels.insert(key, value);
     }
 
-    /// Says that a label is left out.
+    /// Says that a label is left out, and takes it back if it was set: what is not known has no earlier value either.
     pub(super) fn omit(&mut self, key: &str, reason: Omission) {
+        self.labels.retain(|known, _| known.as_str() != key);
+        self.notes
+            .retain(|note| !matches!(note, Note::Cut { key: cut, .. } if cut.as_str() == key));
         self.note(Note::Omitted {
             key: key.to_owned(),
             reason,

@@ -12,7 +12,7 @@ mod models;
 
 use std::collections::BTreeSet;
 
-use crate::domain::inventory::{Condition, Device, Inventory, Machine, NvmlState, Vendor};
+use crate::domain::inventory::{Condition, Device, Inventory, Machine, Mig, NvmlState, Vendor};
 use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{MigStrategy, Note, Omission, Options, Publication};
 
@@ -117,8 +117,10 @@ fn add_versions(draft: &mut Draft, nvml: &NvmlState) {
 
 /// What is said of all GPUs together.
 fn add_node(draft: &mut Draft, gpus: &[Gpu]) {
-    let capable = gpus.iter().any(|gpu| gpu.device.mig.state().is_some());
-    draft.put("nvidia.com/mig.capable", &capable);
+    match Mig::any_capable(gpus.iter().map(|gpu| &gpu.device.mig)) {
+        Some(capable) => draft.put("nvidia.com/mig.capable", &capable),
+        None => draft.omit("nvidia.com/mig.capable", Omission::PartitionsUnknown),
+    }
     // True only where MPS is configured, which is not a property of the hardware.
     draft.put("nvidia.com/mps.capable", "false");
     draft.put("nvidia.com/gpu.mode", mode(gpus));

@@ -59,6 +59,8 @@ pub enum Omission {
     ComputeCapabilityUnknown,
     /// The driver does not tell what a partition has.
     AttributesUnknown,
+    /// The driver does not tell whether a GPU is partitioned, or into what.
+    PartitionsUnknown,
     /// A partition was made from a profile that has no name.
     ProfileUnknown,
     /// The key is none.
@@ -127,6 +129,7 @@ impl fmt::Display for Omission {
             Self::DriverNotReady => "the driver does not answer",
             Self::CudaUnknown => "the driver does not tell its CUDA version",
             Self::ComputeCapabilityUnknown => "the driver does not tell the compute capability",
+            Self::PartitionsUnknown => "the driver does not tell the partitions",
             Self::AttributesUnknown => "the driver does not tell what the partition has",
             Self::ProfileUnknown => "a partition was made from a profile that has no name",
             Self::InvalidKey => "it cannot be a label's key",

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::interconnect;
-use crate::domain::inventory::{Architecture, Condition, Device, Identity, Inventory, Vendor};
+use crate::domain::inventory::{Architecture, Condition, Device, Identity, Inventory, Mig, Vendor};
 use crate::domain::labels::Omission;
 use crate::domain::labels::draft::Draft;
 
@@ -128,8 +128,14 @@ fn add_partitioning(draft: &mut Draft, devices: &[&Device]) {
         draft.omit("octavo.dev/sharing", Omission::NothingAnswers);
         return;
     }
-    let capable = working.iter().any(|device| device.mig.state().is_some());
-    draft.put("octavo.dev/mig-capable", &capable);
+    match Mig::any_capable(working.iter().map(|device| &device.mig)) {
+        Some(capable) => draft.put("octavo.dev/mig-capable", &capable),
+        None => draft.omit("octavo.dev/mig-capable", Omission::PartitionsUnknown),
+    }
+    if working.iter().any(|device| device.mig == Mig::Unknown) {
+        draft.omit("octavo.dev/sharing", Omission::PartitionsUnknown);
+        return;
+    }
     let partitioned = working
         .iter()
         .filter(|device| device.mig.is_enabled())

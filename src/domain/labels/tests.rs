@@ -5,6 +5,7 @@ mod gfd;
 mod machines;
 mod own;
 mod properties;
+mod untold;
 
 use super::*;
 

@@ -8,11 +8,13 @@ use nvml_wrapper_sys::bindings::{
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
 };
-use crate::domain::inventory::Problem;
+use crate::domain::inventory::{Completeness, Problem};
 use crate::domain::profile::{InstanceShape, ProfileName};
 use crate::domain::quantity::Mebibytes;
 use crate::hw::error::{Code, DriverError};
-use crate::hw::nvml::session::{DeviceHandle, Session, optional, privileged, raw, struct_version};
+use crate::hw::nvml::session::{
+    DeviceHandle, Session, failed, optional, privileged, raw, struct_version,
+};
 
 /// Profile indices end where the driver says so; this is where we stop believing that it will.
 const LAST_INDEX: u32 = 64;
@@ -21,6 +23,10 @@ const LAST_INDEX: u32 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Offer {
     profiles: Vec<GpuInstanceProfile>,
+    /// Id and greatest count of profiles that have no name we know. Instances of them cannot be told.
+    nameless: Vec<(u32, u32)>,
+    /// Partial where a profile, or what its instances can be split into, may be missing.
+    completeness: Completeness,
     problems: Vec<Problem>,
 }
 
@@ -38,10 +44,14 @@ impl Offer {
             if matches!(&answer, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
                 break;
             }
+            if failed(&answer) {
+                offer.completeness = Completeness::Partial;
+            }
             let Some(told) = privileged(answer, &mut offer.problems)? else {
                 continue;
             };
             let Some(name) = offer.name(session, device, (index, &told), memory)? else {
+                offer.nameless.push((told.id, told.instanceCount));
                 continue;
             };
             let placements = privileged(placements(session, device, told.id), &mut offer.problems)?;
@@ -67,6 +77,14 @@ impl Offer {
         &self.profiles
     }
 
+    pub(super) fn nameless(&self) -> &[(u32, u32)] {
+        &self.nameless
+    }
+
+    pub(super) fn completeness(&self) -> Completeness {
+        self.completeness
+    }
+
     pub(super) fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -82,7 +100,9 @@ impl Offer {
             return Ok(Vec::new());
         };
         if known.compute_profiles.is_empty() {
-            known.compute_profiles = compute_profiles(session, instance, &mut self.problems)?;
+            let (told, completeness) = compute_profiles(session, instance, &mut self.problems)?;
+            known.compute_profiles = told;
+            self.completeness = self.completeness.max(completeness);
         }
         Ok(known.compute_profiles.clone())
     }
@@ -206,9 +226,10 @@ fn compute_profiles(
     session: Session<'_>,
     instance: nvmlGpuInstance_t,
     problems: &mut Vec<Problem>,
-) -> Result<Vec<ComputeInstanceProfile>, DriverError> {
+) -> Result<(Vec<ComputeInstanceProfile>, Completeness), DriverError> {
     const SHARED_ENGINES: u32 = 0;
     let mut profiles = Vec::new();
+    let mut completeness = Completeness::Complete;
     for index in 0..LAST_INDEX {
         // SAFETY: a structure of numbers, for which zero is a value.
         let mut told: nvmlComputeInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
@@ -222,6 +243,9 @@ fn compute_profiles(
         if matches!(&answer, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
             break;
         }
+        if failed(&answer) {
+            completeness = Completeness::Partial;
+        }
         if privileged(answer, problems)?.is_some() {
             profiles.push(ComputeInstanceProfile {
                 id: told.id,
@@ -232,5 +256,5 @@ fn compute_profiles(
             });
         }
     }
-    Ok(profiles)
+    Ok((profiles, completeness))
 }

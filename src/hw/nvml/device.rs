@@ -4,7 +4,9 @@ use nvml_wrapper::enums::device::DeviceArchitecture;
 use nvml_wrapper_sys::bindings::nvmlMemory_t;
 
 use crate::domain::id::{GpuUuid, PciAddress};
-use crate::domain::inventory::{Architecture, Device, Mig, MigMode, MigState, PciIds, Problem};
+use crate::domain::inventory::{
+    Architecture, Completeness, Device, Mig, MigMode, MigState, PciIds, Problem,
+};
 use crate::domain::quantity::{ComputeCapability, Mebibytes};
 use crate::hw::error::{Code, DriverError, Remedy};
 use crate::hw::nvml::catalog::Offer;
@@ -57,7 +59,7 @@ impl KnownDevice {
         if let Some(facts) = &self.facts {
             tell(facts, device);
         }
-        let mode = self.mig_mode(session, &mut device.problems)?;
+        let mode = self.mig_mode(session, device)?;
         if self.offer.as_ref().map(|(known, _)| *known) != mode.map(|(current, _)| current) {
             // A change of mode may detach the device for a moment, and then it comes back under another minor number.
             self.facts = None;
@@ -79,14 +81,15 @@ impl KnownDevice {
         Ok(())
     }
 
-    /// The mode in force and the pending one; `None` for a device that has none.
+    /// The mode in force and the pending one; `None` for a device that has none, and where the driver would not say. Only
+    /// the first of these is an answer: a question that failed must not make a partitioned device a whole one.
     ///
     /// Also the first question of every reading: whether NVML still knows the handle and whether the driver talks to the
     /// device at all shows here, and if not, there is no point in the other questions.
     fn mig_mode(
         &self,
         session: Session<'_>,
-        problems: &mut Vec<Problem>,
+        device: &mut Device,
     ) -> Result<Option<(MigMode, MigMode)>, DriverError> {
         let wrapped = session.device(self.handle);
         let answer = session.wrapped("nvmlDeviceGetMigMode", || wrapped.mig_mode());
@@ -95,11 +98,14 @@ impl KnownDevice {
         {
             return Err(*error);
         }
+        if matches!(&answer, Err(error) if error.remedy() == Remedy::Unavailable) {
+            device.mig = Mig::NotCapable;
+        }
         let mode = |number| match number {
             0 => MigMode::Disabled,
             _ => MigMode::Enabled,
         };
-        let answer = optional(answer, problems)?;
+        let answer = optional(answer, &mut device.problems)?;
         Ok(answer.map(|both| (mode(both.current), mode(both.pending))))
     }
 
@@ -114,13 +120,14 @@ impl KnownDevice {
             Some((_, offer)) if offer.problems().is_empty() => offer,
             Some(_) | None => Offer::read(session, self.handle, device.memory)?,
         };
-        device.problems.extend_from_slice(offer.problems());
-        let gpu_instances = match current {
-            MigMode::Disabled => Vec::new(),
+        let (gpu_instances, geometry) = match current {
+            MigMode::Disabled => (Vec::new(), Completeness::Complete),
             MigMode::Enabled => {
                 instances::read(session, self.handle, &mut offer, &mut device.problems)?
             }
         };
+        // Instances tell more of the offer, so only now is it known what could not be read of it.
+        device.problems.extend_from_slice(offer.problems());
         let catalog = offer.catalog();
         self.offer = Some((current, offer));
         Ok(Mig::Capable(MigState {
@@ -128,6 +135,7 @@ impl KnownDevice {
             pending,
             catalog,
             gpu_instances,
+            geometry,
         }))
     }
 }

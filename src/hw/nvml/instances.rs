@@ -10,22 +10,52 @@ use nvml_wrapper_sys::bindings::{
 
 use crate::domain::catalog::{InstanceResources, Placement};
 use crate::domain::id::MigUuid;
-use crate::domain::inventory::{ComputeInstance, GpuInstance, Problem};
+use crate::domain::inventory::{Completeness, ComputeInstance, GpuInstance, Problem};
 use crate::domain::quantity::Mebibytes;
-use crate::hw::error::DriverError;
+use crate::hw::error::{Code, DriverError};
 use crate::hw::nvml::catalog::Offer;
-use crate::hw::nvml::session::{DeviceHandle, Session, optional, privileged, raw};
+use crate::hw::nvml::session::{DeviceHandle, Session, failed, optional, privileged, raw};
 
 /// More instances than any device has; NVML takes the room for granted and is not told how much there is.
 const ROOM: usize = 64;
 
-/// Every GPU instance of the device, ordered by id.
+/// Takes answers in, and remembers whether any was missing: from then on what was found is not all there is.
+#[derive(Debug)]
+struct Reading<'a> {
+    problems: &'a mut Vec<Problem>,
+    geometry: Completeness,
+}
+
+impl Reading<'_> {
+    /// A list of instances. That there are none is an answer; a library that cannot list them gives none.
+    fn list<T>(&mut self, answer: Result<Vec<T>, DriverError>) -> Result<Vec<T>, DriverError> {
+        let lacks = matches!(&answer, Err(error) if error.is(Code::NoSuchFunction));
+        if lacks || failed(&answer) {
+            self.geometry = Completeness::Partial;
+        }
+        Ok(privileged(answer, self.problems)?.unwrap_or_default())
+    }
+
+    /// The record of an instance that was listed, so that there is one.
+    fn record<T>(&mut self, answer: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
+        if answer.is_err() {
+            self.geometry = Completeness::Partial;
+        }
+        privileged(answer, self.problems)
+    }
+}
+
+/// Every GPU instance of the device that could be read, ordered by id, and whether these are all.
 pub(super) fn read(
     session: Session<'_>,
     device: DeviceHandle,
     offer: &mut Offer,
     problems: &mut Vec<Problem>,
-) -> Result<Vec<GpuInstance>, DriverError> {
+) -> Result<(Vec<GpuInstance>, Completeness), DriverError> {
+    let mut reading = Reading {
+        problems,
+        geometry: Completeness::Complete,
+    };
     let profiles: Vec<(u32, u32)> = offer
         .profiles()
         .iter()
@@ -33,10 +63,9 @@ pub(super) fn read(
         .collect();
     let mut instances = Vec::new();
     for (profile, max_count) in profiles {
-        let answer = gpu_instances(session, device, profile, max_count);
-        for instance in privileged(answer, problems)?.unwrap_or_default() {
-            let answer = gpu_instance_info(session, instance);
-            let Some(told) = privileged(answer, problems)? else {
+        let listed = reading.list(gpu_instances(session, device, profile, max_count))?;
+        for instance in listed {
+            let Some(told) = reading.record(gpu_instance_info(session, instance))? else {
                 continue;
             };
             instances.push(GpuInstance {
@@ -50,13 +79,19 @@ pub(super) fn read(
                     session,
                     (instance, told.profileId),
                     offer,
-                    problems,
+                    &mut reading,
                 )?,
             });
         }
     }
+    for (profile, max_count) in offer.nameless() {
+        let listed = reading.list(gpu_instances(session, device, *profile, *max_count))?;
+        if !listed.is_empty() {
+            reading.geometry = Completeness::Partial;
+        }
+    }
     instances.sort_by_key(|instance| instance.id);
-    Ok(instances)
+    Ok((instances, reading.geometry.max(offer.completeness())))
 }
 
 fn gpu_instances(
@@ -94,22 +129,19 @@ fn compute_instances(
     session: Session<'_>,
     (instance, profile): (nvmlGpuInstance_t, u32),
     offer: &mut Offer,
-    problems: &mut Vec<Problem>,
+    reading: &mut Reading<'_>,
 ) -> Result<Vec<ComputeInstance>, DriverError> {
     let mut instances = Vec::new();
     for kind in offer.learn_compute_profiles(session, profile, instance)? {
-        let mut listed = vec![std::ptr::null_mut(); ROOM.max(kind.max_count as usize)];
-        let mut count = room_of(&listed);
+        let mut told = vec![std::ptr::null_mut(); ROOM.max(kind.max_count as usize)];
+        let mut count = room_of(&told);
         // SAFETY: as for GPU instances: the parent was listed just now, and there is room enough.
         let answer = raw!(session, nvmlGpuInstanceGetComputeInstances, |f| unsafe {
-            f(instance, kind.id, listed.as_mut_ptr(), &raw mut count)
+            f(instance, kind.id, told.as_mut_ptr(), &raw mut count)
         });
-        if privileged(answer, problems)?.is_none() {
-            continue;
-        }
-        listed.truncate(count as usize);
-        for compute in listed {
-            instances.extend(compute_instance(session, compute, problems)?);
+        told.truncate(count as usize);
+        for compute in reading.list(answer.map(|()| told))? {
+            instances.extend(compute_instance(session, compute, reading)?);
         }
     }
     instances.sort_by_key(|compute| compute.id);
@@ -119,7 +151,7 @@ fn compute_instances(
 fn compute_instance(
     session: Session<'_>,
     instance: nvmlComputeInstance_t,
-    problems: &mut Vec<Problem>,
+    reading: &mut Reading<'_>,
 ) -> Result<Option<ComputeInstance>, DriverError> {
     // SAFETY: a structure of numbers and nullable handles, for which zero is a value.
     let mut told: nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
@@ -128,9 +160,10 @@ fn compute_instance(
     let answer = raw!(session, nvmlComputeInstanceGetInfo_v2, |f| unsafe {
         f(instance, &raw mut told)
     });
-    if privileged(answer, problems)?.is_none() {
+    if reading.record(answer)?.is_none() {
         return Ok(None);
     }
+    let problems = &mut *reading.problems;
     let device = session.device(DeviceHandle(told.device));
     let uuid = session.wrapped("nvmlDeviceGetUUID", || device.uuid());
     let attributes = session.wrapped("nvmlDeviceGetAttributes_v2", || device.attributes());

@@ -105,6 +105,11 @@ impl<'a> Session<'a> {
     }
 }
 
+/// Whether the question got no answer at all; that a device or a library does not have something is one.
+pub(super) fn failed<T>(answer: &Result<T, DriverError>) -> bool {
+    matches!(answer, Err(error) if error.remedy() != Remedy::Unavailable)
+}
+
 /// What an answer is worth: a value, nothing because the device or the library does not have it, or nothing and a
 /// problem to tell. Errors that concern more than this one question are passed on.
 pub(super) fn optional<T>(

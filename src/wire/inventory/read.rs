@@ -5,17 +5,18 @@ use std::str::FromStr;
 
 use super::error::{FieldError, FieldProblem};
 use super::{
-    ComputeInstanceJson, ComputeProfileJson, ConditionJson, DeviceJson, Document, GpuInstanceJson,
-    HealthJson, LinkJson, MachineJson, MigJson, MigModeJson, MigStateJson, NvmlJson, PciIdsJson,
-    PlacementJson, ProcessJson, ProcessKindJson, ProfileJson, RemoteJson, ResourcesJson,
+    ComputeInstanceJson, ComputeProfileJson, ConditionJson, DeviceJson, Document, GeometryJson,
+    GpuInstanceJson, HealthJson, LinkJson, MachineJson, MigJson, MigModeJson, MigStateJson,
+    NvmlJson, PciIdsJson, PlacementJson, ProcessJson, ProcessKindJson, ProfileJson, RemoteJson,
+    ResourcesJson,
 };
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
 };
 use crate::domain::inventory::{
-    Architecture, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance, Health,
-    Identity, Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds,
-    Problem, Process, ProcessKind, RecoveryAction, RemappedRows, Vendor, VgpuHost,
+    Architecture, Completeness, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance,
+    Health, Identity, Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState,
+    PciIds, Problem, Process, ProcessKind, RecoveryAction, RemappedRows, Vendor, VgpuHost,
 };
 use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
 
@@ -228,6 +229,7 @@ fn condition(json: ConditionJson) -> Condition {
 
 fn mig(json: MigJson) -> Result<Mig, FieldError> {
     let (current, state) = match json {
+        MigJson::Unknown {} => return Ok(Mig::Unknown),
         MigJson::NotCapable {} => return Ok(Mig::NotCapable),
         MigJson::Disabled(state) => (MigMode::Disabled, state),
         MigJson::Enabled(state) => (MigMode::Enabled, state),
@@ -235,6 +237,7 @@ fn mig(json: MigJson) -> Result<Mig, FieldError> {
     let MigStateJson {
         pending_mode,
         gpu_instances,
+        geometry,
         profiles,
     } = state;
     Ok(Mig::Capable(MigState {
@@ -245,6 +248,10 @@ fn mig(json: MigJson) -> Result<Mig, FieldError> {
         },
         catalog: ProfileCatalog::new(each("profiles", profiles, profile)?),
         gpu_instances: each("gpuInstances", gpu_instances, gpu_instance)?,
+        geometry: match geometry {
+            None => Completeness::Complete,
+            Some(GeometryJson::Partial) => Completeness::Partial,
+        },
     }))
 }
 

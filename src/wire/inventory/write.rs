@@ -2,17 +2,17 @@
 
 use super::{
     ApiVersion, ComputeInstanceJson, ComputeProfileJson, ConditionJson, DeviceJson, Document,
-    FabricJson, GpuInstanceJson, HealthJson, Kind, LinkJson, MachineJson, MigJson, MigModeJson,
-    MigStateJson, NvmlJson, PciIdsJson, PlacementJson, ProblemJson, ProcessJson, ProcessKindJson,
-    ProfileJson, RemappedRowsJson, RemoteJson, ResourcesJson, VgpuHostJson,
+    FabricJson, GeometryJson, GpuInstanceJson, HealthJson, Kind, LinkJson, MachineJson, MigJson,
+    MigModeJson, MigStateJson, NvmlJson, PciIdsJson, PlacementJson, ProblemJson, ProcessJson,
+    ProcessKindJson, ProfileJson, RemappedRowsJson, RemoteJson, ResourcesJson, VgpuHostJson,
 };
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement,
 };
 use crate::domain::inventory::{
-    Architecture, ComputeInstance, Condition, Device, Fabric, GpuInstance, Health, Identity,
-    Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds, Problem,
-    Process, ProcessKind, RecoveryAction, RemappedRows,
+    Architecture, Completeness, ComputeInstance, Condition, Device, Fabric, GpuInstance, Health,
+    Identity, Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds,
+    Problem, Process, ProcessKind, RecoveryAction, RemappedRows,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -138,6 +138,7 @@ impl From<PciIds> for PciIdsJson {
 impl From<&Mig> for MigJson {
     fn from(mig: &Mig) -> Self {
         match mig {
+            Mig::Unknown => Self::Unknown {},
             Mig::NotCapable => Self::NotCapable {},
             Mig::Capable(state) => match state.current {
                 MigMode::Disabled => Self::Disabled(state.into()),
@@ -155,6 +156,10 @@ impl From<&MigState> for MigStateJson {
                 MigMode::Enabled => MigModeJson::Enabled,
             },
             gpu_instances: all(&state.gpu_instances),
+            geometry: match state.geometry {
+                Completeness::Complete => None,
+                Completeness::Partial => Some(GeometryJson::Partial),
+            },
             profiles: all(state.catalog.profiles()),
         }
     }

@@ -28,6 +28,16 @@ struct Group<'a> {
 /// Presents partitions as if they were GPUs, which takes that every GPU is partitioned and all partitions are alike.
 pub(super) fn add_single(draft: &mut Draft, gpus: &[Gpu]) {
     draft.put("nvidia.com/mig.strategy", "single");
+    if !are_told(gpus) {
+        // Said of whole GPUs until now; whether partitions take their place is what is not known.
+        for name in ["product", "count", "replicas", "memory", "sharing-strategy"] {
+            draft.omit(
+                &format!("nvidia.com/gpu.{name}"),
+                Omission::PartitionsUnknown,
+            );
+        }
+        return;
+    }
     let partitioned: Vec<&Gpu> = gpus
         .iter()
         .filter(|gpu| gpu.device.mig.is_enabled())
@@ -63,6 +73,10 @@ pub(super) fn add_single(draft: &mut Draft, gpus: &[Gpu]) {
 /// Presents each profile as a resource of its own, beside the whole GPUs.
 pub(super) fn add_mixed(draft: &mut Draft, gpus: &[Gpu]) {
     draft.put("nvidia.com/mig.strategy", "mixed");
+    if !are_told(gpus) {
+        draft.omit("nvidia.com/mig-*", Omission::PartitionsUnknown);
+        return;
+    }
     let (groups, nameless) = groups(gpus);
     if nameless > 0 {
         draft.omit("nvidia.com/mig-*", Omission::ProfileUnknown);
@@ -70,6 +84,11 @@ pub(super) fn add_mixed(draft: &mut Draft, gpus: &[Gpu]) {
     for (profile, group) in &groups {
         add_group(draft, &format!("nvidia.com/mig-{profile}"), profile, group);
     }
+}
+
+/// Whether the partitions of all GPUs are told. One that does not tell may have some of any profile, so no count is certain.
+fn are_told(gpus: &[Gpu]) -> bool {
+    gpus.iter().all(|gpu| gpu.device.mig.is_told())
 }
 
 fn add_invalid(draft: &mut Draft, model: &str, reason: InvalidMig) {

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::Gpu;
+use crate::domain::inventory::{Device, Mig};
 use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{Note, Omission};
 use crate::domain::quantity::{ComputeCapability, Mebibytes};
@@ -13,23 +14,43 @@ use crate::domain::quantity::{ComputeCapability, Mebibytes};
 struct Model<'a> {
     whole: Vec<Gpu<'a>>,
     partitioned: Vec<Gpu<'a>>,
+    /// Those that do not tell which of the two they are.
+    open: Vec<Gpu<'a>>,
+}
+
+/// What GPUs that do not tell are taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Assume {
+    Whole,
+    Partitioned,
 }
 
 impl<'a> Model<'a> {
-    /// The GPU that speaks for the model: the last whole one, or the last at all.
-    fn speaker(&self) -> Option<Gpu<'a>> {
-        self.whole
-            .last()
-            .or_else(|| self.partitioned.last())
-            .copied()
+    fn all(&self) -> impl Iterator<Item = &Gpu<'a>> {
+        self.whole.iter().chain(&self.partitioned).chain(&self.open)
+    }
+
+    /// What the GPU says that speaks for the model: the last whole one, or the last at all. Where it is not known which one
+    /// that is, what all of them say.
+    fn said<T: PartialEq>(&self, what: impl Fn(&Device) -> Option<T>) -> Option<T> {
+        let certain = self.whole.last().or_else(|| self.partitioned.last());
+        let first = certain.or_else(|| self.open.first())?;
+        let said = what(first.device);
+        let agreed = || self.all().all(|gpu| what(gpu.device) == said);
+        (self.open.is_empty() || agreed()).then_some(said).flatten()
     }
 
     fn count(&self) -> usize {
-        self.whole.len() + self.partitioned.len()
+        self.all().count()
     }
 
     fn memory(&self) -> Option<Mebibytes> {
-        self.speaker()?.device.memory
+        self.said(|device| device.memory)
+    }
+
+    /// Whether a GPU is to be had whole.
+    fn has_whole(&self, assume: Assume) -> bool {
+        !self.whole.is_empty() || (assume == Assume::Whole && !self.open.is_empty())
     }
 }
 
@@ -38,25 +59,37 @@ impl<'a> Model<'a> {
 /// With several models, one that has a GPU outside MIG mode wins over one that has not, as in the original: these are the
 /// GPUs that `nvidia.com/gpu` offers. Beyond that the original leaves it to chance, and here the largest memory wins, then
 /// the larger number, then the name that sorts first.
+///
+/// Where GPUs do not tell whether they are in MIG mode, a model wins that wins either way; when there is none, nothing is said.
 pub(super) fn add(draft: &mut Draft, gpus: &[Gpu]) {
     let mut models: BTreeMap<&str, Model> = BTreeMap::new();
     for gpu in gpus {
         let model = models.entry(gpu.model).or_default();
-        if gpu.device.mig.is_enabled() {
-            model.partitioned.push(*gpu);
-        } else {
-            model.whole.push(*gpu);
+        match &gpu.device.mig {
+            Mig::Unknown => model.open.push(*gpu),
+            mig if mig.is_enabled() => model.partitioned.push(*gpu),
+            Mig::NotCapable | Mig::Capable(_) => model.whole.push(*gpu),
         }
     }
-    let winner = models.iter().max_by_key(|(name, model)| {
+    let rank = |name: &str, model: &Model, assume| {
+        let whole = model.has_whole(assume);
         (
-            !model.whole.is_empty(),
+            whole,
             model.memory(),
             model.count(),
-            Reverse(*name),
+            Reverse(name.to_owned()),
         )
+    };
+    // Against the odds: its own silent GPUs are partitioned, and everybody else's are whole.
+    let winner = models.iter().find(|(name, model)| {
+        let own = rank(name, model, Assume::Partitioned);
+        let mut others = models.iter().filter(|(other, _)| other != name);
+        others.all(|(other, model)| rank(other, model, Assume::Whole) < own)
     });
-    let Some((name, model)) = winner else { return };
+    let Some((name, model)) = winner else {
+        draft.omit("nvidia.com/gpu.*", Omission::PartitionsUnknown);
+        return;
+    };
     if models.len() > 1 {
         draft.note(Note::Chosen {
             model: (*name).to_owned(),
@@ -74,19 +107,18 @@ fn add_model(draft: &mut Draft, name: &str, model: &Model) {
     draft.put("nvidia.com/gpu.product", name);
     draft.put("nvidia.com/gpu.count", &model.count());
     // No GPU to be had whole: none is offered as such.
-    draft.put(
-        "nvidia.com/gpu.replicas",
-        &u8::from(!model.whole.is_empty()),
-    );
+    let sure = model.has_whole(Assume::Partitioned);
+    if sure == model.has_whole(Assume::Whole) {
+        draft.put("nvidia.com/gpu.replicas", &u8::from(sure));
+    } else {
+        draft.omit("nvidia.com/gpu.replicas", Omission::PartitionsUnknown);
+    }
     draft.put("nvidia.com/gpu.sharing-strategy", "none");
     match model.memory().filter(|memory| memory.get() > 0) {
         Some(memory) => draft.put("nvidia.com/gpu.memory", &memory.get()),
         None => draft.omit("nvidia.com/gpu.memory", Omission::MemoryUnknown),
     }
-    let capability = model
-        .speaker()
-        .and_then(|gpu| gpu.device.compute_capability);
-    match capability {
+    match model.said(|device| device.compute_capability) {
         Some(capability) => {
             draft.put("nvidia.com/gpu.family", family(capability));
             draft.put("nvidia.com/gpu.compute.major", &capability.major);

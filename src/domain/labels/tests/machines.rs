@@ -6,8 +6,8 @@ use crate::domain::catalog::{
 };
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
-    Architecture, ComputeInstance, Condition, Device, Driver, GpuInstance, Inventory, LinkRemote,
-    Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds,
+    Architecture, Completeness, ComputeInstance, Condition, Device, Driver, GpuInstance, Inventory,
+    LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds,
 };
 use crate::domain::quantity::{ComputeCapability, CudaVersion, Mebibytes};
 
@@ -92,12 +92,14 @@ pub(super) fn gpu(bus: u8, board: &Board) -> Device {
         device.product_name.as_deref(),
         device.memory,
     );
+    device.mig = Mig::NotCapable;
     if !board.profiles.is_empty() {
         device.mig = Mig::Capable(MigState {
             current: MigMode::Disabled,
             pending: MigMode::Disabled,
             catalog: ProfileCatalog::new(board.profiles.iter().map(profile).collect()),
             gpu_instances: Vec::new(),
+            geometry: Completeness::Complete,
         });
     }
     device

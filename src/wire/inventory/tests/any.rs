@@ -9,9 +9,9 @@ use crate::domain::catalog::{
 };
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
-    Architecture, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance, Health,
-    Identity, Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds,
-    Problem, Process, ProcessKind, RecoveryAction, RemappedRows, Vendor, VgpuHost,
+    Architecture, Completeness, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance,
+    Health, Identity, Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState,
+    PciIds, Problem, Process, ProcessKind, RecoveryAction, RemappedRows, Vendor, VgpuHost,
 };
 use crate::domain::quantity::{ComputeCapability, CudaVersion, Mebibytes};
 
@@ -248,17 +248,24 @@ fn mig() -> impl Strategy<Value = Mig> {
             placement,
             compute_instances,
         });
-    let state = (mode(), mode(), vec(profile(), 0..3), vec(instance, 0..3)).prop_map(
-        |(current, pending, profiles, gpu_instances)| {
+    let geometry = prop_oneof![Just(Completeness::Complete), Just(Completeness::Partial)];
+    let state = (
+        mode(),
+        mode(),
+        vec(profile(), 0..3),
+        vec(instance, 0..3),
+        geometry,
+    )
+        .prop_map(|(current, pending, profiles, gpu_instances, geometry)| {
             Mig::Capable(MigState {
                 current,
                 pending,
                 catalog: ProfileCatalog::new(profiles),
                 gpu_instances,
+                geometry,
             })
-        },
-    );
-    prop_oneof![Just(Mig::NotCapable), state]
+        });
+    prop_oneof![Just(Mig::Unknown), Just(Mig::NotCapable), state]
 }
 
 fn process() -> impl Strategy<Value = Process> {

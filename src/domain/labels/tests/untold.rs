@@ -1,0 +1,131 @@
+//! Partitions that the driver does not tell: labels are left out, and none is wrong.
+
+use super::machines::{A100_40, A100_80, L40S, T4, gpu, machine, partitioned};
+use super::*;
+use crate::domain::inventory::{Completeness, Mig};
+
+/// The device, not telling whether it is partitioned.
+fn silent(mut device: Device) -> Device {
+    device.mig = Mig::Unknown;
+    device
+}
+
+/// The device, in MIG mode and not telling all its partitions.
+fn partial(mut device: Device) -> Device {
+    if let Mig::Capable(state) = &mut device.mig {
+        state.geometry = Completeness::Partial;
+    }
+    device
+}
+
+/// What is left out of `node` because partitions are unknown, without the end of each note.
+fn left_out(node: &Inventory, strategy: MigStrategy) -> Vec<String> {
+    let found = notes(node, &options(strategy));
+    let end = " is left out: the driver does not tell the partitions";
+    let about = found.iter().filter_map(|note| note.strip_suffix(end));
+    about.map(str::to_owned).collect()
+}
+
+const OWN: [&str; 2] = ["octavo.dev/mig-capable", "octavo.dev/sharing"];
+const SINGLE: [&str; 5] = [
+    "nvidia.com/gpu.product",
+    "nvidia.com/gpu.count",
+    "nvidia.com/gpu.replicas",
+    "nvidia.com/gpu.memory",
+    "nvidia.com/gpu.sharing-strategy",
+];
+
+#[test]
+fn a_gpu_that_does_not_tell_its_mode_is_neither_whole_nor_partitioned() {
+    let node = machine(vec![silent(gpu(1, &A100_80)), silent(gpu(2, &A100_80))]);
+    let common = [
+        &OWN[..],
+        &["nvidia.com/mig.capable", "nvidia.com/gpu.replicas"],
+    ]
+    .concat();
+    assert_eq!(left_out(&node, MigStrategy::None), common);
+    let mixed = [&common[..], &["nvidia.com/mig-*"]].concat();
+    assert_eq!(left_out(&node, MigStrategy::Mixed), mixed);
+    let labels = compile(&node, &options(MigStrategy::Mixed)).labels;
+    assert_eq!(labels.get("nvidia.com/gpu.count"), Some("2"));
+    assert_eq!(labels.get("nvidia.com/mig.strategy"), Some("mixed"));
+    let labels = compile(&node, &options(MigStrategy::Single)).labels;
+    for key in SINGLE.iter().chain(&OWN).chain(&["nvidia.com/mig.capable"]) {
+        assert_eq!(labels.get(key), None, "{key}");
+    }
+    assert_eq!(labels.get("nvidia.com/gpu.family"), Some("ampere"));
+}
+
+#[test]
+fn one_that_tells_makes_the_node_capable_and_a_whole_one_is_offered() {
+    let node = machine(vec![gpu(1, &A100_80), silent(gpu(2, &A100_80))]);
+    assert_eq!(left_out(&node, MigStrategy::None), ["octavo.dev/sharing"]);
+    let labels = compile(&node, &Options::default()).labels;
+    for (key, value) in [
+        ("octavo.dev/mig-capable", "true"),
+        ("nvidia.com/mig.capable", "true"),
+        ("nvidia.com/gpu.count", "2"),
+        ("nvidia.com/gpu.replicas", "1"),
+    ] {
+        assert_eq!(labels.get(key), Some(value), "{key}");
+    }
+}
+
+#[test]
+fn partitions_that_are_not_all_told_are_not_counted() {
+    let node = machine(vec![
+        partitioned(1, &A100_80, &["1g.10gb"]),
+        partial(partitioned(2, &A100_80, &[])),
+    ]);
+    assert_eq!(left_out(&node, MigStrategy::None), [""; 0]);
+    assert_eq!(left_out(&node, MigStrategy::Single), SINGLE);
+    assert_eq!(left_out(&node, MigStrategy::Mixed), ["nvidia.com/mig-*"]);
+    for strategy in [MigStrategy::None, MigStrategy::Mixed] {
+        let labels = compile(&node, &options(strategy)).labels;
+        assert_eq!(labels.get("octavo.dev/sharing"), Some("mig"));
+        assert_eq!(labels.get("nvidia.com/gpu.replicas"), Some("0"));
+        assert!(
+            labels
+                .iter()
+                .all(|(key, _)| !key.starts_with("nvidia.com/mig-"))
+        );
+    }
+}
+
+#[test]
+fn of_several_models_one_is_described_only_if_it_wins_either_way() {
+    let product = |devices| {
+        let labels = compile(&machine(devices), &Options::default()).labels;
+        labels.get("nvidia.com/gpu.product").map(str::to_owned)
+    };
+    let big = Some("NVIDIA-A100-SXM4-80GB".to_owned());
+    // Whole it wins by its memory; partitioned the other does.
+    assert_eq!(product(vec![gpu(1, &L40S), silent(gpu(2, &A100_80))]), None);
+    assert_eq!(product(vec![silent(gpu(1, &L40S)), gpu(2, &A100_80)]), big);
+    let both = vec![silent(gpu(1, &A100_40)), silent(gpu(2, &A100_80))];
+    assert_eq!(
+        left_out(&machine(both.clone()), MigStrategy::None).last(),
+        Some(&"nvidia.com/gpu.*".to_owned())
+    );
+    assert_eq!(product(both), None);
+}
+
+#[test]
+fn whichever_gpu_may_speak_for_a_model_must_say_the_same() {
+    let mut small = silent(gpu(2, &T4));
+    small.memory = Some(crate::domain::quantity::Mebibytes::new(8_192));
+    let labels = compile(&machine(vec![gpu(1, &T4), small]), &Options::default()).labels;
+    assert_eq!(labels.get("nvidia.com/gpu.memory"), None);
+    assert_eq!(labels.get("nvidia.com/gpu.family"), Some("turing"));
+}
+
+#[test]
+fn a_partition_that_does_not_tell_its_memory_leaves_that_of_the_gpu_out() {
+    let mut gpu = partitioned(1, &A100_80, &["1g.10gb"]);
+    if let Mig::Capable(state) = &mut gpu.mig {
+        state.gpu_instances[0].compute_instances[0].memory = None;
+    }
+    let labels = compile(&machine(vec![gpu]), &options(MigStrategy::Single)).labels;
+    assert_eq!(labels.get("nvidia.com/gpu.memory"), None);
+    assert_eq!(labels.get("nvidia.com/gpu.count"), Some("1"));
+}
