@@ -12,6 +12,7 @@
 //! domain's words and not in NVML's, so that its own logic (late, lost, replaced, hanging drivers) is tested without any.
 
 pub mod calls;
+mod elf;
 pub mod error;
 pub mod library;
 mod merge;

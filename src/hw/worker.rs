@@ -347,8 +347,13 @@ impl Worker {
     }
 
     fn publish(&mut self) -> Arc<Inventory> {
-        let functions = self.bus.scan();
-        let machine = self.bus.machine(&functions);
+        // On record like a driver's call: a file of a dying device may not return either.
+        let bus = &mut self.bus;
+        let (functions, machine) = self.shared.calls.during("reading /sys", None, || {
+            let functions = bus.scan();
+            let machine = bus.machine(&functions);
+            (functions, machine)
+        });
         let inventory = merge(machine, &functions, self.nvml(), self.observation.as_ref());
         let inventory = Arc::new(inventory);
         self.shared.latest.send_replace(Arc::clone(&inventory));

@@ -180,3 +180,51 @@ fn i12_a_file_that_is_no_nvml_is_named_and_the_agent_goes_on() {
         "{said}"
     );
 }
+
+#[test]
+fn i12_a_library_that_is_still_being_copied_is_waited_for() {
+    let machine = Machine::new(FOUR_H100);
+    let whole = fs::read(machine.library()).unwrap();
+    for length in [3000, 200_000, whole.len() - 1] {
+        fs::write(machine.library(), &whole[..length]).unwrap();
+        let output = machine.agent_once(&[]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.success(),
+            "{length}: {:?} {said}",
+            output.status
+        );
+        assert!(said.contains("still being copied"), "{length}: {said}");
+    }
+    let mut agent = start(&machine);
+    agent.says("still being copied");
+    fs::remove_file(machine.library()).unwrap();
+    machine.install_driver();
+    agent.says("nvml: ready");
+}
+
+#[test]
+fn i12_a_pipe_in_the_place_of_the_library_is_named_and_holds_nobody_up() {
+    let machine = Machine::without_driver(FOUR_H100);
+    nix::unistd::mkfifo(&machine.library(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let output = machine.agent_once(&[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("it is no regular file"), "{said}");
+}
+
+#[test]
+fn i8_a_file_of_sysfs_that_cannot_be_read_to_its_end_is_a_stall_with_a_name() {
+    let machine = Machine::new(FOUR_H100);
+    let devices = machine.path().join("sys/bus/pci/devices");
+    let device = fs::read_dir(devices).unwrap().next().unwrap().unwrap();
+    let file = device.path().join("config");
+    let _there_was_none = fs::remove_file(&file);
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut agent = start(&machine);
+    let line = agent.says("nvml: stalled");
+    assert!(line.contains("reading /sys"), "{line}");
+    // Opening the other end lets the reader go.
+    drop(fs::File::options().write(true).open(&file).unwrap());
+    agent.says("nvml: ready");
+}

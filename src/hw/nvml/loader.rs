@@ -9,6 +9,7 @@ use nvml_wrapper_sys::bindings::NvmlLib;
 use crate::domain::inventory::Driver;
 use crate::domain::quantity::CudaVersion;
 use crate::hw::calls::CallWatch;
+use crate::hw::elf;
 use crate::hw::error::{DriverError, LoadError};
 use crate::hw::library;
 use crate::hw::nvml::driver::NvmlDriver;
@@ -76,12 +77,20 @@ impl Loader {
 /// Loads the file and makes sure that nvml-wrapper can live with it: without these two functions it cannot start NVML,
 /// or panics when it stops it.
 fn check(path: &Path) -> Result<NvmlLib, LoadError> {
+    let unloadable = |reason: String| LoadError::Unloadable {
+        path: path.to_owned(),
+        reason,
+    };
+    // A bare name is looked up by the loader, so which file it means is not known here.
+    if path != Path::new(library::LIBRARY_NAME) {
+        let objection = elf::objection(path).map_err(|error| unloadable(error.to_string()))?;
+        if let Some(reason) = objection {
+            return Err(unloadable(reason));
+        }
+    }
     // SAFETY: loading a library runs its constructors. NVML's do nothing that depends on the caller, and the path comes
     // from the administrator or is one where the system keeps its driver.
-    let library = unsafe { NvmlLib::new(path) }.map_err(|error| LoadError::Unloadable {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })?;
+    let library = unsafe { NvmlLib::new(path) }.map_err(|error| unloadable(error.to_string()))?;
     let needed = [
         ("nvmlInit_v2", library.nvmlInit_v2.is_ok()),
         ("nvmlShutdown", library.nvmlShutdown.is_ok()),

@@ -1,0 +1,106 @@
+//! Whether a file is a whole ELF library, asked before the loader maps it.
+//!
+//! The loader maps what a library's headers promise and the kernel kills whoever touches a page that the file does not
+//! have. A driver container that is still copying its files leaves exactly such a library behind, and opening a pipe or a
+//! device in its place waits for ever. Source of offsets: ELF-64 object file format, version 1.5.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+const HEADER: usize = 64;
+const PROGRAM_HEADER: usize = 56;
+/// 64-bit, least significant byte first: every machine that an NVIDIA driver runs on.
+const MAGIC: [u8; 6] = [0x7f, b'E', b'L', b'F', 2, 1];
+
+/// Why the file cannot be a library that is worth loading; `None` when nothing speaks against it.
+pub(crate) fn objection(path: &Path) -> io::Result<Option<String>> {
+    // Asked first: opening a pipe waits for its other end.
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Ok(Some("it is no regular file".to_owned()));
+    }
+    let mut file = File::open(path)?;
+    let mut header = [0; HEADER];
+    if file.read_exact(&mut header).is_err() || !header.starts_with(&MAGIC) {
+        return Ok(Some("it is no 64-bit ELF library".to_owned()));
+    }
+    let promised = promised_length(&mut file, &header);
+    let there = metadata.len();
+    Ok((promised > there)
+        .then(|| format!("it has {there} bytes of {promised}; perhaps it is still being copied")))
+}
+
+/// The length that the headers promise: the end of the last segment, and of the section table, which lies behind all else.
+fn promised_length(file: &mut File, header: &[u8; HEADER]) -> u64 {
+    let sections = number(header, 0x28, 8)
+        .saturating_add(number(header, 0x3c, 2).saturating_mul(number(header, 0x3a, 2)));
+    let count = number(header, 0x38, 2);
+    let table = number(header, 0x20, 8);
+    let mut end = sections.max(table.saturating_add(count.saturating_mul(PROGRAM_HEADER as u64)));
+    if file.seek(SeekFrom::Start(table)).is_err() {
+        return u64::MAX;
+    }
+    for _ in 0..count {
+        let mut segment = [0; PROGRAM_HEADER];
+        if file.read_exact(&mut segment).is_err() {
+            break;
+        }
+        let segment_end = number(&segment, 8, 8).saturating_add(number(&segment, 32, 8));
+        end = end.max(segment_end);
+    }
+    end
+}
+
+/// The number of `width` bytes at `offset`, least significant first.
+fn number(bytes: &[u8], offset: usize, width: usize) -> u64 {
+    let field = bytes.iter().skip(offset).take(width).rev();
+    field.fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn objection_to(bytes: &[u8]) -> Option<String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        objection(file.path()).unwrap()
+    }
+
+    #[test]
+    fn a_library_is_refused_at_every_length_but_its_own() {
+        let whole = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(objection_to(&whole), None);
+        for length in [64, 100, 3000, 200_000, whole.len() / 2, whole.len() - 1] {
+            let said = objection_to(&whole[..length]).unwrap_or_default();
+            assert!(said.contains("still being copied"), "{length}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_library_is_named() {
+        for bytes in [&b""[..], b"not a library", b"\x7fELF\x01\x01", &[0; 100]] {
+            assert_eq!(
+                objection_to(bytes).as_deref(),
+                Some("it is no 64-bit ELF library")
+            );
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [folder.path(), &pipe] {
+            assert_eq!(
+                objection(path).unwrap().as_deref(),
+                Some("it is no regular file")
+            );
+        }
+    }
+
+    #[test]
+    fn headers_full_of_nonsense_are_refused_and_not_believed() {
+        let mut bytes = vec![0xff; 4096];
+        bytes[..6].copy_from_slice(&MAGIC);
+        assert!(objection_to(&bytes).is_some());
+    }
+}
