@@ -2,7 +2,6 @@
 //!
 //! Standard output belongs to a program's answer (labels, tables), so nothing here writes to it.
 
-use std::fmt;
 use std::io;
 
 use tracing::level_filters::LevelFilter;
@@ -30,21 +29,5 @@ fn filter(level: LogLevel) -> LevelFilter {
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
-    }
-}
-
-/// An error with all its causes on one line, outermost first.
-#[derive(Debug)]
-pub struct Chain<'a>(pub &'a (dyn std::error::Error + 'a));
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut source = self.0.source();
-        while let Some(error) = source {
-            write!(f, ": {error}")?;
-            source = error.source();
-        }
-        Ok(())
     }
 }

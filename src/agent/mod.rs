@@ -24,11 +24,11 @@ use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
 use tracing::{debug, info, warn};
 
 use crate::agent::sink::{Claim, LabelSink, Published, SinkError};
+use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Inventory, NvmlState};
 use crate::domain::labels::{self, Options};
 use crate::hw::Handle;
-use crate::telemetry::Chain;
 
 /// Between two looks at least this long, however often the hardware cries: a storm of Xids is one thing to look at.
 const BREATH: Duration = Duration::from_millis(100);
@@ -165,7 +165,7 @@ impl Log {
                 }
             }
             Err(error) => {
-                let failure = Chain(&error).to_string();
+                let failure = chain(&error);
                 if self.failure.as_ref() != Some(&failure) {
                     warn!("{failure}; what was published before stays, and it is tried again");
                     self.failure = Some(failure);

@@ -12,7 +12,8 @@ use octavo::agent::sink::{self, LabelSink};
 use octavo::agent::{self, Settings};
 use octavo::config::agent::{AgentSettings, LabelSink as Target, Schedule};
 use octavo::config::{Answer, AnswerKind};
-use octavo::telemetry::{self, Chain};
+use octavo::domain::error::chain;
+use octavo::telemetry;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info};
 
@@ -25,7 +26,7 @@ fn main() -> ExitCode {
     match start(&settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            error!("{}", Chain(failure.as_ref()));
+            error!("{}", chain(failure.as_ref()));
             ExitCode::FAILURE
         }
     }

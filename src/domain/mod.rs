@@ -7,6 +7,7 @@
 pub mod accelerators;
 pub mod catalog;
 pub mod driver_link;
+pub mod error;
 mod fit;
 pub mod id;
 pub mod interconnect;

@@ -188,21 +188,10 @@ impl LoadError {
     }
 }
 
-/// An error and everything below it, in one line for a person.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut below = error.source();
-    while let Some(source) = below {
-        line.push_str(": ");
-        line.push_str(&source.to_string());
-        below = source.source();
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::error::chain;
 
     #[test]
     fn every_answer_has_one_remedy() {

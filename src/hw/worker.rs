@@ -28,9 +28,10 @@ use tokio::time::Instant;
 pub use handle::{Handle, Hints};
 
 use crate::domain::driver_link::{Effect, Event, Past, State};
+use crate::domain::error::chain;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::hw::calls::CallWatch;
-use crate::hw::error::{DriverError, Remedy, chain};
+use crate::hw::error::{DriverError, Remedy};
 use crate::hw::merge::merge;
 use crate::hw::pci::Bus;
 use crate::hw::sysfs::Sysfs;

@@ -198,7 +198,7 @@ fn mig_uuid(text: &str, problems: &mut Vec<Problem>) -> Option<MigUuid> {
         Err(error) => {
             problems.push(Problem {
                 what: "nvmlDeviceGetUUID".to_owned(),
-                error: crate::hw::error::chain(&error),
+                error: crate::domain::error::chain(&error),
             });
             None
         }
