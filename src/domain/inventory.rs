@@ -6,12 +6,16 @@
 mod health;
 mod links;
 mod mig;
+mod state;
+mod usage;
 
 use std::fmt;
 
 pub use health::{Health, Problem, RecoveryAction, RemappedRows};
 pub use links::{Fabric, LinkRemote, NvLink};
 pub use mig::{Completeness, ComputeInstance, GpuInstance, Mig, MigMode, MigState};
+pub use state::{Complaint, DeviceState, Gravity};
+pub use usage::{InstanceUse, Usage};
 
 use crate::domain::id::{GpuUuid, PciAddress, Sku, TypeName};
 use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
@@ -292,6 +296,64 @@ impl Device {
             fabric: None,
             health: Health::default(),
             problems: Vec::new(),
+        }
+    }
+}
+
+/// What tests of the inventory and of what is told of it begin with.
+#[cfg(test)]
+pub(in crate::domain) mod tests_support {
+    use super::*;
+    use crate::domain::catalog::Placement;
+
+    /// A GPU that works and has told nothing else.
+    pub(in crate::domain) fn gpu() -> Device {
+        let ids = PciIds {
+            vendor: 0x10de,
+            device: 0x2330,
+            subsystem_vendor: 0,
+            subsystem_device: 0,
+            class: None,
+        };
+        let mut device = Device::new(PciAddress::new(0, 7, 0, 0).unwrap(), ids);
+        device.condition = Condition::Working;
+        device
+    }
+
+    /// A GPU instance of profile 19 without a compute instance.
+    pub(in crate::domain) fn gpu_instance(id: u32, start: u32, size: u32) -> GpuInstance {
+        GpuInstance {
+            id,
+            profile_id: 19,
+            placement: Placement { start, size },
+            compute_instances: Vec::new(),
+        }
+    }
+
+    /// A compute instance of which only the id is known.
+    pub(in crate::domain) fn compute_instance(id: u32) -> ComputeInstance {
+        ComputeInstance {
+            id,
+            profile_id: 0,
+            placement: None,
+            uuid: None,
+            memory: None,
+            resources: None,
+        }
+    }
+
+    /// A process that computes, in these instances.
+    pub(in crate::domain) fn process(
+        pid: u32,
+        gpu_instance: Option<u32>,
+        compute_instance: Option<u32>,
+    ) -> Process {
+        Process {
+            pid,
+            kind: ProcessKind::Compute,
+            gpu_instance,
+            compute_instance,
+            memory: None,
         }
     }
 }

@@ -15,3 +15,4 @@ pub mod inventory;
 pub mod labels;
 pub mod profile;
 pub mod quantity;
+pub mod slices;

@@ -13,20 +13,17 @@
 //! GPUs that look the same share a picture. What a driver reports is drawn even where it makes no sense, such as two
 //! instances in one slice: the first keeps the cells and the other is named below.
 
-use std::collections::BTreeMap;
-
-use super::words::{self, Usage};
+use super::words;
 use crate::cli::paint::Ink;
 use crate::cli::text::{counted, folded, length, lines, pieces};
 use crate::config::octavo::Colors;
 use crate::domain::inventory::{
-    Completeness, Condition, Device, GpuInstance, Inventory, MigMode, MigState, Process,
+    Device, GpuInstance, InstanceUse, Inventory, MigMode, MigState, Usage,
 };
+use crate::domain::slices::{Region, Slices, Untold};
 
 /// Columns between the left edge and the right one, the right one included.
 const SPAN: usize = 72;
-/// More slices than any device has are a driver's mistake, and not drawn.
-const MOST_SLICES: u32 = 24;
 
 /// How an instance's ids begin, in every picture that has one.
 const INSTANCE_ID: &str = " gi ";
@@ -35,8 +32,8 @@ const LEGEND: &str =
 
 /// A stretch of slices with one text.
 #[derive(Debug)]
-struct Region {
-    slices: usize,
+struct Cell {
+    slices: u32,
     paragraphs: Vec<String>,
     ink: Ink,
 }
@@ -45,13 +42,9 @@ pub(super) fn pictures(inventory: &Inventory, colors: Colors) -> String {
     // Keyed by type and picture; the order is that of each group's first device.
     let mut groups: Vec<(String, Vec<&Device>)> = Vec::new();
     for device in &inventory.devices {
-        let Some(state) = device.mig.state() else {
+        let Some(text) = picture(device, colors) else {
             continue;
         };
-        if device.condition != Condition::Working {
-            continue;
-        }
-        let text = picture(device, state, colors);
         match groups.iter_mut().find(|(known, _)| *known == text) {
             Some((_, devices)) => devices.push(device),
             None => groups.push((text, vec![device])),
@@ -95,44 +88,58 @@ fn who(devices: &[&Device]) -> String {
     format!("{noun} {}", all.join(","))
 }
 
-/// The rest of the heading, and the frame below it.
-fn picture(device: &Device, state: &MigState, colors: Colors) -> String {
+/// The rest of the heading, and the frame below it; nothing for a device that cannot be partitioned.
+fn picture(device: &Device, colors: Colors) -> Option<String> {
+    let state = device.mig.state()?;
     let heading = format!("{}  {}", device.identity, mode(state));
-    let slices = slice_count(state);
-    if slices == 0 {
-        return format!("{heading}\n  The driver does not say which slices this GPU has.\n");
-    }
-    if slices > MOST_SLICES {
-        return format!("{heading}\n  The driver claims {slices} slices, too many to draw.\n");
-    }
-    if state.geometry == Completeness::Partial {
-        // Slices whose owner is not told would be drawn as free.
-        return format!("{heading}\n  The driver does not tell the partitions.\n");
-    }
-    let usage = words::usage(device);
-    let (regions, hidden) = match state.current {
-        MigMode::Disabled => (vec![whole(slices, usage)], Vec::new()),
-        MigMode::Enabled => partitioned(state, slices, usage),
-    };
-    let free = match state.current {
-        MigMode::Disabled => String::new(),
-        MigMode::Enabled => {
-            let free = regions.iter().filter(|region| region.ink == Ink::Faint);
-            format!(", {} of {slices} slices free", free.count())
+    let picture = Slices::of(device);
+    let free = picture.free();
+    match picture {
+        Slices::NotPartitionable => None,
+        Slices::Untold(why) => Some(format!("{heading}\n  {}\n", untold(why))),
+        Slices::Whole { slices } => {
+            let frame = frame(&[whole(slices, device.usage())], slices, colors);
+            Some(format!("{heading}\n{frame}"))
         }
-    };
-    let frame = frame(&regions, slices, colors);
-    let hidden = lines(hidden.into_iter().map(|instance| {
-        let line = format!(
-            "  gi {} ({}) lies in slices {}-{}, where another instance is",
-            instance.id,
-            profile_name(instance, state),
-            instance.placement.start,
-            instance.placement.end().saturating_sub(1)
-        );
-        folded(&line, 4)
-    }));
-    format!("{heading}{free}\n{frame}{hidden}")
+        Slices::Partitioned {
+            slices,
+            regions,
+            hidden,
+        } => {
+            let free = free.unwrap_or(0);
+            let cells: Vec<Cell> = regions
+                .iter()
+                .map(|region| cell(region, state, device.usage()))
+                .collect();
+            let frame = frame(&cells, slices, colors);
+            let hidden = lines(hidden.into_iter().map(|instance| covered(instance, state)));
+            Some(format!(
+                "{heading}, {free} of {slices} slices free\n{frame}{hidden}"
+            ))
+        }
+    }
+}
+
+fn untold(why: Untold) -> String {
+    match why {
+        Untold::NoSlices => "The driver does not say which slices this GPU has.".to_owned(),
+        Untold::TooMany(slices) => {
+            format!("The driver claims {slices} slices, too many to draw.")
+        }
+        Untold::Geometry => "The driver does not tell the partitions.".to_owned(),
+    }
+}
+
+/// The line for an instance that has no cell.
+fn covered(instance: &GpuInstance, state: &MigState) -> String {
+    let line = format!(
+        "  gi {} ({}) lies in slices {}-{}, where another instance is",
+        instance.id,
+        state.profile_name(instance),
+        instance.placement.start,
+        instance.placement.end().saturating_sub(1)
+    );
+    folded(&line, 4)
 }
 
 fn mode(state: &MigState) -> &'static str {
@@ -144,14 +151,7 @@ fn mode(state: &MigState) -> &'static str {
     }
 }
 
-/// As many as the device offers, and no fewer than it has instances in.
-fn slice_count(state: &MigState) -> u32 {
-    let taken = state.gpu_instances.iter();
-    let last = taken.map(|instance| instance.placement.end()).max();
-    state.catalog.memory_slices().max(last.unwrap_or(0))
-}
-
-fn whole(slices: u32, usage: Usage<'_>) -> Region {
+fn whole(slices: u32, usage: Usage<'_>) -> Cell {
     let (used, ink) = match usage {
         Usage::Unknown => ("use unknown".to_owned(), Ink::Notice),
         Usage::Known([]) => ("idle".to_owned(), Ink::Plain),
@@ -160,72 +160,26 @@ fn whole(slices: u32, usage: Usage<'_>) -> Region {
             (format!("in use by {count}"), Ink::Notice)
         }
     };
-    Region {
-        slices: usize::try_from(slices).unwrap_or(usize::MAX),
+    Cell {
+        slices,
         paragraphs: vec![format!("one whole GPU, {used}")],
         ink,
     }
 }
 
-/// The regions from left to right, and the instances that could not be drawn.
-fn partitioned<'a>(
-    state: &'a MigState,
-    slices: u32,
-    usage: Usage<'_>,
-) -> (Vec<Region>, Vec<&'a GpuInstance>) {
-    let mut owners: BTreeMap<u32, Option<&GpuInstance>> =
-        (0..slices).map(|slice| (slice, None)).collect();
-    let mut hidden = Vec::new();
-    for instance in &state.gpu_instances {
-        let placement = instance.placement;
-        let mut cells: Vec<_> = owners
-            .iter_mut()
-            .filter(|(slice, _)| (placement.start..placement.end()).contains(slice))
-            .map(|(_, owner)| owner)
-            .collect();
-        if cells.is_empty() || cells.iter().any(|owner| owner.is_some()) {
-            hidden.push(instance);
-            continue;
+fn cell(region: &Region<'_>, state: &MigState, usage: Usage<'_>) -> Cell {
+    let (paragraphs, ink) = match region {
+        Region::Free { .. } => (vec!["free".to_owned()], Ink::Faint),
+        Region::Instance { instance, .. } => {
+            let (used, ink) = used(&usage.of(instance));
+            (vec![state.profile_name(instance), ids(instance), used], ink)
         }
-        for owner in &mut cells {
-            **owner = Some(instance);
-        }
-    }
-    let owners: Vec<Option<&GpuInstance>> = owners.into_values().collect();
-    // Free slices stay cells of their own: they are what a new instance is counted in.
-    let regions = owners
-        .chunk_by(|left, right| matches!((left, right), (Some(l), Some(r)) if l.id == r.id))
-        .map(|cells| match cells.first() {
-            Some(Some(instance)) => instance_region(instance, state, cells.len(), usage),
-            Some(None) | None => Region {
-                slices: 1,
-                paragraphs: vec!["free".to_owned()],
-                ink: Ink::Faint,
-            },
-        })
-        .collect();
-    (regions, hidden)
-}
-
-fn instance_region(
-    instance: &GpuInstance,
-    state: &MigState,
-    slices: usize,
-    usage: Usage<'_>,
-) -> Region {
-    let (used, ink) = instance_usage(instance, usage);
-    Region {
-        slices,
-        paragraphs: vec![profile_name(instance, state), ids(instance), used],
+    };
+    Cell {
+        slices: region.slices(),
+        paragraphs,
         ink,
     }
-}
-
-fn profile_name(instance: &GpuInstance, state: &MigState) -> String {
-    state.catalog.by_id(instance.profile_id).map_or_else(
-        || format!("profile {}", instance.profile_id),
-        |profile| profile.name.to_string(),
-    )
 }
 
 /// `gi 2/0`, `gi 2/-` without a compute instance, and `gi 2/0:1c,1:2c` when it is split.
@@ -247,65 +201,53 @@ fn ids(instance: &GpuInstance) -> String {
     format!("gi {}/{compute}", instance.id)
 }
 
-fn instance_usage(instance: &GpuInstance, usage: Usage<'_>) -> (String, Ink) {
-    let Usage::Known(processes) = usage else {
-        return ("use unknown".to_owned(), Ink::Notice);
-    };
-    let inside = |process: &&Process| process.gpu_instance == Some(instance.id);
-    let here: Vec<&Process> = processes.iter().filter(inside).collect();
-    match (here.as_slice(), instance.compute_instances.as_slice()) {
-        ([], []) => ("no ci".to_owned(), Ink::Notice),
-        ([], _) => ("idle".to_owned(), Ink::Good),
-        (_, [] | [_]) => ("in use".to_owned(), Ink::Notice),
-        (here, several) => {
-            let busy = |id| {
-                here.iter()
-                    .any(|process| process.compute_instance == Some(id))
-            };
-            let ids: Vec<String> = several
-                .iter()
-                .filter(|compute| busy(compute.id))
-                .map(|compute| compute.id.to_string())
-                .collect();
+fn used(how: &InstanceUse) -> (String, Ink) {
+    match how {
+        InstanceUse::Unknown => ("use unknown".to_owned(), Ink::Notice),
+        InstanceUse::NoComputeInstance => ("no ci".to_owned(), Ink::Notice),
+        InstanceUse::Idle => ("idle".to_owned(), Ink::Good),
+        InstanceUse::InUse => ("in use".to_owned(), Ink::Notice),
+        InstanceUse::InUseBy(ids) => {
+            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
             (format!("in use: ci {}", ids.join(",")), Ink::Notice)
         }
     }
 }
 
-fn frame(regions: &[Region], slices: u32, colors: Colors) -> String {
+fn frame(cells: &[Cell], slices: u32, colors: Colors) -> String {
     let slices_drawn = usize::try_from(slices).unwrap_or(1).max(1);
     // A cell with its right edge; at least wide enough for the number above it.
-    let cell = SPAN.checked_div(slices_drawn).unwrap_or(SPAN).max(3);
-    let inner = |region: &Region| cell.saturating_mul(region.slices).saturating_sub(1);
-    let texts: Vec<Vec<String>> = regions
+    let width = SPAN.checked_div(slices_drawn).unwrap_or(SPAN).max(3);
+    let inner = |cell: &Cell| {
+        let slices = usize::try_from(cell.slices).unwrap_or(1);
+        width.saturating_mul(slices).saturating_sub(1)
+    };
+    let texts: Vec<Vec<String>> = cells
         .iter()
-        .map(|region| {
-            let width = inner(region).saturating_sub(1);
-            let paragraphs = region.paragraphs.iter();
+        .map(|cell| {
+            let width = inner(cell).saturating_sub(1);
+            let paragraphs = cell.paragraphs.iter();
             paragraphs.flat_map(|text| pieces(text, width)).collect()
         })
         .collect();
     let height = texts.iter().map(Vec::len).max().unwrap_or(0);
-    let dashes: Vec<String> = regions
-        .iter()
-        .map(|region| "-".repeat(inner(region)))
-        .collect();
+    let dashes: Vec<String> = cells.iter().map(|cell| "-".repeat(inner(cell))).collect();
     let rule = format!("  +{}+", dashes.join("+"));
-    let numbers: Vec<String> = (0..slices).map(|slice| format!("{slice:<cell$}")).collect();
+    let numbers: Vec<String> = (0..slices)
+        .map(|slice| format!("{slice:<width$}"))
+        .collect();
     let numbering = Ink::Faint.paint(numbers.concat().trim_end(), colors);
     let row = |line: usize| {
-        let cells: Vec<String> = regions
+        let drawn: Vec<String> = cells
             .iter()
             .zip(&texts)
-            .map(|(region, lines)| {
+            .map(|(cell, lines)| {
                 let words = lines.get(line).map_or("", String::as_str);
-                let pad = inner(region)
-                    .saturating_sub(length(words))
-                    .saturating_sub(1);
-                format!(" {}{}", region.ink.paint(words, colors), " ".repeat(pad))
+                let pad = inner(cell).saturating_sub(length(words)).saturating_sub(1);
+                format!(" {}{}", cell.ink.paint(words, colors), " ".repeat(pad))
             })
             .collect();
-        format!("  |{}|", cells.join("|"))
+        format!("  |{}|", drawn.join("|"))
     };
     let head = [format!("   {numbering}"), rule.clone()];
     lines(head.into_iter().chain((0..height).map(row)).chain([rule]))

@@ -9,13 +9,14 @@ use crate::domain::inventory::Inventory;
 pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {
     let mut lines = Vec::new();
     for device in &inventory.devices {
-        for (text, ink) in words::complaints(device) {
+        for complaint in device.complaints() {
             // The address goes with it, because numbers move when a device falls off the bus.
             let place = match device.index {
                 Some(_) => format!("{} ({})", words::name(device), device.pci),
                 None => words::name(device),
             };
-            let line = folded(&format!("  {place}: {text}"), 4);
+            let line = folded(&format!("  {place}: {}", complaint.text), 4);
+            let ink = words::ink(complaint.gravity);
             lines.push(format!("{}\n", ink.paint(&line, colors)));
         }
     }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::words::{self, Usage};
+use super::words;
 use crate::cli::paint::Ink;
 use crate::cli::text::{Cell, columns};
 use crate::config::octavo::{Colors, Headers};
 use crate::domain::inventory::{
     Completeness, Condition, Device, Identity, Inventory, LinkRemote, Mig, MigMode, NvmlState,
+    Usage,
 };
 
 /// Which columns.
@@ -61,7 +62,7 @@ fn row(device: &Device, nvml: &NvmlState, which: Columns) -> Vec<Cell> {
         Identity::Unknown => Ink::Notice,
     };
     let memory = device.memory.map(|memory| format!("{}Mi", memory.get()));
-    let processes = match words::usage(device) {
+    let processes = match device.usage() {
         Usage::Known(processes) => processes.len().to_string(),
         Usage::Unknown => UNKNOWN.to_owned(),
     };

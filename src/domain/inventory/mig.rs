@@ -116,3 +116,13 @@ impl Mig {
             .is_some_and(|state| state.current == MigMode::Enabled)
     }
 }
+
+impl MigState {
+    /// What the profile of `instance` is called: `3g.40gb`, or `profile 19` where the device does not offer it.
+    pub fn profile_name(&self, instance: &GpuInstance) -> String {
+        self.catalog.by_id(instance.profile_id).map_or_else(
+            || format!("profile {}", instance.profile_id),
+            |profile| profile.name.to_string(),
+        )
+    }
+}

@@ -1,0 +1,465 @@
+//! Whether a device is as it should be: one word for it, and the sentences behind the word.
+
+use super::{Condition, Device, Health, NvmlState, RecoveryAction, RemappedRows, Vendor};
+
+/// The one word that says whether a device is as it should be, the gravest last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeviceState {
+    /// It is.
+    Ok,
+    /// It works, and something of it could not be read.
+    Partial,
+    /// The driver does not answer any more: what is known was read before.
+    Stale,
+    /// The driver asks for something that this version does not know.
+    NeedsAction,
+    /// The driver asks for peer-to-peer traffic to be drained.
+    NeedsDrain,
+    /// The driver asks for a reset, or a bad memory row waits for one.
+    NeedsReset,
+    /// The driver asks for a reboot of the node.
+    NeedsReboot,
+    /// Its memory can no longer be repaired.
+    Replace,
+    /// No driver library speaks for it.
+    NoDriver,
+    /// Its driver refuses to talk about it, or it fell off the bus.
+    Failing,
+}
+
+/// How much something matters, the gravest last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gravity {
+    /// Good to know.
+    Note,
+    /// Worth a look.
+    Notice,
+    /// Somebody has to act.
+    Bad,
+}
+
+/// Something that is wrong with a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    /// What, in words for a person. Parts of it are the driver's own, and may hold any character.
+    pub text: String,
+    /// How much it matters.
+    pub gravity: Gravity,
+}
+
+impl DeviceState {
+    /// The word, such as `ok` or `needs reset`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Partial => "partial",
+            Self::Stale => "stale",
+            Self::NeedsAction => "needs action",
+            Self::NeedsDrain => "needs drain",
+            Self::NeedsReset => "needs reset",
+            Self::NeedsReboot => "needs reboot",
+            Self::Replace => "replace",
+            Self::NoDriver => "no driver",
+            Self::Failing => "failing",
+        }
+    }
+}
+
+impl Device {
+    /// Whether it is as it should be, in one word. Whether its driver still answers is the link's to know: `nvml`.
+    pub fn state(&self, nvml: &NvmlState) -> DeviceState {
+        match &self.condition {
+            Condition::Failing { .. } => return DeviceState::Failing,
+            Condition::PciOnly { .. } => return DeviceState::NoDriver,
+            Condition::Working => {}
+        }
+        if let Some(need) = need(&self.health) {
+            return need;
+        }
+        match nvml {
+            NvmlState::Stalled { .. } | NvmlState::Lost { .. } if self.vendor == Vendor::Nvidia => {
+                DeviceState::Stale
+            }
+            _ if !self.problems.is_empty() => DeviceState::Partial,
+            NvmlState::Absent { .. }
+            | NvmlState::Loading
+            | NvmlState::Ready(_)
+            | NvmlState::Lost { .. }
+            | NvmlState::Stalled { .. } => DeviceState::Ok,
+        }
+    }
+
+    /// How much its [`state`](Self::state) matters; `None` when it is as it should be.
+    pub fn gravity(&self, nvml: &NvmlState) -> Option<Gravity> {
+        match self.state(nvml) {
+            DeviceState::Ok => None,
+            DeviceState::Partial
+            | DeviceState::Stale
+            | DeviceState::NeedsAction
+            | DeviceState::NeedsDrain
+            | DeviceState::NoDriver => Some(Gravity::Notice),
+            // A row waits to be remapped at the next opportunity; what the driver asks for does not wait.
+            DeviceState::NeedsReset => match self.health.recovery_action {
+                None | Some(RecoveryAction::None) => Some(Gravity::Notice),
+                Some(_) => Some(Gravity::Bad),
+            },
+            DeviceState::NeedsReboot | DeviceState::Replace | DeviceState::Failing => {
+                Some(Gravity::Bad)
+            }
+        }
+    }
+
+    /// What is wrong with it, one sentence each; the same things that [`state`](Self::state) sums up, save that of the
+    /// link to NVML.
+    pub fn complaints(&self) -> Vec<Complaint> {
+        let condition = condition(&self.condition);
+        let asked = self.health.recovery_action.and_then(asked);
+        let problems = self.problems.iter().map(|problem| {
+            let text = format!("{}: {}", problem.what, problem.error);
+            Complaint::new(text, Gravity::Note)
+        });
+        let said = condition.into_iter().chain(asked);
+        said.chain(memory(&self.health)).chain(problems).collect()
+    }
+}
+
+impl Complaint {
+    fn new(text: impl Into<String>, gravity: Gravity) -> Self {
+        Self {
+            text: text.into(),
+            gravity,
+        }
+    }
+}
+
+/// What the driver or the memory asks for: a row that failed first, then the driver, and a row that waits only where the
+/// driver asks for nothing.
+fn need(health: &Health) -> Option<DeviceState> {
+    let rows = health.remapped_rows.unwrap_or_default();
+    if rows.failed {
+        return Some(DeviceState::Replace);
+    }
+    match health.recovery_action {
+        Some(RecoveryAction::RebootNode) => Some(DeviceState::NeedsReboot),
+        Some(RecoveryAction::ResetGpu | RecoveryAction::DrainAndReset) => {
+            Some(DeviceState::NeedsReset)
+        }
+        Some(RecoveryAction::DrainP2p) => Some(DeviceState::NeedsDrain),
+        Some(RecoveryAction::Other(_)) => Some(DeviceState::NeedsAction),
+        Some(RecoveryAction::None) | None => rows.pending.then_some(DeviceState::NeedsReset),
+    }
+}
+
+fn condition(condition: &Condition) -> Option<Complaint> {
+    match condition {
+        Condition::Working => None,
+        Condition::Failing { reason } => {
+            Some(Complaint::new(format!("failing: {reason}"), Gravity::Bad))
+        }
+        Condition::PciOnly { kernel_driver } => {
+            let driver = kernel_driver.as_deref().map_or_else(
+                || "no kernel driver is bound to it".to_owned(),
+                |driver| format!("the kernel driver {driver} is bound to it"),
+            );
+            let text = format!("no driver library speaks for it; {driver}");
+            Some(Complaint::new(text, Gravity::Notice))
+        }
+    }
+}
+
+fn asked(action: RecoveryAction) -> Option<Complaint> {
+    let text = match action {
+        RecoveryAction::None => return None,
+        RecoveryAction::ResetGpu => "the driver asks for a GPU reset".to_owned(),
+        RecoveryAction::RebootNode => "the driver asks for a reboot of the node".to_owned(),
+        RecoveryAction::DrainP2p => {
+            "the driver asks for peer-to-peer traffic to be drained".to_owned()
+        }
+        RecoveryAction::DrainAndReset => {
+            "the driver asks for the GPU to be drained and then reset".to_owned()
+        }
+        RecoveryAction::Other(number) => format!(
+            "the driver asks for recovery action {number}, which this version does not know"
+        ),
+    };
+    Some(Complaint::new(text, Gravity::Bad))
+}
+
+fn memory(health: &Health) -> Vec<Complaint> {
+    let mut said = Vec::new();
+    let RemappedRows {
+        pending, failed, ..
+    } = health.remapped_rows.unwrap_or_default();
+    if failed {
+        let text = "remapping a bad memory row failed: the board is to be replaced";
+        said.push(Complaint::new(text, Gravity::Bad));
+    } else if pending {
+        let text = "a bad memory row waits to be remapped by a GPU reset";
+        said.push(Complaint::new(text, Gravity::Notice));
+    }
+    if let Some(errors) = health.uncorrected_errors.filter(|errors| *errors > 0) {
+        let text = format!("{errors} uncorrected memory errors since the driver was loaded");
+        said.push(Complaint::new(text, Gravity::Notice));
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::inventory::Problem;
+    use crate::domain::inventory::tests_support::gpu;
+
+    fn rows(pending: bool, failed: bool) -> RemappedRows {
+        RemappedRows {
+            pending,
+            failed,
+            ..RemappedRows::default()
+        }
+    }
+
+    fn with_health(health: Health) -> Device {
+        let mut device = gpu();
+        device.health = health;
+        device
+    }
+
+    fn asks(recovery_action: RecoveryAction, remapped_rows: Option<RemappedRows>) -> Device {
+        with_health(Health {
+            recovery_action: Some(recovery_action),
+            remapped_rows,
+            ..Health::default()
+        })
+    }
+
+    fn waits(pending: bool, failed: bool) -> Device {
+        with_health(Health {
+            remapped_rows: Some(rows(pending, failed)),
+            ..Health::default()
+        })
+    }
+
+    fn conditioned(condition: Condition) -> Device {
+        let mut device = gpu();
+        device.condition = condition;
+        device
+    }
+
+    fn failing() -> Device {
+        conditioned(Condition::Failing {
+            reason: "GPU is lost".to_owned(),
+        })
+    }
+
+    fn unread(mut device: Device) -> Device {
+        device.problems = vec![Problem {
+            what: "nvmlDeviceGetFoo".to_owned(),
+            error: "Unknown Error".to_owned(),
+        }];
+        device
+    }
+
+    fn amd(mut device: Device) -> Device {
+        device.vendor = Vendor::Amd;
+        device
+    }
+
+    fn stalled() -> NvmlState {
+        NvmlState::Stalled {
+            call: "nvmlDeviceGetFoo".to_owned(),
+            driver: None,
+        }
+    }
+
+    fn lost() -> NvmlState {
+        NvmlState::Lost {
+            reason: "unloaded".to_owned(),
+        }
+    }
+
+    #[track_caller]
+    fn check(device: &Device, nvml: &NvmlState, word: &str, gravity: Option<Gravity>) {
+        assert_eq!(device.state(nvml).as_str(), word, "{device:?} {nvml:?}");
+        assert_eq!(device.gravity(nvml), gravity, "{device:?} {nvml:?}");
+    }
+
+    #[test]
+    fn the_state_is_what_the_condition_and_the_health_say() {
+        use RecoveryAction::{DrainAndReset, DrainP2p, None as Nothing, Other, RebootNode};
+        let (notice, bad) = (Some(Gravity::Notice), Some(Gravity::Bad));
+        let pending = Some(rows(true, false));
+        let bus_only = conditioned(Condition::PciOnly {
+            kernel_driver: None,
+        });
+        for (device, word, gravity) in [
+            (gpu(), "ok", None),
+            (unread(gpu()), "partial", notice),
+            (asks(Nothing, None), "ok", None),
+            (asks(Other(9), None), "needs action", notice),
+            (asks(Other(9), pending), "needs action", notice),
+            (asks(DrainP2p, None), "needs drain", notice),
+            (asks(DrainP2p, pending), "needs drain", notice),
+            (asks(RecoveryAction::ResetGpu, None), "needs reset", bad),
+            (asks(DrainAndReset, pending), "needs reset", bad),
+            (asks(Nothing, pending), "needs reset", notice),
+            (waits(true, false), "needs reset", notice),
+            (unread(waits(true, false)), "needs reset", notice),
+            (asks(RebootNode, pending), "needs reboot", bad),
+            (asks(RebootNode, Some(rows(false, true))), "replace", bad),
+            (waits(true, true), "replace", bad),
+            (waits(false, false), "ok", None),
+            (bus_only, "no driver", notice),
+            (failing(), "failing", bad),
+        ] {
+            check(&device, &NvmlState::Loading, word, gravity);
+        }
+    }
+
+    #[test]
+    fn a_link_that_broke_makes_only_its_own_working_devices_stale() {
+        for nvml in [lost(), stalled()] {
+            let notice = Some(Gravity::Notice);
+            check(&gpu(), &nvml, "stale", notice);
+            check(&unread(gpu()), &nvml, "stale", notice);
+            check(&waits(true, false), &nvml, "needs reset", notice);
+            check(&failing(), &nvml, "failing", Some(Gravity::Bad));
+            check(&amd(gpu()), &nvml, "ok", None);
+            check(&amd(unread(gpu())), &nvml, "partial", notice);
+        }
+        let absent = NvmlState::Absent {
+            reason: "no library".to_owned(),
+        };
+        check(&gpu(), &absent, "ok", None);
+    }
+
+    #[test]
+    fn states_are_ordered_by_gravity() {
+        let mut states = [
+            DeviceState::Failing,
+            DeviceState::NeedsReset,
+            DeviceState::Ok,
+            DeviceState::NoDriver,
+            DeviceState::Stale,
+            DeviceState::NeedsReboot,
+            DeviceState::NeedsDrain,
+            DeviceState::Replace,
+            DeviceState::Partial,
+            DeviceState::NeedsAction,
+        ];
+        states.sort_unstable();
+        let words = states.map(DeviceState::as_str).join(", ");
+        let expected = "ok, partial, stale, needs action, needs drain, needs reset, needs reboot, replace, no driver, failing";
+        assert_eq!(words, expected);
+        assert!(Gravity::Note < Gravity::Notice && Gravity::Notice < Gravity::Bad);
+    }
+
+    #[track_caller]
+    fn complains(device: &Device, expected: &[(&str, Gravity)]) {
+        let found = device.complaints();
+        let found: Vec<(&str, Gravity)> = found
+            .iter()
+            .map(|complaint| (complaint.text.as_str(), complaint.gravity))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_device_that_is_as_it_should_be_has_no_complaint() {
+        complains(&gpu(), &[]);
+        complains(&asks(RecoveryAction::None, Some(rows(false, false))), &[]);
+        let mut device = gpu();
+        device.health.uncorrected_errors = Some(0);
+        complains(&device, &[]);
+    }
+
+    #[test]
+    fn every_complaint_has_its_sentence() {
+        let bound = |driver: Option<&str>| {
+            conditioned(Condition::PciOnly {
+                kernel_driver: driver.map(ToOwned::to_owned),
+            })
+        };
+        for (device, text, gravity) in [
+            (failing(), "failing: GPU is lost", Gravity::Bad),
+            (
+                bound(None),
+                "no driver library speaks for it; no kernel driver is bound to it",
+                Gravity::Notice,
+            ),
+            (
+                bound(Some("vfio-pci")),
+                "no driver library speaks for it; the kernel driver vfio-pci is bound to it",
+                Gravity::Notice,
+            ),
+            (
+                asks(RecoveryAction::ResetGpu, None),
+                "the driver asks for a GPU reset",
+                Gravity::Bad,
+            ),
+            (
+                asks(RecoveryAction::RebootNode, None),
+                "the driver asks for a reboot of the node",
+                Gravity::Bad,
+            ),
+            (
+                asks(RecoveryAction::DrainP2p, None),
+                "the driver asks for peer-to-peer traffic to be drained",
+                Gravity::Bad,
+            ),
+            (
+                asks(RecoveryAction::DrainAndReset, None),
+                "the driver asks for the GPU to be drained and then reset",
+                Gravity::Bad,
+            ),
+            (
+                asks(RecoveryAction::Other(9), None),
+                "the driver asks for recovery action 9, which this version does not know",
+                Gravity::Bad,
+            ),
+            (
+                waits(true, true),
+                "remapping a bad memory row failed: the board is to be replaced",
+                Gravity::Bad,
+            ),
+            (
+                waits(true, false),
+                "a bad memory row waits to be remapped by a GPU reset",
+                Gravity::Notice,
+            ),
+            (
+                unread(gpu()),
+                "nvmlDeviceGetFoo: Unknown Error",
+                Gravity::Note,
+            ),
+        ] {
+            complains(&device, &[(text, gravity)]);
+        }
+    }
+
+    #[test]
+    fn complaints_come_as_condition_driver_memory_and_what_could_not_be_read() {
+        let mut device = unread(failing());
+        device.health = Health {
+            uncorrected_errors: Some(3),
+            remapped_rows: Some(rows(true, false)),
+            recovery_action: Some(RecoveryAction::ResetGpu),
+            ..Health::default()
+        };
+        complains(
+            &device,
+            &[
+                ("failing: GPU is lost", Gravity::Bad),
+                ("the driver asks for a GPU reset", Gravity::Bad),
+                (
+                    "a bad memory row waits to be remapped by a GPU reset",
+                    Gravity::Notice,
+                ),
+                (
+                    "3 uncorrected memory errors since the driver was loaded",
+                    Gravity::Notice,
+                ),
+                ("nvmlDeviceGetFoo: Unknown Error", Gravity::Note),
+            ],
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! Who runs on a device and on its partitions, as far as it is known.
+
+use super::{Condition, Device, GpuInstance, Problem, Process};
+
+/// Who runs on a device, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Usage<'a> {
+    /// These processes.
+    Known(&'a [Process]),
+    /// The driver would not say, which must not look like idle.
+    Unknown,
+}
+
+/// Whether a GPU instance is in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InstanceUse {
+    /// The driver would not say, which must not look like idle.
+    Unknown,
+    /// Nobody runs in it, and nobody can: it has no compute instance.
+    NoComputeInstance,
+    /// Nobody runs in it.
+    Idle,
+    /// Somebody runs in it, and it is not split.
+    InUse,
+    /// Somebody runs in it, and of its several compute instances these are in use, by id and in its order. None of them
+    /// where the driver tells the GPU instance of a process and not the compute instance.
+    InUseBy(Vec<u32>),
+}
+
+impl Device {
+    /// Who runs on it.
+    pub fn usage(&self) -> Usage<'_> {
+        // Both nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetGraphicsRunningProcesses.
+        let refused = |problem: &Problem| problem.what.contains("Processes");
+        if self.condition != Condition::Working || self.problems.iter().any(refused) {
+            Usage::Unknown
+        } else {
+            Usage::Known(&self.processes)
+        }
+    }
+}
+
+impl<'a> Usage<'a> {
+    /// Who runs in the GPU instance with the driver's `id`; `None` when the driver would not say.
+    pub fn within(self, id: u32) -> Option<Vec<&'a Process>> {
+        match self {
+            Self::Unknown => None,
+            Self::Known(processes) => {
+                let inside = |process: &&Process| process.gpu_instance == Some(id);
+                Some(processes.iter().filter(inside).collect())
+            }
+        }
+    }
+
+    /// Whether `instance`, of the same device, is in use.
+    pub fn of(self, instance: &GpuInstance) -> InstanceUse {
+        let Some(here) = self.within(instance.id) else {
+            return InstanceUse::Unknown;
+        };
+        match (here.as_slice(), instance.compute_instances.as_slice()) {
+            ([], []) => InstanceUse::NoComputeInstance,
+            ([], _) => InstanceUse::Idle,
+            (_, [] | [_]) => InstanceUse::InUse,
+            (here, several) => {
+                let busy = |id| {
+                    here.iter()
+                        .any(|process| process.compute_instance == Some(id))
+                };
+                let ids = several.iter().map(|compute| compute.id);
+                InstanceUse::InUseBy(ids.filter(|id| busy(*id)).collect())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::inventory::tests_support::{compute_instance, gpu, gpu_instance, process};
+
+    fn problem(what: &str) -> Problem {
+        Problem {
+            what: what.to_owned(),
+            error: "Insufficient Permissions".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_device_without_processes_is_idle_only_where_the_driver_told_them() {
+        let mut device = gpu();
+        assert_eq!(device.usage(), Usage::Known(&[]));
+        device.problems = vec![problem("nvmlDeviceGetNumaNodeId")];
+        assert_eq!(device.usage(), Usage::Known(&[]));
+        for what in [
+            "nvmlDeviceGetComputeRunningProcesses_v3",
+            "nvmlDeviceGetGraphicsRunningProcesses_v3",
+        ] {
+            device.problems = vec![problem(what)];
+            assert_eq!(device.usage(), Usage::Unknown, "{what}");
+        }
+    }
+
+    #[test]
+    fn nobody_knows_who_runs_on_a_device_that_does_not_answer() {
+        let mut device = gpu();
+        device.processes = vec![process(7, None, None)];
+        assert_eq!(device.usage(), Usage::Known(&device.processes));
+        for condition in [
+            Condition::Failing {
+                reason: "GPU is lost".to_owned(),
+            },
+            Condition::PciOnly {
+                kernel_driver: None,
+            },
+        ] {
+            device.condition = condition;
+            assert_eq!(device.usage(), Usage::Unknown);
+        }
+    }
+
+    #[test]
+    fn processes_are_found_in_their_own_instance() {
+        let processes = [
+            process(10, Some(1), Some(0)),
+            process(11, Some(2), Some(0)),
+            process(12, None, None),
+            process(13, Some(1), None),
+        ];
+        let within = |id| {
+            let here = Usage::Known(&processes).within(id).unwrap();
+            here.iter().map(|process| process.pid).collect::<Vec<_>>()
+        };
+        assert_eq!(within(1), [10, 13]);
+        assert_eq!(within(2), [11]);
+        assert!(within(3).is_empty());
+        assert_eq!(Usage::Unknown.within(1), None);
+    }
+
+    #[test]
+    fn the_use_of_an_instance_follows_its_processes_and_compute_instances() {
+        let others = [process(1, Some(9), Some(0)), process(2, None, None)];
+        let cases: [(&[u32], &[Process], InstanceUse); 9] = [
+            (&[], &[], InstanceUse::NoComputeInstance),
+            (&[], &others, InstanceUse::NoComputeInstance),
+            (&[], &[process(3, Some(4), None)], InstanceUse::InUse),
+            (&[0], &others, InstanceUse::Idle),
+            (&[0], &[process(3, Some(4), Some(0))], InstanceUse::InUse),
+            (&[0], &[process(3, Some(4), Some(5))], InstanceUse::InUse),
+            (&[0, 1, 2], &[], InstanceUse::Idle),
+            (
+                &[0, 1, 2],
+                &[
+                    process(3, Some(4), Some(2)),
+                    process(5, Some(4), Some(0)),
+                    process(6, Some(4), Some(2)),
+                ],
+                InstanceUse::InUseBy(vec![0, 2]),
+            ),
+            (
+                &[0, 1],
+                &[process(3, Some(4), None)],
+                InstanceUse::InUseBy(vec![]),
+            ),
+        ];
+        for (computes, processes, expected) in cases {
+            let mut instance = gpu_instance(4, 0, 4);
+            instance.compute_instances = computes.iter().copied().map(compute_instance).collect();
+            let found = Usage::Known(processes).of(&instance);
+            assert_eq!(found, expected, "{computes:?} {processes:?}");
+            assert_eq!(Usage::Unknown.of(&instance), InstanceUse::Unknown);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Slices of devices that make sense, and of ones that do not.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::catalog::{GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog};
+use crate::domain::inventory::Mig;
+use crate::domain::inventory::tests_support::{gpu, gpu_instance};
+use crate::domain::quantity::Mebibytes;
+
+/// A profile `1g.10gb` with id 19 that may lie anywhere in this many slices; none that is known where there are none.
+fn offer(slices: u32) -> ProfileCatalog {
+    let placements = (0..slices).map(|start| Placement { start, size: 1 });
+    ProfileCatalog::new(vec![GpuInstanceProfile {
+        id: 19,
+        index: 0,
+        name: "1g.10gb".parse().unwrap(),
+        max_count: 7,
+        memory: Mebibytes::new(9728),
+        resources: InstanceResources::default(),
+        placements: placements.collect(),
+        compute_profiles: Vec::new(),
+    }])
+}
+
+/// A device that offers `slices` and has instances at these `(id, start, size)`.
+fn device(current: MigMode, slices: u32, instances: &[(u32, u32, u32)]) -> Device {
+    let gpu_instances = instances
+        .iter()
+        .map(|(id, start, size)| gpu_instance(*id, *start, *size));
+    let mut device = gpu();
+    device.mig = Mig::Capable(MigState {
+        current,
+        pending: current,
+        catalog: offer(slices),
+        gpu_instances: gpu_instances.collect(),
+        geometry: Completeness::Complete,
+    });
+    device
+}
+
+fn partial(mut device: Device) -> Device {
+    if let Mig::Capable(state) = &mut device.mig {
+        state.geometry = Completeness::Partial;
+    }
+    device
+}
+
+/// `2@0+4` for slices 0 to 3 of instance 2, `@4` for a free one, `!9` for a hidden instance.
+fn told(slices: &Slices<'_>) -> String {
+    let Slices::Partitioned {
+        regions, hidden, ..
+    } = slices
+    else {
+        panic!("{slices:?}");
+    };
+    let regions = regions.iter().map(|region| match region {
+        Region::Free { start } => format!("@{start}"),
+        Region::Instance {
+            instance,
+            start,
+            slices,
+        } => format!("{}@{start}+{slices}", instance.id),
+    });
+    let hidden = hidden.iter().map(|instance| format!("!{}", instance.id));
+    regions.chain(hidden).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_partitioned_device_shows_its_instances_and_each_free_slice() {
+    type Case<'a> = (u32, &'a [(u32, u32, u32)], &'a str, usize);
+    let cases: [Case<'_>; 9] = [
+        (4, &[], "@0 @1 @2 @3", 4),
+        (
+            8,
+            &[(2, 0, 4), (3, 4, 2), (9, 6, 1)],
+            "2@0+4 3@4+2 9@6+1 @7",
+            1,
+        ),
+        // The order of ids is not that of slices.
+        (
+            4,
+            &[(3, 2, 1), (4, 3, 1), (5, 0, 2)],
+            "5@0+2 3@2+1 4@3+1",
+            0,
+        ),
+        // Two instances in one slice: the first keeps all of its own, and the other shows nowhere.
+        (4, &[(1, 0, 2), (2, 1, 2)], "1@0+2 @2 @3 !2", 2),
+        (
+            4,
+            &[(1, 1, 1), (2, 0, 4), (3, 2, 2)],
+            "@0 1@1+1 3@2+2 !2",
+            1,
+        ),
+        // One that lies nowhere.
+        (2, &[(1, 1, 0)], "@0 @1 !1", 2),
+        // One that lies beyond what is offered makes the device as wide as it must be.
+        (4, &[(1, 5, 2)], "@0 @1 @2 @3 @4 1@5+2", 5),
+        (0, &[(1, 0, 2)], "1@0+2", 0),
+        // Instances of one id are one instance where they touch, and two where they do not.
+        (5, &[(1, 0, 1), (1, 1, 2), (1, 4, 1)], "1@0+3 @3 1@4+1", 1),
+    ];
+    for (slices, instances, expected, free) in cases {
+        let device = device(MigMode::Enabled, slices, instances);
+        let found = Slices::of(&device);
+        assert_eq!(told(&found), expected, "{instances:?}");
+        assert_eq!(found.free(), Some(free), "{instances:?}");
+    }
+}
+
+#[test]
+fn a_device_with_mig_off_is_one_whole_gpu_whatever_instances_are_told() {
+    for instances in [&[][..], &[(1, 0, 2)]] {
+        let device = device(MigMode::Disabled, 8, instances);
+        let found = Slices::of(&device);
+        assert_eq!(found, Slices::Whole { slices: 8 });
+        assert_eq!(found.free(), None);
+    }
+}
+
+#[test]
+fn slices_that_the_driver_does_not_tell_are_not_drawn() {
+    for mode in [MigMode::Disabled, MigMode::Enabled] {
+        for (device, why) in [
+            (device(mode, 0, &[]), Untold::NoSlices),
+            (partial(device(mode, 0, &[])), Untold::NoSlices),
+            (device(mode, 25, &[]), Untold::TooMany(25)),
+            (partial(device(mode, 25, &[])), Untold::TooMany(25)),
+            (
+                device(mode, 8, &[(1, u32::MAX, 4)]),
+                Untold::TooMany(u32::MAX),
+            ),
+            (partial(device(mode, 8, &[(1, 0, 4)])), Untold::Geometry),
+        ] {
+            let found = Slices::of(&device);
+            assert_eq!(found, Slices::Untold(why));
+            assert_eq!(found.free(), None);
+        }
+        let most = device(mode, 24, &[]);
+        assert!(!matches!(Slices::of(&most), Slices::Untold(_)));
+    }
+}
+
+#[test]
+fn a_device_that_has_no_slices_or_does_not_answer_is_not_partitionable() {
+    let mut incapable = gpu();
+    incapable.mig = Mig::NotCapable;
+    let mut unknown = gpu();
+    unknown.mig = Mig::Unknown;
+    let mut failing = device(MigMode::Enabled, 8, &[(1, 0, 4)]);
+    failing.condition = Condition::Failing {
+        reason: "GPU is lost".to_owned(),
+    };
+    let mut bus_only = device(MigMode::Enabled, 8, &[(1, 0, 4)]);
+    bus_only.condition = Condition::PciOnly {
+        kernel_driver: None,
+    };
+    for device in [incapable, unknown, failing, bus_only] {
+        let found = Slices::of(&device);
+        assert_eq!(found, Slices::NotPartitionable);
+        assert_eq!(found.free(), None);
+    }
+}
+
+#[test]
+fn an_instance_is_called_by_its_profile_and_by_a_number_where_that_is_not_offered() {
+    let device = device(MigMode::Enabled, 8, &[(1, 0, 1)]);
+    let state = device.mig.state().unwrap();
+    let mut instance = gpu_instance(1, 0, 1);
+    assert_eq!(state.profile_name(&instance), "1g.10gb");
+    instance.profile_id = 5;
+    assert_eq!(state.profile_name(&instance), "profile 5");
+}
+
+proptest! {
+    #[test]
+    fn regions_tile_the_slices_once_whatever_the_driver_says(
+        offered in 0_u32..30,
+        // Few ids, so that some are told twice; now and then one that lies far out.
+        instances in vec((0_u32..8, prop_oneof![20 => 0_u32..20, 1 => any::<u32>()], 0_u32..10), 0..10),
+    ) {
+        let device = device(MigMode::Enabled, offered, &instances);
+        let found = Slices::of(&device);
+        let Slices::Partitioned { slices, regions, hidden } = &found else {
+            let refused = matches!(found, Slices::Untold(Untold::NoSlices | Untold::TooMany(_)));
+            prop_assert!(refused, "{:?}", found);
+            return Ok(());
+        };
+        let covered: Vec<u32> = regions
+            .iter()
+            .flat_map(|region| region.start()..region.start() + region.slices())
+            .collect();
+        prop_assert_eq!(covered, (0..*slices).collect::<Vec<u32>>());
+        // No slice that is shown as free lies in an instance that is shown.
+        let shown: Vec<&GpuInstance> = device
+            .mig
+            .state()
+            .unwrap()
+            .gpu_instances
+            .iter()
+            .filter(|instance| !hidden.iter().any(|other| std::ptr::eq(*instance, *other)))
+            .collect();
+        let taken: u32 = shown.iter().map(|instance| instance.placement.size).sum();
+        let free = u32::try_from(found.free().unwrap()).unwrap();
+        prop_assert_eq!(taken + free, *slices);
+        for region in regions {
+            if let Region::Free { start } = region {
+                let inside = |instance: &&GpuInstance| {
+                    (instance.placement.start..instance.placement.end()).contains(start)
+                };
+                prop_assert!(!shown.iter().any(inside));
+            }
+        }
+    }
+}
