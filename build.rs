@@ -1,4 +1,5 @@
-//! Turns `data/accelerators.json` into a constant table: what ships has nothing to read, and nothing to fail on.
+//! Turns `data/accelerators.json` into a constant table, and `proto/` into code: what ships has nothing to read, and nothing
+//! to fail on.
 
 #[path = "build/catalogue.rs"]
 mod catalogue;
@@ -8,6 +9,9 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 const CATALOGUE: &str = "data/accelerators.json";
+const PROTOS: [&str; 2] = ["octavo/v1/fleet.proto", "octavo/v1/status.proto"];
+/// Encodes and decodes with small buffers; see there.
+const CODEC: &str = "crate::proto::SmallBuffers";
 
 #[expect(
     clippy::disallowed_methods,
@@ -15,7 +19,14 @@ const CATALOGUE: &str = "data/accelerators.json";
 )]
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={CATALOGUE}");
+    println!("cargo::rerun-if-changed=proto");
     let table = catalogue::table(&fs::read_to_string(CATALOGUE)?)?;
     let target = PathBuf::from(env::var("OUT_DIR")?).join("accelerators.rs");
-    Ok(fs::write(target, table)?)
+    fs::write(target, table)?;
+    tonic_prost_build::configure()
+        .codec_path(CODEC)
+        .bytes(".octavo.v1")
+        .emit_rerun_if_changed(false)
+        .compile_fds(protox::compile(PROTOS, ["proto"])?)?;
+    Ok(())
 }

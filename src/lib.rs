@@ -6,8 +6,9 @@
 //!   [`domain::inventory`] (what a node has) and [`domain::labels`] (what it says of itself).
 //! - [`config`] reads arguments and environment into settings; nothing else does.
 //! - [`hw`] is the hardware's edge: NVML behind one thread with a deadline on every call, the PCI bus through sysfs.
-//! - [`wire`] turns domain values into JSON and back.
-//! - [`agent`] is the node's shell: look, compile, publish, again.
+//! - [`wire`] turns domain values into JSON and messages, and back; [`proto`] is the generated half of the messages.
+//! - [`agent`] is the node's shell: look, compile, publish, again; its uplink keeps the aggregator informed.
+//! - [`aggregator`] is the fleet's shell: receives all agents, serves what it knows.
 //! - [`cli`] renders domain values for a person.
 //! - [`telemetry`] sets up logging.
 //!
@@ -15,9 +16,11 @@
 //! `ARCHITECTURE.md` and enforced by `tests/it/tidy.rs`.
 
 pub mod agent;
+pub mod aggregator;
 pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod hw;
+pub mod proto;
 pub mod telemetry;
 pub mod wire;

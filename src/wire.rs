@@ -4,5 +4,6 @@
 //! domain changes freely. `From` leads out and cannot fail; `TryFrom` leads in and names the place of what is wrong.
 //! Called by the command line and by tests that read recorded machines.
 
+pub mod api;
 pub mod inventory;
 pub mod labels;

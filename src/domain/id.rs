@@ -42,6 +42,10 @@ pub struct TypeName(String);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sku(String);
 
+/// A Kubernetes node's name: an RFC 1123 subdomain of at most 253 characters. Source: Kubernetes, "Object Names and IDs".
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeName(String);
+
 /// A PCI function: domain, bus, device, function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PciAddress {
@@ -87,6 +91,11 @@ text_id!(
     is_label_name,
     "an accelerator type like nvidia-a100-80gb"
 );
+text_id!(
+    NodeName,
+    is_subdomain,
+    "a node name: lower-case letters, digits, '-' and '.', at most 253 of them"
+);
 text_id!(Sku, is_label_name, "a SKU like nvidia-a100-sxm4-80gb");
 
 fn is_gpu_uuid(text: &str) -> bool {
@@ -123,6 +132,17 @@ fn is_label_name(text: &str) -> bool {
     let end = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
     bytes.len() <= 63 && end(bytes.first()) && end(bytes.last()) && bytes.iter().copied().all(inner)
+}
+
+/// Labels of lower-case letters, digits and inner hyphens, joined by dots.
+fn is_subdomain(text: &str) -> bool {
+    let end = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let is_part = |part: &str| {
+        let bytes = part.as_bytes();
+        let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
+        end(bytes.first()) && end(bytes.last()) && bytes.iter().all(inner)
+    };
+    text.len() <= 253 && text.split('.').all(is_part)
 }
 
 impl PciAddress {
@@ -219,6 +239,17 @@ mod tests {
                 error.to_string(),
                 format!("{text:?} is not a PCI address like 0000:07:00.0")
             );
+        }
+    }
+
+    #[test]
+    fn a_node_name_is_what_kubernetes_takes() {
+        for text in ["a", "node-1", "ip-10-0-0-1.eu-west-1.compute.internal"] {
+            assert!(text.parse::<NodeName>().is_ok(), "{text}");
+        }
+        let long = "a".repeat(254);
+        for text in ["", ".", "a..b", "-a", "A", "a_b", "a/b", "a\nb", "ü", &long] {
+            assert!(text.parse::<NodeName>().is_err(), "{text}");
         }
     }
 

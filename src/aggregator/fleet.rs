@@ -1,0 +1,171 @@
+//! What the aggregator knows: the form in which readers get it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::clock::Moment;
+use super::roster::{Difference, Keyed, Roster};
+use crate::domain::fleet::{DeviceSummary, NodeState, NodeSummary, TypeCounts};
+use crate::domain::id::NodeName;
+use crate::domain::labels::LabelSet;
+use crate::domain::stream::{Parts, Run};
+
+/// All nodes at one moment. Cheap to clone, and never changed once it was given out.
+#[derive(Debug, Clone, Default)]
+pub struct Fleet {
+    /// Grows with each change.
+    pub revision: u64,
+    /// The nodes, ordered by name.
+    pub nodes: Roster<Node>,
+}
+
+/// One node, as its agent described it last.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Its name.
+    pub name: NodeName,
+    /// The run of the agent that speaks for it.
+    pub run: Run,
+    /// That agent's version.
+    pub agent_version: String,
+    /// What the agent said, of which the rest is made.
+    pub parts: Parts,
+    /// Its labels, shared with nodes that have the same.
+    pub labels: Arc<LabelSet>,
+    /// Its devices, ordered by PCI address.
+    pub devices: Vec<DeviceSummary>,
+    /// Its devices taken together.
+    pub summary: NodeSummary,
+    /// Whether its agent is connected now.
+    pub connected: bool,
+    /// When its status last became another one.
+    pub changed: Moment,
+    /// When its agent last confirmed that all this is so, and whether that was too long ago when it was looked at last.
+    pub freshness: Freshness,
+}
+
+/// How old what is known may be, and is. The time is shared by all versions of a node: a heartbeat makes no new version.
+#[derive(Debug, Clone)]
+pub struct Freshness {
+    confirmed_ms: Arc<AtomicU64>,
+    bound: Duration,
+    /// Set when the writer found it stale, so that becoming stale is a change like any other.
+    found_stale: bool,
+}
+
+impl Fleet {
+    /// Devices of all nodes by type, and how many nodes have each. A stale node's devices count as unknown.
+    pub fn types(&self, now: Moment) -> Vec<TypeOfFleet> {
+        let mut all: Vec<TypeCounts> = Vec::new();
+        let mut nodes = BTreeMap::new();
+        for node in self.nodes.iter() {
+            for one in node.types(now) {
+                let count: &mut u32 = nodes.entry(one.type_name.clone()).or_default();
+                *count = count.saturating_add(1);
+                TypeCounts::add(&mut all, &one);
+            }
+        }
+        all.into_iter()
+            .map(|counts| TypeOfFleet {
+                nodes: nodes.get(&counts.type_name).copied().unwrap_or_default(),
+                counts,
+            })
+            .collect()
+    }
+
+    /// What happened since `old`.
+    pub fn since<'a>(&'a self, old: &'a Self) -> Difference<'a, Node> {
+        self.nodes.since(&old.nodes)
+    }
+}
+
+/// A type, over the whole fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeOfFleet {
+    /// Its devices.
+    pub counts: TypeCounts,
+    /// Nodes that have at least one.
+    pub nodes: u32,
+}
+
+impl Node {
+    /// How it is at `now`.
+    pub fn state(&self, now: Moment) -> NodeState {
+        if self.freshness.is_stale(now) {
+            NodeState::Stale
+        } else {
+            self.summary.state
+        }
+    }
+
+    /// Its devices by type, as they may be counted at `now`.
+    pub fn types(&self, now: Moment) -> impl Iterator<Item = TypeCounts> {
+        let stale = self.freshness.is_stale(now);
+        self.summary.types.iter().cloned().map(move |mut one| {
+            if stale {
+                one.counts = one.counts.stale();
+            }
+            one
+        })
+    }
+}
+
+impl Keyed for Node {
+    type Key = NodeName;
+
+    fn key(&self) -> &NodeName {
+        &self.name
+    }
+}
+
+impl Freshness {
+    /// Confirmed at `now`; stale once that is longer ago than `bound`.
+    pub fn new(now: Moment, bound: Duration) -> Self {
+        Self {
+            confirmed_ms: Arc::new(AtomicU64::new(now.as_millis())),
+            bound,
+            found_stale: false,
+        }
+    }
+
+    /// The agent said just now that all is so: for every version of the node.
+    pub fn confirm(&self, now: Moment) {
+        self.confirmed_ms.store(now.as_millis(), Ordering::Relaxed);
+    }
+
+    /// When that was last.
+    pub fn confirmed(&self) -> Moment {
+        Moment::from_millis(self.confirmed_ms.load(Ordering::Relaxed))
+    }
+
+    /// How long ago that was.
+    pub fn age(&self, now: Moment) -> Duration {
+        self.confirmed().age(now)
+    }
+
+    /// Whether that is longer than the bound.
+    pub fn is_stale(&self, now: Moment) -> bool {
+        self.age(now) > self.bound
+    }
+
+    /// The bound.
+    pub fn bound(&self) -> Duration {
+        self.bound
+    }
+
+    /// As the writer found it last.
+    pub fn found_stale(&self) -> bool {
+        self.found_stale
+    }
+
+    /// The same, found stale or not.
+    #[must_use]
+    pub fn found(&self, stale: bool) -> Self {
+        Self {
+            found_stale: stale,
+            ..self.clone()
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! What a fleet comes to: devices, nodes and types in numbers.
+//!
+//! A device is counted once, under what can be done with it now ([`Occupancy`]), so the counts of a type always add up to
+//! the devices there are. "Free" is what the driver says, no process and no partition; what Kubernetes has promised to a pod
+//! that has not started is not known here.
+
+mod counts;
+mod device;
+mod node;
+
+pub use counts::{Counts, TypeCounts};
+pub use device::{DeviceSummary, Occupancy, Partitions};
+pub use node::{NodeState, NodeSummary, Sharing};

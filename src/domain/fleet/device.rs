@@ -1,0 +1,119 @@
+//! One device, as far as a fleet is interested in it.
+
+use crate::domain::id::TypeName;
+use crate::domain::inventory::{
+    Condition, Device, DeviceState, Identity, Mig, MigState, NvmlState, Usage,
+};
+use crate::domain::quantity::Mebibytes;
+
+/// What a fleet counts of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceSummary {
+    /// Its type, where it has a name.
+    pub type_name: Option<TypeName>,
+    /// Its memory.
+    pub memory: Option<Mebibytes>,
+    /// How it is.
+    pub state: DeviceState,
+    /// What can be done with it.
+    pub occupancy: Occupancy,
+}
+
+/// What can be done with a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occupancy {
+    /// Whole, and no process is on it.
+    Free,
+    /// Whole, and a process is on it.
+    InUse,
+    /// MIG mode is on: it is given out in parts.
+    Partitioned(Partitions),
+    /// Nothing: it fails, has no driver, or waits for a reset, a reboot or its replacement.
+    Unavailable,
+    /// Nobody can tell now.
+    Unknown,
+}
+
+/// Partitions of one device or of many. A partition is a compute instance: what a container can be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Partitions {
+    /// How many there are.
+    pub count: u32,
+    /// How many of them have a process.
+    pub in_use: u32,
+}
+
+impl DeviceSummary {
+    /// Of `device`, on a node whose NVML is in this state.
+    pub fn of(device: &Device, nvml: &NvmlState) -> Self {
+        let state = device.state(nvml);
+        Self {
+            type_name: match &device.identity {
+                Identity::Known { type_name, .. } => Some(type_name.clone()),
+                Identity::Unknown => None,
+            },
+            memory: device.memory,
+            state,
+            occupancy: occupancy(device, state),
+        }
+    }
+}
+
+fn occupancy(device: &Device, state: DeviceState) -> Occupancy {
+    match state {
+        DeviceState::Failing
+        | DeviceState::NoDriver
+        | DeviceState::Replace
+        | DeviceState::NeedsReboot
+        | DeviceState::NeedsReset => return Occupancy::Unavailable,
+        DeviceState::Stale => return Occupancy::Unknown,
+        DeviceState::Ok
+        | DeviceState::Partial
+        | DeviceState::NeedsAction
+        | DeviceState::NeedsDrain => {}
+    }
+    debug_assert!(matches!(device.condition, Condition::Working));
+    match (&device.mig, device.usage()) {
+        (_, Usage::Unknown) | (Mig::Unknown, _) => Occupancy::Unknown,
+        (Mig::Capable(mig), _) if device.mig.is_enabled() => partitioned(device, mig),
+        (Mig::Capable(_) | Mig::NotCapable, Usage::Known([])) => Occupancy::Free,
+        (Mig::Capable(_) | Mig::NotCapable, Usage::Known(_)) => Occupancy::InUse,
+    }
+}
+
+fn partitioned(device: &Device, mig: &MigState) -> Occupancy {
+    if !device.mig.is_told() {
+        return Occupancy::Unknown;
+    }
+    let mut partitions = Partitions::default();
+    for instance in &mig.gpu_instances {
+        let here = || {
+            let all = device.processes.iter();
+            all.filter(|process| process.gpu_instance == Some(instance.id))
+        };
+        for compute in &instance.compute_instances {
+            partitions.count = partitions.count.saturating_add(1);
+            // A process that does not say in which compute instance it runs may be in any.
+            let used =
+                here().any(|process| process.compute_instance.is_none_or(|id| id == compute.id));
+            partitions.in_use = partitions.in_use.saturating_add(u32::from(used));
+        }
+    }
+    Occupancy::Partitioned(partitions)
+}
+
+impl Partitions {
+    /// How many have no process.
+    pub fn free(self) -> u32 {
+        self.count.saturating_sub(self.in_use)
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            count: self.count.saturating_add(other.count),
+            in_use: self.in_use.saturating_add(other.in_use),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! One node, as far as a fleet is interested in it.
+
+use std::fmt;
+
+use super::counts::{Counts, TypeCounts};
+use super::device::{DeviceSummary, Occupancy};
+use crate::domain::inventory::{DeviceState, NvmlState};
+use crate::domain::quantity::Mebibytes;
+
+/// A node's devices taken together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSummary {
+    /// By type, ordered by name.
+    pub types: Vec<TypeCounts>,
+    /// Of all devices that tell theirs.
+    pub memory: Mebibytes,
+    /// How its devices are given out.
+    pub sharing: Sharing,
+    /// How it is, while it is heard of.
+    pub state: NodeState,
+}
+
+/// How devices are given out. The words are those of the label `octavo.dev/sharing`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sharing {
+    /// There is nothing to give out, or nobody can tell.
+    None,
+    /// Whole.
+    Exclusive,
+    /// In MIG partitions.
+    Mig,
+    /// Some whole, some in partitions.
+    Mixed,
+}
+
+/// How a node is, the gravest of what is to be said; ordered by gravity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeState {
+    /// It has no accelerator.
+    Empty,
+    /// As it should be.
+    Ok,
+    /// A device wants attention, and works.
+    Attention,
+    /// A device is of no use.
+    Degraded,
+    /// No driver speaks for its devices.
+    NoDriver,
+    /// The driver was there and is not any more.
+    NvmlLost,
+    /// The driver hangs: what is shown was read before.
+    NvmlStalled,
+    /// Nothing was heard of it for longer than the bound: what is shown was so then.
+    Stale,
+}
+
+impl NodeSummary {
+    /// Of a node with these devices.
+    pub fn of(devices: &[DeviceSummary], nvml: &NvmlState) -> Self {
+        let memory = devices.iter().filter_map(|device| device.memory);
+        let memory = memory.fold(0_u64, |sum, memory| sum.saturating_add(memory.get()));
+        Self {
+            types: TypeCounts::of(devices),
+            memory: Mebibytes::new(memory),
+            sharing: sharing(devices),
+            state: state(devices, nvml),
+        }
+    }
+
+    /// All devices.
+    pub fn counts(&self) -> Counts {
+        let types = self.types.iter().map(|one| one.counts);
+        types.fold(Counts::default(), Counts::and)
+    }
+}
+
+fn sharing(devices: &[DeviceSummary]) -> Sharing {
+    let mut sharing = Sharing::None;
+    for device in devices {
+        let one = match device.occupancy {
+            Occupancy::Free | Occupancy::InUse => Sharing::Exclusive,
+            Occupancy::Partitioned(_) => Sharing::Mig,
+            Occupancy::Unavailable | Occupancy::Unknown => continue,
+        };
+        sharing = match sharing {
+            Sharing::None => one,
+            same if same == one => one,
+            Sharing::Exclusive | Sharing::Mig | Sharing::Mixed => Sharing::Mixed,
+        };
+    }
+    sharing
+}
+
+fn state(devices: &[DeviceSummary], nvml: &NvmlState) -> NodeState {
+    let of_devices = devices.iter().map(|device| match device.state {
+        DeviceState::Ok => NodeState::Ok,
+        DeviceState::Partial
+        | DeviceState::Stale
+        | DeviceState::NeedsAction
+        | DeviceState::NeedsDrain => NodeState::Attention,
+        DeviceState::NeedsReset
+        | DeviceState::NeedsReboot
+        | DeviceState::Replace
+        | DeviceState::Failing => NodeState::Degraded,
+        DeviceState::NoDriver => NodeState::NoDriver,
+    });
+    let of_devices = of_devices.max().unwrap_or(NodeState::Empty);
+    let of_nvml = match nvml {
+        NvmlState::Stalled { .. } => NodeState::NvmlStalled,
+        NvmlState::Lost { .. } => NodeState::NvmlLost,
+        NvmlState::Absent { .. } | NvmlState::Loading | NvmlState::Ready(_) => NodeState::Empty,
+    };
+    of_devices.max(of_nvml)
+}
+
+impl Sharing {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Exclusive => "exclusive",
+            Self::Mig => "mig",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+impl NodeState {
+    /// All of them, in order of gravity.
+    pub const ALL: [Self; 8] = [
+        Self::Empty,
+        Self::Ok,
+        Self::Attention,
+        Self::Degraded,
+        Self::NoDriver,
+        Self::NvmlLost,
+        Self::NvmlStalled,
+        Self::Stale,
+    ];
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Ok => "ok",
+            Self::Attention => "attention",
+            Self::Degraded => "degraded",
+            Self::NoDriver => "no-driver",
+            Self::NvmlLost => "nvml-lost",
+            Self::NvmlStalled => "nvml-stalled",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+impl fmt::Display for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,76 @@
+//! How long to wait before the next attempt to connect.
+
+use std::time::Duration;
+
+/// Waits that double with each failure in a row, each shortened by a random part: after an aggregator's restart a fleet
+/// comes back spread over time and not as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backoff {
+    failures: u32,
+}
+
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(30);
+
+impl Backoff {
+    /// The wait after another failure. `random` is uniform over all of `u64`; the wait is uniform between a tenth and the
+    /// whole of what the failures so far have come to.
+    #[must_use = "the wait is to be waited for"]
+    pub fn failed(&mut self, random: u64) -> Duration {
+        let ceiling = FIRST
+            .saturating_mul(2_u32.saturating_pow(self.failures))
+            .min(LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        jittered(ceiling, random)
+    }
+
+    /// The aggregator answered as hoped for.
+    pub fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+}
+
+/// A part of `ceiling` between a tenth and all of it.
+pub(super) fn jittered(ceiling: Duration, random: u64) -> Duration {
+    let floor = ceiling / 10;
+    let span = ceiling.saturating_sub(floor);
+    // Thirty-two bits of chance are enough, and their product with nanoseconds fits.
+    let share = u128::from(random >> 32).saturating_mul(span.as_nanos()) >> 32;
+    floor.saturating_add(Duration::from_nanos(
+        u64::try_from(share).unwrap_or(u64::MAX),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_half_a_minute_and_start_again_after_success() {
+        let mut backoff = Backoff::default();
+        let longest: Vec<u64> = (0..7)
+            .map(|_| backoff.failed(u64::MAX).as_millis())
+            .map(|ms| u64::try_from(ms).unwrap())
+            .collect();
+        assert_eq!(longest, [999, 1999, 3999, 7999, 15999, 29999, 29999]);
+        backoff.succeeded();
+        assert_eq!(backoff.failed(0), FIRST / 10);
+    }
+
+    #[test]
+    fn chance_spreads_a_fleet_evenly() {
+        let waits: Vec<Duration> = (0..10)
+            .map(|n| Backoff { failures: 9 }.failed(n * (u64::MAX / 9)))
+            .collect();
+        assert!(waits.is_sorted());
+        assert_eq!(waits[0], LONGEST / 10);
+        let steps: Vec<u128> = waits
+            .windows(2)
+            .map(|pair| pair[1].abs_diff(pair[0]).as_millis())
+            .collect();
+        assert!(
+            steps.iter().all(|step| (2990..=3010).contains(step)),
+            "{steps:?}"
+        );
+    }
+}

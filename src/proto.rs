@@ -1,0 +1,64 @@
+//! The generated half of the status stream: messages, client and server of `proto/octavo/v1`.
+//!
+//! Only `wire` looks inside the messages; agent and aggregator move them.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use prost::Message;
+use tonic::codec::{BufferSettings, Codec};
+use tonic_prost::ProstCodec;
+
+/// Package `octavo.v1`.
+#[expect(
+    missing_docs,
+    clippy::all,
+    clippy::pedantic,
+    clippy::clone_on_ref_ptr,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    reason = "generated; the documentation is in the .proto files"
+)]
+pub mod v1 {
+    tonic::include_proto!("octavo.v1");
+}
+
+/// Bytes a stream's buffer starts with: a heartbeat or an acknowledgement, and not tonic's 8 KiB, because an aggregator
+/// holds two buffers for each of its agents.
+const BUFFER: usize = 512;
+/// Where tonic hands an encoder's buffer to the connection.
+const YIELD_AT: usize = 8 * 1024;
+
+/// The Protobuf codec with small buffers.
+pub struct SmallBuffers<T, U>(PhantomData<(T, U)>);
+
+impl<T, U> fmt::Debug for SmallBuffers<T, U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SmallBuffers").finish()
+    }
+}
+
+impl<T, U> Default for SmallBuffers<T, U> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T, U> Codec for SmallBuffers<T, U>
+where
+    T: Message + Send + 'static,
+    U: Message + Default + Send + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = <ProstCodec<T, U> as Codec>::Encoder;
+    type Decoder = <ProstCodec<T, U> as Codec>::Decoder;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstCodec::<T, U>::raw_encoder(BufferSettings::new(BUFFER, YIELD_AT))
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstCodec::<T, U>::raw_decoder(BufferSettings::new(BUFFER, YIELD_AT))
+    }
+}

@@ -1,0 +1,193 @@
+//! The JSON of the REST API: what the aggregator serves and the command line reads.
+//!
+//! Fields are only ever added, so a reader passes over those it does not know. Units are in the names; what is not known is
+//! left out. Times are RFC 3339, in UTC.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::inventory::Document;
+
+/// Version and kind of every document here.
+pub const API_VERSION: &str = "octavo.dev/v1";
+
+/// Nodes, ordered as asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeList {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `NodeList`.
+    pub kind: String,
+    /// Of the fleet; grows with each change.
+    pub revision: u64,
+    /// How many nodes match, on this page and all others.
+    pub total: usize,
+    /// Where the next page begins: give it as `continue`. Absent on the last page.
+    #[serde(default, rename = "continue", skip_serializing_if = "Option::is_none")]
+    pub continue_token: Option<String>,
+    /// The nodes of this page.
+    pub items: Vec<NodeRow>,
+}
+
+/// A node in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRow {
+    /// The Kubernetes node's name.
+    pub name: String,
+    /// How it is, the gravest of what is to be said: `empty`, `ok`, `attention`, `degraded`, `no-driver`, `nvml-lost`,
+    /// `nvml-stalled`, `stale`.
+    pub state: String,
+    /// Whether its agent is connected now.
+    pub connected: bool,
+    /// When its agent last confirmed what is shown.
+    pub last_confirmed: String,
+    /// How long ago that was.
+    pub age_seconds: u64,
+    /// How its devices are given out: `none`, `exclusive`, `mig`, `mixed`.
+    pub sharing: String,
+    /// Devices, all types together.
+    pub devices: CountsJson,
+    /// Memory of all devices.
+    #[serde(rename = "memoryMiB")]
+    pub memory_mib: u64,
+    /// Devices by type.
+    pub types: Vec<NodeType>,
+    /// The version of its agent.
+    pub agent_version: String,
+}
+
+/// The devices of one type on one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeType {
+    /// The canonical name, such as `nvidia-h200-141gb`; absent for devices nobody knows.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_name: Option<String>,
+    /// Memory of one device.
+    #[serde(default, rename = "memoryMiB", skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u64>,
+    /// How many.
+    pub devices: CountsJson,
+}
+
+/// Devices, each counted once: the five kinds add up to `total`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CountsJson {
+    /// All.
+    pub total: u32,
+    /// Whole, without a process on it.
+    pub free: u32,
+    /// Whole, with one.
+    pub in_use: u32,
+    /// In MIG mode: given out in parts.
+    pub partitioned: u32,
+    /// Of no use until somebody does something: failing, without a driver, waiting for a reset.
+    pub unavailable: u32,
+    /// Nobody can tell now.
+    pub unknown: u32,
+    /// Partitions of those that are partitioned.
+    pub partitions: PartitionsJson,
+}
+
+/// Partitions: compute instances, which is what a container is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PartitionsJson {
+    /// All.
+    pub total: u32,
+    /// Without a process.
+    pub free: u32,
+    /// With one.
+    pub in_use: u32,
+}
+
+/// One node with all that is known of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeDetail {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `Node`.
+    pub kind: String,
+    /// As in a list.
+    #[serde(flatten)]
+    pub row: NodeRow,
+    /// The node's boot id.
+    pub boot_id: String,
+    /// When the status last became another one.
+    pub last_changed: String,
+    /// The labels that the node says of itself.
+    pub labels: BTreeMap<String, String>,
+    /// Its devices, as `octavo inspect -o json` prints them on the node.
+    pub inventory: Document,
+}
+
+/// Types, ordered by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TypeList {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `TypeList`.
+    pub kind: String,
+    /// Of the fleet.
+    pub revision: u64,
+    /// The types.
+    pub items: Vec<TypeRow>,
+}
+
+/// A type over the whole fleet. The devices of stale nodes count as unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TypeRow {
+    /// As on a node.
+    #[serde(flatten)]
+    pub of_all: NodeType,
+    /// Nodes that have at least one.
+    pub nodes: u32,
+}
+
+/// What went wrong. Source of the form: RFC 9457, `application/problem+json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// Which kind of problem; the page explains it.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind in words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What is wrong in this case, and what to do.
+    pub detail: String,
+    /// The path that was asked for.
+    pub instance: String,
+    /// The parameter that is wrong, if one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameter: Option<String>,
+}
+
+/// What an event stream sends, one object an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Event {
+    /// A node that is new or has changed.
+    Node {
+        /// As in a list.
+        node: NodeRow,
+    },
+    /// A node that is no more.
+    Removed {
+        /// Its name.
+        name: String,
+    },
+    /// All that was there at the start has been sent.
+    Synced {
+        /// Of the fleet.
+        revision: u64,
+    },
+}
