@@ -9,6 +9,7 @@ use super::clock::Moment;
 use super::roster::{Difference, Keyed, Roster};
 use crate::domain::fleet::{DeviceSummary, NodeState, NodeSummary, TypeCounts};
 use crate::domain::id::NodeName;
+use crate::domain::inventory::Inventory;
 use crate::domain::labels::LabelSet;
 use crate::domain::stream::{Parts, Run};
 
@@ -44,6 +45,17 @@ pub struct Node {
     pub changed: Moment,
     /// When its agent last confirmed that all this is so, and whether that was too long ago when it was looked at last.
     pub freshness: Freshness,
+}
+
+/// Whose word a node's status is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The node.
+    pub name: NodeName,
+    /// The run of its agent.
+    pub run: Run,
+    /// That agent's version.
+    pub agent_version: String,
 }
 
 /// How old what is known may be, and is. The time is shared by all versions of a node: a heartbeat makes no new version.
@@ -91,6 +103,33 @@ pub struct TypeOfFleet {
 }
 
 impl Node {
+    /// A node of which its connected agent said just now that it is so.
+    pub fn new(
+        origin: Origin,
+        parts: Parts,
+        inventory: &Inventory,
+        labels: Arc<LabelSet>,
+        freshness: Freshness,
+    ) -> Self {
+        let nvml = &inventory.nvml;
+        let devices = inventory.devices.iter();
+        let devices: Vec<DeviceSummary> = devices
+            .map(|device| DeviceSummary::of(device, nvml))
+            .collect();
+        Self {
+            name: origin.name,
+            run: origin.run,
+            agent_version: origin.agent_version,
+            parts,
+            labels,
+            summary: NodeSummary::of(&devices, nvml),
+            devices,
+            connected: true,
+            changed: freshness.confirmed(),
+            freshness,
+        }
+    }
+
     /// How it is at `now`.
     pub fn state(&self, now: Moment) -> NodeState {
         if self.freshness.is_stale(now) {

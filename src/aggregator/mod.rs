@@ -10,3 +10,4 @@
 pub mod clock;
 pub mod fleet;
 pub mod roster;
+pub mod view;
