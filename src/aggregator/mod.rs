@@ -10,4 +10,7 @@
 pub mod clock;
 pub mod fleet;
 pub mod roster;
+pub mod serve;
+pub mod stats;
+pub mod tls;
 pub mod view;
