@@ -188,6 +188,14 @@ impl Limits {
 }
 
 impl Peer {
+    pub(super) fn new(address: SocketAddr) -> Self {
+        Self(Arc::new(PeerState {
+            address,
+            spoke: AtomicBool::new(false),
+            ended: Notify::new(),
+        }))
+    }
+
     /// Where it comes from.
     pub fn address(&self) -> SocketAddr {
         self.0.address
@@ -196,6 +204,11 @@ impl Peer {
     /// Ends the connection with everything on it, read or not.
     pub fn end(&self) {
         self.0.ended.notify_one();
+    }
+
+    /// Waits until somebody ends it.
+    pub(super) async fn ended(&self) {
+        self.0.ended.notified().await;
     }
 }
 
@@ -247,12 +260,7 @@ impl Shared {
         let number = self.accepted.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::clone(self);
         tokio::spawn(async move {
-            let peer = Peer(Arc::new(PeerState {
-                address,
-                spoke: AtomicBool::new(false),
-                ended: Notify::new(),
-            }));
-            shared.connection(socket, peer, number).await;
+            shared.connection(socket, Peer::new(address), number).await;
             drop(place);
         });
     }
@@ -323,7 +331,7 @@ impl Shared {
         loop {
             let close = tokio::select! {
                 _ended = connection.as_mut() => return,
-                () = peer.0.ended.notified() => return,
+                () = peer.ended() => return,
                 () = timer.as_mut() => match phase {
                     Phase::New if !peer.0.spoke.load(Ordering::Relaxed) => {
                         self.server.stats.cut("no_request");
