@@ -26,6 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .codec_path(CODEC)
         .bytes(".octavo.v1")
+        // In the order of their keys: equal labels are equal bytes.
+        .btree_map(".octavo.v1")
         .emit_rerun_if_changed(false)
         .compile_fds(protox::compile(PROTOS, ["proto"])?)?;
     Ok(())

@@ -3,13 +3,16 @@
 //! Never a table of ours: the same profile id means other hardware on another board (14 is a 2g on A100 and a 1g on A30),
 //! SM counts follow the board's floorsweeping, and the memory of a profile drifts between drivers.
 
+use std::sync::Arc;
+
 use crate::domain::profile::ProfileName;
 use crate::domain::quantity::Mebibytes;
 
-/// Every GPU-instance profile of a device, in the order of NVML's profile index.
+/// Every GPU-instance profile of a device, in the order of NVML's profile index. Cheap to clone: the devices of a node
+/// mostly offer the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProfileCatalog {
-    profiles: Vec<GpuInstanceProfile>,
+    profiles: Arc<[GpuInstanceProfile]>,
 }
 
 /// One GPU-instance profile. Source of every figure: `nvmlGpuInstanceProfileInfo_t` of the device.
@@ -89,7 +92,9 @@ impl ProfileCatalog {
     /// A catalogue of `profiles`.
     pub fn new(mut profiles: Vec<GpuInstanceProfile>) -> Self {
         profiles.sort_by_key(|profile| profile.index);
-        Self { profiles }
+        Self {
+            profiles: profiles.into(),
+        }
     }
 
     /// The profiles, in the order of NVML's profile index.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::domain::id::PciAddress;
+
 /// A status: parts by key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Parts(BTreeMap<PartKey, Content>);
@@ -44,6 +46,26 @@ pub struct PartKeyError(String);
 const LONGEST_KEY: usize = 64;
 
 impl PartKey {
+    /// Of the machine itself and its link to NVML.
+    pub fn node() -> Self {
+        Self("node".into())
+    }
+
+    /// Of what the node tells the scheduler.
+    pub fn labels() -> Self {
+        Self("labels".into())
+    }
+
+    /// Of a device.
+    pub fn device(pci: PciAddress) -> Self {
+        Self(format!("device/{pci}").into())
+    }
+
+    /// Of what devices offer, by the digest of the content that says it.
+    pub fn profiles(digest: Digest) -> Self {
+        Self(format!("profiles/{digest:016x}").into())
+    }
+
     /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0

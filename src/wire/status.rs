@@ -1,0 +1,159 @@
+//! A node's status as parts of the stream, and back.
+//!
+//! One part for each thing that changes by itself, so that a process that starts on one device sends that device and
+//! nothing else. What is equal is encoded to equal bytes, because parts are compared and hashed as bytes. A reader passes
+//! over keys and fields it does not know; where it finds a value that cannot be, it refuses the whole status and says
+//! where.
+//!
+//! What is decoded comes from a peer. Every list has a bound, and catalogues are shared, so that a status takes memory in
+//! proportion to its bytes.
+
+mod error;
+mod field;
+mod read;
+mod write;
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+
+pub use self::error::{StatusError, StatusProblem};
+use crate::domain::catalog::ProfileCatalog;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Device, Inventory, Machine, NvmlState};
+use crate::domain::labels::LabelSet;
+use crate::domain::stream::{Content, PartKey, Parts};
+use crate::proto::v1;
+
+const DEVICE: &str = "device/";
+const PROFILES: &str = "profiles/";
+
+/// What a node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// What it has.
+    pub inventory: Inventory,
+    /// What it tells the scheduler.
+    pub labels: LabelSet,
+}
+
+/// What the MIG-capable devices of one status offer, by the part that says so.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Catalogs(BTreeMap<Box<str>, ProfileCatalog>);
+
+/// A status as parts. A device's vendor is not said: it is that of its PCI ids.
+pub fn encode(inventory: &Inventory, labels: &LabelSet) -> Parts {
+    let mut parts = vec![
+        (
+            PartKey::node(),
+            content(&write::node(&inventory.machine, &inventory.nvml)),
+        ),
+        (PartKey::labels(), content(&write::labels(labels))),
+    ];
+    for device in &inventory.devices {
+        let offer = device.mig.state().and_then(|state| offer(&state.catalog));
+        let profiles = offer.as_ref().map(|(key, _)| key.to_string());
+        let message = write::device(device, profiles.unwrap_or_default());
+        parts.push((PartKey::device(device.pci), content(&message)));
+        parts.extend(offer);
+    }
+    parts.into_iter().collect()
+}
+
+/// The part that says what a device offers; none for an offer of nothing.
+fn offer(catalog: &ProfileCatalog) -> Option<(PartKey, Content)> {
+    if catalog.profiles().is_empty() {
+        return None;
+    }
+    let content = content(&write::profiles(catalog));
+    Some((PartKey::profiles(content.digest()), content))
+}
+
+fn content(message: &impl Message) -> Content {
+    Content::new(message.encode_to_vec())
+}
+
+/// The status that these parts are.
+pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
+    let key = PartKey::node();
+    let node = parts.get(key.as_str());
+    let node = node.ok_or_else(|| StatusError::part(&key, StatusProblem::MissingPart))?;
+    let (machine, nvml) = decode_node(node)?;
+    let labels = parts.get(PartKey::labels().as_str());
+    let catalogs = Catalogs::decode(parts)?;
+    let mut devices = Vec::new();
+    for (key, content) in parts.iter() {
+        if key.as_str().starts_with(DEVICE) {
+            devices.push(decode_device(key, content, &catalogs)?);
+        }
+    }
+    // Keys are ordered as texts, and addresses by their numbers.
+    devices.sort_by_key(|device| device.pci);
+    Ok(Status {
+        inventory: Inventory {
+            machine,
+            nvml,
+            devices,
+        },
+        labels: labels.map(decode_labels).transpose()?.unwrap_or_default(),
+    })
+}
+
+/// The part `node`: the machine, and where its link to NVML stands.
+pub fn decode_node(content: &Content) -> Result<(Machine, NvmlState), StatusError> {
+    decode_part(&PartKey::node(), content, read::node)
+}
+
+/// The part `labels`.
+pub fn decode_labels(content: &Content) -> Result<LabelSet, StatusError> {
+    decode_part(&PartKey::labels(), content, read::labels)
+}
+
+/// A part `device/<PCI address>`, of a status that has these catalogues.
+pub fn decode_device(
+    key: &PartKey,
+    content: &Content,
+    catalogs: &Catalogs,
+) -> Result<Device, StatusError> {
+    let address = key.as_str().strip_prefix(DEVICE).unwrap_or_default();
+    let pci = address
+        .parse::<PciAddress>()
+        .map_err(|error| StatusError::part(key, error))?;
+    // An address has several spellings, and a device one part.
+    if PartKey::device(pci) != *key {
+        return Err(StatusError::part(key, StatusProblem::Spelling));
+    }
+    decode_part(key, content, |message: v1::Device| {
+        read::device(pci, message, |named| catalogs.get(named))
+    })
+}
+
+impl Catalogs {
+    /// Those of a status.
+    pub fn decode(parts: &Parts) -> Result<Self, StatusError> {
+        let mut catalogs = BTreeMap::new();
+        for (key, content) in parts.iter() {
+            if key.as_str().starts_with(PROFILES) {
+                let catalog = decode_part(key, content, read::profiles)?;
+                catalogs.insert(key.as_str().into(), catalog);
+            }
+        }
+        Ok(Self(catalogs))
+    }
+
+    fn get(&self, key: &str) -> Option<ProfileCatalog> {
+        self.0.get(key).cloned()
+    }
+}
+
+fn decode_part<M: Message + Default, T>(
+    key: &PartKey,
+    content: &Content,
+    read: impl FnOnce(M) -> Result<T, error::FieldError>,
+) -> Result<T, StatusError> {
+    let message = M::decode(content.bytes()).map_err(|error| StatusError::part(key, error))?;
+    read(message).map_err(|error| StatusError::field(key, error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! How single fields are read, and the error that names them.
+
+use std::str::FromStr;
+
+use super::error::{FieldError, StatusProblem};
+
+/// No identifier, version or name that is parsed is longer; what is refused is repeated in the error.
+const LONGEST: usize = 320;
+
+/// What was read, or the field that cannot be.
+pub(super) type Read<T> = Result<T, FieldError>;
+
+/// The items of a list of at most `limit`.
+pub(super) fn bounded<M>(field: &str, limit: usize, items: Vec<M>) -> Read<Vec<M>> {
+    if items.len() > limit {
+        let count = items.len();
+        return Err(FieldError::new(
+            field,
+            StatusProblem::TooMany { count, limit },
+        ));
+    }
+    Ok(items)
+}
+
+/// Converts a list of at most `limit`, and names the item that fails.
+pub(super) fn each<M, T>(
+    field: &str,
+    limit: usize,
+    items: Vec<M>,
+    convert: impl Fn(M) -> Read<T>,
+) -> Read<Vec<T>> {
+    let numbered = bounded(field, limit, items)?.into_iter().enumerate();
+    numbered
+        .map(|(number, item)| {
+            convert(item).map_err(|error| error.within(&format!("{field}[{number}]")))
+        })
+        .collect()
+}
+
+pub(super) fn short<'a>(field: &str, text: &'a str) -> Read<&'a str> {
+    if text.len() > LONGEST {
+        let length = text.len();
+        return Err(FieldError::new(field, StatusProblem::TooLong { length }));
+    }
+    Ok(text)
+}
+
+pub(super) fn parsed<T>(field: &str, text: &str) -> Read<T>
+where
+    T: FromStr<Err: Into<StatusProblem>>,
+{
+    short(field, text)?
+        .parse()
+        .map_err(|error| FieldError::new(field, error))
+}
+
+pub(super) fn parsed_if_there<T>(field: &str, text: Option<&str>) -> Read<Option<T>>
+where
+    T: FromStr<Err: Into<StatusProblem>>,
+{
+    text.map(|text| parsed(field, text)).transpose()
+}
+
+/// `12.8` as its two numbers.
+pub(super) fn two_numbers(field: &str, text: &str, expected: &'static str) -> Read<(u32, u32)> {
+    let number = |part: &str| {
+        let digits = part.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| part.parse::<u32>().ok()).flatten()
+    };
+    short(field, text)?
+        .split_once('.')
+        .and_then(|(major, minor)| Some((number(major)?, number(minor)?)))
+        .ok_or_else(|| {
+            let text = text.to_owned();
+            FieldError::new(field, StatusProblem::Text { text, expected })
+        })
+}
+
+pub(super) fn there<T>(field: &str, value: Option<T>) -> Read<T> {
+    value.ok_or_else(|| FieldError::new(field, StatusProblem::Missing))
+}
+
+pub(super) fn within(field: &str, number: u32, largest: u32) -> Read<u32> {
+    if number > largest {
+        return Err(FieldError::new(
+            field,
+            StatusProblem::TooLarge { number, largest },
+        ));
+    }
+    Ok(number)
+}
+
+pub(super) fn strange<T>(field: &str, number: i32) -> Read<T> {
+    Err(FieldError::new(field, StatusProblem::Choice(number)))
+}

@@ -1,0 +1,348 @@
+//! The way in: messages as domain values, or the place of the value that cannot be.
+
+use super::error::{FieldError, StatusProblem};
+use super::field::{
+    Read, bounded, each, parsed, parsed_if_there, short, strange, there, two_numbers, within,
+};
+use crate::domain::catalog::{
+    ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
+};
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{
+    Architecture, Completeness, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance,
+    Health, Identity, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds,
+    Problem, Process, ProcessKind, RecoveryAction, RemappedRows, VgpuHost,
+};
+use crate::domain::labels::{LabelKey, LabelSet, LabelValue};
+use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
+use crate::proto::v1;
+
+/// Many times what any device has of each: instances, profiles, placements, links, problems.
+const MOST: usize = 256;
+/// Processes of one device. A pid is at most 4,194,304, but so many contexts fit on none.
+const MOST_PROCESSES: usize = 4096;
+/// The largest of 24 bits.
+const CLASS: u32 = 0x00ff_ffff;
+
+pub(super) fn node(node: v1::Node) -> Read<(Machine, NvmlState)> {
+    let vgpu = match (node.vgpu_host_driver_version, node.vgpu_host_driver_branch) {
+        (None, None) => None,
+        (version, branch) => Some(VgpuHost {
+            driver_version: there("vgpu_host_driver_version", version)?,
+            driver_branch: there("vgpu_host_driver_branch", branch)?,
+        }),
+    };
+    let machine = Machine {
+        product_name: node.product_name,
+        vgpu,
+    };
+    let state = nvml(there("nvml", node.nvml)?).map_err(|error| error.within("nvml"))?;
+    Ok((machine, state))
+}
+
+fn nvml(nvml: v1::Nvml) -> Read<NvmlState> {
+    use v1::nvml::State;
+    let driver = driver(&nvml)?;
+    Ok(match State::try_from(nvml.state) {
+        Ok(State::Absent) => NvmlState::Absent {
+            reason: nvml.reason,
+        },
+        Ok(State::Loading) => NvmlState::Loading,
+        Ok(State::Ready) => NvmlState::Ready(there("driver_version", driver)?),
+        Ok(State::Lost) => NvmlState::Lost {
+            reason: nvml.reason,
+        },
+        Ok(State::Stalled) => NvmlState::Stalled {
+            call: nvml.call,
+            driver,
+        },
+        Ok(State::Unspecified) | Err(_) => return strange("state", nvml.state),
+    })
+}
+
+fn driver(nvml: &v1::Nvml) -> Read<Option<Driver>> {
+    let version = nvml.driver_version.as_deref();
+    let Some(version) = parsed_if_there::<DriverVersion>("driver_version", version)? else {
+        return Ok(None);
+    };
+    let cuda = nvml.cuda_version.as_deref();
+    let cuda = cuda.map(|text| two_numbers("cuda_version", text, "a CUDA version like 12.8"));
+    Ok(Some(Driver {
+        version,
+        cuda: cuda
+            .transpose()?
+            .map(|(major, minor)| CudaVersion { major, minor }),
+    }))
+}
+
+pub(super) fn labels(labels: v1::Labels) -> Read<LabelSet> {
+    let labels = labels.labels.into_iter().map(|(key, value)| {
+        let key: LabelKey = parsed("labels", &key)?;
+        let value: LabelValue = parsed("labels", &value)?;
+        Ok((key, value))
+    });
+    labels.collect()
+}
+
+/// `catalog` finds what the part with the key offers.
+pub(super) fn device(
+    pci: PciAddress,
+    device: v1::Device,
+    catalog: impl FnOnce(&str) -> Option<ProfileCatalog>,
+) -> Read<Device> {
+    let ids = pci_ids(there("pci_ids", device.pci_ids)?).map_err(|e| e.within("pci_ids"))?;
+    let condition = condition(there("condition", device.condition)?);
+    let capability = device.compute_capability.as_deref().map(|text| {
+        two_numbers(
+            "compute_capability",
+            text,
+            "a compute capability like \"9.0\"",
+        )
+    });
+    let architecture = device.architecture.as_deref();
+    let architecture = architecture.map(|text| short("architecture", text));
+    Ok(Device {
+        uuid: parsed_if_there("uuid", device.uuid.as_deref())?,
+        identity: identity(device.r#type.as_deref(), device.sku.as_deref())?,
+        condition: condition.map_err(|error| error.within("condition"))?,
+        product_name: device.product_name,
+        index: device.index,
+        minor: device.minor,
+        architecture: architecture.transpose()?.map(Architecture::new),
+        compute_capability: capability
+            .transpose()?
+            .map(|(major, minor)| ComputeCapability { major, minor }),
+        memory: device.memory_mib.map(Mebibytes::new),
+        numa_node: device.numa_node,
+        mig: mig(device.mig.unwrap_or_default(), catalog).map_err(|error| error.within("mig"))?,
+        processes: each("processes", MOST_PROCESSES, device.processes, process)?,
+        links: each("links", MOST, device.links, |one| link(&one))?,
+        fabric: device.fabric.map(|fabric| Fabric {
+            cluster_uuid: fabric.cluster_uuid,
+            clique_id: fabric.clique_id,
+        }),
+        health: device.health.map(health).unwrap_or_default(),
+        problems: bounded("problems", MOST, device.problems)?
+            .into_iter()
+            .map(problem)
+            .collect(),
+        ..Device::new(pci, ids)
+    })
+}
+
+fn pci_ids(ids: v1::PciIds) -> Read<PciIds> {
+    let id = |field: &str, number: u32| {
+        u16::try_from(number).map_err(|_| {
+            let largest = u16::MAX.into();
+            FieldError::new(field, StatusProblem::TooLarge { number, largest })
+        })
+    };
+    Ok(PciIds {
+        vendor: id("vendor", ids.vendor)?,
+        device: id("device", ids.device)?,
+        subsystem_vendor: id("subsystem_vendor", ids.subsystem_vendor)?,
+        subsystem_device: id("subsystem_device", ids.subsystem_device)?,
+        class: ids
+            .class
+            .map(|class| within("class", class, CLASS))
+            .transpose()?,
+    })
+}
+
+fn identity(type_name: Option<&str>, sku: Option<&str>) -> Read<Identity> {
+    match (type_name, sku) {
+        (Some(type_name), sku) => Ok(Identity::Known {
+            type_name: parsed("type", type_name)?,
+            sku: parsed_if_there("sku", sku)?,
+        }),
+        (None, None) => Ok(Identity::Unknown),
+        (None, Some(_)) => Err(FieldError::new("sku", StatusProblem::SkuWithoutType)),
+    }
+}
+
+fn condition(condition: v1::Condition) -> Read<Condition> {
+    use v1::condition::State;
+    Ok(match State::try_from(condition.state) {
+        Ok(State::Working) => Condition::Working,
+        Ok(State::Failing) => Condition::Failing {
+            reason: condition.reason,
+        },
+        Ok(State::PciOnly) => Condition::PciOnly {
+            kernel_driver: condition.kernel_driver,
+        },
+        Ok(State::Unspecified) | Err(_) => return strange("state", condition.state),
+    })
+}
+
+/// A capability that this version does not know is one that nobody told it.
+fn mig(mig: v1::Mig, catalog: impl FnOnce(&str) -> Option<ProfileCatalog>) -> Read<Mig> {
+    use v1::mig::Capability;
+    match Capability::try_from(mig.capability) {
+        Ok(Capability::Unspecified | Capability::Unknown) | Err(_) => return Ok(Mig::Unknown),
+        Ok(Capability::NotCapable) => return Ok(Mig::NotCapable),
+        Ok(Capability::Capable) => {}
+    }
+    let mode = |enabled| {
+        if enabled {
+            MigMode::Enabled
+        } else {
+            MigMode::Disabled
+        }
+    };
+    let catalog = if mig.profiles.is_empty() {
+        ProfileCatalog::default()
+    } else {
+        let key = short("profiles", &mig.profiles)?;
+        catalog(key)
+            .ok_or_else(|| FieldError::new("profiles", StatusProblem::NoSuchPart(key.to_owned())))?
+    };
+    Ok(Mig::Capable(MigState {
+        current: mode(mig.enabled),
+        pending: mode(mig.pending_enabled),
+        catalog,
+        gpu_instances: each("gpu_instances", MOST, mig.gpu_instances, gpu_instance)?,
+        geometry: if mig.partial {
+            Completeness::Partial
+        } else {
+            Completeness::Complete
+        },
+    }))
+}
+
+fn gpu_instance(instance: v1::GpuInstance) -> Read<GpuInstance> {
+    let computes = instance.compute_instances;
+    Ok(GpuInstance {
+        id: instance.id,
+        profile_id: instance.profile_id,
+        placement: placement(there("placement", instance.placement)?),
+        compute_instances: each("compute_instances", MOST, computes, |one| {
+            compute_instance(&one)
+        })?,
+    })
+}
+
+fn compute_instance(instance: &v1::ComputeInstance) -> Read<ComputeInstance> {
+    Ok(ComputeInstance {
+        id: instance.id,
+        profile_id: instance.profile_id,
+        placement: instance.placement.map(placement),
+        uuid: parsed_if_there("uuid", instance.uuid.as_deref())?,
+        memory: instance.memory_mib.map(Mebibytes::new),
+        resources: instance.resources.map(resources),
+    })
+}
+
+fn placement(placement: v1::Placement) -> Placement {
+    Placement {
+        start: placement.start,
+        size: placement.size,
+    }
+}
+
+fn resources(resources: v1::Resources) -> InstanceResources {
+    InstanceResources {
+        gpu_slices: resources.gpu_slices,
+        compute_slices: resources.compute_slices,
+        multiprocessors: resources.multiprocessors,
+        copy_engines: resources.copy_engines,
+        decoders: resources.decoders,
+        encoders: resources.encoders,
+        jpeg_engines: resources.jpeg_engines,
+        ofa_engines: resources.ofa_engines,
+    }
+}
+
+fn process(process: v1::Process) -> Read<Process> {
+    use v1::process::Kind;
+    Ok(Process {
+        pid: process.pid,
+        kind: match Kind::try_from(process.kind) {
+            Ok(Kind::Compute) => ProcessKind::Compute,
+            Ok(Kind::Graphics) => ProcessKind::Graphics,
+            Ok(Kind::Unspecified) | Err(_) => return strange("kind", process.kind),
+        },
+        gpu_instance: process.gpu_instance,
+        compute_instance: process.compute_instance,
+        memory: process.memory_mib.map(Mebibytes::new),
+    })
+}
+
+/// A kind of far end that this version does not know is one that was not told.
+fn link(link: &v1::NvLink) -> Read<NvLink> {
+    use v1::nv_link::Remote;
+    let pci = || {
+        parsed(
+            "remote_pci",
+            there("remote_pci", link.remote_pci.as_deref())?,
+        )
+    };
+    let remote = match Remote::try_from(link.remote) {
+        Ok(Remote::Device) => LinkRemote::Device(pci()?),
+        Ok(Remote::Switch) => LinkRemote::Switch(pci()?),
+        Ok(Remote::Unspecified | Remote::Unknown) | Err(_) => LinkRemote::Unknown,
+    };
+    let link = link.link;
+    Ok(NvLink { link, remote })
+}
+
+fn health(health: v1::Health) -> Health {
+    Health {
+        ecc_enabled: health.ecc_enabled,
+        uncorrected_errors: health.uncorrected_errors,
+        remapped_rows: health.remapped_rows.map(|rows| RemappedRows {
+            correctable: rows.correctable,
+            uncorrectable: rows.uncorrectable,
+            pending: rows.pending,
+            failed: rows.failed,
+        }),
+        recovery_action: health.recovery_action.map(|number| match number {
+            0 => RecoveryAction::None,
+            1 => RecoveryAction::ResetGpu,
+            2 => RecoveryAction::RebootNode,
+            3 => RecoveryAction::DrainP2p,
+            4 => RecoveryAction::DrainAndReset,
+            other => RecoveryAction::Other(other),
+        }),
+    }
+}
+
+fn problem(problem: v1::Problem) -> Problem {
+    Problem {
+        what: problem.what,
+        error: problem.error,
+    }
+}
+
+pub(super) fn profiles(profiles: v1::Profiles) -> Read<ProfileCatalog> {
+    each("profiles", MOST, profiles.profiles, profile).map(ProfileCatalog::new)
+}
+
+fn profile(profile: v1::GpuInstanceProfile) -> Read<GpuInstanceProfile> {
+    let computes = profile.compute_profiles;
+    Ok(GpuInstanceProfile {
+        id: profile.id,
+        index: profile.index,
+        name: parsed("name", &profile.name)?,
+        max_count: profile.max_count,
+        memory: Mebibytes::new(profile.memory_mib),
+        resources: resources(there("resources", profile.resources)?),
+        placements: bounded("placements", MOST, profile.placements)?
+            .into_iter()
+            .map(placement)
+            .collect(),
+        compute_profiles: bounded("compute_profiles", MOST, computes)?
+            .into_iter()
+            .map(compute_profile)
+            .collect(),
+    })
+}
+
+fn compute_profile(profile: v1::ComputeInstanceProfile) -> ComputeInstanceProfile {
+    ComputeInstanceProfile {
+        id: profile.id,
+        index: profile.index,
+        slices: profile.slices,
+        max_count: profile.max_count,
+        multiprocessors: profile.multiprocessors,
+    }
+}

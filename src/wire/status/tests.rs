@@ -1,0 +1,288 @@
+//! What is encoded is decoded the same, equal things are equal bytes, and what a peer may send is refused with its place.
+
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::inventory::{Condition, LinkRemote, Mig, Vendor};
+use crate::domain::labels::{LabelKey, LabelValue};
+use crate::wire::inventory::tests::any;
+
+fn labels() -> impl Strategy<Value = LabelSet> {
+    let pairs = btree_map("[a-z]{1,6}[.]dev/[a-z]{1,8}", "([a-z0-9]{1,8})?", 0..6);
+    pairs.prop_map(|pairs| {
+        let pairs = pairs.into_iter();
+        let pairs = pairs.map(|(key, value)| {
+            let key: LabelKey = key.parse().unwrap();
+            let value: LabelValue = value.parse().unwrap();
+            (key, value)
+        });
+        pairs.collect()
+    })
+}
+
+/// As the hardware is read: the vendor is that of the PCI ids.
+fn inventory() -> impl Strategy<Value = Inventory> {
+    any::inventory().prop_map(|mut inventory| {
+        for device in &mut inventory.devices {
+            device.vendor = Vendor::from_pci(device.pci_ids.vendor);
+        }
+        inventory
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn a_status_survives_its_parts(inventory in inventory(), labels in labels()) {
+        let parts = encode(&inventory, &labels);
+        prop_assert_eq!(&parts, &encode(&inventory, &labels));
+        let status = decode(&parts).unwrap();
+        prop_assert_eq!(status, Status { inventory, labels });
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_panic(
+        contents in vec((0..5_usize, vec(any::<u8>(), 0..40)), 0..6),
+    ) {
+        let keys = ["node", "labels", "device/0000:07:00.0", "profiles/x", "later"];
+        let parts = contents.into_iter().map(|(key, bytes)| {
+            (keys[key].parse().unwrap(), Content::new(bytes))
+        });
+        let _ = decode(&parts.collect());
+    }
+
+    #[test]
+    fn no_bent_status_makes_the_reader_panic(
+        inventory in inventory(), place in any::<prop::sample::Index>(), byte in any::<u8>(),
+    ) {
+        let parts = encode(&inventory, &LabelSet::default());
+        for (key, content) in parts.iter() {
+            let mut bytes = content.bytes().to_vec();
+            if bytes.is_empty() {
+                continue;
+            }
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+            let _ = decode(&with(&parts, key.as_str(), Content::new(bytes)));
+        }
+    }
+}
+
+fn with(parts: &Parts, key: &str, content: Content) -> Parts {
+    let old = parts
+        .iter()
+        .map(|(key, content)| (key.clone(), content.clone()));
+    old.chain([(key.parse().unwrap(), content)]).collect()
+}
+
+fn without(parts: &Parts, start: &str) -> Parts {
+    let kept = parts
+        .iter()
+        .filter(|(key, _)| !key.as_str().starts_with(start));
+    kept.map(|(key, content)| (key.clone(), content.clone()))
+        .collect()
+}
+
+/// Two MIG-capable GPUs that offer the same.
+fn two_gpus() -> Inventory {
+    let text = r#"{"apiVersion": "octavo.dev/v1", "kind": "Inventory",
+"nvml": {"state": "ready", "driverVersion": "570.133.20", "cudaVersion": "12.8"},
+"devices": [
+{"pci": "0000:07:00.0", "vendor": "nvidia", "condition": {"state": "working"},
+"pciIds": {"vendor": "10de", "device": "20b2", "subsystemVendor": "10de", "subsystemDevice": "1463"},
+"mig": {"mode": "enabled", "pendingMode": "enabled", "gpuInstances": [
+{"id": 1, "profileId": 19, "placement": {"start": 0, "size": 1}}],
+"profiles": [{"id": 19, "index": 0, "name": "1g.10gb", "maxCount": 7, "memoryMiB": 9728, "resources": {
+"gpuSlices": 1, "computeSlices": 1, "multiprocessors": 14, "copyEngines": 1, "decoders": 0, "encoders": 0,
+"jpegEngines": 0, "ofaEngines": 0}}]}}]}"#;
+    let mut inventory = crate::wire::inventory::parse(text).unwrap();
+    let mut second = inventory.devices[0].clone();
+    second.pci = "0000:0f:00.0".parse().unwrap();
+    inventory.devices.push(second);
+    inventory
+}
+
+#[test]
+fn devices_that_offer_the_same_share_a_part() {
+    let parts = encode(&two_gpus(), &LabelSet::default());
+    let keys: Vec<&str> = parts.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(
+        keys[..4],
+        [
+            "device/0000:07:00.0",
+            "device/0000:0f:00.0",
+            "labels",
+            "node"
+        ]
+    );
+    assert_eq!(keys.len(), 5);
+    assert_eq!(
+        keys[4],
+        format!("profiles/{:016x}", parts.get(keys[4]).unwrap().digest())
+    );
+}
+
+#[test]
+fn what_changes_on_one_device_changes_one_part() {
+    let before = two_gpus();
+    let mut after = before.clone();
+    after.devices[1].index = Some(7);
+    let labels = LabelSet::default();
+    let change = encode(&before, &labels).change_to(&encode(&after, &labels));
+    let changed: Vec<&str> = change.changed.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(
+        (changed, change.removed),
+        (vec!["device/0000:0f:00.0"], vec![])
+    );
+}
+
+#[test]
+fn a_status_of_a_newer_agent_is_read_as_far_as_it_is_known() {
+    let inventory = two_gpus();
+    let parts = encode(&inventory, &LabelSet::default());
+    let newer = with(&parts, "power/0000:07:00.0", Content::new(*b"what is this"));
+    assert_eq!(decode(&newer), decode(&parts));
+
+    // Field 1000, a number.
+    let mut bytes = parts.get("node").unwrap().bytes().to_vec();
+    bytes.extend([0xc0, 0x3e, 0x01]);
+    assert_eq!(
+        decode(&with(&parts, "node", Content::new(bytes))),
+        decode(&parts)
+    );
+    assert_eq!(decode(&without(&parts, "labels")), decode(&parts));
+}
+
+/// The status of [`two_gpus`] with the first device as `edit` leaves it.
+fn edited(edit: impl FnOnce(&mut v1::Device)) -> Result<Status, StatusError> {
+    let parts = encode(&two_gpus(), &LabelSet::default());
+    let key = "device/0000:07:00.0";
+    let mut device = v1::Device::decode(parts.get(key).unwrap().bytes()).unwrap();
+    edit(&mut device);
+    decode(&with(&parts, key, content(&device)))
+}
+
+#[test]
+fn an_unknown_choice_is_other_where_there_is_such_a_thing() {
+    let first = |edit: fn(&mut v1::Device)| edited(edit).unwrap().inventory.devices.remove(0);
+    let device = first(|device| {
+        device.mig.as_mut().unwrap().capability = 77;
+        device.links = vec![v1::NvLink {
+            link: 3,
+            remote: 77,
+            remote_pci: None,
+        }];
+    });
+    assert_eq!(device.mig, Mig::Unknown);
+    assert_eq!(device.links[0].remote, LinkRemote::Unknown);
+    assert_eq!(first(|device| device.mig = None).mig, Mig::Unknown);
+    assert_eq!(device.condition, Condition::Working);
+}
+
+#[test]
+fn i12_a_device_that_cannot_be_is_refused_with_its_field() {
+    type Edit = fn(&mut v1::Device);
+    let cases: [(Edit, &str, &str); 12] = [
+        (|d| d.pci_ids = None, "pci_ids", "it is missing"),
+        (|d| d.condition = None, "condition", "it is missing"),
+        (
+            |d| d.condition.as_mut().unwrap().state = 9,
+            "condition.state",
+            "9 is no choice that this version knows",
+        ),
+        (
+            |d| d.pci_ids.as_mut().unwrap().device = 0x1_0000,
+            "pci_ids.device",
+            "65536 is more than 65535",
+        ),
+        (
+            |d| d.uuid = Some("7".into()),
+            "uuid",
+            "\"7\" is not a GPU UUID like GPU-<uuid>",
+        ),
+        (
+            |d| d.uuid = Some("x".repeat(5000)),
+            "uuid",
+            "5000 bytes are too long for what stands there",
+        ),
+        (|d| d.sku = Some("a".into()), "sku", "a SKU without a type"),
+        (
+            |d| d.compute_capability = Some("9".into()),
+            "compute_capability",
+            "\"9\" is not a compute capability like \"9.0\"",
+        ),
+        (
+            |d| d.mig.as_mut().unwrap().profiles = "profiles/0".into(),
+            "mig.profiles",
+            "\"profiles/0\" is no part of this status",
+        ),
+        (
+            |d| d.mig.as_mut().unwrap().gpu_instances[0].placement = None,
+            "mig.gpu_instances[0].placement",
+            "it is missing",
+        ),
+        (
+            |d| d.mig.as_mut().unwrap().gpu_instances = vec![v1::GpuInstance::default(); 300],
+            "mig.gpu_instances",
+            "300 are more than 256",
+        ),
+        (
+            |d| d.processes = vec![v1::Process::default()],
+            "processes[0].kind",
+            "0 is no choice that this version knows",
+        ),
+    ];
+    for (edit, place, problem) in cases {
+        let error = edited(edit).unwrap_err();
+        assert_eq!(error.place(), place);
+        assert_eq!(error.problem().to_string(), problem, "{place}");
+        assert_eq!(
+            error.to_string(),
+            format!("the part device/0000:07:00.0 of a status cannot be, at {place}")
+        );
+    }
+}
+
+#[test]
+fn i12_parts_that_cannot_be_are_refused_by_name() {
+    let parts = encode(&two_gpus(), &LabelSet::default());
+    let mangled = || Content::new([0xff; 3]);
+    let profiles = parts.iter().last().unwrap().0.to_string();
+    let nothing = || content(&v1::Node::default());
+    let bad_label = v1::Labels {
+        labels: [("a b".to_owned(), String::new())].into(),
+    };
+    for (parts, key, place) in [
+        (without(&parts, "node"), "node", ""),
+        (
+            without(&parts, "profiles"),
+            "device/0000:07:00.0",
+            "mig.profiles",
+        ),
+        (with(&parts, "node", mangled()), "node", ""),
+        (with(&parts, "node", nothing()), "node", "nvml"),
+        (with(&parts, "labels", mangled()), "labels", ""),
+        (
+            with(&parts, "labels", content(&bad_label)),
+            "labels",
+            "labels",
+        ),
+        (with(&parts, &profiles, mangled()), &profiles, ""),
+        (with(&parts, "device/7", mangled()), "device/7", ""),
+        (with(&parts, "device/", mangled()), "device/", ""),
+        (
+            with(&parts, "device/00000000:07:00.0", mangled()),
+            "device/00000000:07:00.0",
+            "",
+        ),
+    ] {
+        let error = decode(&parts).unwrap_err();
+        assert_eq!(
+            (error.key().as_str(), error.place()),
+            (key, place),
+            "{error:?}"
+        );
+    }
+}
