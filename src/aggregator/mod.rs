@@ -10,6 +10,8 @@
 pub mod clock;
 pub mod fleet;
 pub mod ingest;
+pub mod query;
+pub mod rest;
 pub mod roster;
 pub mod run;
 pub mod serve;
