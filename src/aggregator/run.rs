@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::ingest::{Ingest, Patience};
+use super::rest;
 use super::serve::{Limits, Protocol, Server};
 use super::stats::Stats;
 use super::store::desk::Desk;
@@ -31,6 +32,7 @@ use crate::config::aggregator::{AggregatorSettings, ServingSettings, Transport};
 pub struct Running {
     grpc: SocketAddr,
     http: SocketAddr,
+    ready: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     /// Disconnected when both threads have ended.
     ended: mpsc::Receiver<()>,
@@ -68,21 +70,32 @@ const BACKLOG: u32 = 4096;
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 /// For what a runtime may still have to do when its server has ended.
 const RUNTIME_ENDS: Duration = Duration::from_millis(100);
+/// Event streams at once: pages that are open, and programs that follow the fleet.
+const MOST_STREAMS: usize = 1000;
 const AGENTS: &str = "agents";
 const PEOPLE: &str = "people and programs";
 
-/// Starts both servers; they listen when this returns. `router` makes what is served over HTTP.
-pub fn start(
-    settings: &AggregatorSettings,
-    router: impl FnOnce(View, Arc<Registry>) -> Router,
-) -> Result<Running, StartError> {
-    let stats = Stats::default();
+/// What is served over HTTP.
+fn router(view: View, stats: &Stats, ready: watch::Receiver<bool>) -> Router {
     let mut registry = Registry::default();
     stats.register(&mut registry);
+    rest::metrics::register(&mut registry, view.clone());
+    rest::router(rest::Context {
+        view,
+        registry: Arc::new(registry),
+        ready,
+        max_streams: MOST_STREAMS,
+    })
+}
+
+/// Starts both servers; they listen when this returns.
+pub fn start(settings: &AggregatorSettings) -> Result<Running, StartError> {
+    let stats = Stats::default();
     let desk = Arc::new(Desk::new(settings.fleet(), stats.clone()));
-    let router = router(desk.view(), Arc::new(registry));
-    let ingest = Ingest::new(Arc::clone(&desk), stats.clone(), Patience::default());
     let (stop, stopped) = watch::channel(false);
+    let (ready, is_ready) = watch::channel(false);
+    let router = router(desk.view(), &stats, is_ready);
+    let ingest = Ingest::new(Arc::clone(&desk), stats.clone(), Patience::default());
     let serving = settings.serving();
     let agents = server(Protocol::Grpc, ingest.into_router(), serving, &stats)?;
     let people = server(Protocol::Http, router, serving, &stats)?;
@@ -113,9 +126,11 @@ pub fn start(
     })?;
     info!("listening for {AGENTS} on {grpc} ({transport})");
     info!("listening for {PEOPLE} on {http} ({transport})");
+    ready.send_replace(true);
     Ok(Running {
         grpc,
         http,
+        ready,
         stop,
         ended,
     })
@@ -134,6 +149,7 @@ impl Running {
 
     /// Ends all connections and both threads, within five seconds; says whether it could.
     pub fn stop(self) -> bool {
+        self.ready.send_replace(false);
         self.stop.send_replace(true);
         match self.ended.recv_timeout(STOP_WITHIN) {
             Err(mpsc::RecvTimeoutError::Disconnected) => true,

@@ -3,8 +3,6 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use axum::Router;
-use axum::routing::get;
 use octavo::aggregator::run;
 use octavo::config::aggregator::AggregatorSettings;
 use octavo::config::{Answer, AnswerKind};
@@ -42,9 +40,7 @@ async fn start(settings: &AggregatorSettings) -> Result<(), Box<dyn Error>> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     info!("octavo-aggregator {}", env!("CARGO_PKG_VERSION"));
-    let running = run::start(settings, |_view, _registry| {
-        Router::new().route("/healthz", get(async || "ok\n"))
-    })?;
+    let running = run::start(settings)?;
     tokio::select! {
         _ = terminated.recv() => {}
         _ = interrupted.recv() => {}
