@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::clock::Moment;
 use super::roster::{Difference, Keyed, Roster};
-use crate::domain::fleet::{DeviceSummary, NodeState, NodeSummary, TypeCounts};
+use crate::domain::fleet::{Counts, DeviceSummary, NodeState, NodeSummary, TypeCounts};
 use crate::domain::id::NodeName;
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::LabelSet;
@@ -136,6 +136,16 @@ impl Node {
             NodeState::Stale
         } else {
             self.summary.state
+        }
+    }
+
+    /// Its devices, as they may be counted at `now`.
+    pub fn counts(&self, now: Moment) -> Counts {
+        let counts = self.summary.counts();
+        if self.freshness.is_stale(now) {
+            counts.stale()
+        } else {
+            counts
         }
     }
 

@@ -9,5 +9,7 @@
 
 pub mod clock;
 pub mod fleet;
+pub mod query;
+pub mod rest;
 pub mod roster;
 pub mod view;

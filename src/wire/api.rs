@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::inventory::Document;
+use crate::domain::fleet::{Counts, Partitions, TypeCounts};
+use crate::domain::id::TypeName;
+use crate::domain::quantity::Mebibytes;
 
 /// Version and kind of every document here.
 pub const API_VERSION: &str = "octavo.dev/v1";
@@ -190,4 +193,38 @@ pub enum Event {
         /// Of the fleet.
         revision: u64,
     },
+}
+
+impl From<TypeCounts> for NodeType {
+    fn from(counts: TypeCounts) -> Self {
+        Self {
+            type_name: counts.type_name.as_ref().map(TypeName::to_string),
+            memory_mib: counts.memory.map(Mebibytes::get),
+            devices: counts.counts.into(),
+        }
+    }
+}
+
+impl From<Counts> for CountsJson {
+    fn from(counts: Counts) -> Self {
+        Self {
+            total: counts.total(),
+            free: counts.free,
+            in_use: counts.in_use,
+            partitioned: counts.partitioned,
+            unavailable: counts.unavailable,
+            unknown: counts.unknown,
+            partitions: counts.partitions.into(),
+        }
+    }
+}
+
+impl From<Partitions> for PartitionsJson {
+    fn from(partitions: Partitions) -> Self {
+        Self {
+            total: partitions.count,
+            free: partitions.free(),
+            in_use: partitions.in_use,
+        }
+    }
 }

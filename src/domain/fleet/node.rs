@@ -114,6 +114,9 @@ fn state(devices: &[DeviceSummary], nvml: &NvmlState) -> NodeState {
 }
 
 impl Sharing {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::None, Self::Exclusive, Self::Mig, Self::Mixed];
+
     /// The word.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -14,8 +14,7 @@ pub struct LabelSet {
 impl LabelSet {
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.iter()
-            .find_map(|(found, value)| (found == key).then_some(value))
+        self.labels.get(key).map(LabelValue::as_str)
     }
 
     /// Keys and values, ordered by key.

@@ -1,5 +1,6 @@
 //! Keys and values of labels, valid by construction. Source: Kubernetes, "Labels and Selectors", syntax and character set.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -34,6 +35,13 @@ pub enum LabelError {
 impl LabelKey {
     /// The key as text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// So that a set is asked for a key without making one. Keys are ordered as their texts are.
+impl Borrow<str> for LabelKey {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

@@ -1,0 +1,122 @@
+//! A query out of the parameters of a URL.
+
+use super::error::{Parameter, QueryError};
+use super::token::Token;
+use super::{MAX_LIMIT, Query, Sort, SortKey};
+use crate::domain::fleet::{NodeState, Sharing};
+use crate::domain::id::TypeName;
+
+/// The value that stands for devices nobody knows.
+const UNKNOWN_TYPE: &str = "unknown";
+
+impl Query {
+    /// Of the parameters in `pairs`. One without a value counts as absent, which is how a form sends a field that was left
+    /// empty. `type`, `state` and `sharing` can be repeated, and take several values with commas between them.
+    pub fn parse(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, QueryError> {
+        let mut query = Self::default();
+        let mut seen: Vec<Parameter> = Vec::new();
+        for (name, value) in pairs {
+            let mut all = Parameter::ALL.into_iter();
+            let parameter = all
+                .find(|known| known.as_str() == name)
+                .ok_or_else(|| QueryError::unknown(&name))?;
+            let value = value.trim();
+            if value.is_empty() {
+                continue;
+            }
+            let repeats = matches!(
+                parameter,
+                Parameter::Type | Parameter::State | Parameter::Sharing
+            );
+            if !repeats && seen.contains(&parameter) {
+                return Err(QueryError::Repeated(parameter.as_str()));
+            }
+            seen.push(parameter);
+            query.take(parameter, value)?;
+        }
+        if let Some(token) = &query.after {
+            token.fits(&query).map_err(QueryError::Continue)?;
+        }
+        Ok(query)
+    }
+
+    fn take(&mut self, parameter: Parameter, value: &str) -> Result<(), QueryError> {
+        match parameter {
+            Parameter::Search => self.search = Some(value.to_ascii_lowercase()),
+            Parameter::Type => add(&mut self.types, value, type_name)?,
+            Parameter::State => add(&mut self.states, value, state)?,
+            Parameter::Sharing => add(&mut self.sharing, value, sharing)?,
+            Parameter::Selector => {
+                self.selector = value.parse().map_err(QueryError::Selector)?;
+            }
+            Parameter::Sort => self.sort = sort(value)?,
+            Parameter::Limit => self.limit = limit(value)?,
+            Parameter::Continue => {
+                self.after = Some(value.parse::<Token>().map_err(QueryError::Continue)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds the values in `list`, each once.
+fn add<T: PartialEq>(
+    to: &mut Vec<T>,
+    list: &str,
+    parse: impl Fn(&str) -> Result<T, QueryError>,
+) -> Result<(), QueryError> {
+    for one in list.split(',').map(str::trim).filter(|one| !one.is_empty()) {
+        let one = parse(one)?;
+        if !to.contains(&one) {
+            to.push(one);
+        }
+    }
+    Ok(())
+}
+
+fn type_name(text: &str) -> Result<Option<TypeName>, QueryError> {
+    if text == UNKNOWN_TYPE {
+        return Ok(None);
+    }
+    let refused = |source| QueryError::Type {
+        value: text.chars().take(super::error::LONGEST_REPEATED).collect(),
+        source,
+    };
+    text.parse().map(Some).map_err(refused)
+}
+
+fn state(text: &str) -> Result<NodeState, QueryError> {
+    let mut all = NodeState::ALL.into_iter();
+    all.find(|state| state.as_str() == text).ok_or_else(|| {
+        let allowed = NodeState::ALL.map(NodeState::as_str).join(", ");
+        QueryError::value(Parameter::State, text, allowed)
+    })
+}
+
+fn sharing(text: &str) -> Result<Sharing, QueryError> {
+    let mut all = Sharing::ALL.into_iter();
+    all.find(|sharing| sharing.as_str() == text).ok_or_else(|| {
+        let allowed = Sharing::ALL.map(Sharing::as_str).join(", ");
+        QueryError::value(Parameter::Sharing, text, allowed)
+    })
+}
+
+fn sort(text: &str) -> Result<Sort, QueryError> {
+    let (key, descending) = text
+        .strip_prefix('-')
+        .map_or((text, false), |key| (key, true));
+    let mut all = SortKey::ALL.into_iter();
+    let key = all.find(|known| known.as_str() == key).ok_or_else(|| {
+        let keys = SortKey::ALL.map(SortKey::as_str).join(", ");
+        let allowed = format!("{keys}, each with - before it for the greatest first");
+        QueryError::value(Parameter::Sort, text, allowed)
+    })?;
+    Ok(Sort { key, descending })
+}
+
+fn limit(text: &str) -> Result<usize, QueryError> {
+    let number = text.parse().ok();
+    number
+        .filter(|limit| (1..=MAX_LIMIT).contains(limit))
+        .ok_or_else(|| QueryError::value(Parameter::Limit, text, format!("1 to {MAX_LIMIT}")))
+}

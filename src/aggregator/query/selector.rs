@@ -1,0 +1,265 @@
+//! Label selectors, as Kubernetes writes them. Source of the grammar: Kubernetes, "Labels and Selectors".
+//!
+//! ```text
+//! selector    = [ requirement *( "," requirement ) ]
+//! requirement = key | "!" key | key ( "=" | "==" | "!=" ) value | key ( "in" | "notin" ) "(" value *( "," value ) ")"
+//! ```
+//! A value can be empty. As in Kubernetes, `!=` and `notin` also select what does not have the key. The operators `<` and
+//! `>` are left out: no label of ours is a number to be compared.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::domain::labels::{LabelError, LabelKey, LabelSet, LabelValue};
+
+/// What labels must be; all requirements must hold. Without any, all labels are selected.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Selector(Vec<Requirement>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Requirement {
+    key: LabelKey,
+    must: Must,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Must {
+    BeThere,
+    BeAbsent,
+    BeIn(BTreeSet<LabelValue>),
+    NotBeIn(BTreeSet<LabelValue>),
+}
+
+/// Why a text is no selector. Columns count characters from 1.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SelectorError {
+    /// Something else stands where this should.
+    #[error("at column {column}: expected {expected}, found {found}")]
+    Expected {
+        /// Where.
+        column: usize,
+        /// What should stand there.
+        expected: &'static str,
+        /// What does.
+        found: String,
+    },
+    /// A key or a value that Kubernetes would refuse.
+    #[error("at column {column}")]
+    Label {
+        /// Where it begins.
+        column: usize,
+        /// Why it is refused.
+        source: LabelError,
+    },
+}
+
+impl Selector {
+    /// Whether it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether it selects `labels`.
+    pub fn matches(&self, labels: &LabelSet) -> bool {
+        self.0.iter().all(|requirement| {
+            let value = labels.get(requirement.key.as_str());
+            let is_in = |values: &BTreeSet<LabelValue>| {
+                value.is_some_and(|value| values.iter().any(|one| one.as_str() == value))
+            };
+            match &requirement.must {
+                Must::BeThere => value.is_some(),
+                Must::BeAbsent => value.is_none(),
+                Must::BeIn(values) => is_in(values),
+                Must::NotBeIn(values) => !is_in(values),
+            }
+        })
+    }
+}
+
+impl FromStr for Selector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
+        let mut reader = Reader { text, at: 0 };
+        let mut requirements = Vec::new();
+        if reader.peek().is_none() {
+            return Ok(Self(requirements));
+        }
+        loop {
+            requirements.push(reader.requirement()?);
+            match reader.peek() {
+                None => return Ok(Self(requirements)),
+                Some(',') => reader.skip(1),
+                Some(_) => return Err(reader.expected("a comma or the end")),
+            }
+        }
+    }
+}
+
+/// Reads from left to right; `at` is always the start of a character.
+#[derive(Debug)]
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
+        if self.peek() == Some('!') {
+            self.skip(1);
+            let key = self.key()?;
+            let must = Must::BeAbsent;
+            return Ok(Requirement { key, must });
+        }
+        let key = self.key()?;
+        let must = match self.peek() {
+            None | Some(',') => Must::BeThere,
+            Some('=') => {
+                self.skip(1);
+                // `==` is one operator, so there is no space in it.
+                if self.rest().starts_with('=') {
+                    self.skip(1);
+                }
+                Must::BeIn(BTreeSet::from([self.value()?]))
+            }
+            Some('!') if self.rest().starts_with("!=") => {
+                self.skip(2);
+                Must::NotBeIn(BTreeSet::from([self.value()?]))
+            }
+            Some(_) => self.set()?,
+        };
+        Ok(Requirement { key, must })
+    }
+
+    fn set(&mut self) -> Result<Must, SelectorError> {
+        let must = match self.word() {
+            "in" => Must::BeIn,
+            "notin" => Must::NotBeIn,
+            _ => return Err(self.expected("one of = == != in notin, a comma or the end")),
+        };
+        self.peek();
+        self.skip(self.word().len());
+        if self.peek() != Some('(') {
+            return Err(self.expected("values in parentheses"));
+        }
+        self.skip(1);
+        if self.peek() == Some(')') {
+            return Err(self.expected("a value"));
+        }
+        let mut values = BTreeSet::new();
+        loop {
+            values.insert(self.value()?);
+            match self.peek() {
+                Some(',') => self.skip(1),
+                Some(')') => {
+                    self.skip(1);
+                    return Ok(must(values));
+                }
+                _ => return Err(self.expected("a comma or a closing parenthesis")),
+            }
+        }
+    }
+
+    fn key(&mut self) -> Result<LabelKey, SelectorError> {
+        self.peek();
+        if self.word().is_empty() {
+            return Err(self.expected("a label's key"));
+        }
+        self.label()
+    }
+
+    fn value(&mut self) -> Result<LabelValue, SelectorError> {
+        self.peek();
+        self.label()
+    }
+
+    /// The word here, as what it should be.
+    fn label<T: FromStr<Err = LabelError>>(&mut self) -> Result<T, SelectorError> {
+        let word = self.word();
+        let label = word.parse().map_err(|source| SelectorError::Label {
+            column: self.column(),
+            source,
+        })?;
+        self.skip(word.len());
+        Ok(label)
+    }
+
+    /// What stands here up to the next blank or sign.
+    fn word(&self) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|c: char| is_blank(c) || "=!(),<>".contains(c));
+        end.and_then(|end| rest.get(..end)).unwrap_or(rest)
+    }
+
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// Passes over blanks; what comes then.
+    fn peek(&mut self) -> Option<char> {
+        let rest = self.rest();
+        let blanks = rest
+            .len()
+            .saturating_sub(rest.trim_start_matches(is_blank).len());
+        self.skip(blanks);
+        self.rest().chars().next()
+    }
+
+    /// Passes over so many bytes.
+    fn skip(&mut self, bytes: usize) {
+        self.at = self.at.saturating_add(bytes);
+    }
+
+    fn column(&self) -> usize {
+        let before = self.text.get(..self.at).unwrap_or(self.text);
+        before.chars().count().saturating_add(1)
+    }
+
+    fn expected(&self, expected: &'static str) -> SelectorError {
+        let word: String = self.word().chars().take(64).collect();
+        let found = match self.rest().chars().next() {
+            None => "the end".to_owned(),
+            Some(sign) if word.is_empty() => format!("{:?}", sign.to_string()),
+            Some(_) => format!("{word:?}"),
+        };
+        SelectorError::Expected {
+            column: self.column(),
+            expected,
+            found,
+        }
+    }
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n')
+}
+
+/// In the form that reads back the same.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Requirement { key, must }) in self.0.iter().enumerate() {
+            if index > 0 {
+                write!(f, ",")?;
+            }
+            match must {
+                Must::BeThere => write!(f, "{key}")?,
+                Must::BeAbsent => write!(f, "!{key}")?,
+                Must::BeIn(values) => write!(f, "{key} in ({})", list(values))?,
+                Must::NotBeIn(values) => write!(f, "{key} notin ({})", list(values))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An empty value alone is written as two: `()` has none.
+fn list(values: &BTreeSet<LabelValue>) -> String {
+    let all: Vec<&str> = values.iter().map(LabelValue::as_str).collect();
+    match all.join(",") {
+        empty if empty.is_empty() => ",".to_owned(),
+        list => list,
+    }
+}

@@ -1,0 +1,166 @@
+//! Where the next page begins.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::Query;
+use crate::domain::id::{NodeName, TypeName};
+use crate::domain::stream::Digest;
+
+/// The place after a page's last node. As text it is `filter~sort~rank~name`, which is nobody's to rely on: characters
+/// that stand in a URL as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// Of the filters that it belongs to.
+    filter: Digest,
+    /// The order that it belongs to, as its parameter says it.
+    sort: String,
+    last: Last,
+}
+
+/// The last node of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Last {
+    /// What it was ordered by.
+    pub(super) rank: Rank<'static>,
+    /// Its name.
+    pub(super) name: NodeName,
+}
+
+/// What a node is ordered by. In one order all ranks are numbers, or all are texts or nameless.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank<'a> {
+    Number(u64),
+    Text(Cow<'a, str>),
+    /// Comes after every name.
+    Nameless,
+}
+
+/// A token that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TokenError {
+    /// No page ended with it.
+    #[error("it is not one that an answer gave as `continue`")]
+    Malformed,
+    /// It was given for other filters.
+    #[error("it was given for other values of search, type, state, sharing or selector")]
+    OtherFilter,
+    /// It was given for another order.
+    #[error("it was given for sort={given}, and this is sort={asked}")]
+    OtherSort {
+        /// The order it belongs to.
+        given: String,
+        /// The order asked for.
+        asked: String,
+    },
+}
+
+impl Token {
+    pub(super) fn new(query: &Query, rank: Rank<'static>, name: NodeName) -> Self {
+        Self {
+            filter: fingerprint(query),
+            sort: query.sort.to_string(),
+            last: Last { rank, name },
+        }
+    }
+
+    pub(super) fn last(&self) -> &Last {
+        &self.last
+    }
+
+    /// Whether it is one of this query's.
+    pub(super) fn fits(&self, query: &Query) -> Result<(), TokenError> {
+        let asked = query.sort.to_string();
+        if self.sort != asked {
+            return Err(TokenError::OtherSort {
+                given: self.sort.clone(),
+                asked,
+            });
+        }
+        if self.filter != fingerprint(query) {
+            return Err(TokenError::OtherFilter);
+        }
+        Ok(())
+    }
+}
+
+/// Of the filters alone, whatever the order in which their values were given.
+fn fingerprint(query: &Query) -> Digest {
+    let mut types: Vec<&str> = query
+        .types
+        .iter()
+        .map(|one| one.as_ref().map_or("", TypeName::as_str))
+        .collect();
+    types.sort_unstable();
+    let mut states = query.states.clone();
+    states.sort_unstable();
+    let mut sharing = query.sharing.clone();
+    sharing.sort_unstable();
+    let search = query.search.as_deref();
+    let filters = format!(
+        "{search:?} {types:?} {states:?} {sharing:?} {}",
+        query.selector
+    );
+    Digest::of(filters.as_bytes())
+}
+
+impl Rank<'_> {
+    pub(super) fn number(number: usize) -> Self {
+        Self::Number(u64::try_from(number).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn owned(&self) -> Rank<'static> {
+        match self {
+            Self::Number(number) => Rank::Number(*number),
+            Self::Text(text) => Rank::Text(Cow::Owned(text.clone().into_owned())),
+            Self::Nameless => Rank::Nameless,
+        }
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { filter, sort, last } = self;
+        write!(f, "{:016x}~{sort}~", filter.get())?;
+        match &last.rank {
+            Rank::Number(number) => write!(f, "n{number}")?,
+            Rank::Text(text) => write!(f, "t{text}")?,
+            Rank::Nameless => write!(f, "u")?,
+        }
+        write!(f, "~{}", last.name)
+    }
+}
+
+impl FromStr for Token {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        read(text).ok_or(TokenError::Malformed)
+    }
+}
+
+fn read(text: &str) -> Option<Token> {
+    let mut fields = text.split('~');
+    let filter = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let sort = fields.next()?;
+    let sort_key = sort.strip_prefix('-').unwrap_or(sort);
+    let known = super::SortKey::ALL
+        .iter()
+        .any(|key| key.as_str() == sort_key);
+    let rank = fields.next()?;
+    let rank = match rank.split_at_checked(1)? {
+        ("n", number) => Rank::Number(number.parse().ok()?),
+        ("t", text) => Rank::Text(Cow::Owned(text.to_owned())),
+        ("u", "") => Rank::Nameless,
+        _ => return None,
+    };
+    let name = fields.next()?.parse().ok()?;
+    (known && fields.next().is_none()).then(|| Token {
+        filter: Digest::from_number(filter),
+        sort: sort.to_owned(),
+        last: Last { rank, name },
+    })
+}

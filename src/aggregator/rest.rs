@@ -1,0 +1,3 @@
+//! The REST API over HTTP: what the fleet is, as JSON.
+
+pub mod rows;

@@ -1,0 +1,53 @@
+//! Nodes and types in the form in which they are served.
+
+use crate::aggregator::clock::{Clock, Moment};
+use crate::aggregator::fleet::{Fleet, Node, TypeOfFleet};
+use crate::domain::inventory::Inventory;
+use crate::wire::api::{API_VERSION, NodeDetail, NodeRow, NodeType, TypeList, TypeRow};
+use crate::wire::inventory::Document;
+
+/// A node in a list, as it is at `now`.
+pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
+    NodeRow {
+        name: node.name.as_str().to_owned(),
+        state: node.state(now).as_str().to_owned(),
+        connected: node.connected,
+        last_confirmed: clock.wall(node.freshness.confirmed()).to_string(),
+        age_seconds: node.freshness.age(now).as_secs(),
+        sharing: node.summary.sharing.as_str().to_owned(),
+        devices: node.counts(now).into(),
+        memory_mib: node.summary.memory.get(),
+        types: node.types(now).map(NodeType::from).collect(),
+        agent_version: node.agent_version.clone(),
+    }
+}
+
+/// A node with its devices, as it is at `now`. `inventory` is what its parts say.
+pub fn detail(node: &Node, inventory: &Inventory, clock: &Clock, now: Moment) -> NodeDetail {
+    let labels = node.labels.iter();
+    NodeDetail {
+        api_version: API_VERSION.to_owned(),
+        kind: "Node".to_owned(),
+        row: row(node, clock, now),
+        boot_id: node.run.boot_id.clone(),
+        last_changed: clock.wall(node.changed).to_string(),
+        labels: labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
+        inventory: Document::from(inventory),
+    }
+}
+
+/// The types of the fleet, as they are at `now`.
+pub fn types(fleet: &Fleet, now: Moment) -> TypeList {
+    let row = |TypeOfFleet { counts, nodes }| TypeRow {
+        of_all: counts.into(),
+        nodes,
+    };
+    TypeList {
+        api_version: API_VERSION.to_owned(),
+        kind: "TypeList".to_owned(),
+        revision: fleet.revision,
+        items: fleet.types(now).into_iter().map(row).collect(),
+    }
+}
