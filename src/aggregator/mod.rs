@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod fleet;
+pub mod pages;
 pub mod query;
 pub mod rest;
 pub mod roster;
