@@ -15,7 +15,7 @@ pub(super) struct Card {
     pub(super) complaints: Vec<Line>,
     pub(super) picture: Option<Picture>,
     pub(super) processes: Vec<Runs>,
-    /// It is known that no process is on it.
+    /// It is known that no process is on it, and no picture says so.
     pub(super) quiet: bool,
     pub(super) facts: Vec<Fact>,
 }
@@ -70,7 +70,9 @@ impl Card {
             complaints: complaints.collect(),
             picture: Picture::of(device),
             processes: device.processes.iter().map(runs).collect(),
-            quiet: working && matches!(device.usage(), Usage::Known([])),
+            quiet: working
+                && device.mig.state().is_none()
+                && matches!(device.usage(), Usage::Known([])),
             facts: facts(device, working),
         }
     }

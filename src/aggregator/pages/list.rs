@@ -36,7 +36,7 @@ pub(super) struct ListPage {
     heads: Vec<Head>,
     rows: Vec<Row>,
     pager: Option<Pager>,
-    shell: &'static str,
+    shell: String,
     curl: String,
 }
 
@@ -165,9 +165,13 @@ pub(super) fn page(view: &View, uri: &Uri, host: &str) -> ListPage {
             fleet.nodes.len()
         ),
         heads: heads(&asked, query.sort),
-        rows: found.items.iter().map(|node| Row::of(node, now)).collect(),
+        rows: found
+            .items
+            .iter()
+            .map(|node| Row::of(node, view.clock(), now))
+            .collect(),
         pager,
-        shell: "octavo nodes",
+        shell: format!("octavo nodes --server http://{host}"),
         curl: match asked.with("sort", asked.get("sort")).strip_prefix("/") {
             Some(query) if !query.is_empty() => format!("curl 'http://{host}/api/v1/nodes{query}'"),
             _ => format!("curl http://{host}/api/v1/nodes"),
@@ -181,7 +185,15 @@ fn empty(now: Moment, host: &str) -> Empty {
         age: age(since),
         age_ms: millis(since),
         young: since.as_secs() < YOUNG_SECONDS,
-        command: format!("octavo-agent --aggregator http://{host}"),
+        command: format!("octavo-agent --aggregator https://{}:7443", name(host)),
+    }
+}
+
+/// `host` without its port.
+fn name(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
     }
 }
 

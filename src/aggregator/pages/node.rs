@@ -85,7 +85,7 @@ pub(super) fn page(node: &Node, clock: &Clock, host: &str) -> NodePage {
         labels: labels
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
-        shell: format!("octavo node {}", node.name),
+        shell: format!("octavo node {} --server http://{host}", node.name),
         curl: format!("curl http://{host}/api/v1/nodes/{}", node.name),
     }
 }

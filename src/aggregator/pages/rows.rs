@@ -2,8 +2,8 @@
 
 use super::address::Asked;
 use super::bar::{Bar, in_words};
-use super::words::{Badge, age, memory, millis, node_state, type_name};
-use crate::aggregator::clock::Moment;
+use super::words::{Badge, age, memory, millis, node_state, time, type_name};
+use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::Node;
 use crate::aggregator::query::{Sort, SortKey};
 use crate::domain::fleet::{NodeState, Sharing};
@@ -23,6 +23,7 @@ pub(super) struct Row {
     pub(super) state: Badge,
     pub(super) age: String,
     pub(super) age_ms: u64,
+    pub(super) confirmed: String,
 }
 
 /// A type and how many a node has.
@@ -57,7 +58,7 @@ const COLUMNS: [(&str, Option<SortKey>, bool, &str); 8] = [
 
 impl Row {
     /// Of `node` at `now`.
-    pub(super) fn of(node: &Node, now: Moment) -> Self {
+    pub(super) fn of(node: &Node, clock: &Clock, now: Moment) -> Self {
         let state = node.state(now);
         let counts = node.counts(now);
         let types = node.summary.types.iter().map(|one| Kind {
@@ -90,6 +91,7 @@ impl Row {
             state: node_state(state),
             age: age(since),
             age_ms: millis(since),
+            confirmed: time(clock.wall(node.freshness.confirmed())),
         }
     }
 }

@@ -153,7 +153,7 @@ impl Page {
 
     /// The texts of all elements that `css` selects now.
     pub(super) async fn texts(&self, css: &str) -> Vec<String> {
-        let script = "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText.trim().replace(/\\s+/g, ' '))";
+        let script = "return [...document.querySelectorAll(arguments[0])].map(e => (e.innerText ?? e.textContent).trim().replace(/\\s+/g, ' '))";
         serde_json::from_value(self.ask(script, json!([css])).await).unwrap()
     }
 

@@ -38,10 +38,8 @@ async fn a_page_follows_the_fleet_without_being_loaded_again() {
         site.put_stale("node-b", &machine);
         page.until("#node-node-b .at-state", &["stale"]).await;
         assert_eq!(page.count("#node-node-b.stale-row").await, 1);
-        assert_eq!(
-            page.text("#node-node-b .since").await,
-            "agent not connected"
-        );
+        let since = page.text("#node-node-b .since").await;
+        assert!(since.starts_with("not heard of since "), "{since}");
         assert_eq!(page.ask("return window.marker", json!([])).await, 7);
         page.assert_clean().await;
 

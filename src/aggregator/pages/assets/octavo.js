@@ -68,7 +68,9 @@
       if (history === "replace") window.history.replaceState(null, "", url);
       await htmx.swap({ text, target: "#main", select: "#main", swap: "outerMorph", sourceElement: document.body });
       rendered = performance.now();
-      settle();
+      // Somebody may have chosen something else while this was put in its place.
+      if (under_way === mine) settle();
+      tick();
       connected();
     } catch (error) {
       if (mine.signal.aborted && mine.signal.reason !== "late") return;
@@ -86,7 +88,6 @@
       if (select !== document.activeElement && told && !told.selected) select.value = told.value;
       if (select !== document.activeElement && !told) select.selectedIndex = 0;
     }
-    tick();
   }
 
   // Ages go on between two loads; the times of day are told in the reader's zone.
@@ -97,7 +98,9 @@
       if (age.textContent !== text) age.textContent = text;
     }
     for (const time of document.querySelectorAll("time[datetime]")) {
-      const text = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+      const at = new Date(time.dateTime);
+      const today = at.toDateString() === new Date().toDateString();
+      const text = today ? at.toLocaleTimeString() : at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
       if (time.textContent !== text) time.textContent = text;
     }
   }
@@ -167,14 +170,15 @@
   }
   let typing = 0;
   document.addEventListener("input", (event) => {
-    if (!event.target.closest("#filter")) return;
+    if (!event.target.matches("#filter [name=search]")) return;
     clearTimeout(typing);
-    // Half a label selector is a mistake; the whole one comes with `change`.
-    if (event.target.name === "selector") return;
-    typing = setTimeout(() => load(filtered(), "replace"), event.target.matches("select") ? 0 : TYPING);
+    typing = setTimeout(() => load(filtered(), "replace"), TYPING);
   });
+  // Half a label selector is a mistake, so that field waits for the whole one.
   document.addEventListener("change", (event) => {
-    if (event.target.matches("#filter [name=selector]")) load(filtered(), "replace");
+    if (!event.target.matches("#filter select, #filter [name=selector]")) return;
+    clearTimeout(typing);
+    load(filtered(), "push");
   });
   document.addEventListener("submit", (event) => {
     if (event.target.id !== "filter") return;
