@@ -143,3 +143,6 @@ async fn guarded(mut response: Response) -> Response {
     cache.or_insert(HeaderValue::from_static("no-cache"));
     response
 }
+
+#[cfg(test)]
+mod tests;

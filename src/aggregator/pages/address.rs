@@ -92,8 +92,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
-        assert_eq!(Asked::of(&Uri::from_static("/?search=%ff")), None);
+    fn bytes_that_are_no_text_are_looked_for_and_not_found() {
+        assert_eq!(asked("/?search=%ff").get("search"), "\u{fffd}");
         assert_eq!(asked("/").with("type", ""), "/");
     }
 }

@@ -37,10 +37,10 @@ fn link(name: &str) -> String {
     format!("/assets/{name}?v={}", tag.unwrap_or_default())
 }
 
-/// The first half of a hash, in hexadecimal.
-fn tag(hash: &[u8]) -> String {
-    let half = hash.iter().take(16);
-    half.map(|byte| format!("{byte:02x}")).collect()
+/// The beginning of a hash, in hexadecimal.
+fn tag(hash: &[u8; 32]) -> String {
+    let beginning = hash.first_chunk().copied().unwrap_or_default();
+    format!("{:016x}", u64::from_be_bytes(beginning))
 }
 
 /// Serves one of them.

@@ -18,6 +18,7 @@ pub(super) struct Card {
     /// It is known that no process is on it, and no picture says so.
     pub(super) quiet: bool,
     pub(super) facts: Vec<Fact>,
+    pub(super) ids: Vec<Fact>,
 }
 
 /// A complaint.
@@ -42,7 +43,6 @@ pub(super) struct Runs {
 pub(super) struct Fact {
     pub(super) name: &'static str,
     pub(super) value: String,
-    pub(super) wide: bool,
 }
 
 impl Card {
@@ -74,6 +74,7 @@ impl Card {
                 && device.mig.state().is_none()
                 && matches!(device.usage(), Usage::Known([])),
             facts: facts(device, working),
+            ids: ids(device),
         }
     }
 }
@@ -108,39 +109,39 @@ fn runs(process: &Process) -> Runs {
 }
 
 fn facts(device: &Device, working: bool) -> Vec<Fact> {
-    let fact = |name, value: Option<String>| {
-        value.map(|value| Fact {
-            name,
-            value,
-            wide: false,
-        })
-    };
-    let unused = working && device.usage() == Usage::Unknown;
-    let chip = device
-        .architecture
-        .as_ref()
-        .map(|chip| match device.compute_capability {
-            Some(capability) => format!("{}, compute {capability}", printable(chip.as_str())),
-            None => printable(chip.as_str()),
-        });
+    let untold = working && device.usage() == Usage::Unknown;
+    let chip = device.architecture.as_ref().map(|chip| {
+        let chip = printable(chip.as_str());
+        match device.compute_capability {
+            Some(capability) => format!("{chip}, compute {capability}"),
+            None => chip,
+        }
+    });
     let ecc = device.health.ecc_enabled;
     let links = Some(device.links.len()).filter(|links| *links > 0);
-    let all = [
-        fact("Memory", device.memory.map(memory)),
-        fact("NUMA node", device.numa_node.map(|node| node.to_string())),
-        fact("Chip", chip),
-        fact(
+    told([
+        ("Memory", device.memory.map(memory)),
+        ("NUMA node", device.numa_node.map(|node| node.to_string())),
+        ("Chip", chip),
+        (
             "ECC",
             ecc.map(|on| if on { "on" } else { "off" }.to_owned()),
         ),
-        fact("NVLinks", links.map(|links| links.to_string())),
-        fact("Processes", unused.then(|| "not told".to_owned())),
-        fact("PCI", Some(device.pci.to_string())),
-        device.uuid.as_ref().map(|uuid| Fact {
-            name: "UUID",
-            value: uuid.to_string(),
-            wide: true,
-        }),
-    ];
-    all.into_iter().flatten().collect()
+        ("NVLinks", links.map(|links| links.to_string())),
+        ("Processes", untold.then(|| "not told".to_owned())),
+    ])
+}
+
+fn ids(device: &Device) -> Vec<Fact> {
+    told([
+        ("PCI", Some(device.pci.to_string())),
+        ("UUID", device.uuid.as_ref().map(ToString::to_string)),
+    ])
+}
+
+/// Those that are known.
+fn told(all: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Vec<Fact> {
+    let all = all.into_iter();
+    all.filter_map(|(name, value)| value.map(|value| Fact { name, value }))
+        .collect()
 }

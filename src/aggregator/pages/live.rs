@@ -32,7 +32,9 @@ pub(super) async fn stream(State(site): State<Site>) -> Response {
     };
     let (events, stream) = mpsc::channel(1);
     tokio::spawn(tell(site.view, events, permit));
-    Sse::new(ReceiverStream::new(stream)).into_response()
+    // A proxy that collects an answer before it passes it on would make every page look lost.
+    let unbuffered = [("x-accel-buffering", "no")];
+    (unbuffered, Sse::new(ReceiverStream::new(stream))).into_response()
 }
 
 /// Ends with the page or with the store. A page that does not read holds up nobody but itself.

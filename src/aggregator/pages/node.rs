@@ -23,9 +23,11 @@ pub(super) struct NodePage {
     assets: Assets,
     name: String,
     state: Badge,
+    stale: bool,
     summary: String,
     notices: Vec<Notice>,
     facts: Vec<Named>,
+    boot_id: String,
     age: String,
     age_ms: u64,
     confirmed: String,
@@ -74,9 +76,11 @@ pub(super) fn page(node: &Node, clock: &Clock, host: &str) -> NodePage {
         assets: Assets::links(),
         name: node.name.to_string(),
         state: node_state(node.state(now)),
+        stale: node.freshness.is_stale(now),
         summary: summary(node, now),
         notices,
         facts: facts(node, inventory.as_ref()),
+        boot_id: printable(&node.run.boot_id),
         age: age(since),
         age_ms: millis(since),
         confirmed: time(clock.wall(node.freshness.confirmed())),
@@ -168,7 +172,6 @@ fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<Named> {
         ),
         ("Sharing", Some(node.summary.sharing.to_string())),
         ("Agent", Some(printable(&node.agent_version))),
-        ("Boot id", Some(printable(&node.run.boot_id))),
     ];
     all.into_iter()
         .filter_map(|(name, value)| value.map(|value| Named { name, value }))

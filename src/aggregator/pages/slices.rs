@@ -22,7 +22,7 @@ pub(super) struct Picture {
 /// A stretch of slices.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Region {
-    /// How it looks: `is-free`, `is-idle`, `is-used`, `is-odd`.
+    /// How it looks: `is-free`, `is-open`, `is-idle`, `is-used`, `is-odd`.
     pub(super) class: &'static str,
     /// How many slices.
     pub(super) slices: u32,
@@ -106,7 +106,7 @@ fn mode(state: &MigState) -> &'static str {
 fn whole(slices: u32, usage: Usage<'_>) -> Region {
     let (class, line) = match usage {
         Usage::Unknown => ("is-odd", "use unknown".to_owned()),
-        Usage::Known([]) => ("is-idle", "idle".to_owned()),
+        Usage::Known([]) => ("is-open", "idle".to_owned()),
         Usage::Known(processes) => {
             let count = counted(processes.len(), "process", "processes");
             ("is-used", format!("in use by {count}"))

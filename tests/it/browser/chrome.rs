@@ -28,7 +28,6 @@ const MISSING: &str = "the browser tests need Chromium and its driver: \
 pub(super) struct Start {
     pub(super) without_scripts: bool,
     pub(super) narrow: bool,
-    pub(super) tall: bool,
 }
 
 /// The browser, at one site.
@@ -78,10 +77,10 @@ pub(super) async fn browse(site: &str, start: Start, test: impl AsyncFnOnce(Page
 }
 
 fn capabilities(start: &Start) -> serde_json::Map<String, Value> {
-    let size = match (start.narrow, start.tall) {
-        (true, _) => "--window-size=500,900",
-        (false, true) => "--window-size=1280,1400",
-        (false, false) => "--window-size=1280,900",
+    let size = if start.narrow {
+        "--window-size=500,900"
+    } else {
+        "--window-size=1280,900"
     };
     let mut options = json!({"args": [
         "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars", size,
@@ -207,6 +206,11 @@ impl Page {
     pub(super) async fn address(&self) -> String {
         let url = self.client.current_url().await.unwrap();
         url.as_str().strip_prefix(&self.site).unwrap().to_owned()
+    }
+
+    /// Makes the window so high.
+    pub(super) async fn resize(&self, height: u32) {
+        self.client.set_window_size(1280, height).await.unwrap();
     }
 
     pub(super) async fn back(&self) {

@@ -1,7 +1,7 @@
 //! The Node View: what is listed, filtered, ordered.
 
 use super::chrome::{Start, browse};
-use super::fixture::{MACHINES, Site};
+use super::fixture::{MACHINES, Site, inventory};
 
 const NAMES: &str = "#main tbody th";
 
@@ -147,6 +147,34 @@ async fn without_scripts_the_filter_is_a_form_and_the_heads_are_links() {
         page.until(NAMES, &["mixed-l40s-a100", "hgx-a100"]).await;
         page.click("#open-hgx-a100").await;
         page.until("h1", &["hgx-a100"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_large_fleet_comes_in_pages() {
+    let site = Site::empty();
+    let machine = inventory("t4").await;
+    for number in 0..450 {
+        site.put(&format!("node-{number:03}"), &machine);
+    }
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/").await;
+        assert_eq!(page.count(NAMES).await, 200);
+        page.click("#next").await;
+        page.until_true("return document.querySelector('#main tbody th').innerText === 'node-200'")
+            .await;
+        page.click("#next").await;
+        page.until_true("return document.querySelectorAll('#main tbody th').length === 50")
+            .await;
+        assert_eq!(
+            page.text(".pager span").await,
+            "50 shown of 450 that match; 450 in all"
+        );
+        page.click(".pager a").await;
+        page.until_true("return document.querySelector('#main tbody th').innerText === 'node-000'")
+            .await;
+        page.assert_clean().await;
     })
     .await;
 }

@@ -1,5 +1,8 @@
 //! A page that is open stays what the aggregator says, and says so where it cannot.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use octavo::domain::inventory::Condition;
 use serde_json::json;
 
@@ -49,6 +52,7 @@ async fn a_page_follows_the_fleet_without_being_loaded_again() {
             notice.starts_with("Stale: its agent has not confirmed"),
             "{notice}"
         );
+        assert_eq!(page.count(".devices.was").await, 1);
     })
     .await;
 }
@@ -74,4 +78,32 @@ async fn a_lost_connection_is_said_and_ends_when_the_aggregator_is_back() {
         page.until(".live", &["Live"]).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_page_whose_stream_is_refused_asks_instead() {
+    let site = Site::empty();
+    let machine = inventory("t4").await;
+    // Others wait already, as many as may.
+    let mut others = Vec::new();
+    for _ in 0..256 {
+        let address = site.url.strip_prefix("http://").unwrap();
+        let mut other = TcpStream::connect(address).unwrap();
+        other
+            .write_all(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n")
+            .unwrap();
+        let mut answer = [0; 12];
+        other.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        others.push(other);
+    }
+    browse(&site.url.clone(), Start::default(), async move |page| {
+        page.open("/").await;
+        page.until(".live", &["Every 5 s"]).await;
+        site.put("node-a", &machine);
+        page.until("#main tbody th", &["node-a"]).await;
+        assert_eq!(page.text(".live").await, "Every 5 s");
+    })
+    .await;
+    drop(others);
 }

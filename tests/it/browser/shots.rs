@@ -11,37 +11,21 @@ async fn the_pages_can_be_photographed() {
     let site = Site::of_the_demo().await;
     site.put("inference-01", &inventory("t4").await);
     site.put_stale("train-07", &inventory("dgx-h100").await);
-    for (kind, start) in [
-        (
-            "",
-            Start {
-                tall: true,
-                ..Start::default()
-            },
-        ),
-        (
-            "-narrow",
-            Start {
-                narrow: true,
-                ..Start::default()
-            },
-        ),
-    ] {
-        browse(&site.url, start, async |page| {
-            for (path, name) in [("/", "nodes"), ("/nodes/hgx-a100", "node")] {
-                for theme in ["light", "dark"] {
-                    page.open(path).await;
-                    page.click(&format!(".theme button[value={theme}]")).await;
-                    page.until(".live", &["Live"]).await;
-                    let picture = page.screenshot().await;
-                    assert!(picture.len() > 10_000, "an empty picture");
-                    if let Some(folder) = &folder {
-                        let file = format!("{name}-{theme}{kind}.png");
-                        std::fs::write(Path::new(folder).join(file), picture).unwrap();
-                    }
+    browse(&site.url, Start::default(), async |page| {
+        for (path, name, height) in [("/", "nodes", 1170), ("/nodes/hgx-a100", "node", 1290)] {
+            page.resize(height).await;
+            for theme in ["light", "dark"] {
+                page.open(path).await;
+                page.click(&format!(".theme button[value={theme}]")).await;
+                page.until(".live", &["Live"]).await;
+                let picture = page.screenshot().await;
+                assert!(picture.len() > 10_000, "an empty picture");
+                if let Some(folder) = &folder {
+                    let file = format!("{name}-{theme}.png");
+                    std::fs::write(Path::new(folder).join(file), picture).unwrap();
                 }
             }
-        })
-        .await;
-    }
+        }
+    })
+    .await;
 }
