@@ -18,7 +18,7 @@ use tokio::sync::{oneshot, watch};
 use crate::machine::Machine;
 
 /// Longer than any test.
-const FRESH: Duration = Duration::from_secs(3600);
+const FRESH: Duration = Duration::from_hours(1);
 
 /// The demo's machines, and a node of each under its name.
 pub(super) const MACHINES: [&str; 7] = [
@@ -110,30 +110,15 @@ impl Site {
     /// A node says what it has, for the first time or again.
     pub(super) fn put(&self, name: &str, inventory: &Inventory) {
         let now = self.clock.now();
-        self.insert(self.node(name, inventory, Freshness::new(now, FRESH)));
+        self.insert(node(name, inventory, Freshness::new(now, FRESH)));
     }
 
     /// A node of which nothing was heard since the start.
     pub(super) fn put_stale(&self, name: &str, inventory: &Inventory) {
         let freshness = Freshness::new(Moment::from_millis(0), Duration::ZERO);
-        let mut node = self.node(name, inventory, freshness.found(true));
+        let mut node = node(name, inventory, freshness.found(true));
         node.connected = false;
         self.insert(node);
-    }
-
-    fn node(&self, name: &str, inventory: &Inventory, freshness: Freshness) -> Node {
-        let compiled = labels::compile(inventory, &labels::Options::default());
-        let labels = compiled.labels;
-        let origin = Origin {
-            name: name.parse().unwrap(),
-            run: Run {
-                epoch: 1,
-                boot_id: "1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b".to_owned(),
-            },
-            agent_version: "0.1.0".to_owned(),
-        };
-        let parts = status::encode(inventory, &labels);
-        Node::new(origin, parts, inventory, Arc::new(labels), freshness)
     }
 
     fn insert(&self, node: Node) {
@@ -148,4 +133,19 @@ impl Drop for Site {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+fn node(name: &str, inventory: &Inventory, freshness: Freshness) -> Node {
+    let compiled = labels::compile(inventory, &labels::Options::default());
+    let labels = compiled.labels;
+    let origin = Origin {
+        name: name.parse().unwrap(),
+        run: Run {
+            epoch: 1,
+            boot_id: "1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b".to_owned(),
+        },
+        agent_version: "0.1.0".to_owned(),
+    };
+    let parts = status::encode(inventory, &labels);
+    Node::new(origin, parts, inventory, Arc::new(labels), freshness)
 }
