@@ -6,7 +6,7 @@ use std::io;
 
 use tracing::level_filters::LevelFilter;
 
-use crate::config::agent::{LogFormat, LogLevel, LogSettings};
+use crate::config::log::{LogFormat, LogLevel, LogSettings};
 
 /// Starts logging. Called once, by `main`; a second call changes nothing.
 pub fn start(settings: LogSettings) {

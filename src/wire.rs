@@ -8,3 +8,4 @@ pub mod api;
 pub mod inventory;
 pub mod labels;
 pub mod status;
+pub mod stream;

@@ -9,8 +9,15 @@
 
 pub mod clock;
 pub mod fleet;
+pub mod ingest;
 pub mod pages;
 pub mod query;
 pub mod rest;
 pub mod roster;
+pub mod run;
+pub mod serve;
+pub mod stats;
+pub mod store;
+pub mod tls;
 pub mod view;
+mod watch;

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Path, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
 use axum::response::{Html, IntoResponse, Response};
@@ -61,7 +62,7 @@ pub fn router(view: View) -> Router {
 }
 
 async fn nodes(State(site): State<Site>, uri: Uri, headers: HeaderMap) -> Response {
-    let page = list::page(&site.view, &uri, host(&headers));
+    let page = list::page(&site.view, &uri, &origin(&uri, &headers));
     let status = if page.is_wrong() {
         StatusCode::BAD_REQUEST
     } else {
@@ -73,6 +74,7 @@ async fn nodes(State(site): State<Site>, uri: Uri, headers: HeaderMap) -> Respon
 async fn one_node(
     State(site): State<Site>,
     Path(name): Path<String>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let fleet = site.view.fleet();
@@ -89,7 +91,7 @@ async fn one_node(
     };
     html(
         StatusCode::OK,
-        &node::page(node, site.view.clock(), host(&headers)),
+        &node::page(node, site.view.clock(), &origin(&uri, &headers)),
     )
 }
 
@@ -111,12 +113,15 @@ struct Missing {
     text: &'static str,
 }
 
-/// By which name the reader reached this server, for the commands that a page shows.
-fn host(headers: &HeaderMap) -> &str {
-    let named = headers.get(header::HOST);
-    named
-        .and_then(|host| host.to_str().ok())
-        .unwrap_or("localhost")
+/// How the reader reached this server, for the commands that a page shows. The script corrects it where a proxy does not
+/// say that it was over TLS.
+fn origin(uri: &Uri, headers: &HeaderMap) -> String {
+    let word = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let secure = word("x-forwarded-proto").or_else(|| uri.scheme_str()) == Some("https");
+    let host = uri.authority().map(Authority::as_str);
+    let host = host.or_else(|| word("host")).unwrap_or("localhost");
+    let scheme = if secure { "https" } else { "http" };
+    format!("{scheme}://{host}")
 }
 
 fn html(status: StatusCode, page: &impl Template) -> Response {

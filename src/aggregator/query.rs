@@ -307,3 +307,6 @@ impl fmt::Display for Sort {
         write!(f, "{sign}{}", self.key.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,117 @@
-//! The REST API over HTTP: what the fleet is, as JSON.
+//! The REST API over HTTP: what the fleet is, as JSON; its OpenAPI document; metrics; whether we live.
+//!
+//! The document at `/openapi.json` is made of the same declarations that route, so it cannot name a path that is not there.
+//! Every failure is a problem document (RFC 9457). Each answer is made of one fleet, which nothing changes meanwhile.
+//! Called by the aggregator's program, which serves the router beside the pages.
 
+mod events;
+pub mod metrics;
+mod nodes;
+mod openapi;
+mod probes;
+mod problem;
 pub mod rows;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, Uri, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use bytes::Bytes;
+use prometheus_client::registry::Registry;
+use tokio::sync::{Semaphore, watch};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::problem::{Failure, Kind};
+use super::view::View;
+
+/// What the API is made of.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The fleet.
+    pub view: View,
+    /// What `/metrics` tells; see [`metrics::register`] for what is told of the fleet.
+    pub registry: Arc<Registry>,
+    /// Whether all servers are up.
+    pub ready: watch::Receiver<bool>,
+    /// Event streams that may be open at once. Each costs a task and, while its reader is slow, an old fleet.
+    pub max_streams: usize,
+}
+
+/// What handlers share.
+#[derive(Debug, Clone)]
+struct Api {
+    view: View,
+    registry: Arc<Registry>,
+    ready: watch::Receiver<bool>,
+    streams: Arc<Semaphore>,
+    /// Empty in the one that only makes the document.
+    document: Bytes,
+}
+
+/// Answers under `/api`, `/openapi.json`, `/healthz`, `/readyz` and `/metrics`, and nowhere else: it can be merged with the
+/// router of the pages.
+pub fn router(context: Context) -> Router {
+    let (router, document) = OpenApiRouter::with_openapi(openapi::Document::openapi())
+        .routes(routes!(nodes::list))
+        .routes(routes!(nodes::get))
+        .routes(routes!(nodes::types))
+        .routes(routes!(events::follow))
+        .routes(routes!(openapi::document))
+        .routes(routes!(probes::live))
+        .routes(routes!(probes::ready))
+        .routes(routes!(metrics::scrape))
+        .split_for_parts();
+    let api = Api {
+        view: context.view,
+        registry: context.registry,
+        ready: context.ready,
+        streams: Arc::new(Semaphore::new(
+            context.max_streams.min(Semaphore::MAX_PERMITS),
+        )),
+        document: serde_json::to_vec(&document).unwrap_or_default().into(),
+    };
+    router
+        .method_not_allowed_fallback(wrong_method)
+        .route("/api", any(nothing_here))
+        .route("/api/", any(nothing_here))
+        .route("/api/{*rest}", any(nothing_here))
+        .layer(from_fn(finish))
+        .with_state(api)
+}
+
+async fn wrong_method(method: Method) -> Failure {
+    let detail = format!("{method} is not possible here; GET and HEAD are");
+    Failure::new(Kind::MethodNotAllowed, detail)
+}
+
+async fn nothing_here(uri: Uri) -> Failure {
+    let path: String = uri.path().chars().take(200).collect();
+    let detail = format!("there is nothing at {path}; /openapi.json describes what there is");
+    Failure::new(Kind::NotFound, detail)
+}
+
+/// Puts the path into problems, and on every answer the headers that keep browsers from guessing and caches from keeping.
+async fn finish(request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let mut response = next.run(request).await;
+    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+        let allow = response.headers().get(header::ALLOW).cloned();
+        response = failure.at(&path).into_response();
+        if let Some(allow) = allow {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
+    }
+    let headers = response.headers_mut();
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -10,6 +10,7 @@ use clap::{CommandFactory, Parser, ValueEnum};
 use super::duration::{self, Expiry};
 use super::hardware::{HardwareArgs, HardwareSettings};
 use super::labels::{LabelArgs, LabelSettings};
+use super::log::{LogArgs, LogSettings};
 use super::{Answer, parse};
 
 const EXAMPLES: &str = "\
@@ -98,32 +99,6 @@ struct PublishingArgs {
     oneshot: bool,
 }
 
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Logging")]
-struct LogArgs {
-    /// The least severe messages to log
-    #[arg(
-        long,
-        value_enum,
-        value_name = "LEVEL",
-        env = "OCTAVO_LOG_LEVEL",
-        hide_env_values = true,
-        default_value = "info"
-    )]
-    log_level: LogLevel,
-
-    /// How messages are written
-    #[arg(
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        env = "OCTAVO_LOG_FORMAT",
-        hide_env_values = true,
-        default_value = "text"
-    )]
-    log_format: LogFormat,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SinkName {
     /// Lines of key=value, whenever they change
@@ -165,37 +140,6 @@ pub enum Schedule {
     Once,
     /// Again after this time, until the agent is stopped.
     Every(Duration),
-}
-
-/// What is logged and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogSettings {
-    level: LogLevel,
-    format: LogFormat,
-}
-
-/// The least severe messages to log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    /// What failed.
-    Error,
-    /// What is not as it should be.
-    Warn,
-    /// What happened.
-    Info,
-    /// Why it happened.
-    Debug,
-    /// Every call.
-    Trace,
-}
-
-/// How messages are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One object a line, for collectors.
-    Json,
 }
 
 impl AgentSettings {
@@ -250,18 +194,6 @@ impl FeatureFile {
     }
 }
 
-impl LogSettings {
-    /// The least severe messages to log.
-    pub fn level(self) -> LogLevel {
-        self.level
-    }
-
-    /// How messages are written.
-    pub fn format(self) -> LogFormat {
-        self.format
-    }
-}
-
 impl AgentArgs {
     fn resolve(self) -> Result<AgentSettings, Answer> {
         let publishing = self.publishing;
@@ -281,10 +213,7 @@ impl AgentArgs {
             } else {
                 Schedule::Every(publishing.interval)
             },
-            log: LogSettings {
-                level: self.log.log_level,
-                format: self.log.log_format,
-            },
+            log: self.log.into(),
         })
     }
 }

@@ -5,12 +5,15 @@
 //! checked, no combination left that means nothing. Only resolved settings leave this module, so nobody else has to ask
 //! what an absent flag means.
 //!
-//! Called by the binaries: [`octavo::Invocation::from_process`] and [`agent::AgentSettings::from_process`].
+//! Called by the binaries: [`octavo::Invocation::from_process`], [`agent::AgentSettings::from_process`] and
+//! [`aggregator::AggregatorSettings::from_process`].
 
 pub mod agent;
+pub mod aggregator;
 pub mod duration;
 pub mod hardware;
 pub mod labels;
+pub mod log;
 pub mod octavo;
 
 use std::env;

@@ -11,3 +11,6 @@ mod node;
 pub use counts::{Counts, TypeCounts};
 pub use device::{DeviceSummary, Occupancy, Partitions};
 pub use node::{NodeState, NodeSummary, Sharing};
+
+#[cfg(test)]
+mod tests;

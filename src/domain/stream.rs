@@ -100,3 +100,6 @@ pub enum ToAgent {
         reason: String,
     },
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,8 +36,9 @@ pub(super) struct ListPage {
     heads: Vec<Head>,
     rows: Vec<Row>,
     pager: Option<Pager>,
-    shell: String,
-    curl: String,
+    origin: String,
+    /// What the list asks for, as a query.
+    query: String,
 }
 
 /// What to do when there is no node.
@@ -128,8 +129,8 @@ impl ListPage {
     }
 }
 
-/// The page that `uri` asks for, for a reader who reached this server as `host`.
-pub(super) fn page(view: &View, uri: &Uri, host: &str) -> ListPage {
+/// The page that `uri` asks for, for a reader who reached this server at `origin`.
+pub(super) fn page(view: &View, uri: &Uri, origin: &str) -> ListPage {
     let now = view.clock().now();
     let fleet = view.fleet();
     let asked = Asked::of(uri);
@@ -154,7 +155,7 @@ pub(super) fn page(view: &View, uri: &Uri, host: &str) -> ListPage {
     let pager = pager(&asked, &found, fleet.nodes.len());
     ListPage {
         assets: Assets::links(),
-        empty: fleet.nodes.is_empty().then(|| empty(now, host)),
+        empty: fleet.nodes.is_empty().then(|| empty(now, origin)),
         glance: glance(&fleet, &types, &asked, now),
         form: form(&asked, &types, &query),
         types: types.iter().map(|one| card(one, &asked)).collect(),
@@ -171,26 +172,27 @@ pub(super) fn page(view: &View, uri: &Uri, host: &str) -> ListPage {
             .map(|node| Row::of(node, view.clock(), now))
             .collect(),
         pager,
-        shell: format!("octavo nodes --server http://{host}"),
-        curl: match asked.with("sort", asked.get("sort")).strip_prefix("/") {
-            Some(query) if !query.is_empty() => format!("curl 'http://{host}/api/v1/nodes{query}'"),
-            _ => format!("curl http://{host}/api/v1/nodes"),
+        origin: origin.to_owned(),
+        query: match asked.with("sort", asked.get("sort")).strip_prefix('/') {
+            Some(query) => query.to_owned(),
+            None => String::new(),
         },
     }
 }
 
-fn empty(now: Moment, host: &str) -> Empty {
+fn empty(now: Moment, origin: &str) -> Empty {
     let since = Moment::default().age(now);
     Empty {
         age: age(since),
         age_ms: millis(since),
         young: since.as_secs() < YOUNG_SECONDS,
-        command: format!("octavo-agent --aggregator https://{}:7443", name(host)),
+        command: format!("octavo-agent --aggregator https://{}:7443", name(origin)),
     }
 }
 
-/// `host` without its port.
-fn name(host: &str) -> &str {
+/// `origin` without scheme and port.
+fn name(origin: &str) -> &str {
+    let host = origin.rsplit('/').next().unwrap_or_default();
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,

@@ -34,8 +34,7 @@ pub(super) struct NodePage {
     changed: String,
     devices: Vec<Card>,
     labels: Vec<(String, String)>,
-    shell: String,
-    curl: String,
+    origin: String,
 }
 
 /// Something to know before the rest is believed.
@@ -52,8 +51,8 @@ struct Named {
     value: String,
 }
 
-/// The page of `node`, for a reader who reached this server as `host`.
-pub(super) fn page(node: &Node, clock: &Clock, host: &str) -> NodePage {
+/// The page of `node`, for a reader who reached this server at `origin`.
+pub(super) fn page(node: &Node, clock: &Clock, origin: &str) -> NodePage {
     let now = clock.now();
     let mut notices = freshness(node, clock, now);
     let inventory = match status::decode(&node.parts) {
@@ -89,8 +88,7 @@ pub(super) fn page(node: &Node, clock: &Clock, host: &str) -> NodePage {
         labels: labels
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
-        shell: format!("octavo node {} --server http://{host}", node.name),
-        curl: format!("curl http://{host}/api/v1/nodes/{}", node.name),
+        origin: origin.to_owned(),
     }
 }
 

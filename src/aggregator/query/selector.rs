@@ -263,3 +263,142 @@ fn list(values: &BTreeSet<LabelValue>) -> String {
         list => list,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> LabelSet {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(key, value)| (key.parse().unwrap(), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn it_selects_as_kubernetes_does() {
+        let here = labels(&[("a", "1"), ("x.dev/b", ""), ("in", "notin")]);
+        for (selector, expected) in [
+            ("", true),
+            (" ", true),
+            ("a", true),
+            ("c", false),
+            ("!a", false),
+            ("! c", true),
+            ("a=1", true),
+            ("a == 1", true),
+            ("a==2", false),
+            ("a!=1", false),
+            ("a != 2", true),
+            ("c!=1", true),
+            ("c=", false),
+            ("x.dev/b=", true),
+            ("x.dev/b=,a", true),
+            ("a in (2, 1)", true),
+            ("a in (2)", false),
+            ("a in(1)", true),
+            ("c in (1)", false),
+            ("a notin (2,3)", true),
+            ("a notin (1)", false),
+            ("c notin (1)", true),
+            ("x.dev/b in (,)", true),
+            ("in in (notin)", true),
+            ("in,a = 1 , !c", true),
+            ("a,c", false),
+        ] {
+            let selector: Selector = selector
+                .parse()
+                .unwrap_or_else(|e| panic!("{selector}: {e}"));
+            assert_eq!(selector.matches(&here), expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_column() {
+        for (selector, expected) in [
+            ("a=1,", "at column 5: expected a label's key, found the end"),
+            (",a", "at column 1: expected a label's key, found \",\""),
+            ("!", "at column 2: expected a label's key, found the end"),
+            (
+                "!a=1",
+                "at column 3: expected a comma or the end, found \"=\"",
+            ),
+            (
+                "a==b==c",
+                "at column 5: expected a comma or the end, found \"=\"",
+            ),
+            (
+                "a b",
+                "at column 3: expected one of = == != in notin, a comma or the end, found \"b\"",
+            ),
+            (
+                "a>1",
+                "at column 2: expected one of = == != in notin, a comma or the end, found \">\"",
+            ),
+            (
+                "a in 1",
+                "at column 6: expected values in parentheses, found \"1\"",
+            ),
+            ("a in ()", "at column 7: expected a value, found \")\""),
+            (
+                "a in (1",
+                "at column 8: expected a comma or a closing parenthesis, found the end",
+            ),
+            (
+                "a in (1 2)",
+                "at column 9: expected a comma or a closing parenthesis, found \"2\"",
+            ),
+            (
+                "é=1",
+                "at column 1: \"é\" is no label key like octavo.dev/type",
+            ),
+            (
+                "é=1,b",
+                "at column 1: \"é\" is no label key like octavo.dev/type",
+            ),
+            (
+                "a=-",
+                "at column 3: \"-\" is no label value: at most 63 of A-Z a-z 0-9 - _ . with a letter or digit at either end",
+            ),
+        ] {
+            let error = selector.parse::<Selector>().unwrap_err();
+            assert_eq!(crate::domain::error::chain(&error), expected, "{selector}");
+        }
+    }
+
+    fn value() -> impl Strategy<Value = LabelValue> {
+        "[a-zA-Z0-9]?|[a-z][a-z0-9._-]{0,5}[A-Z0-9]".prop_map(|text| text.parse().unwrap())
+    }
+
+    fn any_selector() -> impl Strategy<Value = Selector> {
+        let values = || prop::collection::btree_set(value(), 1..4);
+        let must = prop_oneof![
+            Just(Must::BeThere),
+            Just(Must::BeAbsent),
+            values().prop_map(Must::BeIn),
+            values().prop_map(Must::NotBeIn),
+        ];
+        let key = "([a-z]{1,3}\\.dev/)?([a-z][a-zA-Z0-9._-]{0,5}[a-z]|in|notin)";
+        let requirement = (key, must).prop_map(|(key, must)| Requirement {
+            key: key.parse().unwrap(),
+            must,
+        });
+        prop::collection::vec(requirement, 0..4).prop_map(Selector)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_back_the_same(selector in any_selector()) {
+            prop_assert_eq!(selector.to_string().parse::<Selector>().unwrap(), selector);
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,40}|[ab=!(), in]{0,20}") {
+            if let Ok(selector) = text.parse::<Selector>() {
+                prop_assert_eq!(selector.to_string().parse::<Selector>().unwrap(), selector);
+            }
+        }
+    }
+}

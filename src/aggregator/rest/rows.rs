@@ -51,3 +51,46 @@ pub fn types(fleet: &Fleet, now: Moment) -> TypeList {
         items: fleet.types(now).into_iter().map(row).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::aggregator::fleet::{Freshness, Origin};
+    use crate::domain::labels::LabelSet;
+    use crate::domain::stream::{Parts, Run};
+    use crate::wire::inventory::tests::any;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        #[test]
+        fn counts_add_up_to_the_devices_whatever_the_hardware_says(inventory in any::inventory()) {
+            let origin = Origin {
+                name: "n".parse().unwrap(),
+                run: Run { epoch: 1, boot_id: "b".to_owned() },
+                agent_version: "1".to_owned(),
+            };
+            let freshness = Freshness::new(Moment::default(), Duration::from_secs(1));
+            let labels = Arc::new(LabelSet::default());
+            let node = Node::new(origin, Parts::default(), &inventory, labels, freshness);
+            let clock = Clock::start();
+            let there = u32::try_from(inventory.devices.len()).unwrap();
+
+            let fresh = row(&node, &clock, Moment::default());
+            let of_types: u32 = fresh.types.iter().map(|one| one.devices.total).sum();
+            prop_assert_eq!((fresh.devices.total, of_types), (there, there));
+
+            let stale = row(&node, &clock, Moment::from_millis(1001));
+            prop_assert_eq!(&stale.state, "stale");
+            prop_assert_eq!((stale.devices.unknown, stale.devices.total), (there, there));
+            for one in &stale.types {
+                prop_assert_eq!(one.devices.unknown, one.devices.total);
+            }
+        }
+    }
+}

@@ -73,6 +73,9 @@ impl Receiver {
     }
 
     /// Another connection greets. `alive`: whether the agent known so far was heard within the bound of staleness.
+    ///
+    /// From a welcome on, only what comes on this connection may be given to `self`: messages do not say which run they are
+    /// of, and what is still under way on an older connection is of another one.
     pub fn greeted(&mut self, hello: &Hello, alive: bool) -> Greeting {
         let same_run = hello.run == self.run;
         if alive && !same_run && hello.run.epoch <= self.run.epoch {
@@ -94,16 +97,18 @@ impl Receiver {
 
     /// The agent sent its whole status.
     pub fn snapshot(&self, seq: u64, parts: Parts) -> Offer {
-        if seq <= self.seq {
-            return Offer::Nothing(self.ack());
+        let wanted = self.sync == Sync::Lost && seq == self.seq;
+        if seq > self.seq || wanted {
+            return Offer::Status(Status { seq, parts });
         }
-        Offer::Status(Status { seq, parts })
+        // Also where all is lost: an agent that numbers lower than it once did learns from this where to go on.
+        Offer::Nothing(ToAgent::Ack { seq: self.seq })
     }
 
     /// The agent sent what changed.
     pub fn delta(&mut self, seq: u64, change: &Change, hash: Digest) -> Offer {
         if seq <= self.seq {
-            return Offer::Nothing(self.ack());
+            return Offer::Nothing(self.standing());
         }
         if self.sync == Sync::Lost || self.seq.checked_add(1) != Some(seq) {
             return Offer::Nothing(self.lost("a change is missing"));
@@ -118,10 +123,10 @@ impl Receiver {
     /// The agent says that nothing changed. One that is late, and so of an earlier status, confirms nothing.
     pub fn heartbeat(&mut self, seq: u64, hash: Digest) -> Offer {
         if seq < self.seq {
-            return Offer::Nothing(self.ack());
+            return Offer::Nothing(self.standing());
         }
         if self.sync == Sync::Same && seq == self.seq && hash == self.parts.hash() {
-            return Offer::Confirmed(self.ack());
+            return Offer::Confirmed(self.standing());
         }
         Offer::Nothing(self.lost("the state known here is another one"))
     }
@@ -131,7 +136,7 @@ impl Receiver {
         self.seq = status.seq;
         self.parts = status.parts;
         self.sync = Sync::Same;
-        self.ack()
+        self.standing()
     }
 
     /// The status that was taken last.
@@ -144,14 +149,23 @@ impl Receiver {
         &self.run
     }
 
-    fn ack(&self) -> ToAgent {
-        ToAgent::Ack { seq: self.seq }
+    /// What answers a message that is of no use. An acknowledgement says that the status is known here, so there is none
+    /// while it is not.
+    fn standing(&self) -> ToAgent {
+        match self.sync {
+            Sync::Same => ToAgent::Ack { seq: self.seq },
+            Sync::Lost => resync("the state known here is not the agent's"),
+        }
     }
 
     fn lost(&mut self, reason: &'static str) -> ToAgent {
         self.sync = Sync::Lost;
-        ToAgent::Resync {
-            reason: reason.into(),
-        }
+        resync(reason)
+    }
+}
+
+fn resync(reason: &'static str) -> ToAgent {
+    ToAgent::Resync {
+        reason: reason.into(),
     }
 }

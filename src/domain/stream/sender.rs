@@ -69,6 +69,11 @@ impl Sender {
                 self.line = Line::Idle;
                 self.next_delta()
             }
+            // Of a status that this one does not know to have sent: the machine was put back in time, agent and all.
+            (ToAgent::Ack { seq }, _) if *seq > self.seq => {
+                self.seq = *seq;
+                Some(self.snapshot())
+            }
             // Of a status before.
             (ToAgent::Ack { .. }, _) => None,
             (ToAgent::Resync { .. }, _) => Some(self.snapshot()),

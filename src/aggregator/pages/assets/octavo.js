@@ -92,6 +92,8 @@
 
   // Ages go on between two loads; the times of day are told in the reader's zone.
   function tick() {
+    for (const origin of document.querySelectorAll("[data-origin]"))
+      if (origin.textContent !== location.origin) origin.textContent = location.origin;
     const since = performance.now() - rendered;
     for (const age of document.querySelectorAll("[data-age-ms]")) {
       const text = words(Number(age.dataset.ageMs) + since);

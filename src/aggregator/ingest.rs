@@ -1,0 +1,287 @@
+//! The gRPC service: agents report, others watch.
+//!
+//! A stream of an agent is read when its answer to the message before was taken, and not earlier. So there is no queue and
+//! no task for it here: who does not read is not read either, and holds what its connection may hold. Such a connection, one
+//! that says nothing, and one whose node another speaks for are ended by the store's sweep.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_stream::Stream;
+use tonic::service::Routes;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use super::serve::Peer;
+use super::stats::Stats;
+use super::store::desk::Desk;
+use super::store::{MOST_BYTES, Refusal, Speaker, Store, Welcome};
+use super::watch::{Events, Watching};
+use crate::domain::error::chain;
+use crate::domain::stream::ToAgent;
+use crate::proto::v1;
+use crate::proto::v1::fleet_server::{Fleet, FleetServer};
+use crate::wire::stream::{Incoming, encode_to_agent, parse_from_agent};
+
+/// The service.
+#[derive(Debug)]
+pub struct Ingest {
+    desk: Arc<Desk>,
+    stats: Stats,
+    patience: Patience,
+    watchers: Arc<Semaphore>,
+}
+
+/// How long a peer may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// To introduce itself after it opened a stream.
+    pub hello: Duration,
+    /// To read a message, while it follows the fleet.
+    pub reading: Duration,
+}
+
+/// What one agent is answered.
+#[derive(Debug)]
+pub struct Answers {
+    next: Option<ToAgent>,
+    /// Gone when there is nothing to be said any more.
+    session: Option<Session>,
+}
+
+#[derive(Debug)]
+struct Session {
+    desk: Arc<Desk>,
+    stats: Stats,
+    speaker: Speaker,
+    messages: Streaming<v1::FromAgent>,
+    /// While this is held, the store can end the connection.
+    _peer: Arc<Peer>,
+}
+
+/// Streams that follow the fleet. Each may hold an old fleet, so there cannot be many.
+const MOST_WATCHERS: usize = 64;
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            hello: Duration::from_secs(10),
+            reading: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Ingest {
+    /// A service that writes to this desk.
+    pub fn new(desk: Arc<Desk>, stats: Stats, patience: Patience) -> Self {
+        Self {
+            desk,
+            stats,
+            patience,
+            watchers: Arc::new(Semaphore::new(MOST_WATCHERS)),
+        }
+    }
+
+    /// The service as a server takes it.
+    pub fn into_router(self) -> Router {
+        let service = FleetServer::new(self).max_decoding_message_size(MOST_BYTES);
+        Routes::new(service).prepare().into_axum_router()
+    }
+
+    fn refused(&self, word: &'static str, status: Status) -> Status {
+        self.stats.refused(word);
+        status
+    }
+}
+
+#[tonic::async_trait]
+impl Fleet for Ingest {
+    type ReportStream = Answers;
+    type WatchStream = Events;
+
+    async fn report(
+        &self,
+        request: Request<Streaming<v1::FromAgent>>,
+    ) -> Result<Response<Answers>, Status> {
+        let peer = Arc::new(peer(&request)?);
+        let mut messages = request.into_inner();
+        let first = timeout(self.patience.hello, messages.message())
+            .await
+            .map_err(|_late| {
+                let said = format!("no hello came within {:?}", self.patience.hello);
+                self.refused("no_hello", Status::deadline_exceeded(said))
+            })?
+            .map_err(|status| self.refused("unreadable", unreadable(&status)))?
+            .ok_or_else(|| {
+                let said = "the stream ended before a hello came";
+                self.refused("no_hello", Status::invalid_argument(said))
+            })?;
+        let first = parse_from_agent(first).map_err(|error| {
+            self.refused("bad_message", Status::invalid_argument(chain(&error)))
+        })?;
+        let Incoming::Hello { identity, hello } = first else {
+            let said = "the first message of a stream is a hello, and this was another one";
+            return Err(self.refused("no_hello", Status::invalid_argument(said)));
+        };
+        let welcome = self
+            .desk
+            .with(|store, now| store.greet(identity, &hello, &peer, now))
+            .map_err(|refusal| self.refused(refusal.word(), status(&refusal)))?;
+        Ok(Response::new(match welcome {
+            Welcome::Go(answer) => Answers {
+                next: Some(answer),
+                session: None,
+            },
+            Welcome::Speak(speaker, answer) => Answers {
+                next: Some(answer),
+                session: Some(Session {
+                    desk: Arc::clone(&self.desk),
+                    stats: self.stats.clone(),
+                    speaker,
+                    messages,
+                    _peer: peer,
+                }),
+            },
+        }))
+    }
+
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Events>, Status> {
+        let place = Arc::clone(&self.watchers).try_acquire_owned();
+        let place = place.map_err(|_full| {
+            let said = format!("{MOST_WATCHERS} follow the fleet already");
+            self.refused("too_many_watchers", Status::resource_exhausted(said))
+        })?;
+        let watching = Watching {
+            peer: peer(&request)?,
+            view: self.desk.view(),
+            stats: self.stats.clone(),
+            patience: self.patience.reading,
+        };
+        let events = watching
+            .start(place, &request.into_inner())
+            .map_err(|status| self.refused("bad_filter", status))?;
+        Ok(Response::new(events))
+    }
+}
+
+impl Stream for Answers {
+    type Item = Result<v1::ToAgent, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(answer) = self.next.take() {
+            return Poll::Ready(Some(Ok(encode_to_agent(&answer))));
+        }
+        let Some(session) = &mut self.session else {
+            return Poll::Ready(None);
+        };
+        // However much an agent says, others get their turn.
+        let turn = ready!(tokio::task::coop::poll_proceed(cx));
+        let answer = ready!(session.poll_answer(cx));
+        turn.made_progress();
+        match answer {
+            Some(Ok(Reply::Answer(answer))) => Poll::Ready(Some(Ok(encode_to_agent(&answer)))),
+            Some(Ok(Reply::Superseded)) => {
+                self.session = None;
+                Poll::Ready(Some(Ok(encode_to_agent(&Store::superseded()))))
+            }
+            Some(Err(status)) => {
+                self.session = None;
+                Poll::Ready(Some(Err(status)))
+            }
+            None => {
+                self.session = None;
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+enum Reply {
+    Answer(ToAgent),
+    Superseded,
+}
+
+impl Session {
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Reply, Status>>> {
+        if Pin::new(&mut self.speaker.superseded).poll(cx).is_ready() {
+            return Poll::Ready(Some(Ok(Reply::Superseded)));
+        }
+        let message = match ready!(Pin::new(&mut self.messages).poll_next(cx)) {
+            None => return Poll::Ready(None),
+            Some(Err(status)) => {
+                // A connection that broke is told nothing any more, and is nobody's fault.
+                let status = unreadable(&status);
+                if status.code() != Code::Unknown && status.code() != Code::Cancelled {
+                    self.stats.refused("unreadable");
+                }
+                return Poll::Ready(Some(Err(status)));
+            }
+            Some(Ok(message)) => message,
+        };
+        Poll::Ready(Some(self.answer(message)))
+    }
+
+    fn answer(&self, message: v1::FromAgent) -> Result<Reply, Status> {
+        let message = parse_from_agent(message).map_err(|error| {
+            self.stats.refused("bad_message");
+            Status::invalid_argument(chain(&error))
+        })?;
+        let answer = self
+            .desk
+            .with(|store, now| store.hear(&self.speaker, message, now))
+            .map_err(|refusal| {
+                self.stats.refused(refusal.word());
+                status(&refusal)
+            })?;
+        Ok(answer.map_or(Reply::Superseded, Reply::Answer))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.desk
+            .with(|store, now| store.disconnected(&self.speaker, now));
+    }
+}
+
+fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
+    let peer = request.extensions().get::<Peer>().cloned();
+    peer.ok_or_else(|| Status::internal("the request came on no connection"))
+}
+
+fn status(refusal: &Refusal) -> Status {
+    let code = if refusal.is_too_much() {
+        Code::ResourceExhausted
+    } else {
+        Code::InvalidArgument
+    };
+    Status::new(code, chain(refusal))
+}
+
+/// tonic's codes say whose fault it is from a client's side: what a peer sent is not our internal matter.
+fn unreadable(status: &Status) -> Status {
+    let message = status.message();
+    match status.code() {
+        Code::OutOfRange => Status::resource_exhausted(message),
+        Code::Internal => Status::invalid_argument(message),
+        code @ (Code::Ok
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::InvalidArgument
+        | Code::DeadlineExceeded
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::Unimplemented
+        | Code::Unavailable
+        | Code::DataLoss
+        | Code::Unauthenticated) => Status::new(code, message),
+    }
+}

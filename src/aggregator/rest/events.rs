@@ -1,0 +1,148 @@
+//! The fleet as it becomes: server-sent events.
+//!
+//! A stream holds the fleet that its reader has been told of. When the reader has taken all of that, the next fleet is
+//! compared with it and the difference is sent. A slow reader skips what came and went meanwhile, and nothing queues for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::IntoResponse;
+use axum::response::sse::{Event as Message, KeepAlive, Sse};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::nodes::Pairs;
+use super::problem::{Failure, Kind};
+use super::{Api, rows};
+use crate::aggregator::fleet::{Fleet, Node};
+use crate::aggregator::view::View;
+use crate::wire::api::{Event, Problem};
+
+/// Between two signs of life where nothing happens.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// A reader that takes nothing for so long is given up, so that it does not hold a stream for ever.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Events that wait in front of a reader.
+const AHEAD: usize = 16;
+
+type Sender = mpsc::Sender<Result<Message, axum::Error>>;
+
+/// The reader is gone.
+struct Gone;
+
+/// Whether the nodes there are come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    WithAll,
+    WithChanges,
+}
+
+/// Nodes as they change, as server-sent events
+///
+/// `node` has a node that is new or changed, `removed` one that is no more, `synced` says that all there was has been sent.
+/// The data of each is an `Event`; its id is the revision of the fleet. That time passes is no change; becoming stale is one.
+#[utoipa::path(
+    get,
+    path = "/api/v1/events",
+    tag = "fleet",
+    params(("changes" = Option<String>, Query, description = "`only` leaves out the nodes there are at the start", example = "only")),
+    responses(
+        (status = 200, description = "Events, without end", body = Event, content_type = "text/event-stream"),
+        (status = 400, description = "A parameter is not known or cannot be as given", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "Too many streams are open", body = Problem, content_type = "application/problem+json",
+            headers(("Retry-After" = u32, description = "Seconds")))
+    )
+)]
+pub(super) async fn follow(
+    State(api): State<Api>,
+    Pairs(pairs): Pairs,
+) -> Result<impl IntoResponse, Failure> {
+    let begin = begin(pairs)?;
+    let permit = Arc::clone(&api.streams).try_acquire_owned().map_err(|_| {
+        let detail = "as many event streams are open as there may be; try again later, or ask for /api/v1/nodes";
+        Failure::new(Kind::TooManyStreams, detail)
+    })?;
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    tokio::spawn(feed(api.view, begin, sender, permit));
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(keep_alive))
+}
+
+fn begin(pairs: Vec<(String, String)>) -> Result<Begin, Failure> {
+    let mut begin = Begin::WithAll;
+    for (name, value) in pairs {
+        let start = |text: &str| -> String { text.chars().take(64).collect() };
+        if name != "changes" {
+            let name = start(&name);
+            let detail = format!("there is no parameter {name:?}; there is changes");
+            return Err(Failure::new(Kind::UnknownParameter, detail).of(&name));
+        }
+        match value.as_str() {
+            "" => {}
+            "only" => begin = Begin::WithChanges,
+            other => {
+                let other = start(other);
+                let detail = format!("the parameter changes cannot be {other:?}; it can be only");
+                return Err(Failure::new(Kind::InvalidParameter, detail).of("changes"));
+            }
+        }
+    }
+    Ok(begin)
+}
+
+/// Feeds one reader until it or the store is gone. Holds the permit so long.
+async fn feed(mut view: View, begin: Begin, sender: Sender, permit: OwnedSemaphorePermit) {
+    let mut told = view.fleet();
+    let known = match begin {
+        Begin::WithAll => Fleet::default(),
+        Begin::WithChanges => told.clone(),
+    };
+    let mut sent = tell(&view, &known, &told, &sender).await;
+    if sent.is_ok() {
+        let revision = told.revision;
+        sent = send(&sender, "synced", revision, &Event::Synced { revision }).await;
+    }
+    drop(known);
+    while sent.is_ok() {
+        let changed = tokio::select! {
+            changed = view.changed() => changed,
+            () = sender.closed() => None,
+        };
+        let Some(fleet) = changed else { break };
+        sent = tell(&view, &told, &fleet, &sender).await;
+        told = fleet;
+    }
+    drop(permit);
+}
+
+/// Sends what lies between two fleets.
+async fn tell(view: &View, old: &Fleet, new: &Fleet, sender: &Sender) -> Result<(), Gone> {
+    let difference = new.since(old);
+    for node in difference.gone {
+        let name = node.name.as_str().to_owned();
+        send(sender, "removed", new.revision, &Event::Removed { name }).await?;
+    }
+    for node in difference.changed {
+        send(sender, "node", new.revision, &changed(view, node)).await?;
+    }
+    Ok(())
+}
+
+fn changed(view: &View, node: &Node) -> Event {
+    let clock = view.clock();
+    Event::Node {
+        node: rows::row(node, clock, clock.now()),
+    }
+}
+
+async fn send(sender: &Sender, name: &str, revision: u64, event: &Event) -> Result<(), Gone> {
+    let message = Message::default()
+        .event(name)
+        .id(revision.to_string())
+        .json_data(event);
+    let sent = tokio::time::timeout(PATIENCE, sender.send(message)).await;
+    sent.map_err(|_| Gone)?.map_err(|_| Gone)
+}

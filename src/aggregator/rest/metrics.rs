@@ -1,0 +1,170 @@
+//! Metrics of the fleet, counted when they are asked for. The page `docs/metrics.md` explains each.
+//!
+//! Series are made of our own words and of types, never of nodes or devices. Types are what peers say they are, so there is
+//! a bound on how many get series of their own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use super::Api;
+use super::problem::{Failure, Kind};
+use crate::aggregator::clock::Moment;
+use crate::aggregator::fleet::{Fleet, TypeOfFleet};
+use crate::aggregator::view::View;
+use crate::domain::fleet::{Counts, NodeState};
+use crate::wire::api::Problem;
+
+/// Source: OpenMetrics 1.0, "Overall structure".
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Types that get series of their own; the devices of all others are told together, as type `other`.
+const MAX_TYPES: usize = 256;
+
+/// Makes what is known of the fleet readable through `registry`, which must have no prefix.
+pub fn register(registry: &mut Registry, view: View) {
+    registry.register_collector(Box::new(FleetMetrics { view }));
+}
+
+/// Metrics, for Prometheus
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "operations",
+    responses(
+        (status = 200, description = "Metrics as OpenMetrics text", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        (status = 500, description = "They cannot be written", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn scrape(State(api): State<Api>) -> Result<impl IntoResponse, Failure> {
+    let mut body = String::new();
+    text::encode(&mut body, &api.registry).map_err(|_| {
+        let detail = "a metric could not be written";
+        Failure::new(Kind::Internal, detail)
+    })?;
+    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], body))
+}
+
+/// Devices and nodes by the name of a type.
+type Types = BTreeMap<String, (Counts, u32)>;
+
+/// Looks at the fleet at each scrape.
+#[derive(Debug)]
+struct FleetMetrics {
+    view: View,
+}
+
+impl Collector for FleetMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let now = self.view.clock().now();
+        let fleet = self.view.fleet();
+        let types = types(&fleet, now);
+        build_info(&mut encoder)?;
+        nodes(&mut encoder, &fleet, now)?;
+        devices(&mut encoder, &types)?;
+        partitions(&mut encoder, &types)?;
+        type_nodes(&mut encoder, &types)?;
+        oldest(&mut encoder, &fleet, now)
+    }
+}
+
+/// Types by name, at most two more than [`MAX_TYPES`]. The devices and nodes of those past it are added up, and so are
+/// those that peers call by our words: no series may be told twice.
+fn types(fleet: &Fleet, now: Moment) -> Types {
+    let mut types = Types::new();
+    for TypeOfFleet { counts, nodes } in fleet.types(now) {
+        let room = types.len() < MAX_TYPES;
+        let name = match &counts.type_name {
+            None => "unknown",
+            Some(name) if room => name.as_str(),
+            Some(_) => "other",
+        };
+        let (sum, of) = types.entry(name.to_owned()).or_default();
+        *sum = sum.and(counts.counts);
+        *of = of.saturating_add(nodes);
+    }
+    types
+}
+
+fn build_info(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "The version that runs";
+    let mut metric =
+        encoder.encode_descriptor("octavo_build_info", help, None, MetricType::Gauge)?;
+    let labels = [("version", env!("CARGO_PKG_VERSION"))];
+    ConstGauge::new(1_i64).encode(metric.encode_family(&labels)?)
+}
+
+fn nodes(encoder: &mut DescriptorEncoder<'_>, fleet: &Fleet, now: Moment) -> fmt::Result {
+    let mut states: BTreeMap<NodeState, u32> = NodeState::ALL.map(|state| (state, 0)).into();
+    for node in fleet.nodes.iter() {
+        let count = states.entry(node.state(now)).or_default();
+        *count = count.saturating_add(1);
+    }
+    let help = "Nodes, by how they are";
+    let mut metric = encoder.encode_descriptor("octavo_nodes", help, None, MetricType::Gauge)?;
+    for (state, count) in states {
+        let labels = [("state", state.as_str())];
+        ConstGauge::new(i64::from(count)).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn devices(encoder: &mut DescriptorEncoder<'_>, types: &Types) -> fmt::Result {
+    let help = "Devices, by type and by what can be done with them; each is counted once";
+    let mut metric = encoder.encode_descriptor("octavo_devices", help, None, MetricType::Gauge)?;
+    for (name, (counts, _)) in types {
+        for (occupancy, count) in [
+            ("free", counts.free),
+            ("in_use", counts.in_use),
+            ("partitioned", counts.partitioned),
+            ("unavailable", counts.unavailable),
+            ("unknown", counts.unknown),
+        ] {
+            let labels = [("type", name.as_str()), ("occupancy", occupancy)];
+            ConstGauge::new(i64::from(count)).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn partitions(encoder: &mut DescriptorEncoder<'_>, types: &Types) -> fmt::Result {
+    let help = "Partitions of partitioned devices, by the devices' type";
+    let mut metric =
+        encoder.encode_descriptor("octavo_partitions", help, None, MetricType::Gauge)?;
+    for (name, (counts, _)) in types {
+        let partitions = counts.partitions;
+        for (occupancy, count) in [("free", partitions.free()), ("in_use", partitions.in_use)] {
+            let labels = [("type", name.as_str()), ("occupancy", occupancy)];
+            ConstGauge::new(i64::from(count)).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn type_nodes(encoder: &mut DescriptorEncoder<'_>, types: &Types) -> fmt::Result {
+    let help = "Nodes that have at least one device of the type";
+    let mut metric =
+        encoder.encode_descriptor("octavo_type_nodes", help, None, MetricType::Gauge)?;
+    for (name, (_, nodes)) in types {
+        let labels = [("type", name.as_str())];
+        ConstGauge::new(i64::from(*nodes)).encode(metric.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+fn oldest(encoder: &mut DescriptorEncoder<'_>, fleet: &Fleet, now: Moment) -> fmt::Result {
+    let ages = fleet.nodes.iter().map(|node| node.freshness.age(now));
+    let oldest = ages.max().unwrap_or_default();
+    let help = "How long ago the node that was confirmed least recently was confirmed";
+    let name = "octavo_oldest_confirmation_age_seconds";
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    ConstGauge::new(oldest.as_secs_f64()).encode(metric)
+}

@@ -1,0 +1,133 @@
+//! Nodes and types.
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
+
+use super::problem::{Failure, Kind};
+use super::{Api, openapi, rows};
+use crate::aggregator::query::{self, Query};
+use crate::domain::error::chain;
+use crate::domain::id::NodeName;
+use crate::wire::api::{API_VERSION, NodeDetail, NodeList, Problem, TypeList};
+use crate::wire::status;
+
+/// The parameters of a request, decoded, in their order.
+pub(super) struct Pairs(pub(super) Vec<(String, String)>);
+
+impl<S: Sync> FromRequestParts<S> for Pairs {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        axum::extract::Query::try_from_uri(&parts.uri)
+            .map(|axum::extract::Query(pairs)| Self(pairs))
+            .map_err(|error| Failure::new(Kind::InvalidParameter, chain(&error)))
+    }
+}
+
+impl Pairs {
+    /// For paths that have no parameters.
+    fn none(self) -> Result<(), Failure> {
+        self.0.into_iter().next().map_or(Ok(()), |(name, _)| {
+            let name: String = name.chars().take(64).collect();
+            let detail = format!("there are no parameters here, and {name:?} was given");
+            Err(Failure::new(Kind::UnknownParameter, detail).of(&name))
+        })
+    }
+}
+
+/// Nodes: filtered, ordered, in pages
+#[utoipa::path(
+    get,
+    path = "/api/v1/nodes",
+    tag = "fleet",
+    params(
+        ("search" = Option<String>, Query, description = "A part of the name", example = "gpu-07"),
+        ("type" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Types of which a node has at least one device; `unknown` for devices that nobody knows", example = json!(["nvidia-h200-141gb"])),
+        ("state" = Option<Vec<openapi::State>>, Query, style = Form, explode = false, description = "How the node is"),
+        ("sharing" = Option<Vec<openapi::SharingWord>>, Query, style = Form, explode = false, description = "How its devices are given out"),
+        ("selector" = Option<String>, Query, description = "A Kubernetes label selector over the labels that the node says of itself", example = "octavo.dev/type in (nvidia-h200-141gb,nvidia-h100-80gb),!octavo.dev/mig-capable"),
+        ("sort" = Option<openapi::SortWord>, Query, description = "The order; equal ones by name"),
+        ("limit" = Option<openapi::Limit>, Query, description = "Nodes on a page"),
+        ("continue" = Option<String>, Query, description = "What the page before said as `continue`; filters and order must be the same")
+    ),
+    responses(
+        (status = 200, description = "A page of nodes", body = NodeList),
+        (status = 400, description = "A parameter is not known or cannot be as given", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Pairs(pairs): Pairs,
+) -> Result<Json<NodeList>, Failure> {
+    let query = Query::parse(pairs)?;
+    let (fleet, clock) = (api.view.fleet(), api.view.clock());
+    let now = clock.now();
+    let page = query::run(&fleet, &query, now);
+    let items = page.items.iter();
+    Ok(Json(NodeList {
+        api_version: API_VERSION.to_owned(),
+        kind: "NodeList".to_owned(),
+        revision: fleet.revision,
+        total: page.total,
+        continue_token: page.next.as_ref().map(ToString::to_string),
+        items: items.map(|node| rows::row(node, clock, now)).collect(),
+    }))
+}
+
+/// One node with all that is known of it
+#[utoipa::path(
+    get,
+    path = "/api/v1/nodes/{name}",
+    tag = "fleet",
+    params(("name" = String, Path, description = "The Kubernetes node's name", example = "gpu-07")),
+    responses(
+        (status = 200, description = "The node", body = NodeDetail),
+        (status = 400, description = "This cannot be a node's name", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such node", body = Problem, content_type = "application/problem+json"),
+        (status = 500, description = "What is known of it cannot be read", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn get(
+    State(api): State<Api>,
+    pairs: Pairs,
+    Path(name): Path<String>,
+) -> Result<Json<NodeDetail>, Failure> {
+    pairs.none()?;
+    let name: NodeName = name.parse().map_err(|_| {
+        let start: String = name.chars().take(64).collect();
+        let detail = format!(
+            "{start:?} is not a node name: lower-case letters, digits, '-' and '.', at most 253 of them"
+        );
+        Failure::new(Kind::InvalidName, detail).of("name")
+    })?;
+    let (fleet, clock) = (api.view.fleet(), api.view.clock());
+    let node = fleet.nodes.get(&name).ok_or_else(|| {
+        let detail = format!(
+            "no agent of a node {name} has been heard of; /api/v1/nodes?search={name} lists the nodes there are"
+        );
+        Failure::new(Kind::UnknownNode, detail).of("name")
+    })?;
+    let status = status::decode(&node.parts).map_err(|error| {
+        let detail = format!("the status of {name} cannot be read: {}", chain(&error));
+        Failure::new(Kind::Internal, detail)
+    })?;
+    let detail = rows::detail(node, &status.inventory, clock, clock.now());
+    Ok(Json(detail))
+}
+
+/// Types of devices over the whole fleet
+#[utoipa::path(
+    get,
+    path = "/api/v1/types",
+    tag = "fleet",
+    responses(
+        (status = 200, description = "All types, ordered by name", body = TypeList),
+        (status = 400, description = "There are no parameters", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn types(State(api): State<Api>, pairs: Pairs) -> Result<Json<TypeList>, Failure> {
+    pairs.none()?;
+    let now = api.view.clock().now();
+    Ok(Json(rows::types(&api.view.fleet(), now)))
+}

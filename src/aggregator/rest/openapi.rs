@@ -1,0 +1,100 @@
+//! The OpenAPI document, and the words that parameters can be.
+
+use axum::extract::State as Shared;
+use axum::http::header;
+use axum::response::IntoResponse;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
+use utoipa::{OpenApi, PartialSchema, ToSchema};
+
+use super::Api;
+use crate::aggregator::query::{DEFAULT_LIMIT, MAX_LIMIT, Sort, SortKey};
+use crate::domain::fleet::{NodeState, Sharing};
+use crate::wire::api::{Event, Problem};
+
+/// The document without its paths, which the router adds.
+#[derive(Debug, OpenApi)]
+#[openapi(
+    info(
+        title = "Octavo",
+        description = "The accelerators of a Kubernetes fleet: nodes, types, and how they are used. Fields and values are only ever added."
+    ),
+    tags(
+        (name = "fleet", description = "What the fleet has"),
+        (name = "operations", description = "How the aggregator is")
+    ),
+    components(schemas(Problem, Event))
+)]
+pub(super) struct Document;
+
+/// This document
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    tag = "operations",
+    responses((status = 200, description = "The OpenAPI document", body = Object, content_type = "application/json"))
+)]
+pub(super) async fn document(Shared(api): Shared<Api>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], api.document)
+}
+
+/// A word for how a node is.
+pub(super) struct State;
+
+/// A word for how devices are given out.
+pub(super) struct SharingWord;
+
+/// An order.
+pub(super) struct SortWord;
+
+/// Nodes on a page.
+pub(super) struct Limit;
+
+fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(words))
+}
+
+fn schema(object: ObjectBuilder) -> RefOr<Schema> {
+    RefOr::T(Schema::Object(object.build()))
+}
+
+impl PartialSchema for State {
+    fn schema() -> RefOr<Schema> {
+        schema(words(NodeState::ALL.map(NodeState::as_str)))
+    }
+}
+
+impl PartialSchema for SharingWord {
+    fn schema() -> RefOr<Schema> {
+        schema(words(Sharing::ALL.map(Sharing::as_str)))
+    }
+}
+
+impl PartialSchema for SortWord {
+    fn schema() -> RefOr<Schema> {
+        let both = |key| [false, true].map(|descending| Sort { key, descending }.to_string());
+        let all = SortKey::ALL.into_iter().flat_map(both);
+        let all: Vec<String> = all.collect();
+        let default = Sort::default().to_string();
+        schema(words(all.iter().map(String::as_str)).default(Some(default.into())))
+    }
+}
+
+impl PartialSchema for Limit {
+    fn schema() -> RefOr<Schema> {
+        let object = ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)))
+            .minimum(Some(1))
+            .maximum(Some(MAX_LIMIT))
+            .default(Some(DEFAULT_LIMIT.into()));
+        schema(object)
+    }
+}
+
+impl ToSchema for State {}
+impl ToSchema for SharingWord {}
+impl ToSchema for SortWord {}
+impl ToSchema for Limit {}

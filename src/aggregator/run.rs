@@ -1,0 +1,222 @@
+//! Starts the aggregator and stops it.
+//!
+//! Two threads with a runtime each: `ingest` has the agents' streams and the store, `http` everything that is read. They
+//! share what the store publishes and nothing else, so a reader can delay readers and never an agent.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use axum::Router;
+use prometheus_client::registry::Registry;
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::ingest::{Ingest, Patience};
+use super::pages;
+use super::rest;
+use super::serve::{Limits, Protocol, Server};
+use super::stats::Stats;
+use super::store::desk::Desk;
+use super::tls::{Tls, TlsError};
+use super::view::View;
+use crate::config::aggregator::{AggregatorSettings, ServingSettings, Transport};
+
+/// An aggregator that runs. It stops when it is told to, or dropped.
+#[derive(Debug)]
+pub struct Running {
+    grpc: SocketAddr,
+    http: SocketAddr,
+    ready: watch::Sender<bool>,
+    stop: watch::Sender<bool>,
+    /// Disconnected when both threads have ended.
+    ended: mpsc::Receiver<()>,
+}
+
+/// Why it could not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// An address is not to be had.
+    #[error("cannot listen for {whom} on {address}")]
+    Listen {
+        /// Who would connect there.
+        whom: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The certificate cannot be used.
+    #[error("no certificate to serve with")]
+    Tls(#[from] TlsError),
+    /// The machine gave no thread.
+    #[error("cannot start the thread {name}")]
+    Thread {
+        /// Its name.
+        name: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Connections that the kernel keeps for us until they are accepted: a fleet comes back as one.
+const BACKLOG: u32 = 4096;
+/// How long stopping may take.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+/// For what a runtime may still have to do when its server has ended.
+const RUNTIME_ENDS: Duration = Duration::from_millis(100);
+/// Event streams at once: pages that are open, and programs that follow the fleet.
+const MOST_STREAMS: usize = 1000;
+const AGENTS: &str = "agents";
+const PEOPLE: &str = "people and programs";
+
+/// What is served over HTTP.
+fn router(view: View, stats: &Stats, ready: watch::Receiver<bool>) -> Router {
+    let mut registry = Registry::default();
+    stats.register(&mut registry);
+    rest::metrics::register(&mut registry, view.clone());
+    let pages = pages::router(view.clone());
+    let api = rest::router(rest::Context {
+        view,
+        registry: Arc::new(registry),
+        ready,
+        max_streams: MOST_STREAMS,
+    });
+    api.merge(pages)
+}
+
+/// Starts both servers; they listen when this returns.
+pub fn start(settings: &AggregatorSettings) -> Result<Running, StartError> {
+    let stats = Stats::default();
+    let desk = Arc::new(Desk::new(settings.fleet(), stats.clone()));
+    let (stop, stopped) = watch::channel(false);
+    let (ready, is_ready) = watch::channel(false);
+    let router = router(desk.view(), &stats, is_ready);
+    let ingest = Ingest::new(Arc::clone(&desk), stats.clone(), Patience::default());
+    let serving = settings.serving();
+    let agents = server(Protocol::Grpc, ingest.into_router(), serving, &stats)?;
+    let people = server(Protocol::Http, router, serving, &stats)?;
+    let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
+    let agents_at = listen(&ingest_runtime, AGENTS, serving.grpc_listen())?;
+    let people_at = listen(&http_runtime, PEOPLE, serving.http_listen())?;
+    let (grpc, http) = (agents_at.1, people_at.1);
+    let transport = match serving.transport() {
+        Transport::Plaintext => "plaintext",
+        Transport::Tls(_) => "TLS",
+    };
+    let (alive, ended) = mpsc::channel();
+    let (ingest_alive, ingest_stopped) = (alive.clone(), stopped.clone());
+    spawn("ingest", move || {
+        ingest_runtime.block_on(async {
+            tokio::select! {
+                () = agents.run(agents_at.0, ingest_stopped) => {}
+                () = desk.keep() => {}
+            }
+        });
+        ingest_runtime.shutdown_timeout(RUNTIME_ENDS);
+        drop(ingest_alive);
+    })?;
+    spawn("http", move || {
+        http_runtime.block_on(people.run(people_at.0, stopped));
+        http_runtime.shutdown_timeout(RUNTIME_ENDS);
+        drop(alive);
+    })?;
+    info!("listening for {AGENTS} on {grpc} ({transport})");
+    info!("listening for {PEOPLE} on {http} ({transport})");
+    ready.send_replace(true);
+    Ok(Running {
+        grpc,
+        http,
+        ready,
+        stop,
+        ended,
+    })
+}
+
+impl Running {
+    /// Where agents connect.
+    pub fn grpc(&self) -> SocketAddr {
+        self.grpc
+    }
+
+    /// Where people and programs connect.
+    pub fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Ends all connections and both threads, within five seconds; says whether it could.
+    pub fn stop(self) -> bool {
+        self.ready.send_replace(false);
+        self.stop.send_replace(true);
+        match self.ended.recv_timeout(STOP_WITHIN) {
+            Err(mpsc::RecvTimeoutError::Disconnected) => true,
+            Ok(()) | Err(mpsc::RecvTimeoutError::Timeout) => {
+                warn!("not everything ended within {STOP_WITHIN:?}; it is left");
+                false
+            }
+        }
+    }
+}
+
+fn server(
+    protocol: Protocol,
+    router: Router,
+    settings: &ServingSettings,
+    stats: &Stats,
+) -> Result<Server, StartError> {
+    let tls = match settings.transport() {
+        Transport::Plaintext => None,
+        Transport::Tls(files) => Some(Tls::load(files.clone(), protocol.alpn())?),
+    };
+    Ok(Server {
+        protocol,
+        router,
+        tls,
+        limits: Limits::new(protocol, settings.max_connections()),
+        stats: stats.clone(),
+    })
+}
+
+fn runtime(name: &'static str) -> Result<Runtime, StartError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|source| StartError::Thread { name, source })
+}
+
+fn listen(
+    runtime: &Runtime,
+    whom: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let _inside = runtime.enter();
+    let listen = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        // A restart must not wait for connections of its predecessor to be forgotten.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    };
+    listen().map_err(|source| StartError::Listen {
+        whom,
+        address,
+        source,
+    })
+}
+
+fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+    match thread {
+        Ok(_detached) => Ok(()),
+        Err(source) => Err(StartError::Thread { name, source }),
+    }
+}

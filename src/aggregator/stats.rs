@@ -1,0 +1,211 @@
+//! What the aggregator counts of itself.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// Counted by one thing, such as a reason. Values are words of ours and never a peer's, so there are few of them.
+type By<M> = Family<[(&'static str, &'static str); 1], M>;
+
+/// Counters and gauges. Cheap to clone: clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct Stats {
+    messages: By<Counter>,
+    refusals: By<Counter>,
+    resyncs: By<Counter>,
+    connections: By<Gauge>,
+    accepted: By<Counter>,
+    turned_away: By<Counter>,
+    cut: By<Counter>,
+    handshake_failures: By<Counter>,
+    tls_reloads: By<Counter>,
+    tls_reload_failures: By<Counter>,
+    invariant_violations: By<Counter>,
+    /// Streams of `Watch` that are open.
+    pub watchers: Gauge,
+    /// Fleets that were given to readers.
+    pub publications: Counter,
+    /// Nodes in the fleet.
+    pub nodes: Gauge,
+    /// Contents that nodes share.
+    pub shared_contents: Gauge,
+}
+
+impl Stats {
+    /// Messages of agents.
+    pub fn message(&self, kind: &'static str) {
+        self.messages.get_or_create(&[("kind", kind)]).inc();
+    }
+
+    /// Messages and streams that were refused.
+    pub fn refused(&self, reason: &'static str) {
+        self.refusals.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// Snapshots that were asked for.
+    pub fn resync(&self, reason: &'static str) {
+        self.resyncs.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// Connections that a server has now.
+    pub fn connections(&self, server: &'static str) -> Gauge {
+        self.connections.get_or_create_owned(&[("server", server)])
+    }
+
+    /// A server accepted a connection.
+    pub fn accepted(&self, server: &'static str) {
+        self.accepted.get_or_create(&[("server", server)]).inc();
+    }
+
+    /// A server had too many connections for one more.
+    pub fn turned_away(&self, server: &'static str) {
+        self.turned_away.get_or_create(&[("server", server)]).inc();
+    }
+
+    /// A connection was ended because its peer did not do its part.
+    pub fn cut(&self, reason: &'static str) {
+        self.cut.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// A TLS handshake failed or did not come.
+    pub fn handshake_failed(&self, server: &'static str) {
+        self.handshake_failures
+            .get_or_create(&[("server", server)])
+            .inc();
+    }
+
+    /// A new certificate is in use.
+    pub fn tls_reloaded(&self, server: &'static str) {
+        self.tls_reloads.get_or_create(&[("server", server)]).inc();
+    }
+
+    /// A new certificate could not be used.
+    pub fn tls_reload_failed(&self, server: &'static str) {
+        self.tls_reload_failures
+            .get_or_create(&[("server", server)])
+            .inc();
+    }
+
+    /// Something is so that the design says cannot be.
+    pub fn violated(&self, invariant: &'static str) {
+        self.invariant_violations
+            .get_or_create(&[("invariant", invariant)])
+            .inc();
+    }
+
+    /// Makes all of it readable through `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("octavo_aggregator");
+        self.register_messages(registry);
+        self.register_connections(registry);
+        registry.register(
+            "nodes",
+            "Nodes in the fleet, stale ones included",
+            self.nodes.clone(),
+        );
+        registry.register(
+            "shared_contents",
+            "Parts of statuses that are kept once for all nodes that have them",
+            self.shared_contents.clone(),
+        );
+        registry.register(
+            "publications",
+            "States of the fleet that were given to readers",
+            self.publications.clone(),
+        );
+        registry.register(
+            "watchers",
+            "Streams that follow the fleet",
+            self.watchers.clone(),
+        );
+        registry.register(
+            "invariant_violations",
+            "Times that something was found which the design says cannot be",
+            self.invariant_violations.clone(),
+        );
+    }
+
+    fn register_messages(&self, registry: &mut Registry) {
+        registry.register(
+            "messages",
+            "Messages of agents, by kind",
+            self.messages.clone(),
+        );
+        registry.register(
+            "refusals",
+            "Messages and streams that were refused, by reason",
+            self.refusals.clone(),
+        );
+        registry.register(
+            "resyncs",
+            "Snapshots that agents were asked for, by reason",
+            self.resyncs.clone(),
+        );
+    }
+
+    fn register_connections(&self, registry: &mut Registry) {
+        registry.register(
+            "connections",
+            "Connections that are open, by server",
+            self.connections.clone(),
+        );
+        registry.register(
+            "connections_accepted",
+            "Connections that were accepted, by server",
+            self.accepted.clone(),
+        );
+        registry.register(
+            "connections_refused",
+            "Connections that were closed at once because there were too many, by server",
+            self.turned_away.clone(),
+        );
+        registry.register(
+            "connections_cut",
+            "Connections that were ended because the peer did not do its part, by reason",
+            self.cut.clone(),
+        );
+        registry.register(
+            "tls_handshake_failures",
+            "TLS handshakes that failed or did not come, by server",
+            self.handshake_failures.clone(),
+        );
+        registry.register(
+            "tls_reloads",
+            "Certificates that were taken into use while running, by server",
+            self.tls_reloads.clone(),
+        );
+        registry.register(
+            "tls_reload_failures",
+            "Changed certificates that could not be used, by server",
+            self.tls_reload_failures.clone(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_readable_under_our_prefix_and_described() {
+        let stats = Stats::default();
+        let mut registry = Registry::default();
+        stats.register(&mut registry);
+        stats.message("hello");
+        stats.message("hello");
+        stats.connections("grpc").inc();
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for line in [
+            "octavo_aggregator_messages_total{kind=\"hello\"} 2",
+            "octavo_aggregator_connections{server=\"grpc\"} 1",
+            "octavo_aggregator_nodes 0",
+            "# HELP octavo_aggregator_nodes Nodes in the fleet, stale ones included.",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+    }
+}

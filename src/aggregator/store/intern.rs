@@ -1,0 +1,106 @@
+//! What many nodes say alike is kept once.
+//!
+//! Equal nodes have equal labels, and equal devices offer equal profiles; in a fleet these are a handful of texts. Contents
+//! are the same where their bytes are: a digest can be made to agree.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::domain::labels::LabelSet;
+use crate::domain::stream::{Change, Content, PartKey, Parts};
+
+/// Contents in use, and what those that are labels say.
+#[derive(Debug, Default)]
+pub(super) struct Interned {
+    known: BTreeMap<ByBytes, Option<Arc<LabelSet>>>,
+}
+
+/// A content, ordered by digest, because that is quick, and then by its bytes.
+#[derive(Debug)]
+struct ByBytes(Content);
+
+const LABELS: &str = "labels";
+const PROFILES: &str = "profiles/";
+
+impl Interned {
+    /// The same parts, with contents that are known already in the place of their equals.
+    pub(super) fn shared(&self, parts: Parts) -> Parts {
+        let known = parts
+            .iter()
+            .filter_map(|(key, content)| Some((key.clone(), self.find(key, content)?)));
+        let changed: Vec<(PartKey, Content)> = known.collect();
+        if changed.is_empty() {
+            return parts;
+        }
+        parts.with(&Change {
+            changed,
+            removed: Vec::new(),
+        })
+    }
+
+    /// The same, for what changed.
+    pub(super) fn share(&self, change: &mut Change) {
+        for (key, content) in &mut change.changed {
+            if let Some(known) = self.find(key, content) {
+                *content = known;
+            }
+        }
+    }
+
+    /// Keeps the contents of a status that was taken; returns its labels, shared with all who have the same.
+    pub(super) fn remember(&mut self, parts: &Parts, labels: LabelSet) -> Arc<LabelSet> {
+        for (key, content) in parts.iter() {
+            if key.as_str().starts_with(PROFILES) {
+                self.known.entry(ByBytes(content.clone())).or_default();
+            }
+        }
+        let Some(content) = parts.get(LABELS) else {
+            return Arc::new(labels);
+        };
+        let known = self.known.entry(ByBytes(content.clone())).or_default();
+        Arc::clone(known.get_or_insert_with(|| Arc::new(labels)))
+    }
+
+    /// Drops what only this still has.
+    pub(super) fn purge(&mut self) {
+        self.known
+            .retain(|content, _| Arc::strong_count(content.0.shared()) > 1);
+    }
+
+    /// How many contents.
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    fn find(&self, key: &PartKey, content: &Content) -> Option<Content> {
+        let key = key.as_str();
+        if key != LABELS && !key.starts_with(PROFILES) {
+            return None;
+        }
+        let (known, _) = self.known.get_key_value(&ByBytes(content.clone()))?;
+        Some(known.0.clone())
+    }
+}
+
+impl Ord for ByBytes {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (one, two) = (&self.0, &other.0);
+        let digests = one.digest().cmp(&two.digest());
+        digests.then_with(|| one.bytes().cmp(two.bytes()))
+    }
+}
+
+impl PartialOrd for ByBytes {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByBytes {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for ByBytes {}

@@ -1,0 +1,233 @@
+//! What the protocol promises: first in tables, then against everything a network and two processes can do.
+
+mod chaos;
+
+use super::*;
+
+fn run(epoch: u64) -> Run {
+    Run {
+        epoch,
+        boot_id: "boot".to_owned(),
+    }
+}
+
+/// A status that is told from others by a number.
+fn status(number: u8) -> Parts {
+    [("node", number), ("labels", number / 2)]
+        .into_iter()
+        .map(|(key, byte)| (key.parse().unwrap(), Content::new([byte])))
+        .collect()
+}
+
+fn hello(message: FromAgent) -> Hello {
+    let FromAgent::Hello(hello) = message else {
+        panic!("{message:?} is no greeting");
+    };
+    hello
+}
+
+/// As the aggregator does it: every status that is offered is a good one.
+fn hear(receiver: &mut Receiver, message: FromAgent) -> ToAgent {
+    let offer = match message {
+        FromAgent::Hello(hello) => panic!("{hello:?} on a connection that is greeted"),
+        FromAgent::Snapshot { seq, parts } => receiver.snapshot(seq, parts),
+        FromAgent::Delta { seq, change, hash } => receiver.delta(seq, &change, hash),
+        FromAgent::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
+    };
+    match offer {
+        Offer::Status(status) => receiver.take(status),
+        Offer::Confirmed(answer) | Offer::Nothing(answer) => answer,
+    }
+}
+
+/// Carries messages to and fro until both are silent, and returns how many the agent said.
+fn converse(sender: &mut Sender, receiver: &mut Receiver, answer: ToAgent) -> Vec<FromAgent> {
+    let mut said = Vec::new();
+    let mut answer = Some(answer);
+    while let Some(message) = answer.and_then(|answer| sender.received(&answer)) {
+        said.push(message.clone());
+        answer = Some(hear(receiver, message));
+        assert!(said.len() < 10, "{said:?}");
+    }
+    said
+}
+
+/// Both ends after an agent that started at `epoch` has told `parts`.
+fn in_sync(epoch: u64, parts: Parts) -> (Sender, Receiver) {
+    let mut sender = Sender::new(run(epoch));
+    assert_eq!(sender.observed(parts), None);
+    let (mut receiver, answer) = Receiver::new(&hello(sender.connected()));
+    converse(&mut sender, &mut receiver, answer);
+    assert!(sender.is_in_sync());
+    (sender, receiver)
+}
+
+#[test]
+fn a_new_node_is_asked_for_all_and_then_told_what_changes() {
+    let (mut sender, mut receiver) = in_sync(1, status(1));
+    assert_eq!(receiver.parts(), &status(1));
+
+    let delta = sender.observed(status(2)).unwrap();
+    assert!(
+        matches!(&delta, FromAgent::Delta { seq: 2, .. }),
+        "{delta:?}"
+    );
+    // Meanwhile it changes twice more: one message when the answer is there.
+    assert_eq!(sender.observed(status(3)), None);
+    assert_eq!(sender.observed(status(4)), None);
+    let answer = hear(&mut receiver, delta);
+    assert_eq!(answer, ToAgent::Ack { seq: 2 });
+    let said = converse(&mut sender, &mut receiver, answer);
+    assert!(
+        matches!(said.as_slice(), [FromAgent::Delta { seq: 3, .. }]),
+        "{said:?}"
+    );
+    assert_eq!(receiver.parts(), &status(4));
+    assert!(sender.is_in_sync());
+    assert_eq!(sender.observed(status(4)), None);
+}
+
+#[test]
+fn after_a_reconnect_only_what_changed_is_sent() {
+    let (mut sender, mut receiver) = in_sync(1, status(1));
+    sender.disconnected();
+    assert_eq!(sender.heartbeat(), None);
+    assert_eq!(sender.observed(status(2)), None);
+    let greeting = receiver.greeted(&hello(sender.connected()), true);
+    assert_eq!(greeting, Greeting::Welcome(ToAgent::Ack { seq: 1 }));
+    let said = converse(&mut sender, &mut receiver, ToAgent::Ack { seq: 1 });
+    assert!(
+        matches!(said.as_slice(), [FromAgent::Delta { seq: 2, .. }]),
+        "{said:?}"
+    );
+    assert_eq!(receiver.parts(), &status(2));
+}
+
+#[test]
+fn an_aggregator_that_restarted_asks_for_all() {
+    let (mut sender, _lost) = in_sync(1, status(1));
+    sender.disconnected();
+    let (mut receiver, answer) = Receiver::new(&hello(sender.connected()));
+    let said = converse(&mut sender, &mut receiver, answer);
+    assert!(
+        matches!(said.as_slice(), [FromAgent::Snapshot { seq: 2, .. }]),
+        "{said:?}"
+    );
+    assert_eq!(receiver.parts(), &status(1));
+}
+
+#[test]
+fn of_two_agents_that_claim_a_node_the_later_one_is_believed() {
+    let (mut old, mut receiver) = in_sync(1, status(1));
+    let mut new = Sender::new(run(2));
+    assert_eq!(new.observed(status(2)), None);
+    let Greeting::Welcome(answer) = receiver.greeted(&hello(new.connected()), true) else {
+        panic!("the later one is refused");
+    };
+    // What was known is shown until the new one has told.
+    assert_eq!(receiver.parts(), &status(1));
+    converse(&mut new, &mut receiver, answer);
+    assert_eq!(receiver.parts(), &status(2));
+
+    old.disconnected();
+    let before = receiver.clone();
+    let greeting = receiver.greeted(&hello(old.connected()), true);
+    assert!(
+        matches!(greeting, Greeting::Refused(ToAgent::HoldOff { .. })),
+        "{greeting:?}"
+    );
+    assert_eq!(receiver.run(), before.run());
+    assert_eq!(receiver.parts(), before.parts());
+    let heartbeat = new.heartbeat().unwrap();
+    assert_eq!(hear(&mut receiver, heartbeat), ToAgent::Ack { seq: 1 });
+}
+
+#[test]
+fn an_agent_whose_clock_was_set_back_is_believed_once_the_one_before_is_silent() {
+    let (_gone, mut receiver) = in_sync(1_000, status(1));
+    let mut sender = Sender::new(run(10));
+    assert_eq!(sender.observed(status(2)), None);
+    let greeting = receiver.greeted(&hello(sender.connected()), true);
+    assert!(
+        matches!(greeting, Greeting::Refused(ToAgent::HoldOff { .. })),
+        "{greeting:?}"
+    );
+    let Greeting::Refused(hold_off) = greeting else {
+        panic!("the old one is alive");
+    };
+    assert_eq!(sender.received(&hold_off), None);
+    sender.disconnected();
+    let Greeting::Welcome(answer) = receiver.greeted(&hello(sender.connected()), false) else {
+        panic!("the old one is dead");
+    };
+    converse(&mut sender, &mut receiver, answer);
+    assert_eq!((receiver.run(), receiver.parts()), (&run(10), &status(2)));
+}
+
+#[test]
+fn a_heartbeat_of_an_earlier_status_confirms_nothing() {
+    let (mut sender, mut receiver) = in_sync(1, status(1));
+    let Some(FromAgent::Heartbeat { seq, hash }) = sender.heartbeat() else {
+        panic!("no heartbeat");
+    };
+    let confirmed = receiver.heartbeat(seq, hash);
+    assert_eq!(confirmed, Offer::Confirmed(ToAgent::Ack { seq: 1 }));
+    let delta = sender.observed(status(2)).unwrap();
+    hear(&mut receiver, delta);
+    let late = receiver.heartbeat(seq, hash);
+    assert_eq!(late, Offer::Nothing(ToAgent::Ack { seq: 2 }));
+    assert_eq!(receiver.parts(), &status(2));
+}
+
+#[test]
+fn a_replay_changes_nothing_and_a_gap_asks_for_all() {
+    let (mut sender, mut receiver) = in_sync(1, status(1));
+    let delta = sender.observed(status(2)).unwrap();
+    hear(&mut receiver, delta.clone());
+    assert_eq!(hear(&mut receiver, delta), ToAgent::Ack { seq: 2 });
+    assert_eq!(receiver.parts(), &status(2));
+
+    assert_eq!(sender.received(&ToAgent::Ack { seq: 2 }), None);
+    let lost = sender.observed(status(3)).unwrap();
+    let heartbeat = sender.heartbeat().unwrap();
+    let answer = hear(&mut receiver, heartbeat);
+    assert!(matches!(answer, ToAgent::Resync { .. }), "{answer:?}");
+    // While the state is not known to be right, nothing is acknowledged, be it ever so old.
+    let replay = FromAgent::Delta {
+        seq: 2,
+        change: Change::default(),
+        hash: Digest::default(),
+    };
+    let answer = hear(&mut receiver, replay);
+    assert!(matches!(answer, ToAgent::Resync { .. }), "{answer:?}");
+    let said = converse(&mut sender, &mut receiver, answer);
+    assert!(
+        matches!(said.as_slice(), [FromAgent::Snapshot { seq: 4, .. }]),
+        "{said:?}"
+    );
+    assert_eq!(receiver.parts(), &status(3));
+    assert_eq!(hear(&mut receiver, lost), ToAgent::Ack { seq: 4 });
+}
+
+#[test]
+fn an_agent_that_was_put_back_in_time_goes_on_above_what_the_aggregator_has() {
+    let (mut sender, mut receiver) = in_sync(1, status(1));
+    // A machine is restored from an image that was taken while the agent ran.
+    let mut restored = sender.clone();
+    for number in 2..5 {
+        let delta = sender.observed(status(number)).unwrap();
+        let answer = hear(&mut receiver, delta);
+        assert_eq!(sender.received(&answer), None);
+    }
+    restored.disconnected();
+    let Greeting::Welcome(answer) = receiver.greeted(&hello(restored.connected()), true) else {
+        panic!("it is the same run");
+    };
+    let said = converse(&mut restored, &mut receiver, answer);
+    assert!(
+        matches!(said.last(), Some(FromAgent::Snapshot { seq: 5, .. })),
+        "{said:?}"
+    );
+    assert_eq!(receiver.parts(), &status(1));
+    assert!(restored.is_in_sync());
+}

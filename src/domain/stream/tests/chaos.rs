@@ -1,0 +1,402 @@
+//! Any number of agents that claim one node, one aggregator, and a network that loses, repeats, reorders and cuts.
+//!
+//! Whatever happens, what the aggregator takes is a status that the agent it believes really had, in the order in which it
+//! had them. And whatever has happened, once the network works again one agent that lives and a few heartbeats are enough
+//! for both to have the same.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::*;
+
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    /// An agent starts, with a clock that shows this.
+    Start(u64),
+    /// An agent looks at its hardware.
+    Observe(Index, u8),
+    /// It opens a connection; one it has is given up.
+    Connect(Index),
+    /// Its connection breaks, and what is under way is gone.
+    Disconnect(Index),
+    /// It is time for a heartbeat.
+    Heartbeat(Index),
+    /// A message of some connection arrives, or does not. Whether the known agent counts as alive is chance too.
+    Up(Index, Index, Fate, bool),
+    /// The same towards an agent.
+    Down(Index, Index, Fate),
+    /// The aggregator starts anew.
+    Restart,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Arrives,
+    ArrivesTwice,
+    /// It arrives, and will arrive again some time.
+    Lingers,
+    IsLost,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let index = any::<Index>;
+    let fate = || {
+        prop_oneof![
+            8 => Just(Fate::Arrives),
+            1 => Just(Fate::ArrivesTwice),
+            1 => Just(Fate::Lingers),
+            1 => Just(Fate::IsLost),
+        ]
+    };
+    let event = prop_oneof![
+        1 => (1..6_u64).prop_map(Event::Start),
+        6 => (index(), 0..6_u8).prop_map(|(agent, number)| Event::Observe(agent, number)),
+        3 => index().prop_map(Event::Connect),
+        1 => index().prop_map(Event::Disconnect),
+        4 => index().prop_map(Event::Heartbeat),
+        20 => (index(), index(), fate(), any::<bool>())
+            .prop_map(|(line, message, fate, alive)| Event::Up(line, message, fate, alive)),
+        20 => (index(), index(), fate())
+            .prop_map(|(line, message, fate)| Event::Down(line, message, fate)),
+        1 => Just(Event::Restart),
+    ];
+    vec(event, 0..120)
+}
+
+struct Agent {
+    sender: Sender,
+    run: Run,
+    latest: Parts,
+    /// By number, every status it ever sent; the numbers must grow.
+    sent: BTreeMap<u64, Parts>,
+    line: Option<usize>,
+}
+
+#[derive(Default)]
+struct Line {
+    agent: usize,
+    up: Vec<FromAgent>,
+    down: Vec<ToAgent>,
+}
+
+#[derive(Default)]
+struct World {
+    agents: Vec<Agent>,
+    lines: Vec<Line>,
+    receiver: Option<Receiver>,
+    /// The connection that was welcomed last.
+    heard: Option<usize>,
+    /// By agent, the numbers of the statuses that were taken.
+    taken: BTreeMap<usize, Vec<u64>>,
+}
+
+impl World {
+    fn start(&mut self, epoch: u64) {
+        let run = Run {
+            epoch,
+            boot_id: format!("boot {}", self.agents.len()),
+        };
+        let mut sender = Sender::new(run.clone());
+        // Nobody connects before it has looked.
+        let latest = status(0);
+        assert_eq!(sender.observed(latest.clone()), None);
+        self.agents.push(Agent {
+            sender,
+            run,
+            latest,
+            sent: BTreeMap::new(),
+            line: None,
+        });
+    }
+
+    /// What an agent says goes on its line; it must be the truth, and numbered upwards.
+    fn say(&mut self, agent: usize, message: Option<FromAgent>) {
+        let Some(message) = message else { return };
+        let it = &mut self.agents[agent];
+        let last = it.sent.last_key_value().map_or(0, |(seq, _)| *seq);
+        let before = it.sent.get(&last).cloned().unwrap_or_default();
+        let new = match &message {
+            FromAgent::Snapshot { seq, parts } => Some((*seq, parts.clone())),
+            FromAgent::Delta { seq, change, hash } => {
+                assert_eq!(*seq, last + 1);
+                let parts = before.with(change);
+                assert_eq!(parts.hash(), *hash);
+                Some((*seq, parts))
+            }
+            FromAgent::Heartbeat { seq, hash } => {
+                assert_eq!((*seq, *hash), (last, before.hash()));
+                None
+            }
+            FromAgent::Hello(hello) => {
+                assert_eq!((hello.seq, hello.hash), (last, before.hash()));
+                None
+            }
+        };
+        if let Some((seq, parts)) = new {
+            assert!(seq > last, "{seq} after {last}");
+            assert_eq!(parts, it.latest, "what is sent is the latest");
+            it.sent.insert(seq, parts);
+        }
+        if let Some(line) = it.line {
+            self.lines[line].up.push(message);
+        }
+    }
+
+    fn connect(&mut self, agent: usize) {
+        self.disconnect(agent);
+        self.agents[agent].line = Some(self.lines.len());
+        self.lines.push(Line {
+            agent,
+            ..Line::default()
+        });
+        let greeting = self.agents[agent].sender.connected();
+        self.say(agent, Some(greeting));
+    }
+
+    fn disconnect(&mut self, agent: usize) {
+        let it = &mut self.agents[agent];
+        it.sender.disconnected();
+        // What was on its way up may still arrive: a connection that the agent has given up is not yet closed there.
+        if let Some(line) = it.line.take() {
+            self.lines[line].down.clear();
+        }
+    }
+
+    /// A message arrives at the aggregator.
+    fn arrive(&mut self, line: usize, message: FromAgent, alive: bool) {
+        let agent = self.lines[line].agent;
+        let answer = match message {
+            FromAgent::Hello(hello) => self.greet(line, &hello, alive),
+            // Not greeted, not welcome, or overtaken by another connection.
+            _ if self.heard != Some(line) => return,
+            FromAgent::Snapshot { .. } | FromAgent::Delta { .. } | FromAgent::Heartbeat { .. } => {
+                self.tell(agent, message)
+            }
+        };
+        if self.agents[agent].line == Some(line) {
+            self.lines[line].down.push(answer);
+        }
+    }
+
+    fn greet(&mut self, line: usize, hello: &Hello, alive: bool) -> ToAgent {
+        let Some(receiver) = &mut self.receiver else {
+            let (receiver, answer) = Receiver::new(hello);
+            self.receiver = Some(receiver);
+            self.heard = Some(line);
+            return answer;
+        };
+        let before = receiver.parts().clone();
+        let known = receiver.run().clone();
+        let greeting = receiver.greeted(hello, alive);
+        assert_eq!(receiver.parts(), &before, "a greeting shows nothing new");
+        match greeting {
+            Greeting::Welcome(answer) => {
+                assert!(!alive || hello.run == known || hello.run.epoch > known.epoch);
+                assert_eq!(receiver.run(), &hello.run);
+                self.heard = Some(line);
+                answer
+            }
+            Greeting::Refused(answer) => {
+                assert!(alive && hello.run != known && hello.run.epoch <= known.epoch);
+                assert_eq!(receiver.run(), &known);
+                answer
+            }
+        }
+    }
+
+    fn tell(&mut self, agent: usize, message: FromAgent) -> ToAgent {
+        let receiver = self.receiver.as_mut().unwrap();
+        assert_eq!(receiver.run(), &self.agents[agent].run);
+        let sent = &self.agents[agent].sent;
+        let before = receiver.parts().clone();
+        let offer = match message {
+            FromAgent::Hello(_) => unreachable!(),
+            FromAgent::Snapshot { seq, parts } => receiver.snapshot(seq, parts),
+            FromAgent::Delta { seq, change, hash } => receiver.delta(seq, &change, hash),
+            FromAgent::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
+        };
+        assert_eq!(
+            receiver.parts(),
+            &before,
+            "nothing is known before it is taken"
+        );
+        let answer = match offer {
+            Offer::Status(status) => {
+                let answer = receiver.take(status);
+                let ToAgent::Ack { seq } = answer else {
+                    panic!("{answer:?} to a status that was taken");
+                };
+                let taken = self.taken.entry(agent).or_default();
+                taken.push(seq);
+                assert!(taken.is_sorted(), "{taken:?}");
+                answer
+            }
+            Offer::Confirmed(answer) => {
+                assert!(matches!(answer, ToAgent::Ack { .. }), "{answer:?}");
+                answer
+            }
+            Offer::Nothing(answer) => answer,
+        };
+        if let ToAgent::Ack { seq } = answer {
+            assert_eq!(
+                sent.get(&seq),
+                Some(receiver.parts()),
+                "what is acknowledged is known"
+            );
+        }
+        answer
+    }
+
+    fn hear(&mut self, line: usize, message: &ToAgent) {
+        let agent = self.lines[line].agent;
+        if self.agents[agent].line == Some(line) {
+            let said = self.agents[agent].sender.received(message);
+            self.say(agent, said);
+        }
+        let it = &self.agents[agent];
+        if it.sender.is_in_sync() {
+            let (last, parts) = it.sent.last_key_value().unwrap();
+            assert_eq!(parts, &it.latest);
+            let taken = self.taken.get(&agent);
+            assert!(
+                taken.is_some_and(|taken| taken.contains(last)),
+                "{last} of {taken:?}"
+            );
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let one = |index: Index, agents: usize| index.index(agents);
+        match event {
+            Event::Start(epoch) => self.start(epoch),
+            Event::Observe(agent, number) => {
+                let agent = one(agent, self.agents.len());
+                self.agents[agent].latest = status(number);
+                let said = self.agents[agent].sender.observed(status(number));
+                self.say(agent, said);
+            }
+            Event::Connect(agent) => self.connect(one(agent, self.agents.len())),
+            Event::Disconnect(agent) => self.disconnect(one(agent, self.agents.len())),
+            Event::Heartbeat(agent) => {
+                let agent = one(agent, self.agents.len());
+                let said = self.agents[agent].sender.heartbeat();
+                self.say(agent, said);
+            }
+            Event::Up(line, message, fate, alive) => self.up(line, message, fate, alive),
+            Event::Down(line, message, fate) => self.down(line, message, fate),
+            Event::Restart => {
+                self.receiver = None;
+                self.heard = None;
+                for agent in 0..self.agents.len() {
+                    self.disconnect(agent);
+                }
+                for line in &mut self.lines {
+                    line.up.clear();
+                }
+            }
+        }
+    }
+
+    fn up(&mut self, line: Index, message: Index, fate: Fate, alive: bool) {
+        let busy = (0..self.lines.len()).filter(|line| !self.lines[*line].up.is_empty());
+        let busy: Vec<usize> = busy.collect();
+        if busy.is_empty() {
+            return;
+        }
+        let line = busy[line.index(busy.len())];
+        let Some(message) = pick(&mut self.lines[line].up, message, fate) else {
+            return;
+        };
+        self.arrive(line, message.clone(), alive);
+        if matches!(fate, Fate::ArrivesTwice) {
+            let before = self.receiver.as_ref().map(|it| it.parts().clone());
+            self.arrive(line, message, alive);
+            let after = self.receiver.as_ref().map(|it| it.parts().clone());
+            assert_eq!(before, after, "a replay changes nothing");
+        }
+    }
+
+    fn down(&mut self, line: Index, message: Index, fate: Fate) {
+        let busy = (0..self.lines.len()).filter(|line| !self.lines[*line].down.is_empty());
+        let busy: Vec<usize> = busy.collect();
+        if busy.is_empty() {
+            return;
+        }
+        let line = busy[line.index(busy.len())];
+        let Some(message) = pick(&mut self.lines[line].down, message, fate) else {
+            return;
+        };
+        self.hear(line, &message);
+        if matches!(fate, Fate::ArrivesTwice) {
+            self.hear(line, &message);
+        }
+    }
+
+    /// The network works, and of all agents one is left: how many heartbeats it takes.
+    fn calm(&mut self, agent: usize) -> usize {
+        for other in 0..self.agents.len() {
+            self.disconnect(other);
+        }
+        for line in &mut self.lines {
+            line.up.clear();
+        }
+        self.connect(agent);
+        let line = self.agents[agent].line.unwrap();
+        for heartbeats in 0.. {
+            while !(self.lines[line].up.is_empty() && self.lines[line].down.is_empty()) {
+                for message in std::mem::take(&mut self.lines[line].up) {
+                    self.arrive(line, message, false);
+                }
+                for message in std::mem::take(&mut self.lines[line].down) {
+                    self.hear(line, &message);
+                }
+            }
+            if self.agents[agent].sender.is_in_sync() {
+                return heartbeats;
+            }
+            assert!(heartbeats < 3, "they do not come together");
+            let said = self.agents[agent].sender.heartbeat();
+            self.say(agent, said);
+        }
+        unreachable!()
+    }
+}
+
+fn pick<T: Clone>(messages: &mut Vec<T>, which: Index, fate: Fate) -> Option<T> {
+    // Mostly the first: a network that only shuffles would never let a conversation begin.
+    let which = which
+        .index(messages.len() * 3)
+        .saturating_sub(messages.len() * 2);
+    match fate {
+        Fate::Arrives | Fate::ArrivesTwice => Some(messages.remove(which)),
+        Fate::Lingers => Some(messages[which].clone()),
+        Fate::IsLost => {
+            messages.remove(which);
+            None
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn whatever_happens_only_the_truth_is_taken_and_in_the_end_all_of_it(
+        events in events(), survivor in any::<Index>(),
+    ) {
+        let mut world = World::default();
+        world.start(3);
+        for event in events {
+            world.step(event);
+        }
+        let survivor = survivor.index(world.agents.len());
+        world.calm(survivor);
+        let agent = &world.agents[survivor];
+        let receiver = world.receiver.as_ref().unwrap();
+        prop_assert_eq!(receiver.parts(), &agent.latest);
+        prop_assert_eq!(receiver.run(), &agent.run);
+    }
+}
