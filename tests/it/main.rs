@@ -8,6 +8,7 @@
 )]
 
 mod agent;
+mod browser;
 mod cli;
 mod driver_contract;
 mod driver_life;
