@@ -9,8 +9,10 @@
 
 mod agent;
 mod cli;
+mod demo;
 mod driver_contract;
 mod driver_life;
+mod fleet_cli;
 mod golden;
 mod hw_smoke;
 mod labels;

@@ -181,8 +181,7 @@ impl Play<'_> {
         self.say(&format!(
             "all {machines} machines are here. The fleet's page: {people}/"
         ))?;
-        let octavo = self.programs.agent.with_file_name("octavo");
-        let set = format!("OCTAVO_SERVER={people} {}", octavo.display());
+        let set = format!("OCTAVO_SERVER={people} {}", self.settings.own().display());
         self.say("try in another terminal:")?;
         for command in ["nodes", "types", "node hgx-a100"] {
             print(&format!("      {set} {command}"))?;

@@ -58,9 +58,15 @@ pub struct DemoSettings {
     lasts: Option<Duration>,
     machines: Option<PathBuf>,
     programs: PathBuf,
+    own: PathBuf,
 }
 
 impl DemoSettings {
+    /// This program, as another shell can start it.
+    pub fn own(&self) -> &Path {
+        &self.own
+    }
+
     /// Where the page is served; 0 for any free port.
     pub fn port(&self) -> u16 {
         self.port
@@ -84,18 +90,15 @@ impl DemoSettings {
 
 impl From<DemoArgs> for DemoSettings {
     fn from(args: DemoArgs) -> Self {
+        // A link is followed, because this program's neighbours are beside the file itself.
+        let own = env::current_exe().unwrap_or_else(|_| "octavo".into());
+        let beside = own.parent().unwrap_or_else(|| Path::new("."));
         Self {
             port: args.port,
             lasts: args.seconds.map(Duration::from_secs),
             machines: args.machines,
-            programs: args.programs.unwrap_or_else(own_folder),
+            programs: args.programs.unwrap_or_else(|| beside.to_owned()),
+            own,
         }
     }
-}
-
-/// The folder this program was started from; a link is followed, because its neighbours are beside the file itself.
-fn own_folder() -> PathBuf {
-    let program = env::current_exe().ok();
-    let folder = program.as_deref().and_then(Path::parent);
-    folder.unwrap_or_else(|| Path::new(".")).to_owned()
 }
