@@ -19,8 +19,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::ingest::{Ingest, Patience};
-use super::pages;
-use super::rest;
+use super::{pages, rest};
 use super::serve::{Limits, Protocol, Server};
 use super::stats::Stats;
 use super::store::desk::Desk;

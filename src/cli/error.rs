@@ -6,6 +6,9 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::client::ClientError;
+use super::demo::DemoError;
+use crate::domain::error::chain;
 use crate::wire::inventory::ReadError;
 use crate::wire::labels::LabelsError;
 
@@ -44,6 +47,25 @@ pub enum CliError {
     /// The hardware could not be read.
     #[error("cannot read the hardware of this machine")]
     Observe(#[source] Box<dyn Error>),
+    /// Nothing says whom to trust.
+    #[error("cannot read certificates of authorities from {place}")]
+    Trust {
+        /// The file, or this system.
+        place: String,
+        /// Why not.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// An aggregator gave no answer that is of use.
+    #[error("cannot get {url}")]
+    Ask {
+        /// What was asked for.
+        url: String,
+        /// Why not.
+        source: ClientError,
+    },
+    /// The demo did not go as it should.
+    #[error("the demo failed")]
+    Demo(#[source] DemoError),
     /// The asynchronous runtime did not start.
     #[error("cannot start the program's event loop")]
     Runtime(#[source] io::Error),
@@ -69,6 +91,9 @@ impl CliError {
             Self::LibraryMissing(_) => Some(
                 "give the path of libnvidia-ml.so.1, or leave --nvml-library out to search for it",
             ),
+            Self::Trust { .. } => Some("give a file of certificates in PEM form with --ca"),
+            Self::Ask { source, .. } => source.advice(),
+            Self::Demo(error) => error.advice(),
             Self::Observe(_) | Self::Runtime(_) | Self::Serialize(_) | Self::Print(_) => None,
         }
     }
@@ -92,4 +117,9 @@ pub fn explain(error: &CliError) -> String {
         text.push('\n');
     }
     text
+}
+
+/// An error on one line, without advice.
+pub(super) fn brief(error: &CliError) -> String {
+    super::text::printable(&chain(error))
 }

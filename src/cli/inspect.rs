@@ -13,6 +13,7 @@ mod summary;
 mod table;
 mod words;
 
+pub(super) use self::table::Columns;
 use super::text::lines;
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::{Colors, Headers, InspectFormat, InspectSettings};
@@ -26,8 +27,8 @@ pub(super) fn report(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let output = match settings.format() {
-        InspectFormat::Table => people(inventory, table::Columns::Few, settings.headers(), colors),
-        InspectFormat::Wide => people(inventory, table::Columns::All, settings.headers(), colors),
+        InspectFormat::Table => people(inventory, Columns::Few, settings.headers(), colors),
+        InspectFormat::Wide => people(inventory, Columns::All, settings.headers(), colors),
         InspectFormat::Json => json(&Document::from(inventory))?,
         InspectFormat::Yaml => yaml(&Document::from(inventory))?,
         InspectFormat::Name => names(inventory),
@@ -39,9 +40,10 @@ pub(super) fn report(
     })
 }
 
-fn people(
+/// The inventory for a person to read.
+pub(super) fn people(
     inventory: &Inventory,
-    columns: table::Columns,
+    columns: Columns,
     headers: Headers,
     colors: Colors,
 ) -> String {
@@ -107,7 +109,7 @@ mod tests {
         #[test]
         fn whatever_the_hardware_says_can_be_shown(inventory in inventory()) {
             for inventory in [inventory.clone(), squeezed(inventory)] {
-                for columns in [table::Columns::Few, table::Columns::All] {
+                for columns in [Columns::Few, Columns::All] {
                     let text = people(&inventory, columns, Headers::Shown, Colors::Off);
                     let steers = text.contains(char::from(27));
                     prop_assert!(!steers);

@@ -1,24 +1,34 @@
-//! The `octavo` command line: asks for an inventory and renders it.
+//! The `octavo` command line: asks for an inventory, or an aggregator for the fleet, and renders what it got.
 //!
-//! Nothing is decided here; what a value means is the domain's. A command is a function from settings and an inventory to
-//! a report, which is printed at the end, once, so that a closed pipe or a full disk is met in one place only. Where
-//! the inventory of this machine comes from is the caller's business: `src/bin/octavo.rs` passes the hardware in.
+//! Nothing is decided here; what a value means is the domain's. A command is a function from settings and what was asked
+//! for to a report, which is printed at the end, once, so that a closed pipe or a full disk is met in one place only; `watch`
+//! and `demo`, which go on saying things, print as they go through [`print::Printer`]. Where the inventory of this machine comes
+//! from is the caller's business: `src/bin/octavo.rs` passes the hardware in.
 
+mod client;
+mod demo;
 mod error;
 mod exit;
+mod fleet;
 mod input;
 mod inspect;
 mod labels;
 mod paint;
+mod print;
 mod text;
+mod watch;
 
-use std::io::{self, ErrorKind, Write};
+use std::future::Future;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde::Serialize;
 
+pub use self::client::ClientError;
+pub use self::demo::DemoError;
 pub use self::error::{CliError, explain};
 pub use self::exit::Exit;
+use self::print::publish;
 use crate::config::hardware::HardwareSettings;
 use crate::config::octavo::{Command, Invocation, Source, completion_script};
 use crate::config::{Answer, AnswerKind};
@@ -68,15 +78,21 @@ where
     F: AsyncFnOnce(&HardwareSettings) -> Result<Arc<Inventory>, E>,
     E: std::error::Error + 'static,
 {
+    let colors = invocation.colors();
     match invocation.command() {
         Command::Inspect(settings) => {
             let inventory = inventory(settings.source(), observe)?;
-            inspect::report(&inventory, settings, invocation.colors())
+            inspect::report(&inventory, settings, colors)
         }
         Command::Labels(settings) => {
             let inventory = inventory(settings.source(), observe)?;
-            labels::report(&inventory, settings, invocation.colors())
+            labels::report(&inventory, settings, colors)
         }
+        Command::Nodes(settings) => block_on(fleet::nodes(settings, colors))?,
+        Command::Types(settings) => block_on(fleet::types(settings, colors))?,
+        Command::Node(settings) => block_on(fleet::node(settings, colors))?,
+        Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen()))?,
+        Command::Demo(settings) => block_on(demo::run(settings, colors))?,
         Command::Completion(shell) => Ok(Report {
             output: completion_script(*shell),
             ..Report::default()
@@ -93,29 +109,18 @@ where
         Source::Recording(file) => input::inventory(file).map(Arc::new),
         Source::Machine(hardware) => {
             input::check_library(hardware)?;
-            tokio::runtime::Builder::new_current_thread()
-                .enable_time()
-                .build()
-                .map_err(CliError::Runtime)?
-                .block_on(observe(hardware))
-                .map_err(|error| CliError::Observe(Box::new(error)))
+            block_on(observe(hardware))?.map_err(|error| CliError::Observe(Box::new(error)))
         }
     }
 }
 
-/// Prints a report. A reader that has seen enough (`| head -1`) is no failure.
-fn publish(report: &Report) -> Result<(), CliError> {
-    let written = write_all(&mut io::stderr().lock(), &report.notes)
-        .and_then(|()| write_all(&mut io::stdout().lock(), &report.output));
-    match written {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(CliError::Print),
-    }
-}
-
-fn write_all(to: &mut dyn Write, text: &str) -> io::Result<()> {
-    to.write_all(text.as_bytes())?;
-    to.flush()
+/// Runs on this thread: what the demo starts ends with the thread that started it.
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(CliError::Runtime)?;
+    Ok(runtime.block_on(future))
 }
 
 fn json(value: &impl Serialize) -> Result<String, CliError> {

@@ -76,7 +76,19 @@ where
     P: CommandFactory + FromArgMatches,
     A: Into<OsString> + Clone,
 {
-    let mut command = without_empty_variables(P::command());
+    parse_as(P::command(), arguments)
+}
+
+/// The same with the description of `P` changed in words only.
+fn parse_as<P, A>(
+    command: Command,
+    arguments: impl IntoIterator<Item = A>,
+) -> Result<P, clap::Error>
+where
+    P: FromArgMatches,
+    A: Into<OsString> + Clone,
+{
+    let mut command = without_empty_variables(command);
     let mut matches = command.try_get_matches_from_mut(arguments)?;
     P::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }

@@ -1,6 +1,9 @@
 //! Settings of the `octavo` command line.
 
 mod args;
+pub mod demo;
+pub mod fleet;
+pub mod server;
 
 use std::env;
 use std::ffi::OsString;
@@ -9,17 +12,19 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use self::args::OctavoArgs;
 pub use self::args::completion_script;
+use self::demo::DemoSettings;
+use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
+use super::Answer;
 use super::hardware::HardwareSettings;
 use super::labels::LabelSettings;
-use super::{Answer, parse};
 
 /// What is asked of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invocation {
     command: Command,
     colors: Colors,
+    screen: Screen,
 }
 
 /// The commands.
@@ -29,6 +34,16 @@ pub enum Command {
     Inspect(InspectSettings),
     /// `octavo labels`.
     Labels(LabelsSettings),
+    /// `octavo nodes`.
+    Nodes(NodesSettings),
+    /// `octavo types`.
+    Types(TypesSettings),
+    /// `octavo node`.
+    Node(NodeSettings),
+    /// `octavo watch`, and `octavo nodes --watch`.
+    Watch(NodesSettings),
+    /// `octavo demo`.
+    Demo(DemoSettings),
     /// `octavo completion`.
     Completion(Shell),
 }
@@ -120,6 +135,15 @@ pub enum Colors {
     Off,
 }
 
+/// Whether what was printed can be printed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Screen {
+    /// A terminal.
+    Live,
+    /// A file, a pipe or a dumb terminal: lines follow lines.
+    Scroll,
+}
+
 /// Shells that commands can be completed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Shell {
@@ -136,14 +160,16 @@ pub enum Shell {
 pub enum Terminal {
     /// A terminal that shows colours to somebody who did not ask for none.
     Colorful,
-    /// A file, a pipe, a dumb terminal, or one whose owner set `NO_COLOR`.
+    /// A terminal whose owner set `NO_COLOR`.
+    Monochrome,
+    /// A file, a pipe, or a dumb terminal.
     Plain,
 }
 
 impl Invocation {
     /// What the arguments and the environment of this process ask for.
     pub fn from_process() -> Result<Self, Answer> {
-        parse::<OctavoArgs, _>(env::args_os())?.resolve(Terminal::of_process())
+        args::invocation(env::args_os(), Terminal::of_process())
     }
 
     /// What `arguments` ask for, program name first.
@@ -154,7 +180,7 @@ impl Invocation {
     where
         A: Into<OsString> + Clone,
     {
-        parse::<OctavoArgs, _>(arguments)?.resolve(terminal)
+        args::invocation(arguments, terminal)
     }
 
     /// The command.
@@ -166,6 +192,17 @@ impl Invocation {
     pub fn colors(&self) -> Colors {
         self.colors
     }
+
+    /// Whether what was printed can be printed over.
+    pub fn screen(&self) -> Screen {
+        self.screen
+    }
+}
+
+impl Headers {
+    fn unless(hidden: bool) -> Self {
+        if hidden { Self::Hidden } else { Self::Shown }
+    }
 }
 
 impl Terminal {
@@ -176,10 +213,12 @@ impl Terminal {
     fn of_process() -> Self {
         let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
-        if io::stdout().is_terminal() && !set("NO_COLOR") && !dumb {
-            Self::Colorful
-        } else {
+        if !io::stdout().is_terminal() || dumb {
             Self::Plain
+        } else if set("NO_COLOR") {
+            Self::Monochrome
+        } else {
+            Self::Colorful
         }
     }
 }
@@ -239,6 +278,7 @@ mod tests {
         for (flag, terminal, colors) in [
             ("--color=auto", Terminal::Colorful, Colors::On),
             ("--color=auto", Terminal::Plain, Colors::Off),
+            ("--color=auto", Terminal::Monochrome, Colors::Off),
             ("--color=always", Terminal::Plain, Colors::On),
             ("--color=never", Terminal::Colorful, Colors::Off),
         ] {
@@ -255,6 +295,60 @@ mod tests {
         };
         assert_eq!(inspect.source(), &Source::Recording(Input::Stdin));
         assert!(refusal(&["labels", "--from=-", "--diff=-"]).contains("only one of"));
+    }
+
+    #[test]
+    fn a_plugin_of_kubectl_is_called_as_people_call_it() {
+        let text = |program: &str, arguments: &[&str]| {
+            let program = [program].into_iter();
+            let arguments = program.chain(arguments.iter().copied());
+            Invocation::from_arguments(arguments, Terminal::Plain)
+                .unwrap_err()
+                .to_string()
+        };
+        let help = text("/usr/local/bin/kubectl-octavo", &["nodes", "--help"]);
+        assert!(
+            help.contains("Usage: kubectl octavo nodes [OPTIONS]"),
+            "{help}"
+        );
+        assert!(
+            help.contains("\n  kubectl octavo nodes --sort-by free\n"),
+            "{help}"
+        );
+        let own = text("/usr/local/bin/octavo", &["nodes", "--help"]);
+        assert!(!own.contains("kubectl octavo"), "{own}");
+    }
+
+    #[test]
+    fn what_nodes_are_asked_for_goes_to_the_aggregator_in_its_words() {
+        let Command::Nodes(nodes) = invocation(
+            &[
+                "nodes",
+                "--type=a,b",
+                "--state=stale",
+                "-l",
+                "x in (y,z)",
+                "--sort-by=free",
+            ],
+            Terminal::Plain,
+        )
+        .command
+        else {
+            panic!("another command");
+        };
+        assert_eq!(
+            nodes.filter().parameters(),
+            [
+                ("type", "a"),
+                ("type", "b"),
+                ("state", "stale"),
+                ("selector", "x in (y,z)"),
+                ("sort", "-free")
+            ]
+        );
+        assert!(refusal(&["nodes", "--state=fine"]).contains("possible values: empty, ok"));
+        assert!(refusal(&["nodes", "--limit=0"]).contains("invalid value '0'"));
+        assert!(refusal(&["nodes", "--limit=5", "-w"]).contains("cannot be used with"));
     }
 
     #[test]

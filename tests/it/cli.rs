@@ -119,7 +119,19 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 fn completion_scripts_know_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&["completion", shell]);
-        for word in ["inspect", "labels", "completion", "no-headers"] {
+        for word in [
+            "inspect",
+            "labels",
+            "completion",
+            "no-headers",
+            "nodes",
+            "types",
+            "node",
+            "watch",
+            "demo",
+            "selector",
+            "sort-by",
+        ] {
             assert!(stdout(&output).contains(word), "{shell}: {word}");
         }
     }

@@ -147,7 +147,7 @@ pub(crate) async fn follow(
 }
 
 /// Cargo leaves the library beside the tests.
-fn built_library() -> PathBuf {
+pub(crate) fn built_library() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     tests.parent().unwrap().join("libnvml_sim.so")
 }

@@ -10,8 +10,10 @@
 mod agent;
 mod browser;
 mod cli;
+mod demo;
 mod driver_contract;
 mod driver_life;
+mod fleet_cli;
 mod golden;
 mod hw_smoke;
 mod labels;

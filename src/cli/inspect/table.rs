@@ -13,7 +13,7 @@ use crate::domain::inventory::{
 
 /// Which columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Columns {
+pub(in crate::cli) enum Columns {
     /// Those that fit 80 characters.
     Few,
     /// More, as wide as they are.

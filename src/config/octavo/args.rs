@@ -1,16 +1,19 @@
 //! What a person may type, as clap reads it, and how it becomes settings.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
+use super::demo::{self, DemoArgs};
+use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::{
     Colors, Command, Headers, Input, InspectFormat, InspectSettings, Invocation, LabelsFormat,
-    LabelsPurpose, LabelsSettings, Shell, Source, Terminal,
+    LabelsPurpose, LabelsSettings, Screen, Shell, Source, Terminal,
 };
-use crate::config::Answer;
 use crate::config::hardware::HardwareArgs;
 use crate::config::labels::LabelArgs;
+use crate::config::{Answer, parse_as};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,6 +22,12 @@ Examples:
 
   # Which labels would this node carry?
   octavo labels
+
+  # What does the fleet have, how much of it is free, and on which nodes?
+  octavo types --server https://octavo.example.org
+
+  # See all of it without an accelerator: a fleet of simulated machines
+  octavo demo
 
   # Complete commands and flags in this shell
   source <(octavo completion bash)
@@ -56,7 +65,7 @@ Examples:
 
 With --diff, a line with `-` is there now and would go, one with `+` would come; the exit code is 3 if there are any.";
 
-/// See the accelerators of a Kubernetes node, their partitions and their labels
+/// See the accelerators of a Kubernetes fleet and its nodes, their partitions and their labels
 #[derive(Debug, Parser)]
 #[command(
     name = "octavo",
@@ -89,6 +98,21 @@ enum CommandArgs {
     /// Show the labels that this node would carry
     #[command(after_long_help = LABELS_EXAMPLES)]
     Labels(LabelsArgs),
+    /// List the nodes of the fleet
+    #[command(after_long_help = fleet::NODES_EXAMPLES)]
+    Nodes(NodesArgs),
+    /// List the types of accelerators of the fleet
+    #[command(after_long_help = fleet::TYPES_EXAMPLES)]
+    Types(TypesArgs),
+    /// Show one node of the fleet
+    #[command(after_long_help = fleet::NODE_EXAMPLES)]
+    Node(NodeArgs),
+    /// Follow what changes in the fleet
+    #[command(after_long_help = fleet::WATCH_EXAMPLES)]
+    Watch(WatchArgs),
+    /// Run a fleet of simulated machines on this one
+    #[command(after_long_help = demo::EXAMPLES)]
+    Demo(DemoArgs),
     /// Print a completion script
     Completion {
         /// The shell to complete in
@@ -164,18 +188,80 @@ enum ColorArg {
     Never,
 }
 
+/// What `arguments` ask for, program name first.
+pub(super) fn invocation<A>(
+    arguments: impl IntoIterator<Item = A>,
+    terminal: Terminal,
+) -> Result<Invocation, Answer>
+where
+    A: Into<OsString> + Clone,
+{
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let program = arguments.first().map(Path::new).and_then(Path::file_name);
+    let command = if program.is_some_and(|name| name == PLUGIN) {
+        as_plugin(OctavoArgs::command())
+    } else {
+        OctavoArgs::command()
+    };
+    parse_as::<OctavoArgs, _>(command, arguments)?.resolve(terminal)
+}
+
+/// The name under which kubectl finds a program as its command `octavo`.
+const PLUGIN: &str = "kubectl-octavo";
+
+/// Usage and examples as they are typed where kubectl starts this program.
+/// Source: "Extend kubectl with plugins" in the documentation of Kubernetes; krew's naming guide.
+fn as_plugin(command: clap::Command) -> clap::Command {
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|command| format!("octavo {}", command.get_name()))
+        .collect();
+    let reworded = |command: clap::Command| {
+        let Some(help) = command.get_after_long_help() else {
+            return command;
+        };
+        let help = names.iter().fold(help.to_string(), |help, name| {
+            help.replace(&format!(" {name}"), &format!(" kubectl {name}"))
+                .replace(&format!("`{name}"), &format!("`kubectl {name}"))
+                .replace(&format!("({name}"), &format!("(kubectl {name}"))
+        });
+        command.after_long_help(help)
+    };
+    reworded(command)
+        .bin_name("kubectl octavo")
+        .mut_subcommands(&reworded)
+}
+
 impl OctavoArgs {
-    pub(super) fn resolve(self, terminal: Terminal) -> Result<Invocation, Answer> {
+    fn resolve(self, terminal: Terminal) -> Result<Invocation, Answer> {
         let colors = match (self.color, terminal) {
             (ColorArg::Always, _) | (ColorArg::Auto, Terminal::Colorful) => Colors::On,
-            (ColorArg::Never, _) | (ColorArg::Auto, Terminal::Plain) => Colors::Off,
+            (ColorArg::Never, _) | (ColorArg::Auto, Terminal::Monochrome | Terminal::Plain) => {
+                Colors::Off
+            }
+        };
+        let screen = match terminal {
+            Terminal::Colorful | Terminal::Monochrome => Screen::Live,
+            Terminal::Plain => Screen::Scroll,
         };
         let command = match self.command {
             CommandArgs::Inspect(args) => Command::Inspect(args.into()),
             CommandArgs::Labels(args) => Command::Labels(labels(args)?),
+            CommandArgs::Nodes(args) => match args.resolve() {
+                (settings, true) => Command::Watch(settings),
+                (settings, false) => Command::Nodes(settings),
+            },
+            CommandArgs::Types(args) => Command::Types(args.into()),
+            CommandArgs::Node(args) => Command::Node(args.into()),
+            CommandArgs::Watch(args) => Command::Watch(args.into()),
+            CommandArgs::Demo(args) => Command::Demo(args.into()),
             CommandArgs::Completion { shell } => Command::Completion(shell),
         };
-        Ok(Invocation { command, colors })
+        Ok(Invocation {
+            command,
+            colors,
+            screen,
+        })
     }
 }
 
@@ -196,11 +282,7 @@ impl From<InspectArgs> for InspectSettings {
         Self {
             source: args.source.into(),
             format: args.output,
-            headers: if args.no_headers {
-                Headers::Hidden
-            } else {
-                Headers::Shown
-            },
+            headers: Headers::unless(args.no_headers),
         }
     }
 }

@@ -1,0 +1,200 @@
+//! Asks an aggregator: one GET at a time over HTTP/1.1, with TLS unless the address says otherwise.
+//!
+//! ```text
+//! url.rs      paths and parameters, percent-encoded
+//! error.rs    what can go wrong, and what to do about it
+//! events.rs   the stream of changes
+//! ```
+//!
+//! An answer is bounded in time and in size, and a redirect is told instead of followed: an address that moves is
+//! something a person should know of, and a token would go where nobody looked.
+
+mod error;
+mod events;
+mod url;
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE, LOCATION, USER_AGENT};
+use hyper::{Request, Response, Uri};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+pub use self::error::ClientError;
+pub(super) use self::events::Events;
+pub(super) use self::url::{Target, segment};
+use super::CliError;
+use crate::config::octavo::server::ServerSettings;
+use crate::domain::inventory::Inventory;
+use crate::wire::api::{NodeDetail, Problem};
+
+/// A page of a thousand nodes is half a megabyte; a node of sixteen GPUs with every profile a quarter.
+const LONGEST_ANSWER: usize = 64 << 20;
+
+/// An explanation longer than this is none.
+const LONGEST_PROBLEM: usize = 64 << 10;
+
+const JSON: &str = "application/json";
+
+/// A way to one aggregator. Connections are kept and used again.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    http: legacy::Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    server: String,
+    patience: Duration,
+}
+
+impl Client {
+    /// Reads the certificates and asks nothing yet.
+    pub(super) fn new(settings: &ServerSettings) -> Result<Self, CliError> {
+        let tls = tls(settings).map_err(|source| CliError::Trust {
+            place: settings.ca().map_or_else(
+                || "this system".to_owned(),
+                |path| path.display().to_string(),
+            ),
+            source,
+        })?;
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        Ok(Self {
+            http: legacy::Client::builder(TokioExecutor::new()).build(connector),
+            server: settings.server().to_string(),
+            patience: settings.timeout(),
+        })
+    }
+
+    /// One document.
+    pub(super) async fn get<T: DeserializeOwned>(&self, target: &Target) -> Result<T, CliError> {
+        let asked = async {
+            let response = self.ask(target, JSON).await?;
+            let body = read(response.into_body(), LONGEST_ANSWER).await?;
+            serde_json::from_slice(&body).map_err(ClientError::Unreadable)
+        };
+        let answer = timeout(self.patience, asked).await;
+        let answer = answer.unwrap_or(Err(ClientError::TimedOut(self.patience)));
+        answer.map_err(|source| self.failed(target, source))
+    }
+
+    /// Changes from now on, the present state first.
+    pub(super) async fn events(&self, target: &Target) -> Result<Events, CliError> {
+        let asked = timeout(self.patience, self.ask(target, "text/event-stream")).await;
+        let asked = asked.unwrap_or(Err(ClientError::TimedOut(self.patience)));
+        let response = asked.map_err(|source| self.failed(target, source))?;
+        Ok(Events::new(response.into_body()))
+    }
+
+    /// An error that says what was asked.
+    pub(super) fn failed(&self, target: &Target, source: ClientError) -> CliError {
+        CliError::Ask {
+            url: target.on(&self.server),
+            source,
+        }
+    }
+
+    /// The answer's head; that of a failure becomes the error it tells of.
+    async fn ask(
+        &self,
+        target: &Target,
+        accept: &'static str,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let uri: Uri = target
+            .on(&self.server)
+            .parse()
+            .map_err(|_| ClientError::Address)?;
+        let request = Request::get(uri)
+            .header(ACCEPT, accept)
+            .header(USER_AGENT, concat!("octavo/", env!("CARGO_PKG_VERSION")))
+            .body(Empty::new())
+            .map_err(|_| ClientError::Address)?;
+        let response = self.http.request(request).await.map_err(ClientError::of)?;
+        let status = response.status();
+        let header = |name| {
+            let value = response.headers().get(name);
+            value.and_then(|value| value.to_str().ok().map(str::to_owned))
+        };
+        let kind = header(CONTENT_TYPE).unwrap_or_default();
+        if status.is_redirection() {
+            return Err(ClientError::Redirected {
+                to: header(LOCATION).unwrap_or_else(|| "nowhere".to_owned()),
+            });
+        }
+        if !status.is_success() {
+            let body = read(response.into_body(), LONGEST_PROBLEM).await;
+            let problem: Option<Problem> = body
+                .ok()
+                .and_then(|body| serde_json::from_slice(&body).ok());
+            return Err(problem.map_or(ClientError::Refused(status), ClientError::Problem));
+        }
+        if kind.starts_with(accept) {
+            Ok(response)
+        } else {
+            Err(ClientError::NotOurs { kind })
+        }
+    }
+}
+
+/// The inventory in a node's document.
+pub(super) fn inventory(detail: &NodeDetail) -> Result<Inventory, ClientError> {
+    Inventory::try_from(detail.inventory.clone()).map_err(ClientError::Inventory)
+}
+
+async fn read(body: Incoming, longest: usize) -> Result<Bytes, ClientError> {
+    let whole = Limited::new(body, longest).collect().await;
+    whole
+        .map(http_body_util::Collected::to_bytes)
+        .map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                ClientError::TooLong(longest)
+            } else {
+                ClientError::Broken(error)
+            }
+        })
+}
+
+/// Whom to trust: those in the file, or those whom the system trusts. Neither is looked for where no TLS is spoken.
+fn tls(settings: &ServerSettings) -> Result<ClientConfig, Box<dyn Error + Send + Sync>> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder = match settings.ca() {
+        Some(path) => builder.with_root_certificates(roots(path)?),
+        None if settings.server().is_secure() => builder.with_native_roots()?,
+        None => builder.with_root_certificates(RootCertStore::empty()),
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, Box<dyn Error + Send + Sync>> {
+    let pem = fs::read(path)?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        roots.add(certificate?)?;
+    }
+    if roots.is_empty() {
+        return Err("it holds no certificate in PEM form".into());
+    }
+    Ok(roots)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! Why an aggregator could not be asked, and what to do about it.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper_util::client::legacy;
+use rustls::{AlertDescription, CertificateError};
+use thiserror::Error;
+
+use crate::cli::text::printable;
+use crate::wire::api::Problem;
+use crate::wire::inventory::FieldError;
+
+/// Why a question has no answer.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// The address and what was typed make no address together.
+    #[error("this is no address that can be asked")]
+    Address,
+    /// Nobody listens there.
+    #[error("nobody listens there: the connection was refused")]
+    NobodyThere,
+    /// The way there does not work.
+    #[error("cannot connect")]
+    Connect(#[source] Box<dyn Error + Send + Sync>),
+    /// The aggregator's certificate is not to be trusted.
+    #[error("its certificate cannot be trusted: {0}")]
+    Certificate(CertificateError),
+    /// TLS failed otherwise.
+    #[error("cannot speak TLS with it")]
+    Tls(#[source] rustls::Error),
+    /// What came back is no HTTP.
+    #[error("what answers does not speak HTTP")]
+    NotHttp(#[source] Box<dyn Error + Send + Sync>),
+    /// The connection broke.
+    #[error("the connection broke before the answer was whole")]
+    Broken(#[source] Box<dyn Error + Send + Sync>),
+    /// It took too long.
+    #[error("there was no answer within {0:?}")]
+    TimedOut(Duration),
+    /// It points elsewhere.
+    #[error("it sends us to {}, and redirects are not followed", printable(.to))]
+    Redirected {
+        /// Where to.
+        to: String,
+    },
+    /// It says what is wrong.
+    #[error("{}", told(.0))]
+    Problem(Problem),
+    /// It fails without a reason that we can read.
+    #[error("it answers {0} without an explanation")]
+    Refused(StatusCode),
+    /// Something else answers.
+    #[error("the answer is {}, not what an aggregator gives", media_type(.kind))]
+    NotOurs {
+        /// Its media type.
+        kind: String,
+    },
+    /// The answer is longer than any honest one.
+    #[error("the answer is longer than {} MiB", .0 >> 20)]
+    TooLong(usize),
+    /// The answer is not what this version expects.
+    #[error("cannot understand the answer")]
+    Unreadable(#[source] serde_json::Error),
+    /// A value in the node's inventory cannot be.
+    #[error("cannot understand the inventory of the node")]
+    Inventory(#[source] FieldError),
+    /// The stream ended.
+    #[error("the aggregator ended the stream")]
+    Ended,
+    /// Nothing came for longer than a living stream is silent.
+    #[error("nothing was heard for {0:?}, not even that it lives")]
+    Silent(Duration),
+}
+
+impl ClientError {
+    /// What a failed request says; the chain of its causes is searched, because each layer wraps the one below.
+    pub(super) fn of(error: legacy::Error) -> Self {
+        let tls: Option<&rustls::Error> = find(&error);
+        if let Some(error) = tls {
+            return Self::of_tls(error.clone());
+        }
+        let io: Option<&io::Error> = find(&error);
+        if io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            return Self::NobodyThere;
+        }
+        let parse = find::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse);
+        if error.is_connect() {
+            Self::Connect(cause(error))
+        } else if parse {
+            Self::NotHttp(cause(error))
+        } else {
+            Self::Broken(cause(error))
+        }
+    }
+
+    fn of_tls(error: rustls::Error) -> Self {
+        match error {
+            rustls::Error::InvalidCertificate(error) => Self::Certificate(error),
+            other => Self::Tls(other),
+        }
+    }
+
+    /// Whether another attempt in a moment may go better.
+    pub(in crate::cli) fn may_pass(&self) -> bool {
+        match self {
+            Self::NobodyThere
+            | Self::Connect(_)
+            | Self::Broken(_)
+            | Self::TimedOut(_)
+            | Self::Ended
+            | Self::Silent(_) => true,
+            Self::Refused(status) => {
+                status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS
+            }
+            Self::Problem(problem) => problem.status >= 500 || problem.status == 429,
+            Self::Address
+            | Self::Certificate(_)
+            | Self::Tls(_)
+            | Self::NotHttp(_)
+            | Self::Redirected { .. }
+            | Self::NotOurs { .. }
+            | Self::TooLong(_)
+            | Self::Unreadable(_)
+            | Self::Inventory(_) => false,
+        }
+    }
+
+    /// What the person can do about it.
+    pub(in crate::cli) fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::NobodyThere => Some(
+                "is an aggregator running there? start one with `octavo-aggregator`, or a whole fleet with `octavo demo`; \
+                 --server or OCTAVO_SERVER says where it is",
+            ),
+            Self::Address | Self::Connect(_) => {
+                Some("check the address in --server or OCTAVO_SERVER")
+            }
+            Self::Certificate(CertificateError::UnknownIssuer) => Some(
+                "give the certificate of the authority that signed it with --ca FILE or OCTAVO_CA",
+            ),
+            Self::Certificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            ) => Some("ask by a name that the certificate has, with --server"),
+            Self::Certificate(
+                CertificateError::Expired | CertificateError::ExpiredContext { .. },
+            ) => Some("renew the aggregator's certificate; is the clock of this machine right?"),
+            Self::Certificate(_) => Some("look at the certificate the aggregator was started with"),
+            Self::Tls(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) => {
+                Some("ask at the address for people and programs, not at that for agents")
+            }
+            Self::Tls(_) => Some("does it speak plain HTTP? then its address begins with http://"),
+            Self::NotHttp(_) => Some("does it speak TLS? then its address begins with https://"),
+            Self::Broken(_) | Self::Ended | Self::Silent(_) => {
+                Some("try again; the aggregator's log may say why")
+            }
+            Self::TimedOut(_) => Some("try again, or give it more time with --timeout"),
+            Self::Redirected { .. } => Some("if that is the aggregator, say so with --server"),
+            Self::Problem(_) => None,
+            Self::Refused(_) | Self::NotOurs { .. } => Some(
+                "is it an aggregator that answers there? check --server, and what stands between",
+            ),
+            Self::TooLong(_) => Some("ask for less, with filters or --limit"),
+            Self::Unreadable(_) | Self::Inventory(_) => {
+                Some("use the `octavo` of the aggregator's version (`octavo --version`)")
+            }
+        }
+    }
+}
+
+/// A problem's own words, which come from elsewhere and must not steer the terminal.
+fn told(problem: &Problem) -> String {
+    let text = if problem.detail.is_empty() {
+        &problem.title
+    } else {
+        &problem.detail
+    };
+    printable(text)
+}
+
+fn media_type(kind: &str) -> String {
+    if kind.is_empty() {
+        "of no stated kind".to_owned()
+    } else {
+        printable(kind)
+    }
+}
+
+/// The layer of hyper-util says only that it is a client's error; what lies below says which.
+fn cause(error: legacy::Error) -> Box<dyn Error + Send + Sync> {
+    let text = error.source().map(crate::domain::error::chain);
+    text.unwrap_or_else(|| error.to_string()).into()
+}
+
+/// The first cause of type `T`. What an `io::Error` carries is no source of it, so it is looked into.
+fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
+    if let Some(found) = error.downcast_ref() {
+        return Some(found);
+    }
+    let carried = error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref);
+    carried
+        .and_then(|inner| find::<T>(inner))
+        .or_else(|| error.source().and_then(find))
+}

@@ -1,0 +1,63 @@
+//! Paths and parameters of requests.
+
+use std::fmt::Write;
+
+/// What is asked for, below the aggregator's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) struct Target(String);
+
+impl Target {
+    /// A path that is written in this program; what others may choose goes through [`segment`].
+    pub(in crate::cli) fn new(path: &str) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// With parameters.
+    pub(in crate::cli) fn with<'a>(
+        mut self,
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Self {
+        for (name, value) in parameters {
+            self.0.push(if self.0.contains('?') { '&' } else { '?' });
+            self.0.push_str(name);
+            self.0.push('=');
+            self.0.push_str(&segment(value));
+        }
+        self
+    }
+
+    /// The whole address.
+    pub(super) fn on(&self, server: &str) -> String {
+        format!("{server}{}", self.0)
+    }
+}
+
+/// `text` as a part of a path or a query: all but the unreserved characters of RFC 3986 percent-encoded.
+pub(in crate::cli) fn segment(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_type_cannot_change_what_is_asked_for() {
+        let target =
+            Target::new("/api/v1/nodes").with([("selector", "a in (b, c)"), ("type", "x&y=ü")]);
+        assert_eq!(
+            target.on("https://host/below"),
+            "https://host/below/api/v1/nodes?selector=a%20in%20%28b%2C%20c%29&type=x%26y%3D%C3%BC"
+        );
+        assert_eq!(segment("../a?b"), "..%2Fa%3Fb");
+    }
+}

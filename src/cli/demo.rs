@@ -1,0 +1,64 @@
+//! `octavo demo`: a fleet on one machine. The aggregator and the agents that ship, as real processes; only the driver and
+//! the hardware below it are simulated.
+//!
+//! ```text
+//! programs.rs    what is needed beside this program
+//! scenario.rs    the machines there are, and what must be counted of them
+//! machine.rs     one simulated machine in a folder
+//! children.rs    processes that are started, listened to and ended
+//! story.rs       what happens to the machines
+//! check.rs       what the aggregator must have seen
+//! play.rs        all of it together
+//! error.rs       what can go wrong
+//! ```
+
+mod check;
+mod children;
+mod error;
+mod machine;
+mod play;
+mod programs;
+mod scenario;
+mod story;
+
+use self::children::Children;
+pub use self::error::DemoError;
+use self::play::{Ending, Play};
+use self::programs::Programs;
+use super::print::Printer;
+use super::watch::Stop;
+use super::{CliError, Exit, Report};
+use crate::config::octavo::Colors;
+use crate::config::octavo::demo::DemoSettings;
+
+/// Runs until it is stopped or its time is over, and leaves nothing behind.
+pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Report, CliError> {
+    let mut stop = Stop::new().map_err(CliError::Runtime)?;
+    let programs = Programs::find(settings.programs())?;
+    let scenarios = scenario::all(settings.machines())?;
+    let folder = tempfile::Builder::new()
+        .prefix("octavo-demo.")
+        .tempdir()
+        .map_err(DemoError::Folder)?;
+    let mut children = Children::new().await;
+    let play = Play {
+        settings,
+        colors,
+        programs: &programs,
+        folder: folder.path(),
+    };
+    let ending = tokio::select! {
+        ending = play.run(&scenarios, &mut children) => ending,
+        () = stop.asked() => Ok(Ending::Stopped),
+    };
+    // A second Ctrl-C is not needed: whoever does not end when asked is ended.
+    children.stop().await;
+    folder.close().map_err(DemoError::Folder)?;
+    if let Ending::Complete(summary) = ending? {
+        let _ = Printer.out(&format!("{summary}\n"))?;
+    }
+    Ok(Report {
+        exit: Exit::Done,
+        ..Report::default()
+    })
+}

@@ -1,0 +1,226 @@
+//! Processes that are started, listened to, and ended.
+//!
+//! They are led by `setpriv --pdeathsig KILL` of util-linux where that is there, so that the kernel ends them even when this
+//! program is killed hard. Asking the kernel ourselves would take `unsafe`, between fork and exec at that. The signal
+//! comes when the *thread* ends that started them, which is one more reason for a runtime of one thread. Without
+//! setpriv, a hard kill leaves them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::DemoError;
+
+/// Lines of each log that are kept.
+const KEPT: usize = 40;
+
+/// For whoever was asked to end.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// All that run.
+#[derive(Debug)]
+pub(super) struct Children {
+    running: JoinSet<Ended>,
+    orders: watch::Sender<Option<Signal>>,
+    led: bool,
+}
+
+/// One that ended.
+#[derive(Debug)]
+struct Ended {
+    name: String,
+    how: io::Result<ExitStatus>,
+    log: Log,
+}
+
+/// The last lines that a process said on standard error.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Log(Arc<(Mutex<VecDeque<String>>, Notify)>);
+
+impl Children {
+    pub(super) async fn new() -> Self {
+        let probe = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "true"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .await;
+        Self {
+            running: JoinSet::new(),
+            orders: watch::Sender::new(None),
+            led: probe.is_ok_and(|status| status.success()),
+        }
+    }
+
+    /// Starts one more. It is in a process group of its own: Ctrl-C is for this program, which ends the others in order.
+    pub(super) fn start(&mut self, name: &str, command: &Command) -> Result<Log, DemoError> {
+        let wanted = command.as_std();
+        let mut command = if self.led {
+            let mut leader = Command::new("setpriv");
+            leader.args(["--pdeathsig", "KILL", "--"]);
+            leader.arg(wanted.get_program());
+            leader
+        } else {
+            Command::new(wanted.get_program())
+        };
+        let mut child = command
+            .args(wanted.get_args())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|source| DemoError::Start {
+                program: wanted.get_program().into(),
+                source,
+            })?;
+        let log = Log::default();
+        let errors = child.stderr.take();
+        let (name, orders) = (name.to_owned(), self.orders.subscribe());
+        self.running.spawn({
+            let log = log.clone();
+            async move {
+                let (how, ()) = tokio::join!(tend(child, orders), log.fill(errors));
+                Ended { name, how, log }
+            }
+        });
+        Ok(log)
+    }
+
+    /// Returns once one has ended by itself.
+    pub(super) async fn died(&mut self) -> DemoError {
+        loop {
+            match self.running.join_next().await {
+                Some(Ok(Ended { name, how, log })) => {
+                    let how = how.map_or_else(|error| error.to_string(), |how| how.to_string());
+                    let log = log.text();
+                    return DemoError::Died { name, how, log };
+                }
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Asks all to end, ends those that do not, and returns when none is left.
+    pub(super) async fn stop(&mut self) {
+        for order in [Signal::SIGTERM, Signal::SIGKILL] {
+            self.orders.send_replace(Some(order));
+            let all = async { while self.running.join_next().await.is_some() {} };
+            if timeout(GRACE, all).await.is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+/// Waits for `child` and passes orders on; its number is its own as long as nobody has waited for its end.
+async fn tend(
+    mut child: Child,
+    mut orders: watch::Receiver<Option<Signal>>,
+) -> io::Result<ExitStatus> {
+    loop {
+        let order = tokio::select! {
+            status = child.wait() => return status,
+            Ok(()) = orders.changed() => *orders.borrow_and_update(),
+        };
+        let pid = child.id().and_then(|id| i32::try_from(id).ok());
+        if let (Some(order), Some(pid)) = (order, pid) {
+            // One that ended at this moment is waited for above.
+            let _ = kill(Pid::from_raw(pid), order);
+        }
+    }
+}
+
+impl Log {
+    /// The first line so far, or the next one, that has `text`; what follows it there.
+    pub(super) async fn says(&self, text: &str) -> String {
+        let (lines, news) = &*self.0;
+        loop {
+            let next = news.notified();
+            tokio::pin!(next);
+            next.as_mut().enable();
+            let found = {
+                let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+                let found = lines.iter().find_map(|line| line.split_once(text));
+                found.map(|(_, rest)| rest.to_owned())
+            };
+            if let Some(found) = found {
+                return found;
+            }
+            next.await;
+        }
+    }
+
+    /// What is kept.
+    pub(super) fn text(&self) -> String {
+        let lines = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines: Vec<String> = lines.iter().map(|line| format!("  {line}")).collect();
+        lines.join("\n")
+    }
+
+    async fn fill(&self, from: Option<impl AsyncRead + Unpin>) {
+        let Some(from) = from else { return };
+        let mut from = BufReader::new(from).lines();
+        while let Ok(Some(line)) = from.next_line().await {
+            let (lines, news) = &*self.0;
+            let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if lines.len() >= KEPT {
+                lines.pop_front();
+            }
+            lines.push_back(crate::cli::text::printable(&line));
+            drop(lines);
+            news.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[tokio::test]
+    async fn one_that_dies_early_is_named_with_the_end_of_its_log() {
+        let mut children = Children::new().await;
+        let log = children
+            .start(
+                "agent",
+                &shell("echo listening on 1:2 >&2; echo no luck >&2; exit 3"),
+            )
+            .unwrap();
+        assert_eq!(log.says("listening on ").await, "1:2");
+        let died = children.died().await.to_string();
+        assert_eq!(
+            died,
+            "agent ended early (exit status: 3); the end of its log:\n  listening on 1:2\n  no luck"
+        );
+    }
+
+    #[tokio::test]
+    async fn one_that_does_not_end_when_asked_is_ended() {
+        let mut children = Children::new().await;
+        let deaf = shell("trap '' TERM; echo deaf >&2; exec tail -f /dev/null");
+        let log = children.start("deaf", &deaf).unwrap();
+        log.says("deaf").await;
+        children.stop().await;
+        assert!(children.running.is_empty());
+    }
+}

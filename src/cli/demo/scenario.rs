@@ -1,0 +1,142 @@
+//! The machines of the demo: what hardware each has, and what it must be counted as.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::DemoError;
+
+/// A machine to simulate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Scenario {
+    /// Its name, which is its node's.
+    pub(super) name: String,
+    /// The scenario.
+    pub(super) text: String,
+    /// The labels it must carry, if they are known.
+    labels: Option<String>,
+}
+
+/// Its driver is installed only once its agent runs.
+const LATE: &str = "driver-comes-late";
+
+macro_rules! built_in {
+    ($($name:literal)*) => {
+        [$((
+            $name,
+            include_str!(concat!("../../../demo/machines/", $name, ".yaml")),
+            include_str!(concat!("../../../demo/expected/", $name, ".labels")),
+        )),*]
+    };
+}
+
+const BUILT_IN: [(&str, &str, &str); 8] = built_in! {
+    "cpu-only" "dgx-h100" "driver-comes-late" "h200" "hgx-a100" "mixed-l40s-a100" "rtx-pro-6000" "t4"
+};
+
+/// Those in `folder`, or the built-in ones, ordered by name.
+pub(super) fn all(folder: Option<&Path>) -> Result<Vec<Scenario>, DemoError> {
+    let Some(folder) = folder else {
+        let scenarios = BUILT_IN.into_iter();
+        return Ok(scenarios
+            .map(|(name, text, labels)| Scenario {
+                name: name.to_owned(),
+                text: text.to_owned(),
+                labels: Some(labels.to_owned()),
+            })
+            .collect());
+    };
+    let failed = |source| DemoError::Machines {
+        folder: folder.to_owned(),
+        source,
+    };
+    let mut scenarios = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_stem().and_then(|name| name.to_str());
+        let (Some(name), true) = (name, path.extension().is_some_and(|end| end == "yaml")) else {
+            continue;
+        };
+        scenarios.push(Scenario {
+            name: name.to_owned(),
+            text: fs::read_to_string(&path).map_err(failed)?,
+            labels: fs::read_to_string(path.with_extension("labels")).ok(),
+        });
+    }
+    scenarios.sort_by(|one, other| one.name.cmp(&other.name));
+    if scenarios.is_empty() {
+        return Err(DemoError::NoMachines(folder.to_owned()));
+    }
+    Ok(scenarios)
+}
+
+impl Scenario {
+    /// What its first line says of it.
+    pub(super) fn title(&self) -> &str {
+        let first = self
+            .text
+            .lines()
+            .next()
+            .and_then(|line| line.strip_prefix("# "));
+        first.unwrap_or_default()
+    }
+
+    /// Whether it ever has a driver.
+    pub(super) fn has_driver(&self) -> bool {
+        !self
+            .text
+            .lines()
+            .any(|line| line.trim() == "driver_loaded: false")
+    }
+
+    /// Whether its driver is there when its agent starts.
+    pub(super) fn has_driver_at_once(&self) -> bool {
+        self.has_driver() && self.name != LATE
+    }
+
+    /// Devices by type, as its labels say; `None` if nobody knows.
+    pub(super) fn types(&self) -> Option<BTreeMap<String, u32>> {
+        let labels = self.labels.as_ref()?.lines();
+        let types =
+            labels.filter_map(|line| line.strip_prefix("type.octavo.dev/")?.split_once('='));
+        Some(
+            types
+                .filter_map(|(name, count)| Some((name.to_owned(), count.parse().ok()?)))
+                .collect(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_machines_are_those_of_the_folder() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo");
+        let names = |scenarios: Vec<Scenario>| -> Vec<(String, String)> {
+            let each = scenarios.into_iter();
+            each.map(|scenario| (scenario.name, scenario.text))
+                .collect()
+        };
+        let read = all(Some(&root.join("machines"))).unwrap();
+        assert_eq!(names(all(None).unwrap()), names(read));
+    }
+
+    #[test]
+    fn labels_say_what_must_be_counted() {
+        let built_in = all(None).unwrap();
+        let of = |name: &str| {
+            let found = built_in.iter().find(|scenario| scenario.name == name);
+            found.unwrap().types().unwrap()
+        };
+        assert_eq!(of("cpu-only"), BTreeMap::new());
+        assert_eq!(
+            of("mixed-l40s-a100"),
+            BTreeMap::from([
+                ("nvidia-a100-40gb".to_owned(), 2),
+                ("nvidia-l40s-48gb".to_owned(), 4)
+            ])
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! What happens to the machines of the demo: an endless round, at whose end everything is as it was.
+
+/// Something that happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Act {
+    /// To which machine.
+    pub(super) machine: String,
+    /// What, in words.
+    pub(super) says: String,
+    /// The same for the simulation.
+    pub(super) arguments: Vec<String>,
+}
+
+const TRAINING: &str = "process add 2 --pid 2002 --name torchrun --memory-mib 70000";
+const SERVING: &str = "process add 1 --pid 2003 --gi 9 --ci 0 --name vllm --memory-mib 8000";
+const TRITON: &str = "process add 0 --pid 77 --name tritonserver --memory-mib 2048";
+
+/// Machine, words, arguments.
+const ROUND: [(&str, &str, &str); 14] = [
+    ("dgx-h100", "a training job starts on GPU 2", TRAINING),
+    (
+        "hgx-a100",
+        "a model server starts in a partition of GPU 1",
+        SERVING,
+    ),
+    ("h200", "GPU 5 is reset and comes back", "reset 5"),
+    ("dgx-h100", "GPU 7 falls off the bus", "lose 7"),
+    ("t4", "its only job ends", "process remove 77"),
+    (
+        "mixed-l40s-a100",
+        "the driver hangs",
+        "fault add {id:demo,call:nvmlDeviceGetMigMode,hang:forever}",
+    ),
+    (
+        "hgx-a100",
+        "the server in GPU 0's partition ends",
+        "process remove 4711",
+    ),
+    ("dgx-h100", "GPU 7 is reset and comes back", "reset 7"),
+    (
+        "hgx-a100",
+        "the model server on GPU 1 ends",
+        "process remove 2003",
+    ),
+    (
+        "mixed-l40s-a100",
+        "the driver answers again",
+        "fault clear demo",
+    ),
+    ("t4", "a job starts on its GPU", TRITON),
+    (
+        "hgx-a100",
+        "a server starts in a partition of GPU 0",
+        "process add 0 --pid 4711 --gi 2 --ci 0 --name vllm --memory-mib 30000",
+    ),
+    ("h200", "GPU 5 falls off the bus", "lose 5"),
+    (
+        "dgx-h100",
+        "the training job on GPU 2 ends",
+        "process remove 2002",
+    ),
+];
+
+/// The round for machines with these names. Machines that nobody wrote a story for see a process come and go.
+pub(super) fn round<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Act> {
+    let names: Vec<&str> = names.into_iter().collect();
+    let act = |machine: &str, says: &str, arguments: &str| Act {
+        machine: machine.to_owned(),
+        says: says.to_owned(),
+        arguments: split(arguments),
+    };
+    let written = ROUND.iter().filter(|(machine, ..)| names.contains(machine));
+    let written: Vec<Act> = written
+        .map(|(machine, says, arguments)| act(machine, says, arguments))
+        .collect();
+    if !written.is_empty() {
+        return written;
+    }
+    let come = names.iter().map(|name| {
+        act(
+            name,
+            "a job starts on GPU 0",
+            "process add 0 --pid 2001 --name job",
+        )
+    });
+    let go = names
+        .iter()
+        .map(|name| act(name, "the job on GPU 0 ends", "process remove 2001"));
+    come.chain(go).collect()
+}
+
+/// By blanks; a rule in braces is written without any and is YAML, which wants one after each colon.
+fn split(arguments: &str) -> Vec<String> {
+    arguments
+        .split(' ')
+        .map(|one| {
+            if one.starts_with('{') {
+                one.replace(':', ": ").replace(',', ", ")
+            } else {
+                one.to_owned()
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_one_argument() {
+        let round = round(["mixed-l40s-a100"]);
+        assert_eq!(
+            round[0].arguments,
+            [
+                "fault",
+                "add",
+                "{id: demo, call: nvmlDeviceGetMigMode, hang: forever}"
+            ]
+        );
+    }
+
+    #[test]
+    fn unknown_machines_see_a_job_come_and_go() {
+        let says: Vec<String> = round(["mine"]).into_iter().map(|act| act.says).collect();
+        assert_eq!(says, ["a job starts on GPU 0", "the job on GPU 0 ends"]);
+    }
+}

@@ -1,0 +1,210 @@
+//! `octavo nodes`, `types` and `node`: what an aggregator knows, as tables or as the documents it gave.
+//!
+//! ```text
+//! nodes.rs    one row a node
+//! types.rs    one row a type, then where its devices are
+//! node.rs     one node, as `octavo inspect` shows a machine
+//! words.rs    how states, ages and amounts are written, in all of them alike
+//! ```
+
+pub(super) mod node;
+pub(super) mod nodes;
+mod types;
+pub(super) mod words;
+
+use super::client::{self, Client, Target, segment};
+use super::text::{counted, lines, printable};
+use super::{CliError, Exit, Report, json, yaml};
+use crate::config::octavo::Colors;
+use crate::config::octavo::fleet::{
+    Filter, FleetFormat, NodeSettings, NodesSettings, TypesSettings,
+};
+use crate::wire::api::{NodeDetail, NodeList, NodeRow, TypeList};
+
+/// The aggregator's own limit of a page.
+const PAGE: usize = 1000;
+
+/// `octavo nodes`.
+pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let list = list(&client, settings.filter(), settings.limit()).await?;
+    let printed = settings.printed();
+    let output = match printed.format {
+        FleetFormat::Table | FleetFormat::Wide => nodes::table(&list.items, printed, colors),
+        FleetFormat::Json => json(&list)?,
+        FleetFormat::Yaml => yaml(&list)?,
+        FleetFormat::Name => lines(list.items.iter().map(|row| printable(&row.name))),
+    };
+    let mut notes = stale(&list.items);
+    if list.items.is_empty() {
+        notes.push(
+            "no node matches; without filters all are listed that an agent speaks for".to_owned(),
+        );
+    } else if list.items.len() < list.total {
+        notes.push(format!(
+            "{} of {} nodes are shown",
+            list.items.len(),
+            list.total
+        ));
+    }
+    Ok(report(output, notes))
+}
+
+/// `octavo types`.
+pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let mut types: TypeList = client.get(&Target::new("/api/v1/types")).await?;
+    let wanted = |name: &str| {
+        let all = settings.types();
+        all.is_empty() || all.iter().any(|wanted| wanted == name)
+    };
+    types
+        .items
+        .retain(|row| wanted(words::type_name(&row.of_all)));
+    let printed = settings.printed();
+    let mut notes = Vec::new();
+    let output = match printed.format {
+        FleetFormat::Json => json(&types)?,
+        FleetFormat::Yaml => yaml(&types)?,
+        FleetFormat::Name => lines(
+            types
+                .items
+                .iter()
+                .map(|row| printable(words::type_name(&row.of_all))),
+        ),
+        FleetFormat::Table | FleetFormat::Wide => {
+            let nodes = if printed.with_headers() {
+                everything(&client).await?
+            } else {
+                Vec::new()
+            };
+            notes = stale(&nodes);
+            types::tables(&types.items, &nodes, printed, colors)
+        }
+    };
+    if types.items.is_empty() {
+        notes.push("there is no such device in the fleet".to_owned());
+    }
+    Ok(report(output, notes))
+}
+
+/// `octavo node`.
+pub(super) async fn node(settings: &NodeSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let target = Target::new(&format!("/api/v1/nodes/{}", segment(settings.name())));
+    let detail: NodeDetail = client.get(&target).await?;
+    let printed = settings.printed();
+    let output = match printed.format {
+        FleetFormat::Json => json(&detail)?,
+        FleetFormat::Yaml => yaml(&detail)?,
+        FleetFormat::Name => lines([printable(&detail.row.name)]),
+        FleetFormat::Table | FleetFormat::Wide => {
+            let inventory = client::inventory(&detail);
+            let inventory = inventory.map_err(|source| client.failed(&target, source))?;
+            node::text(&detail, &inventory, printed, colors)
+        }
+    };
+    Ok(report(output, stale(std::slice::from_ref(&detail.row))))
+}
+
+/// Nodes that pass the filter, all pages together or the first `limit` nodes.
+pub(super) async fn list(
+    client: &Client,
+    filter: &Filter,
+    limit: Option<usize>,
+) -> Result<NodeList, CliError> {
+    pages(client, &filter.parameters(), limit).await
+}
+
+/// All nodes, by name.
+pub(super) async fn everything(client: &Client) -> Result<Vec<NodeRow>, CliError> {
+    Ok(pages(client, &[("sort", "name")], None).await?.items)
+}
+
+/// The node as it is now, if it passes the filter. The aggregator decides; it alone knows the labels.
+pub(super) async fn matching(
+    client: &Client,
+    filter: &Filter,
+    node: NodeRow,
+) -> Result<Option<NodeRow>, CliError> {
+    if filter.lets_all_through() {
+        return Ok(Some(node));
+    }
+    let searched = filter.search().unwrap_or_default().to_ascii_lowercase();
+    if !node.name.to_ascii_lowercase().contains(&searched) {
+        return Ok(None);
+    }
+    let parameters = filter.parameters().into_iter();
+    let parameters = parameters.filter(|(name, _)| *name != "search");
+    let parameters: Vec<(&str, &str)> =
+        parameters.chain([("search", node.name.as_str())]).collect();
+    let list = pages(client, &parameters, None).await?;
+    Ok(list.items.into_iter().find(|row| row.name == node.name))
+}
+
+async fn pages(
+    client: &Client,
+    parameters: &[(&str, &str)],
+    limit: Option<usize>,
+) -> Result<NodeList, CliError> {
+    let mut all: Option<NodeList> = None;
+    loop {
+        let had = all.as_ref().map_or(0, |list| list.items.len());
+        let wanted = limit.map_or(PAGE, |limit| limit.saturating_sub(had).min(PAGE));
+        let wanted = wanted.to_string();
+        let token = all.as_ref().and_then(|list| list.continue_token.as_deref());
+        let page = parameters
+            .iter()
+            .copied()
+            .chain([("limit", wanted.as_str())])
+            .chain(token.map(|token| ("continue", token)));
+        let page: NodeList = client.get(&Target::new("/api/v1/nodes").with(page)).await?;
+        // A page without nodes would never end what it says goes on.
+        let last = page.continue_token.is_none() || page.items.is_empty();
+        let all = match &mut all {
+            None => all.insert(page),
+            Some(all) => {
+                all.items.extend(page.items);
+                all.revision = page.revision;
+                all.total = page.total;
+                all.continue_token = page.continue_token;
+                all
+            }
+        };
+        if last || limit.is_some_and(|limit| all.items.len() >= limit) {
+            return Ok(all.clone());
+        }
+    }
+}
+
+/// What must not be overlooked: rows that say what was, not what is.
+fn stale(rows: &[NodeRow]) -> Vec<String> {
+    let stale: Vec<String> = rows
+        .iter()
+        .filter(|row| words::is_stale(row))
+        .map(|row| format!("{} ({})", printable(&row.name), words::age(row.age_seconds)))
+        .collect();
+    if stale.is_empty() {
+        return Vec::new();
+    }
+    let shown: Vec<&str> = stale.iter().take(5).map(String::as_str).collect();
+    let more = stale.len().saturating_sub(shown.len());
+    let more = if more == 0 {
+        String::new()
+    } else {
+        format!(" and {more} more")
+    };
+    vec![format!(
+        "{} not heard of for too long: {}{more}; what is shown was so then",
+        counted(stale.len(), "node was", "nodes were"),
+        shown.join(", ")
+    )]
+}
+
+fn report(output: String, notes: Vec<String>) -> Report {
+    Report {
+        output,
+        notes: lines(notes.into_iter().map(|note| format!("note: {note}"))),
+        exit: Exit::Done,
+    }
+}

@@ -1,0 +1,124 @@
+//! How states, ages and amounts of a fleet are written.
+
+use crate::cli::paint::Ink;
+use crate::cli::text::Cell;
+use crate::domain::fleet::NodeState;
+use crate::wire::api::{NodeRow, NodeType, PartitionsJson};
+
+/// Stands for what is not there.
+pub(super) const NONE: &str = "-";
+
+const UNKNOWN_TYPE: &str = "unknown";
+
+/// The type's name, or the word for devices nobody knows.
+pub(in crate::cli) fn type_name(of: &NodeType) -> &str {
+    of.type_name.as_deref().unwrap_or(UNKNOWN_TYPE)
+}
+
+/// `8x nvidia-h100-80gb`, several with commas between them.
+pub(in crate::cli) fn types(row: &NodeRow) -> String {
+    let types = row.types.iter();
+    let all: Vec<String> = types
+        .map(|of| format!("{}x {}", of.devices.total, type_name(of)))
+        .collect();
+    if all.is_empty() {
+        NONE.to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
+/// `3/12`: free of all.
+pub(in crate::cli) fn parts(of: PartitionsJson) -> String {
+    if of.total == 0 {
+        NONE.to_owned()
+    } else {
+        format!("{}/{}", of.free, of.total)
+    }
+}
+
+/// Gibibytes as people count them, rounded.
+pub(super) fn memory(mib: u64) -> String {
+    if mib == 0 {
+        NONE.to_owned()
+    } else if mib < 10 << 10 {
+        format!("{mib}Mi")
+    } else {
+        format!("{}Gi", mib.saturating_add(512) >> 10)
+    }
+}
+
+/// `7s`, `12m`, `3h`, `9d`: the largest unit that has at least two of it, as kubectl does.
+pub(in crate::cli) fn age(seconds: u64) -> String {
+    let (count, unit) = match seconds {
+        0..120 => (seconds, 's'),
+        120..7_200 => (seconds / 60, 'm'),
+        7_200..172_800 => (seconds / 3_600, 'h'),
+        _ => (seconds / 86_400, 'd'),
+    };
+    format!("{count}{unit}")
+}
+
+/// Whether what a row says is older than the aggregator vouches for.
+pub(in crate::cli) fn is_stale(row: &NodeRow) -> bool {
+    row.state == NodeState::Stale.as_str()
+}
+
+/// The state in a word, and whether its agent is away.
+pub(in crate::cli) fn state(row: &NodeRow) -> Cell {
+    let text = if row.connected || is_stale(row) {
+        row.state.clone()
+    } else {
+        format!("{}, agent away", row.state)
+    };
+    Cell::new(&text, ink(&row.state))
+}
+
+/// What a state is written in.
+pub(in crate::cli) fn ink(state: &str) -> Ink {
+    let known = NodeState::ALL
+        .into_iter()
+        .find(|known| known.as_str() == state);
+    match known {
+        Some(NodeState::Ok) => Ink::Good,
+        Some(NodeState::Empty) => Ink::Faint,
+        Some(NodeState::Attention | NodeState::Stale) | None => Ink::Notice,
+        Some(
+            NodeState::Degraded
+            | NodeState::NoDriver
+            | NodeState::NvmlLost
+            | NodeState::NvmlStalled,
+        ) => Ink::Bad,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_in_the_largest_unit_that_says_enough() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (7_199, "119m"),
+            (7_200, "2h"),
+            (172_800, "2d"),
+        ] {
+            assert_eq!(age(seconds), text);
+        }
+    }
+
+    #[test]
+    fn memory_is_rounded_once_nobody_counts_mebibytes() {
+        for (mib, text) in [
+            (0, "-"),
+            (8_192, "8192Mi"),
+            (15_360, "15Gi"),
+            (652_472, "637Gi"),
+        ] {
+            assert_eq!(memory(mib), text);
+        }
+    }
+}

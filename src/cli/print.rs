@@ -1,0 +1,51 @@
+//! Where output goes: a report at the end of a command, or lines while it runs.
+
+use std::io::{self, ErrorKind, Write};
+
+use super::{CliError, Report};
+
+/// Whether anybody still reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a command that nobody reads ends"]
+pub(super) enum Reader {
+    /// As far as we know.
+    There,
+    /// The pipe is closed.
+    Gone,
+}
+
+/// Prints a report. A reader that has seen enough (`| head -1`) is no failure.
+pub(super) fn publish(report: &Report) -> Result<(), CliError> {
+    let written = write_all(&mut io::stderr().lock(), &report.notes)
+        .and_then(|()| write_all(&mut io::stdout().lock(), &report.output));
+    heard(written).map(|_| ())
+}
+
+/// Prints as a command goes on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Printer;
+
+impl Printer {
+    /// On standard output, whole and at once.
+    pub(super) fn out(self, text: &str) -> Result<Reader, CliError> {
+        heard(write_all(&mut io::stdout().lock(), text))
+    }
+
+    /// On standard error. Nobody is told that it is gone: there is nowhere left to say so.
+    pub(super) fn note(self, text: &str) {
+        let _ = write_all(&mut io::stderr().lock(), &format!("{text}\n"));
+    }
+}
+
+fn heard(written: io::Result<()>) -> Result<Reader, CliError> {
+    match written {
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(CliError::Print(error)),
+    }
+}
+
+fn write_all(to: &mut dyn Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes())?;
+    to.flush()
+}

@@ -1,0 +1,130 @@
+//! What lies between two rows of one node, in words.
+
+use crate::cli::fleet::words;
+use crate::cli::text::printable;
+use crate::config::octavo::Colors;
+use crate::wire::api::{Event, NodeRow};
+
+/// The change in a line, or nothing where it is none that the rows show.
+pub(in crate::cli) fn words(
+    before: Option<&NodeRow>,
+    event: &Event,
+    colors: Colors,
+) -> Option<String> {
+    match event {
+        Event::Synced { .. } => None,
+        Event::Removed { name } => Some(format!("{}: gone", printable(name))),
+        Event::Node { node } => {
+            let changes = match before {
+                None => vec![described(node, colors)],
+                Some(before) => differences(before, node, colors),
+            };
+            let said = changes.join(", ");
+            (!said.is_empty()).then(|| format!("{}: {said}", printable(&node.name)))
+        }
+    }
+}
+
+fn state(row: &NodeRow, colors: Colors) -> String {
+    words::ink(&row.state).paint(&printable(&row.state), colors)
+}
+
+fn described(node: &NodeRow, colors: Colors) -> String {
+    let mut text = state(node, colors);
+    if !node.types.is_empty() {
+        text = format!("{text}, {}", printable(&words::types(node)));
+        text = format!(
+            "{text}, {} of {} free",
+            node.devices.free, node.devices.total
+        );
+    }
+    let parts = node.devices.partitions;
+    if parts.total > 0 {
+        text = format!("{text}, {} of {} partitions free", parts.free, parts.total);
+    }
+    text
+}
+
+fn differences(before: &NodeRow, after: &NodeRow, colors: Colors) -> Vec<String> {
+    let mut said = Vec::new();
+    if before.state != after.state {
+        said.push(format!(
+            "{} -> {}",
+            printable(&before.state),
+            state(after, colors)
+        ));
+    }
+    let texts = [
+        ("devices", words::types(before), words::types(after)),
+        ("sharing", before.sharing.clone(), after.sharing.clone()),
+        (
+            "agent version",
+            before.agent_version.clone(),
+            after.agent_version.clone(),
+        ),
+    ];
+    for (what, before, after) in texts {
+        if before != after {
+            said.push(format!(
+                "{what} {} -> {}",
+                printable(&before),
+                printable(&after)
+            ));
+        }
+    }
+    let (old, new) = (before.devices, after.devices);
+    let counts = [
+        ("free", old.free, new.free),
+        ("in use", old.in_use, new.in_use),
+        ("partitioned", old.partitioned, new.partitioned),
+        ("unavailable", old.unavailable, new.unavailable),
+        ("unknown", old.unknown, new.unknown),
+        ("partitions", old.partitions.total, new.partitions.total),
+        ("partitions free", old.partitions.free, new.partitions.free),
+    ];
+    for (what, before, after) in counts {
+        if before != after {
+            said.push(format!("{what} {before} -> {after}"));
+        }
+    }
+    match (before.connected, after.connected) {
+        (true, false) => said.push("its agent went away".to_owned()),
+        (false, true) => said.push("its agent is back".to_owned()),
+        (true, true) | (false, false) => {}
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::fleet::nodes::tests::row;
+
+    fn said(before: Option<&NodeRow>, node: NodeRow) -> Option<String> {
+        words(before, &Event::Node { node }, Colors::Off)
+    }
+
+    #[test]
+    fn a_new_node_is_described() {
+        assert_eq!(
+            said(None, row("a", "ok")).unwrap(),
+            "a: ok, 8x nvidia-a100-80gb, 2 of 8 free, 5 of 12 partitions free"
+        );
+    }
+
+    #[test]
+    fn a_changed_node_says_what_changed_and_nothing_else() {
+        let before = row("a", "ok");
+        let mut after = row("a", "degraded");
+        after.devices.free = 1;
+        after.devices.unavailable = 2;
+        after.connected = false;
+        assert_eq!(
+            said(Some(&before), after).unwrap(),
+            "a: ok -> degraded, free 2 -> 1, unavailable 1 -> 2, its agent went away"
+        );
+        let mut confirmed = row("a", "ok");
+        confirmed.age_seconds = 0;
+        assert_eq!(said(Some(&before), confirmed), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! A line, or an object, for each change.
+
+use std::collections::BTreeMap;
+
+use jiff::{Timestamp, Unit};
+
+use super::change;
+use super::feed::{Feed, News, say_lost};
+use crate::cli::fleet;
+use crate::cli::print::{Printer, Reader};
+use crate::cli::text::printable;
+use crate::cli::{CliError, yaml};
+use crate::config::octavo::fleet::{FleetFormat, NodesSettings};
+use crate::config::octavo::{Colors, Headers};
+use crate::wire::api::{Event, NodeRow};
+
+/// What was said so far.
+#[derive(Debug)]
+struct Teller<'a> {
+    settings: &'a NodesSettings,
+    colors: Colors,
+    known: BTreeMap<String, NodeRow>,
+}
+
+/// Follows until nobody reads any more.
+pub(super) async fn follow(
+    mut feed: Feed,
+    settings: &NodesSettings,
+    colors: Colors,
+) -> Result<(), CliError> {
+    let mut teller = Teller {
+        settings,
+        colors,
+        known: BTreeMap::new(),
+    };
+    loop {
+        let news = feed.next(say_lost).await?;
+        let told = match news {
+            News::Connected => teller.catch_up(&feed).await,
+            News::Changed(event) => teller.follow(&feed, event).await,
+        };
+        match told {
+            Ok(Reader::There) => {}
+            Ok(Reader::Gone) => return Ok(()),
+            Err(error) => feed.failed(error, &say_lost).await?,
+        }
+    }
+}
+
+impl Teller<'_> {
+    /// All that is there, as far as it was not said yet.
+    async fn catch_up(&mut self, feed: &Feed) -> Result<Reader, CliError> {
+        let filter = self.settings.filter();
+        let list = fleet::list(feed.client(), filter, None).await?;
+        let names: Vec<String> = self.known.keys().cloned().collect();
+        let gone = names
+            .into_iter()
+            .filter(|name| list.items.iter().all(|row| row.name != *name))
+            .collect::<Vec<_>>();
+        for name in gone {
+            if self.tell(Event::Removed { name })? == Reader::Gone {
+                return Ok(Reader::Gone);
+            }
+        }
+        for node in list.items {
+            if self.tell(Event::Node { node })? == Reader::Gone {
+                return Ok(Reader::Gone);
+            }
+        }
+        let revision = list.revision;
+        self.tell(Event::Synced { revision })
+    }
+
+    /// One change, if the node passes the filter or did so before.
+    async fn follow(&mut self, feed: &Feed, event: Event) -> Result<Reader, CliError> {
+        let Event::Node { node } = event else {
+            return self.tell(event);
+        };
+        let name = node.name.clone();
+        let event = match fleet::matching(feed.client(), self.settings.filter(), node).await? {
+            Some(node) => Event::Node { node },
+            None => Event::Removed { name },
+        };
+        self.tell(event)
+    }
+
+    /// Says it, unless it is nothing new.
+    fn tell(&mut self, event: Event) -> Result<Reader, CliError> {
+        let before = match &event {
+            Event::Node { node } => self.known.insert(node.name.clone(), node.clone()),
+            Event::Removed { name } => {
+                let before = self.known.remove(name);
+                if before.is_none() {
+                    return Ok(Reader::There);
+                }
+                before
+            }
+            Event::Synced { .. } => None,
+        };
+        let printed = self.settings.printed();
+        let text = match (printed.format, &event) {
+            (FleetFormat::Json, _) => format!("{}\n", object(&event)?),
+            (FleetFormat::Yaml, _) => format!("---\n{}", yaml(&event)?),
+            (_, Event::Synced { .. }) => return Ok(Reader::There),
+            (FleetFormat::Name, Event::Node { node }) => format!("{}\n", printable(&node.name)),
+            (FleetFormat::Name, Event::Removed { name }) => format!("{}\n", printable(name)),
+            (FleetFormat::Table | FleetFormat::Wide, event) => {
+                let Some(change) = change::words(before.as_ref(), event, self.colors) else {
+                    return Ok(Reader::There);
+                };
+                if printed.headers == Headers::Hidden {
+                    format!("{change}\n")
+                } else {
+                    format!("{}  {change}\n", now())
+                }
+            }
+        };
+        Printer.out(&text)
+    }
+}
+
+fn object(event: &Event) -> Result<String, CliError> {
+    serde_json::to_string(event).map_err(|error| CliError::Serialize(Box::new(error)))
+}
+
+/// To the second, as the documents have it.
+fn now() -> String {
+    let now = Timestamp::now();
+    now.round(Unit::Second).unwrap_or(now).to_string()
+}

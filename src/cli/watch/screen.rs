@@ -1,0 +1,142 @@
+//! A table on a terminal that is printed over as the fleet changes.
+//!
+//! Each picture goes out in one write, line over line, so nothing flickers; on the terminal's other screen, so what was
+//! there before is there again at the end.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::Unit;
+use terminal_size::{Height, terminal_size};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
+
+use super::feed::{Feed, News};
+use crate::cli::CliError;
+use crate::cli::fleet::{self, nodes};
+use crate::cli::paint::Ink;
+use crate::cli::print::{Printer, Reader};
+use crate::config::octavo::Colors;
+use crate::config::octavo::fleet::NodesSettings;
+use crate::wire::api::NodeList;
+
+/// Ages move although nothing happens.
+const AT_LEAST_EVERY: Duration = Duration::from_secs(2);
+
+/// A fleet where something happens all the time is not asked all the time.
+const AT_MOST_EVERY: Duration = Duration::from_millis(250);
+
+/// Lines that are no nodes: what is shown, a blank line, the table's header.
+const FRAME: usize = 3;
+
+const ENTER: &str = "\u{1b}[?1049h\u{1b}[?25l\u{1b}[?7l";
+const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
+
+/// The other screen; the first one comes back when this is dropped.
+#[derive(Debug)]
+struct Canvas;
+
+impl Canvas {
+    fn open() -> Result<Self, CliError> {
+        let _ = Printer.out(ENTER)?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Canvas {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ = Printer.out(LEAVE);
+    }
+}
+
+/// Follows until the terminal is gone.
+pub(super) async fn follow(
+    mut feed: Feed,
+    settings: &NodesSettings,
+    colors: Colors,
+) -> Result<(), CliError> {
+    let mut resized = signal(SignalKind::window_change()).map_err(CliError::Runtime)?;
+    let mut canvas = None;
+    let mut due = Instant::now();
+    loop {
+        let lost = |why: &str| {
+            // Shown at once: the next picture may be long in coming.
+            let _ = Printer.out(&status_line(&Ink::Bad.paint(why, colors)));
+        };
+        let shown_at = due.checked_sub(AT_LEAST_EVERY);
+        // While it is not connected, the feed waits before it tries again, and nothing may cut that short.
+        let shows = canvas.is_some() && feed.is_connected();
+        tokio::select! {
+            news = feed.next(lost) => {
+                let news = news?;
+                // What failed before the first connection belongs on the screen that stays.
+                if canvas.is_none() {
+                    canvas = Some(Canvas::open()?);
+                }
+                due = match (news, shown_at) {
+                    (News::Changed(_), Some(shown)) => due.min(shown + AT_MOST_EVERY),
+                    (News::Connected, _) | (News::Changed(_), None) => Instant::now(),
+                };
+                continue;
+            }
+            () = sleep_until(due), if shows => {}
+            _ = resized.recv(), if shows => {}
+        }
+        let height = terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows));
+        let rows = height.saturating_sub(FRAME).max(1);
+        match fleet::list(feed.client(), settings.filter(), Some(rows)).await {
+            Ok(list) => {
+                let text = picture(&list, settings, colors);
+                if Printer.out(&over(&text, height))? == Reader::Gone {
+                    return Ok(());
+                }
+            }
+            Err(error) => feed.failed(error, &lost).await?,
+        }
+        due = Instant::now() + AT_LEAST_EVERY;
+    }
+}
+
+/// What is shown, then the table.
+fn picture(list: &NodeList, settings: &NodesSettings, colors: Colors) -> String {
+    let now = Timestamp::now();
+    let now = now.round(Unit::Second).unwrap_or(now);
+    let stale = list.items.iter().filter(|row| fleet::words::is_stale(row));
+    let stale = match stale.count() {
+        0 => String::new(),
+        count => format!(", {count} of those shown stale"),
+    };
+    let head = format!(
+        "{}: {} of {} nodes{stale}, {now}. Ctrl-C ends.",
+        settings.server().server(),
+        list.items.len(),
+        list.total
+    );
+    let table = nodes::table(&list.items, settings.printed(), colors);
+    format!("{}\n\n{table}", Ink::Faint.paint(&head, colors))
+}
+
+/// `text` over what was there, at most `height` lines of it.
+fn over(text: &str, height: usize) -> String {
+    let lines: Vec<&str> = text.lines().take(height).collect();
+    format!("\u{1b}[H{}\u{1b}[K\u{1b}[J", lines.join("\u{1b}[K\r\n"))
+}
+
+/// Over the line that says what is shown.
+fn status_line(text: &str) -> String {
+    format!("\u{1b}[H{text}\u{1b}[K")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_goes_over_the_one_before_and_never_scrolls() {
+        assert_eq!(
+            over("a\nb\nc\n", 2),
+            "\u{1b}[Ha\u{1b}[K\r\nb\u{1b}[K\u{1b}[J"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! Settings of `octavo demo`.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  # A fleet of simulated machines, until Ctrl-C
+  octavo demo
+
+  # The page always at the same address
+  octavo demo --port 8080
+
+  # End after 20 seconds: 0 if every machine was seen and counted, 1 if not
+  octavo demo --seconds 20
+
+  # Machines of your own: a folder with a scenario (NAME.yaml) for each
+  octavo demo --machines ./machines
+
+No accelerator and no driver is needed, and none of this machine is touched. The programs are those of a checkout:
+`make demo` builds and starts them.";
+
+/// Raw arguments.
+#[derive(Debug, Clone, Args)]
+pub(super) struct DemoArgs {
+    /// Where the aggregator serves its page and API on 127.0.0.1; 0 for any port that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+
+    /// End after so many seconds, and fail if the aggregator has not seen every machine as it is
+    #[arg(
+        long,
+        value_name = "N",
+        env = "DEMO_SECONDS",
+        hide_env_values = true,
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
+    seconds: Option<u64>,
+
+    /// Folder with a scenario (NAME.yaml) for each machine, instead of the built-in ones
+    ///
+    /// With NAME.labels beside it, the labels that the machine must carry, its devices are counted too.
+    #[arg(long, value_name = "DIR")]
+    machines: Option<PathBuf>,
+
+    /// Folder with octavo-agent, octavo-aggregator, nvml-simctl and libnvml_sim.so; the folder of this program unless told
+    #[arg(long, value_name = "DIR")]
+    programs: Option<PathBuf>,
+}
+
+/// What `octavo demo` runs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DemoSettings {
+    port: u16,
+    lasts: Option<Duration>,
+    machines: Option<PathBuf>,
+    programs: PathBuf,
+    own: PathBuf,
+}
+
+impl DemoSettings {
+    /// This program, as another shell can start it.
+    pub fn own(&self) -> &Path {
+        &self.own
+    }
+
+    /// Where the page is served; 0 for any free port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How long it lasts; `None` until it is stopped.
+    pub fn lasts(&self) -> Option<Duration> {
+        self.lasts
+    }
+
+    /// The folder of scenarios; `None` for the built-in ones.
+    pub fn machines(&self) -> Option<&Path> {
+        self.machines.as_deref()
+    }
+
+    /// Where the programs are.
+    pub fn programs(&self) -> &Path {
+        &self.programs
+    }
+}
+
+impl From<DemoArgs> for DemoSettings {
+    fn from(args: DemoArgs) -> Self {
+        // A link is followed, because this program's neighbours are beside the file itself.
+        let own = env::current_exe().unwrap_or_else(|_| "octavo".into());
+        let beside = own.parent().unwrap_or_else(|| Path::new("."));
+        Self {
+            port: args.port,
+            lasts: args.seconds.map(Duration::from_secs),
+            machines: args.machines,
+            programs: args.programs.unwrap_or_else(|| beside.to_owned()),
+            own,
+        }
+    }
+}

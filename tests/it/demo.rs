@@ -1,0 +1,264 @@
+//! `octavo demo` and its machines: real programs on simulated hardware, and nothing left of them.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::golden::golden;
+use crate::machine::{Machine, built_library};
+
+const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/machines");
+
+#[test]
+fn each_machine_of_the_demo_carries_exactly_its_labels() {
+    let mut seen = 0;
+    for entry in fs::read_dir(MACHINES).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let machine = Machine::new(&fs::read_to_string(&path).unwrap());
+        let file = machine.path().join("octavo");
+        let output = machine.agent_once(&[
+            "--mig-strategy=mixed",
+            "--label-sink=file",
+            "--feature-file-expiry=0",
+            "--feature-file",
+            file.to_str().unwrap(),
+        ]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {said}");
+        let labels = fs::read_to_string(&file).unwrap();
+        golden(&format!("../../demo/expected/{name}.labels"), &labels);
+        seen += 1;
+    }
+    assert_eq!(seen, 8);
+}
+
+#[test]
+fn the_demo_sees_its_fleet_and_leaves_nothing() {
+    let place = Place::new();
+    let output = place.demo(&["--seconds=5"]).output().unwrap();
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains("all 8 machines were seen, and 37 devices of 8 types"),
+        "{said}"
+    );
+    place.is_left_clean();
+}
+
+#[test]
+fn an_interrupted_demo_ends_well_and_leaves_nothing() {
+    let place = Place::new();
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let mut demo = place.start(&[]);
+        // The first line comes while things are being started, the other once all runs.
+        let until = if signal == Signal::SIGTERM {
+            "starting the agent of h200"
+        } else {
+            "what happens now"
+        };
+        demo.says(until);
+        kill(demo.pid(), signal).unwrap();
+        assert_eq!(demo.child.wait().unwrap().code(), Some(0));
+        place.is_left_clean();
+    }
+}
+
+#[test]
+fn a_fleet_that_is_not_as_it_should_be_is_named_and_fails() {
+    let place = Place::new();
+    let machines = place.folder.path().join("machines");
+    fs::create_dir(&machines).unwrap();
+    fs::copy(format!("{MACHINES}/t4.yaml"), machines.join("t4.yaml")).unwrap();
+    fs::write(
+        machines.join("t4.labels"),
+        "type.octavo.dev/nvidia-t4-16gb=2\n",
+    )
+    .unwrap();
+    let output = place
+        .demo(&["--seconds=2", "--machines", machines.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("1 of type nvidia-t4-16gb were counted, there are 2"),
+        "{said}"
+    );
+    place.is_left_clean();
+}
+
+#[test]
+fn an_agent_that_dies_is_reported_with_the_end_of_its_log() {
+    let place = Place::new();
+    let agent = place.programs.join("octavo-agent");
+    fs::remove_file(&agent).unwrap();
+    fs::write(&agent, "#!/bin/sh\necho no luck today >&2\nexit 7\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&agent, mode).unwrap();
+    let output = place.demo(&["--seconds=5"]).output().unwrap();
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("ended early (exit status: 7)") && said.contains("no luck today"),
+        "{said}"
+    );
+    place.is_left_clean();
+}
+
+#[test]
+fn a_program_that_is_missing_is_named_with_how_to_get_it() {
+    let empty = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
+        .args(["demo", "--programs"])
+        .arg(empty.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output).replace(empty.path().to_str().unwrap(), "FOLDER");
+    assert!(
+        said.starts_with(
+            "error: the demo failed\n  because: there is no octavo-agent in FOLDER\n  try: run `make demo` in a checkout"
+        ),
+        "{said}"
+    );
+}
+
+/// Where a demo finds its programs and may leave things.
+struct Place {
+    folder: tempfile::TempDir,
+    programs: PathBuf,
+}
+
+/// A demo that runs.
+struct Demo {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = folder.path().join("programs");
+        fs::create_dir(&programs).unwrap();
+        fs::create_dir(folder.path().join("tmp")).unwrap();
+        for (name, path) in [
+            (
+                "octavo-agent",
+                PathBuf::from(env!("CARGO_BIN_EXE_octavo-agent")),
+            ),
+            (
+                "octavo-aggregator",
+                PathBuf::from(env!("CARGO_BIN_EXE_octavo-aggregator")),
+            ),
+            ("nvml-simctl", simulator()),
+            ("libnvml_sim.so", built_library()),
+        ] {
+            symlink(path, programs.join(name)).unwrap();
+        }
+        Self { folder, programs }
+    }
+
+    fn demo(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
+        command
+            .args(["demo", "--programs"])
+            .arg(&self.programs)
+            .args(arguments)
+            .env("TMPDIR", self.tmp())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn start(&self, arguments: &[&str]) -> Demo {
+        let mut child = self
+            .demo(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Demo { child, lines }
+    }
+
+    fn tmp(&self) -> PathBuf {
+        self.folder.path().join("tmp")
+    }
+
+    /// No file and no process of a demo is there any more.
+    #[track_caller]
+    fn is_left_clean(&self) {
+        let files: Vec<_> = fs::read_dir(self.tmp()).unwrap().collect();
+        assert!(files.is_empty(), "{files:?}");
+        let ours = self.folder.path().to_str().unwrap();
+        let left: Vec<String> = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("cmdline")).ok())
+            .filter(|line| line.contains(ours))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+impl Demo {
+    #[track_caller]
+    fn says(&mut self, text: &str) {
+        let mut said = Vec::new();
+        for line in self.lines.by_ref() {
+            let line = line.unwrap();
+            if line.contains(text) {
+                return;
+            }
+            said.push(line);
+        }
+        panic!(
+            "the demo never said {text:?}; it said:\n{}",
+            said.join("\n")
+        );
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap())
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _gone_already = self.child.kill();
+        let _gone_already = self.child.wait();
+    }
+}
+
+fn text(output: &Output) -> String {
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// `nvml-simctl`, which is another package's program, so cargo does not build it for this test by itself.
+fn simulator() -> PathBuf {
+    let beside = Path::new(env!("CARGO_BIN_EXE_octavo")).with_file_name("nvml-simctl");
+    let root = env!("CARGO_MANIFEST_DIR");
+    let built = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--quiet",
+            "--locked",
+            "-p",
+            "nvml-sim",
+            "--bin",
+            "nvml-simctl",
+        ])
+        .arg("--target-dir")
+        .arg(beside.parent().unwrap().parent().unwrap())
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", text(&built));
+    beside
+}

@@ -1,0 +1,338 @@
+//! `octavo nodes`, `types`, `node` and `watch` against a real aggregator that real agents report to.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::process::{Child, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use nvml_sim::model::Slot;
+
+use crate::machine::Machine;
+use crate::process::Agent;
+
+const H100: &str = "
+machine: h100
+driver: 570.133.20
+gpus:
+  - {board: H100_80GB_SXM, count: 2}
+processes:
+  - {pid: 900, gpu: 0, name: torchrun, memory_mib: 71000}
+";
+
+const A100: &str = "
+machine: a100
+driver: 570.133.20
+gpus:
+  - board: A100_80GB
+    mig: enabled
+    instances:
+      - {profile: 3g.40gb, start: 4}
+      - {profile: 2g.20gb, start: 0}
+";
+
+/// An aggregator with two nodes, `a100` and `h100`, which are known to it.
+struct Fleet {
+    aggregator: Child,
+    url: String,
+    h100: Machine,
+    agents: Vec<Agent>,
+    _a100: Machine,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let mut aggregator = Command::new(env!("CARGO_BIN_EXE_octavo-aggregator"))
+            .args([
+                "--plaintext",
+                "--grpc-listen=127.0.0.1:0",
+                "--http-listen=127.0.0.1:0",
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(aggregator.stderr.take().unwrap()).lines();
+        let mut listens = |whom: &str| {
+            let found = log.by_ref().map(Result::unwrap).find_map(|line| {
+                let (_, rest) = line.split_once(whom)?;
+                Some(format!("http://{}", rest.split(' ').next()?))
+            });
+            found.unwrap()
+        };
+        let grpc = listens("listening for agents on ");
+        let url = listens("listening for people and programs on ");
+        std::thread::spawn(move || log.for_each(drop));
+        let (h100, a100) = (Machine::new(H100), Machine::new(A100));
+        let agents = [("h100", &h100), ("a100", &a100)].map(|(name, machine)| {
+            machine.agent(&[
+                "--aggregator",
+                &grpc,
+                "--aggregator-plaintext",
+                "--node-name",
+                name,
+                "--interval=200ms",
+            ])
+        });
+        let fleet = Self {
+            aggregator,
+            url,
+            h100,
+            agents: Vec::from(agents),
+            _a100: a100,
+        };
+        // Two lines of a watch are two nodes that are known.
+        let mut watch = fleet.watch(&["--no-headers"]);
+        for _ in 0..2 {
+            watch.line();
+        }
+        fleet
+    }
+
+    fn octavo(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
+        command
+            .args(arguments)
+            .env("OCTAVO_SERVER", &self.url)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.octavo(arguments).output().unwrap()
+    }
+
+    #[track_caller]
+    fn prints(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output.stderr));
+        said(&output.stdout)
+    }
+
+    fn watch(&self, arguments: &[&str]) -> Watch {
+        let mut child = self
+            .octavo(&["watch"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Watch { child, lines }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.agents.clear();
+        let _gone_already = self.aggregator.kill();
+        let _gone_already = self.aggregator.wait();
+    }
+}
+
+/// A watch that runs.
+struct Watch {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Watch {
+    #[track_caller]
+    fn line(&mut self) -> String {
+        self.lines.next().unwrap().unwrap()
+    }
+
+    #[track_caller]
+    fn says(&mut self, text: &str) -> String {
+        loop {
+            let line = self.line();
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _gone_already = self.child.kill();
+        let _gone_already = self.child.wait();
+    }
+}
+
+fn said(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Without the ages, which depend on the clock.
+fn without_last(text: &str) -> Vec<Vec<&str>> {
+    text.lines()
+        .map(|line| {
+            let mut words: Vec<&str> = line.split_whitespace().collect();
+            words.pop();
+            words
+        })
+        .collect()
+}
+
+#[test]
+fn the_fleet_is_listed_counted_shown_and_filtered() {
+    let fleet = Fleet::new();
+    assert_eq!(
+        without_last(&fleet.prints(&["nodes"])),
+        [
+            "NAME TYPES DEVICES FREE PARTS MEMORY SHARING STATE",
+            "a100 1x nvidia-a100-80gb 1 0 2/2 80Gi mig ok",
+            "h100 2x nvidia-h100-80gb 2 1 - 159Gi exclusive ok",
+        ]
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+    );
+    for (arguments, names) in [
+        (&["--type", "nvidia-h100-80gb"][..], "h100\n"),
+        (&["--state=degraded,stale"], ""),
+        (&["--sharing=mig"], "a100\n"),
+        (
+            &[
+                "-l",
+                "octavo.dev/sharing in (mig,exclusive),octavo.dev/count!=2",
+            ],
+            "a100\n",
+        ),
+        (&["--search=100"], "a100\nh100\n"),
+        (&["--sort-by=free"], "h100\na100\n"),
+        (&["--sort-by=free", "--limit=1"], "h100\n"),
+    ] {
+        let all = [&["nodes", "-o", "name"], arguments].concat();
+        assert_eq!(fleet.prints(&all), names, "{arguments:?}");
+    }
+    let types = fleet.prints(&["types"]);
+    assert!(
+        types.contains("nvidia-h100-80gb  80Gi    2      1     1       0            -           0            0        1\n"),
+        "{types}"
+    );
+    let only = fleet.prints(&["types", "--type=nvidia-a100-80gb", "--no-headers"]);
+    assert_eq!(only, "nvidia-a100-80gb  80Gi  1  0  0  1  2/2  0  0  1\n");
+    let node = fleet.prints(&["node", "a100"]);
+    assert!(node.starts_with("Node: a100\nState: ok\nAgent: "), "{node}");
+    assert!(node.contains("3g.40gb") && node.contains("gi "), "{node}");
+    for format in ["json", "yaml"] {
+        let node = fleet.prints(&["node", "h100", "-o", format]);
+        assert!(
+            node.contains("octavo.dev/type") && node.contains("bootId"),
+            "{node}"
+        );
+    }
+}
+
+#[test]
+fn a_watch_tells_each_change_and_ends_well_when_interrupted() {
+    let fleet = Fleet::new();
+    let mut lines = fleet.watch(&["--no-headers", "--type=nvidia-h100-80gb"]);
+    assert_eq!(lines.line(), "h100: ok, 2x nvidia-h100-80gb, 1 of 2 free");
+    let mut objects = fleet.watch(&["-o", "json"]);
+    objects.says("\"kind\":\"synced\"");
+    fleet.h100.change(|world| world.lose_gpu(Slot(1)));
+    assert_eq!(
+        lines.says("degraded"),
+        "h100: ok -> degraded, free 1 -> 0, unavailable 0 -> 1"
+    );
+    let object = objects.says("degraded");
+    let event: serde_json::Value = serde_json::from_str(&object).unwrap();
+    assert_eq!(event["node"]["name"], "h100");
+    for watch in [&mut lines, &mut objects] {
+        let pid = Pid::from_raw(i32::try_from(watch.child.id()).unwrap());
+        kill(pid, Signal::SIGINT).unwrap();
+        assert_eq!(watch.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn what_is_asked_wrongly_is_told_in_the_aggregators_words() {
+    let fleet = Fleet::new();
+    for (arguments, because) in [
+        (&["node", "nobody"][..], "nobody"),
+        (&["node", "../types"], "node"),
+        (&["nodes", "-l", "a in (b"], "selector"),
+        (&["nodes", "--type", "NOT A TYPE"], "type"),
+        (&["watch", "-l", "a in (b"], "selector"),
+    ] {
+        let output = fleet.run(arguments);
+        let text = said(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
+        assert!(
+            text.contains("\n  because: ") && text.contains(because),
+            "{arguments:?}: {text}"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_authority_points_to_the_flag_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("tls.crt"), server.cert.pem()).unwrap();
+    fs::write(path("tls.key"), server.signing_key.serialize_pem()).unwrap();
+    fs::write(path("other.crt"), other.cert.pem()).unwrap();
+    let mut aggregator = Command::new(env!("CARGO_BIN_EXE_octavo-aggregator"))
+        .args(["--grpc-listen=127.0.0.1:0", "--http-listen=127.0.0.1:0"])
+        .arg("--tls-cert")
+        .arg(path("tls.crt"))
+        .arg("--tls-key")
+        .arg(path("tls.key"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = BufReader::new(aggregator.stderr.take().unwrap()).lines();
+    let port = log.map_while(Result::ok).find_map(|line| {
+        let (_, address) = line.split_once("listening for people and programs on ")?;
+        let (_, port) = address.split(' ').next()?.rsplit_once(':')?;
+        Some(port.to_owned())
+    });
+    let url = format!("https://localhost:{}", port.unwrap());
+    let ask = |ca: &str| {
+        Command::new(env!("CARGO_BIN_EXE_octavo"))
+            .args(["nodes", "--server", &url, "--ca"])
+            .arg(path(ca))
+            .output()
+            .unwrap()
+    };
+    let (wrong, missing, right) = (ask("other.crt"), ask("none.crt"), ask("tls.crt"));
+    let _gone_already = aggregator.kill();
+    let _gone_already = aggregator.wait();
+    let text = said(&wrong.stderr);
+    assert_eq!(wrong.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("its certificate cannot be trusted") && text.contains("try: "),
+        "{text}"
+    );
+    assert!(
+        said(&missing.stderr).starts_with("error: cannot read certificates of authorities from ")
+    );
+    assert_eq!(right.status.code(), Some(0), "{}", said(&right.stderr));
+}
+
+#[test]
+fn a_link_called_kubectl_octavo_is_a_plugin_of_kubectl() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = folder.path().join("kubectl-octavo");
+    symlink(env!("CARGO_BIN_EXE_octavo"), &plugin).unwrap();
+    let output = Command::new(&plugin)
+        .args(["nodes", "--help"])
+        .output()
+        .unwrap();
+    let help = said(&output.stdout);
+    assert!(
+        help.contains("Usage: kubectl octavo nodes [OPTIONS]"),
+        "{help}"
+    );
+    assert!(
+        help.contains("\n  kubectl octavo nodes --sort-by free\n"),
+        "{help}"
+    );
+    let output = Command::new(&plugin).arg("nods").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output.stderr).contains("Usage: kubectl octavo"));
+}
