@@ -16,6 +16,7 @@ fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
+command -v promtool >/dev/null || missing+=(prometheus)
 
 if ((${#missing[@]})); then
     command -v apt-get >/dev/null || fail "these are needed and this is no Debian: ${missing[*]}"
