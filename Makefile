@@ -16,7 +16,7 @@ demo: ## build, and run the agent on simulated machines: what each sees, which l
 
 test: setup fmt lint unit doc ## everything a change must pass: format, clippy, all tests, docs
 
-setup: ## install what the tests need and is not there (Python with venv, Go, Chromium)
+setup: ## install what the tests need and is not there (Python with venv, promtool, Chromium, Go)
 	@hack/setup.sh
 
 fmt: ## formatting is as rustfmt has it

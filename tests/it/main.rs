@@ -21,5 +21,6 @@ mod machine;
 mod partitions_untold;
 mod peer_gfd;
 mod process;
+mod rest;
 mod supply_chain;
 mod tidy;
