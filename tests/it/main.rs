@@ -8,6 +8,7 @@
 )]
 
 mod agent;
+mod aggregator;
 mod cli;
 mod driver_contract;
 mod driver_life;
