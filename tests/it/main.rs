@@ -8,6 +8,7 @@
 )]
 
 mod agent;
+mod aggregator;
 mod browser;
 mod cli;
 mod demo;
