@@ -1,6 +1,6 @@
 //! A status as parts: what is sent, compared and hashed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -9,13 +9,16 @@ use thiserror::Error;
 
 use crate::domain::id::PciAddress;
 
-/// A status: parts by key.
+/// A status: parts by key. Cheap to clone, and small: an aggregator holds one for each node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Parts(BTreeMap<PartKey, Content>);
+pub struct Parts(
+    /// Ordered by key, each key once.
+    Arc<[(PartKey, Content)]>,
+);
 
 /// The name of a part, such as `node` or `device/0000:07:00.0`. Keys of a newer peer are kept like any other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PartKey(Box<str>);
+pub struct PartKey(Arc<str>);
 
 /// The bytes of a part, as its writer made them, with their digest. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,13 +153,15 @@ impl fmt::LowerHex for Digest {
 impl Parts {
     /// The content of a part.
     pub fn get(&self, key: &str) -> Option<&Content> {
-        // A key that cannot be is not there either.
-        self.0.get(&PartKey::from_str(key).ok()?)
+        let at = self
+            .0
+            .binary_search_by(|(known, _)| known.as_str().cmp(key));
+        self.0.get(at.ok()?).map(|(_, content)| content)
     }
 
     /// All parts, ordered by key.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&PartKey, &Content)> {
-        self.0.iter()
+        self.0.iter().map(|(key, content)| (key, content))
     }
 
     /// How many parts.
@@ -194,8 +199,9 @@ impl Parts {
     pub fn change_to(&self, to: &Self) -> Change {
         let changed = to
             .iter()
-            .filter(|(key, content)| self.0.get(key) != Some(content));
-        let removed = self.0.keys().filter(|key| !to.0.contains_key(key));
+            .filter(|(key, content)| self.get(key.as_str()) != Some(content));
+        let keys = self.0.iter().map(|(key, _)| key);
+        let removed = keys.filter(|key| to.get(key.as_str()).is_none());
         Change {
             changed: changed
                 .map(|(key, content)| (key.clone(), content.clone()))
@@ -207,18 +213,17 @@ impl Parts {
     /// With `change` made. Removing what is not there changes nothing.
     #[must_use]
     pub fn with(&self, change: &Change) -> Self {
-        let mut parts = self.0.clone();
-        for key in &change.removed {
-            parts.remove(key);
-        }
-        parts.extend(change.changed.iter().cloned());
-        Self(parts)
+        let removed: BTreeSet<&PartKey> = change.removed.iter().collect();
+        let kept = self.0.iter();
+        let kept = kept.filter(|(key, _)| !removed.contains(key));
+        kept.chain(&change.changed).cloned().collect()
     }
 }
 
 /// Of two contents for one key the last is taken, as in a delta.
 impl FromIterator<(PartKey, Content)> for Parts {
     fn from_iter<I: IntoIterator<Item = (PartKey, Content)>>(parts: I) -> Self {
+        let parts: BTreeMap<PartKey, Content> = parts.into_iter().collect();
         Self(parts.into_iter().collect())
     }
 }
