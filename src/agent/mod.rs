@@ -3,7 +3,8 @@
 //! ```text
 //!   hw::Hints -----------+
 //!   interval ----------+--> observe --> domain::labels::compile --> LabelSink
-//!   shutdown ----------+
+//!   shutdown ----------+                 |
+//!                                        +--> uplink: the aggregator, in a task of its own
 //! ```
 //!
 //! Nothing here decides anything: what the hardware is comes from `hw`, what the labels are from `domain`. The loop has
@@ -13,6 +14,7 @@
 
 pub mod feature_file;
 pub mod sink;
+pub mod uplink;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -24,10 +26,11 @@ use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
 use tracing::{debug, info, warn};
 
 use crate::agent::sink::{Claim, LabelSink, Published, SinkError};
+use crate::agent::uplink::Outbox;
 use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Inventory, NvmlState};
-use crate::domain::labels::{self, Options};
+use crate::domain::labels::{self, LabelSet, Options};
 use crate::hw::Handle;
 
 /// Between two looks at least this long, however often the hardware cries: a storm of Xids is one thing to look at.
@@ -50,13 +53,16 @@ pub async fn run_once(
 ) -> Result<(), SinkError> {
     let inventory = hardware.observe().await;
     Log::default().inventory(&inventory);
-    publish(&inventory, sink, labels).await.map(drop)
+    let labels = labels::compile(&inventory, labels).labels;
+    publish(&inventory, sink, &labels).await.map(drop)
 }
 
-/// Looks and publishes until `shutdown` resolves. What was published stays.
+/// Looks and publishes until `shutdown` resolves. What was published stays. What an uplink shall report is put into its
+/// `outbox`, which ends the uplink when this ends.
 pub async fn run(
     hardware: &Handle,
     sink: &mut dyn LabelSink,
+    mut outbox: Option<Outbox>,
     settings: &Settings,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -77,7 +83,11 @@ pub async fn run(
             inventory = hardware.observe() => inventory,
         };
         log.inventory(&inventory);
-        let outcome = publish(&inventory, sink, &settings.labels).await;
+        let labels = labels::compile(&inventory, &settings.labels).labels;
+        if let Some(outbox) = &mut outbox {
+            outbox.put(&inventory, &labels);
+        }
+        let outcome = publish(&inventory, sink, &labels).await;
         if outcome.as_ref().is_err_and(SinkError::has_no_reader) {
             info!("nobody reads the labels any more");
             break;
@@ -94,12 +104,10 @@ pub async fn run(
 async fn publish(
     inventory: &Inventory,
     sink: &mut dyn LabelSink,
-    options: &Options,
+    labels: &LabelSet,
 ) -> Result<Published, SinkError> {
-    let compiled = labels::compile(inventory, options);
     let claim = claim(&inventory.nvml);
-    sink.publish(&compiled.labels, claim, Timestamp::now())
-        .await
+    sink.publish(labels, claim, Timestamp::now()).await
 }
 
 /// A call that hangs before the driver said which it is hangs before anything was read.

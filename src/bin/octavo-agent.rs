@@ -9,11 +9,14 @@ use std::process::ExitCode;
 use jiff::Timestamp;
 use octavo::agent::feature_file::FeatureFile;
 use octavo::agent::sink::{self, LabelSink};
+use octavo::agent::uplink::dial::Aggregator;
+use octavo::agent::uplink::{self, Outbox, Uplink};
 use octavo::agent::{self, Settings};
-use octavo::config::agent::{AgentSettings, LabelSink as Target, Schedule};
+use octavo::config::agent::{AgentSettings, LabelSink as Target, Schedule, UplinkSettings};
 use octavo::config::{Answer, AnswerKind};
 use octavo::domain::error::chain;
 use octavo::telemetry;
+use octavo::wire::stream::Identity;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info};
 
@@ -66,9 +69,26 @@ async fn start(settings: &AgentSettings) -> Result<(), Box<dyn Error>> {
             done = agent::run_once(&hardware, sink.as_mut(), &labels) => done?,
         },
         Schedule::Every(interval) => {
+            let (outbox, uplink) = settings.uplink().map(uplink).unzip();
+            let uplink = uplink.map(|uplink| tokio::spawn(uplink.run()));
             let settings = Settings { interval, labels };
-            agent::run(&hardware, sink.as_mut(), &settings, shutdown).await;
+            agent::run(&hardware, sink.as_mut(), outbox, &settings, shutdown).await;
+            // The outbox is gone, and the uplink takes its leave.
+            if let Some(uplink) = uplink {
+                uplink.await?;
+            }
         }
     }
     Ok(())
+}
+
+/// What reports to the aggregator, and where it is told what.
+fn uplink(settings: &UplinkSettings) -> (Outbox, Uplink<Aggregator>) {
+    let identity = Identity {
+        node: settings.node().clone(),
+        agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let run = uplink::this_run(Timestamp::now());
+    let aggregator = Aggregator::new(settings.clone());
+    Uplink::new(aggregator, identity, run, settings.heartbeat())
 }

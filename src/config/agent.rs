@@ -1,13 +1,17 @@
 //! Settings of the node agent.
 
+mod publishing;
+mod uplink;
+
 use std::env;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::Parser;
 
-use super::duration::{self, Expiry};
+use self::publishing::PublishingArgs;
+pub use self::publishing::{FeatureFile, LabelSink, Schedule};
+use self::uplink::UplinkArgs;
+pub use self::uplink::{Security, UplinkSettings};
 use super::hardware::{HardwareArgs, HardwareSettings};
 use super::labels::{LabelArgs, LabelSettings};
 use super::log::{LogArgs, LogSettings};
@@ -23,6 +27,9 @@ Examples:
 
   # Use a driver that is mounted somewhere else
   octavo-agent --driver-root /host --oneshot
+
+  # Report to an aggregator too, which is known by its CA
+  octavo-agent --aggregator https://aggregator:7443 --aggregator-ca ca.crt
 
 Every flag can be set by its variable too; the flag wins.";
 
@@ -43,68 +50,10 @@ struct AgentArgs {
     publishing: PublishingArgs,
 
     #[command(flatten)]
+    uplink: UplinkArgs,
+
+    #[command(flatten)]
     log: LogArgs,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Publishing")]
-struct PublishingArgs {
-    /// Where labels go
-    #[arg(
-        long,
-        value_enum,
-        value_name = "SINK",
-        env = "OCTAVO_LABEL_SINK",
-        hide_env_values = true,
-        default_value = "stdout"
-    )]
-    label_sink: SinkName,
-
-    /// The feature file of --label-sink file
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = "OCTAVO_FEATURE_FILE",
-        hide_env_values = true,
-        default_value = "/etc/kubernetes/node-feature-discovery/features.d/octavo"
-    )]
-    feature_file: PathBuf,
-
-    /// How long Node Feature Discovery may trust the feature file; 0 for ever
-    ///
-    /// The file is renewed well before. Once it has expired, the labels of a node whose agent is gone go too.
-    #[arg(
-        long,
-        value_name = "DURATION",
-        env = "OCTAVO_FEATURE_FILE_EXPIRY",
-        hide_env_values = true,
-        default_value = "1h",
-        value_parser = duration::expiry
-    )]
-    feature_file_expiry: Expiry,
-
-    /// How often the hardware is read
-    #[arg(
-        long,
-        value_name = "DURATION",
-        env = "OCTAVO_INTERVAL",
-        hide_env_values = true,
-        default_value = "10s",
-        value_parser = duration::positive
-    )]
-    interval: Duration,
-
-    /// Read and publish once, then end
-    #[arg(long)]
-    oneshot: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SinkName {
-    /// Lines of key=value, whenever they change
-    Stdout,
-    /// A feature file of Node Feature Discovery
-    File,
 }
 
 /// What the agent runs on.
@@ -114,32 +63,8 @@ pub struct AgentSettings {
     labels: LabelSettings,
     sink: LabelSink,
     schedule: Schedule,
+    uplink: Option<UplinkSettings>,
     log: LogSettings,
-}
-
-/// Where labels go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LabelSink {
-    /// Standard output.
-    Stdout,
-    /// A feature file.
-    FeatureFile(FeatureFile),
-}
-
-/// A feature file of Node Feature Discovery.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FeatureFile {
-    path: PathBuf,
-    expiry: Expiry,
-}
-
-/// How often the hardware is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Schedule {
-    /// Once, and then the agent ends.
-    Once,
-    /// Again after this time, until the agent is stopped.
-    Every(Duration),
 }
 
 impl AgentSettings {
@@ -176,68 +101,45 @@ impl AgentSettings {
         self.schedule
     }
 
+    /// Which aggregator the node reports to, if any. One that looks only once does not report.
+    pub fn uplink(&self) -> Option<&UplinkSettings> {
+        self.uplink.as_ref()
+    }
+
     /// What is logged and how.
     pub fn log(&self) -> LogSettings {
         self.log
     }
 }
 
-impl FeatureFile {
-    /// Where it lies.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// How long it may be trusted after it was written.
-    pub fn expiry(&self) -> Expiry {
-        self.expiry
-    }
-}
-
 impl AgentArgs {
     fn resolve(self) -> Result<AgentSettings, Answer> {
-        let publishing = self.publishing;
-        publishing.refuse_an_expiry_between_two_looks()?;
+        let (sink, schedule) = self.publishing.resolve()?;
+        let uplink = match schedule {
+            Schedule::Once => None,
+            Schedule::Every(_) => self.uplink.resolve()?,
+        };
         Ok(AgentSettings {
             hardware: self.hardware.into(),
             labels: self.labels.into(),
-            sink: match publishing.label_sink {
-                SinkName::Stdout => LabelSink::Stdout,
-                SinkName::File => LabelSink::FeatureFile(FeatureFile {
-                    path: publishing.feature_file,
-                    expiry: publishing.feature_file_expiry,
-                }),
-            },
-            schedule: if publishing.oneshot {
-                Schedule::Once
-            } else {
-                Schedule::Every(publishing.interval)
-            },
+            sink,
+            schedule,
+            uplink,
             log: self.log.into(),
         })
     }
 }
 
-impl PublishingArgs {
-    /// The expiry is moved at every look and once half of it is gone, so a longer interval would let it pass.
-    fn refuse_an_expiry_between_two_looks(&self) -> Result<(), Answer> {
-        let kept = self.label_sink == SinkName::File && !self.oneshot;
-        match self.feature_file_expiry {
-            Expiry::After(span) if kept && self.interval > span / 2 => Err(Answer::usage(
-                &mut AgentArgs::command(),
-                "--interval is longer than half of --feature-file-expiry: the labels of a living agent would expire. \
-                 Look more often, or let them live longer",
-            )),
-            Expiry::After(_) | Expiry::Never => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    use clap::CommandFactory;
     use jiff::Timestamp;
 
     use super::*;
+    use crate::config::duration::Expiry;
     use crate::config::hardware::NvmlLibrary;
     use crate::domain::labels::Options;
 
@@ -305,10 +207,7 @@ mod tests {
         ]);
         assert_eq!(
             settings.sink(),
-            &LabelSink::FeatureFile(FeatureFile {
-                path: "/f".into(),
-                expiry: Expiry::Never
-            })
+            &LabelSink::FeatureFile(FeatureFile::of("/f".into(), Expiry::Never))
         );
         assert_eq!(settings.schedule(), Schedule::Once);
     }
@@ -320,5 +219,96 @@ mod tests {
         assert!(answer.to_string().starts_with(
             "error: invalid value '10' for '--interval <DURATION>': not a duration such as 500ms, 10s, 5m or 1h30m"
         ), "{answer}");
+    }
+
+    #[test]
+    fn without_an_aggregator_nothing_is_reported_and_a_single_look_reports_nothing() {
+        assert_eq!(settings(&[]).uplink(), None);
+        let once = settings(&[
+            "--oneshot",
+            "--aggregator=http://a",
+            "--aggregator-plaintext",
+            "--node-name=n",
+        ]);
+        assert_eq!(once.uplink(), None);
+    }
+
+    #[test]
+    fn an_aggregator_is_known_by_its_ca_and_by_the_name_in_its_url() {
+        let arguments = [
+            "--aggregator=https://aggregator.octavo:7443",
+            "--aggregator-ca=/ca.crt",
+            "--node-name=node-1",
+        ];
+        let both = settings(&arguments);
+        let uplink = both.uplink().unwrap();
+        assert_eq!(uplink.url(), "https://aggregator.octavo:7443");
+        assert_eq!(uplink.node().as_str(), "node-1");
+        assert_eq!(uplink.heartbeat(), Duration::from_secs(10));
+        let secured = |uplink: &UplinkSettings, ca: &str, name: &str| {
+            let Security::Tls { ca: file, server } = uplink.security() else {
+                panic!("{uplink:?}");
+            };
+            assert_eq!(
+                (file.as_path(), server),
+                (Path::new(ca), &name.try_into().unwrap())
+            );
+        };
+        secured(uplink, "/ca.crt", "aggregator.octavo");
+        let named = settings(&[&arguments[..], &["--aggregator-server-name=other"]].concat());
+        secured(named.uplink().unwrap(), "/ca.crt", "other");
+        let by_address = settings(&[
+            "--aggregator=https://[fd00::1]:7443",
+            "--aggregator-ca=/ca.crt",
+            "--node-name=node-1",
+        ]);
+        secured(by_address.uplink().unwrap(), "/ca.crt", "fd00::1");
+    }
+
+    #[test]
+    fn i12_an_aggregator_that_cannot_be_reached_or_trusted_is_refused_with_the_reason() {
+        let refusal = |arguments: &[&str]| {
+            let program = ["octavo-agent"].iter();
+            let answer = AgentSettings::from_arguments(program.chain(arguments)).unwrap_err();
+            assert_eq!(answer.kind(), crate::config::AnswerKind::UsageError);
+            answer.to_string()
+        };
+        for (arguments, reason) in [
+            (&["--aggregator=http://a:1"][..], "--aggregator-plaintext"),
+            (&["--aggregator=https://a:1"], "--aggregator-ca"),
+            (&["--aggregator=a:1"], "like https://"),
+            (&["--aggregator=ftp://a:1"], "like https://"),
+            (&["--aggregator=https://u:p@a:1"], "like https://"),
+            (&["--aggregator=https://a:1/path"], "like https://"),
+            (&["--aggregator=https://a:1/?q"], "like https://"),
+            (
+                &[
+                    "--aggregator=http://a:1",
+                    "--aggregator-plaintext",
+                    "--aggregator-ca=/f",
+                ],
+                "has no use",
+            ),
+            (
+                &[
+                    "--aggregator=https://a",
+                    "--aggregator-ca=/f",
+                    "--aggregator-server-name=a b",
+                ],
+                "--aggregator-server-name",
+            ),
+            (
+                &[
+                    "--aggregator=http://a",
+                    "--aggregator-plaintext",
+                    "--node-name=A_b",
+                ],
+                "node name",
+            ),
+            (&["--heartbeat=0s"], "--heartbeat"),
+        ] {
+            let said = refusal(arguments);
+            assert!(said.contains(reason), "{arguments:?}: {said}");
+        }
     }
 }

@@ -2,14 +2,39 @@
 
 use std::error::Error;
 
-/// An error with all its causes on one line, outermost first.
+/// An error with all its causes on one line, outermost first. A cause that the error above it has already told in full is
+/// not told twice: libraries do that.
 pub fn chain(error: &dyn Error) -> String {
     let mut line = error.to_string();
     let mut below = error.source();
     while let Some(source) = below {
-        line.push_str(": ");
-        line.push_str(&source.to_string());
+        let cause = source.to_string();
+        if !line.ends_with(&cause) {
+            line.push_str(": ");
+            line.push_str(&cause);
+        }
         below = source.source();
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use thiserror::Error;
+
+    use super::*;
+
+    #[derive(Debug, Error)]
+    #[error("{0}")]
+    struct Told(&'static str, #[source] Option<Box<Told>>);
+
+    #[test]
+    fn every_cause_is_told_once() {
+        let told = |text, cause| Told(text, Some(Box::new(cause)));
+        let disk = || Told("no space left", None);
+        let line = chain(&told("cannot write", told("disk", disk())));
+        assert_eq!(line, "cannot write: disk: no space left");
+        let line = chain(&told("cannot write: no space left", disk()));
+        assert_eq!(line, "cannot write: no space left");
+    }
 }

@@ -25,6 +25,11 @@ use crate::domain::labels::LabelSet;
 use crate::domain::stream::{Content, PartKey, Parts};
 use crate::proto::v1;
 
+/// What is read of every list of a device; many times what any has of instances, profiles, placements, links or problems.
+pub const MOST: usize = 256;
+/// What is read of a device's processes.
+pub const MOST_PROCESSES: usize = 4096;
+
 const DEVICE: &str = "device/";
 const PROFILES: &str = "profiles/";
 

@@ -22,6 +22,9 @@ use crate::proto::v1::to_agent::Message as Answer;
 
 /// Parts of one message, and of one status: more than any node has devices.
 pub const MOST_PARTS: usize = 1024;
+/// The most bytes that a status may have, keys and contents together ([`Parts::size`]), and a message from an agent in which
+/// it travels. An agent keeps below, an aggregator refuses what is above.
+pub const LARGEST_STATUS: usize = 256 * 1024;
 /// The longest boot id and version, and the longest reason that is kept, in characters.
 const LONGEST: usize = 128;
 /// The longest name of a node, in bytes.

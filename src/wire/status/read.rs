@@ -4,6 +4,7 @@ use super::error::{FieldError, StatusProblem};
 use super::field::{
     Read, bounded, each, parsed, parsed_if_there, short, strange, there, two_numbers, within,
 };
+use super::{MOST, MOST_PROCESSES};
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
 };
@@ -17,10 +18,6 @@ use crate::domain::labels::{LabelKey, LabelSet, LabelValue};
 use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
 use crate::proto::v1;
 
-/// Many times what any device has of each: instances, profiles, placements, links, problems.
-const MOST: usize = 256;
-/// Processes of one device. A pid is at most 4,194,304, but so many contexts fit on none.
-const MOST_PROCESSES: usize = 4096;
 /// The largest of 24 bits.
 const CLASS: u32 = 0x00ff_ffff;
 

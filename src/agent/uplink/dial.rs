@@ -1,0 +1,126 @@
+//! How a connection to the aggregator is made.
+
+use std::error::Error;
+use std::fs;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector};
+use hyper_util::client::legacy::connect::HttpConnector;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use thiserror::Error as ThisError;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::config::agent::{Security, UplinkSettings};
+
+/// Makes connections; the uplink asks for one at a time.
+pub trait Dial {
+    /// A new connection.
+    fn dial(&self) -> impl Future<Output = Result<Channel, DialError>> + Send;
+
+    /// Whom it reaches, for a log.
+    fn name(&self) -> String;
+}
+
+/// Why there is no connection.
+#[derive(Debug, ThisError)]
+pub enum DialError {
+    /// The authorities' certificates cannot be read.
+    #[error("cannot read the certificates in {}", path.display())]
+    Ca {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS")]
+    Tls(#[from] rustls::Error),
+    /// Nobody answers, or not the right one.
+    #[error("cannot connect")]
+    Connect(#[from] tonic::transport::Error),
+}
+
+/// The aggregator of the settings.
+#[derive(Debug)]
+pub struct Aggregator(UplinkSettings);
+
+const CONNECT: Duration = Duration::from_secs(5);
+const KEEPALIVE: Duration = Duration::from_secs(20);
+const KEEPALIVE_ANSWER: Duration = Duration::from_secs(10);
+/// Answers are a few bytes; the default of 2 MiB would be memory that a peer may make this process hold.
+const WINDOW: u32 = 64 * 1024;
+
+impl Aggregator {
+    /// That of `settings`.
+    pub fn new(settings: UplinkSettings) -> Self {
+        Self(settings)
+    }
+}
+
+impl Dial for Aggregator {
+    async fn dial(&self) -> Result<Channel, DialError> {
+        let endpoint = tuned(Endpoint::from(self.0.url().clone()));
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT));
+        match self.0.security() {
+            Security::Plaintext => Ok(endpoint.connect_with_connector(tcp).await?),
+            Security::Tls { ca, server } => {
+                let name = Arc::new(FixedServerNameResolver::new(server.clone()));
+                let tls = HttpsConnector::new(tcp, trusting(ca)?, true, name);
+                Ok(endpoint.connect_with_connector(tls).await?)
+            }
+        }
+    }
+
+    fn name(&self) -> String {
+        let url = self.0.url().to_string();
+        url.trim_end_matches('/').to_owned()
+    }
+}
+
+/// The settings of every connection.
+pub(super) fn tuned(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .connect_timeout(CONNECT)
+        .http2_keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE_ANSWER)
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+}
+
+/// Trusts the authorities in the file as it is now. The file is small and local, so reading it holds nobody up.
+fn trusting(ca: &Path) -> Result<ClientConfig, DialError> {
+    let unreadable = |source: Box<dyn Error + Send + Sync>| DialError::Ca {
+        path: ca.to_owned(),
+        source,
+    };
+    let pem = fs::read(ca).map_err(|error| unreadable(error.into()))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|error| unreadable(error.to_string().into()))?;
+        roots
+            .add(certificate)
+            .map_err(|error| unreadable(error.into()))?;
+    }
+    if roots.is_empty() {
+        return Err(unreadable("there is none in it".into()));
+    }
+    // The provider is named: a process-wide default is nobody's to set.
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}

@@ -1,0 +1,226 @@
+//! One connection, from the greeting to its end.
+
+use std::error::Error;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+use tracing::debug;
+
+use super::dial::Dial;
+use super::outbox::Latest;
+use super::{Log, chance, closed, share};
+use crate::domain::error::chain;
+use crate::domain::stream::{FromAgent, Sender, ToAgent};
+use crate::proto::v1;
+use crate::proto::v1::fleet_client::FleetClient;
+use crate::wire::stream::{Identity, encode_from_agent, parse_to_agent};
+
+/// What a connection needs of its uplink.
+pub(super) struct Session<'a> {
+    pub(super) identity: &'a Identity,
+    pub(super) heartbeat: Duration,
+    pub(super) sender: &'a mut Sender,
+    pub(super) latest: &'a mut watch::Receiver<Latest>,
+    pub(super) log: &'a mut Log,
+}
+
+/// How a connection ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// There is nothing more to report, and the stream was closed.
+    Closed,
+    /// It broke, was refused, or could not be made.
+    Lost(String),
+    /// The aggregator sent us away.
+    HeldOff {
+        retry_after: Duration,
+        reason: String,
+    },
+}
+
+/// Both directions of the stream.
+struct Line {
+    out: mpsc::Sender<v1::FromAgent>,
+    answers: Streaming<v1::ToAgent>,
+}
+
+/// An aggregator that has said nothing for this many heartbeats has gone, whatever its kernel says.
+const PATIENCE: u32 = 3;
+/// Messages that wait to be written. A peer that reads has none waiting, so one that lets this fill does not read.
+const WAITING: usize = 8;
+/// Of an answer, which is an acknowledgement or a reason.
+const LARGEST_ANSWER: usize = 64 * 1024;
+/// How long the aggregator is given to take note that the stream has ended.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// Characters of a reason that are logged.
+const LONGEST: usize = 256;
+
+impl Session<'_> {
+    pub(super) async fn run(&mut self, dial: &impl Dial) -> End {
+        let mut latest = self.latest.clone();
+        let connected = tokio::select! {
+            () = closed(&mut latest) => return End::Closed,
+            connected = self.connect(dial) => connected,
+        };
+        let mut line = match connected {
+            Ok(line) => line,
+            Err(reason) => return End::Lost(tamed(&reason)),
+        };
+        let end = self.converse(&mut line).await;
+        drop(line.out);
+        if end == End::Closed {
+            // Waits for the aggregator's last word, so that it sees an end and not a broken connection.
+            let last = async { while let Ok(Some(_)) = line.answers.message().await {} };
+            let _silent = timeout(FAREWELL, last).await;
+        }
+        if let End::Lost(reason) = end {
+            return End::Lost(tamed(&reason));
+        }
+        end
+    }
+
+    /// Connects, greets, and waits for the aggregator to accept the stream.
+    async fn connect(&mut self, dial: &impl Dial) -> Result<Line, String> {
+        let channel = dial.dial().await.map_err(|error| chain(&error))?;
+        let mut client = FleetClient::new(channel).max_decoding_message_size(LARGEST_ANSWER);
+        let (out, messages) = mpsc::channel(WAITING);
+        let greeting = self.sender.connected();
+        let greeted = out.try_send(encode_from_agent(&greeting, self.identity));
+        greeted.map_err(|error| chain(&error))?;
+        let report = client.report(ReceiverStream::new(messages));
+        match timeout(self.heartbeat.saturating_mul(PATIENCE), report).await {
+            Ok(Ok(response)) => Ok(Line {
+                out,
+                answers: response.into_inner(),
+            }),
+            Ok(Err(status)) => Err(said(&status)),
+            Err(_) => Err("it does not answer".to_owned()),
+        }
+    }
+
+    async fn converse(&mut self, line: &mut Line) -> End {
+        // What was seen while the connection was made.
+        if let Err(end) = self.observed(line) {
+            return end;
+        }
+        let mut unanswered = 0;
+        let mut in_sync = false;
+        let mut beat = Box::pin(sleep(self.interval()));
+        loop {
+            let step = tokio::select! {
+                answer = line.answers.message() => {
+                    unanswered = 0;
+                    self.answered(line, answer)
+                }
+                changed = self.latest.changed() => match changed {
+                    Ok(()) => self.observed(line),
+                    Err(_) => Err(End::Closed),
+                },
+                () = &mut beat => {
+                    beat.set(sleep(self.interval()));
+                    unanswered += 1;
+                    self.beat(line, unanswered)
+                }
+            };
+            if let Err(end) = step {
+                return end;
+            }
+            if !in_sync && self.sender.is_in_sync() {
+                in_sync = true;
+                self.log.connected();
+            }
+        }
+    }
+
+    /// A heartbeat more or less, by a tenth: a fleet that starts together does not beat together.
+    fn interval(&self) -> Duration {
+        let tenth = self.heartbeat / 10;
+        let interval = self.heartbeat.saturating_sub(tenth);
+        interval.saturating_add(share(tenth.saturating_mul(2), chance()))
+    }
+
+    fn answered(
+        &mut self,
+        line: &Line,
+        answer: Result<Option<v1::ToAgent>, Status>,
+    ) -> Result<(), End> {
+        let message = match answer {
+            Ok(Some(message)) => message,
+            Ok(None) => return Err(End::Lost("it closed the stream".to_owned())),
+            Err(status) => return Err(End::Lost(said(&status))),
+        };
+        let answer = parse_to_agent(message).map_err(|error| End::Lost(chain(&error)))?;
+        match &answer {
+            ToAgent::HoldOff {
+                retry_after,
+                reason,
+            } => {
+                return Err(End::HeldOff {
+                    retry_after: *retry_after,
+                    reason: reason.clone(),
+                });
+            }
+            ToAgent::Resync { reason } => debug!("the aggregator asks for all: {reason}"),
+            ToAgent::Ack { .. } => {}
+        }
+        let next = self.sender.received(&answer);
+        self.say(line, next)
+    }
+
+    fn observed(&mut self, line: &Line) -> Result<(), End> {
+        let next = match &*self.latest.borrow_and_update() {
+            Latest::Status(parts) => self.sender.observed(parts.clone()),
+            Latest::Nothing => None,
+            Latest::TooLarge => {
+                let reason = "this node's status is larger than any aggregator takes";
+                return Err(End::Lost(reason.to_owned()));
+            }
+        };
+        self.say(line, next)
+    }
+
+    /// `due` heartbeats, with this one, are not answered; those that nothing could be said in count too.
+    fn beat(&mut self, line: &Line, due: u32) -> Result<(), End> {
+        if due > PATIENCE {
+            return Err(End::Lost(format!("no answer to {PATIENCE} heartbeats")));
+        }
+        let heartbeat = self.sender.heartbeat();
+        self.say(line, heartbeat)
+    }
+
+    fn say(&self, line: &Line, message: Option<FromAgent>) -> Result<(), End> {
+        let Some(message) = message else {
+            return Ok(());
+        };
+        match line
+            .out
+            .try_send(encode_from_agent(&message, self.identity))
+        {
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                Err(End::Lost("it does not read what it is told".to_owned()))
+            }
+            // Why a stream is closed is known to the other direction, which is about to say so.
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+        }
+    }
+}
+
+/// Why the aggregator refused the stream, or what broke it.
+fn said(status: &Status) -> String {
+    let message = status.message();
+    match status.source() {
+        Some(cause) => format!("{message}: {}", chain(cause)),
+        None => format!("it refused: {}: {message}", status.code().description()),
+    }
+}
+
+/// The beginning of a reason, without what a terminal could take for a command.
+fn tamed(reason: &str) -> String {
+    let reason = reason.chars().take(LONGEST);
+    reason
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}

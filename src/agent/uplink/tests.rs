@@ -1,0 +1,266 @@
+//! The uplink against an aggregator that does what each test wants.
+//!
+//! What is about time runs in memory, where tokio's clock stands still until nobody has anything to do; what is about
+//! sockets and certificates runs on real ones.
+
+mod fake;
+mod sockets;
+
+use tokio::task::JoinHandle;
+
+use self::fake::{Fake, Memory, Peer, identity};
+use super::*;
+use crate::domain::inventory::{Inventory, Machine, NvmlState};
+use crate::domain::labels::LabelSet;
+use crate::domain::stream::{Greeting, Offer, Receiver, ToAgent};
+use crate::wire::status;
+use crate::wire::stream::Incoming;
+
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+fn this_one() -> Run {
+    Run {
+        epoch: 7,
+        boot_id: "boot".to_owned(),
+    }
+}
+
+/// A node that is told from others by a word.
+fn inventory(word: &str) -> Inventory {
+    Inventory {
+        machine: Machine {
+            product_name: Some(word.to_owned()),
+            vgpu: None,
+        },
+        nvml: NvmlState::Loading,
+        devices: Vec::new(),
+    }
+}
+
+fn put(outbox: &mut Outbox, word: &str) {
+    outbox.put(&inventory(word), &LabelSet::default());
+}
+
+/// An uplink that has `word` to report, and the aggregator it reports to.
+fn reporting(word: &str) -> (Fake, Outbox, JoinHandle<()>) {
+    let (fake, service) = Fake::new();
+    let (mut outbox, uplink) = Uplink::new(Memory(service), identity(), this_one(), HEARTBEAT);
+    put(&mut outbox, word);
+    (fake, outbox, tokio::spawn(uplink.run()))
+}
+
+/// Which word the aggregator knows.
+fn known(receiver: &Receiver) -> String {
+    let status = status::decode(receiver.parts()).unwrap();
+    status.inventory.machine.product_name.unwrap()
+}
+
+/// Takes what the agent says as the aggregator does, and answers.
+async fn take(peer: &mut Peer, receiver: &mut Receiver) -> Incoming {
+    let incoming = peer.hears().await;
+    let offer = match incoming.clone() {
+        Incoming::Hello { hello, .. } => panic!("{hello:?} again"),
+        Incoming::Snapshot { seq, parts } => receiver.snapshot(seq, parts),
+        Incoming::Delta { seq, change, hash } => receiver.delta(seq, &change, hash),
+        Incoming::Heartbeat { seq, hash } => receiver.heartbeat(seq, hash),
+    };
+    let answer = match offer {
+        Offer::Status(status) => receiver.take(status),
+        Offer::Confirmed(answer) | Offer::Nothing(answer) => answer,
+    };
+    peer.says(&answer).await;
+    incoming
+}
+
+/// The first connection of a node, up to its first status.
+async fn first(fake: &mut Fake) -> (Peer, Receiver) {
+    let mut peer = fake.peer().await;
+    let hello = peer.greeting().await;
+    assert_eq!((hello.seq, &hello.run), (0, &this_one()));
+    let (mut receiver, answer) = Receiver::new(&hello);
+    peer.says(&answer).await;
+    let incoming = take(&mut peer, &mut receiver).await;
+    assert!(
+        matches!(incoming, Incoming::Snapshot { seq: 1, .. }),
+        "{incoming:?}"
+    );
+    (peer, receiver)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_told_whole_and_then_as_it_changes_until_the_agent_ends() {
+    let (mut fake, mut outbox, uplink) = reporting("one");
+    let (mut peer, mut receiver) = first(&mut fake).await;
+    assert_eq!(known(&receiver), "one");
+    put(&mut outbox, "two");
+    let incoming = take(&mut peer, &mut receiver).await;
+    assert!(
+        matches!(incoming, Incoming::Delta { seq: 2, .. }),
+        "{incoming:?}"
+    );
+    assert_eq!(known(&receiver), "two");
+
+    drop(outbox);
+    assert!(peer.sees_the_end().await);
+    drop(peer);
+    uplink.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn i8_heartbeats_go_on_while_nobody_looks_at_the_hardware() {
+    let (mut fake, outbox, _uplink) = reporting("one");
+    let (mut peer, mut receiver) = first(&mut fake).await;
+    let start = Instant::now();
+    for beats in 1..=20 {
+        let incoming = take(&mut peer, &mut receiver).await;
+        assert!(
+            matches!(incoming, Incoming::Heartbeat { seq: 1, .. }),
+            "{incoming:?}"
+        );
+        let (least, most) = (HEARTBEAT * 9 * beats / 10, HEARTBEAT * 11 * beats / 10);
+        let passed = start.elapsed();
+        assert!(
+            (least..=most + HEARTBEAT / 100).contains(&passed),
+            "{beats}: {passed:?}"
+        );
+    }
+    drop(outbox);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_told_before_is_not_told_again_after_a_reconnect() {
+    let (mut fake, mut outbox, _uplink) = reporting("one");
+    let (peer, mut receiver) = first(&mut fake).await;
+    drop(peer);
+    let mut peer = fake.peer().await;
+    let Greeting::Welcome(answer) = receiver.greeted(&peer.greeting().await, true) else {
+        panic!("it is the same agent");
+    };
+    assert_eq!(answer, ToAgent::Ack { seq: 1 });
+    // While the answer is on its way, something changes.
+    put(&mut outbox, "two");
+    peer.says(&answer).await;
+    let incoming = take(&mut peer, &mut receiver).await;
+    assert!(
+        matches!(incoming, Incoming::Delta { seq: 2, .. }),
+        "{incoming:?}"
+    );
+    assert_eq!(known(&receiver), "two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_aggregator_is_left_after_three_heartbeats() {
+    let (mut fake, _outbox, _uplink) = reporting("one");
+    // Silent from the beginning, and silent after a good start.
+    let mut silent = fake.peer().await;
+    silent.greeting().await;
+    let start = Instant::now();
+    let mut peer = fake.peer().await;
+    let waited = start.elapsed();
+    assert!(
+        (HEARTBEAT * 3..HEARTBEAT * 5).contains(&waited),
+        "{waited:?}"
+    );
+
+    let hello = peer.greeting().await;
+    let (mut receiver, answer) = Receiver::new(&hello);
+    peer.says(&answer).await;
+    take(&mut peer, &mut receiver).await;
+    let mut beats = 0;
+    let start = Instant::now();
+    while !peer.sees_the_end_or_a_heartbeat().await {
+        beats += 1;
+    }
+    assert_eq!(beats, 3);
+    fake.peer().await;
+    let waited = start.elapsed();
+    assert!(
+        (HEARTBEAT * 3..HEARTBEAT * 5).contains(&waited),
+        "{waited:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_held_off_stays_away_for_as_long_and_then_some() {
+    let (mut fake, _outbox, _uplink) = reporting("one");
+    let mut waits = Vec::new();
+    let mut peer = fake.peer().await;
+    for _ in 0..8 {
+        peer.greeting().await;
+        let start = Instant::now();
+        peer.says(&ToAgent::HoldOff {
+            retry_after: Duration::from_secs(100),
+            reason: "too many at once".to_owned(),
+        })
+        .await;
+        peer = fake.peer().await;
+        waits.push(start.elapsed().as_millis());
+    }
+    assert!(
+        waits.iter().all(|wait| (100_000..151_000).contains(wait)),
+        "{waits:?}"
+    );
+    waits.sort_unstable();
+    waits.dedup();
+    assert!(
+        waits.len() > 4,
+        "nobody shall come back at the same time: {waits:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_status_is_tried_again_ever_more_seldom() {
+    let (mut fake, _outbox, _uplink) = reporting("one");
+    let start = Instant::now();
+    for _ in 0..12 {
+        let mut peer = fake.peer().await;
+        let hello = peer.greeting().await;
+        peer.says(&Receiver::new(&hello).1).await;
+        let incoming = peer.hears().await;
+        assert!(
+            matches!(incoming, Incoming::Snapshot { .. }),
+            "{incoming:?}"
+        );
+        peer.refuses(tonic::Status::invalid_argument("device/7 is no address"))
+            .await;
+    }
+    // Eleven waits of at least a tenth of 1, 2, 4, 8, 16, 30, 30 … s, and at most the whole.
+    let passed = start.elapsed();
+    let bounds = Duration::from_secs(21)..Duration::from_secs(212);
+    assert!(bounds.contains(&passed), "{passed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_ends_at_once_while_it_waits_for_an_aggregator() {
+    let (mut fake, outbox, uplink) = reporting("one");
+    let mut peer = fake.peer().await;
+    peer.greeting().await;
+    peer.says(&ToAgent::HoldOff {
+        retry_after: Duration::from_mins(5),
+        reason: "later".to_owned(),
+    })
+    .await;
+    assert!(peer.sees_the_end().await);
+    let start = Instant::now();
+    drop(outbox);
+    uplink.await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_trouble_is_said_once() {
+    let mut log = Log {
+        aggregator: "a".to_owned(),
+        said: None,
+    };
+    let wait = Duration::from_secs(1);
+    let mut said = |reason: &str| {
+        let before = log.said.clone();
+        log.lost(reason, wait);
+        before != log.said
+    };
+    assert_eq!(
+        ["x", "x", "y", "y", "x"].map(&mut said),
+        [true, false, true, false, true]
+    );
+}

@@ -1,0 +1,165 @@
+//! An aggregator without a mind of its own: each stream is handed to the test.
+
+use std::convert::Infallible;
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::agent::uplink::dial::{Dial, DialError, tuned};
+use crate::domain::stream::{Hello, ToAgent};
+use crate::proto::v1;
+use crate::proto::v1::fleet_server::{Fleet, FleetServer};
+use crate::wire::stream::{Identity, Incoming, encode_to_agent, parse_from_agent};
+
+pub(super) fn identity() -> Identity {
+    Identity {
+        node: "node-7".parse().unwrap(),
+        agent_version: "0.1.0".to_owned(),
+    }
+}
+
+/// Where the streams arrive.
+pub(super) struct Fake {
+    peers: mpsc::UnboundedReceiver<Peer>,
+}
+
+/// The service that a server offers.
+#[derive(Debug, Clone)]
+pub(super) struct Service {
+    peers: mpsc::UnboundedSender<Peer>,
+}
+
+/// One stream. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Peer {
+    from: Streaming<v1::FromAgent>,
+    to: mpsc::Sender<Result<v1::ToAgent, Status>>,
+}
+
+impl Fake {
+    pub(super) fn new() -> (Self, Service) {
+        let (sender, peers) = mpsc::unbounded_channel();
+        (Self { peers }, Service { peers: sender })
+    }
+
+    /// The next stream.
+    pub(super) async fn peer(&mut self) -> Peer {
+        self.peers.recv().await.unwrap()
+    }
+}
+
+impl Peer {
+    pub(super) async fn hears(&mut self) -> Incoming {
+        let message = self.from.message().await.unwrap();
+        parse_from_agent(message.expect("the agent ended the stream")).unwrap()
+    }
+
+    /// The greeting, which is of the node of [`identity`].
+    pub(super) async fn greeting(&mut self) -> Hello {
+        let incoming = self.hears().await;
+        let Incoming::Hello {
+            identity: who,
+            hello,
+        } = incoming
+        else {
+            panic!("{incoming:?} is no greeting");
+        };
+        assert_eq!(who, identity());
+        hello
+    }
+
+    pub(super) async fn says(&mut self, answer: &ToAgent) {
+        self.to.send(Ok(encode_to_agent(answer))).await.unwrap();
+    }
+
+    pub(super) async fn refuses(self, status: Status) {
+        self.to.send(Err(status)).await.unwrap();
+    }
+
+    /// Whether the agent ended the stream as one does, after whatever it still had to say.
+    pub(super) async fn sees_the_end(&mut self) -> bool {
+        loop {
+            match self.from.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Whether the stream ended, in whatever way; `false` for a heartbeat.
+    pub(super) async fn sees_the_end_or_a_heartbeat(&mut self) -> bool {
+        match self.from.message().await {
+            Ok(Some(message)) => {
+                let incoming = parse_from_agent(message).unwrap();
+                assert!(
+                    matches!(incoming, Incoming::Heartbeat { .. }),
+                    "{incoming:?}"
+                );
+                false
+            }
+            Ok(None) | Err(_) => true,
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Fleet for Service {
+    type ReportStream = ReceiverStream<Result<v1::ToAgent, Status>>;
+    type WatchStream = ReceiverStream<Result<v1::WatchEvent, Status>>;
+
+    async fn report(
+        &self,
+        request: Request<Streaming<v1::FromAgent>>,
+    ) -> Result<Response<Self::ReportStream>, Status> {
+        let (to, answers) = mpsc::channel(8);
+        let from = request.into_inner();
+        let peer = Peer { from, to };
+        self.peers
+            .send(peer)
+            .map_err(|_| Status::unavailable("the test is over"))?;
+        Ok(Response::new(ReceiverStream::new(answers)))
+    }
+
+    async fn watch(
+        &self,
+        _request: Request<v1::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        Err(Status::unimplemented("nobody watches here"))
+    }
+}
+
+impl Service {
+    /// Serves one connection until it ends.
+    pub(super) async fn serve(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let service = TowerToHyperService::new(FleetServer::new(self));
+        let server = auto::Builder::new(TokioExecutor::new()).http2_only();
+        let _however_it_ended = server.serve_connection(TokioIo::new(io), service).await;
+    }
+}
+
+/// Connects in memory.
+pub(super) struct Memory(pub(super) Service);
+
+impl Dial for Memory {
+    async fn dial(&self) -> Result<Channel, DialError> {
+        let service = self.0.clone();
+        let connector = tower::service_fn(move |_| {
+            let (ours, theirs) = tokio::io::duplex(64 * 1024);
+            tokio::spawn(service.clone().serve(theirs));
+            async move { Ok::<_, Infallible>(TokioIo::new(ours)) }
+        });
+        let endpoint = tuned(Endpoint::from_static("http://memory"));
+        Ok(endpoint.connect_with_connector(connector).await?)
+    }
+
+    fn name(&self) -> String {
+        "memory".to_owned()
+    }
+}

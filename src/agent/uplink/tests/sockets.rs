@@ -1,0 +1,182 @@
+//! Connections as they are made in earnest: TCP and TLS, with certificates of the tests' own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::fake::Service;
+use super::*;
+use crate::agent::uplink::dial::Aggregator;
+use crate::config::agent::{Security, UplinkSettings};
+use crate::domain::error::chain;
+
+/// Somebody who vouches for servers.
+struct Authority {
+    params: CertificateParams,
+    key: KeyPair,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        Self { params, key }
+    }
+
+    fn pem(&self) -> String {
+        self.params.self_signed(&self.key).unwrap().pem()
+    }
+
+    /// A server that proves to be `name`.
+    fn server(&self, name: &str) -> TlsAcceptor {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let issuer = Issuer::from_params(&self.params, &self.key);
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+/// Serves TLS on a port of this machine until the runtime ends.
+async fn serve_tls(acceptor: TlsAcceptor, service: Service) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            // Who does not trust the certificate goes away in the middle.
+            if let Ok(tls) = acceptor.accept(tcp).await {
+                tokio::spawn(service.clone().serve(tls));
+            }
+        }
+    });
+    port
+}
+
+fn aggregator(url: &str, security: Security) -> Aggregator {
+    let url = url.parse().unwrap();
+    Aggregator::new(UplinkSettings::new(
+        url,
+        security,
+        identity().node,
+        HEARTBEAT,
+    ))
+}
+
+fn by(ca: &Path, server: &str) -> Security {
+    Security::Tls {
+        ca: ca.to_owned(),
+        server: server.to_owned().try_into().unwrap(),
+    }
+}
+
+fn file(folder: &TempDir, content: &str) -> PathBuf {
+    let path = folder.path().join("ca.crt");
+    fs::write(&path, content).unwrap();
+    path
+}
+
+/// Why there is no connection.
+async fn refusal(aggregator: &Aggregator) -> String {
+    chain(&aggregator.dial().await.expect_err("connected"))
+}
+
+#[tokio::test]
+async fn only_an_aggregator_that_the_ca_vouches_for_is_reported_to() {
+    let (mut fake, service) = Fake::new();
+    let (good, other) = (Authority::new("good"), Authority::new("other"));
+    let port = serve_tls(good.server("aggregator.octavo"), service).await;
+    let url = format!("https://127.0.0.1:{port}");
+    let folder = tempfile::tempdir().unwrap();
+    let ca = file(&folder, &other.pem());
+    let trusted = aggregator(&url, by(&ca, "aggregator.octavo"));
+
+    let said = refusal(&trusted).await;
+    assert!(said.contains("UnknownIssuer"), "{said}");
+    // The file is replaced, and the next attempt knows it.
+    fs::write(&ca, other.pem() + &good.pem()).unwrap();
+    assert!(trusted.dial().await.is_ok());
+    // Trusted, and not who was meant.
+    let said = refusal(&aggregator(&url, by(&ca, "another.octavo"))).await;
+    assert!(said.contains("not valid for name"), "{said}");
+
+    let (mut outbox, uplink) = Uplink::new(trusted, identity(), this_one(), HEARTBEAT);
+    put(&mut outbox, "one");
+    let uplink = tokio::spawn(uplink.run());
+    let (mut peer, receiver) = first(&mut fake).await;
+    assert_eq!(known(&receiver), "one");
+    drop(outbox);
+    assert!(peer.sees_the_end().await);
+    drop(peer);
+    uplink.await.unwrap();
+}
+
+#[tokio::test]
+async fn i12_a_file_without_certificates_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = file(&folder, "nothing\n");
+    let aggregator = aggregator("https://127.0.0.1:1", by(&ca, "a"));
+    let said = refusal(&aggregator).await;
+    assert!(said.contains("ca.crt: there is none in it"), "{said}");
+    fs::remove_file(&ca).unwrap();
+    let said = refusal(&aggregator).await;
+    assert!(said.contains("ca.crt: No such file"), "{said}");
+}
+
+#[tokio::test]
+async fn an_aggregator_that_comes_back_at_its_address_is_found_again() {
+    let (mut fake, service) = Fake::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = |listener: TcpListener| {
+        let service = service.clone();
+        tokio::spawn(async move {
+            let (tcp, _) = listener.accept().await.unwrap();
+            // The listener goes with the connection.
+            service.serve(tcp).await;
+        })
+    };
+    let first_life = serve(listener);
+    let dial = aggregator(&format!("http://{address}"), Security::Plaintext);
+    assert_eq!(dial.name(), format!("http://{address}"));
+    let (mut outbox, uplink) = Uplink::new(dial, identity(), this_one(), HEARTBEAT);
+    put(&mut outbox, "one");
+    tokio::spawn(uplink.run());
+    let (peer, _forgotten) = first(&mut fake).await;
+
+    first_life.abort();
+    assert!(first_life.await.unwrap_err().is_cancelled());
+    drop(peer);
+    let second_life = serve(TcpListener::bind(address).await.unwrap());
+    let mut peer = fake.peer().await;
+    let hello = peer.greeting().await;
+    assert_eq!(hello.seq, 1);
+    let (mut receiver, answer) = Receiver::new(&hello);
+    peer.says(&answer).await;
+    let incoming = take(&mut peer, &mut receiver).await;
+    assert!(
+        matches!(incoming, Incoming::Snapshot { seq: 2, .. }),
+        "{incoming:?}"
+    );
+    assert_eq!(known(&receiver), "one");
+    second_life.abort();
+}

@@ -1,0 +1,245 @@
+//! Which aggregator the node reports to, and how that is trusted.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::CommandFactory;
+use hyper::Uri;
+use rustls::pki_types::ServerName;
+
+use crate::config::Answer;
+use crate::config::duration;
+use crate::domain::id::NodeName;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Reporting")]
+pub(super) struct UplinkArgs {
+    /// The aggregator that the node's status is reported to; none is reported without it
+    ///
+    /// Scheme, host and port. With https, --aggregator-ca says whom to trust; http needs --aggregator-plaintext.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "OCTAVO_AGGREGATOR",
+        hide_env_values = true
+    )]
+    aggregator: Option<String>,
+
+    /// Certificates, in PEM, of the authorities that may vouch for the aggregator
+    ///
+    /// Read again for each connection, so it may be replaced at any time.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OCTAVO_AGGREGATOR_CA",
+        hide_env_values = true
+    )]
+    aggregator_ca: Option<PathBuf>,
+
+    /// The name in the aggregator's certificate, where it is not the host of the URL
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "OCTAVO_AGGREGATOR_SERVER_NAME",
+        hide_env_values = true
+    )]
+    aggregator_server_name: Option<String>,
+
+    /// Report without encryption, to whoever answers
+    #[arg(long, env = "OCTAVO_AGGREGATOR_PLAINTEXT", hide_env_values = true)]
+    aggregator_plaintext: bool,
+
+    /// The name of this Kubernetes node; the machine's host name in lower case where it is not given
+    ///
+    /// In a pod that is not on the host's network the host name is the pod's: take spec.nodeName of the downward API.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "OCTAVO_NODE_NAME",
+        hide_env_values = true
+    )]
+    node_name: Option<String>,
+
+    /// How often an aggregator is told that nothing changed
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "OCTAVO_HEARTBEAT",
+        hide_env_values = true,
+        default_value = "10s",
+        value_parser = duration::positive
+    )]
+    heartbeat: Duration,
+}
+
+/// Where a node reports to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UplinkSettings {
+    url: Uri,
+    security: Security,
+    node: NodeName,
+    heartbeat: Duration,
+}
+
+/// How the aggregator is trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Security {
+    /// Not at all: whoever answers is taken for it.
+    Plaintext,
+    /// By a certificate.
+    Tls {
+        /// The authorities' certificates, in PEM.
+        ca: PathBuf,
+        /// Whom the certificate must name.
+        server: ServerName<'static>,
+    },
+}
+
+/// The host name as the kernel has it, which is what a kubelet takes, in lower case.
+const HOSTNAME: &str = "/proc/sys/kernel/hostname";
+
+impl UplinkSettings {
+    /// Settings, for those that are not read from arguments.
+    pub fn new(url: Uri, security: Security, node: NodeName, heartbeat: Duration) -> Self {
+        Self {
+            url,
+            security,
+            node,
+            heartbeat,
+        }
+    }
+
+    /// Where the aggregator is.
+    pub fn url(&self) -> &Uri {
+        &self.url
+    }
+
+    /// How it is trusted.
+    pub fn security(&self) -> &Security {
+        &self.security
+    }
+
+    /// The node that is reported.
+    pub fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// How often it is said that nothing changed.
+    pub fn heartbeat(&self) -> Duration {
+        self.heartbeat
+    }
+}
+
+impl UplinkArgs {
+    pub(super) fn resolve(self) -> Result<Option<UplinkSettings>, Answer> {
+        let Some(text) = self.aggregator else {
+            return Ok(None);
+        };
+        let url = url(&text).ok_or_else(|| {
+            usage(&format!(
+                "--aggregator: {text:?} is not a URL like https://octavo-aggregator.octavo:7443"
+            ))
+        })?;
+        let security = if url.scheme_str() == Some("https") {
+            let ca = self.aggregator_ca.ok_or_else(|| {
+                usage("--aggregator-ca is needed for https://: whom to trust, if not everybody")
+            })?;
+            let name = self.aggregator_server_name.as_deref();
+            Security::Tls {
+                ca,
+                server: server_name(name, &url)?,
+            }
+        } else {
+            if !self.aggregator_plaintext {
+                return Err(usage(
+                    "--aggregator: http:// is neither encrypted nor authenticated. \
+                     Use https://, or say --aggregator-plaintext",
+                ));
+            }
+            if self.aggregator_ca.is_some() {
+                return Err(usage(
+                    "--aggregator-ca has no use with http://: nobody would be checked against it",
+                ));
+            }
+            Security::Plaintext
+        };
+        Ok(Some(UplinkSettings {
+            url,
+            security,
+            node: node_name(self.node_name.as_deref(), Path::new(HOSTNAME))?,
+            heartbeat: self.heartbeat,
+        }))
+    }
+}
+
+fn usage(message: &str) -> Answer {
+    Answer::usage(&mut super::AgentArgs::command(), message)
+}
+
+/// Scheme, host and perhaps port, and nothing else.
+fn url(text: &str) -> Option<Uri> {
+    let url: Uri = text.parse().ok()?;
+    let authority = url.authority()?;
+    let known = matches!(url.scheme_str(), Some("http" | "https"));
+    let plain = !authority.as_str().contains('@') && !authority.host().is_empty();
+    let bare = url.path() == "/" && url.query().is_none();
+    (known && plain && bare).then_some(url)
+}
+
+fn server_name(given: Option<&str>, url: &Uri) -> Result<ServerName<'static>, Answer> {
+    // An IPv6 address stands in brackets there.
+    let host = url.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = given.unwrap_or(host).to_owned();
+    ServerName::try_from(name.clone()).map_err(|_| {
+        usage(&format!(
+            "--aggregator-server-name: {name:?} is no name that a certificate could have"
+        ))
+    })
+}
+
+fn node_name(given: Option<&str>, hostname: &Path) -> Result<NodeName, Answer> {
+    let name = match given {
+        Some(name) => name.to_owned(),
+        None => fs::read_to_string(hostname)
+            .map_err(|error| {
+                usage(&format!(
+                    "--node-name is needed: cannot read {}: {error}",
+                    hostname.display()
+                ))
+            })?
+            .trim()
+            .to_ascii_lowercase(),
+    };
+    name.parse()
+        .map_err(|error| usage(&format!("--node-name: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_is_named_as_kubelet_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hostname");
+        fs::write(&file, "IP-10-0-0-1.EC2.internal\n").unwrap();
+        let named = |given| node_name(given, &file).map(|name| name.to_string());
+        assert_eq!(named(None).unwrap(), "ip-10-0-0-1.ec2.internal");
+        assert_eq!(named(Some("node-1")).unwrap(), "node-1");
+        // A name that was given is meant so: it is not changed, it is refused.
+        assert!(named(Some("Node-1")).is_err());
+        fs::write(&file, "my_host\n").unwrap();
+        let refusal = named(None).unwrap_err().to_string();
+        assert!(
+            refusal.contains("--node-name: \"my_host\" is not"),
+            "{refusal}"
+        );
+        let refusal = node_name(None, &folder.path().join("none")).unwrap_err();
+        assert!(
+            refusal.to_string().contains("--node-name is needed"),
+            "{refusal}"
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! What can happen, as a strategy.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Event {
+    /// An agent starts, with a clock that shows this.
+    Start(u64),
+    /// An agent looks at its hardware.
+    Observe(Index, u8),
+    /// It opens a connection; one it has is given up.
+    Connect(Index),
+    /// Its connection breaks, and what is under way is gone.
+    Disconnect(Index),
+    /// It is time for a heartbeat.
+    Heartbeat(Index),
+    /// A message of some connection arrives, or does not. Whether the known agent counts as alive is chance too.
+    Up(Index, Index, Fate, bool),
+    /// The same towards an agent.
+    Down(Index, Index, Fate),
+    /// The aggregator starts anew.
+    Restart,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fate {
+    Arrives,
+    ArrivesTwice,
+    /// It arrives, and will arrive again some time.
+    Lingers,
+    IsLost,
+}
+
+pub(super) fn events() -> impl Strategy<Value = Vec<Event>> {
+    let index = any::<Index>;
+    let fate = || {
+        prop_oneof![
+            8 => Just(Fate::Arrives),
+            1 => Just(Fate::ArrivesTwice),
+            1 => Just(Fate::Lingers),
+            1 => Just(Fate::IsLost),
+        ]
+    };
+    let event = prop_oneof![
+        1 => (1..6_u64).prop_map(Event::Start),
+        6 => (index(), 0..6_u8).prop_map(|(agent, number)| Event::Observe(agent, number)),
+        3 => index().prop_map(Event::Connect),
+        1 => index().prop_map(Event::Disconnect),
+        4 => index().prop_map(Event::Heartbeat),
+        20 => (index(), index(), fate(), any::<bool>())
+            .prop_map(|(line, message, fate, alive)| Event::Up(line, message, fate, alive)),
+        20 => (index(), index(), fate())
+            .prop_map(|(line, message, fate)| Event::Down(line, message, fate)),
+        1 => Just(Event::Restart),
+    ];
+    vec(event, 0..120)
+}
+
+/// Takes a message off the line, as its fate wants it.
+pub(super) fn pick<T: Clone>(messages: &mut Vec<T>, which: Index, fate: Fate) -> Option<T> {
+    // Mostly the first: a network that only shuffles would never let a conversation begin.
+    let which = which
+        .index(messages.len() * 3)
+        .saturating_sub(messages.len() * 2);
+    match fate {
+        Fate::Arrives | Fate::ArrivesTwice => Some(messages.remove(which)),
+        Fate::Lingers => Some(messages[which].clone()),
+        Fate::IsLost => {
+            messages.remove(which);
+            None
+        }
+    }
+}
