@@ -226,7 +226,7 @@ impl Server {
         });
         loop {
             tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => break,
+                () = stopped(&mut stop) => break,
                 accepted = listener.accept() => match accepted {
                     Ok((socket, address)) => shared.admit(socket, address),
                     Err(error) => {
@@ -275,7 +275,7 @@ impl Shared {
         let mut stop = self.stop.clone();
         let shaken = tokio::select! {
             shaken = handshake => shaken,
-            _ = stop.wait_for(|stop| *stop) => return,
+            () = stopped(&mut stop) => return,
         };
         match shaken {
             Ok(Ok(stream)) => self.speak(stream, peer, number).await,
@@ -345,7 +345,7 @@ impl Shared {
                     Phase::Open => true,
                     Phase::Closing => return,
                 },
-                _ = stop.wait_for(|stop| *stop), if phase != Phase::Closing => true,
+                () = stopped(&mut stop), if phase != Phase::Closing => true,
             };
             if close {
                 phase = Phase::Closing;
@@ -354,6 +354,11 @@ impl Shared {
             }
         }
     }
+}
+
+/// Waits until the server is told to stop, or nobody is left who could tell it.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _stopped = stop.wait_for(|stop| *stop).await;
 }
 
 impl Drop for Place {

@@ -9,6 +9,7 @@
 pub mod desk;
 mod intern;
 mod refusal;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -88,11 +89,6 @@ pub enum Welcome {
 pub const MOST_BYTES: usize = 256 * 1024;
 /// Readers get a new fleet at most this often.
 const PACE: Duration = Duration::from_millis(20);
-/// A stream whose agent says nothing for so many times the bound of staleness is ended, and not before a minute.
-const SILENT_BOUNDS: u32 = 3;
-const SHORTEST_SILENCE: Duration = Duration::from_mins(1);
-/// How long a stream that was told to end may take.
-const RETIREMENT: Duration = Duration::from_secs(10);
 /// How long a connection is sent away that another one of the same node took the place of.
 const SUPERSEDED_RETRY: Duration = Duration::from_secs(30);
 
@@ -214,52 +210,6 @@ impl Store {
         } else {
             self.renew(&speaker.node, now, false);
         }
-    }
-
-    /// Marks nodes that became stale, forgets those that were for too long, and ends the connections of those who do not do
-    /// their part.
-    pub fn sweep(&mut self, now: Moment) {
-        let (mut turned, mut forgotten) = (Vec::new(), Vec::new());
-        let silence = self
-            .settings
-            .stale_after()
-            .saturating_mul(SILENT_BOUNDS)
-            .max(SHORTEST_SILENCE);
-        let remembered = self
-            .settings
-            .stale_after()
-            .saturating_add(self.settings.forget_after());
-        for (name, entry) in &mut self.entries {
-            if entry.heard.age(now) > silence
-                && let Some(line) = entry.line.take()
-            {
-                end(&line.peer, "silent", &self.stats);
-                turned.push(name.clone());
-            }
-            match &entry.freshness {
-                Some(freshness) if freshness.age(now) > remembered => forgotten.push(name.clone()),
-                Some(freshness) if freshness.is_stale(now) != freshness.found_stale() => {
-                    turned.push(name.clone());
-                }
-                None if entry.line.is_none() => forgotten.push(name.clone()),
-                Some(_) | None => {}
-            }
-        }
-        for name in turned {
-            self.renew(&name, now, false);
-        }
-        for name in forgotten {
-            self.forget(&name, now);
-        }
-        self.retired.retain(|(since, peer)| {
-            let late = since.age(now) > RETIREMENT;
-            if late {
-                end(peer, "superseded", &self.stats);
-            }
-            !late && peer.strong_count() > 0
-        });
-        self.interned.purge();
-        self.check();
     }
 
     /// Gives readers what they have not got yet.
@@ -395,36 +345,12 @@ impl Store {
         self.changed(now);
     }
 
-    fn forget(&mut self, name: &NodeName, now: Moment) {
-        if let Some(entry) = self.entries.remove(name)
-            && let Some(line) = entry.line
-        {
-            self.retired.push((now, line.peer));
-        }
-        if self.fleet.nodes.remove(name).is_some() {
-            self.changed(now);
-        }
-    }
-
     fn changed(&mut self, now: Moment) {
         self.fleet.revision = self.fleet.revision.saturating_add(1);
         self.unpublished = true;
         if self.due(now) == Some(Duration::ZERO) {
             self.publish(now);
         }
-    }
-
-    fn check(&self) {
-        let known = self.entries.values();
-        let known = known.filter(|entry| entry.freshness.is_some()).count();
-        if known != self.fleet.nodes.len() {
-            self.stats.violated("I9");
-        }
-        if self.entries.len() > self.settings.max_nodes() {
-            self.stats.violated("I10");
-        }
-        self.stats.nodes.set(gauge(self.fleet.nodes.len()));
-        self.stats.shared_contents.set(gauge(self.interned.len()));
     }
 
     fn count_resync(&self, after: &'static str, answer: &ToAgent) {
@@ -434,23 +360,12 @@ impl Store {
     }
 }
 
-fn gauge(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
 fn kind(message: &Incoming) -> &'static str {
     match message {
         Incoming::Hello { .. } => "hello",
         Incoming::Snapshot { .. } => "snapshot",
         Incoming::Delta { .. } => "delta",
         Incoming::Heartbeat { .. } => "heartbeat",
-    }
-}
-
-fn end(peer: &Weak<Peer>, why: &'static str, stats: &Stats) {
-    if let Some(peer) = peer.upgrade() {
-        stats.cut(why);
-        peer.end();
     }
 }
 

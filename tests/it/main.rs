@@ -8,6 +8,7 @@
 )]
 
 mod agent;
+mod aggregator;
 mod cli;
 mod demo;
 mod driver_contract;

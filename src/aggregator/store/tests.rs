@@ -1,12 +1,13 @@
 //! Whatever agents say and in whatever order, readers see the last status that could be, and each refusal changes nothing.
 
-use proptest::prelude::*;
+mod model;
+
 use tokio::time::timeout;
 
 use super::*;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::labels::tests_support::label_set;
-use crate::domain::stream::{Content, FromAgent, PartKey, Run, Sender};
+use crate::domain::stream::{Change, Content, FromAgent, PartKey, Run, Sender};
 use crate::wire::stream::{encode_from_agent, parse_from_agent};
 
 const STALE: Duration = Duration::from_secs(10);
@@ -136,8 +137,8 @@ fn parts(number: u64) -> Parts {
     status::encode(&inventory, &label_set(&[("octavo.dev/count", "8")]))
 }
 
-fn changed(key: &str, bytes: &[u8]) -> crate::domain::stream::Change {
-    crate::domain::stream::Change {
+fn changed(key: &str, bytes: &[u8]) -> Change {
+    Change {
         changed: vec![(key.parse().unwrap(), Content::new(bytes))],
         removed: Vec::new(),
     }
@@ -152,7 +153,7 @@ fn settled(world: &mut World, node: &str) -> Agent {
 }
 
 /// What is refused is refused with this text, and nothing of the node has changed.
-fn refused(world: &mut World, agent: &Agent, change: &crate::domain::stream::Change, text: &str) {
+fn refused(world: &mut World, agent: &Agent, change: &Change, text: &str) {
     let before = world.node("n").unwrap();
     let message = FromAgent::Delta {
         seq: 2,
@@ -206,7 +207,7 @@ fn a_change_cannot_make_a_node_too_big() {
         let key: PartKey = format!("x/{number}").parse().unwrap();
         (key, Content::new(&b""[..]))
     });
-    let many = crate::domain::stream::Change {
+    let many = Change {
         changed: all.collect(),
         removed: Vec::new(),
     };
@@ -294,14 +295,14 @@ fn a_heartbeat_makes_no_new_version_unless_the_node_was_stale() {
 async fn who_is_silent_for_too_long_is_cut_off_and_then_forgotten() {
     let mut world = World::new(9);
     let agent = settled(&mut world, "n");
-    world.pass(60_000);
+    world.pass(30_000);
     world.store.sweep(world.now);
     assert!(world.node("n").unwrap().connected);
     world.pass(1);
     world.store.sweep(world.now);
     assert!(!world.node("n").unwrap().connected);
     timeout(Duration::ZERO, agent.peer.ended()).await.unwrap();
-    world.pass(50_000);
+    world.pass(80_000);
     world.store.sweep(world.now);
     assert_eq!(world.fleet().nodes.len(), 0);
     assert_eq!(world.store.entries.len(), 0);
@@ -368,163 +369,4 @@ fn the_first_change_is_published_at_once_and_those_that_follow_together() {
     assert_eq!(world.store.due(world.now), Some(Duration::ZERO));
     assert_eq!(world.fleet().revision, 4);
     assert_eq!(world.store.due(world.now), None);
-}
-
-#[derive(Debug, Clone)]
-enum Event {
-    Connect(usize),
-    Change(usize, u64),
-    Heartbeat(usize),
-    /// The connection breaks, and the store hears of it.
-    Break(usize),
-    /// The connection breaks for the agent alone.
-    Vanish(usize),
-    Restart(usize),
-    Pass(u64),
-}
-
-/// What readers must see of one node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
-    parts: Parts,
-    connected: bool,
-    stale: bool,
-}
-
-const AGENTS: usize = 6;
-
-fn events() -> impl Strategy<Value = Vec<Event>> {
-    let agent = 0..AGENTS;
-    let event = prop_oneof![
-        agent.clone().prop_map(Event::Connect),
-        (agent.clone(), 0..5_u64).prop_map(|(agent, number)| Event::Change(agent, number)),
-        agent.clone().prop_map(Event::Heartbeat),
-        agent.clone().prop_map(Event::Break),
-        agent.clone().prop_map(Event::Vanish),
-        agent.prop_map(Event::Restart),
-        (1..40_000_u64).prop_map(Event::Pass),
-    ];
-    prop::collection::vec(event, 1..120)
-}
-
-/// What the model knows of a node: what its agent said last, and when.
-#[derive(Clone)]
-struct Modelled {
-    parts: Parts,
-    connected: bool,
-    heard: Moment,
-}
-
-fn play(world: &mut World, event: &Event, agents: &mut [Agent], model: &mut [Option<Modelled>]) {
-    let spoken = |world: &World, agent: &Agent, known: &Parts| {
-        let parts = known.clone();
-        let connected = agent.speaker.is_some();
-        let heard = world.now;
-        connected.then_some(Modelled {
-            parts,
-            connected,
-            heard,
-        })
-    };
-    match *event {
-        Event::Connect(at) => {
-            let agent = &mut agents[at];
-            agent.hang_up();
-            world.connect(agent).unwrap();
-            let latest = latest(agent);
-            model[at] = spoken(world, agent, &latest).or_else(|| model[at].take());
-        }
-        Event::Change(at, number) => {
-            let agent = &mut agents[at];
-            if let Some(message) = agent.sender.observed(parts(number)) {
-                world.converse(agent, message).unwrap();
-                model[at] = spoken(world, agent, &parts(number)).or_else(|| model[at].take());
-            }
-        }
-        Event::Heartbeat(at) => {
-            let agent = &mut agents[at];
-            if let Some(message) = agent.sender.heartbeat() {
-                world.converse(agent, message).unwrap();
-                let latest = latest(agent);
-                model[at] = spoken(world, agent, &latest).or_else(|| model[at].take());
-            }
-        }
-        Event::Break(at) => {
-            if agents[at].speaker.is_some()
-                && let Some(known) = &mut model[at]
-            {
-                known.connected = false;
-            }
-            world.disconnect(&mut agents[at]);
-        }
-        Event::Vanish(at) => agents[at].hang_up(),
-        Event::Restart(at) => {
-            let now = world.now.as_millis() + 1;
-            let name = agents[at].identity.node.to_string();
-            let parts = latest(&agents[at]);
-            agents[at] = Agent::new(&name, now);
-            assert_eq!(agents[at].sender.observed(parts), None);
-        }
-        Event::Pass(millis) => {
-            world.pass(millis);
-            world.store.sweep(world.now);
-            for known in model {
-                let age = known.as_ref().map(|known| known.heard.age(world.now));
-                if age > Some(STALE + FORGET) {
-                    *known = None;
-                } else if age > Some(Duration::from_mins(1))
-                    && let Some(known) = known
-                {
-                    known.connected = false;
-                }
-            }
-        }
-    }
-}
-
-/// What the agent has to say; a connection in good order has said it.
-fn latest(agent: &Agent) -> Parts {
-    let mut sender = agent.sender.clone();
-    let _hello = sender.connected();
-    let reason = "test".into();
-    match sender.received(&ToAgent::Resync { reason }) {
-        Some(FromAgent::Snapshot { parts, .. }) => parts,
-        other => panic!("a resync is answered with a snapshot, not {other:?}"),
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
-
-    #[test]
-    fn readers_see_of_every_node_what_its_agent_said_last(events in events()) {
-        let mut world = World::new(AGENTS);
-        let mut agents: Vec<Agent> = (0..AGENTS)
-            .map(|number| Agent::with(&format!("n{number}"), parts(0)))
-            .collect();
-        let mut model: Vec<Option<Modelled>> = vec![None; AGENTS];
-        for event in &events {
-            play(&mut world, event, &mut agents, &mut model);
-            let expected = model.iter().enumerate().filter_map(|(at, known)| {
-                let known = known.as_ref()?;
-                Some((format!("n{at}"), Seen {
-                    parts: known.parts.clone(),
-                    connected: known.connected,
-                    stale: known.heard.age(world.now) > STALE,
-                }))
-            });
-            let expected: Vec<_> = expected.collect();
-            let fleet = world.fleet();
-            let seen = fleet.nodes.iter().map(|node| (node.name.to_string(), Seen {
-                parts: node.parts.clone(),
-                connected: node.connected,
-                stale: node.freshness.found_stale(),
-            }));
-            prop_assert_eq!(seen.collect::<Vec<_>>(), expected);
-        }
-        world.store.sweep(world.now);
-        let entries = world.store.entries.values();
-        let with_status = entries.filter(|entry| entry.freshness.is_some()).count();
-        prop_assert_eq!(with_status, world.fleet().nodes.len());
-    }
 }

@@ -1,0 +1,92 @@
+//! What time does to the fleet: nodes become stale and are forgotten, and connections that are of no use are ended.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use super::Store;
+use crate::aggregator::clock::Moment;
+use crate::aggregator::serve::Peer;
+use crate::aggregator::stats::Stats;
+use crate::domain::id::NodeName;
+
+/// A stream whose agent says nothing for so many times the bound of staleness is ended.
+const SILENT_BOUNDS: u32 = 3;
+/// How long a stream that was told to end may take.
+const RETIREMENT: Duration = Duration::from_secs(10);
+
+impl Store {
+    /// Marks nodes that became stale, forgets those that were for too long, and ends the connections of those who do not do
+    /// their part.
+    pub fn sweep(&mut self, now: Moment) {
+        let (mut turned, mut forgotten) = (Vec::new(), Vec::new());
+        let bound = self.settings.stale_after();
+        let silence = bound.saturating_mul(SILENT_BOUNDS);
+        let remembered = bound.saturating_add(self.settings.forget_after());
+        for (name, entry) in &mut self.entries {
+            if entry.heard.age(now) > silence
+                && let Some(line) = entry.line.take()
+            {
+                end(&line.peer, "silent", &self.stats);
+                turned.push(name.clone());
+            }
+            match &entry.freshness {
+                Some(freshness) if freshness.age(now) > remembered => forgotten.push(name.clone()),
+                Some(freshness) if freshness.is_stale(now) != freshness.found_stale() => {
+                    turned.push(name.clone());
+                }
+                None if entry.line.is_none() => forgotten.push(name.clone()),
+                Some(_) | None => {}
+            }
+        }
+        for name in turned {
+            self.renew(&name, now, false);
+        }
+        for name in forgotten {
+            self.forget(&name, now);
+        }
+        self.retired.retain(|(since, peer)| {
+            let late = since.age(now) > RETIREMENT;
+            if late {
+                end(peer, "superseded", &self.stats);
+            }
+            !late && peer.strong_count() > 0
+        });
+        self.interned.purge();
+        self.check();
+    }
+
+    fn forget(&mut self, name: &NodeName, now: Moment) {
+        if let Some(entry) = self.entries.remove(name)
+            && let Some(line) = entry.line
+        {
+            self.retired.push((now, line.peer));
+        }
+        if self.fleet.nodes.remove(name).is_some() {
+            self.changed(now);
+        }
+    }
+
+    fn check(&self) {
+        let known = self.entries.values();
+        let known = known.filter(|entry| entry.freshness.is_some()).count();
+        if known != self.fleet.nodes.len() {
+            self.stats.violated("I9");
+        }
+        if self.entries.len() > self.settings.max_nodes() {
+            self.stats.violated("I10");
+        }
+        self.stats.nodes.set(gauge(self.fleet.nodes.len()));
+        self.stats.shared_contents.set(gauge(self.interned.len()));
+    }
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn end(peer: &Weak<Peer>, why: &'static str, stats: &Stats) {
+    if let Some(peer) = peer.upgrade() {
+        stats.cut(why);
+        peer.end();
+    }
+}

@@ -1,0 +1,259 @@
+//! The aggregator over real sockets, with peers of every kind.
+//!
+//! Servers run in the test's own runtime, so that bounds and deadlines can be small; `program` has the binary. Nothing
+//! sleeps: whoever waits, waits for what the peer sends or what readers of the fleet are given.
+
+mod hostile;
+mod program;
+mod report;
+mod serve;
+mod watch;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use octavo::aggregator::fleet::{Fleet, Node};
+use octavo::aggregator::ingest::{Ingest, Patience};
+use octavo::aggregator::serve::{Limits, Protocol, Server};
+use octavo::aggregator::stats::Stats;
+use octavo::aggregator::store::desk::Desk;
+use octavo::aggregator::tls::Tls;
+use octavo::config::aggregator::{FleetSettings, TlsFiles};
+use octavo::domain::inventory::{Inventory, Machine, NvmlState};
+use octavo::domain::labels::LabelSet;
+use octavo::domain::stream::{Content, Digest, FromAgent, Hello, Parts, Run};
+use octavo::proto::v1;
+use octavo::proto::v1::fleet_client::FleetClient;
+use octavo::proto::v1::to_agent::Message as Answer;
+use octavo::wire::status;
+use octavo::wire::stream::{Identity, encode_from_agent};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch as channel};
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Status, Streaming};
+
+/// Longer than anything takes on a loaded machine; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What a server is made with.
+struct Plan {
+    protocol: Protocol,
+    fleet: FleetSettings,
+    limits: Limits,
+    patience: Patience,
+    tls: Option<TlsFiles>,
+}
+
+/// A server that runs, with its store.
+struct Site {
+    address: SocketAddr,
+    desk: Arc<Desk>,
+    registry: Registry,
+    /// Ends the server when dropped.
+    _stop: channel::Sender<bool>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            protocol: Protocol::Grpc,
+            fleet: FleetSettings::new(Duration::from_hours(1), Duration::from_hours(1), 1000),
+            limits: Limits::new(Protocol::Grpc, 1000),
+            patience: Patience::default(),
+            tls: None,
+        }
+    }
+}
+
+impl Plan {
+    async fn start(self) -> Site {
+        let stats = Stats::default();
+        let mut registry = Registry::default();
+        stats.register(&mut registry);
+        let desk = Arc::new(Desk::new(self.fleet, stats.clone()));
+        let router = match self.protocol {
+            Protocol::Grpc => {
+                Ingest::new(Arc::clone(&desk), stats.clone(), self.patience).into_router()
+            }
+            Protocol::Http => Router::new().route("/", axum::routing::get(async || "here\n")),
+        };
+        let tls = self
+            .tls
+            .map(|files| Tls::load(files, self.protocol.alpn()).unwrap());
+        let server = Server {
+            protocol: self.protocol,
+            router,
+            tls,
+            limits: self.limits,
+            stats,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = channel::channel(false);
+        let keeper = Arc::clone(&desk);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = server.run(listener, stopped) => {}
+                () = keeper.keep() => {}
+            }
+        });
+        Site {
+            address,
+            desk,
+            registry,
+            _stop: stop,
+        }
+    }
+}
+
+impl Site {
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::from_shared(format!("http://{}", self.address)).unwrap()
+    }
+
+    async fn client(&self) -> FleetClient<Channel> {
+        FleetClient::new(self.endpoint().connect().await.unwrap())
+    }
+
+    /// Waits until readers are given a fleet like this.
+    async fn until(&self, wanted: impl Fn(&Fleet) -> bool) -> Fleet {
+        let mut view = self.desk.view();
+        let seen = async {
+            let mut fleet = view.fleet();
+            while !wanted(&fleet) {
+                fleet = view.changed().await.unwrap();
+            }
+            fleet
+        };
+        timeout(PATIENCE, seen).await.unwrap()
+    }
+
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        let fleet = self.desk.view().fleet();
+        fleet.nodes.get(&name.parse().unwrap()).cloned()
+    }
+
+    /// What a metric says, such as `octavo_aggregator_refusals_total{reason="no_hello"}`; 0 where it says nothing.
+    fn metric(&self, name: &str) -> u64 {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("octavo_aggregator_{name} ")));
+        line.map_or(0, |value| value.parse().unwrap())
+    }
+}
+
+/// An agent's end of a stream.
+struct Line {
+    to: mpsc::Sender<v1::FromAgent>,
+    from: Streaming<v1::ToAgent>,
+}
+
+impl Line {
+    async fn open(client: &mut FleetClient<Channel>, first: v1::FromAgent) -> Result<Self, Status> {
+        let (to, messages) = mpsc::channel(1);
+        to.send(first).await.unwrap();
+        let answers = client.report(ReceiverStream::new(messages)).await?;
+        Ok(Self {
+            to,
+            from: answers.into_inner(),
+        })
+    }
+
+    async fn answer(&mut self) -> Result<Option<Answer>, Status> {
+        let answer = timeout(PATIENCE, self.from.message()).await.unwrap()?;
+        Ok(answer.map(|answer| answer.message.unwrap()))
+    }
+
+    /// Says something that is answered.
+    async fn say(&mut self, message: &FromAgent) -> Result<Answer, Status> {
+        self.to.send(message_of(message)).await.unwrap();
+        Ok(self.answer().await?.unwrap())
+    }
+
+    /// A node that reported these parts as its first.
+    async fn settled(site: &Site, node: &str, parts: Parts) -> Self {
+        let mut line = Self::open(&mut site.client().await, hello(node, 1))
+            .await
+            .unwrap();
+        assert!(matches!(line.answer().await, Ok(Some(Answer::Resync(_)))));
+        let snapshot = FromAgent::Snapshot { seq: 1, parts };
+        assert_eq!(line.say(&snapshot).await.unwrap(), acknowledged(1));
+        let name = node.parse().unwrap();
+        site.until(|fleet| fleet.nodes.get(&name).is_some()).await;
+        line
+    }
+}
+
+fn acknowledged(seq: u64) -> Answer {
+    Answer::Ack(v1::Ack { seq })
+}
+
+fn hello(node: &str, epoch: u64) -> v1::FromAgent {
+    let hello = v1::Hello {
+        node: node.to_owned(),
+        boot_id: "b".to_owned(),
+        agent_version: "1.2.3".to_owned(),
+        epoch,
+        seq: 0,
+        state_hash: 0,
+    };
+    v1::FromAgent {
+        message: Some(v1::from_agent::Message::Hello(hello)),
+    }
+}
+
+fn message_of(message: &FromAgent) -> v1::FromAgent {
+    let identity = Identity {
+        node: "n".parse().unwrap(),
+        agent_version: "1.2.3".to_owned(),
+    };
+    encode_from_agent(message, &identity)
+}
+
+fn second_hello() -> FromAgent {
+    let boot_id = "b".to_owned();
+    FromAgent::Hello(Hello {
+        run: Run { epoch: 9, boot_id },
+        seq: 0,
+        hash: Digest::default(),
+    })
+}
+
+/// A status that differs with `number`.
+fn parts(number: u64) -> Parts {
+    let inventory = Inventory {
+        machine: Machine::default(),
+        nvml: NvmlState::Absent {
+            reason: format!("reason {number}"),
+        },
+        devices: Vec::new(),
+    };
+    status::encode(&inventory, &LabelSet::default())
+}
+
+/// The same with a part of so many bytes, which no reader understands.
+fn big_parts(number: u64, bytes: usize) -> Parts {
+    let content = vec![u8::try_from(number % 256).unwrap(); bytes];
+    let more = ("x/later".parse().unwrap(), Content::new(content));
+    let parts = parts(number);
+    let parts = parts.iter();
+    let parts = parts.map(|(key, content)| (key.clone(), content.clone()));
+    parts.chain([more]).collect()
+}
+
+/// What leads from one status to another.
+fn delta(seq: u64, from: &Parts, to: &Parts) -> FromAgent {
+    FromAgent::Delta {
+        seq,
+        change: from.change_to(to),
+        hash: to.hash(),
+    }
+}

@@ -1,0 +1,82 @@
+//! The aggregator as it ships.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use octavo::proto::v1::fleet_client::FleetClient;
+use octavo::proto::v1::to_agent::Message as Answer;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tonic::transport::Endpoint;
+
+use super::{Line, hello};
+
+const AGGREGATOR: &str = env!("CARGO_BIN_EXE_octavo-aggregator");
+
+/// Ended when dropped.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _gone_already = self.0.kill();
+        let _gone_already = self.0.wait();
+    }
+}
+
+/// The address in a line that says where something listens.
+fn address(line: &str) -> SocketAddr {
+    let (_, rest) = line.split_once(" on ").unwrap();
+    rest.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn it_says_where_it_listens_serves_both_and_ends_when_told() {
+    let child = Command::new(AGGREGATOR)
+        .args([
+            "--plaintext",
+            "--grpc-listen=127.0.0.1:0",
+            "--http-listen=127.0.0.1:0",
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut program = Program(child);
+    let output = BufReader::new(program.0.stderr.take().unwrap());
+    let mut lines = output.lines().map(Result::unwrap);
+    let mut line = |text: &str| lines.find(|line| line.contains(text)).unwrap();
+    let agents = line("listening for agents on ");
+    assert!(agents.ends_with(" (plaintext)"), "{agents}");
+    let people = address(&line("listening for people and programs on "));
+
+    let endpoint = format!("http://{}", address(&agents));
+    let channel = Endpoint::from_shared(endpoint).unwrap().connect().await;
+    let mut client = FleetClient::new(channel.unwrap());
+    let mut stream = Line::open(&mut client, hello("n", 1)).await.unwrap();
+    assert!(matches!(stream.answer().await, Ok(Some(Answer::Resync(_)))));
+    let mut page = TcpStream::connect(people).await.unwrap();
+    let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    page.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    page.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+
+    let pid = Pid::from_raw(i32::try_from(program.0.id()).unwrap());
+    kill(pid, Signal::SIGTERM).unwrap();
+    line("stopping");
+    assert!(stream.answer().await.is_err(), "the stream is still open");
+    assert!(program.0.wait().unwrap().success());
+}
+
+#[test]
+fn it_does_not_start_without_a_word_on_encryption_or_with_a_wrong_certificate() {
+    let run = |arguments: &[&str]| Command::new(AGGREGATOR).args(arguments).output().unwrap();
+    let said = run(&[]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("--plaintext"));
+    let said = run(&["--tls-cert=/nonexistent/c", "--tls-key=/nonexistent/k"]);
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("cannot read /nonexistent/c"));
+}

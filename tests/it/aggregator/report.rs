@@ -1,0 +1,301 @@
+//! What agents say, and what is made of messages that cannot be, come twice, too early, too late or not at all.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{Method, Request};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use octavo::aggregator::ingest::Patience;
+use octavo::config::aggregator::FleetSettings;
+use octavo::domain::stream::{Digest, FromAgent};
+use octavo::proto::v1;
+use octavo::proto::v1::to_agent::Message as Answer;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+
+use super::{
+    Line, PATIENCE, Plan, Site, acknowledged, big_parts, delta, hello, message_of, parts,
+    second_hello,
+};
+
+#[tokio::test]
+async fn what_an_agent_reports_is_what_readers_see() {
+    let site = Plan::default().start().await;
+    let mut line = Line::settled(&site, "n", parts(1)).await;
+    assert_eq!(site.node("n").unwrap().parts, parts(1));
+    let change = delta(2, &parts(1), &parts(2));
+    assert_eq!(line.say(&change).await.unwrap(), acknowledged(2));
+    let fleet = site.until(|fleet| fleet.revision == 2).await;
+    let node = fleet.nodes.iter().next().unwrap();
+    assert_eq!((&node.parts, node.connected), (&parts(2), true));
+    drop(line);
+    site.until(|fleet| fleet.nodes.iter().all(|node| !node.connected))
+        .await;
+    assert_eq!(site.metric("messages_total{kind=\"delta\"}"), 1);
+}
+
+#[tokio::test]
+async fn what_comes_twice_changes_nothing_and_a_gap_asks_for_all() {
+    let site = Plan::default().start().await;
+    let mut line = Line::settled(&site, "n", parts(1)).await;
+    let change = delta(2, &parts(1), &parts(2));
+    line.say(&change).await.unwrap();
+    for replayed in [
+        change,
+        FromAgent::Snapshot {
+            seq: 1,
+            parts: parts(9),
+        },
+    ] {
+        assert_eq!(line.say(&replayed).await.unwrap(), acknowledged(2));
+    }
+    let early = delta(4, &parts(2), &parts(4));
+    let resync = line.say(&early).await.unwrap();
+    assert!(matches!(resync, Answer::Resync(_)), "{resync:?}");
+    let seq = 5;
+    let whole = FromAgent::Snapshot {
+        seq,
+        parts: parts(5),
+    };
+    assert_eq!(line.say(&whole).await.unwrap(), acknowledged(5));
+    let hash = Digest::from_number(7);
+    let other = line.say(&FromAgent::Heartbeat { seq, hash }).await.unwrap();
+    assert!(matches!(other, Answer::Resync(_)), "{other:?}");
+    assert_eq!(site.metric("resyncs_total{reason=\"delta\"}"), 1);
+    assert_eq!(site.metric("resyncs_total{reason=\"heartbeat\"}"), 1);
+}
+
+/// A stream that begins like this is refused with this code, and the text says where.
+async fn refused_at_first(first: v1::FromAgent, code: Code, text: &str) {
+    let site = Plan::default().start().await;
+    let status = Line::open(&mut site.client().await, first).await;
+    let status = status.err().unwrap();
+    assert_eq!(status.code(), code, "{status:?}");
+    assert!(status.message().contains(text), "{status:?}");
+    assert!(site.desk.view().fleet().nodes.is_empty());
+}
+
+#[tokio::test]
+async fn a_stream_that_begins_wrongly_is_refused_with_the_place() {
+    let wrong = Code::InvalidArgument;
+    let heartbeat = message_of(&FromAgent::Heartbeat {
+        seq: 1,
+        hash: Digest::default(),
+    });
+    refused_at_first(heartbeat, wrong, "the first message of a stream is a hello").await;
+    refused_at_first(v1::FromAgent::default(), wrong, "message").await;
+    refused_at_first(hello("Node_1", 1), wrong, "hello.node").await;
+    refused_at_first(hello(&"n".repeat(300), 1), wrong, "hello.node").await;
+    let snapshot = message_of(&FromAgent::Snapshot {
+        seq: 1,
+        parts: big_parts(1, 300 * 1024),
+    });
+    refused_at_first(snapshot, Code::ResourceExhausted, "too large").await;
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_ends_the_stream_and_changes_nothing() {
+    let bent = parts(1).with(&octavo::domain::stream::Change {
+        changed: vec![(
+            "device/0000:07:00.0".parse().unwrap(),
+            octavo::domain::stream::Content::new(&b"\xff\xff"[..]),
+        )],
+        removed: Vec::new(),
+    });
+    for (message, code, text) in [
+        (second_hello(), Code::InvalidArgument, "said once"),
+        (
+            delta(2, &parts(1), &bent),
+            Code::InvalidArgument,
+            "device/0000:07:00.0",
+        ),
+        (
+            delta(2, &parts(1), &big_parts(1, 300 * 1024)),
+            Code::ResourceExhausted,
+            "too large",
+        ),
+    ] {
+        let site = Plan::default().start().await;
+        let mut line = Line::settled(&site, "n", parts(1)).await;
+        let status = line.say(&message).await.unwrap_err();
+        assert_eq!(status.code(), code, "{status:?}");
+        assert!(status.message().contains(text), "{status:?}");
+        let fleet = site
+            .until(|fleet| fleet.nodes.iter().all(|node| !node.connected))
+            .await;
+        assert_eq!(fleet.nodes.iter().next().unwrap().parts, parts(1));
+    }
+}
+
+#[tokio::test]
+async fn changes_that_are_small_each_cannot_make_a_node_too_big() {
+    let site = Plan::default().start().await;
+    let first = big_parts(1, 200 * 1024);
+    let mut line = Line::settled(&site, "n", first.clone()).await;
+    let more = first.with(&octavo::domain::stream::Change {
+        changed: vec![(
+            "y/later".parse().unwrap(),
+            octavo::domain::stream::Content::new(vec![0; 60 * 1024]),
+        )],
+        removed: Vec::new(),
+    });
+    let status = line.say(&delta(2, &first, &more)).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("bytes, 262144 is the limit"));
+    assert_eq!(site.node("n").unwrap().parts, first);
+}
+
+#[tokio::test]
+async fn a_node_more_than_the_fleet_takes_is_refused() {
+    let fleet = FleetSettings::new(Duration::from_hours(1), Duration::from_hours(1), 1);
+    let plan = Plan {
+        fleet,
+        ..Plan::default()
+    };
+    let site = plan.start().await;
+    let _first = Line::settled(&site, "n", parts(1)).await;
+    let status = Line::open(&mut site.client().await, hello("m", 1)).await;
+    assert_eq!(status.err().unwrap().code(), Code::ResourceExhausted);
+    assert_eq!(site.metric("refusals_total{reason=\"too_many_nodes\"}"), 1);
+}
+
+#[tokio::test]
+async fn a_stream_without_a_hello_ends_at_its_deadline() {
+    let plan = Plan {
+        patience: Patience {
+            hello: Duration::from_millis(50),
+            ..Patience::default()
+        },
+        ..Plan::default()
+    };
+    let site = plan.start().await;
+    let (_to, messages) = mpsc::channel(1);
+    let mut client = site.client().await;
+    let answer = client.report(ReceiverStream::new(messages));
+    let status = timeout(PATIENCE, answer).await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+    // One that ends at once has not introduced itself either.
+    let nobody = client.report(tokio_stream::empty()).await.unwrap_err();
+    assert_eq!(nobody.code(), Code::InvalidArgument);
+    assert_eq!(site.metric("refusals_total{reason=\"no_hello\"}"), 2);
+}
+
+#[tokio::test]
+async fn of_two_that_claim_a_node_the_one_that_started_later_speaks() {
+    let site = Plan::default().start().await;
+    let mut older = Line::settled(&site, "n", parts(1)).await;
+    let mut newer = Line::open(&mut site.client().await, hello("n", 2))
+        .await
+        .unwrap();
+    assert!(matches!(newer.answer().await, Ok(Some(Answer::Resync(_)))));
+    let Ok(Some(Answer::HoldOff(hold_off))) = older.answer().await else {
+        panic!("the older one is told");
+    };
+    assert!(hold_off.reason.contains("superseded"), "{hold_off:?}");
+    assert_eq!(older.answer().await.unwrap(), None, "and its stream ends");
+    let mut again = Line::open(&mut site.client().await, hello("n", 1))
+        .await
+        .unwrap();
+    assert!(matches!(again.answer().await, Ok(Some(Answer::HoldOff(_)))));
+    assert_eq!(again.answer().await.unwrap(), None);
+    let whole = FromAgent::Snapshot {
+        seq: 1,
+        parts: parts(2),
+    };
+    assert_eq!(newer.say(&whole).await.unwrap(), acknowledged(1));
+}
+
+#[tokio::test]
+async fn who_never_reads_its_answers_is_not_read_either_and_then_cut_off() {
+    let fleet = FleetSettings::new(Duration::from_millis(200), Duration::from_hours(1), 9);
+    let plan = Plan {
+        fleet,
+        ..Plan::default()
+    };
+    let site = plan.start().await;
+    let channel = site.endpoint().initial_stream_window_size(100);
+    let channel = channel.connect().await.unwrap();
+    let mut client = super::FleetClient::new(channel);
+    let line = Line::open(&mut client, hello("n", 1)).await.unwrap();
+    let snapshot = FromAgent::Snapshot {
+        seq: 1,
+        parts: parts(1),
+    };
+    line.to.send(message_of(&snapshot)).await.unwrap();
+    let heartbeat = message_of(&FromAgent::Heartbeat {
+        seq: 1,
+        hash: parts(1).hash(),
+    });
+    // Fewer than HTTP/2 itself takes for a flood while nobody reads them.
+    for _ in 0..60 {
+        line.to.send(heartbeat.clone()).await.unwrap();
+    }
+    site.until(|fleet| fleet.nodes.len() == 1).await;
+    site.until(|fleet| fleet.nodes.iter().all(|node| !node.connected))
+        .await;
+    timeout(PATIENCE, line.to.closed()).await.unwrap();
+    assert_eq!(site.metric("connections_cut_total{reason=\"silent\"}"), 1);
+    // What it was answered fits its window: nothing was kept for it.
+    assert!(site.metric("messages_total{kind=\"heartbeat\"}") < 20);
+}
+
+#[tokio::test]
+async fn who_floods_without_reading_is_cut_off_at_once() {
+    let site = Plan::default().start().await;
+    let channel = site.endpoint().initial_stream_window_size(100);
+    let mut client = super::FleetClient::new(channel.connect().await.unwrap());
+    let line = Line::open(&mut client, hello("n", 1)).await.unwrap();
+    let heartbeat = message_of(&FromAgent::Heartbeat {
+        seq: 1,
+        hash: Digest::default(),
+    });
+    let flood = async { while line.to.send(heartbeat.clone()).await.is_ok() {} };
+    timeout(PATIENCE, flood).await.unwrap();
+    // Others are served.
+    let _line = Line::settled(&site, "m", parts(1)).await;
+}
+
+/// Posts these bytes as the body of a report; gives the gRPC status.
+async fn post(site: &Site, body: &'static [u8]) -> (String, String) {
+    let client = Client::builder(TokioExecutor::new())
+        .http2_only(true)
+        .build_http::<Full<Bytes>>();
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("http://{}/octavo.v1.Fleet/Report", site.address))
+        .header("content-type", "application/grpc")
+        .body(Full::new(Bytes::from_static(body)))
+        .unwrap();
+    let answer = client.request(request).await.unwrap();
+    let head = answer.headers().clone();
+    let body = timeout(PATIENCE, answer.into_body().collect()).await;
+    let body = body.unwrap().unwrap();
+    let all = body.trailers().cloned().unwrap_or(head);
+    let field = |name| all.get(name).unwrap().to_str().unwrap().to_owned();
+    (field("grpc-status"), field("grpc-message"))
+}
+
+const INVALID_ARGUMENT: &str = "3";
+const RESOURCE_EXHAUSTED: &str = "8";
+
+#[tokio::test]
+async fn bytes_that_are_no_messages_are_the_sender_s_fault() {
+    let site = Plan::default().start().await;
+    for (body, code) in [
+        // Ten bytes are announced and two come.
+        (&[0, 0, 0, 0, 10, 1, 2][..], INVALID_ARGUMENT),
+        // A field without an end.
+        (&[0, 0, 0, 0, 3, 0x0a, 0xff, 0xff], INVALID_ARGUMENT),
+        (&[0, 0, 0, 0, 2, 0xff, 0xff], INVALID_ARGUMENT),
+        (&[0, 0xff, 0xff, 0xff, 0xff], RESOURCE_EXHAUSTED),
+        (&[7, 0, 0, 0, 0], INVALID_ARGUMENT),
+    ] {
+        let (status, message) = post(&site, body).await;
+        assert_eq!(status, code, "{body:?}: {message}");
+    }
+    assert!(site.desk.view().fleet().nodes.is_empty());
+}

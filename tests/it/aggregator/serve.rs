@@ -1,0 +1,259 @@
+//! Connections: how many, how long they may take to say something, and what they are encrypted with.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo::aggregator::serve::{Limits, Protocol};
+use octavo::aggregator::tls::Tls;
+use octavo::config::aggregator::TlsFiles;
+use octavo::domain::error::chain;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::{Line, PATIENCE, Plan, Site, parts};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+/// A web server whose connections have to say something within a moment.
+fn web() -> Plan {
+    Plan {
+        protocol: Protocol::Http,
+        limits: Limits {
+            first_word: Duration::from_millis(200),
+            ..Limits::new(Protocol::Http, 1000)
+        },
+        ..Plan::default()
+    }
+}
+
+async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+    let mut bytes = Vec::new();
+    // How a connection ends does not matter here; that it does, does.
+    let _end = timeout(PATIENCE, stream.read_to_end(&mut bytes))
+        .await
+        .unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A certificate for localhost in two files of a folder.
+struct Authority {
+    folder: TempDir,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Self { folder };
+        authority.renew();
+        authority
+    }
+
+    fn files(&self) -> TlsFiles {
+        TlsFiles::new(self.at("tls.crt"), self.at("tls.key"))
+    }
+
+    fn at(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Puts a new pair in the place of the old; gives the certificate.
+    fn renew(&self) -> CertificateDer<'static> {
+        let pair = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        replace(&self.at("tls.key"), &pair.signing_key.serialize_pem());
+        replace(&self.at("tls.crt"), &pair.cert.pem());
+        pair.cert.der().clone()
+    }
+}
+
+/// As whoever renews certificates does: a new file in the place of the old one.
+fn replace(path: &Path, content: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, content).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+async fn encrypted(
+    site: &Site,
+    trusted: &CertificateDer<'static>,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let socket = TcpStream::connect(site.address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    timeout(PATIENCE, connector.connect(name, socket))
+        .await
+        .unwrap()
+}
+
+/// Asks over TLS, and gives the answer with how the server proved who it is.
+async fn ask(site: &Site, trusted: &CertificateDer<'static>) -> std::io::Result<String> {
+    let mut stream = encrypted(site, trusted).await?;
+    stream.write_all(REQUEST).await?;
+    Ok(rest(&mut stream).await)
+}
+
+#[tokio::test]
+async fn a_connection_too_many_is_closed_at_once_and_room_is_made_again() {
+    let plan = Plan {
+        limits: Limits {
+            connections: 2,
+            ..Limits::new(Protocol::Http, 2)
+        },
+        ..web()
+    };
+    let site = plan.start().await;
+    let first = TcpStream::connect(site.address).await.unwrap();
+    let _second = TcpStream::connect(site.address).await.unwrap();
+    let mut third = TcpStream::connect(site.address).await.unwrap();
+    assert_eq!(rest(&mut third).await, "");
+    assert_eq!(site.metric("connections_refused_total{server=\"http\"}"), 1);
+    assert_eq!(site.metric("connections{server=\"http\"}"), 2);
+    drop(first);
+    loop {
+        let mut again = TcpStream::connect(site.address).await.unwrap();
+        // Until the server has seen the first one go, this one is refused as well.
+        if again.write_all(REQUEST).await.is_ok() && rest(&mut again).await.ends_with("here\n") {
+            break;
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_says_nothing_is_cut_off_and_holds_up_nobody() {
+    let authority = Authority::new();
+    let certificate = authority.renew();
+    let encrypted_site = Plan {
+        tls: Some(authority.files()),
+        ..web()
+    };
+    let encrypted_site = encrypted_site.start().await;
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(TcpStream::connect(encrypted_site.address).await.unwrap());
+    }
+    let answer = ask(&encrypted_site, &certificate).await.unwrap();
+    assert!(answer.ends_with("here\n"), "{answer}");
+    for stream in &mut silent {
+        assert_eq!(rest(stream).await, "");
+    }
+    let failures = encrypted_site.metric("tls_handshake_failures_total{server=\"http\"}");
+    assert_eq!(failures, 20);
+    for protocol in [Protocol::Http, Protocol::Grpc] {
+        let plan = Plan { protocol, ..web() };
+        let site = plan.start().await;
+        let mut stream = TcpStream::connect(site.address).await.unwrap();
+        let _settings = rest(&mut stream).await;
+        assert_eq!(
+            site.metric("connections_cut_total{reason=\"no_request\"}"),
+            1
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_used_and_a_broken_one_is_not() {
+    let authority = Authority::new();
+    let first = authority.renew();
+    let plan = Plan {
+        tls: Some(authority.files()),
+        ..web()
+    };
+    let site = plan.start().await;
+    assert!(ask(&site, &first).await.unwrap().ends_with("here\n"));
+    let second = authority.renew();
+    assert!(ask(&site, &second).await.unwrap().ends_with("here\n"));
+    assert!(ask(&site, &first).await.is_err());
+    assert_eq!(site.metric("tls_reloads_total{server=\"http\"}"), 1);
+    replace(
+        &authority.at("tls.crt"),
+        "-----BEGIN CERTIFICATE-----\nAAAA",
+    );
+    for _ in 0..3 {
+        assert!(ask(&site, &second).await.unwrap().ends_with("here\n"));
+    }
+    // A key that belongs to another certificate, and no file at all.
+    let _third = authority.renew();
+    replace(
+        &authority.at("tls.crt"),
+        &fs::read_to_string(authority.at("tls.key")).unwrap(),
+    );
+    assert!(ask(&site, &second).await.unwrap().ends_with("here\n"));
+    fs::remove_file(authority.at("tls.crt")).unwrap();
+    assert!(ask(&site, &second).await.unwrap().ends_with("here\n"));
+    assert_eq!(site.metric("tls_reload_failures_total{server=\"http\"}"), 3);
+    let last = authority.renew();
+    assert!(ask(&site, &last).await.unwrap().ends_with("here\n"));
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_named_at_the_start() {
+    let authority = Authority::new();
+    let other = Authority::new();
+    let load = |certificate: &str, key: std::path::PathBuf| {
+        let files = TlsFiles::new(authority.at(certificate), key);
+        let error = Tls::load(files, Protocol::Http.alpn()).unwrap_err();
+        chain(&error)
+    };
+    let key = authority.at("tls.key");
+    assert!(load("none", key.clone()).starts_with("cannot read "));
+    fs::write(authority.at("empty"), "").unwrap();
+    assert!(load("empty", key).ends_with("empty has no certificate in PEM"));
+    let said = load("tls.crt", authority.at("tls.crt"));
+    assert!(said.contains("tls.crt has no private key in PEM"), "{said}");
+    let said = load("tls.crt", other.at("tls.key"));
+    assert!(said.contains("cannot be used together"), "{said}");
+}
+
+#[tokio::test]
+async fn plaintext_and_tls_do_not_understand_each_other_and_go_on() {
+    let authority = Authority::new();
+    let certificate = authority.renew();
+    let encrypted_web = Plan {
+        tls: Some(authority.files()),
+        ..web()
+    };
+    let site = encrypted_web.start().await;
+    let mut plain = TcpStream::connect(site.address).await.unwrap();
+    plain.write_all(REQUEST).await.unwrap();
+    assert!(!rest(&mut plain).await.contains("HTTP"));
+    assert!(ask(&site, &certificate).await.is_ok());
+
+    let site = web().start().await;
+    assert!(ask(&site, &certificate).await.is_err());
+    let mut plain = TcpStream::connect(site.address).await.unwrap();
+    plain.write_all(REQUEST).await.unwrap();
+    assert!(rest(&mut plain).await.ends_with("here\n"));
+}
+
+#[tokio::test]
+async fn a_connection_that_grew_old_is_ended_and_made_again() {
+    let limits = Limits::new(Protocol::Grpc, 10);
+    let plan = Plan {
+        limits: Limits {
+            first_word: Duration::from_millis(20),
+            age: Duration::from_millis(100),
+            grace: Duration::from_millis(100),
+            ..limits
+        },
+        ..Plan::default()
+    };
+    let site = plan.start().await;
+    let mut line = Line::settled(&site, "n", parts(1)).await;
+    assert!(line.answer().await.is_err());
+    let _again = Line::settled(&site, "m", parts(1)).await;
+}

@@ -1,0 +1,187 @@
+//! Following the fleet: all of it first, then what changes, and never more than the watcher can take.
+
+use std::time::Duration;
+
+use octavo::aggregator::ingest::Patience;
+use octavo::config::aggregator::FleetSettings;
+use octavo::proto::v1;
+use octavo::proto::v1::watch_event::Event;
+use tokio::time::timeout;
+use tonic::{Code, Streaming};
+
+use super::{FleetClient, Line, PATIENCE, Plan, Site, acknowledged, big_parts, delta, parts};
+
+async fn next(events: &mut Streaming<v1::WatchEvent>) -> Event {
+    let event = timeout(PATIENCE, events.message()).await.unwrap();
+    event.unwrap().unwrap().event.unwrap()
+}
+
+/// The next node, with the number of its first status that differs.
+async fn node(events: &mut Streaming<v1::WatchEvent>) -> v1::NodeStatus {
+    match next(events).await {
+        Event::Node(node) => node,
+        other @ (Event::Removed(_) | Event::Synced(_)) => panic!("a node, and not {other:?}"),
+    }
+}
+
+async fn watch(site: &Site, nodes: &[&str]) -> Streaming<v1::WatchEvent> {
+    let nodes = nodes.iter().map(|&name| name.to_owned()).collect();
+    let request = v1::WatchRequest { nodes };
+    site.client()
+        .await
+        .watch(request)
+        .await
+        .unwrap()
+        .into_inner()
+}
+
+#[tokio::test]
+async fn a_watcher_gets_all_and_then_what_changes() {
+    let site = Plan::default().start().await;
+    let mut a = Line::settled(&site, "a", parts(1)).await;
+    let _b = Line::settled(&site, "b", parts(2)).await;
+    let mut events = watch(&site, &[]).await;
+    let first = node(&mut events).await;
+    assert_eq!((first.name.as_str(), first.connected), ("a", true));
+    assert_eq!(first.parts.len(), parts(1).len());
+    assert!(!first.stale && first.confirmed_ms > 0);
+    assert_eq!(node(&mut events).await.name, "b");
+    assert_eq!(
+        next(&mut events).await,
+        Event::Synced(v1::Synced { revision: 2 })
+    );
+    a.say(&delta(2, &parts(1), &parts(3))).await.unwrap();
+    let changed = node(&mut events).await;
+    let content = changed
+        .parts
+        .iter()
+        .find(|part| part.key == "node")
+        .unwrap();
+    let expected = parts(3);
+    assert_eq!(content.content, expected.get("node").unwrap().bytes());
+    drop(a);
+    let gone = node(&mut events).await;
+    assert_eq!((gone.name.as_str(), gone.connected), ("a", false));
+    assert_eq!(site.metric("watchers"), 1);
+}
+
+#[tokio::test]
+async fn a_watcher_of_some_nodes_gets_only_those() {
+    let site = Plan::default().start().await;
+    let mut a = Line::settled(&site, "a", parts(1)).await;
+    let mut b = Line::settled(&site, "b", parts(1)).await;
+    let mut events = watch(&site, &["b"]).await;
+    assert_eq!(node(&mut events).await.name, "b");
+    assert!(matches!(next(&mut events).await, Event::Synced(_)));
+    a.say(&delta(2, &parts(1), &parts(2))).await.unwrap();
+    b.say(&delta(2, &parts(1), &parts(2))).await.unwrap();
+    assert_eq!(node(&mut events).await.name, "b");
+    let nodes = vec!["b".to_owned(), "Not A Name".to_owned()];
+    let wrong = v1::WatchRequest { nodes };
+    let status = site.client().await.watch(wrong).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert!(status.message().starts_with("nodes[1]"), "{status:?}");
+}
+
+#[tokio::test]
+async fn becoming_stale_and_being_forgotten_are_changes() {
+    let short = Duration::from_millis(100);
+    let plan = Plan {
+        fleet: FleetSettings::new(short, short, 9),
+        ..Plan::default()
+    };
+    let site = plan.start().await;
+    let mut events = watch(&site, &[]).await;
+    assert!(matches!(next(&mut events).await, Event::Synced(_)));
+    let _silent = Line::settled(&site, "n", parts(1)).await;
+    let mut stale = false;
+    loop {
+        match next(&mut events).await {
+            Event::Node(node) => stale |= node.stale,
+            Event::Removed(name) => break assert_eq!(name, "n"),
+            Event::Synced(_) => panic!("that was said already"),
+        }
+    }
+    assert!(stale);
+}
+
+/// A watcher with a window so small that it gets one event at a time.
+async fn slow_watcher(site: &Site) -> Streaming<v1::WatchEvent> {
+    let channel = site
+        .endpoint()
+        .initial_stream_window_size(1024)
+        .initial_connection_window_size(65_535)
+        .connect()
+        .await
+        .unwrap();
+    let request = v1::WatchRequest::default();
+    let mut client = FleetClient::new(channel);
+    client.watch(request).await.unwrap().into_inner()
+}
+
+#[tokio::test]
+async fn a_slow_watcher_gets_fewer_changes_and_the_last_one() {
+    const CHANGES: u64 = 40;
+    let site = Plan::default().start().await;
+    let big = |number| big_parts(number, 20 * 1024);
+    let mut line = Line::settled(&site, "n", big(1)).await;
+    let mut events = slow_watcher(&site).await;
+    for number in 2..=CHANGES {
+        let change = delta(number, &big(number - 1), &big(number));
+        assert_eq!(line.say(&change).await.unwrap(), acknowledged(number));
+        site.until(|fleet| fleet.revision >= number).await;
+    }
+    let last = big(CHANGES);
+    let last = last.get("x/later").unwrap();
+    let mut seen = 0;
+    loop {
+        if let Event::Node(node) = next(&mut events).await {
+            seen += 1;
+            if node.parts.iter().any(|part| part.content == last.bytes()) {
+                break;
+            }
+        }
+    }
+    assert!(seen < 10, "{seen} of {CHANGES} changes were kept for it");
+}
+
+#[tokio::test]
+async fn a_watcher_that_does_not_read_is_cut_off() {
+    let plan = Plan {
+        patience: Patience {
+            reading: Duration::from_millis(100),
+            ..Patience::default()
+        },
+        ..Plan::default()
+    };
+    let site = plan.start().await;
+    let mut lines = Vec::new();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        lines.push(Line::settled(&site, name, big_parts(1, 60 * 1024)).await);
+    }
+    let mut events = slow_watcher(&site).await;
+    // It is found out without its doing; what it then reads ends with an error.
+    let mut change = 2;
+    while site.metric("connections_cut_total{reason=\"not_reading\"}") == 0 {
+        let (from, to) = (
+            big_parts(change - 1, 60 * 1024),
+            big_parts(change, 60 * 1024),
+        );
+        lines[0].say(&delta(change, &from, &to)).await.unwrap();
+        change += 1;
+    }
+    let read_all = async { while let Ok(Some(_)) = events.message().await {} };
+    timeout(PATIENCE, read_all).await.unwrap();
+}
+
+#[tokio::test]
+async fn there_cannot_be_any_number_of_watchers() {
+    let site = Plan::default().start().await;
+    let mut open = Vec::new();
+    for _ in 0..64 {
+        open.push(watch(&site, &[]).await);
+    }
+    let request = v1::WatchRequest::default();
+    let status = site.client().await.watch(request).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+}
