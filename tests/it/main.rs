@@ -9,6 +9,7 @@
 
 mod agent;
 mod aggregator;
+mod browser;
 mod cli;
 mod demo;
 mod driver_contract;

@@ -1,0 +1,249 @@
+// Keeps a page what the aggregator says now, and lets it be used by keyboard. Without this script every page still works: the
+// filter is a form, sorting and paging are links.
+//
+// One function, load(), fetches the page for an address and morphs its <main> into the one on screen, so focus, scroll and
+// typed text stay. Everything that asks for a new page calls it: a filter, a link, the stream, the timer. The latest wins.
+(() => {
+  "use strict";
+  const BEAT_MISSED_AFTER = 16_000; // The stream beats every 5 s.
+  const POLL_EVERY = 5_000;
+  const AGES_EVERY = 10_000; // A confirmation alone is no change, and is not announced.
+  const ANSWER_WITHIN = 10_000;
+  const TYPING = 200;
+
+  const main = () => document.getElementById("main");
+  const live = document.getElementById("live");
+  const banner = document.getElementById("banner");
+  const form = () => document.getElementById("filter");
+
+  // Where the page's data comes from, and since when it does not.
+  let stream = null;
+  let lastBeat = 0;
+  let lostSince = null;
+  let lastLoad = performance.now();
+  let rendered = performance.now();
+  let under_way = null;
+
+  function show(how) {
+    const words = { live: "Live", polling: "Every 5 s", lost: "Not connected" };
+    if (live.dataset.how === how) return;
+    live.dataset.how = how;
+    live.textContent = words[how];
+  }
+
+  function connected() {
+    if (lostSince !== null) {
+      lostSince = null;
+      banner.hidden = true;
+      document.documentElement.classList.remove("lost");
+    }
+    show(stream && stream.readyState === EventSource.OPEN ? "live" : "polling");
+  }
+
+  function lost() {
+    if (lostSince === null) {
+      lostSince = new Date();
+      const time = lostSince.toLocaleTimeString();
+      document.getElementById("banner-text").textContent =
+        `No connection to the aggregator since ${time}. What you see was so then, and may be wrong now.`;
+      banner.hidden = false;
+      document.documentElement.classList.add("lost");
+    }
+    show("lost");
+  }
+
+  // Loads what `url` says now. `history` is "push" or "replace" where the address changes with it.
+  async function load(url, history) {
+    if (under_way) under_way.abort();
+    const mine = new AbortController();
+    under_way = mine;
+    const late = setTimeout(() => mine.abort("late"), ANSWER_WITHIN);
+    lastLoad = performance.now();
+    try {
+      const answer = await fetch(url, { signal: mine.signal, headers: { Accept: "text/html" } });
+      const text = await answer.text();
+      if (under_way !== mine) return;
+      if (!text.includes('id="main"')) throw new Error(`no page in the answer: ${answer.status}`);
+      if (history === "push") window.history.pushState(null, "", url);
+      if (history === "replace") window.history.replaceState(null, "", url);
+      await htmx.swap({ text, target: "#main", select: "#main", swap: "outerMorph", sourceElement: document.body });
+      rendered = performance.now();
+      // Somebody may have chosen something else while this was put in its place.
+      if (under_way === mine) settle();
+      tick();
+      connected();
+    } catch (error) {
+      if (mine.signal.aborted && mine.signal.reason !== "late") return;
+      lost();
+    } finally {
+      clearTimeout(late);
+      if (under_way === mine) under_way = null;
+    }
+  }
+
+  // What a morph cannot know: a choice that somebody made outranks the attribute that came, unless it is another one now.
+  function settle() {
+    for (const select of document.querySelectorAll("#filter select")) {
+      const told = select.querySelector("option[selected]");
+      if (select !== document.activeElement && told && !told.selected) select.value = told.value;
+      if (select !== document.activeElement && !told) select.selectedIndex = 0;
+    }
+  }
+
+  // Ages go on between two loads; the times of day are told in the reader's zone.
+  function tick() {
+    for (const origin of document.querySelectorAll("[data-origin]"))
+      if (origin.textContent !== location.origin) origin.textContent = location.origin;
+    const since = performance.now() - rendered;
+    for (const age of document.querySelectorAll("[data-age-ms]")) {
+      const text = words(Number(age.dataset.ageMs) + since);
+      if (age.textContent !== text) age.textContent = text;
+    }
+    for (const time of document.querySelectorAll("time[datetime]")) {
+      const at = new Date(time.dateTime);
+      const today = at.toDateString() === new Date().toDateString();
+      const text = today ? at.toLocaleTimeString() : at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+      if (time.textContent !== text) time.textContent = text;
+    }
+  }
+
+  // As the server writes it: `words::age`.
+  function words(ms) {
+    const s = Math.floor(ms / 1000);
+    if (s < 60) return `${s} s`;
+    if (s < 3600) return `${Math.floor(s / 60)} min`;
+    if (s < 172_800) return `${Math.floor(s / 3600)} h`;
+    return `${Math.floor(s / 86_400)} d`;
+  }
+
+  // The stream says that something changed, at most once a second; the page then loads itself.
+  function listen() {
+    if (stream) stream.close();
+    stream = new EventSource("/live");
+    stream.addEventListener("open", () => { lastBeat = performance.now(); connected(); });
+    stream.addEventListener("beat", () => { lastBeat = performance.now(); });
+    stream.addEventListener("change", () => { lastBeat = performance.now(); refresh(); });
+    // A refused stream closes itself and the timer polls; a broken one is tried again by the browser. Whether the
+    // aggregator is there at all is for the next load to say.
+    stream.addEventListener("error", () => { lastBeat = 0; refresh(); });
+  }
+
+  function refresh() {
+    // A request that a person made is not thrown away for one that nobody did.
+    if (!document.hidden && under_way === null) load(location.href);
+  }
+
+  setInterval(() => {
+    if (document.hidden) return;
+    tick();
+    const now = performance.now();
+    const streaming = stream && stream.readyState === EventSource.OPEN && now - lastBeat < BEAT_MISSED_AFTER;
+    if (now - lastLoad >= (streaming && lostSince === null ? AGES_EVERY : POLL_EVERY)) {
+      if (stream && stream.readyState === EventSource.CLOSED && lostSince === null) retry(now);
+      refresh();
+    }
+  }, 1000);
+
+  let retried = 0;
+  function retry(now) {
+    if (now - retried > 30_000) { retried = now; listen(); }
+  }
+
+  // A hidden page holds no connection: a browser has only six for one origin.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      if (stream) stream.close();
+      stream = null;
+    } else {
+      listen();
+      refresh();
+    }
+  });
+  window.addEventListener("pagehide", () => { if (stream) stream.close(); });
+  window.addEventListener("pageshow", (event) => { if (event.persisted) { listen(); refresh(); } });
+  window.addEventListener("popstate", () => load(location.href));
+
+  // The filter, as one types.
+  function filtered() {
+    const data = new URLSearchParams();
+    for (const [name, value] of new FormData(form())) if (value !== "") data.append(name, value);
+    const query = data.toString();
+    return query ? `/?${query}` : "/";
+  }
+  let typing = 0;
+  document.addEventListener("input", (event) => {
+    if (!event.target.matches("#filter [name=search]")) return;
+    clearTimeout(typing);
+    typing = setTimeout(() => load(filtered(), "replace"), TYPING);
+  });
+  // Half a label selector is a mistake, so that field waits for the whole one.
+  document.addEventListener("change", (event) => {
+    if (!event.target.matches("#filter select, #filter [name=selector]")) return;
+    clearTimeout(typing);
+    load(filtered(), "push");
+  });
+  document.addEventListener("submit", (event) => {
+    if (event.target.id !== "filter") return;
+    event.preventDefault();
+    clearTimeout(typing);
+    load(filtered(), "push");
+  });
+  // Links that only change what is shown of the fleet.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-stay]");
+    if (link && event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)) {
+      event.preventDefault();
+      load(link.href, "push");
+    }
+  });
+
+  // Themes.
+  function theme(name) {
+    const root = document.documentElement;
+    if (name === "auto") delete root.dataset.theme; else root.dataset.theme = name;
+    try { localStorage.setItem("octavo-theme", name); } catch { /* Not remembered, then. */ }
+    pressed();
+  }
+  function pressed() {
+    const now = document.documentElement.dataset.theme || "auto";
+    for (const button of document.querySelectorAll(".theme button"))
+      button.setAttribute("aria-pressed", String(button.value === now));
+  }
+  document.querySelector(".theme").addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (button) theme(button.value);
+  });
+
+  // Keys.
+  const dialog = document.getElementById("keys");
+  const rows = () => [...document.querySelectorAll("[data-row]")];
+  function move(by) {
+    const all = rows();
+    if (all.length === 0) return false;
+    const at = all.indexOf(document.activeElement);
+    const to = at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by));
+    all[to].focus();
+    return true;
+  }
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
+    const typed = event.target.matches("input, select, textarea");
+    if (event.key === "Escape" && typed) { event.target.blur(); return; }
+    if (typed) return;
+    const onRow = event.target.matches("[data-row]");
+    let done = true;
+    if (event.key === "/") {
+      const field = document.querySelector("#filter [name=search]");
+      if (field) { field.focus(); field.select(); } else location.href = "/";
+    } else if (event.key === "?") dialog.showModal();
+    else if (event.key === "j" || (event.key === "ArrowDown" && onRow)) done = move(1);
+    else if (event.key === "k" || (event.key === "ArrowUp" && onRow)) done = move(-1);
+    else done = false;
+    if (done) event.preventDefault();
+  });
+  document.getElementById("ask").addEventListener("click", () => dialog.showModal());
+
+  pressed();
+  tick();
+  listen();
+})();

@@ -1,0 +1,9 @@
+// Runs before the first paint, so that a chosen theme does not flash in after the other one.
+(() => {
+  const root = document.documentElement;
+  root.classList.add("js");
+  try {
+    const chosen = localStorage.getItem("octavo-theme");
+    if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
+  } catch { /* Storage is closed to us: the system's theme it is. */ }
+})();

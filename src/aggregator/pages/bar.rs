@@ -1,0 +1,176 @@
+//! Devices as a bar, and the words and numbers beside it.
+
+use crate::domain::fleet::Counts;
+
+/// Up to so many devices each is a segment of its own; more are drawn in proportion.
+const MOST_LEAVES: u32 = 16;
+
+/// The narrowest segment, in hundredths of a percent: one device of ten thousand must still be seen.
+const NARROWEST: u64 = 60;
+
+/// A bar.
+#[derive(Debug)]
+pub(super) struct Bar {
+    /// What it says, in words.
+    pub(super) label: String,
+    /// In pixels.
+    pub(super) height: u32,
+    /// From left to right.
+    pub(super) segments: Vec<Segment>,
+}
+
+/// A stretch of a bar; place and width in percent.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) kind: &'static str,
+    pub(super) fill: Option<&'static str>,
+    pub(super) x: String,
+    pub(super) width: String,
+}
+
+/// One entry of the legend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) kind: &'static str,
+    pub(super) fill: Option<&'static str>,
+    pub(super) word: &'static str,
+    pub(super) count: u32,
+}
+
+impl Bar {
+    /// Of these devices.
+    pub(super) fn of(counts: Counts, height: u32) -> Self {
+        let keys = legend(counts);
+        let total = counts.total();
+        let segments = if total <= MOST_LEAVES {
+            let each = keys.iter().flat_map(|key| {
+                let one = Key { count: 1, ..*key };
+                std::iter::repeat_n(one, usize::try_from(key.count).unwrap_or_default())
+            });
+            laid_out(each, total, 140)
+        } else {
+            laid_out(keys.iter().copied(), total, 40)
+        };
+        Self {
+            label: in_words(counts),
+            height,
+            segments,
+        }
+    }
+}
+
+/// What there is of these devices, in the order in which bars show it.
+pub(super) fn legend(counts: Counts) -> Vec<Key> {
+    let all = [
+        ("in-use", None, "in use", counts.in_use),
+        (
+            "partitioned",
+            Some("stripes"),
+            "partitioned",
+            counts.partitioned,
+        ),
+        ("free", None, "free", counts.free),
+        (
+            "unavailable",
+            Some("crosses"),
+            "unavailable",
+            counts.unavailable,
+        ),
+        ("unknown", None, "unknown", counts.unknown),
+    ];
+    let all = all.into_iter().filter(|(.., count)| *count > 0);
+    all.map(|(kind, fill, word, count)| Key {
+        kind,
+        fill,
+        word,
+        count,
+    })
+    .collect()
+}
+
+/// `2 in use, 6 free`.
+pub(super) fn in_words(counts: Counts) -> String {
+    let said = legend(counts);
+    let said: Vec<String> = said
+        .iter()
+        .map(|key| format!("{} {}", key.count, key.word))
+        .collect();
+    if said.is_empty() {
+        "no device".to_owned()
+    } else {
+        said.join(", ")
+    }
+}
+
+/// Side by side with a gap, all in hundredths of a percent.
+fn laid_out(keys: impl Iterator<Item = Key>, total: u32, gap: u64) -> Vec<Segment> {
+    let share = |count: u32| {
+        let whole = u64::from(count).saturating_mul(10_000_u64.saturating_add(gap));
+        whole.checked_div(u64::from(total)).unwrap_or_default()
+    };
+    let mut before = 0_u32;
+    keys.map(|key| {
+        let start = share(before);
+        before = before.saturating_add(key.count);
+        let width = share(before).saturating_sub(start).saturating_sub(gap);
+        let width = width.max(NARROWEST);
+        let start = start.min(10_000_u64.saturating_sub(width));
+        Segment {
+            kind: key.kind,
+            fill: key.fill,
+            x: percent(start),
+            width: percent(width),
+        }
+    })
+    .collect()
+}
+
+fn percent(hundredths: u64) -> String {
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(counts: Counts) -> Vec<(&'static str, String, String)> {
+        let bar = Bar::of(counts, 12);
+        let segments = bar.segments.into_iter();
+        segments
+            .map(|segment| (segment.kind, segment.x, segment.width))
+            .collect()
+    }
+
+    #[test]
+    fn each_device_of_a_node_is_a_segment() {
+        let counts = Counts {
+            free: 6,
+            in_use: 2,
+            ..Counts::default()
+        };
+        let drawn = drawn(counts);
+        let kinds: Vec<&str> = drawn.iter().map(|(kind, ..)| *kind).collect();
+        assert_eq!(kinds, [&["in-use"; 2][..], &["free"; 6]].concat());
+        assert_eq!(drawn[0].1, "0.00");
+        assert_eq!(drawn[7], ("free", "88.72".to_owned(), "11.28".to_owned()));
+        assert_eq!(in_words(counts), "2 in use, 6 free");
+    }
+
+    #[test]
+    fn one_of_ten_thousand_is_still_seen_and_stays_inside() {
+        let counts = Counts {
+            free: 9_999,
+            unknown: 1,
+            ..Counts::default()
+        };
+        let drawn = drawn(counts);
+        assert_eq!(drawn[0].0, "free");
+        assert_eq!(drawn[1], ("unknown", "99.40".to_owned(), "0.60".to_owned()));
+    }
+
+    #[test]
+    fn no_device_is_no_segment() {
+        assert!(drawn(Counts::default()).is_empty());
+        assert_eq!(in_words(Counts::default()), "no device");
+    }
+}

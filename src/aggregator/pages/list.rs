@@ -1,0 +1,390 @@
+//! The Node View: the fleet at a glance, its types, its nodes.
+
+use askama::Template;
+use axum::http::Uri;
+
+use super::address::{Asked, encoded};
+use super::assets::Assets;
+use super::bar::{Bar, Key, legend};
+use super::rows::{Head, Row, heads, sorted};
+use super::words::{Badge, age, counted, memory, millis, node_state, type_name};
+use crate::aggregator::clock::Moment;
+use crate::aggregator::fleet::{Fleet, TypeOfFleet};
+use crate::aggregator::query::{self, Query, SortKey};
+use crate::aggregator::view::View;
+use crate::domain::error::chain;
+use crate::domain::fleet::{Counts, NodeState, Sharing};
+use crate::domain::quantity::Mebibytes;
+
+/// Rows on a page.
+const ROWS: usize = 200;
+
+/// An aggregator is young while agents may still be on their way back to it.
+const YOUNG_SECONDS: u64 = 120;
+
+/// The page.
+#[derive(Template)]
+#[template(path = "list.html")]
+pub(super) struct ListPage {
+    assets: Assets,
+    empty: Option<Empty>,
+    glance: Glance,
+    types: Vec<TypeCard>,
+    form: Form,
+    wrong: Option<String>,
+    caption: String,
+    heads: Vec<Head>,
+    rows: Vec<Row>,
+    pager: Option<Pager>,
+    origin: String,
+    /// What the list asks for, as a query.
+    query: String,
+}
+
+/// What to do when there is no node.
+#[derive(Debug)]
+struct Empty {
+    age: String,
+    age_ms: u64,
+    young: bool,
+    command: String,
+}
+
+/// The fleet in numbers.
+#[derive(Debug)]
+struct Glance {
+    devices: u32,
+    devices_noun: &'static str,
+    memory: String,
+    partitions: Option<String>,
+    bar: Bar,
+    legend: Vec<Key>,
+    nodes: usize,
+    nodes_noun: &'static str,
+    verdict: String,
+    are: String,
+    states: Vec<Chip>,
+}
+
+/// Nodes of one state; leads to them.
+#[derive(Debug)]
+struct Chip {
+    href: String,
+    chosen: bool,
+    badge: Badge,
+    count: usize,
+}
+
+/// A type; leads to the nodes that have it.
+#[derive(Debug)]
+struct TypeCard {
+    id: String,
+    href: String,
+    chosen: bool,
+    name: String,
+    count: u32,
+    about: String,
+    bar: Bar,
+    legend: Vec<Key>,
+}
+
+/// The filter.
+#[derive(Debug)]
+struct Form {
+    search: String,
+    selector: String,
+    selects: Vec<Select>,
+    active: bool,
+    clear: String,
+}
+
+/// A choice.
+#[derive(Debug)]
+struct Select {
+    name: &'static str,
+    label: &'static str,
+    options: Vec<Choice>,
+}
+
+/// One thing to choose.
+#[derive(Debug)]
+struct Choice {
+    value: String,
+    word: String,
+    chosen: bool,
+}
+
+/// Where other pages are.
+#[derive(Debug)]
+struct Pager {
+    words: String,
+    first: Option<String>,
+    next: Option<String>,
+}
+
+impl ListPage {
+    /// Whether what was asked for could not be understood.
+    pub(super) fn is_wrong(&self) -> bool {
+        self.wrong.is_some()
+    }
+}
+
+/// The page that `uri` asks for, for a reader who reached this server at `origin`.
+pub(super) fn page(view: &View, uri: &Uri, origin: &str) -> ListPage {
+    let now = view.clock().now();
+    let fleet = view.fleet();
+    let asked = Asked::of(uri);
+    let query = asked.as_ref().map_or_else(
+        || Err("the address is not encoded as addresses are".to_owned()),
+        |asked| Query::parse(asked.pairs()).map_err(|error| chain(&error)),
+    );
+    let asked = asked.unwrap_or_default();
+    let (wrong, query) = match query {
+        Ok(query) => (None, query),
+        Err(error) => (
+            Some(format!("Nothing is listed: {error}.")),
+            Query::default(),
+        ),
+    };
+    let query = Query {
+        limit: query.limit.min(ROWS),
+        ..query
+    };
+    let found = query::run(&fleet, &query, now);
+    let types = fleet.types(now);
+    let pager = pager(&asked, &found, fleet.nodes.len());
+    ListPage {
+        assets: Assets::links(),
+        empty: fleet.nodes.is_empty().then(|| empty(now, origin)),
+        glance: glance(&fleet, &types, &asked, now),
+        form: form(&asked, &types, &query),
+        types: types.iter().map(|one| card(one, &asked)).collect(),
+        wrong,
+        caption: format!(
+            "{} of {}",
+            counted(found.total, "node", "nodes"),
+            fleet.nodes.len()
+        ),
+        heads: heads(&asked, query.sort),
+        rows: found
+            .items
+            .iter()
+            .map(|node| Row::of(node, view.clock(), now))
+            .collect(),
+        pager,
+        origin: origin.to_owned(),
+        query: match asked.with("sort", asked.get("sort")).strip_prefix('/') {
+            Some(query) => query.to_owned(),
+            None => String::new(),
+        },
+    }
+}
+
+fn empty(now: Moment, origin: &str) -> Empty {
+    let since = Moment::default().age(now);
+    Empty {
+        age: age(since),
+        age_ms: millis(since),
+        young: since.as_secs() < YOUNG_SECONDS,
+        command: format!("octavo-agent --aggregator https://{}:7443", name(origin)),
+    }
+}
+
+/// `origin` without scheme and port.
+fn name(origin: &str) -> &str {
+    let host = origin.rsplit('/').next().unwrap_or_default();
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+fn glance(fleet: &Fleet, types: &[TypeOfFleet], asked: &Asked, now: Moment) -> Glance {
+    let counts = types.iter().map(|one| one.counts.counts);
+    let counts = counts.fold(Counts::default(), Counts::and);
+    let memory_of_all = fleet.nodes.iter().fold(0_u64, |sum, node| {
+        sum.saturating_add(node.summary.memory.get())
+    });
+    let by_state = NodeState::ALL.map(|state| {
+        let nodes = fleet.nodes.iter();
+        (state, nodes.filter(|node| node.state(now) == state).count())
+    });
+    let nodes = fleet.nodes.len();
+    let wanting: usize = by_state
+        .iter()
+        .filter(|(state, _)| !matches!(state, NodeState::Ok | NodeState::Empty))
+        .map(|(_, count)| count)
+        .sum();
+    let partitions = counts.partitions;
+    Glance {
+        devices: counts.total(),
+        devices_noun: if counts.total() == 1 {
+            "device"
+        } else {
+            "devices"
+        },
+        memory: memory(Mebibytes::new(memory_of_all)),
+        partitions: (partitions.count > 0).then(|| {
+            format!(
+                "{} of {} partitions free",
+                partitions.free(),
+                partitions.count
+            )
+        }),
+        bar: Bar::of(counts, 15),
+        legend: legend(counts),
+        nodes,
+        nodes_noun: if nodes == 1 { "node" } else { "nodes" },
+        verdict: match wanting {
+            0 => "all as they should be".to_owned(),
+            1 => "1 wants a look".to_owned(),
+            several => format!("{several} want a look"),
+        },
+        are: match nodes {
+            1 => "is 1 node".to_owned(),
+            several => format!("are {several} nodes"),
+        },
+        states: chips(&by_state, asked),
+    }
+}
+
+fn chips(by_state: &[(NodeState, usize)], asked: &Asked) -> Vec<Chip> {
+    let chosen = asked.get("state");
+    // The gravest first.
+    let shown = by_state.iter().rev();
+    shown
+        .filter(|(state, count)| *count > 0 || state.as_str() == chosen)
+        .map(|(state, count)| Chip {
+            href: asked.toggled("state", state.as_str()),
+            chosen: state.as_str() == chosen,
+            badge: node_state(*state),
+            count: *count,
+        })
+        .collect()
+}
+
+fn card(one: &TypeOfFleet, asked: &Asked) -> TypeCard {
+    let TypeOfFleet { counts, nodes } = one;
+    let value = type_value(one);
+    let nodes = usize::try_from(*nodes).unwrap_or(usize::MAX);
+    let on = format!("on {}", counted(nodes, "node", "nodes"));
+    TypeCard {
+        href: asked.toggled("type", &value),
+        chosen: asked.get("type") == value,
+        id: value,
+        name: type_name(counts.type_name.as_ref()),
+        count: counts.counts.total(),
+        about: match counts.memory {
+            Some(each) => format!("{} each, {on}", memory(each)),
+            None => on,
+        },
+        bar: Bar::of(counts.counts, 11),
+        legend: legend(counts.counts),
+    }
+}
+
+/// A type as the parameter `type` has it.
+fn type_value(one: &TypeOfFleet) -> String {
+    let name = one.counts.type_name.as_ref();
+    name.map_or_else(|| "unknown".to_owned(), ToString::to_string)
+}
+
+fn form(asked: &Asked, types: &[TypeOfFleet], query: &Query) -> Form {
+    let types = types.iter().map(|one| {
+        let name = type_name(one.counts.type_name.as_ref());
+        (type_value(one), name)
+    });
+    let states = NodeState::ALL.into_iter().rev();
+    let states = states.map(|state| (state.as_str().to_owned(), node_state(state).word.to_owned()));
+    let sharing = [
+        Sharing::Exclusive,
+        Sharing::Mig,
+        Sharing::Mixed,
+        Sharing::None,
+    ];
+    let sharing = sharing.map(|one| (one.as_str().to_owned(), one.as_str().to_owned()));
+    let sort = sorted(query.sort.key, query.sort.descending);
+    let orders = [
+        (SortKey::Name, false, "name"),
+        (SortKey::State, true, "state, gravest first"),
+        (SortKey::Devices, true, "devices, most first"),
+        (SortKey::Free, true, "free devices, most first"),
+        (SortKey::Memory, true, "memory, most first"),
+        (SortKey::Age, true, "confirmed, longest ago first"),
+    ];
+    let mut orders: Vec<(String, String)> = orders
+        .map(|(key, descending, word)| (sorted(key, descending), word.to_owned()))
+        .to_vec();
+    if !orders.iter().any(|(value, _)| *value == sort) {
+        orders.push((sort.clone(), sort.trim_start_matches('-').to_owned()));
+    }
+    let active = ["search", "type", "state", "sharing", "selector"];
+    Form {
+        search: asked.get("search").to_owned(),
+        selector: asked.get("selector").to_owned(),
+        selects: vec![
+            select("type", "Type", asked.get("type"), types),
+            select("state", "State", asked.get("state"), states),
+            select("sharing", "Sharing", asked.get("sharing"), sharing),
+            Select {
+                name: "sort",
+                label: "Order",
+                options: chosen(orders, &sort).collect(),
+            },
+        ],
+        active: active.iter().any(|name| !asked.get(name).is_empty()),
+        clear: match asked.get("sort") {
+            "" => "/".to_owned(),
+            sort => format!("/?sort={}", encoded(sort)),
+        },
+    }
+}
+
+/// A choice among these, or any.
+fn select(
+    name: &'static str,
+    label: &'static str,
+    now: &str,
+    all: impl IntoIterator<Item = (String, String)>,
+) -> Select {
+    let any = (String::new(), "any".to_owned());
+    let mut all: Vec<(String, String)> = std::iter::once(any).chain(all).collect();
+    // An address may ask for what the fleet does not have, and the form must say what is asked for.
+    if !all.iter().any(|(value, _)| value == now) {
+        all.push((now.to_owned(), now.to_owned()));
+    }
+    Select {
+        name,
+        label,
+        options: chosen(all, now).collect(),
+    }
+}
+
+fn chosen(all: Vec<(String, String)>, now: &str) -> impl Iterator<Item = Choice> {
+    all.into_iter().map(move |(value, word)| Choice {
+        chosen: value == now,
+        value,
+        word,
+    })
+}
+
+fn pager(asked: &Asked, found: &query::Page, all: usize) -> Option<Pager> {
+    let first = !asked.get("continue").is_empty();
+    if !first && found.next.is_none() {
+        return None;
+    }
+    let next = found.next.as_ref().map(|token| {
+        let here = asked.with("continue", "");
+        let join = if here.contains('?') { '&' } else { '?' };
+        format!("{here}{join}continue={}", encoded(&token.to_string()))
+    });
+    Some(Pager {
+        words: format!(
+            "{} shown of {} that match; {all} in all",
+            found.items.len(),
+            found.total
+        ),
+        first: first.then(|| asked.with("continue", "")),
+        next,
+    })
+}

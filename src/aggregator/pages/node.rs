@@ -1,0 +1,177 @@
+//! The page of one node.
+
+use std::time::Duration;
+
+use askama::Template;
+
+use super::assets::Assets;
+use super::bar::in_words;
+use super::facts::Card;
+use super::words::{Badge, age, counted, millis, node_state, printable, time};
+use crate::aggregator::clock::{Clock, Moment};
+use crate::aggregator::fleet::Node;
+use crate::domain::error::chain;
+use crate::domain::fleet::Counts;
+use crate::domain::interconnect;
+use crate::domain::inventory::{Inventory, NvmlState};
+use crate::wire::status;
+
+/// The page.
+#[derive(Template)]
+#[template(path = "node.html")]
+pub(super) struct NodePage {
+    assets: Assets,
+    name: String,
+    state: Badge,
+    stale: bool,
+    summary: String,
+    notices: Vec<Notice>,
+    facts: Vec<Named>,
+    boot_id: String,
+    age: String,
+    age_ms: u64,
+    confirmed: String,
+    changed: String,
+    devices: Vec<Card>,
+    labels: Vec<(String, String)>,
+    origin: String,
+}
+
+/// Something to know before the rest is believed.
+#[derive(Debug)]
+struct Notice {
+    text: String,
+    since: Option<String>,
+}
+
+/// A name with its value.
+#[derive(Debug)]
+struct Named {
+    name: &'static str,
+    value: String,
+}
+
+/// The page of `node`, for a reader who reached this server at `origin`.
+pub(super) fn page(node: &Node, clock: &Clock, origin: &str) -> NodePage {
+    let now = clock.now();
+    let mut notices = freshness(node, clock, now);
+    let inventory = match status::decode(&node.parts) {
+        Ok(status) => Some(status.inventory),
+        Err(error) => {
+            let text = printable(&chain(&error));
+            let text = format!("What its agent sent cannot be read as a whole: {text}");
+            notices.push(Notice { text, since: None });
+            None
+        }
+    };
+    notices.extend(inventory.as_ref().and_then(|all| nvml(&all.nvml)));
+    let devices = inventory.iter().flat_map(|all| {
+        let devices = all.devices.iter();
+        devices.map(|device| Card::of(device, &all.nvml))
+    });
+    let labels = node.labels.iter();
+    let since = node.freshness.age(now);
+    NodePage {
+        assets: Assets::links(),
+        name: node.name.to_string(),
+        state: node_state(node.state(now)),
+        stale: node.freshness.is_stale(now),
+        summary: summary(node, now),
+        notices,
+        facts: facts(node, inventory.as_ref()),
+        boot_id: printable(&node.run.boot_id),
+        age: age(since),
+        age_ms: millis(since),
+        confirmed: time(clock.wall(node.freshness.confirmed())),
+        changed: time(clock.wall(node.changed)),
+        devices: devices.collect(),
+        labels: labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
+        origin: origin.to_owned(),
+    }
+}
+
+/// `8 devices: 2 in use, 6 free`.
+fn summary(node: &Node, now: Moment) -> String {
+    let types = node.types(now).map(|one| one.counts);
+    let counts = types.fold(Counts::default(), Counts::and);
+    match usize::try_from(counts.total()).unwrap_or(usize::MAX) {
+        0 => "no accelerator".to_owned(),
+        total => {
+            let total = counted(total, "device", "devices");
+            format!("{total}: {}", in_words(counts))
+        }
+    }
+}
+
+fn freshness(node: &Node, clock: &Clock, now: Moment) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    if node.freshness.is_stale(now) {
+        let bound = age(node.freshness.bound().max(Duration::from_secs(1)));
+        notices.push(Notice {
+            text: format!(
+                "Stale: its agent has not confirmed this for longer than {bound}. What follows was so when it did, at"
+            ),
+            since: Some(time(clock.wall(node.freshness.confirmed()))),
+        });
+    } else if !node.connected {
+        notices.push(Notice {
+            text: "Its agent is not connected now; it may only be restarting.".to_owned(),
+            since: None,
+        });
+    }
+    notices
+}
+
+fn nvml(state: &NvmlState) -> Option<Notice> {
+    let text = match state {
+        NvmlState::Ready(_) => return None,
+        NvmlState::Absent { reason } => format!("NVML: absent: {}", printable(reason)),
+        NvmlState::Loading => "NVML: loading: found and not yet initialised".to_owned(),
+        NvmlState::Lost { reason } => format!(
+            "NVML: lost: {}. What follows is what the PCI bus shows.",
+            printable(reason)
+        ),
+        NvmlState::Stalled { call, .. } => format!(
+            "NVML: stalled: {} does not return. What follows was read before.",
+            printable(call)
+        ),
+    };
+    Some(Notice { text, since: None })
+}
+
+fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<Named> {
+    let driver = inventory.and_then(|all| all.nvml.driver());
+    let machine = inventory.map(|all| &all.machine);
+    let product = machine.and_then(|machine| machine.product_name.as_deref());
+    let vgpu = machine.and_then(|machine| machine.vgpu.as_ref());
+    let links = inventory.and_then(|all| interconnect::of(&all.devices));
+    let all = [
+        ("Machine", product.map(printable)),
+        (
+            "Driver",
+            driver.map(|driver| printable(driver.version.as_str())),
+        ),
+        (
+            "CUDA",
+            driver.and_then(|driver| driver.cuda.map(|cuda| cuda.to_string())),
+        ),
+        (
+            "Host's driver",
+            vgpu.map(|host| printable(&host.driver_version)),
+        ),
+        (
+            "Links",
+            links.map(|links| match links.domain_size {
+                0 | 1 => links.kind.to_string(),
+                size => format!("{}, {size} devices", links.kind),
+            }),
+        ),
+        ("Sharing", Some(node.summary.sharing.to_string())),
+        ("Agent", Some(printable(&node.agent_version))),
+    ];
+    all.into_iter()
+        .filter_map(|(name, value)| value.map(|value| Named { name, value }))
+        .collect()
+}

@@ -1,0 +1,127 @@
+//! The rows of the table of nodes, and its heads.
+
+use super::address::Asked;
+use super::bar::{Bar, in_words};
+use super::words::{Badge, age, memory, millis, node_state, time, type_name};
+use crate::aggregator::clock::{Clock, Moment};
+use crate::aggregator::fleet::Node;
+use crate::aggregator::query::{Sort, SortKey};
+use crate::domain::fleet::{NodeState, Sharing};
+
+/// A node.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) stale: bool,
+    pub(super) connected: bool,
+    pub(super) types: Vec<Kind>,
+    pub(super) bar: Option<Bar>,
+    pub(super) words: String,
+    pub(super) memory: String,
+    pub(super) sharing: &'static str,
+    pub(super) partitions: String,
+    pub(super) state: Badge,
+    pub(super) age: String,
+    pub(super) age_ms: u64,
+    pub(super) confirmed: String,
+}
+
+/// A type and how many a node has.
+#[derive(Debug)]
+pub(super) struct Kind {
+    pub(super) name: String,
+    pub(super) count: u32,
+}
+
+/// The head of a column.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) word: &'static str,
+    pub(super) key: &'static str,
+    pub(super) class: &'static str,
+    /// Where a click leads; nowhere for a column that nodes cannot be ordered by.
+    pub(super) href: Option<String>,
+    pub(super) sorted: Option<&'static str>,
+}
+
+/// Columns: word, what it is ordered by, the greatest first at the first click, class.
+const COLUMNS: [(&str, Option<SortKey>, bool, &str); 8] = [
+    ("Node", Some(SortKey::Name), false, ""),
+    ("Type", Some(SortKey::Type), false, ""),
+    ("Devices", Some(SortKey::Devices), true, ""),
+    ("Memory", Some(SortKey::Memory), true, "num"),
+    ("Sharing", Some(SortKey::Sharing), false, ""),
+    ("Partitions", None, false, "num"),
+    ("State", Some(SortKey::State), true, ""),
+    ("Confirmed", Some(SortKey::Age), true, "num"),
+];
+
+impl Row {
+    /// Of `node` at `now`.
+    pub(super) fn of(node: &Node, clock: &Clock, now: Moment) -> Self {
+        let state = node.state(now);
+        let counts = node.counts(now);
+        let types = node.summary.types.iter().map(|one| Kind {
+            name: type_name(one.type_name.as_ref()),
+            count: one.counts.total(),
+        });
+        let partitions = counts.partitions;
+        let since = node.freshness.age(now);
+        let has_devices = counts.total() > 0;
+        Self {
+            name: node.name.to_string(),
+            stale: state == NodeState::Stale,
+            connected: node.connected,
+            types: types.collect(),
+            bar: has_devices.then(|| Bar::of(counts, 11)),
+            words: in_words(counts),
+            memory: if has_devices {
+                memory(node.summary.memory)
+            } else {
+                "-".to_owned()
+            },
+            sharing: match node.summary.sharing {
+                Sharing::None => "-",
+                some @ (Sharing::Exclusive | Sharing::Mig | Sharing::Mixed) => some.as_str(),
+            },
+            partitions: match partitions.count {
+                0 => "-".to_owned(),
+                count => format!("{} of {count} free", partitions.free()),
+            },
+            state: node_state(state),
+            age: age(since),
+            age_ms: millis(since),
+            confirmed: time(clock.wall(node.freshness.confirmed())),
+        }
+    }
+}
+
+/// The heads of a table that is ordered so.
+pub(super) fn heads(asked: &Asked, sort: Sort) -> Vec<Head> {
+    let head = |(word, key, greatest_first, class): (_, Option<SortKey>, bool, _)| {
+        let here = key == Some(sort.key);
+        let descending = if here {
+            !sort.descending
+        } else {
+            greatest_first
+        };
+        Head {
+            word,
+            key: key.map_or("", SortKey::as_str),
+            class,
+            href: key.map(|key| asked.with("sort", &sorted(key, descending))),
+            sorted: here.then_some(if sort.descending {
+                "descending"
+            } else {
+                "ascending"
+            }),
+        }
+    };
+    COLUMNS.into_iter().map(head).collect()
+}
+
+/// The value of the parameter `sort`.
+pub(super) fn sorted(key: SortKey, descending: bool) -> String {
+    let sign = if descending { "-" } else { "" };
+    format!("{sign}{}", key.as_str())
+}

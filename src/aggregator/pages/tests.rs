@@ -1,0 +1,166 @@
+//! What is served, without a browser.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+use super::{MOST_STREAMS, router};
+use crate::aggregator::clock::Clock;
+use crate::aggregator::fleet::{Fleet, Freshness, Node, Origin};
+use crate::aggregator::view::View;
+use crate::domain::inventory::{Inventory, Machine, NvmlState};
+use crate::domain::stream::{Parts, Run};
+
+/// A fleet of so many nodes without a device.
+fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
+    let clock = Clock::start();
+    let inventory = Inventory {
+        machine: Machine::default(),
+        nvml: NvmlState::Loading,
+        devices: Vec::new(),
+    };
+    let mut fleet = Fleet::default();
+    for number in 0..nodes {
+        let origin = Origin {
+            name: format!("node-{number:05}").parse().unwrap(),
+            run: Run {
+                epoch: 1,
+                boot_id: "boot".to_owned(),
+            },
+            agent_version: "<b>0.1.0</b>".to_owned(),
+        };
+        let fresh = Freshness::new(clock.now(), Duration::from_hours(1));
+        let node = Node::new(origin, Parts::default(), &inventory, Arc::default(), fresh);
+        fleet.nodes.insert(Arc::new(node));
+    }
+    let (fleet, receiver) = watch::channel(fleet);
+    (fleet, View::new(receiver, clock))
+}
+
+async fn get(view: &View, path: &str) -> Response<Body> {
+    let request = Request::get(path).body(Body::empty()).unwrap();
+    router(view.clone()).oneshot(request).await.unwrap()
+}
+
+async fn text(response: Response<Body>) -> String {
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn every_answer_says_what_a_page_may_do() {
+    let (_fleet, view) = view(1);
+    for (path, status) in [
+        ("/", StatusCode::OK),
+        ("/?sort=nothing", StatusCode::BAD_REQUEST),
+        ("/?search=%ff", StatusCode::OK),
+        ("/nodes/node-00000", StatusCode::OK),
+        ("/nodes/NOT-A-NAME", StatusCode::NOT_FOUND),
+        ("/assets/octavo.css", StatusCode::OK),
+        ("/assets/..%2f..%2fpages.rs", StatusCode::NOT_FOUND),
+        ("/elsewhere", StatusCode::NOT_FOUND),
+        ("/live", StatusCode::OK),
+    ] {
+        let answer = get(&view, path).await;
+        assert_eq!(answer.status(), status, "{path}");
+        let headers = answer.headers();
+        let policy = headers.get(header::CONTENT_SECURITY_POLICY).unwrap();
+        let policy = policy.to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'"), "{path}");
+        assert!(!policy.contains("unsafe"), "{path}");
+        let sniff = headers.get(header::X_CONTENT_TYPE_OPTIONS).unwrap();
+        assert_eq!(sniff, "nosniff", "{path}");
+        assert!(headers.contains_key(header::CACHE_CONTROL), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_names_its_files_by_content_and_they_are_kept() {
+    let (_fleet, view) = view(0);
+    let page = text(get(&view, "/").await).await;
+    let links = page.split('"').filter(|part| part.starts_with("/assets/"));
+    let links: Vec<&str> = links.collect();
+    assert_eq!(links.len(), 5);
+    for link in links {
+        let answer = get(&view, link).await;
+        let kept = answer.headers().get(header::CACHE_CONTROL).unwrap();
+        assert_eq!(kept, "public, max-age=31536000, immutable", "{link}");
+        let tag = answer.headers().get(header::ETAG).unwrap();
+        let again = Request::get(link).header(header::IF_NONE_MATCH, tag);
+        let again = again.body(Body::empty()).unwrap();
+        let answer = router(view.clone()).oneshot(again).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::NOT_MODIFIED, "{link}");
+        let other = format!("{link}0");
+        let answer = get(&view, &other).await;
+        let kept = answer.headers().get(header::CACHE_CONTROL).unwrap();
+        assert_eq!(kept, "no-cache", "{other}");
+    }
+}
+
+#[tokio::test]
+async fn a_large_fleet_is_shown_a_page_at_a_time_and_nothing_is_lost() {
+    let (_fleet, view) = view(10_000);
+    let mut path = "/?sort=-name&limit=1000".to_owned();
+    let mut seen = 0;
+    let mut pages = 0;
+    loop {
+        let page = text(get(&view, &path).await).await;
+        let rows = page.matches("<tr role=\"row\" id=").count();
+        assert!(rows <= 200, "{rows} rows");
+        assert!(page.len() < 300_000, "{} bytes", page.len());
+        seen += rows;
+        pages += 1;
+        let Some((_, next)) = page.split_once("id=\"next\" href=\"") else {
+            break;
+        };
+        let (next, _) = next.split_once('"').unwrap();
+        path = next.replace("&#38;", "&").replace("&amp;", "&");
+    }
+    assert_eq!((seen, pages), (10_000, 50));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_said_and_texts_of_peers_are_escaped() {
+    let (_fleet, view) = view(1);
+    let page = text(get(&view, "/nodes/node-00000").await).await;
+    assert!(page.contains("What its agent sent cannot be read as a whole"));
+    assert!(!page.contains("<b>0.1.0</b>"));
+    let page = text(get(&view, "/?selector=%3Cscript%3E").await).await;
+    assert!(page.contains("Nothing is listed"));
+    assert!(!page.contains("<script>"));
+}
+
+#[tokio::test]
+async fn so_many_pages_can_wait_and_no_more() {
+    let (_fleet, view) = view(0);
+    let site = router(view);
+    let mut open = Vec::new();
+    for _ in 0..MOST_STREAMS {
+        let request = Request::get("/live").body(Body::empty()).unwrap();
+        let answer = site.clone().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        open.push(answer);
+    }
+    let request = Request::get("/live").body(Body::empty()).unwrap();
+    let answer = site.oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(answer.headers().contains_key(header::RETRY_AFTER));
+}
+
+#[tokio::test]
+async fn the_stream_ends_with_the_store_and_says_changes() {
+    let (fleet, view) = view(0);
+    let answer = get(&view, "/live").await;
+    fleet.send_modify(|fleet| fleet.revision = 7);
+    let mut body = answer.into_body();
+    let event = body.frame().await.unwrap().unwrap();
+    let event = event.into_data().unwrap();
+    assert_eq!(&event[..], b"event: change\ndata: 7\n\n");
+    drop(fleet);
+    assert!(body.frame().await.is_none());
+}

@@ -1,0 +1,140 @@
+//! How pages say states, ages and amounts.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::domain::fleet::NodeState;
+use crate::domain::id::TypeName;
+use crate::domain::inventory::{DeviceState, Gravity};
+use crate::domain::quantity::Mebibytes;
+
+/// A word that has an icon and a colour, none of which says anything that the others do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Badge {
+    pub(super) tone: &'static str,
+    pub(super) icon: &'static str,
+    pub(super) word: &'static str,
+}
+
+/// A node's state.
+pub(super) fn node_state(state: NodeState) -> Badge {
+    let (tone, icon, word) = match state {
+        NodeState::Empty => ("soft", "empty", "empty"),
+        NodeState::Ok => ("good", "ok", "ok"),
+        NodeState::Attention => ("warn", "warn", "attention"),
+        NodeState::Degraded => ("bad", "bad", "degraded"),
+        NodeState::NoDriver => ("warn", "off", "no driver"),
+        NodeState::NvmlLost => ("bad", "off", "NVML lost"),
+        NodeState::NvmlStalled => ("bad", "stale", "NVML stalled"),
+        NodeState::Stale => ("warn", "stale", "stale"),
+    };
+    Badge { tone, icon, word }
+}
+
+/// A device's state, which matters so much.
+pub(super) fn device_state(state: DeviceState, gravity: Option<Gravity>) -> Badge {
+    let (tone, icon) = gravity.map_or(("good", "ok"), complaint);
+    Badge {
+        tone,
+        icon,
+        word: state.as_str(),
+    }
+}
+
+/// Colour and icon of something that matters so much.
+pub(super) fn complaint(gravity: Gravity) -> (&'static str, &'static str) {
+    match gravity {
+        Gravity::Note => ("soft", "note"),
+        Gravity::Notice => ("warn", "warn"),
+        Gravity::Bad => ("bad", "bad"),
+    }
+}
+
+/// A type's name, also where it has none.
+pub(super) fn type_name(name: Option<&TypeName>) -> String {
+    name.map_or_else(|| "type unknown".to_owned(), ToString::to_string)
+}
+
+/// `12 s`, `3 min`, `5 h`, `2 d`. The script goes on with the same words: `words` in `octavo.js`.
+pub(super) fn age(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Milliseconds of an age, for the script.
+pub(super) fn millis(age: Duration) -> u64 {
+    u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `79.6 GiB`, `1.2 TiB`; rounded down to a tenth.
+pub(super) fn memory(memory: Mebibytes) -> String {
+    let mebibytes = memory.get();
+    let (unit, name) = match mebibytes {
+        0..1024 => return format!("{mebibytes} MiB"),
+        1024..1_048_576 => (1024, "GiB"),
+        1_048_576..1_073_741_824 => (1_048_576, "TiB"),
+        _ => (1_073_741_824, "PiB"),
+    };
+    let tenths = (mebibytes % unit).saturating_mul(10) / unit;
+    match tenths {
+        0 => format!("{} {name}", mebibytes / unit),
+        _ => format!("{}.{tenths} {name}", mebibytes / unit),
+    }
+}
+
+/// `1 node`, `2 nodes`.
+pub(super) fn counted(count: usize, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
+/// A time as a machine reads it and, without the script, a person.
+pub(super) fn time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A text from elsewhere without characters that are not seen or that turn the line around.
+pub(super) fn printable(text: &str) -> String {
+    let odd = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    text.chars()
+        .map(|c| {
+            if odd(c) {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_and_amounts_are_short() {
+        let ages = [0, 59, 60, 3599, 3600, 172_799, 172_800].map(Duration::from_secs);
+        assert_eq!(
+            ages.map(age),
+            ["0 s", "59 s", "1 min", "59 min", "1 h", "47 h", "2 d"]
+        );
+        let amounts = [512, 15_360, 81_559, 652_472, 1_150_168].map(Mebibytes::new);
+        assert_eq!(
+            amounts.map(memory),
+            ["512 MiB", "15 GiB", "79.6 GiB", "637.1 GiB", "1 TiB"]
+        );
+    }
+
+    #[test]
+    fn a_text_from_elsewhere_cannot_turn_the_line_around() {
+        assert_eq!(printable("a\u{202e}b\nc<d"), "a\u{fffd}b\u{fffd}c<d");
+    }
+}

@@ -1,0 +1,151 @@
+//! A fleet of the demo's machines, and the pages of it on a socket.
+
+use std::fs;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use octavo::aggregator::clock::{Clock, Moment};
+use octavo::aggregator::fleet::{Fleet, Freshness, Node, Origin};
+use octavo::aggregator::pages;
+use octavo::aggregator::view::View;
+use octavo::domain::inventory::Inventory;
+use octavo::domain::labels;
+use octavo::domain::stream::Run;
+use octavo::wire::status;
+use tokio::sync::{oneshot, watch};
+
+use crate::machine::Machine;
+
+/// Longer than any test.
+const FRESH: Duration = Duration::from_hours(1);
+
+/// The demo's machines, and a node of each under its name.
+pub(super) const MACHINES: [&str; 7] = [
+    "cpu-only",
+    "dgx-h100",
+    "driver-comes-late",
+    "h200",
+    "hgx-a100",
+    "mixed-l40s-a100",
+    "rtx-pro-6000",
+];
+
+/// What a demo machine has.
+pub(super) async fn inventory(machine: &str) -> Inventory {
+    let path = format!("demo/machines/{machine}.yaml");
+    let scenario = fs::read_to_string(path).unwrap();
+    Machine::new(&scenario).observe().await
+}
+
+/// The pages on a socket of their own, until they are dropped.
+pub(super) struct Site {
+    pub(super) url: String,
+    fleet: watch::Sender<Fleet>,
+    clock: Clock,
+    server: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Site {
+    /// Without a node.
+    pub(super) fn empty() -> Self {
+        let clock = Clock::start();
+        let (fleet, view) = watch::channel(Fleet::default());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut site = Self {
+            url,
+            fleet,
+            clock,
+            server: None,
+        };
+        site.serve(listener, View::new(view, clock));
+        site
+    }
+
+    /// With all of the demo's machines.
+    pub(super) async fn of_the_demo() -> Self {
+        let site = Self::empty();
+        for machine in MACHINES {
+            site.put(machine, &inventory(machine).await);
+        }
+        site
+    }
+
+    /// On a thread of its own, so that stopping it closes every connection as a process that dies does.
+    fn serve(&mut self, listener: std::net::TcpListener, view: View) {
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = { runtime }.enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                let serving = axum::serve(listener, pages::router(view)).into_future();
+                tokio::select! {
+                    done = serving => done.unwrap(),
+                    _ = stopped => {}
+                }
+            });
+        });
+        self.server = Some((stop, thread));
+    }
+
+    /// The aggregator dies.
+    pub(super) fn stop(&mut self) {
+        if let Some((stop, thread)) = self.server.take() {
+            let _ = stop.send(());
+            thread.join().unwrap();
+        }
+    }
+
+    /// It comes back at the same address.
+    pub(super) fn start_again(&mut self) {
+        let address = self.url.strip_prefix("http://").unwrap();
+        let listener = std::net::TcpListener::bind(address).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        self.serve(listener, View::new(self.fleet.subscribe(), self.clock));
+    }
+
+    /// A node says what it has, for the first time or again.
+    pub(super) fn put(&self, name: &str, inventory: &Inventory) {
+        let now = self.clock.now();
+        self.insert(node(name, inventory, Freshness::new(now, FRESH)));
+    }
+
+    /// A node of which nothing was heard since the start.
+    pub(super) fn put_stale(&self, name: &str, inventory: &Inventory) {
+        let freshness = Freshness::new(Moment::from_millis(0), Duration::ZERO);
+        let mut node = node(name, inventory, freshness.found(true));
+        node.connected = false;
+        self.insert(node);
+    }
+
+    fn insert(&self, node: Node) {
+        self.fleet.send_modify(|fleet| {
+            fleet.revision += 1;
+            fleet.nodes.insert(Arc::new(node));
+        });
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn node(name: &str, inventory: &Inventory, freshness: Freshness) -> Node {
+    let compiled = labels::compile(inventory, &labels::Options::default());
+    let labels = compiled.labels;
+    let origin = Origin {
+        name: name.parse().unwrap(),
+        run: Run {
+            epoch: 1,
+            boot_id: "1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b".to_owned(),
+        },
+        agent_version: "0.1.0".to_owned(),
+    };
+    let parts = status::encode(inventory, &labels);
+    Node::new(origin, parts, inventory, Arc::new(labels), freshness)
+}

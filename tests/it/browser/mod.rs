@@ -1,0 +1,10 @@
+//! The pages in a real browser: Chromium, driven through chromedriver, on a real socket.
+
+mod chrome;
+mod fixture;
+mod keyboard;
+mod list;
+mod live;
+mod node;
+mod quality;
+mod shots;

@@ -1,0 +1,117 @@
+//! The page of a node: facts, devices, slices.
+
+use octavo::domain::inventory::{Completeness, Mig};
+
+use super::chrome::{Page, Start, browse};
+use super::fixture::{Site, inventory};
+
+/// Cells, regions and free regions of the first device.
+async fn picture(page: &Page) -> (usize, usize, usize) {
+    (
+        page.count(".device:first-child .cells i").await,
+        page.count(".device:first-child .region").await,
+        page.count(".device:first-child .is-free").await,
+    )
+}
+
+#[tokio::test]
+async fn a_device_has_as_many_cells_as_slices_and_shows_who_has_them() {
+    let site = Site::of_the_demo().await;
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/nodes/hgx-a100").await;
+        page.until("h1", &["hgx-a100"]).await;
+        assert_eq!(page.count(".device").await, 8);
+        assert_eq!(picture(&page).await, (8, 4, 1));
+        let regions = page.texts(".device:first-child .region").await;
+        assert_eq!(regions.len(), 4);
+        assert!(
+            regions[0].contains("2g.20gb") && regions[0].contains("idle"),
+            "{regions:?}"
+        );
+        assert!(regions[1].contains("1g.10gb"), "{regions:?}");
+        assert!(regions[2].starts_with("free"), "{regions:?}");
+        assert!(regions[3].contains("3g.40gb gi 2/0 in use"), "{regions:?}");
+        assert_eq!(page.count(".device:first-child .is-used").await, 1);
+        let whole = page.texts(".device:last-child .region").await;
+        assert!(whole[0].contains("one whole GPU idle"), "{whole:?}");
+        let process = page.text(".processes tbody tr").await;
+        assert_eq!(process, "4711 compute gi 2 29.2 GiB");
+        let facts = page.texts(".facts div").await;
+        assert!(facts.contains(&"Driver 570.133.20".to_owned()), "{facts:?}");
+        assert!(
+            facts.contains(&"Links nvswitch, 8 devices".to_owned()),
+            "{facts:?}"
+        );
+
+        page.click("#labels summary").await;
+        let labels = page.texts("#labels tbody tr").await;
+        assert!(
+            labels
+                .iter()
+                .any(|label| label.starts_with("octavo.dev/type ")),
+            "{labels:?}"
+        );
+
+        page.open("/nodes/driver-comes-late").await;
+        assert_eq!(page.count(".device:first-child .cells i").await, 4);
+        page.open("/nodes/rtx-pro-6000").await;
+        assert_eq!(page.count(".device:first-child .cells i").await, 12);
+        page.open("/nodes/h200").await;
+        page.until(".device .tone-bad.badge", &["failing"]).await;
+        page.assert_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_driver_does_not_tell_is_said_and_not_drawn() {
+    let site = Site::empty();
+    let mut partial = inventory("rtx-pro-6000").await;
+    if let Mig::Capable(state) = &mut partial.devices[0].mig {
+        state.geometry = Completeness::Partial;
+    }
+    site.put("partial", &partial);
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/nodes/partial").await;
+        let said = page.text(".device:first-child .caption").await;
+        assert_eq!(said, "MIG on. The driver does not tell the partitions.");
+        assert_eq!(page.count(".device:first-child .region").await, 0);
+        page.assert_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn hostile_texts_are_texts() {
+    let site = Site::empty();
+    let mut hostile = inventory("rtx-pro-6000").await;
+    let name = "<script>window.hit = 1</script><img src=x onerror=window.hit=1>\" '";
+    hostile.devices[0].product_name = Some(name.to_owned());
+    hostile.machine.product_name = Some(name.to_owned());
+    site.put("hostile", &hostile);
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/nodes/hostile").await;
+        let shown = page.text(".device:first-child h3 span").await;
+        assert_eq!(shown, name);
+        page.open("/?search=%22%3E%3Cscript%3Ewindow.hit%3D1%3C%2Fscript%3E").await;
+        page.find("#search").await;
+        let hit = page.ask("return window.hit === undefined && document.querySelectorAll('main script, img').length", serde_json::json!([])).await;
+        assert_eq!(hit, 0);
+        page.assert_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_gets_a_page_that_leads_back() {
+    let site = Site::empty();
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/nodes/nobody").await;
+        page.until("h1", &["No such node"]).await;
+        page.open("/nothing/here").await;
+        page.until("h1", &["There is no such page"]).await;
+        page.click("main a.button").await;
+        page.until("#empty h2", &["No node has reported yet"]).await;
+    })
+    .await;
+}

@@ -1,0 +1,67 @@
+//! Nobody is shut out: axe on every kind of page, in both themes, wide and narrow.
+
+use super::chrome::{Page, Start, browse};
+use super::fixture::{Site, inventory};
+
+async fn check(page: &Page, path: &str) {
+    for theme in ["light", "dark"] {
+        page.open(path).await;
+        page.click(&format!(".theme button[value={theme}]")).await;
+        page.until_true(&format!(
+            "return document.documentElement.dataset.theme === '{theme}'"
+        ))
+        .await;
+        assert_eq!(
+            page.violations().await,
+            Vec::<String>::new(),
+            "{path} {theme}"
+        );
+        page.assert_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn axe_finds_nothing_on_any_page_in_either_theme() {
+    let site = Site::of_the_demo().await;
+    site.put_stale("stale", &inventory("t4").await);
+    browse(&site.url, Start::default(), async |page| {
+        for path in [
+            "/",
+            "/?search=nothing-like-it",
+            "/nodes/hgx-a100",
+            "/nodes/h200",
+            "/nodes/stale",
+        ] {
+            check(&page, path).await;
+        }
+        // A theme is remembered.
+        page.open("/").await;
+        page.until_true("return document.documentElement.dataset.theme === 'dark'")
+            .await;
+    })
+    .await;
+    let empty = Site::empty();
+    browse(&empty.url, Start::default(), async |page| {
+        check(&page, "/").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_narrow_page_scrolls_in_one_direction_only() {
+    let site = Site::of_the_demo().await;
+    let start = Start {
+        narrow: true,
+        ..Start::default()
+    };
+    browse(&site.url, start, async |page| {
+        for path in ["/", "/nodes/hgx-a100", "/nodes/rtx-pro-6000"] {
+            page.open(path).await;
+            page.until_true("return innerWidth === 380").await;
+            let width = "return document.documentElement.scrollWidth";
+            assert_eq!(page.ask(width, serde_json::json!([])).await, 380, "{path}");
+            check(&page, path).await;
+        }
+    })
+    .await;
+}

@@ -1,0 +1,31 @@
+//! Pictures of the pages for the documentation: `make screenshots` writes them, every other run only sees that it could.
+
+use std::path::Path;
+
+use super::chrome::{Start, browse};
+use super::fixture::{Site, inventory};
+
+#[tokio::test]
+async fn the_pages_can_be_photographed() {
+    let folder = std::env::var_os("OCTAVO_SCREENSHOTS");
+    let site = Site::of_the_demo().await;
+    site.put("inference-01", &inventory("t4").await);
+    site.put_stale("train-07", &inventory("dgx-h100").await);
+    browse(&site.url, Start::default(), async |page| {
+        for (path, name, height) in [("/", "nodes", 1170), ("/nodes/hgx-a100", "node", 1290)] {
+            page.resize(height).await;
+            for theme in ["light", "dark"] {
+                page.open(path).await;
+                page.click(&format!(".theme button[value={theme}]")).await;
+                page.until(".live", &["Live"]).await;
+                let picture = page.screenshot().await;
+                assert!(picture.len() > 10_000, "an empty picture");
+                if let Some(folder) = &folder {
+                    let file = format!("{name}-{theme}.png");
+                    std::fs::write(Path::new(folder).join(file), picture).unwrap();
+                }
+            }
+        }
+    })
+    .await;
+}
