@@ -17,6 +17,7 @@ missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
 command -v chromedriver >/dev/null || missing+=(chromium chromium-driver fonts-dejavu-core)
+command -v promtool >/dev/null || missing+=(prometheus)
 
 if ((${#missing[@]})); then
     command -v apt-get >/dev/null || fail "these are needed and this is no Debian: ${missing[*]}"

@@ -57,7 +57,7 @@ struct Api {
 /// Answers under `/api`, `/openapi.json`, `/healthz`, `/readyz` and `/metrics`, and nowhere else: it can be merged with the
 /// router of the pages.
 pub fn router(context: Context) -> Router {
-    let (router, document) = OpenApiRouter::with_openapi(openapi::Document::openapi())
+    let (router, mut document) = OpenApiRouter::with_openapi(openapi::Document::openapi())
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::get))
         .routes(routes!(nodes::types))
@@ -67,6 +67,7 @@ pub fn router(context: Context) -> Router {
         .routes(routes!(probes::ready))
         .routes(routes!(metrics::scrape))
         .split_for_parts();
+    openapi::open(&mut document);
     let api = Api {
         view: context.view,
         registry: context.registry,

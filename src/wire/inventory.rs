@@ -88,17 +88,13 @@ struct VgpuHostJson {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(
-    tag = "state",
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase",
-    deny_unknown_fields
-)]
+#[serde(tag = "state", rename_all = "camelCase", deny_unknown_fields)]
 enum NvmlJson {
     Absent {
         reason: String,
     },
     Loading {},
+    #[serde(rename_all = "camelCase")]
     Ready {
         driver_version: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,6 +103,7 @@ enum NvmlJson {
     Lost {
         reason: String,
     },
+    #[serde(rename_all = "camelCase")]
     Stalled {
         call: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,17 +155,13 @@ struct DeviceJson {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(
-    tag = "state",
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase",
-    deny_unknown_fields
-)]
+#[serde(tag = "state", rename_all = "camelCase", deny_unknown_fields)]
 enum ConditionJson {
     Working {},
     Failing {
         reason: String,
     },
+    #[serde(rename_all = "camelCase")]
     PciOnly {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kernel_driver: Option<String>,

@@ -22,5 +22,6 @@ mod machine;
 mod partitions_untold;
 mod peer_gfd;
 mod process;
+mod rest;
 mod supply_chain;
 mod tidy;

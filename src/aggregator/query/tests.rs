@@ -109,8 +109,7 @@ fn parameters() -> impl Strategy<Value = Vec<(String, String)>> {
         ),
     );
     (filters, sort, any::<bool>(), 1_usize..9).prop_map(|(filters, key, descending, limit)| {
-        let (a, b, c, d, e) = filters;
-        let mut all: Vec<_> = [a, b, c, d, e].into_iter().flatten().collect();
+        let mut all: Vec<_> = <[_; 5]>::from(filters).into_iter().flatten().collect();
         all.push(("sort".to_owned(), Sort { key, descending }.to_string()));
         all.push(("limit".to_owned(), limit.to_string()));
         all

@@ -1,6 +1,7 @@
 //! Nodes and types.
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
 
@@ -91,9 +92,12 @@ pub(super) async fn list(
 pub(super) async fn get(
     State(api): State<Api>,
     pairs: Pairs,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<NodeDetail>, Failure> {
     pairs.none()?;
+    let Path(name) = name.map_err(|_| {
+        Failure::new(Kind::InvalidName, "the name in the path is not UTF-8").of("name")
+    })?;
     let name: NodeName = name.parse().map_err(|_| {
         let start: String = name.chars().take(64).collect();
         let detail = format!(

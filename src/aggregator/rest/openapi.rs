@@ -3,7 +3,7 @@
 use axum::extract::State as Shared;
 use axum::http::header;
 use axum::response::IntoResponse;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
 use utoipa::{OpenApi, PartialSchema, ToSchema};
 
@@ -23,9 +23,23 @@ use crate::wire::api::{Event, Problem};
         (name = "fleet", description = "What the fleet has"),
         (name = "operations", description = "How the aggregator is")
     ),
-    components(schemas(Problem, Event))
+    components(schemas(Problem, Event, State, SharingWord, SortWord, Limit))
 )]
 pub(super) struct Document;
+
+/// Takes out of `document` that there are no other fields than those it names. Our own reader of inventories is strict, and
+/// readers of the API must not be: fields may be added.
+pub(super) fn open(document: &mut utoipa::openapi::OpenApi) {
+    let components = document.components.iter_mut();
+    for schema in components.flat_map(|components| components.schemas.values_mut()) {
+        if let RefOr::T(Schema::Object(object)) = schema
+            && let Some(AdditionalProperties::FreeForm(false)) =
+                object.additional_properties.as_deref()
+        {
+            object.additional_properties = None;
+        }
+    }
+}
 
 /// This document
 #[utoipa::path(

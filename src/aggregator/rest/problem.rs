@@ -38,20 +38,6 @@ pub(super) struct Located {
 }
 
 impl Kind {
-    /// All of them.
-    #[cfg(test)]
-    pub(super) const ALL: [Self; 9] = [
-        Self::UnknownParameter,
-        Self::InvalidParameter,
-        Self::InvalidName,
-        Self::UnknownNode,
-        Self::NotFound,
-        Self::MethodNotAllowed,
-        Self::TooManyStreams,
-        Self::NotReady,
-        Self::Internal,
-    ];
-
     /// The reference that stands in `type`.
     pub(super) fn reference(self) -> &'static str {
         match self {

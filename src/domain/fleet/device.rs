@@ -87,13 +87,13 @@ fn partitioned(device: &Device, mig: &MigState) -> Occupancy {
     }
     let mut partitions = Partitions::default();
     for instance in &mig.gpu_instances {
+        // A process that does not say where it runs may be anywhere.
         let here = || {
             let all = device.processes.iter();
-            all.filter(|process| process.gpu_instance == Some(instance.id))
+            all.filter(|process| process.gpu_instance.is_none_or(|id| id == instance.id))
         };
         for compute in &instance.compute_instances {
             partitions.count = partitions.count.saturating_add(1);
-            // A process that does not say in which compute instance it runs may be in any.
             let used =
                 here().any(|process| process.compute_instance.is_none_or(|id| id == compute.id));
             partitions.in_use = partitions.in_use.saturating_add(u32::from(used));

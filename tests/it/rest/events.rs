@@ -1,0 +1,181 @@
+//! Event streams: what a reader is told of a fleet that changes, and what it is spared.
+
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use axum::http::{Request, StatusCode};
+use serde_json::Value;
+use tokio_stream::StreamExt;
+use tower::ServiceExt;
+
+use super::fleet::{Aggregator, Machines};
+
+/// Longer than anything takes on a loaded machine; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A reader of one stream.
+pub(crate) struct Reader {
+    body: BodyDataStream,
+    text: String,
+}
+
+/// One event.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) event: String,
+    pub(crate) id: String,
+    pub(crate) data: Value,
+}
+
+impl Told {
+    /// Event and node, such as `node gpu-1`.
+    fn short(&self) -> String {
+        let name = self.data["name"].as_str();
+        let name = name.or_else(|| self.data["node"]["name"].as_str());
+        format!("{} {}", self.event, name.unwrap_or_default())
+    }
+}
+
+impl Reader {
+    /// The next event. Comments, which keep the connection alive, are passed over.
+    pub(crate) async fn next(&mut self) -> Told {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.text = rest;
+                if block.starts_with(':') {
+                    continue;
+                }
+                let field = |name: &str| {
+                    let mut lines = block.lines();
+                    let value = lines.find_map(|line| line.strip_prefix(name));
+                    value
+                        .unwrap_or_else(|| panic!("no {name} in {block}"))
+                        .to_owned()
+                };
+                return Told {
+                    event: field("event: "),
+                    id: field("id: "),
+                    data: serde_json::from_str(&field("data: ")).unwrap(),
+                };
+            }
+            let chunk = tokio::time::timeout(PATIENCE, self.body.next()).await;
+            let chunk = chunk.unwrap_or_else(|_| panic!("nothing more came"));
+            let chunk = chunk.unwrap_or_else(|| panic!("the stream ended")).unwrap();
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    }
+
+    async fn shorts(&mut self, count: usize) -> Vec<String> {
+        let mut all = Vec::new();
+        for _ in 0..count {
+            all.push(self.next().await.short());
+        }
+        all
+    }
+}
+
+impl Aggregator {
+    pub(crate) async fn follow(&self, path: &str) -> Reader {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let content = response.headers().get("content-type").unwrap();
+        assert_eq!(content, "text/event-stream");
+        Reader {
+            body: response.into_body().into_data_stream(),
+            text: String::new(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reader_is_told_all_there_is_and_then_what_changes() {
+    let machines = Machines::read().await;
+    let aggregator = Aggregator::of(&machines);
+    let mut reader = aggregator.follow("/api/v1/events").await;
+    assert_eq!(
+        reader.shorts(4).await,
+        ["node bare-1", "node gpu-1", "node gpu-2", "node mixed-1"]
+    );
+    let synced = reader.next().await;
+    assert_eq!((synced.event.as_str(), synced.id.as_str()), ("synced", "4"));
+    assert_eq!(
+        synced.data,
+        serde_json::json!({"kind": "synced", "revision": 4})
+    );
+
+    aggregator.put("gpu-1", machines.inventory("bare-1"));
+    let changed = reader.next().await;
+    assert_eq!(
+        (changed.short().as_str(), changed.id.as_str()),
+        ("node gpu-1", "5")
+    );
+    assert_eq!(changed.data["node"]["state"], "empty");
+
+    aggregator.remove("bare-1");
+    let removed = reader.next().await;
+    assert_eq!(
+        removed.data,
+        serde_json::json!({"kind": "removed", "name": "bare-1"})
+    );
+}
+
+#[tokio::test]
+async fn becoming_stale_is_told_and_being_confirmed_is_not() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    let mut reader = aggregator.follow("/api/v1/events?changes=only").await;
+    assert_eq!(reader.next().await.event, "synced");
+    aggregator.confirm("gpu-1");
+    aggregator.silence("gpu-2");
+    let told = reader.next().await;
+    assert_eq!(told.short(), "node gpu-2");
+    assert_eq!(told.data["node"]["state"], "stale");
+    assert_eq!(told.data["node"]["devices"]["unknown"], 1);
+}
+
+#[tokio::test]
+async fn a_slow_reader_skips_what_came_and_went() {
+    let machines = Machines::read().await;
+    let aggregator = Aggregator::of(&machines);
+    let mut reader = aggregator.follow("/api/v1/events?changes=only").await;
+    assert_eq!(reader.next().await.event, "synced");
+    // One thread runs all of this, so nobody looks at the fleet between these.
+    for round in 0..1000 {
+        let name = if round % 2 == 0 { "bare-1" } else { "gpu-1" };
+        aggregator.put("gpu-2", machines.inventory(name));
+    }
+    aggregator.put("new-1", machines.inventory("gpu-1"));
+    aggregator.remove("new-1");
+    aggregator.remove("mixed-1");
+    assert_eq!(reader.shorts(2).await, ["removed mixed-1", "node gpu-2"]);
+}
+
+#[tokio::test]
+async fn streams_are_bounded_and_a_reader_that_leaves_makes_room() {
+    let machines = Machines::read().await;
+    let aggregator = Aggregator::with_streams(&machines, 1);
+    let mut reader = aggregator.follow("/api/v1/events?changes=only").await;
+    let synced = reader.next().await;
+    let refused = aggregator.get("/api/v1/events").await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused.headers.get("retry-after").unwrap(), "10");
+    assert_eq!(refused.json()["type"], "/problems/too-many-streams");
+    drop(reader);
+    // The task behind the stream sees that when it runs next.
+    let again = loop {
+        let request = Request::get("/api/v1/events?changes=only")
+            .body(Body::empty())
+            .unwrap();
+        let response = aggregator.router.clone().oneshot(request).await.unwrap();
+        if response.status() == StatusCode::OK {
+            break response;
+        }
+        tokio::task::yield_now().await;
+    };
+    let mut again = Reader {
+        body: again.into_body().into_data_stream(),
+        text: String::new(),
+    };
+    assert_eq!(again.next().await, synced);
+}

@@ -1,0 +1,152 @@
+//! An aggregator's fleet without its network: what simulated machines said when they were read.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use octavo::aggregator::clock::{Clock, Moment};
+use octavo::aggregator::fleet::{Fleet, Freshness, Node, Origin};
+use octavo::aggregator::rest;
+use octavo::aggregator::view::View;
+use octavo::domain::inventory::Inventory;
+use octavo::domain::labels::{self, Options};
+use octavo::domain::stream::Run;
+use octavo::wire::status;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+use crate::machine::Machine;
+
+const L4: &str = "machine: l4\nmachine_type: PowerEdge\ngpus: [{board: L4}]\n";
+const MIXED: &str = "machine: mixed
+machine_type: DGXH100
+gpus:
+- {board: H100_80GB_SXM, count: 2}
+- {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 3g.40gb}, {profile: 1g.10gb}]}
+- {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 7g.80gb}]}
+processes: [{pid: 99, gpu: 3, gi: 0, ci: 0, memory_mib: 1000}]
+";
+const BARE: &str = "machine: bare\nmachine_type: PowerEdge\ngpus: []\n";
+
+/// Inventories by the name of their node.
+#[derive(Default)]
+pub(crate) struct Machines(BTreeMap<String, Inventory>);
+
+/// A router over a fleet that tests change.
+pub(crate) struct Aggregator {
+    pub(crate) router: Router,
+    pub(crate) ready: watch::Sender<bool>,
+    fleet: Mutex<watch::Sender<Fleet>>,
+    clock: Clock,
+}
+
+impl Machines {
+    /// Reads four machines: two alike, one with partitions, one without devices.
+    pub(crate) async fn read() -> Self {
+        let mut machines = BTreeMap::new();
+        let l4 = Machine::new(L4).observe().await;
+        for (name, scenario) in [("mixed-1", MIXED), ("bare-1", BARE)] {
+            machines.insert(name.to_owned(), Machine::new(scenario).observe().await);
+        }
+        machines.insert("gpu-1".to_owned(), l4.clone());
+        machines.insert("gpu-2".to_owned(), l4);
+        Self(machines)
+    }
+
+    pub(crate) fn inventory(&self, name: &str) -> &Inventory {
+        &self.0[name]
+    }
+}
+
+impl Aggregator {
+    pub(crate) fn of(machines: &Machines) -> Self {
+        Self::with_streams(machines, 8)
+    }
+
+    /// With so many event streams at once.
+    pub(crate) fn with_streams(machines: &Machines, max_streams: usize) -> Self {
+        let clock = Clock::start();
+        let (fleet, receiver) = watch::channel(Fleet::default());
+        let (ready, is_ready) = watch::channel(true);
+        let view = View::new(receiver, clock);
+        let mut registry = Registry::default();
+        rest::metrics::register(&mut registry, view.clone());
+        let context = rest::Context {
+            view,
+            registry: Arc::new(registry),
+            ready: is_ready,
+            max_streams,
+        };
+        let aggregator = Self {
+            router: rest::router(context),
+            ready,
+            fleet: Mutex::new(fleet),
+            clock,
+        };
+        for (name, inventory) in &machines.0 {
+            aggregator.put(name, inventory);
+        }
+        aggregator
+    }
+
+    /// The agent of `name` says that it is so.
+    pub(crate) fn put(&self, name: &str, inventory: &Inventory) {
+        let labels = labels::compile(inventory, &Options::default()).labels;
+        let origin = Origin {
+            name: name.parse().unwrap(),
+            run: Run {
+                epoch: 1,
+                boot_id: format!("boot-{name}"),
+            },
+            agent_version: "0.1.0".to_owned(),
+        };
+        let parts = status::encode(inventory, &labels);
+        let freshness = Freshness::new(self.clock.now(), Duration::from_hours(1));
+        self.store(Node::new(
+            origin,
+            parts,
+            inventory,
+            Arc::new(labels),
+            freshness,
+        ));
+    }
+
+    /// Nothing is heard of `name` any more, and the writer has found that out.
+    pub(crate) fn silence(&self, name: &str) {
+        let mut node = Node::clone(&self.node(name));
+        let long_ago = Moment::from_millis(0);
+        node.freshness = Freshness::new(long_ago, Duration::ZERO).found(true);
+        self.store(node);
+    }
+
+    /// The agent of `name` says that nothing changed.
+    pub(crate) fn confirm(&self, name: &str) {
+        self.node(name).freshness.confirm(self.clock.now());
+    }
+
+    pub(crate) fn remove(&self, name: &str) {
+        self.change(|fleet| {
+            fleet.nodes.remove(&name.parse().unwrap());
+        });
+    }
+
+    fn store(&self, node: Node) {
+        self.change(|fleet| {
+            fleet.nodes.insert(Arc::new(node));
+        });
+    }
+
+    fn change(&self, what: impl FnOnce(&mut Fleet)) {
+        self.fleet.lock().unwrap().send_modify(|fleet| {
+            what(fleet);
+            fleet.revision += 1;
+        });
+    }
+
+    fn node(&self, name: &str) -> Arc<Node> {
+        let sender = self.fleet.lock().unwrap();
+        let fleet = sender.borrow();
+        Arc::clone(fleet.nodes.get(&name.parse().unwrap()).unwrap())
+    }
+}

@@ -1,0 +1,235 @@
+//! What is served is what the `OpenAPI` document says, judged by validators that are not ours; and Prometheus's own tool
+//! reads the metrics.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use super::fleet::{Aggregator, Machines};
+
+/// The validators, from the package index `PyPI`.
+const VALIDATORS: [&str; 2] = ["openapi-spec-validator==0.9.0", "jsonschema==4.26.0"];
+
+/// Runs `command` with `input` and returns what came of it; where it cannot start, says what is missing.
+fn fed(command: &mut Command, input: &str, needs: &str) -> Output {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let child = command.stderr(Stdio::piped()).spawn();
+    let mut child = child.unwrap_or_else(|e| panic!("{command:?}: {e}; this test needs {needs}"));
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[track_caller]
+fn nothing_to_say(output: &Output) {
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+/// A Python that has the validators: kept in the cache, or the one that `OCTAVO_VALIDATORS_PYTHON` names.
+static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
+    if let Some(python) = std::env::var_os("OCTAVO_VALIDATORS_PYTHON") {
+        return python.into();
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
+        || Path::new(&std::env::var_os("HOME").unwrap()).join(".cache"),
+        PathBuf::from,
+    );
+    let name = format!("python-{}", VALIDATORS.join("-").replace("==", "-"));
+    let environment = cache.join("octavo").join(name);
+    if !environment.join("bin/python3").exists() {
+        make_python(&environment);
+    }
+    environment.join("bin/python3")
+});
+
+/// Makes the environment under another name first, so that there is only ever a complete one, whoever else makes it.
+fn make_python(environment: &Path) {
+    std::fs::create_dir_all(environment.parent().unwrap()).unwrap();
+    let draft = environment.with_extension(format!("draft-{}", std::process::id()));
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv", "--clear"]).arg(&draft);
+    let needs = "Python 3 with venv (Debian: apt-get install python3-venv)";
+    let made = fed(&mut venv, "", needs);
+    assert!(made.status.success(), "{made:?}; this test needs {needs}");
+    let mut install = Command::new(draft.join("bin/python3"));
+    install.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]);
+    let needs = "a package index with openapi-spec-validator, or OCTAVO_VALIDATORS_PYTHON set to a Python that has it";
+    let installed = fed(install.args(VALIDATORS), "", needs);
+    assert!(
+        installed.status.success(),
+        "{installed:?}; this test needs {needs}"
+    );
+    if std::fs::rename(&draft, environment).is_err() {
+        std::fs::remove_dir_all(&draft).unwrap();
+    }
+}
+
+/// One answer: of which path of the document, and what it was.
+fn case(path: &str, status: u16, media_type: &str, value: &Value) -> Value {
+    json!({"path": path, "status": status.to_string(), "mediaType": media_type, "value": value})
+}
+
+async fn answers(aggregator: &Aggregator) -> Vec<Value> {
+    let mut cases = Vec::new();
+    for (path, of) in [
+        ("/api/v1/nodes?limit=2", "/api/v1/nodes"),
+        ("/api/v1/nodes?sort=size", "/api/v1/nodes"),
+        ("/api/v1/types", "/api/v1/types"),
+        ("/api/v1/types?x", "/api/v1/types"),
+        ("/api/v1/nodes/bare-1", "/api/v1/nodes/{name}"),
+        ("/api/v1/nodes/gpu-1", "/api/v1/nodes/{name}"),
+        ("/api/v1/nodes/mixed-1", "/api/v1/nodes/{name}"),
+        ("/api/v1/nodes/gpu-9", "/api/v1/nodes/{name}"),
+        ("/api/v1/nodes/_", "/api/v1/nodes/{name}"),
+        ("/openapi.json", "/openapi.json"),
+    ] {
+        let answer = aggregator.get(path).await;
+        let media_type = answer
+            .headers
+            .get("content-type")
+            .unwrap()
+            .to_str()
+            .unwrap();
+        cases.push(case(of, answer.status.as_u16(), media_type, &answer.json()));
+    }
+    let mut reader = aggregator.follow("/api/v1/events").await;
+    for number in 1..=6 {
+        if number == 6 {
+            aggregator.remove("gpu-2");
+        }
+        let told = reader.next().await;
+        cases.push(case("/api/v1/events", 200, "text/event-stream", &told.data));
+    }
+    aggregator.ready.send_replace(false);
+    for (path, text) in [("/healthz", "ok\n"), ("/metrics", "")] {
+        let answer = aggregator.get(path).await;
+        let media_type = answer
+            .headers
+            .get("content-type")
+            .unwrap()
+            .to_str()
+            .unwrap();
+        assert!(answer.body.starts_with(text));
+        cases.push(case(path, 200, media_type, &answer.body.into()));
+    }
+    let unready = aggregator.get("/readyz").await;
+    cases.push(case(
+        "/readyz",
+        503,
+        "application/problem+json",
+        &unready.json(),
+    ));
+    cases
+}
+
+#[tokio::test]
+async fn the_document_is_valid_and_every_answer_is_what_it_says() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    let document = aggregator.get("/openapi.json").await.json();
+    let cases = answers(&aggregator).await;
+    let mut validate = Command::new(&*PYTHON);
+    validate.arg(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/it/rest/validate.py"
+    ));
+    let input = json!({"document": document, "cases": cases}).to_string();
+    nothing_to_say(&fed(&mut validate, &input, "the validators"));
+}
+
+#[tokio::test]
+async fn the_document_tells_every_word_a_parameter_can_be() {
+    let aggregator = Aggregator::of(&Machines::default());
+    let document = aggregator.get("/openapi.json").await.json();
+    let parameters = document["paths"]["/api/v1/nodes"]["get"]["parameters"]
+        .as_array()
+        .unwrap();
+    let names: Vec<&str> = parameters
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "search", "type", "state", "sharing", "selector", "sort", "limit", "continue"
+        ]
+    );
+    let text = document.to_string();
+    for word in [
+        "\"nvml-stalled\"",
+        "\"exclusive\"",
+        "\"-memory\"",
+        "\"maximum\":1000",
+        "\"default\":500",
+    ] {
+        assert!(text.contains(word), "{word}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_tell_the_fleet_without_a_series_per_node_and_prometheus_finds_no_fault() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    aggregator.silence("gpu-2");
+    let answer = aggregator.get("/metrics").await;
+    assert_eq!(
+        answer.headers.get("content-type").unwrap(),
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    );
+    for line in [
+        "octavo_nodes{state=\"stale\"} 1",
+        "octavo_nodes{state=\"ok\"} 2",
+        "octavo_nodes{state=\"nvml-stalled\"} 0",
+        "octavo_devices{type=\"nvidia-h100-80gb\",occupancy=\"free\"} 2",
+        "octavo_devices{type=\"nvidia-h100-80gb\",occupancy=\"partitioned\"} 2",
+        "octavo_devices{type=\"nvidia-l4-24gb\",occupancy=\"unknown\"} 1",
+        "octavo_partitions{type=\"nvidia-h100-80gb\",occupancy=\"in_use\"} 1",
+        "octavo_partitions{type=\"nvidia-h100-80gb\",occupancy=\"free\"} 2",
+        "octavo_type_nodes{type=\"nvidia-l4-24gb\"} 2",
+        "octavo_build_info{version=\"0.1.0\"} 1",
+    ] {
+        assert!(
+            answer.body.lines().any(|one| one == line),
+            "{line}\n{}",
+            answer.body
+        );
+    }
+    assert!(
+        !answer.body.contains("gpu-1") && !answer.body.contains("GPU-"),
+        "{}",
+        answer.body
+    );
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).unwrap();
+    for line in answer
+        .body
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+    {
+        let name = line.split(' ').next().unwrap();
+        assert!(
+            page.contains(&format!("`{name}")),
+            "docs/metrics.md does not explain {name}"
+        );
+    }
+    let mut promtool = Command::new("promtool");
+    let needs = "promtool (Debian: apt-get install prometheus)";
+    nothing_to_say(&fed(
+        promtool.args(["check", "metrics"]),
+        &answer.body,
+        needs,
+    ));
+}
