@@ -5,14 +5,18 @@ export CARGO_TERM_COLOR ?= auto
 # Where hack/setup.sh puts a Go toolchain, when the machine has none that is new enough.
 export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/octavo/go/bin:$(PATH)
 
+# `make demo DEMO_SECONDS=20`, or from the environment.
+export DEMO_SECONDS
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test setup fmt lint unit doc golden screenshots bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## build, and run the agent on simulated machines: what each sees, which labels it would carry
-	@hack/demo.sh
+demo: ## build, and run a fleet of simulated machines; DEMO_SECONDS=20 ends it, and fails if it was not seen as it is
+	$(CARGO) build --workspace --bins --lib --locked
+	@exec "$${CARGO_TARGET_DIR:-target}/debug/octavo" demo
 
 test: setup fmt lint unit doc ## everything a change must pass: format, clippy, all tests, docs
 
@@ -33,7 +37,6 @@ doc: ## the documentation builds without a warning
 
 golden: ## rewrite the golden files from what the programs say now; read the diff before you commit it
 	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli labels
-	OCTAVO_GOLDEN=rewrite hack/demo.sh >/dev/null
 
 screenshots: ## photograph the pages for the documentation (docs/images)
 	@mkdir -p docs/images

@@ -107,7 +107,7 @@ impl Client {
     pub(super) fn failed(&self, target: &Target, source: ClientError) -> CliError {
         CliError::Ask {
             url: target.on(&self.server),
-            source,
+            source: Box::new(source),
         }
     }
 
@@ -126,7 +126,11 @@ impl Client {
             .header(USER_AGENT, concat!("octavo/", env!("CARGO_PKG_VERSION")))
             .body(Empty::new())
             .map_err(|_| ClientError::Address)?;
-        let response = self.http.request(request).await.map_err(ClientError::of)?;
+        let response = self
+            .http
+            .request(request)
+            .await
+            .map_err(|error| ClientError::of(&error))?;
         let status = response.status();
         let header = |name| {
             let value = response.headers().get(name);
@@ -143,7 +147,9 @@ impl Client {
             let problem: Option<Problem> = body
                 .ok()
                 .and_then(|body| serde_json::from_slice(&body).ok());
-            return Err(problem.map_or(ClientError::Refused(status), ClientError::Problem));
+            return Err(problem.map_or(ClientError::Refused(status), |problem| {
+                ClientError::Problem(Box::new(problem))
+            }));
         }
         if kind.starts_with(accept) {
             Ok(response)

@@ -25,7 +25,7 @@ use self::children::Children;
 pub use self::error::DemoError;
 use self::play::{Ending, Play};
 use self::programs::Programs;
-use super::print::Printer;
+use super::print;
 use super::watch::Stop;
 use super::{CliError, Exit, Report};
 use crate::config::octavo::Colors;
@@ -55,7 +55,7 @@ pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Repor
     children.stop().await;
     folder.close().map_err(DemoError::Folder)?;
     if let Ending::Complete(summary) = ending? {
-        let _ = Printer.out(&format!("{summary}\n"))?;
+        let _ = print::out(&format!("{summary}\n"))?;
     }
     Ok(Report {
         exit: Exit::Done,

@@ -61,7 +61,7 @@ pub enum CliError {
         /// What was asked for.
         url: String,
         /// Why not.
-        source: ClientError,
+        source: Box<ClientError>,
     },
     /// The demo did not go as it should.
     #[error("the demo failed")]

@@ -73,13 +73,13 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
                 .map(|row| printable(words::type_name(&row.of_all))),
         ),
         FleetFormat::Table | FleetFormat::Wide => {
-            let nodes = if printed.with_headers() {
+            let places = if printed.with_headers() {
                 everything(&client).await?
             } else {
                 Vec::new()
             };
-            notes = stale(&nodes);
-            types::tables(&types.items, &nodes, printed, colors)
+            notes = stale(&places);
+            types::tables(&types.items, &places, printed, colors)
         }
     };
     if types.items.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! Nothing is decided here; what a value means is the domain's. A command is a function from settings and what was asked
 //! for to a report, which is printed at the end, once, so that a closed pipe or a full disk is met in one place only; `watch`
-//! and `demo`, which go on saying things, print as they go through [`print::Printer`]. Where the inventory of this machine comes
+//! and `demo`, which go on saying things, print as they go through `print`. Where the inventory of this machine comes
 //! from is the caller's business: `src/bin/octavo.rs` passes the hardware in.
 
 mod client;

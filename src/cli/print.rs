@@ -21,20 +21,14 @@ pub(super) fn publish(report: &Report) -> Result<(), CliError> {
     heard(written).map(|_| ())
 }
 
-/// Prints as a command goes on.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Printer;
+/// Prints on standard output while a command goes on, whole and at once.
+pub(super) fn out(text: &str) -> Result<Reader, CliError> {
+    heard(write_all(&mut io::stdout().lock(), text))
+}
 
-impl Printer {
-    /// On standard output, whole and at once.
-    pub(super) fn out(self, text: &str) -> Result<Reader, CliError> {
-        heard(write_all(&mut io::stdout().lock(), text))
-    }
-
-    /// On standard error. Nobody is told that it is gone: there is nowhere left to say so.
-    pub(super) fn note(self, text: &str) {
-        let _ = write_all(&mut io::stderr().lock(), &format!("{text}\n"));
-    }
+/// Prints on standard error. Nobody is told that it is gone: there is nowhere left to say so.
+pub(super) fn note(text: &str) {
+    let _ = write_all(&mut io::stderr().lock(), &format!("{text}\n"));
 }
 
 fn heard(written: io::Result<()>) -> Result<Reader, CliError> {

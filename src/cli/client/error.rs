@@ -48,7 +48,7 @@ pub enum ClientError {
     },
     /// It says what is wrong.
     #[error("{}", told(.0))]
-    Problem(Problem),
+    Problem(Box<Problem>),
     /// It fails without a reason that we can read.
     #[error("it answers {0} without an explanation")]
     Refused(StatusCode),
@@ -77,16 +77,16 @@ pub enum ClientError {
 
 impl ClientError {
     /// What a failed request says; the chain of its causes is searched, because each layer wraps the one below.
-    pub(super) fn of(error: legacy::Error) -> Self {
-        let tls: Option<&rustls::Error> = find(&error);
+    pub(super) fn of(error: &legacy::Error) -> Self {
+        let tls: Option<&rustls::Error> = find(error);
         if let Some(error) = tls {
             return Self::of_tls(error.clone());
         }
-        let io: Option<&io::Error> = find(&error);
+        let io: Option<&io::Error> = find(error);
         if io.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             return Self::NobodyThere;
         }
-        let parse = find::<hyper::Error>(&error).is_some_and(hyper::Error::is_parse);
+        let parse = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse);
         if error.is_connect() {
             Self::Connect(cause(error))
         } else if parse {
@@ -97,9 +97,10 @@ impl ClientError {
     }
 
     fn of_tls(error: rustls::Error) -> Self {
-        match error {
-            rustls::Error::InvalidCertificate(error) => Self::Certificate(error),
-            other => Self::Tls(other),
+        if let rustls::Error::InvalidCertificate(error) = error {
+            Self::Certificate(error)
+        } else {
+            Self::Tls(error)
         }
     }
 
@@ -189,7 +190,7 @@ fn media_type(kind: &str) -> String {
 }
 
 /// The layer of hyper-util says only that it is a client's error; what lies below says which.
-fn cause(error: legacy::Error) -> Box<dyn Error + Send + Sync> {
+fn cause(error: &legacy::Error) -> Box<dyn Error + Send + Sync> {
     let text = error.source().map(crate::domain::error::chain);
     text.unwrap_or_else(|| error.to_string()).into()
 }

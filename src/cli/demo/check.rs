@@ -48,9 +48,9 @@ impl Check {
             })
             .collect();
         let expected = self.types.iter();
-        let all = expected.map(|(name, count)| self.last.get(name) == Some(count));
+        let mut expected = expected.map(|(name, count)| self.last.get(name) == Some(count));
         let others = self.last.keys().any(|name| !self.types.contains_key(name));
-        self.counted |= all.fold(true, |all, one| all && one) && !(self.whole && others);
+        self.counted |= expected.all(|right| right) && !(self.whole && others);
     }
 
     pub(super) fn all_seen(&self) -> bool {

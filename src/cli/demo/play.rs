@@ -19,7 +19,7 @@ use crate::cli::CliError;
 use crate::cli::client::{Client, Target};
 use crate::cli::fleet;
 use crate::cli::paint::Ink;
-use crate::cli::print::{Printer, Reader};
+use crate::cli::print::{self, Reader};
 use crate::cli::text::printable;
 use crate::cli::watch::change;
 use crate::cli::watch::feed::{Feed, say_lost};
@@ -163,18 +163,18 @@ impl Play<'_> {
         if let Some(machine) = machine
             && let Err(said) = machine.simulate(&act.arguments).await
         {
-            Printer.note(&format!("note: it did not: {}", printable(&said)));
+            print::note(&format!("note: it did not: {}", printable(&said)));
         }
         Ok(())
     }
 
     fn happens(&self, machine: &str, what: &str) -> Result<(), CliError> {
         let text = format!("{}  {machine}: {what}", now());
-        print(&Ink::Strong.paint(&text, self.colors))
+        line(&Ink::Strong.paint(&text, self.colors))
     }
 
     fn say(&self, text: &str) -> Result<(), CliError> {
-        print(&format!("{} {text}", Ink::Strong.paint("==>", self.colors)))
+        line(&format!("{} {text}", Ink::Strong.paint("==>", self.colors)))
     }
 
     fn invite(&self, people: &str, machines: usize) -> Result<(), CliError> {
@@ -184,7 +184,7 @@ impl Play<'_> {
         let set = format!("OCTAVO_SERVER={people} {}", self.settings.own().display());
         self.say("try in another terminal:")?;
         for command in ["nodes", "types", "node hgx-a100"] {
-            print(&format!("      {set} {command}"))?;
+            line(&format!("      {set} {command}"))?;
         }
         self.say("what happens now; Ctrl-C ends all of it")
     }
@@ -203,7 +203,7 @@ impl Audience {
             let before = self.known.insert(node.name.clone(), node.clone());
             let event = Event::Node { node };
             if let Some(words) = change::words(before.as_ref(), &event, self.colors)
-                && Printer.out(&format!("{}    {words}\n", now()))? == Reader::Gone
+                && print::out(&format!("{}    {words}\n", now()))? == Reader::Gone
             {
                 return Ok(Reader::Gone);
             }
@@ -230,8 +230,8 @@ fn address(said: &str) -> String {
 }
 
 /// Nobody who reads is no reason to end before the processes are in order; the next look finds it.
-fn print(text: &str) -> Result<(), CliError> {
-    Printer.out(&format!("{text}\n")).map(|_| ())
+fn line(text: &str) -> Result<(), CliError> {
+    print::out(&format!("{text}\n")).map(|_| ())
 }
 
 /// The time of day, in UTC.

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use crate::cli::CliError;
 use crate::cli::client::{Client, Events, Target};
 use crate::cli::error::brief;
-use crate::cli::print::Printer;
+use crate::cli::print;
 use crate::domain::stream::Backoff;
 use crate::wire::api::Event;
 
@@ -107,7 +107,7 @@ impl Feed {
 
 /// Tells on standard error that a connection was lost.
 pub(in crate::cli) fn say_lost(why: &str) {
-    Printer.note(&format!("note: {why}"));
+    print::note(&format!("note: {why}"));
 }
 
 fn target() -> Target {

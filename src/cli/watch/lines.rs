@@ -7,7 +7,7 @@ use jiff::{Timestamp, Unit};
 use super::change;
 use super::feed::{Feed, News, say_lost};
 use crate::cli::fleet;
-use crate::cli::print::{Printer, Reader};
+use crate::cli::print::{self, Reader};
 use crate::cli::text::printable;
 use crate::cli::{CliError, yaml};
 use crate::config::octavo::fleet::{FleetFormat, NodesSettings};
@@ -58,35 +58,35 @@ impl Teller<'_> {
             .filter(|name| list.items.iter().all(|row| row.name != *name))
             .collect::<Vec<_>>();
         for name in gone {
-            if self.tell(Event::Removed { name })? == Reader::Gone {
+            if self.tell(&Event::Removed { name })? == Reader::Gone {
                 return Ok(Reader::Gone);
             }
         }
         for node in list.items {
-            if self.tell(Event::Node { node })? == Reader::Gone {
+            if self.tell(&Event::Node { node })? == Reader::Gone {
                 return Ok(Reader::Gone);
             }
         }
         let revision = list.revision;
-        self.tell(Event::Synced { revision })
+        self.tell(&Event::Synced { revision })
     }
 
     /// One change, if the node passes the filter or did so before.
     async fn follow(&mut self, feed: &Feed, event: Event) -> Result<Reader, CliError> {
         let Event::Node { node } = event else {
-            return self.tell(event);
+            return self.tell(&event);
         };
         let name = node.name.clone();
         let event = match fleet::matching(feed.client(), self.settings.filter(), node).await? {
             Some(node) => Event::Node { node },
             None => Event::Removed { name },
         };
-        self.tell(event)
+        self.tell(&event)
     }
 
     /// Says it, unless it is nothing new.
-    fn tell(&mut self, event: Event) -> Result<Reader, CliError> {
-        let before = match &event {
+    fn tell(&mut self, event: &Event) -> Result<Reader, CliError> {
+        let before = match event {
             Event::Node { node } => self.known.insert(node.name.clone(), node.clone()),
             Event::Removed { name } => {
                 let before = self.known.remove(name);
@@ -98,9 +98,9 @@ impl Teller<'_> {
             Event::Synced { .. } => None,
         };
         let printed = self.settings.printed();
-        let text = match (printed.format, &event) {
-            (FleetFormat::Json, _) => format!("{}\n", object(&event)?),
-            (FleetFormat::Yaml, _) => format!("---\n{}", yaml(&event)?),
+        let text = match (printed.format, event) {
+            (FleetFormat::Json, _) => format!("{}\n", object(event)?),
+            (FleetFormat::Yaml, _) => format!("---\n{}", yaml(event)?),
             (_, Event::Synced { .. }) => return Ok(Reader::There),
             (FleetFormat::Name, Event::Node { node }) => format!("{}\n", printable(&node.name)),
             (FleetFormat::Name, Event::Removed { name }) => format!("{}\n", printable(name)),
@@ -115,7 +115,7 @@ impl Teller<'_> {
                 }
             }
         };
-        Printer.out(&text)
+        print::out(&text)
     }
 }
 

@@ -15,7 +15,7 @@ use super::feed::{Feed, News};
 use crate::cli::CliError;
 use crate::cli::fleet::{self, nodes};
 use crate::cli::paint::Ink;
-use crate::cli::print::{Printer, Reader};
+use crate::cli::print::{self, Reader};
 use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::NodesSettings;
 use crate::wire::api::NodeList;
@@ -38,7 +38,7 @@ struct Canvas;
 
 impl Canvas {
     fn open() -> Result<Self, CliError> {
-        let _ = Printer.out(ENTER)?;
+        let _ = print::out(ENTER)?;
         Ok(Self)
     }
 }
@@ -46,7 +46,7 @@ impl Canvas {
 impl Drop for Canvas {
     fn drop(&mut self) {
         // Nobody is left to be told.
-        let _ = Printer.out(LEAVE);
+        let _ = print::out(LEAVE);
     }
 }
 
@@ -62,9 +62,9 @@ pub(super) async fn follow(
     loop {
         let lost = |why: &str| {
             // Shown at once: the next picture may be long in coming.
-            let _ = Printer.out(&status_line(&Ink::Bad.paint(why, colors)));
+            let _ = print::out(&status_line(&Ink::Bad.paint(why, colors)));
         };
-        let shown_at = due.checked_sub(AT_LEAST_EVERY);
+        let before = due.checked_sub(AT_LEAST_EVERY);
         // While it is not connected, the feed waits before it tries again, and nothing may cut that short.
         let shows = canvas.is_some() && feed.is_connected();
         tokio::select! {
@@ -74,8 +74,8 @@ pub(super) async fn follow(
                 if canvas.is_none() {
                     canvas = Some(Canvas::open()?);
                 }
-                due = match (news, shown_at) {
-                    (News::Changed(_), Some(shown)) => due.min(shown + AT_MOST_EVERY),
+                due = match (news, before) {
+                    (News::Changed(_), Some(before)) => due.min(before + AT_MOST_EVERY),
                     (News::Connected, _) | (News::Changed(_), None) => Instant::now(),
                 };
                 continue;
@@ -86,9 +86,9 @@ pub(super) async fn follow(
         let height = terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows));
         let rows = height.saturating_sub(FRAME).max(1);
         match fleet::list(feed.client(), settings.filter(), Some(rows)).await {
-            Ok(list) => {
-                let text = picture(&list, settings, colors);
-                if Printer.out(&over(&text, height))? == Reader::Gone {
+            Ok(page) => {
+                let text = picture(&page, settings, colors);
+                if print::out(&over(&text, height))? == Reader::Gone {
                     return Ok(());
                 }
             }

@@ -212,19 +212,17 @@ const PLUGIN: &str = "kubectl-octavo";
 /// Usage and examples as they are typed where kubectl starts this program.
 /// Source: "Extend kubectl with plugins" in the documentation of Kubernetes; krew's naming guide.
 fn as_plugin(command: clap::Command) -> clap::Command {
-    let names: Vec<String> = command
-        .get_subcommands()
-        .map(|command| format!("octavo {}", command.get_name()))
-        .collect();
     let reworded = |command: clap::Command| {
         let Some(help) = command.get_after_long_help() else {
             return command;
         };
-        let help = names.iter().fold(help.to_string(), |help, name| {
-            help.replace(&format!(" {name}"), &format!(" kubectl {name}"))
-                .replace(&format!("`{name}"), &format!("`kubectl {name}"))
-                .replace(&format!("({name}"), &format!("(kubectl {name}"))
-        });
+        // What is typed stands after a blank, a backtick or a bracket, and goes on with a command.
+        let help = [" ", "`", "("]
+            .into_iter()
+            .fold(help.to_string(), |help, before| {
+                let (own, plugin) = ("octavo ", "kubectl octavo ");
+                help.replace(&format!("{before}{own}"), &format!("{before}{plugin}"))
+            });
         command.after_long_help(help)
     };
     reworded(command)

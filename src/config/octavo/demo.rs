@@ -46,7 +46,7 @@ pub(super) struct DemoArgs {
     #[arg(long, value_name = "DIR")]
     machines: Option<PathBuf>,
 
-    /// Folder with octavo-agent, octavo-aggregator, nvml-simctl and libnvml_sim.so; the folder of this program unless told
+    /// Folder with octavo-agent, octavo-aggregator, nvml-simctl and `libnvml_sim.so`; this program's own unless told
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
 }

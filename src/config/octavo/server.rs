@@ -113,8 +113,10 @@ impl FromStr for ServerUrl {
         let authority = uri.authority().ok_or(ServerUrlError)?;
         let known = matches!(uri.scheme_str(), Some("http" | "https"));
         let plain = !authority.host().is_empty() && !authority.as_str().contains('@');
+        let port =
+            authority.as_str().len() == authority.host().len() || authority.port_u16().is_some();
         // hyper drops a fragment without a word.
-        if !known || !plain || uri.query().is_some() || text.contains('#') {
+        if !known || !plain || !port || uri.query().is_some() || text.contains('#') {
             return Err(ServerUrlError);
         }
         let scheme = uri.scheme_str().unwrap_or_default();
