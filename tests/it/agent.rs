@@ -31,7 +31,7 @@ fn arguments(file: &Path) -> Vec<String> {
     .to_vec()
 }
 
-fn start(machine: &Machine) -> crate::process::Agent {
+fn start(machine: &Machine) -> crate::process::Program {
     let arguments = arguments(&machine.path().join("features.d/octavo"));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     machine.agent(&arguments)

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use nvml_sim::model::Slot;
 
 use crate::machine::Machine;
-use crate::process::Agent;
+use crate::process::{Aggregator, Program};
 
 const H100: &str = "
 machine: h100
@@ -34,36 +34,19 @@ gpus:
 
 /// An aggregator with two nodes, `a100` and `h100`, which are known to it.
 struct Fleet {
-    aggregator: Child,
+    // Fields are dropped in this order: agents go before their machines.
+    _agents: Vec<Program>,
     url: String,
     h100: Machine,
-    agents: Vec<Agent>,
     _a100: Machine,
+    _aggregator: Aggregator,
 }
 
 impl Fleet {
     fn new() -> Self {
-        let mut aggregator = Command::new(env!("CARGO_BIN_EXE_octavo-aggregator"))
-            .args([
-                "--plaintext",
-                "--grpc-listen=127.0.0.1:0",
-                "--http-listen=127.0.0.1:0",
-            ])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(aggregator.stderr.take().unwrap()).lines();
-        let mut listens = |whom: &str| {
-            let found = log.by_ref().map(Result::unwrap).find_map(|line| {
-                let (_, rest) = line.split_once(whom)?;
-                Some(format!("http://{}", rest.split(' ').next()?))
-            });
-            found.unwrap()
-        };
-        let grpc = listens("listening for agents on ");
-        let url = listens("listening for people and programs on ");
-        std::thread::spawn(move || log.for_each(drop));
+        let aggregator = Aggregator::start(&["--plaintext"]);
+        let grpc = format!("http://{}", aggregator.grpc);
+        let url = format!("http://{}", aggregator.http);
         let (h100, a100) = (Machine::new(H100), Machine::new(A100));
         let agents = [("h100", &h100), ("a100", &a100)].map(|(name, machine)| {
             machine.agent(&[
@@ -76,10 +59,10 @@ impl Fleet {
             ])
         });
         let fleet = Self {
-            aggregator,
+            _aggregator: aggregator,
             url,
             h100,
-            agents: Vec::from(agents),
+            _agents: Vec::from(agents),
             _a100: a100,
         };
         // Two lines of a watch are two nodes that are known.
@@ -119,14 +102,6 @@ impl Fleet {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Watch { child, lines }
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        self.agents.clear();
-        let _gone_already = self.aggregator.kill();
-        let _gone_already = self.aggregator.wait();
     }
 }
 

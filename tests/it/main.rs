@@ -14,6 +14,7 @@ mod cli;
 mod demo;
 mod driver_contract;
 mod driver_life;
+mod fleet;
 mod fleet_cli;
 mod golden;
 mod hw_smoke;

@@ -1,9 +1,11 @@
 //! Our programs as processes on a simulated machine.
 //!
-//! Nothing waits by sleeping; whoever needs something to have happened waits for the line in which the agent says so.
+//! Nothing waits by sleeping; whoever needs something to have happened waits for the line in which the program says so.
 
 use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -18,8 +20,8 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 
-/// A running agent; ended when dropped.
-pub(crate) struct Agent {
+/// A running program; killed when dropped.
+pub(crate) struct Program {
     child: Child,
     lines: Receiver<String>,
     said: Vec<String>,
@@ -47,10 +49,15 @@ impl Machine {
     }
 
     /// Starts the agent.
-    pub(crate) fn agent(&self, arguments: &[&str]) -> Agent {
-        let mut child = self
-            .command(AGENT)
-            .args(arguments)
+    pub(crate) fn agent(&self, arguments: &[&str]) -> Program {
+        Program::start(self.command(AGENT).args(arguments))
+    }
+}
+
+impl Program {
+    /// Starts a program and listens to its log.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -64,22 +71,20 @@ impl Machine {
                 }
             }
         });
-        Agent {
+        Self {
             child,
             lines,
             said: Vec::new(),
         }
     }
-}
 
-impl Agent {
-    /// Waits until the agent says a line with `text` in it, and returns the line.
+    /// Waits until it says a line with `text` in it, and returns the line.
     #[track_caller]
     pub(crate) fn says(&mut self, text: &str) -> String {
         loop {
             let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
                 panic!(
-                    "the agent never said {text:?}; it said:\n{}",
+                    "it never said {text:?}; it said:\n{}",
                     self.said.join("\n")
                 );
             };
@@ -90,17 +95,96 @@ impl Agent {
         }
     }
 
-    /// Asks the agent to end, and waits for it.
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to end, and waits for it.
     pub(crate) fn stop(mut self) -> ExitStatus {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
         kill(pid, Signal::SIGTERM).unwrap();
         self.child.wait().unwrap()
     }
+
+    /// Kills it, and gives all that it ever said.
+    pub(crate) fn kill(&mut self) -> Vec<String> {
+        let _gone_already = self.child.kill();
+        let _gone_already = self.child.wait();
+        // Its end of the pipe is closed, so this ends.
+        self.said.extend(self.lines.iter());
+        std::mem::take(&mut self.said)
+    }
 }
 
-impl Drop for Agent {
+impl Drop for Program {
     fn drop(&mut self) {
         let _gone_already = self.child.kill();
         let _gone_already = self.child.wait();
+    }
+}
+
+/// The aggregator as a process; killed when dropped.
+pub(crate) struct Aggregator {
+    program: Program,
+    arguments: Vec<String>,
+    /// Where agents connect, and watchers.
+    pub(crate) grpc: SocketAddr,
+    /// Where people and programs connect.
+    pub(crate) http: SocketAddr,
+}
+
+impl Aggregator {
+    /// Starts one on free ports of an address that is nobody else's, so that they are still free when it is started again.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let number = u8::try_from(STARTED.fetch_add(1, Ordering::Relaxed) % 200).unwrap();
+        let host = IpAddr::from([127, 1 + number, high, low.max(1)]);
+        let any = SocketAddr::new(host, 0);
+        let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
+        let (program, grpc, http) = Self::launch(&arguments, any, any);
+        Self {
+            program,
+            arguments,
+            grpc,
+            http,
+        }
+    }
+
+    fn launch(
+        arguments: &[String],
+        grpc: SocketAddr,
+        http: SocketAddr,
+    ) -> (Program, SocketAddr, SocketAddr) {
+        let mut program = Program::start(
+            Command::new(env!("CARGO_BIN_EXE_octavo-aggregator"))
+                .args(arguments)
+                .arg(format!("--grpc-listen={grpc}"))
+                .arg(format!("--http-listen={http}")),
+        );
+        let mut listens = |whom: &str| {
+            let line = program.says(whom);
+            let (_, rest) = line.split_once(whom).unwrap();
+            rest.split(' ').next().unwrap().parse().unwrap()
+        };
+        let grpc = listens("listening for agents on ");
+        let http = listens("listening for people and programs on ");
+        (program, grpc, http)
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.program.id()
+    }
+
+    /// Ends it as the kernel does when memory is short.
+    pub(crate) fn kill(&mut self) {
+        self.program.kill();
+    }
+
+    /// Starts it again where it was, after it was killed.
+    pub(crate) fn restart(&mut self) {
+        self.program = Self::launch(&self.arguments, self.grpc, self.http).0;
     }
 }

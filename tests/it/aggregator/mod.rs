@@ -151,13 +151,16 @@ impl Site {
 }
 
 /// An agent's end of a stream.
-struct Line {
-    to: mpsc::Sender<v1::FromAgent>,
-    from: Streaming<v1::ToAgent>,
+pub(crate) struct Line {
+    pub(crate) to: mpsc::Sender<v1::FromAgent>,
+    pub(crate) from: Streaming<v1::ToAgent>,
 }
 
 impl Line {
-    async fn open(client: &mut FleetClient<Channel>, first: v1::FromAgent) -> Result<Self, Status> {
+    pub(crate) async fn open(
+        client: &mut FleetClient<Channel>,
+        first: v1::FromAgent,
+    ) -> Result<Self, Status> {
         let (to, messages) = mpsc::channel(1);
         to.send(first).await.unwrap();
         let answers = client.report(ReceiverStream::new(messages)).await?;
@@ -167,36 +170,44 @@ impl Line {
         })
     }
 
-    async fn answer(&mut self) -> Result<Option<Answer>, Status> {
+    pub(crate) async fn answer(&mut self) -> Result<Option<Answer>, Status> {
         let answer = timeout(PATIENCE, self.from.message()).await.unwrap()?;
         Ok(answer.map(|answer| answer.message.unwrap()))
     }
 
     /// Says something that is answered.
-    async fn say(&mut self, message: &FromAgent) -> Result<Answer, Status> {
+    pub(crate) async fn say(&mut self, message: &FromAgent) -> Result<Answer, Status> {
         self.to.send(message_of(message)).await.unwrap();
         Ok(self.answer().await?.unwrap())
     }
 
-    /// A node that reported these parts as its first.
-    async fn settled(site: &Site, node: &str, parts: Parts) -> Self {
-        let mut line = Self::open(&mut site.client().await, hello(node, 1))
-            .await
-            .unwrap();
+    /// A stream on which these parts were acknowledged as the first.
+    pub(crate) async fn introduced(
+        client: &mut FleetClient<Channel>,
+        node: &str,
+        parts: Parts,
+    ) -> Self {
+        let mut line = Self::open(client, hello(node, 1)).await.unwrap();
         assert!(matches!(line.answer().await, Ok(Some(Answer::Resync(_)))));
         let snapshot = FromAgent::Snapshot { seq: 1, parts };
         assert_eq!(line.say(&snapshot).await.unwrap(), acknowledged(1));
+        line
+    }
+
+    /// A node that reported these parts as its first, and is known to readers.
+    async fn settled(site: &Site, node: &str, parts: Parts) -> Self {
+        let line = Self::introduced(&mut site.client().await, node, parts).await;
         let name = node.parse().unwrap();
         site.until(|fleet| fleet.nodes.get(&name).is_some()).await;
         line
     }
 }
 
-fn acknowledged(seq: u64) -> Answer {
+pub(crate) fn acknowledged(seq: u64) -> Answer {
     Answer::Ack(v1::Ack { seq })
 }
 
-fn hello(node: &str, epoch: u64) -> v1::FromAgent {
+pub(crate) fn hello(node: &str, epoch: u64) -> v1::FromAgent {
     let hello = v1::Hello {
         node: node.to_owned(),
         boot_id: "b".to_owned(),
@@ -210,7 +221,7 @@ fn hello(node: &str, epoch: u64) -> v1::FromAgent {
     }
 }
 
-fn message_of(message: &FromAgent) -> v1::FromAgent {
+pub(crate) fn message_of(message: &FromAgent) -> v1::FromAgent {
     let identity = Identity {
         node: "n".parse().unwrap(),
         agent_version: "1.2.3".to_owned(),
@@ -228,7 +239,7 @@ fn second_hello() -> FromAgent {
 }
 
 /// A status that differs with `number`.
-fn parts(number: u64) -> Parts {
+pub(crate) fn parts(number: u64) -> Parts {
     let inventory = Inventory {
         machine: Machine::default(),
         nvml: NvmlState::Absent {
@@ -240,7 +251,7 @@ fn parts(number: u64) -> Parts {
 }
 
 /// The same with a part of so many bytes, which no reader understands.
-fn big_parts(number: u64, bytes: usize) -> Parts {
+pub(crate) fn big_parts(number: u64, bytes: usize) -> Parts {
     let content = vec![u8::try_from(number % 256).unwrap(); bytes];
     let more = ("x/later".parse().unwrap(), Content::new(content));
     let parts = parts(number);
@@ -250,7 +261,7 @@ fn big_parts(number: u64, bytes: usize) -> Parts {
 }
 
 /// What leads from one status to another.
-fn delta(seq: u64, from: &Parts, to: &Parts) -> FromAgent {
+pub(crate) fn delta(seq: u64, from: &Parts, to: &Parts) -> FromAgent {
     FromAgent::Delta {
         seq,
         change: from.change_to(to),

@@ -1,0 +1,186 @@
+//! A reader of the API, over TLS where the aggregator serves it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tokio_rustls::TlsConnector;
+
+/// Longer than anything takes on a loaded machine; only a failing test waits for it.
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Where the API is.
+#[derive(Clone)]
+pub(super) struct Api {
+    address: SocketAddr,
+    tls: Option<TlsConnector>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: String,
+}
+
+/// A reader of the event stream.
+pub(super) struct Events {
+    stream: Box<dyn Stream>,
+    bytes: Vec<u8>,
+}
+
+/// A connection of either kind.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+impl Answer {
+    #[track_caller]
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
+    }
+}
+
+impl Api {
+    /// In plaintext.
+    pub(super) fn at(address: SocketAddr) -> Self {
+        Self { address, tls: None }
+    }
+
+    /// Over TLS, proved by this certificate for localhost.
+    pub(super) fn trusting(address: SocketAddr, certificate: &Path) -> Self {
+        let mut roots = RootCertStore::empty();
+        let certificate = CertificateDer::from_pem_file(certificate).unwrap();
+        roots.add(certificate).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let tls = Some(TlsConnector::from(Arc::new(config)));
+        Self { address, tls }
+    }
+
+    async fn ask(&self, path: &str) -> Box<dyn Stream> {
+        let socket = TcpStream::connect(self.address).await.unwrap();
+        let mut stream: Box<dyn Stream> = match &self.tls {
+            None => Box::new(socket),
+            Some(tls) => {
+                let name = ServerName::try_from("localhost").unwrap();
+                Box::new(tls.connect(name, socket).await.unwrap())
+            }
+        };
+        // Of HTTP/1.0, so that the answer comes in one piece and ends with the connection.
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Answer {
+        let answer = async {
+            let mut stream = self.ask(path).await;
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).await.unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        let answer = timeout(PATIENCE, answer).await.unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        Answer {
+            status: head.split(' ').nth(1).unwrap().parse().unwrap(),
+            body: body.to_owned(),
+        }
+    }
+
+    /// The nodes of the list, ordered by name.
+    pub(super) async fn nodes(&self) -> Vec<Value> {
+        let list = self.get("/api/v1/nodes?limit=1000").await.json();
+        list["items"].as_array().unwrap().clone()
+    }
+
+    /// The event stream, all that it begins with read.
+    pub(super) async fn events(&self) -> Events {
+        let mut events = Events {
+            stream: self.ask("/api/v1/events?changes=only").await,
+            bytes: Vec::new(),
+        };
+        assert_eq!(events.next().await["kind"], "synced");
+        events
+    }
+
+    /// The same, of which nothing is read yet and for which the kernel keeps as little as it can.
+    pub(super) async fn unread_events(&self) -> Events {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(2048).unwrap();
+        let mut stream = socket.connect(self.address).await.unwrap();
+        let request = "GET /api/v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Events {
+            stream: Box::new(stream),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Waits until what is at `path` is as wanted, and gives it.
+    pub(super) async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+        let mut events = self.events().await;
+        loop {
+            let answer = self.get(path).await;
+            if wanted(&answer) {
+                return answer;
+            }
+            let changed = timeout(PATIENCE, events.next()).await;
+            assert!(changed.is_ok(), "{path} stays {answer:?}");
+        }
+    }
+
+    /// Waits until a node is as wanted, and gives it.
+    pub(super) async fn node(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let path = format!("/api/v1/nodes/{name}");
+        let node = self.until(&path, |answer| answer.status == 200 && wanted(&answer.json()));
+        node.await.json()
+    }
+
+    /// Waits until the list of nodes is as wanted, and gives it.
+    pub(super) async fn list(&self, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let nodes = |answer: &Answer| answer.json()["items"].as_array().unwrap().clone();
+        let path = "/api/v1/nodes?limit=1000";
+        nodes(&self.until(path, |answer| wanted(&nodes(answer))).await)
+    }
+}
+
+impl Events {
+    /// The data of the next event, whenever that comes.
+    pub(super) async fn next(&mut self) -> Value {
+        let data = async {
+            loop {
+                let end = self.bytes.iter().position(|&byte| byte == b'\n');
+                if let Some(end) = end {
+                    let line: Vec<u8> = self.bytes.drain(..=end).collect();
+                    if let Some(data) = line.strip_prefix(b"data: ") {
+                        return serde_json::from_slice(data).unwrap();
+                    }
+                    continue;
+                }
+                let read = self.stream.read_buf(&mut self.bytes).await.unwrap();
+                assert!(read > 0, "the event stream ended");
+            }
+        };
+        data.await
+    }
+}
+
+/// The pace of those who look again and again at what no event tells: ages.
+pub(super) fn pace() -> Interval {
+    let mut pace = interval(Duration::from_millis(20));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pace
+}

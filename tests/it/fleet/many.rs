@@ -1,0 +1,237 @@
+//! Many nodes: they come back spread over time, and no reader of theirs holds them up.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use octavo::agent::uplink::dial::Aggregator as Dial;
+use octavo::agent::uplink::{Outbox, Uplink};
+use octavo::config::agent::{Security, UplinkSettings};
+use octavo::domain::id::NodeName;
+use octavo::domain::inventory::{Inventory, Machine, NvmlState};
+use octavo::domain::labels::LabelSet;
+use octavo::domain::stream::{Parts, Run};
+use octavo::proto::v1;
+use octavo::proto::v1::fleet_client::FleetClient;
+use octavo::proto::v1::watch_event::Event;
+use octavo::wire::status;
+use octavo::wire::stream::Identity;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tonic::transport::Endpoint;
+use tracing::{Instrument, info_span};
+
+use super::api::{Api, PATIENCE};
+use crate::aggregator::{Line, acknowledged, delta};
+use crate::process::Aggregator;
+
+/// What the agents of a test say in its log, each line with the node in it.
+#[derive(Clone, Default)]
+struct Log(Arc<Heard>);
+
+#[derive(Default)]
+struct Heard {
+    lines: Mutex<Vec<String>>,
+    more: Notify,
+}
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line).into_owned();
+        let lines = self.0.lines.lock();
+        lines.unwrap_or_else(PoisonError::into_inner).push(text);
+        self.0.more.notify_one();
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// The lines so far with `text` in them.
+    fn lines(&self, text: &str) -> Vec<String> {
+        let lines = self.0.lines.lock();
+        let lines = lines.unwrap_or_else(PoisonError::into_inner);
+        let lines = lines.iter().filter(|line| line.contains(text));
+        lines.cloned().collect()
+    }
+
+    /// Waits until `text` was said so many times.
+    async fn says(&self, text: &str, count: usize) -> Vec<String> {
+        let said = async {
+            loop {
+                let lines = self.lines(text);
+                if lines.len() >= count {
+                    return lines;
+                }
+                self.0.more.notified().await;
+            }
+        };
+        timeout(PATIENCE, said).await.unwrap()
+    }
+}
+
+/// The status of a node, told from others by a word and by its link to NVML.
+fn inventory(word: &str, nvml: NvmlState) -> Inventory {
+    let machine = Machine {
+        product_name: Some(word.to_owned()),
+        vgpu: None,
+    };
+    Inventory {
+        machine,
+        nvml,
+        devices: Vec::new(),
+    }
+}
+
+fn lost() -> NvmlState {
+    let reason = "unloaded".to_owned();
+    NvmlState::Lost { reason }
+}
+
+fn name(number: usize) -> String {
+    format!("n-{number:03}")
+}
+
+/// An agent's uplink as it ships, for as long as its outbox is there.
+fn uplink(number: usize, to: &Aggregator) -> Outbox {
+    let node: NodeName = name(number).parse().unwrap();
+    let identity = Identity {
+        node: node.clone(),
+        agent_version: "1.2.3".to_owned(),
+    };
+    let run = Run {
+        epoch: 1,
+        boot_id: "b".to_owned(),
+    };
+    let heartbeat = Duration::from_secs(10);
+    let url = format!("http://{}", to.grpc).parse().unwrap();
+    let settings = UplinkSettings::new(url, Security::Plaintext, node.clone(), heartbeat);
+    let (mut outbox, uplink) = Uplink::new(Dial::new(settings), identity, run, heartbeat);
+    outbox.put(&inventory("first", NvmlState::Loading), &LabelSet::default());
+    let span = info_span!("agent", %node);
+    tokio::spawn(uplink.run().instrument(span));
+    outbox
+}
+
+/// The wait, in tenths of a second, that a line about a failure says.
+fn wait(line: &str) -> u32 {
+    let (_, rest) = line.split_once("tried again in ").unwrap();
+    let (seconds, tenths) = rest.split_once(' ').unwrap().0.split_once('.').unwrap();
+    seconds.parse::<u32>().unwrap() * 10 + tenths.parse::<u32>().unwrap()
+}
+
+#[tokio::test]
+async fn two_hundred_agents_come_back_spread_over_time_and_with_all_that_changed() {
+    const AGENTS: usize = 200;
+    let mut aggregator = Aggregator::start(&["--plaintext"]);
+    let api = Api::at(aggregator.http);
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    // Of this thread, which all of the test runs on.
+    let _while_this_lives = tracing::subscriber::set_default(subscriber);
+    let mut agents: Vec<Outbox> = (0..AGENTS).map(|n| uplink(n, &aggregator)).collect();
+    log.says(": reporting to ", AGENTS).await;
+    api.list(|nodes| nodes.len() == AGENTS).await;
+
+    aggregator.kill();
+    let said = log.says("not reporting to ", AGENTS).await;
+    for agent in agents.iter_mut().step_by(2) {
+        agent.put(&inventory("second", lost()), &LabelSet::default());
+    }
+    aggregator.restart();
+    log.says(": reporting to ", 2 * AGENTS).await;
+    let nodes = api
+        .list(|nodes| {
+            let came_back = nodes.iter().filter(|node| node["connected"] == true);
+            let lost = nodes.iter().filter(|node| node["state"] == "nvml-lost");
+            came_back.count() == AGENTS && lost.count() == AGENTS / 2
+        })
+        .await;
+    for (number, node) in nodes.iter().enumerate() {
+        let state = ["nvml-lost", "empty"][number % 2];
+        assert_eq!((&node["name"], &node["state"]), (&name(number).into(), &state.into()));
+    }
+    assert_eq!(log.lines(": reporting to ").len(), 2 * AGENTS);
+
+    // The first wait of each is by chance between 0.1 s and 1 s: about 67 of 200 in each third of that.
+    let mut first: BTreeMap<&str, u32> = BTreeMap::new();
+    for line in &said {
+        let (_, node) = line.split_once("node=").unwrap();
+        first.entry(&node[..5]).or_insert(wait(line));
+    }
+    assert_eq!(first.len(), AGENTS);
+    assert!(first.values().all(|wait| (1..=10).contains(wait)), "{first:?}");
+    for third in [1..=3_u32, 4..=7, 8..=10] {
+        let count = first.values().filter(|&wait| third.contains(wait)).count();
+        assert!(count >= 20, "{count} waits in {third:?}: {first:?}");
+    }
+}
+
+const CHANGES: u64 = 50;
+
+/// The status with this number; the last one differs in what lists show.
+fn parts(number: u64) -> Parts {
+    let nvml = if number > CHANGES { lost() } else { NvmlState::Loading };
+    status::encode(&inventory(&number.to_string(), nvml), &LabelSet::default())
+}
+
+#[tokio::test]
+async fn i10_watchers_that_do_not_read_hold_up_no_agent_and_are_told_the_latest_when_they_do() {
+    const AGENTS: usize = 100;
+    let aggregator = Aggregator::start(&["--plaintext"]);
+    let api = Api::at(aggregator.http);
+    let grpc = Endpoint::from_shared(format!("http://{}", aggregator.grpc)).unwrap();
+    let mut lines = Vec::new();
+    for number in 0..AGENTS {
+        let mut client = FleetClient::new(grpc.connect().await.unwrap());
+        lines.push(Line::introduced(&mut client, &name(number), parts(1)).await);
+    }
+    // As little ahead of its reader as HTTP/2 lets a client ask for; of the other the kernel has to hold some.
+    let narrow = grpc.clone().initial_stream_window_size(1);
+    let mut client = FleetClient::new(narrow.connect().await.unwrap());
+    let mut watch = client.watch(v1::WatchRequest::default()).await.unwrap().into_inner();
+    let mut events = api.unread_events().await;
+
+    let mut agents = JoinSet::new();
+    for mut line in lines {
+        agents.spawn(async move {
+            for number in 2..=CHANGES + 1 {
+                let change = delta(number, &parts(number - 1), &parts(number));
+                assert_eq!(line.say(&change).await.unwrap(), acknowledged(number));
+            }
+            line
+        });
+    }
+    let _connected = timeout(PATIENCE, agents.join_all()).await.unwrap();
+
+    let last = parts(CHANGES + 1);
+    let last = last.get("node").unwrap();
+    let (mut latest, mut told) = (BTreeMap::new(), 0);
+    while latest.len() < AGENTS || latest.values().any(|latest| !latest) {
+        let event = timeout(PATIENCE, watch.message()).await.unwrap().unwrap();
+        if let Some(Event::Node(node)) = event.unwrap().event {
+            told += 1;
+            let is_last = node.parts.iter().any(|part| part.content == last.bytes());
+            latest.insert(node.name, is_last);
+        }
+    }
+    assert!(told <= 3 * AGENTS, "{told} events were kept for it");
+
+    let mut states = BTreeMap::new();
+    while states.len() < AGENTS || states.values().any(|state| state != "nvml-lost") {
+        let event = timeout(PATIENCE, events.next()).await.unwrap();
+        let node = &event["node"];
+        if let Some(name) = node["name"].as_str() {
+            states.insert(name.to_owned(), node["state"].clone());
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! An aggregator that is killed has lost all it knew, and the fleet has lost nothing.
+
+use nvml_sim::model::Slot;
+
+use super::api::Api;
+use super::{MIXED, SINGLE, agreed};
+use crate::machine::Machine;
+use crate::process::{Aggregator, Program};
+
+/// In the log, where the agent says that it reports, and not that it does not.
+const REPORTING: &str = "INFO reporting to ";
+
+#[tokio::test]
+async fn a_fleet_survives_its_aggregator() {
+    let mut aggregator = Aggregator::start(&["--plaintext"]);
+    let api = Api::at(aggregator.http);
+    let machines = [MIXED, SINGLE, SINGLE, SINGLE, SINGLE].map(Machine::new);
+    let names = ["a", "b", "c", "d", "e"];
+    let mut agents: Vec<Program> = names
+        .iter()
+        .zip(&machines)
+        .map(|(name, machine)| machine.report(&aggregator, name, &[]))
+        .collect();
+    for agent in &mut agents {
+        agent.says(REPORTING);
+    }
+    aggregator.kill();
+    for agent in &mut agents {
+        agent.says("not reporting to ");
+    }
+    machines[0].change(|world| world.lose_gpu(Slot(0)));
+    machines[1].change(|world| world.lose_gpu(Slot(0)));
+    machines[2].change(|world| world.reload_driver(Some("580.95.05")));
+    for agent in &mut agents[..2] {
+        agent.says(", failing: ");
+    }
+    agents[2].says("nvml: ready, driver 580.95.05");
+    aggregator.restart();
+    for agent in &mut agents {
+        agent.says(REPORTING);
+    }
+    for (name, machine) in names.iter().zip(&machines) {
+        let node = agreed(&api, name, machine).await;
+        let lost = matches!(*name, "a" | "b");
+        assert_eq!(node["state"], if lost { "degraded" } else { "ok" });
+    }
+    assert_eq!(api.nodes().await.len(), names.len());
+    for agent in &mut agents {
+        let said = agent.kill();
+        let count = |text: &str| said.iter().filter(|line| line.contains(text)).count();
+        assert_eq!(count(REPORTING), 2, "{said:#?}");
+        // That the stream broke, and then at most why it cannot be had again: each once, however often it was tried.
+        let mut reasons: Vec<&str> = said
+            .iter()
+            .filter_map(|line| line.split_once("not reporting to ")?.1.split(';').next())
+            .collect();
+        assert!((1..=2).contains(&reasons.len()), "{said:#?}");
+        reasons.dedup();
+        assert!((1..=2).contains(&reasons.len()), "{said:#?}");
+    }
+}

@@ -1,0 +1,127 @@
+//! Nodes that are not heard of: what is shown of them is never older than it says.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::api::{Api, pace};
+use super::{MIXED, SINGLE};
+use crate::machine::Machine;
+use crate::process::Aggregator;
+
+/// What the API rounds, and what the clock may be slewed meanwhile.
+const ROUNDING: Duration = Duration::from_millis(50);
+
+/// Looks at a node until it is as wanted; each answer is held against I9. Gives all answers.
+async fn watched(
+    api: &Api,
+    name: &str,
+    bound: Duration,
+    mut wanted: impl FnMut(&Value) -> bool,
+) -> Vec<Value> {
+    let mut seen = Vec::new();
+    let mut pace = pace();
+    loop {
+        pace.tick().await;
+        let before = Timestamp::now();
+        let answer = api.get(&format!("/api/v1/nodes/{name}")).await;
+        let after = Timestamp::now();
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let node = answer.json();
+        let confirmed: Timestamp = node["lastConfirmed"].as_str().unwrap().parse().unwrap();
+        let age = |at: Timestamp| at.duration_since(confirmed).try_into().unwrap_or_default();
+        let (youngest, oldest): (Duration, Duration) = (age(before), age(after));
+        let seconds = node["ageSeconds"].as_u64().unwrap();
+        if node["state"] == "stale" {
+            assert!(oldest + ROUNDING > bound, "{oldest:?}: {node}");
+            assert!(seconds >= bound.as_secs(), "{node}");
+        } else {
+            assert!(youngest < bound + ROUNDING, "{youngest:?}: {node}");
+            assert!(seconds <= bound.as_secs(), "{node}");
+        }
+        let done = wanted(&node);
+        seen.push(node);
+        if done {
+            return seen;
+        }
+    }
+}
+
+/// How many devices of the fleet nobody can tell anything of.
+async fn unknown(api: &Api) -> (u64, u64) {
+    let types = api.get("/api/v1/types").await.json();
+    let sum = |field: &str| {
+        let types = types["items"].as_array().unwrap().iter();
+        types
+            .map(|one| one["devices"][field].as_u64().unwrap())
+            .sum()
+    };
+    (sum("unknown"), sum("total"))
+}
+
+#[tokio::test]
+async fn i9_a_node_whose_agent_was_killed_is_stale_in_time_and_not_before_and_is_forgotten() {
+    let bound = Duration::from_millis(1500);
+    let aggregator = Aggregator::start(&[
+        "--plaintext",
+        "--stale-after=1500ms",
+        "--forget-after=1500ms",
+    ]);
+    let api = Api::at(aggregator.http);
+    let machine = Machine::new(MIXED);
+    let live = |node: &Value| node["state"] == "ok" && node["connected"] == true;
+    let mut agent = machine.report(&aggregator, "n", &["--heartbeat=200ms"]);
+    api.node("n", live).await;
+    assert_eq!(unknown(&api).await, (0, 3));
+    let mut events = api.events().await;
+    agent.kill();
+    // The end of the connection is told long before its silence is.
+    let told = events.next().await;
+    assert_eq!(told["node"]["connected"], false, "{told}");
+    assert_ne!(told["node"]["state"], "stale", "{told}");
+    let seen = watched(&api, "n", bound, |node| node["state"] == "stale").await;
+    assert!(seen.iter().all(|node| node["connected"] == false));
+    let last = seen.last().unwrap();
+    assert_eq!(last["devices"]["unknown"], 3);
+    assert_eq!(last["inventory"]["devices"].as_array().map(Vec::len), Some(3));
+    assert_eq!(unknown(&api).await, (3, 3));
+    let told = events.next().await;
+    assert_eq!(told["node"]["state"], "stale", "{told}");
+
+    let mut agent = machine.report(&aggregator, "n", &["--heartbeat=200ms"]);
+    api.node("n", live).await;
+    assert_eq!(unknown(&api).await, (0, 3));
+    agent.kill();
+    let gone = api.until("/api/v1/nodes/n", |answer| answer.status != 200).await;
+    assert_eq!((gone.status, &gone.json()["type"]), (404, &json!("/problems/unknown-node")));
+    assert_eq!(unknown(&api).await, (0, 0));
+}
+
+#[tokio::test]
+async fn i8_a_driver_that_hangs_for_ever_stops_no_heartbeat() {
+    let bound = Duration::from_secs(3);
+    let aggregator = Aggregator::start(&["--plaintext", "--stale-after=3s"]);
+    let api = Api::at(aggregator.http);
+    let machine = Machine::new(SINGLE);
+    let arguments = ["--heartbeat=100ms", "--call-deadline=300ms"];
+    let _agent = machine.report(&aggregator, "n", &arguments);
+    let before = api.node("n", |node| node["state"] == "ok").await;
+    machine.faults("- {call: nvmlDeviceGetMigMode, hang: forever}\n");
+    let stalled = api.node("n", |node| node["state"] == "nvml-stalled").await;
+    assert_eq!(stalled["labels"], before["labels"]);
+    assert_eq!(stalled["types"][0]["type"], before["types"][0]["type"]);
+    assert!(stalled["inventory"].to_string().contains("nvmlDeviceGetMigMode"));
+    // Longer than a node may be silent.
+    let until = Timestamp::now() + bound + Duration::from_millis(500);
+    let confirmed_late = |node: &Value| {
+        let confirmed: Timestamp = node["lastConfirmed"].as_str().unwrap().parse().unwrap();
+        confirmed > until
+    };
+    for node in watched(&api, "n", bound, confirmed_late).await {
+        assert_eq!((&node["state"], &node["connected"]), (&json!("nvml-stalled"), &json!(true)));
+    }
+    machine.faults("[]");
+    let after = api.node("n", |node| node["state"] == "ok").await;
+    assert_eq!(after["inventory"], before["inventory"]);
+}
