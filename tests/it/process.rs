@@ -83,10 +83,7 @@ impl Program {
     pub(crate) fn says(&mut self, text: &str) -> String {
         loop {
             let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
-                panic!(
-                    "it never said {text:?}; it said:\n{}",
-                    self.said.join("\n")
-                );
+                panic!("it never said {text:?}; it said:\n{}", self.said.join("\n"));
             };
             self.said.push(line.clone());
             if line.contains(text) {

@@ -14,6 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{Method, Request};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use octavo::aggregator::fleet::{Fleet, Node};
 use octavo::aggregator::ingest::{Ingest, Patience};
 use octavo::aggregator::serve::{Limits, Protocol, Server};
@@ -267,4 +273,26 @@ pub(crate) fn delta(seq: u64, from: &Parts, to: &Parts) -> FromAgent {
         change: from.change_to(to),
         hash: to.hash(),
     }
+}
+
+/// Posts these bytes as the body of a report; gives the gRPC status.
+pub(crate) async fn post(to: SocketAddr, body: &'static [u8]) -> (String, String) {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    let client = Client::builder(TokioExecutor::new())
+        .http2_only(true)
+        .build::<_, Full<Bytes>>(connector);
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("http://{to}/octavo.v1.Fleet/Report"))
+        .header("content-type", "application/grpc")
+        .body(Full::new(Bytes::from_static(body)))
+        .unwrap();
+    let answer = client.request(request).await.unwrap();
+    let head = answer.headers().clone();
+    let body = timeout(PATIENCE, answer.into_body().collect()).await;
+    let body = body.unwrap().unwrap();
+    let all = body.trailers().cloned().unwrap_or(head);
+    let field = |name| all.get(name).unwrap().to_str().unwrap().to_owned();
+    (field("grpc-status"), field("grpc-message"))
 }

@@ -2,11 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::{Method, Request};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use octavo::aggregator::ingest::Patience;
 use octavo::config::aggregator::FleetSettings;
 use octavo::domain::stream::{Digest, FromAgent};
@@ -18,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 
 use super::{
-    Line, PATIENCE, Plan, Site, acknowledged, big_parts, delta, hello, message_of, parts,
+    Line, PATIENCE, Plan, acknowledged, big_parts, delta, hello, message_of, parts, post,
     second_hello,
 };
 
@@ -259,26 +254,6 @@ async fn who_floods_without_reading_is_cut_off_at_once() {
     let _line = Line::settled(&site, "m", parts(1)).await;
 }
 
-/// Posts these bytes as the body of a report; gives the gRPC status.
-async fn post(site: &Site, body: &'static [u8]) -> (String, String) {
-    let client = Client::builder(TokioExecutor::new())
-        .http2_only(true)
-        .build_http::<Full<Bytes>>();
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(format!("http://{}/octavo.v1.Fleet/Report", site.address))
-        .header("content-type", "application/grpc")
-        .body(Full::new(Bytes::from_static(body)))
-        .unwrap();
-    let answer = client.request(request).await.unwrap();
-    let head = answer.headers().clone();
-    let body = timeout(PATIENCE, answer.into_body().collect()).await;
-    let body = body.unwrap().unwrap();
-    let all = body.trailers().cloned().unwrap_or(head);
-    let field = |name| all.get(name).unwrap().to_str().unwrap().to_owned();
-    (field("grpc-status"), field("grpc-message"))
-}
-
 const INVALID_ARGUMENT: &str = "3";
 const RESOURCE_EXHAUSTED: &str = "8";
 
@@ -294,7 +269,7 @@ async fn bytes_that_are_no_messages_are_the_sender_s_fault() {
         (&[0, 0xff, 0xff, 0xff, 0xff], RESOURCE_EXHAUSTED),
         (&[7, 0, 0, 0, 0], INVALID_ARGUMENT),
     ] {
-        let (status, message) = post(&site, body).await;
+        let (status, message) = post(site.address, body).await;
         assert_eq!(status, code, "{body:?}: {message}");
     }
     assert!(site.desk.view().fleet().nodes.is_empty());

@@ -145,7 +145,9 @@ impl Api {
     /// Waits until a node is as wanted, and gives it.
     pub(super) async fn node(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/api/v1/nodes/{name}");
-        let node = self.until(&path, |answer| answer.status == 200 && wanted(&answer.json()));
+        let node = self.until(&path, |answer| {
+            answer.status == 200 && wanted(&answer.json())
+        });
         node.await.json()
     }
 

@@ -1,1 +1,335 @@
-//! Bad.
+//! Peers that are newer, wrong, or mean any harm they can do: the aggregator as it ships says what is wrong with them, and
+//! everything else goes on.
+
+use std::fs;
+
+use octavo::domain::labels::LabelSet;
+use octavo::domain::stream::{Content, FromAgent, Parts};
+use octavo::proto::v1;
+use octavo::proto::v1::fleet_client::FleetClient;
+use octavo::proto::v1::to_agent::Message as Answer;
+use octavo::proto::v1::watch_event::Event;
+use octavo::wire::status;
+use prost::Message;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tonic::Code;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
+
+use super::api::{Api, PATIENCE};
+use super::{MIXED, SINGLE, agreed};
+use crate::aggregator::{Line, acknowledged, big_parts, delta, hello, message_of, parts, post};
+use crate::machine::Machine;
+use crate::process::Aggregator;
+
+async fn connect(aggregator: &Aggregator) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("http://{}", aggregator.grpc)).unwrap();
+    endpoint.connect().await.unwrap()
+}
+
+async fn client(aggregator: &Aggregator) -> FleetClient<Channel> {
+    FleetClient::new(connect(aggregator).await)
+}
+
+/// What an agent of a later version says: each message with a field that is not known yet.
+#[derive(Clone, PartialEq, Message)]
+struct NewerFromAgent {
+    #[prost(message, optional, tag = "1")]
+    hello: Option<v1::Hello>,
+    #[prost(message, optional, tag = "2")]
+    snapshot: Option<NewerSnapshot>,
+    #[prost(uint64, tag = "1000")]
+    sent_ms: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NewerSnapshot {
+    #[prost(uint64, tag = "1")]
+    seq: u64,
+    #[prost(message, repeated, tag = "2")]
+    parts: Vec<NewerPart>,
+    #[prost(string, tag = "1000")]
+    remark: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NewerPart {
+    #[prost(string, tag = "1")]
+    key: String,
+    #[prost(bytes = "vec", tag = "2")]
+    content: Vec<u8>,
+    #[prost(double, tag = "1000")]
+    weight: f64,
+}
+
+impl From<&Parts> for NewerFromAgent {
+    fn from(parts: &Parts) -> Self {
+        let parts = parts.iter().map(|(key, content)| NewerPart {
+            key: key.to_string(),
+            content: content.bytes().to_vec(),
+            weight: 0.5,
+        });
+        let snapshot = NewerSnapshot {
+            seq: 1,
+            parts: parts.collect(),
+            remark: "later".to_owned(),
+        };
+        Self {
+            hello: None,
+            snapshot: Some(snapshot),
+            sent_ms: 1,
+        }
+    }
+}
+
+/// The status with one more part, or another content of one.
+fn with(parts: &Parts, key: &str, content: Vec<u8>) -> Parts {
+    let known = parts.iter();
+    let known = known.map(|(key, content)| (key.clone(), content.clone()));
+    known
+        .chain([(key.parse().unwrap(), Content::new(content))])
+        .collect()
+}
+
+/// A real status of a machine in which the first device has a condition that nobody knows yet.
+async fn of_an_unknown_condition() -> (Parts, Parts) {
+    let inventory = Machine::new(SINGLE).observe().await;
+    let parts = status::encode(&inventory, &LabelSet::default());
+    let (key, content) = parts
+        .iter()
+        .find(|(key, _)| key.as_str().starts_with("device/"))
+        .unwrap();
+    let mut device = v1::Device::decode(content.bytes()).unwrap();
+    device.condition.as_mut().unwrap().state = 77;
+    let strange = with(&parts, key.as_str(), device.encode_to_vec());
+    (parts, strange)
+}
+
+#[tokio::test]
+async fn i12_a_newer_agent_is_understood_as_far_as_can_be_and_passed_on_whole() {
+    let aggregator = Aggregator::start(&["--plaintext"]);
+    let api = Api::at(aggregator.http);
+    let (known, strange) = of_an_unknown_condition().await;
+    let mut node = known.get("node").unwrap().bytes().to_vec();
+    // Field 1000, a number.
+    node.extend([0xc0, 0x3e, 0x01]);
+    let newer = with(&with(&known, "node", node), "power/rails", vec![0xff; 9]);
+    let greeting = NewerFromAgent {
+        hello: Some(v1::Hello {
+            node: "newer".to_owned(),
+            epoch: 1,
+            agent_version: "9.0.0".to_owned(),
+            ..v1::Hello::default()
+        }),
+        snapshot: None,
+        sent_ms: 1,
+    };
+    let mut grpc = Grpc::new(connect(&aggregator).await);
+    grpc.ready().await.unwrap();
+    let said = tokio_stream::iter([greeting, NewerFromAgent::from(&newer)]);
+    let codec = ProstCodec::<NewerFromAgent, v1::ToAgent>::default();
+    let path = PathAndQuery::from_static("/octavo.v1.Fleet/Report");
+    let request = tonic::Request::new(said);
+    let answers = grpc.streaming(request, path, codec).await.unwrap();
+    let mut answers = answers.into_inner();
+    let mut next = async || answers.message().await.unwrap().unwrap().message.unwrap();
+    assert!(matches!(next().await, Answer::Resync(_)));
+    assert_eq!(next().await, acknowledged(1));
+
+    let nodes = vec!["newer".to_owned()];
+    let watch = client(&aggregator)
+        .await
+        .watch(v1::WatchRequest { nodes })
+        .await;
+    let first = watch
+        .unwrap()
+        .into_inner()
+        .message()
+        .await
+        .unwrap()
+        .unwrap();
+    let Some(Event::Node(told)) = first.event else {
+        panic!("{first:?} is no node");
+    };
+    let told: Parts = told
+        .parts
+        .iter()
+        .map(|part| (part.key.parse().unwrap(), Content::new(&*part.content)))
+        .collect();
+    assert_eq!(told, newer);
+    let shown = api
+        .node("newer", |node| node["agentVersion"] == "9.0.0")
+        .await;
+    assert_eq!(shown["devices"]["free"], 1, "{shown}");
+
+    // A choice that nobody knows could mean anything, so nothing is made of it; what was known stays.
+    let mut line = Line::introduced(&mut client(&aggregator).await, "strange", known.clone()).await;
+    let status = line.say(&delta(2, &known, &strange)).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    for place in ["device/0000:", "condition.state", "77"] {
+        assert!(status.message().contains(place), "{status:?}");
+    }
+    let shown = api.node("strange", |node| node["connected"] == false).await;
+    assert_eq!(
+        shown["inventory"]["devices"][0]["condition"],
+        json!({"state": "working"})
+    );
+}
+
+#[tokio::test]
+async fn of_two_agents_that_claim_a_node_the_later_speaks_and_the_other_says_why_it_does_not() {
+    let aggregator = Aggregator::start(&["--plaintext"]);
+    let api = Api::at(aggregator.http);
+    let (first, second) = (Machine::new(SINGLE), Machine::new(MIXED));
+    let mut earlier = first.report(&aggregator, "claimed", &[]);
+    agreed(&api, "claimed", &first).await;
+    let _later = second.report(&aggregator, "claimed", &[]);
+    let said = earlier.says("not reporting to ");
+    assert!(
+        said.contains("held off: superseded: another connection speaks for this node"),
+        "{said}"
+    );
+    agreed(&api, "claimed", &second).await;
+    let mut claim = Line::open(&mut client(&aggregator).await, hello("claimed", 1))
+        .await
+        .unwrap();
+    let answer = claim.answer().await.unwrap().unwrap();
+    assert!(matches!(answer, Answer::HoldOff(_)), "{answer:?}");
+    agreed(&api, "claimed", &second).await;
+}
+
+/// Memory of a process that is really there, in KiB.
+fn resident(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let (number, _) = line.unwrap().trim().split_once(' ').unwrap();
+    number.parse().unwrap()
+}
+
+/// What nobody hostile may change of the others.
+async fn lasting(api: &Api) -> Vec<Value> {
+    let mut nodes = api.nodes().await;
+    nodes.retain(|node| node["name"] != "hostile");
+    for node in &mut nodes {
+        let fields = node.as_object_mut().unwrap();
+        fields.retain(|field, _| field != "lastConfirmed" && field != "ageSeconds");
+    }
+    nodes
+}
+
+const ODD_NAMES: [&str; 8] = [
+    "",
+    ".",
+    "../up",
+    "Upper",
+    "new\nline",
+    "-a",
+    "n\u{f6}de",
+    "a b",
+];
+
+const KINDS: usize = 10;
+
+/// One attempt of the kind.
+async fn attempt(kind: usize, number: usize, on: &Aggregator, strange: &Parts) {
+    let refused = async |first| {
+        let refusal = Line::open(&mut client(on).await, first).await.err();
+        refusal.unwrap().code()
+    };
+    match kind {
+        // Ten bytes are announced and two come; a field without an end; four gigabytes are announced.
+        0 => assert_eq!(post(on.grpc, &[0, 0, 0, 0, 10, 1, 2]).await.0, "3"),
+        1 => assert_eq!(
+            post(on.grpc, &[0, 0, 0, 0, 3, 0x0a, 0xff, 0xff]).await.0,
+            "3"
+        ),
+        2 => assert_eq!(post(on.grpc, &[0, 0xff, 0xff, 0xff, 0xff]).await.0, "8"),
+        3 => {
+            let seq = 1;
+            let parts = big_parts(1, 300 * 1024);
+            let first = message_of(&FromAgent::Snapshot { seq, parts });
+            assert_eq!(refused(first).await, Code::ResourceExhausted);
+        }
+        4 => {
+            let first = hello(ODD_NAMES[number % ODD_NAMES.len()], 1);
+            assert_eq!(refused(first).await, Code::InvalidArgument);
+        }
+        5 => {
+            let mut client = client(on).await;
+            let mut line = Line::open(&mut client, hello("hostile", 1)).await.unwrap();
+            let _welcome = line.answer().await.unwrap().unwrap();
+            let snapshot = FromAgent::Snapshot {
+                seq: 1,
+                parts: parts(1),
+            };
+            // The second is a replay, as is the first where another attempt was before this one.
+            assert_eq!(line.say(&snapshot).await.unwrap(), acknowledged(1));
+            assert_eq!(line.say(&snapshot).await.unwrap(), acknowledged(1));
+            let refusal = line.say(&delta(2, &parts(1), strange)).await.unwrap_err();
+            assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal:?}");
+        }
+        6 => {
+            // A node of which nothing but its name is ever said.
+            let mut client = client(on).await;
+            let ghost = hello(&format!("ghost-{number}"), 1);
+            let mut line = Line::open(&mut client, ghost).await.unwrap();
+            assert!(matches!(line.answer().await, Ok(Some(Answer::Resync(_)))));
+        }
+        7 | 8 => {
+            let to = if kind == 7 { on.grpc } else { on.http };
+            let mut socket = TcpStream::connect(to).await.unwrap();
+            let noise: Vec<u8> = (0..2000)
+                .map(|at| u8::try_from((at * number) % 251).unwrap())
+                .collect();
+            // It may be closed before all of it is written, or read.
+            let _closed = socket.write_all(&noise).await;
+            let _closed = socket.shutdown().await;
+            let _closed = timeout(PATIENCE, socket.read_to_end(&mut Vec::new()))
+                .await
+                .unwrap();
+        }
+        _ => {
+            let mut socket = TcpStream::connect(on.http).await.unwrap();
+            let request = b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n";
+            // Nothing is ever read of the answer.
+            let _closed = socket.write_all(request).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn i10_two_thousand_hostile_peers_change_nothing_and_leave_nothing_behind() {
+    const TIMES: usize = 200;
+    // Many times what an allocator keeps, and less than 4 KiB that each of them left behind.
+    const GROWTH_KIB: u64 = 7 * 1024;
+    let aggregator = Aggregator::start(&["--plaintext"]);
+    let api = Api::at(aggregator.http);
+    let machine = Machine::new(SINGLE);
+    let _agent = machine.report(&aggregator, "real", &[]);
+    agreed(&api, "real", &machine).await;
+    let mut other = Line::introduced(&mut client(&aggregator).await, "other", parts(1)).await;
+    api.list(|nodes| nodes.len() == 2).await;
+    let (_, strange) = of_an_unknown_condition().await;
+    for kind in 0..KINDS {
+        attempt(kind, 1, &aggregator, &strange).await;
+    }
+    let (before, nodes) = (resident(aggregator.id()), lasting(&api).await);
+    for kind in 0..KINDS {
+        for number in 0..TIMES {
+            attempt(kind, number, &aggregator, &strange).await;
+        }
+        assert_eq!(api.get("/healthz").await.status, 200);
+        assert_eq!(lasting(&api).await, nodes, "after kind {kind}");
+    }
+    let grown = resident(aggregator.id()).saturating_sub(before);
+    assert!(grown < GROWTH_KIB, "{grown} KiB more than before");
+    // The others are heard as ever.
+    let change = delta(2, &parts(1), &parts(2));
+    assert_eq!(other.say(&change).await.unwrap(), acknowledged(2));
+    agreed(&api, "real", &machine).await;
+}

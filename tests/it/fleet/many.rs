@@ -112,7 +112,10 @@ fn uplink(number: usize, to: &Aggregator) -> Outbox {
     let url = format!("http://{}", to.grpc).parse().unwrap();
     let settings = UplinkSettings::new(url, Security::Plaintext, node.clone(), heartbeat);
     let (mut outbox, uplink) = Uplink::new(Dial::new(settings), identity, run, heartbeat);
-    outbox.put(&inventory("first", NvmlState::Loading), &LabelSet::default());
+    outbox.put(
+        &inventory("first", NvmlState::Loading),
+        &LabelSet::default(),
+    );
     let span = info_span!("agent", %node);
     tokio::spawn(uplink.run().instrument(span));
     outbox
@@ -158,7 +161,10 @@ async fn two_hundred_agents_come_back_spread_over_time_and_with_all_that_changed
         .await;
     for (number, node) in nodes.iter().enumerate() {
         let state = ["nvml-lost", "empty"][number % 2];
-        assert_eq!((&node["name"], &node["state"]), (&name(number).into(), &state.into()));
+        assert_eq!(
+            (&node["name"], &node["state"]),
+            (&name(number).into(), &state.into())
+        );
     }
     assert_eq!(log.lines(": reporting to ").len(), 2 * AGENTS);
 
@@ -166,10 +172,13 @@ async fn two_hundred_agents_come_back_spread_over_time_and_with_all_that_changed
     let mut first: BTreeMap<&str, u32> = BTreeMap::new();
     for line in &said {
         let (_, node) = line.split_once("node=").unwrap();
-        first.entry(&node[..5]).or_insert(wait(line));
+        first.entry(&node[..5]).or_insert_with(|| wait(line));
     }
     assert_eq!(first.len(), AGENTS);
-    assert!(first.values().all(|wait| (1..=10).contains(wait)), "{first:?}");
+    assert!(
+        first.values().all(|wait| (1..=10).contains(wait)),
+        "{first:?}"
+    );
     for third in [1..=3_u32, 4..=7, 8..=10] {
         let count = first.values().filter(|&wait| third.contains(wait)).count();
         assert!(count >= 20, "{count} waits in {third:?}: {first:?}");
@@ -180,7 +189,11 @@ const CHANGES: u64 = 50;
 
 /// The status with this number; the last one differs in what lists show.
 fn parts(number: u64) -> Parts {
-    let nvml = if number > CHANGES { lost() } else { NvmlState::Loading };
+    let nvml = if number > CHANGES {
+        lost()
+    } else {
+        NvmlState::Loading
+    };
     status::encode(&inventory(&number.to_string(), nvml), &LabelSet::default())
 }
 
@@ -198,7 +211,11 @@ async fn i10_watchers_that_do_not_read_hold_up_no_agent_and_are_told_the_latest_
     // As little ahead of its reader as HTTP/2 lets a client ask for; of the other the kernel has to hold some.
     let narrow = grpc.clone().initial_stream_window_size(1);
     let mut client = FleetClient::new(narrow.connect().await.unwrap());
-    let mut watch = client.watch(v1::WatchRequest::default()).await.unwrap().into_inner();
+    let mut watch = client
+        .watch(v1::WatchRequest::default())
+        .await
+        .unwrap()
+        .into_inner();
     let mut events = api.unread_events().await;
 
     let mut agents = JoinSet::new();

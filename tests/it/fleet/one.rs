@@ -55,7 +55,10 @@ async fn follows(machine: &Machine, api: &Api, _agent: Program) {
     );
     let lost = &node["inventory"]["devices"][1];
     assert_eq!(lost["condition"]["state"], "failing");
-    assert_eq!(lost["memoryMiB"], 81559, "what was known of it is forgotten");
+    assert_eq!(
+        lost["memoryMiB"], 81559,
+        "what was known of it is forgotten"
+    );
 }
 
 #[tokio::test]
@@ -95,6 +98,11 @@ async fn the_same_is_shown_over_tls_and_the_wrong_authority_sees_nothing() {
     assert!(said.contains("certificate"), "{said}");
     let api = Api::trusting(aggregator.http, path("tls.crt").as_ref());
     follows(&machine, &api, start("tls.crt", "mixed")).await;
-    let names: Vec<Value> = api.nodes().await.iter().map(|node| node["name"].clone()).collect();
+    let names: Vec<Value> = api
+        .nodes()
+        .await
+        .iter()
+        .map(|node| node["name"].clone())
+        .collect();
     assert_eq!(names, ["mixed"]);
 }

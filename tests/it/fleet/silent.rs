@@ -84,7 +84,10 @@ async fn i9_a_node_whose_agent_was_killed_is_stale_in_time_and_not_before_and_is
     assert!(seen.iter().all(|node| node["connected"] == false));
     let last = seen.last().unwrap();
     assert_eq!(last["devices"]["unknown"], 3);
-    assert_eq!(last["inventory"]["devices"].as_array().map(Vec::len), Some(3));
+    assert_eq!(
+        last["inventory"]["devices"].as_array().map(Vec::len),
+        Some(3)
+    );
     assert_eq!(unknown(&api).await, (3, 3));
     let told = events.next().await;
     assert_eq!(told["node"]["state"], "stale", "{told}");
@@ -93,8 +96,13 @@ async fn i9_a_node_whose_agent_was_killed_is_stale_in_time_and_not_before_and_is
     api.node("n", live).await;
     assert_eq!(unknown(&api).await, (0, 3));
     agent.kill();
-    let gone = api.until("/api/v1/nodes/n", |answer| answer.status != 200).await;
-    assert_eq!((gone.status, &gone.json()["type"]), (404, &json!("/problems/unknown-node")));
+    let gone = api
+        .until("/api/v1/nodes/n", |answer| answer.status != 200)
+        .await;
+    assert_eq!(
+        (gone.status, &gone.json()["type"]),
+        (404, &json!("/problems/unknown-node"))
+    );
     assert_eq!(unknown(&api).await, (0, 0));
 }
 
@@ -111,7 +119,11 @@ async fn i8_a_driver_that_hangs_for_ever_stops_no_heartbeat() {
     let stalled = api.node("n", |node| node["state"] == "nvml-stalled").await;
     assert_eq!(stalled["labels"], before["labels"]);
     assert_eq!(stalled["types"][0]["type"], before["types"][0]["type"]);
-    assert!(stalled["inventory"].to_string().contains("nvmlDeviceGetMigMode"));
+    assert!(
+        stalled["inventory"]
+            .to_string()
+            .contains("nvmlDeviceGetMigMode")
+    );
     // Longer than a node may be silent.
     let until = Timestamp::now() + bound + Duration::from_millis(500);
     let confirmed_late = |node: &Value| {
@@ -119,7 +131,10 @@ async fn i8_a_driver_that_hangs_for_ever_stops_no_heartbeat() {
         confirmed > until
     };
     for node in watched(&api, "n", bound, confirmed_late).await {
-        assert_eq!((&node["state"], &node["connected"]), (&json!("nvml-stalled"), &json!(true)));
+        assert_eq!(
+            (&node["state"], &node["connected"]),
+            (&json!("nvml-stalled"), &json!(true))
+        );
     }
     machine.faults("[]");
     let after = api.node("n", |node| node["state"] == "ok").await;
