@@ -13,6 +13,7 @@ pub mod dial;
 mod outbox;
 mod session;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub struct Uplink<D> {
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// A connection that worked for this long was no failure, and the waits begin anew.
 const STEADY: Duration = Duration::from_secs(30);
+/// Reasons that are remembered. An aggregator chooses some of them, so there can be any number.
+const MOST_REASONS: usize = 16;
 
 impl<D: Dial> Uplink<D> {
     /// An uplink, and where it finds what to report.
@@ -51,7 +54,7 @@ impl<D: Dial> Uplink<D> {
         let uplink = Self {
             log: Log {
                 aggregator: dial.name(),
-                said: None,
+                said: BTreeSet::new(),
             },
             dial,
             identity,
@@ -146,24 +149,35 @@ fn share(whole: Duration, random: u64) -> Duration {
 #[derive(Debug)]
 struct Log {
     aggregator: String,
-    said: Option<String>,
+    /// Since it worked last.
+    said: BTreeSet<String>,
 }
 
 impl Log {
     fn connected(&mut self) {
         info!("reporting to {}", self.aggregator);
-        self.said = None;
+        self.said.clear();
     }
 
     fn lost(&mut self, reason: &str, wait: Duration) {
-        if self.said.as_deref() != Some(reason) {
+        if self.is_new(reason) {
             let seconds = wait.as_secs_f32();
             warn!(
                 "not reporting to {}: {reason}; tried again in {seconds:.1} s",
                 self.aggregator
             );
-            self.said = Some(reason.to_owned());
         }
+    }
+
+    /// Whether a reason was not said yet. Also of two that take turns each is said once.
+    fn is_new(&mut self, reason: &str) -> bool {
+        if self.said.contains(reason) {
+            return false;
+        }
+        if self.said.len() >= MOST_REASONS {
+            self.said.clear();
+        }
+        self.said.insert(reason.to_owned())
     }
 }
 

@@ -212,7 +212,11 @@ impl Session<'_> {
 fn said(status: &Status) -> String {
     let message = status.message();
     match status.source() {
-        Some(cause) => format!("{message}: {}", chain(cause)),
+        Some(cause) => {
+            // tonic's message ends with what its cause begins with.
+            let message = message.strip_suffix(&cause.to_string()).unwrap_or(message);
+            format!("{}: {}", message.trim_end_matches(": "), chain(cause))
+        }
         None => format!("it refused: {}: {message}", status.code().description()),
     }
 }

@@ -247,20 +247,20 @@ async fn an_agent_ends_at_once_while_it_waits_for_an_aggregator() {
     assert!(start.elapsed() < Duration::from_secs(1));
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_same_trouble_is_said_once() {
+#[test]
+fn each_reason_is_said_once_until_it_has_worked_in_between() {
     let mut log = Log {
         aggregator: "a".to_owned(),
-        said: None,
+        said: BTreeSet::new(),
     };
-    let wait = Duration::from_secs(1);
-    let mut said = |reason: &str| {
-        let before = log.said.clone();
-        log.lost(reason, wait);
-        before != log.said
-    };
-    assert_eq!(
-        ["x", "x", "y", "y", "x"].map(&mut said),
-        [true, false, true, false, true]
-    );
+    let said: Vec<bool> = ["broken", "refused", "broken", "refused"]
+        .map(|reason| log.is_new(reason))
+        .to_vec();
+    assert_eq!(said, [true, true, false, false]);
+    log.connected();
+    assert!(log.is_new("broken"));
+    for number in 0..1000 {
+        assert!(log.is_new(&number.to_string()));
+        assert!(log.said.len() <= MOST_REASONS);
+    }
 }
