@@ -23,7 +23,7 @@ use axum::extract::{Path, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 use tokio::sync::Semaphore;
 
@@ -54,6 +54,8 @@ pub fn router(view: View) -> Router {
     Router::new()
         .route("/", get(nodes))
         .route("/nodes/{name}", get(one_node))
+        .route("/nodes", get(to_the_list))
+        .route("/nodes/", get(to_the_list))
         .route("/live", get(live::stream))
         .route("/assets/{file}", get(assets::file))
         .fallback(no_such_page)
@@ -69,6 +71,12 @@ async fn nodes(State(site): State<Site>, uri: Uri, headers: HeaderMap) -> Respon
         StatusCode::OK
     };
     html(status, &page)
+}
+
+/// What somebody types who thinks of the API's path.
+async fn to_the_list(uri: Uri) -> Redirect {
+    let query = uri.query().map(|query| format!("?{query}"));
+    Redirect::permanent(&format!("/{}", query.unwrap_or_default()))
 }
 
 async fn one_node(

@@ -190,6 +190,39 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_metric_has_its_line_in_the_documentation() {
+        let stats = Stats::default();
+        let mut registry = Registry::default();
+        stats.register(&mut registry);
+        // What was never counted has no series and would not be told.
+        stats.message("hello");
+        stats.refused("claimed");
+        stats.resync("hello");
+        stats.connections("grpc").inc();
+        stats.accepted("grpc");
+        stats.turned_away("grpc");
+        stats.cut("no_request");
+        stats.handshake_failed("grpc");
+        stats.tls_reloaded("grpc");
+        stats.tls_reload_failed("grpc");
+        stats.violated("I9");
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let page = include_str!("../../docs/metrics.md");
+        let types: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "))
+            .collect();
+        assert_eq!(types.len(), 15, "{types:?}");
+        for told in types {
+            let (name, kind) = told.split_once(' ').unwrap();
+            let suffix = if kind == "counter" { "_total" } else { "" };
+            let entry = format!("| `{name}{suffix}` |");
+            assert!(page.contains(&entry), "docs/metrics.md has no line {entry}");
+        }
+    }
+
+    #[test]
     fn what_is_counted_is_readable_under_our_prefix_and_described() {
         let stats = Stats::default();
         let mut registry = Registry::default();

@@ -54,8 +54,13 @@ pub(super) async fn run(settings: &DemoSettings, colors: Colors) -> Result<Repor
     // A second Ctrl-C is not needed: whoever does not end when asked is ended.
     children.stop().await;
     folder.close().map_err(DemoError::Folder)?;
-    if let Ending::Complete(summary) = ending? {
-        let _ = print::out(&format!("{summary}\n"))?;
+    let last = match ending? {
+        Ending::Complete(summary) => Some(summary),
+        Ending::Stopped => Some("==> stopped: all processes ended, nothing is left".to_owned()),
+        Ending::Unread => None,
+    };
+    if let Some(last) = last {
+        let _ = print::out(&format!("{last}\n"))?;
     }
     Ok(Report {
         exit: Exit::Done,

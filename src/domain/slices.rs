@@ -174,5 +174,7 @@ fn joined<'a>(owners: impl IntoIterator<Item = (u32, Option<&'a GpuInstance>)>) 
     regions
 }
 
+pub mod words;
+
 #[cfg(test)]
 mod tests;

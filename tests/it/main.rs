@@ -23,6 +23,7 @@ mod machine;
 mod partitions_untold;
 mod peer_gfd;
 mod process;
+mod promtool;
 mod rest;
 mod supply_chain;
 mod tidy;

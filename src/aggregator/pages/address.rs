@@ -47,6 +47,18 @@ impl Asked {
         }
     }
 
+    /// The same filter as flags of `octavo nodes`, each with a blank before it, quoted for a shell. Not the order: that of
+    /// the command line has directions of its own.
+    pub(super) fn flags(&self) -> String {
+        let flag = |(name, value): &(String, String)| match name.as_str() {
+            "search" | "type" | "state" | "sharing" | "selector" => {
+                Some(format!(" --{name}={}", quoted(value)))
+            }
+            _ => None,
+        };
+        self.0.iter().filter_map(flag).collect()
+    }
+
     /// The address with this value, or without it where it is there already: what a second click takes back.
     pub(super) fn toggled(&self, name: &str, value: &str) -> String {
         if self.get(name) == value {
@@ -54,6 +66,16 @@ impl Asked {
         } else {
             self.with(name, value)
         }
+    }
+}
+
+/// `text` as one word of a shell.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._/,=".contains(c);
+    if text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -88,6 +110,15 @@ mod tests {
         assert_eq!(
             asked.toggled("type", "a"),
             "/?selector=x%20in%20%28a%2Cb%29"
+        );
+    }
+
+    #[test]
+    fn a_filter_is_said_as_flags_that_a_shell_takes_as_they_are() {
+        let asked = asked("/?sort=-free&state=ok&selector=x%20in%20(a)&search=it's&limit=2");
+        assert_eq!(
+            asked.flags(),
+            r" --state=ok --selector='x in (a)' --search='it'\''s'"
         );
     }
 

@@ -79,6 +79,14 @@ impl Card {
     }
 }
 
+impl Card {
+    /// Whether its picture names instances by their ids.
+    pub(super) fn has_ids(&self) -> bool {
+        let picture = self.picture.as_ref();
+        picture.is_some_and(Picture::has_instances)
+    }
+}
+
 /// `GPU 0`, and the address where there is no number.
 fn title(device: &Device) -> String {
     let noun = match device.vendor {

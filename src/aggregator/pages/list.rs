@@ -37,8 +37,9 @@ pub(super) struct ListPage {
     rows: Vec<Row>,
     pager: Option<Pager>,
     origin: String,
-    /// What the list asks for, as a query.
+    /// What the list asks for, as a query and as flags.
     query: String,
+    flags: String,
 }
 
 /// What to do when there is no node.
@@ -177,6 +178,7 @@ pub(super) fn page(view: &View, uri: &Uri, origin: &str) -> ListPage {
             Some(query) => query.to_owned(),
             None => String::new(),
         },
+        flags: asked.flags(),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::domain::error::chain;
 use crate::domain::fleet::Counts;
 use crate::domain::interconnect;
 use crate::domain::inventory::{Inventory, NvmlState};
+use crate::domain::slices::words::LEGEND;
 use crate::wire::status;
 
 /// The page.
@@ -33,6 +34,8 @@ pub(super) struct NodePage {
     confirmed: String,
     changed: String,
     devices: Vec<Card>,
+    /// What the ids in the pictures mean, where there are any.
+    legend: Option<&'static str>,
     labels: Vec<(String, String)>,
     origin: String,
 }
@@ -69,6 +72,7 @@ pub(super) fn page(node: &Node, clock: &Clock, origin: &str) -> NodePage {
         let devices = all.devices.iter();
         devices.map(|device| Card::of(device, &all.nvml))
     });
+    let devices: Vec<Card> = devices.collect();
     let labels = node.labels.iter();
     let since = node.freshness.age(now);
     NodePage {
@@ -84,7 +88,8 @@ pub(super) fn page(node: &Node, clock: &Clock, origin: &str) -> NodePage {
         age_ms: millis(since),
         confirmed: time(clock.wall(node.freshness.confirmed())),
         changed: time(clock.wall(node.changed)),
-        devices: devices.collect(),
+        legend: devices.iter().any(Card::has_ids).then_some(LEGEND),
+        devices,
         labels: labels
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
@@ -111,7 +116,8 @@ fn freshness(node: &Node, clock: &Clock, now: Moment) -> Vec<Notice> {
         let bound = age(node.freshness.bound().max(Duration::from_secs(1)));
         notices.push(Notice {
             text: format!(
-                "Stale: its agent has not confirmed this for longer than {bound}. What follows was so when it did, at"
+                "Stale: its agent has not confirmed this for longer than {bound}. Is the node up, and does its agent run? \
+                 The agent's log says why it does not report. What follows was so when it last did, at"
             ),
             since: Some(time(clock.wall(node.freshness.confirmed()))),
         });
@@ -127,14 +133,19 @@ fn freshness(node: &Node, clock: &Clock, now: Moment) -> Vec<Notice> {
 fn nvml(state: &NvmlState) -> Option<Notice> {
     let text = match state {
         NvmlState::Ready(_) => return None,
-        NvmlState::Absent { reason } => format!("NVML: absent: {}", printable(reason)),
+        NvmlState::Absent { reason } => format!(
+            "NVML: absent: {}. Install the driver; where it is elsewhere, tell the agent with --driver-root.",
+            printable(reason)
+        ),
         NvmlState::Loading => "NVML: loading: found and not yet initialised".to_owned(),
         NvmlState::Lost { reason } => format!(
-            "NVML: lost: {}. What follows is what the PCI bus shows.",
+            "NVML: lost: {}. What follows is what the PCI bus shows. A driver that is being upgraded \
+             comes back by itself.",
             printable(reason)
         ),
         NvmlState::Stalled { call, .. } => format!(
-            "NVML: stalled: {} does not return. What follows was read before.",
+            "NVML: stalled: {} does not return. What follows was read before. Look at the node for \
+             processes in state D and at its kernel log; a reboot is often the only cure.",
             printable(call)
         ),
     };

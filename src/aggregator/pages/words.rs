@@ -19,16 +19,18 @@ pub(super) struct Badge {
 
 /// A node's state.
 pub(super) fn node_state(state: NodeState) -> Badge {
-    let (tone, icon, word) = match state {
-        NodeState::Empty => ("soft", "empty", "empty"),
-        NodeState::Ok => ("good", "ok", "ok"),
-        NodeState::Attention => ("warn", "warn", "attention"),
-        NodeState::Degraded => ("bad", "bad", "degraded"),
-        NodeState::NoDriver => ("warn", "off", "no driver"),
-        NodeState::NvmlLost => ("bad", "off", "NVML lost"),
-        NodeState::NvmlStalled => ("bad", "stale", "NVML stalled"),
-        NodeState::Stale => ("warn", "stale", "stale"),
+    let (tone, icon) = match state {
+        NodeState::Empty => ("soft", "empty"),
+        NodeState::Ok => ("good", "ok"),
+        NodeState::Attention => ("warn", "warn"),
+        NodeState::Degraded => ("bad", "bad"),
+        NodeState::NoDriver => ("warn", "off"),
+        NodeState::NvmlLost => ("bad", "off"),
+        NodeState::NvmlStalled => ("bad", "stale"),
+        NodeState::Stale => ("warn", "stale"),
     };
+    // The same word as in the API and the command line, so that it can be looked for and asked for.
+    let word = state.as_str();
     Badge { tone, icon, word }
 }
 
@@ -72,13 +74,13 @@ pub(super) fn millis(age: Duration) -> u64 {
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// `79.6 GiB`, `1.2 TiB`; rounded down to a tenth.
+/// `79.6 GiB`, `12.5 TiB`; rounded down to a tenth. Below ten TiB a tenth of one would hide a whole GPU.
 pub(super) fn memory(memory: Mebibytes) -> String {
     let mebibytes = memory.get();
     let (unit, name) = match mebibytes {
         0..1024 => return format!("{mebibytes} MiB"),
-        1024..1_048_576 => (1024, "GiB"),
-        1_048_576..1_073_741_824 => (1_048_576, "TiB"),
+        1024..10_485_760 => (1024, "GiB"),
+        10_485_760..1_073_741_824 => (1_048_576, "TiB"),
         _ => (1_073_741_824, "PiB"),
     };
     let tenths = (mebibytes % unit).saturating_mul(10) / unit;
@@ -126,10 +128,17 @@ mod tests {
             ages.map(age),
             ["0 s", "59 s", "1 min", "59 min", "1 h", "47 h", "2 d"]
         );
-        let amounts = [512, 15_360, 81_559, 652_472, 1_150_168].map(Mebibytes::new);
+        let amounts = [512, 15_360, 81_559, 652_472, 1_150_168, 13_107_200].map(Mebibytes::new);
         assert_eq!(
             amounts.map(memory),
-            ["512 MiB", "15 GiB", "79.6 GiB", "637.1 GiB", "1 TiB"]
+            [
+                "512 MiB",
+                "15 GiB",
+                "79.6 GiB",
+                "637.1 GiB",
+                "1123.2 GiB",
+                "12.5 TiB"
+            ]
         );
     }
 

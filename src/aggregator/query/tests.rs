@@ -32,6 +32,7 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
     let state = prop::sample::select(vec![DeviceState::Ok, DeviceState::Failing]);
     (name, prop::option::of(1_u64..3), state, occupancy).prop_map(
         |(name, memory, state, occupancy)| DeviceSummary {
+            in_parts: None,
             type_name: name.map(|name| name.parse().unwrap()),
             memory: memory.map(Mebibytes::new),
             state,

@@ -3,11 +3,11 @@
 //! Series are made of our own words and of types, never of nodes or devices. Types are what peers say they are, so there is
 //! a bound on how many get series of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -22,6 +22,9 @@ use crate::aggregator::fleet::{Fleet, TypeOfFleet};
 use crate::aggregator::view::View;
 use crate::domain::fleet::{Counts, NodeState};
 use crate::wire::api::Problem;
+
+/// Source: Prometheus, "Exposition formats".
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Source: OpenMetrics 1.0, "Overall structure".
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -40,17 +43,58 @@ pub fn register(registry: &mut Registry, view: View) {
     path = "/metrics",
     tag = "operations",
     responses(
-        (status = 200, description = "Metrics as OpenMetrics text", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        (status = 200, description = "Metrics as Prometheus text, or as OpenMetrics text where that is accepted", content(
+            (String = "text/plain; version=0.0.4; charset=utf-8"),
+            (String = "application/openmetrics-text; version=1.0.0; charset=utf-8")
+        )),
         (status = 500, description = "They cannot be written", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn scrape(State(api): State<Api>) -> Result<impl IntoResponse, Failure> {
+pub(super) async fn scrape(
+    State(api): State<Api>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, Failure> {
     let mut body = String::new();
     text::encode(&mut body, &api.registry).map_err(|_| {
         let detail = "a metric could not be written";
         Failure::new(Kind::Internal, detail)
     })?;
-    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], body))
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    let open = accepted
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("application/openmetrics-text"));
+    Ok(if open {
+        ([(header::CONTENT_TYPE, OPEN_METRICS)], body)
+    } else {
+        ([(header::CONTENT_TYPE, TEXT)], plain(&body))
+    })
+}
+
+/// OpenMetrics text in the older form, in which a counter is described under the name that its samples have. A person with
+/// `curl` and `promtool check metrics` read that one.
+fn plain(open: &str) -> String {
+    let described = |line: &'_ str| {
+        let (what, rest) = line.strip_prefix("# ")?.split_once(' ')?;
+        let (name, rest) = rest.split_once(' ')?;
+        Some((what.to_owned(), name.to_owned(), rest.to_owned()))
+    };
+    let counters: BTreeSet<String> = open
+        .lines()
+        .filter_map(described)
+        .filter(|(what, _, kind)| what == "TYPE" && kind == "counter")
+        .map(|(_, name, _)| name)
+        .collect();
+    let mut text = String::with_capacity(open.len());
+    for line in open.lines().filter(|line| *line != "# EOF") {
+        match described(line) {
+            Some((what, name, rest)) if counters.contains(&name) => {
+                text.extend(["# ", &what, " ", &name, "_total ", &rest]);
+            }
+            _ => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// Devices and nodes by the name of a type.

@@ -159,7 +159,12 @@ impl ClientError {
             }
             Self::TimedOut(_) => Some("try again, or give it more time with --timeout"),
             Self::Redirected { .. } => Some("if that is the aggregator, say so with --server"),
-            Self::Problem(_) => None,
+            Self::Problem(problem) => match problem.kind.as_str() {
+                "/problems/unknown-node" => {
+                    Some("`octavo nodes` lists the nodes that an agent has spoken for")
+                }
+                _ => None,
+            },
             Self::Refused(_) | Self::NotOurs { .. } => Some(
                 "is it an aggregator that answers there? check --server, and what stands between",
             ),

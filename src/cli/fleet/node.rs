@@ -51,6 +51,9 @@ fn facts(detail: &NodeDetail, colors: Colors) -> String {
         "Agent: {} {agent}, confirmed {age} ago",
         printable(&row.agent_version)
     ));
-    said.push(format!("Last change: {}", printable(&detail.last_changed)));
+    said.push(format!(
+        "Last change: {}",
+        printable(&words::second(&detail.last_changed))
+    ));
     lines(said)
 }

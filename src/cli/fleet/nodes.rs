@@ -57,7 +57,7 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
             number(devices.unavailable),
             number(devices.unknown),
             Cell::plain(if row.connected { "yes" } else { "no" }),
-            Cell::plain(&row.last_confirmed),
+            Cell::plain(&words::second(&row.last_confirmed)),
             Cell::plain(&row.agent_version),
         ]);
     }

@@ -59,6 +59,14 @@ pub(in crate::cli) fn age(seconds: u64) -> String {
     format!("{count}{unit}")
 }
 
+/// A time without the parts of its second, which nobody reads; what is no time as it came.
+pub(super) fn second(time: &str) -> String {
+    match time.split_once('.') {
+        Some((whole, parts)) if parts.ends_with('Z') => format!("{whole}Z"),
+        _ => time.to_owned(),
+    }
+}
+
 /// Whether what a row says is older than the aggregator vouches for.
 pub(in crate::cli) fn is_stale(row: &NodeRow) -> bool {
     row.state == NodeState::Stale.as_str()
@@ -108,6 +116,16 @@ mod tests {
         ] {
             assert_eq!(age(seconds), text);
         }
+    }
+
+    #[test]
+    fn a_time_is_told_to_the_second() {
+        assert_eq!(
+            second("2026-11-21T11:00:18.749172156Z"),
+            "2026-11-21T11:00:18Z"
+        );
+        assert_eq!(second("2026-11-21T11:00:18Z"), "2026-11-21T11:00:18Z");
+        assert_eq!(second("soon."), "soon.");
     }
 
     #[test]

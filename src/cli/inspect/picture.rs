@@ -15,20 +15,16 @@
 
 use super::words;
 use crate::cli::paint::Ink;
-use crate::cli::text::{counted, folded, length, lines, pieces};
+use crate::cli::text::{folded, length, lines, pieces};
 use crate::config::octavo::Colors;
-use crate::domain::inventory::{
-    Device, GpuInstance, InstanceUse, Inventory, MigMode, MigState, Usage,
-};
-use crate::domain::slices::{Region, Slices, Untold};
+use crate::domain::inventory::{Device, InstanceUse, Inventory, MigState, Usage};
+use crate::domain::slices::{Region, Slices, words as say};
 
 /// Columns between the left edge and the right one, the right one included.
 const SPAN: usize = 72;
 
 /// How an instance's ids begin, in every picture that has one.
 const INSTANCE_ID: &str = " gi ";
-const LEGEND: &str =
-    "gi 2/0: GPU instance 2, compute instance 0. no ci: none, so it cannot be used.";
 
 /// A stretch of slices with one text.
 #[derive(Debug)]
@@ -59,7 +55,7 @@ pub(super) fn pictures(inventory: &Inventory, colors: Colors) -> String {
         .collect();
     let text = drawn.join("\n");
     if text.contains(INSTANCE_ID) {
-        format!("{text}\n{}\n", Ink::Faint.paint(LEGEND, colors))
+        format!("{text}\n{}\n", Ink::Faint.paint(say::LEGEND, colors))
     } else {
         text
     }
@@ -91,12 +87,12 @@ fn who(devices: &[&Device]) -> String {
 /// The rest of the heading, and the frame below it; nothing for a device that cannot be partitioned.
 fn picture(device: &Device, colors: Colors) -> Option<String> {
     let state = device.mig.state()?;
-    let heading = format!("{}  {}", device.identity, mode(state));
+    let heading = format!("{}  {}", device.identity, say::mode(state));
     let picture = Slices::of(device);
     let free = picture.free();
     match picture {
         Slices::NotPartitionable => None,
-        Slices::Untold(why) => Some(format!("{heading}\n  {}\n", untold(why))),
+        Slices::Untold(why) => Some(format!("{heading}\n  {}\n", say::untold(why))),
         Slices::Whole { slices } => {
             let frame = frame(&[whole(slices, device.usage())], slices, colors);
             Some(format!("{heading}\n{frame}"))
@@ -112,7 +108,10 @@ fn picture(device: &Device, colors: Colors) -> Option<String> {
                 .map(|region| cell(region, state, device.usage()))
                 .collect();
             let frame = frame(&cells, slices, colors);
-            let hidden = lines(hidden.into_iter().map(|instance| covered(instance, state)));
+            let hidden = lines(hidden.into_iter().map(|instance| {
+                let line = format!("  {}", say::covered(instance, state));
+                folded(&line, 4)
+            }));
             Some(format!(
                 "{heading}, {free} of {slices} slices free\n{frame}{hidden}"
             ))
@@ -120,49 +119,14 @@ fn picture(device: &Device, colors: Colors) -> Option<String> {
     }
 }
 
-fn untold(why: Untold) -> String {
-    match why {
-        Untold::NoSlices => "The driver does not say which slices this GPU has.".to_owned(),
-        Untold::TooMany(slices) => {
-            format!("The driver claims {slices} slices, too many to draw.")
-        }
-        Untold::Geometry => "The driver does not tell the partitions.".to_owned(),
-    }
-}
-
-/// The line for an instance that has no cell.
-fn covered(instance: &GpuInstance, state: &MigState) -> String {
-    let line = format!(
-        "  gi {} ({}) lies in slices {}-{}, where another instance is",
-        instance.id,
-        state.profile_name(instance),
-        instance.placement.start,
-        instance.placement.end().saturating_sub(1)
-    );
-    folded(&line, 4)
-}
-
-fn mode(state: &MigState) -> &'static str {
-    match (state.current, state.pending) {
-        (MigMode::Disabled, MigMode::Disabled) => "MIG off",
-        (MigMode::Disabled, MigMode::Enabled) => "MIG off, on after a reset",
-        (MigMode::Enabled, MigMode::Enabled) => "MIG on",
-        (MigMode::Enabled, MigMode::Disabled) => "MIG on, off after a reset",
-    }
-}
-
 fn whole(slices: u32, usage: Usage<'_>) -> Cell {
-    let (used, ink) = match usage {
-        Usage::Unknown => ("use unknown".to_owned(), Ink::Notice),
-        Usage::Known([]) => ("idle".to_owned(), Ink::Plain),
-        Usage::Known(processes) => {
-            let count = counted(processes.len(), "process", "processes");
-            (format!("in use by {count}"), Ink::Notice)
-        }
+    let ink = match usage {
+        Usage::Known([]) => Ink::Plain,
+        Usage::Unknown | Usage::Known(_) => Ink::Notice,
     };
     Cell {
         slices,
-        paragraphs: vec![format!("one whole GPU, {used}")],
+        paragraphs: vec![format!("one whole GPU, {}", say::whole(usage))],
         ink,
     }
 }
@@ -171,8 +135,13 @@ fn cell(region: &Region<'_>, state: &MigState, usage: Usage<'_>) -> Cell {
     let (paragraphs, ink) = match region {
         Region::Free { .. } => (vec!["free".to_owned()], Ink::Faint),
         Region::Instance { instance, .. } => {
-            let (used, ink) = used(&usage.of(instance));
-            (vec![state.profile_name(instance), ids(instance), used], ink)
+            let how = usage.of(instance);
+            let paragraphs = vec![
+                state.profile_name(instance),
+                say::ids(instance),
+                say::used(&how),
+            ];
+            (paragraphs, ink(&how))
         }
     };
     Cell {
@@ -182,35 +151,13 @@ fn cell(region: &Region<'_>, state: &MigState, usage: Usage<'_>) -> Cell {
     }
 }
 
-/// `gi 2/0`, `gi 2/-` without a compute instance, and `gi 2/0:1c,1:2c` when it is split.
-fn ids(instance: &GpuInstance) -> String {
-    let compute = match instance.compute_instances.as_slice() {
-        [] => "-".to_owned(),
-        [one] => one.id.to_string(),
-        several => {
-            let parts: Vec<String> = several
-                .iter()
-                .map(|compute| match compute.resources {
-                    Some(resources) => format!("{}:{}c", compute.id, resources.compute_slices),
-                    None => compute.id.to_string(),
-                })
-                .collect();
-            parts.join(",")
-        }
-    };
-    format!("gi {}/{compute}", instance.id)
-}
-
-fn used(how: &InstanceUse) -> (String, Ink) {
+fn ink(how: &InstanceUse) -> Ink {
     match how {
-        InstanceUse::Unknown => ("use unknown".to_owned(), Ink::Notice),
-        InstanceUse::NoComputeInstance => ("no ci".to_owned(), Ink::Notice),
-        InstanceUse::Idle => ("idle".to_owned(), Ink::Good),
-        InstanceUse::InUse => ("in use".to_owned(), Ink::Notice),
-        InstanceUse::InUseBy(ids) => {
-            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-            (format!("in use: ci {}", ids.join(",")), Ink::Notice)
-        }
+        InstanceUse::Idle => Ink::Good,
+        InstanceUse::Unknown
+        | InstanceUse::NoComputeInstance
+        | InstanceUse::InUse
+        | InstanceUse::InUseBy(_) => Ink::Notice,
     }
 }
 

@@ -79,13 +79,26 @@ fn differences(before: &NodeRow, after: &NodeRow, colors: Colors) -> Vec<String>
         ("partitioned", old.partitioned, new.partitioned),
         ("unavailable", old.unavailable, new.unavailable),
         ("unknown", old.unknown, new.unknown),
-        ("partitions", old.partitions.total, new.partitions.total),
-        ("partitions free", old.partitions.free, new.partitions.free),
     ];
-    for (what, before, after) in counts {
-        if before != after {
-            said.push(format!("{what} {before} -> {after}"));
-        }
+    let (parts, now) = (old.partitions, new.partitions);
+    let partitions = [
+        ("partitions", parts.total, now.total),
+        ("partitions free", parts.free, now.free),
+    ];
+    let said_of = |counts: &[(&str, u32, u32)]| -> Vec<String> {
+        let changed = counts.iter().filter(|(_, before, after)| before != after);
+        changed
+            .map(|(what, before, after)| format!("{what} {before} -> {after}"))
+            .collect()
+    };
+    said.extend(said_of(&counts));
+    // Devices that nobody can tell of have lost no partition, and get none when they can be told of again.
+    if new.unknown > old.unknown && now.total < parts.total {
+        said.push("partitions unknown".to_owned());
+    } else if new.unknown < old.unknown && now.total > parts.total {
+        said.push(format!("{} of {} partitions free", now.free, now.total));
+    } else {
+        said.extend(said_of(&partitions));
     }
     match (before.connected, after.connected) {
         (true, false) => said.push("its agent went away".to_owned()),
@@ -123,6 +136,14 @@ mod tests {
             said(Some(&before), after).unwrap(),
             "a: ok -> degraded, free 2 -> 1, unavailable 1 -> 2, its agent went away"
         );
+        let mut hangs = row("a", "nvml-stalled");
+        hangs.devices.unknown += 4;
+        hangs.devices.partitions.total = 0;
+        hangs.devices.partitions.free = 0;
+        let told = said(Some(&before), hangs.clone()).unwrap();
+        assert!(told.ends_with(", partitions unknown"), "{told}");
+        let told = said(Some(&hangs), before.clone()).unwrap();
+        assert!(told.ends_with(", 5 of 12 partitions free"), "{told}");
         let mut confirmed = row("a", "ok");
         confirmed.age_seconds = 0;
         assert_eq!(said(Some(&before), confirmed), None);

@@ -17,6 +17,8 @@ pub struct DeviceSummary {
     pub state: DeviceState,
     /// What can be done with it.
     pub occupancy: Occupancy,
+    /// Whether it is given out in parts, as was told last; `None` where that was never told.
+    pub in_parts: Option<bool>,
 }
 
 /// What can be done with a device.
@@ -55,6 +57,7 @@ impl DeviceSummary {
             memory: device.memory,
             state,
             occupancy: occupancy(device, state),
+            in_parts: (device.mig != Mig::Unknown).then(|| device.mig.is_enabled()),
         }
     }
 }

@@ -80,7 +80,13 @@ fn sharing(devices: &[DeviceSummary]) -> Sharing {
         let one = match device.occupancy {
             Occupancy::Free | Occupancy::InUse => Sharing::Exclusive,
             Occupancy::Partitioned(_) => Sharing::Mig,
-            Occupancy::Unavailable | Occupancy::Unknown => continue,
+            // A driver that hangs changes nothing of how its devices are given out, and the label stays too.
+            Occupancy::Unknown => match device.in_parts {
+                Some(true) => Sharing::Mig,
+                Some(false) => Sharing::Exclusive,
+                None => continue,
+            },
+            Occupancy::Unavailable => continue,
         };
         sharing = match sharing {
             Sharing::None => one,

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tonic::transport::Endpoint;
 
 use super::{Line, hello};
+use crate::promtool;
 
 const AGGREGATOR: &str = env!("CARGO_BIN_EXE_octavo-aggregator");
 
@@ -30,6 +31,17 @@ impl Drop for Program {
 fn address(line: &str) -> SocketAddr {
     let (_, rest) = line.split_once(" on ").unwrap();
     rest.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// What a scrape gets that accepts anything.
+async fn metrics(people: SocketAddr) -> String {
+    let mut page = TcpStream::connect(people).await.unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: */*\r\nConnection: close\r\n\r\n";
+    page.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    page.read_to_string(&mut answer).await.unwrap();
+    let (_head, body) = answer.split_once("\r\n\r\n").unwrap();
+    body.to_owned()
 }
 
 #[tokio::test]
@@ -62,6 +74,15 @@ async fn it_says_where_it_listens_serves_both_and_ends_when_told() {
     let mut answer = String::new();
     page.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+
+    let text = metrics(people).await;
+    for sample in [
+        "octavo_aggregator_messages_total{kind=\"hello\"} 1",
+        "# TYPE octavo_aggregator_messages_total counter",
+    ] {
+        assert!(text.lines().any(|line| line == sample), "{sample}\n{text}");
+    }
+    promtool::finds_no_fault(&text);
 
     let pid = Pid::from_raw(i32::try_from(program.0.id()).unwrap());
     kill(pid, Signal::SIGTERM).unwrap();

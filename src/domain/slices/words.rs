@@ -1,0 +1,93 @@
+//! What is said of slices and of the instances in them, the same in a terminal and on a page.
+
+use super::Untold;
+use crate::domain::inventory::{GpuInstance, InstanceUse, MigMode, MigState, Usage};
+
+/// What the ids in a picture mean.
+pub const LEGEND: &str =
+    "gi 2/0: GPU instance 2, compute instance 0. no ci: none, so it cannot be used.";
+
+/// Whether MIG mode is on, and whether that changes at the next reset.
+pub fn mode(state: &MigState) -> &'static str {
+    match (state.current, state.pending) {
+        (MigMode::Disabled, MigMode::Disabled) => "MIG off",
+        (MigMode::Disabled, MigMode::Enabled) => "MIG off, on after a reset",
+        (MigMode::Enabled, MigMode::Enabled) => "MIG on",
+        (MigMode::Enabled, MigMode::Disabled) => "MIG on, off after a reset",
+    }
+}
+
+/// Why nothing is drawn.
+pub fn untold(why: Untold) -> String {
+    match why {
+        Untold::NoSlices => "The driver does not say which slices this GPU has.".to_owned(),
+        Untold::TooMany(slices) => {
+            format!("The driver claims {slices} slices, too many to draw.")
+        }
+        Untold::Geometry => "The driver does not tell the partitions.".to_owned(),
+    }
+}
+
+/// Whether a GPU that is whole is in use.
+pub fn whole(usage: Usage<'_>) -> String {
+    match usage {
+        Usage::Unknown => "use unknown".to_owned(),
+        Usage::Known([]) => "idle".to_owned(),
+        Usage::Known([_]) => "in use by 1 process".to_owned(),
+        Usage::Known(processes) => format!("in use by {} processes", processes.len()),
+    }
+}
+
+/// Whether an instance is in use.
+pub fn used(how: &InstanceUse) -> String {
+    match how {
+        InstanceUse::Unknown => "use unknown".to_owned(),
+        InstanceUse::NoComputeInstance => "no ci".to_owned(),
+        InstanceUse::Idle => "idle".to_owned(),
+        InstanceUse::InUse => "in use".to_owned(),
+        InstanceUse::InUseBy(ids) => {
+            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            format!("in use: ci {}", ids.join(","))
+        }
+    }
+}
+
+/// `gi 2/0`, `gi 2/-` without a compute instance, and `gi 2/0:1c,1:2c` when it is split.
+pub fn ids(instance: &GpuInstance) -> String {
+    let compute = match instance.compute_instances.as_slice() {
+        [] => "-".to_owned(),
+        [one] => one.id.to_string(),
+        several => {
+            let parts: Vec<String> = several
+                .iter()
+                .map(|compute| match compute.resources {
+                    Some(resources) => format!("{}:{}c", compute.id, resources.compute_slices),
+                    None => compute.id.to_string(),
+                })
+                .collect();
+            parts.join(",")
+        }
+    };
+    format!("gi {}/{compute}", instance.id)
+}
+
+/// `slice 3`, `slices 4-7`.
+pub fn place(start: u32, slices: u32) -> String {
+    match slices {
+        0 | 1 => format!("slice {start}"),
+        _ => format!(
+            "slices {start}-{}",
+            start.saturating_add(slices).saturating_sub(1)
+        ),
+    }
+}
+
+/// The line for an instance that no region shows. Its profile's name is the driver's, and may hold any character.
+pub fn covered(instance: &GpuInstance, state: &MigState) -> String {
+    format!(
+        "gi {} ({}) lies in {}, where another instance is",
+        instance.id,
+        state.profile_name(instance),
+        place(instance.placement.start, instance.placement.size)
+    )
+}

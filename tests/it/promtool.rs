@@ -1,0 +1,28 @@
+//! Prometheus's own tool, which reads metrics as Prometheus does.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// Whether it has nothing to say about `metrics`.
+#[track_caller]
+pub(crate) fn finds_no_fault(metrics: &str) {
+    let mut command = Command::new("promtool");
+    command.args(["check", "metrics"]).stdin(Stdio::piped());
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.unwrap_or_else(|error| {
+        panic!("promtool: {error}; this test needs it (Debian: apt-get install prometheus)")
+    });
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(metrics.as_bytes()).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(
+        output.status.success() && said.is_empty(),
+        "{said}\n{metrics}"
+    );
+}
