@@ -42,7 +42,7 @@ screenshots: ## photograph the pages for the documentation (docs/images)
 	@mkdir -p docs/images
 	OCTAVO_SCREENSHOTS=$(CURDIR)/docs/images $(CARGO) test --locked --test it -- browser::shots
 
-bench: ## measure: start to labels, cost of an observation, memory, idle CPU (docs/performance.md)
+bench: ## measure: start to labels, memory, idle CPU; the aggregator under a swarm (docs/performance.md)
 	@hack/bench.sh
 
 clean: ## remove what was built here

@@ -14,6 +14,8 @@
 
 #[path = "support/measure.rs"]
 mod measure;
+#[path = "support/simulated.rs"]
+mod simulated;
 
 use std::time::Duration;
 

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Measures the agent as it ships (release profile) and prints tables for docs/performance.md.
+# Measures the programs as they ship (release profile) and prints tables for docs/performance.md.
 #
-#   hack/bench.sh [SECONDS]     how long the idle agent is watched; 60 unless told
+#   hack/bench.sh [SECONDS [AGENTS]]     how long the idle agent is watched (60), and how many agents an aggregator has (10000)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Each agent is a connection, and so a file descriptor on both of its ends.
+ulimit -n "$(ulimit -Hn)"
 printf '%s, %s cores, kernel %s, %s\n\n' "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)" \
     "$(nproc)" "$(uname -r)" "$(rustc --version)"
 cargo build --release --locked --bins
-stat -c 'binary %n: %s bytes' target/release/octavo-agent target/release/octavo 2>/dev/null || true
-exec cargo bench --locked --bench agent -- "${1:-60}"
+stat -c 'binary %n: %s bytes' target/release/octavo{-agent,-aggregator,}
+cargo bench --locked --bench agent -- "${1:-60}"
+exec cargo bench --locked --bench fleet -- "${2:-10000}"

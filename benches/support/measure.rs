@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nvml_sim::location::Location;
-use nvml_sim::store::Store;
 use serde::Deserialize;
 use tempfile::TempDir;
+
+use crate::simulated;
 
 /// A simulated machine in a folder of its own.
 pub(crate) struct Machine {
@@ -89,21 +89,13 @@ impl fmt::Display for Spread {
 
 impl Machine {
     pub(crate) fn new(name: &str, scenario: &str) -> Self {
-        let folder = tempfile::Builder::new().prefix(name).tempdir().unwrap();
-        fs::copy(simulator(), folder.path().join("libnvidia-ml.so.1")).unwrap();
-        fs::write(folder.path().join("nvml-sim.yaml"), scenario).unwrap();
-        let machine = Self { folder };
-        let location = Location {
-            scenario: Some(machine.folder.path().join("nvml-sim.yaml")),
-            state: machine.folder.path().join("nvml-sim.state"),
-        };
-        let world = Store::open(&location).unwrap().read().unwrap();
-        nvml_sim::sysfs::write(&world, machine.folder.path()).unwrap();
-        machine
+        Self {
+            folder: simulated::folder(name, scenario),
+        }
     }
 
     fn library(&self) -> PathBuf {
-        self.folder.path().join("libnvidia-ml.so.1")
+        self.folder.path().join(simulated::LIBRARY)
     }
 
     fn log(&self) -> PathBuf {
@@ -326,13 +318,6 @@ fn nvml_ms(calls: &[Call]) -> f64 {
         .iter()
         .map(|call| Duration::from_nanos(call.duration_ns).as_secs_f64() * 1000.0)
         .sum()
-}
-
-/// The library that cargo built beside this program.
-fn simulator() -> PathBuf {
-    std::env::current_exe()
-        .unwrap()
-        .with_file_name("libnvml_sim.so")
 }
 
 /// A process that runs until it is dropped; started once it has printed its first line.
