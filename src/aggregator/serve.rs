@@ -107,6 +107,9 @@ enum Phase {
 /// After `accept` itself failed, which is most often for want of file descriptors: others may be closed meanwhile.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
+/// A failure to accept is logged no more often: peers that make it happen shall not fill a disk.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
+
 /// One stream of status, another while one is replaced, and a few that watch.
 const GRPC_STREAMS: u32 = 8;
 /// A page with what belongs to it, at once.
@@ -224,13 +227,20 @@ impl Server {
             stop: stop.clone(),
             server: self,
         });
+        let mut said: Option<Instant> = None;
         loop {
             tokio::select! {
                 () = stopped(&mut stop) => break,
                 accepted = listener.accept() => match accepted {
                     Ok((socket, address)) => shared.admit(socket, address),
                     Err(error) => {
-                        warn!("cannot accept a connection: {error}");
+                        if said.is_none_or(|at| at.elapsed() >= SAY_AGAIN) {
+                            said = Some(Instant::now());
+                            let server = shared.server.protocol.name();
+                            warn!(
+                                "the {server} server cannot accept a connection and goes on trying: {error}; if there are too many open files, raise the limit (ulimit -n) above twice --max-connections, or lower that"
+                            );
+                        }
                         sleep(ACCEPT_AGAIN).await;
                     }
                 }
