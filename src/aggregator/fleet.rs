@@ -58,6 +58,17 @@ pub struct Origin {
     pub agent_version: String,
 }
 
+/// What is kept of a status beside its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gist {
+    /// What the node tells the scheduler.
+    pub labels: Arc<LabelSet>,
+    /// Its devices, ordered by PCI address.
+    pub devices: Vec<DeviceSummary>,
+    /// Its devices taken together.
+    pub summary: NodeSummary,
+}
+
 /// How old what is known may be, and is. The time is shared by all versions of a node: a heartbeat makes no new version.
 #[derive(Debug, Clone)]
 pub struct Freshness {
@@ -102,28 +113,33 @@ pub struct TypeOfFleet {
     pub nodes: u32,
 }
 
-impl Node {
-    /// A node of which its connected agent said just now that it is so.
-    pub fn new(
-        origin: Origin,
-        parts: Parts,
-        inventory: &Inventory,
-        labels: Arc<LabelSet>,
-        freshness: Freshness,
-    ) -> Self {
+impl Gist {
+    /// Of a node that has and says this.
+    pub fn of(inventory: &Inventory, labels: Arc<LabelSet>) -> Self {
         let nvml = &inventory.nvml;
         let devices = inventory.devices.iter();
         let devices: Vec<DeviceSummary> = devices
             .map(|device| DeviceSummary::of(device, nvml))
             .collect();
         Self {
+            labels,
+            summary: NodeSummary::of(&devices, nvml),
+            devices,
+        }
+    }
+}
+
+impl Node {
+    /// A node of which its connected agent said just now that it is so.
+    pub fn new(origin: Origin, parts: Parts, gist: Gist, freshness: Freshness) -> Self {
+        Self {
             name: origin.name,
             run: origin.run,
             agent_version: origin.agent_version,
             parts,
-            labels,
-            summary: NodeSummary::of(&devices, nvml),
-            devices,
+            labels: gist.labels,
+            summary: gist.summary,
+            devices: gist.devices,
             connected: true,
             changed: freshness.confirmed(),
             freshness,
