@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::clock::Moment;
 use super::roster::{Difference, Keyed, Roster};
 use crate::domain::fleet::{Counts, DeviceSummary, NodeState, NodeSummary, TypeCounts};
-use crate::domain::id::NodeName;
+use crate::domain::id::{NodeName, TypeName};
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::LabelSet;
 use crate::domain::stream::{Parts, Run};
@@ -79,23 +79,23 @@ pub struct Freshness {
 }
 
 impl Fleet {
-    /// Devices of all nodes by type, and how many nodes have each. A stale node's devices count as unknown.
+    /// Devices of all nodes by type, ordered by the type's name, those without one last; and how many nodes have each. A
+    /// stale node's devices count as unknown.
     pub fn types(&self, now: Moment) -> Vec<TypeOfFleet> {
-        let mut all: Vec<TypeCounts> = Vec::new();
-        let mut nodes = BTreeMap::new();
+        // A tree, because peers say what types there are: one that invents them shall not make this slow.
+        let mut all: BTreeMap<Option<TypeName>, TypeOfFleet> = BTreeMap::new();
         for node in self.nodes.iter() {
-            for one in node.types(now) {
-                let count: &mut u32 = nodes.entry(one.type_name.clone()).or_default();
-                *count = count.saturating_add(1);
-                TypeCounts::add(&mut all, &one);
+            for counts in node.types(now) {
+                if let Some(known) = all.get_mut(&counts.type_name) {
+                    known.counts.merge(&counts);
+                    known.nodes = known.nodes.saturating_add(1);
+                } else {
+                    all.insert(counts.type_name.clone(), TypeOfFleet { counts, nodes: 1 });
+                }
             }
         }
-        all.into_iter()
-            .map(|counts| TypeOfFleet {
-                nodes: nodes.get(&counts.type_name).copied().unwrap_or_default(),
-                counts,
-            })
-            .collect()
+        let nameless = all.remove(&None);
+        all.into_values().chain(nameless).collect()
     }
 
     /// What happened since `old`.
