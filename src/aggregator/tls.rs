@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
@@ -16,6 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, version};
 use thiserror::Error;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 

@@ -51,16 +51,15 @@ fn read_changes(
     let mut devices = BTreeMap::new();
     for (key, content) in status::device_parts(parts) {
         let same = known.parts.get(key.as_str()) == Some(content);
-        let (pci, summary) = match summaries.get(key).filter(|_| same) {
-            Some((pci, summary)) => (*pci, DeviceSummary::clone(summary)),
-            None => {
-                let catalogs = match &catalogs {
-                    Some(catalogs) => catalogs,
-                    None => catalogs.insert(Catalogs::decode(parts)?),
-                };
-                let device = status::decode_device(key, content, catalogs)?;
-                (device.pci, DeviceSummary::of(&device, &nvml))
-            }
+        let (pci, summary) = if let Some((pci, summary)) = summaries.get(key).filter(|_| same) {
+            (*pci, DeviceSummary::clone(summary))
+        } else {
+            let catalogs = match &catalogs {
+                Some(catalogs) => catalogs,
+                None => catalogs.insert(Catalogs::decode(parts)?),
+            };
+            let device = status::decode_device(key, content, catalogs)?;
+            (device.pci, DeviceSummary::of(&device, &nvml))
         };
         devices.insert(pci, summary);
     }
