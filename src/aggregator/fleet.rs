@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::clock::Moment;
 use super::roster::{Difference, Keyed, Roster};
 use crate::domain::fleet::{Counts, DeviceSummary, NodeState, NodeSummary, TypeCounts};
-use crate::domain::id::NodeName;
+use crate::domain::id::{NodeName, TypeName};
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::LabelSet;
 use crate::domain::stream::{Parts, Run};
@@ -58,6 +58,17 @@ pub struct Origin {
     pub agent_version: String,
 }
 
+/// What is kept of a status beside its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gist {
+    /// What the node tells the scheduler.
+    pub labels: Arc<LabelSet>,
+    /// Its devices, ordered by PCI address.
+    pub devices: Vec<DeviceSummary>,
+    /// Its devices taken together.
+    pub summary: NodeSummary,
+}
+
 /// How old what is known may be, and is. The time is shared by all versions of a node: a heartbeat makes no new version.
 #[derive(Debug, Clone)]
 pub struct Freshness {
@@ -68,23 +79,23 @@ pub struct Freshness {
 }
 
 impl Fleet {
-    /// Devices of all nodes by type, and how many nodes have each. A stale node's devices count as unknown.
+    /// Devices of all nodes by type, ordered by the type's name, those without one last; and how many nodes have each. A
+    /// stale node's devices count as unknown.
     pub fn types(&self, now: Moment) -> Vec<TypeOfFleet> {
-        let mut all: Vec<TypeCounts> = Vec::new();
-        let mut nodes = BTreeMap::new();
+        // A tree, because peers say what types there are: one that invents them shall not make this slow.
+        let mut all: BTreeMap<Option<TypeName>, TypeOfFleet> = BTreeMap::new();
         for node in self.nodes.iter() {
-            for one in node.types(now) {
-                let count: &mut u32 = nodes.entry(one.type_name.clone()).or_default();
-                *count = count.saturating_add(1);
-                TypeCounts::add(&mut all, &one);
+            for counts in node.types(now) {
+                if let Some(known) = all.get_mut(&counts.type_name) {
+                    known.counts.merge(&counts);
+                    known.nodes = known.nodes.saturating_add(1);
+                } else {
+                    all.insert(counts.type_name.clone(), TypeOfFleet { counts, nodes: 1 });
+                }
             }
         }
-        all.into_iter()
-            .map(|counts| TypeOfFleet {
-                nodes: nodes.get(&counts.type_name).copied().unwrap_or_default(),
-                counts,
-            })
-            .collect()
+        let nameless = all.remove(&None);
+        all.into_values().chain(nameless).collect()
     }
 
     /// What happened since `old`.
@@ -102,28 +113,33 @@ pub struct TypeOfFleet {
     pub nodes: u32,
 }
 
-impl Node {
-    /// A node of which its connected agent said just now that it is so.
-    pub fn new(
-        origin: Origin,
-        parts: Parts,
-        inventory: &Inventory,
-        labels: Arc<LabelSet>,
-        freshness: Freshness,
-    ) -> Self {
+impl Gist {
+    /// Of a node that has and says this.
+    pub fn of(inventory: &Inventory, labels: Arc<LabelSet>) -> Self {
         let nvml = &inventory.nvml;
         let devices = inventory.devices.iter();
         let devices: Vec<DeviceSummary> = devices
             .map(|device| DeviceSummary::of(device, nvml))
             .collect();
         Self {
+            labels,
+            summary: NodeSummary::of(&devices, nvml),
+            devices,
+        }
+    }
+}
+
+impl Node {
+    /// A node of which its connected agent said just now that it is so.
+    pub fn new(origin: Origin, parts: Parts, gist: Gist, freshness: Freshness) -> Self {
+        Self {
             name: origin.name,
             run: origin.run,
             agent_version: origin.agent_version,
             parts,
-            labels,
-            summary: NodeSummary::of(&devices, nvml),
-            devices,
+            labels: gist.labels,
+            summary: gist.summary,
+            devices: gist.devices,
             connected: true,
             changed: freshness.confirmed(),
             freshness,

@@ -4,6 +4,7 @@
 //! no task for it here: who does not read is not read either, and holds what its connection may hold. Such a connection, one
 //! that says nothing, and one whose node another speaks for are ended by the store's sweep.
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -51,6 +52,8 @@ pub struct Answers {
     next: Option<ToAgent>,
     /// Gone when there is nothing to be said any more.
     session: Option<Session>,
+    /// It has had its turn, and others have not had theirs.
+    waits: bool,
 }
 
 #[derive(Debug)]
@@ -135,6 +138,7 @@ impl Fleet for Ingest {
             Welcome::Go(answer) => Answers {
                 next: Some(answer),
                 session: None,
+                waits: false,
             },
             Welcome::Speak(speaker, answer) => Answers {
                 next: Some(answer),
@@ -145,6 +149,7 @@ impl Fleet for Ingest {
                     messages,
                     _peer: peer,
                 }),
+                waits: false,
             },
         }))
     }
@@ -175,13 +180,16 @@ impl Stream for Answers {
         if let Some(answer) = self.next.take() {
             return Poll::Ready(Some(Ok(encode_to_agent(&answer))));
         }
+        // However much an agent says, one message is a turn: a small one may mean much work.
+        if mem::take(&mut self.waits) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let Some(session) = &mut self.session else {
             return Poll::Ready(None);
         };
-        // However much an agent says, others get their turn.
-        let turn = ready!(tokio::task::coop::poll_proceed(cx));
         let answer = ready!(session.poll_answer(cx));
-        turn.made_progress();
+        self.waits = true;
         match answer {
             Some(Ok(Reply::Answer(answer))) => Poll::Ready(Some(Ok(encode_to_agent(&answer)))),
             Some(Ok(Reply::Superseded)) => {

@@ -19,6 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
 use prometheus_client::metrics::gauge::Gauge;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -107,6 +108,9 @@ enum Phase {
 /// After `accept` itself failed, which is most often for want of file descriptors: others may be closed meanwhile.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
+/// A failure to accept is logged no more often: peers that make it happen shall not fill a disk.
+const SAY_AGAIN: Duration = Duration::from_secs(10);
+
 /// One stream of status, another while one is replaced, and a few that watch.
 const GRPC_STREAMS: u32 = 8;
 /// A page with what belongs to it, at once.
@@ -121,6 +125,8 @@ const FRAME: u32 = 16 * 1024;
 const HEADERS: u32 = 16 * 1024;
 /// What is kept for a peer that does not read.
 const SEND_BUFFER: usize = 16 * 1024;
+/// How long a peer's kernel may take nothing of what is sent to it. Source: tcp(7), `TCP_USER_TIMEOUT`.
+const UNREAD: Duration = Duration::from_secs(30);
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_ANSWER: Duration = Duration::from_secs(10);
 /// The same for HTTP/1.1: request line and headers.
@@ -224,13 +230,20 @@ impl Server {
             stop: stop.clone(),
             server: self,
         });
+        let mut said: Option<Instant> = None;
         loop {
             tokio::select! {
                 () = stopped(&mut stop) => break,
                 accepted = listener.accept() => match accepted {
                     Ok((socket, address)) => shared.admit(socket, address),
                     Err(error) => {
-                        warn!("cannot accept a connection: {error}");
+                        if said.is_none_or(|at| at.elapsed() >= SAY_AGAIN) {
+                            said = Some(Instant::now());
+                            let server = shared.server.protocol.name();
+                            warn!(
+                                "the {server} server cannot accept a connection and goes on trying: {error}; if there are too many open files, raise the limit (ulimit -n) above twice --max-connections, or lower that"
+                            );
+                        }
                         sleep(ACCEPT_AGAIN).await;
                     }
                 }
@@ -257,6 +270,8 @@ impl Shared {
         };
         // Small answers shall not wait for more. A socket that refuses is as good as closed.
         let _refused = socket.set_nodelay(true);
+        // One that takes nothing of what it asked for would make us keep it until the connection is old.
+        let _refused = SockRef::from(&socket).set_tcp_user_timeout(Some(UNREAD));
         let number = self.accepted.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::clone(self);
         tokio::spawn(async move {

@@ -8,6 +8,7 @@
 
 pub mod desk;
 mod intern;
+mod read;
 mod refusal;
 mod upkeep;
 
@@ -27,7 +28,6 @@ use super::stats::Stats;
 use crate::config::aggregator::FleetSettings;
 use crate::domain::id::NodeName;
 use crate::domain::stream::{Greeting, Hello, Offer, Parts, Receiver, Status, ToAgent};
-use crate::wire::status;
 use crate::wire::stream::{Identity, Incoming, MOST_PARTS};
 
 /// The fleet, and what is known of each agent beyond it.
@@ -286,12 +286,13 @@ impl Store {
     fn take(&mut self, name: &NodeName, status: Status, now: Moment) -> Result<ToAgent, Refusal> {
         let parts = status.parts();
         bounded(name, parts)?;
-        let decoded = status::decode(parts).map_err(|source| Refusal::Status {
+        let known = self.fleet.nodes.get(name).map(Arc::as_ref);
+        let gist = read::read(parts, known, &mut self.interned);
+        let gist = gist.map_err(|source| Refusal::Status {
             node: name.clone(),
             source: Box::new(source),
         })?;
         let parts = parts.clone();
-        let labels = self.interned.remember(&parts, decoded.labels);
         let Some(entry) = self.entries.get_mut(name) else {
             return Err(Refusal::SecondHello);
         };
@@ -307,7 +308,7 @@ impl Store {
             run: entry.receiver.run().clone(),
             agent_version: entry.agent_version.clone(),
         };
-        let node = Node::new(origin, parts, &decoded.inventory, labels, freshness);
+        let node = Node::new(origin, parts, gist, freshness);
         self.fleet.nodes.insert(Arc::new(node));
         self.changed(now);
         Ok(answer)

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
@@ -15,6 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, version};
 use thiserror::Error;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
@@ -35,7 +37,12 @@ struct Loaded {
     config: Arc<ServerConfig>,
     /// Of the files that were read last, be it in vain.
     stamps: Stamps,
+    /// When they were there and could not be read, which says nothing of them: the process may have too many files open.
+    unread: Option<Instant>,
 }
+
+/// Files that could not be read are read again no sooner, however many connections come.
+const READ_AGAIN: Duration = Duration::from_secs(10);
 
 /// What differs when a certificate or its key was replaced; nothing of a file that is not there.
 type Stamps = [Option<Stamp>; 2];
@@ -89,7 +96,11 @@ impl Tls {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|name| name.to_vec()).collect();
         let stamps = stamps(&files);
         let config = read(&files, &protocols)?;
-        let loaded = Mutex::new(Loaded { config, stamps });
+        let loaded = Mutex::new(Loaded {
+            config,
+            stamps,
+            unread: None,
+        });
         Ok(Self {
             files,
             protocols,
@@ -101,8 +112,10 @@ impl Tls {
     pub(super) fn acceptor(&self, server: &'static str, stats: &Stats) -> TlsAcceptor {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&self.files);
-        if stamps != loaded.stamps {
+        let again = loaded.unread.is_some_and(|at| at.elapsed() >= READ_AGAIN);
+        if stamps != loaded.stamps || again {
             loaded.stamps = stamps;
+            loaded.unread = None;
             match read(&self.files, &self.protocols) {
                 Ok(config) => {
                     loaded.config = config;
@@ -110,6 +123,7 @@ impl Tls {
                     info!("the certificate of the {server} server was replaced");
                 }
                 Err(error) => {
+                    loaded.unread = matches!(error, TlsError::Read { .. }).then(Instant::now);
                     stats.tls_reload_failed(server);
                     warn!(
                         "the {server} server goes on with the certificate it has: {}",

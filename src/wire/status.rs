@@ -87,10 +87,8 @@ pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
     let labels = parts.get(PartKey::labels().as_str());
     let catalogs = Catalogs::decode(parts)?;
     let mut devices = Vec::new();
-    for (key, content) in parts.iter() {
-        if key.as_str().starts_with(DEVICE) {
-            devices.push(decode_device(key, content, &catalogs)?);
-        }
+    for (key, content) in device_parts(parts) {
+        devices.push(decode_device(key, content, &catalogs)?);
     }
     // Keys are ordered as texts, and addresses by their numbers.
     devices.sort_by_key(|device| device.pci);
@@ -120,6 +118,26 @@ pub fn decode_device(
     content: &Content,
     catalogs: &Catalogs,
 ) -> Result<Device, StatusError> {
+    let pci = device_address(key)?;
+    decode_part(key, content, |message: v1::Device| {
+        read::device(pci, message, |named| catalogs.get(named))
+    })
+}
+
+/// The parts that are devices.
+pub fn device_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)> {
+    let parts = parts.iter();
+    parts.filter(|(key, _)| key.as_str().starts_with(DEVICE))
+}
+
+/// The parts that say what devices offer.
+pub fn profile_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)> {
+    let parts = parts.iter();
+    parts.filter(|(key, _)| key.as_str().starts_with(PROFILES))
+}
+
+/// Whose part this is.
+pub fn device_address(key: &PartKey) -> Result<PciAddress, StatusError> {
     let address = key.as_str().strip_prefix(DEVICE).unwrap_or_default();
     let pci = address
         .parse::<PciAddress>()
@@ -128,20 +146,16 @@ pub fn decode_device(
     if PartKey::device(pci) != *key {
         return Err(StatusError::part(key, StatusProblem::Spelling));
     }
-    decode_part(key, content, |message: v1::Device| {
-        read::device(pci, message, |named| catalogs.get(named))
-    })
+    Ok(pci)
 }
 
 impl Catalogs {
     /// Those of a status.
     pub fn decode(parts: &Parts) -> Result<Self, StatusError> {
         let mut catalogs = BTreeMap::new();
-        for (key, content) in parts.iter() {
-            if key.as_str().starts_with(PROFILES) {
-                let catalog = decode_part(key, content, read::profiles)?;
-                catalogs.insert(key.as_str().into(), catalog);
-            }
+        for (key, content) in profile_parts(parts) {
+            let catalog = decode_part(key, content, read::profiles)?;
+            catalogs.insert(key.as_str().into(), catalog);
         }
         Ok(Self(catalogs))
     }

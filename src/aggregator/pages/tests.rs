@@ -11,7 +11,7 @@ use tower::ServiceExt;
 
 use super::{MOST_STREAMS, router};
 use crate::aggregator::clock::Clock;
-use crate::aggregator::fleet::{Fleet, Freshness, Node, Origin};
+use crate::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use crate::aggregator::view::View;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::stream::{Parts, Run};
@@ -35,7 +35,12 @@ fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
             agent_version: "<b>0.1.0</b>".to_owned(),
         };
         let fresh = Freshness::new(clock.now(), Duration::from_hours(1));
-        let node = Node::new(origin, Parts::default(), &inventory, Arc::default(), fresh);
+        let node = Node::new(
+            origin,
+            Parts::default(),
+            Gist::of(&inventory, Arc::default()),
+            fresh,
+        );
         fleet.nodes.insert(Arc::new(node));
     }
     let (fleet, receiver) = watch::channel(fleet);

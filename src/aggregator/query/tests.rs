@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::aggregator::fleet::{Freshness, Origin};
+use crate::aggregator::fleet::{Freshness, Gist, Origin};
 use crate::domain::fleet::{DeviceSummary, NodeSummary, Occupancy, Partitions};
 use crate::domain::id::NodeName;
 use crate::domain::inventory::{DeviceState, Inventory, Machine, NvmlState};
@@ -69,7 +69,12 @@ fn node() -> impl Strategy<Value = Node> {
             agent_version: "1".to_owned(),
         };
         let freshness = Freshness::new(Moment::from_millis(confirmed), BOUND);
-        let mut node = Node::new(origin, Parts::default(), &inventory, labels, freshness);
+        let mut node = Node::new(
+            origin,
+            Parts::default(),
+            Gist::of(&inventory, labels),
+            freshness,
+        );
         node.summary = NodeSummary::of(&devices, &inventory.nvml);
         node.devices = devices;
         node

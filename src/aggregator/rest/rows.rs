@@ -60,7 +60,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::aggregator::fleet::{Freshness, Origin};
+    use crate::aggregator::fleet::{Freshness, Gist, Origin};
     use crate::domain::labels::LabelSet;
     use crate::domain::stream::{Parts, Run};
     use crate::wire::inventory::tests::any;
@@ -77,7 +77,7 @@ mod tests {
             };
             let freshness = Freshness::new(Moment::default(), Duration::from_secs(1));
             let labels = Arc::new(LabelSet::default());
-            let node = Node::new(origin, Parts::default(), &inventory, labels, freshness);
+            let node = Node::new(origin, Parts::default(), Gist::of(&inventory, labels), freshness);
             let clock = Clock::start();
             let there = u32::try_from(inventory.devices.len()).unwrap();
 

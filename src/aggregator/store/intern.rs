@@ -4,7 +4,7 @@
 //! are the same where their bytes are: a digest can be made to agree.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
 use crate::domain::labels::LabelSet;
@@ -14,11 +14,16 @@ use crate::domain::stream::{Change, Content, PartKey, Parts};
 #[derive(Debug, Default)]
 pub(super) struct Interned {
     known: BTreeMap<ByBytes, Option<Arc<LabelSet>>>,
+    /// Bytes that were new since it was purged last.
+    fresh: usize,
 }
 
 /// A content, ordered by digest, because that is quick, and then by its bytes.
 #[derive(Debug)]
 struct ByBytes(Content);
+
+/// New bytes after which it is purged at once: who changes its labels without end shall not fill it between two sweeps.
+const MOST_FRESH: usize = 16 * 1024 * 1024;
 
 const LABELS: &str = "labels";
 const PROFILES: &str = "profiles/";
@@ -50,20 +55,31 @@ impl Interned {
 
     /// Keeps the contents of a status that was taken; returns its labels, shared with all who have the same.
     pub(super) fn remember(&mut self, parts: &Parts, labels: LabelSet) -> Arc<LabelSet> {
+        if self.fresh > MOST_FRESH {
+            self.purge();
+        }
         for (key, content) in parts.iter() {
             if key.as_str().starts_with(PROFILES) {
-                self.known.entry(ByBytes(content.clone())).or_default();
+                self.entry(content);
             }
         }
         let Some(content) = parts.get(LABELS) else {
             return Arc::new(labels);
         };
-        let known = self.known.entry(ByBytes(content.clone())).or_default();
-        Arc::clone(known.get_or_insert_with(|| Arc::new(labels)))
+        Arc::clone(self.entry(content).get_or_insert_with(|| Arc::new(labels)))
+    }
+
+    fn entry(&mut self, content: &Content) -> &mut Option<Arc<LabelSet>> {
+        let entry = self.known.entry(ByBytes(content.clone()));
+        if matches!(entry, btree_map::Entry::Vacant(_)) {
+            self.fresh = self.fresh.saturating_add(content.bytes().len());
+        }
+        entry.or_default()
     }
 
     /// Drops what only this still has.
     pub(super) fn purge(&mut self) {
+        self.fresh = 0;
         self.known
             .retain(|content, _| Arc::strong_count(content.0.shared()) > 1);
     }
@@ -104,3 +120,20 @@ impl PartialEq for ByBytes {
 }
 
 impl Eq for ByBytes {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_change_without_end_do_not_pile_up_between_two_sweeps() {
+        let mut interned = Interned::default();
+        let mut content = vec![0; 256 * 1024];
+        for number in 0_u32..1000 {
+            content[..4].copy_from_slice(&number.to_le_bytes());
+            let part = (PartKey::labels(), Content::new(content.clone()));
+            interned.remember(&[part].into_iter().collect(), LabelSet::default());
+        }
+        assert!(interned.len() <= 66, "{}", interned.len());
+    }
+}

@@ -8,6 +8,7 @@ use super::*;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::labels::tests_support::label_set;
 use crate::domain::stream::{Change, Content, FromAgent, PartKey, Run, Sender};
+use crate::wire::status;
 use crate::wire::stream::{encode_from_agent, parse_from_agent};
 
 const STALE: Duration = Duration::from_secs(10);

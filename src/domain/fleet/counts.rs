@@ -106,15 +106,20 @@ impl TypeCounts {
         match all.binary_search_by(|known| known.key().cmp(&more.key())) {
             Ok(at) => {
                 if let Some(known) = all.get_mut(at) {
-                    known.counts = known.counts.and(more.counts);
-                    known.memory = match (known.memory, more.memory) {
-                        (Some(one), Some(other)) => Some(one.min(other)),
-                        (one, other) => one.or(other),
-                    };
+                    known.merge(more);
                 }
             }
             Err(at) => all.insert(at, more.clone()),
         }
+    }
+
+    /// Adds devices of the same type.
+    pub fn merge(&mut self, more: &Self) {
+        self.counts = self.counts.and(more.counts);
+        self.memory = match (self.memory, more.memory) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
     }
 
     fn key(&self) -> (bool, Option<&TypeName>) {

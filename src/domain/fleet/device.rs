@@ -1,5 +1,7 @@
 //! One device, as far as a fleet is interested in it.
 
+use std::collections::BTreeSet;
+
 use crate::domain::id::TypeName;
 use crate::domain::inventory::{
     Condition, Device, DeviceState, Identity, Mig, MigState, NvmlState, Usage,
@@ -88,17 +90,20 @@ fn partitioned(device: &Device, mig: &MigState) -> Occupancy {
     if !device.mig.is_told() {
         return Occupancy::Unknown;
     }
+    // Looked up and not searched: who made the lists may have made them long.
+    let processes = device.processes.iter();
+    let places: BTreeSet<(Option<u32>, Option<u32>)> = processes
+        .map(|process| (process.gpu_instance, process.compute_instance))
+        .collect();
     let mut partitions = Partitions::default();
     for instance in &mig.gpu_instances {
-        // A process that does not say where it runs may be anywhere.
-        let here = || {
-            let all = device.processes.iter();
-            all.filter(|process| process.gpu_instance.is_none_or(|id| id == instance.id))
-        };
         for compute in &instance.compute_instances {
+            let (gpu, part) = (Some(instance.id), Some(compute.id));
+            // A process that does not say where it runs may be anywhere.
+            let used = [(gpu, part), (gpu, None), (None, part), (None, None)]
+                .iter()
+                .any(|place| places.contains(place));
             partitions.count = partitions.count.saturating_add(1);
-            let used =
-                here().any(|process| process.compute_instance.is_none_or(|id| id == compute.id));
             partitions.in_use = partitions.in_use.saturating_add(u32::from(used));
         }
     }

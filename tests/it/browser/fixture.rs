@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use octavo::aggregator::clock::{Clock, Moment};
-use octavo::aggregator::fleet::{Fleet, Freshness, Node, Origin};
+use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use octavo::aggregator::pages;
 use octavo::aggregator::view::View;
 use octavo::domain::inventory::Inventory;
@@ -147,5 +147,10 @@ fn node(name: &str, inventory: &Inventory, freshness: Freshness) -> Node {
         agent_version: "0.1.0".to_owned(),
     };
     let parts = status::encode(inventory, &labels);
-    Node::new(origin, parts, inventory, Arc::new(labels), freshness)
+    Node::new(
+        origin,
+        parts,
+        Gist::of(inventory, Arc::new(labels)),
+        freshness,
+    )
 }

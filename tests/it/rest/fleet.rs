@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use octavo::aggregator::clock::{Clock, Moment};
-use octavo::aggregator::fleet::{Fleet, Freshness, Node, Origin};
+use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use octavo::aggregator::rest;
 use octavo::aggregator::view::View;
 use octavo::domain::inventory::Inventory;
@@ -106,8 +106,7 @@ impl Aggregator {
         self.store(Node::new(
             origin,
             parts,
-            inventory,
-            Arc::new(labels),
+            Gist::of(inventory, Arc::new(labels)),
             freshness,
         ));
     }

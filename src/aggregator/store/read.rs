@@ -1,0 +1,236 @@
+//! Reads a status. Of one that follows a known one, only what changed is read, and what comes of it is the same.
+//!
+//! Most changes are of one device, and a peer can make a small change of a large status as often as it likes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::intern::Interned;
+use crate::aggregator::fleet::{Gist, Node};
+use crate::domain::fleet::{DeviceSummary, NodeSummary};
+use crate::domain::id::PciAddress;
+use crate::domain::labels::LabelSet;
+use crate::domain::stream::{Content, PartKey, Parts};
+use crate::wire::status::{self, Catalogs, StatusError};
+
+/// What is to be kept of the status that `parts` are, where `known` is the node before.
+pub(super) fn read(
+    parts: &Parts,
+    known: Option<&Node>,
+    interned: &mut Interned,
+) -> Result<Gist, StatusError> {
+    let node = parts.get(PartKey::node().as_str());
+    match (node, known) {
+        (Some(node), Some(known)) if rests_on_the_same(parts, &known.parts) => {
+            read_changes(parts, node, known, interned)
+        }
+        _ => {
+            let status = status::decode(parts)?;
+            let labels = interned.remember(parts, status.labels);
+            Ok(Gist::of(&status.inventory, labels))
+        }
+    }
+}
+
+/// Whether what a device's part means is the same in both: that depends on the node's part and on the catalogues.
+fn rests_on_the_same(one: &Parts, other: &Parts) -> bool {
+    let node = PartKey::node();
+    one.get(node.as_str()) == other.get(node.as_str())
+        && status::profile_parts(one).eq(status::profile_parts(other))
+}
+
+fn read_changes(
+    parts: &Parts,
+    node: &Content,
+    known: &Node,
+    interned: &mut Interned,
+) -> Result<Gist, StatusError> {
+    let (_, nvml) = status::decode_node(node)?;
+    let summaries = summaries(known);
+    let mut catalogs = None;
+    let mut devices = BTreeMap::new();
+    for (key, content) in status::device_parts(parts) {
+        let same = known.parts.get(key.as_str()) == Some(content);
+        let (pci, summary) = if let Some((pci, summary)) = summaries.get(key).filter(|_| same) {
+            (*pci, DeviceSummary::clone(summary))
+        } else {
+            let catalogs = match &catalogs {
+                Some(catalogs) => catalogs,
+                None => catalogs.insert(Catalogs::decode(parts)?),
+            };
+            let device = status::decode_device(key, content, catalogs)?;
+            (device.pci, DeviceSummary::of(&device, &nvml))
+        };
+        devices.insert(pci, summary);
+    }
+    let devices: Vec<DeviceSummary> = devices.into_values().collect();
+    Ok(Gist {
+        labels: labels(parts, known, interned)?,
+        summary: NodeSummary::of(&devices, &nvml),
+        devices,
+    })
+}
+
+fn labels(
+    parts: &Parts,
+    known: &Node,
+    interned: &mut Interned,
+) -> Result<Arc<LabelSet>, StatusError> {
+    let key = PartKey::labels();
+    let content = parts.get(key.as_str());
+    if content == known.parts.get(key.as_str()) {
+        return Ok(Arc::clone(&known.labels));
+    }
+    let labels = content.map(status::decode_labels).transpose()?;
+    Ok(interned.remember(parts, labels.unwrap_or_default()))
+}
+
+/// What is known of each device, by the part that said so.
+fn summaries(known: &Node) -> BTreeMap<&PartKey, (PciAddress, &DeviceSummary)> {
+    let mut keys: Vec<(PciAddress, &PartKey)> = status::device_parts(&known.parts)
+        .filter_map(|(key, _)| Some((status::device_address(key).ok()?, key)))
+        .collect();
+    keys.sort_unstable();
+    let known = keys.into_iter().zip(&known.devices);
+    known
+        .map(|((pci, key), summary)| (key, (pci, summary)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::*;
+    use crate::aggregator::clock::Moment;
+    use crate::aggregator::fleet::{Freshness, Origin};
+    use crate::domain::stream::Run;
+    use crate::proto::v1;
+
+    fn bytes(message: &impl Message) -> Vec<u8> {
+        message.encode_to_vec()
+    }
+
+    fn node(state: v1::nvml::State) -> Vec<u8> {
+        bytes(&v1::Node {
+            nvml: Some(v1::Nvml {
+                state: state.into(),
+                driver_version: Some("570.133.20".to_owned()),
+                ..v1::Nvml::default()
+            }),
+            ..v1::Node::default()
+        })
+    }
+
+    fn device(memory: u64, profiles: &str) -> Vec<u8> {
+        bytes(&v1::Device {
+            pci_ids: Some(v1::PciIds::default()),
+            condition: Some(v1::Condition {
+                state: v1::condition::State::Working.into(),
+                ..v1::Condition::default()
+            }),
+            memory_mib: Some(memory),
+            mig: Some(v1::Mig {
+                capability: v1::mig::Capability::Capable.into(),
+                profiles: profiles.to_owned(),
+                ..v1::Mig::default()
+            }),
+            ..v1::Device::default()
+        })
+    }
+
+    fn label(value: &str) -> Vec<u8> {
+        let labels = [("octavo.dev/type".to_owned(), value.to_owned())];
+        bytes(&v1::Labels {
+            labels: labels.into(),
+        })
+    }
+
+    /// What a part may be, and mostly is; what it cannot be comes last.
+    fn choices(key: &str) -> Vec<Vec<u8>> {
+        let garbage = b"\xff\xff\xff".to_vec();
+        match key {
+            "node" => vec![
+                node(v1::nvml::State::Ready),
+                node(v1::nvml::State::Lost),
+                garbage,
+            ],
+            "labels" => vec![label("one"), label("two"), label("not a value")],
+            "profiles/a" | "profiles/b" => vec![Vec::new(), garbage],
+            _ => vec![
+                device(1, ""),
+                device(2, "profiles/a"),
+                device(3, "profiles/b"),
+                garbage,
+            ],
+        }
+    }
+
+    const KEYS: [&str; 9] = [
+        "node",
+        "labels",
+        "profiles/a",
+        "profiles/b",
+        "device/0000:07:00.0",
+        "device/0000:08:00.0",
+        // Text and number are ordered differently.
+        "device/10000:01:00.0",
+        "device/00000000:07:00.0",
+        "another/part",
+    ];
+
+    fn statuses() -> impl Strategy<Value = (Parts, Parts)> {
+        let part = (
+            prop::option::weighted(0.9, 0_usize..30),
+            prop::option::weighted(0.2, prop::option::weighted(0.7, 0_usize..30)),
+        );
+        prop::collection::vec(part, KEYS.len()).prop_map(|drawn| {
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            for (key, (was, change)) in KEYS.into_iter().zip(drawn) {
+                let choices = choices(key);
+                let part = |drawn: usize| {
+                    let good = choices.len() - 1;
+                    let at = if drawn == 0 { good } else { drawn % good };
+                    (key.parse().unwrap(), Content::new(choices[at].clone()))
+                };
+                // A key that is spelled otherwise makes all of it wrong, so it comes seldom.
+                let odd = key.starts_with("device/00000000");
+                let was = was.filter(|drawn| !odd || *drawn == 0);
+                let is = change.unwrap_or(was).filter(|drawn| !odd || *drawn == 0);
+                before.extend(was.map(part));
+                after.extend(is.map(part));
+            }
+            (before.into_iter().collect(), after.into_iter().collect())
+        })
+    }
+
+    fn known(parts: Parts) -> Option<Node> {
+        let gist = read(&parts, None, &mut Interned::default()).ok()?;
+        let origin = Origin {
+            name: "gpu-1".parse().unwrap(),
+            run: Run {
+                epoch: 1,
+                boot_id: String::new(),
+            },
+            agent_version: String::new(),
+        };
+        let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
+        Some(Node::new(origin, parts, gist, fresh))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn what_changed_read_alone_is_what_the_whole_reads_as((before, after) in statuses()) {
+            let text = |error: StatusError| crate::domain::error::chain(&error);
+            let known = known(before);
+            let part = read(&after, known.as_ref(), &mut Interned::default()).map_err(text);
+            let whole = read(&after, None, &mut Interned::default()).map_err(text);
+            prop_assert_eq!(part, whole);
+        }
+    }
+}
