@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
 use octavo::aggregator::clock::Clock;
-use octavo::aggregator::fleet::{Fleet, Freshness, Node, Origin};
+use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use octavo::aggregator::view::View;
 use octavo::aggregator::{pages, rest};
 use octavo::domain::inventory::Inventory;
@@ -84,11 +84,11 @@ async fn ask(router: &Router, path: &str) -> (Vec<Duration>, usize) {
 fn fleet(machines: [&Inventory; 2], clock: Clock) -> Fleet {
     let kinds = machines.map(|machine| {
         let labels = Arc::new(compile(machine, &Options::default()).labels);
-        (machine, fleet_of::parts(machine), labels)
+        (fleet_of::parts(machine), Gist::of(machine, labels))
     });
     let mut fleet = Fleet::default();
     for number in 0..NODES {
-        let (machine, parts, labels) = &kinds[number % kinds.len()];
+        let (parts, gist) = &kinds[number % kinds.len()];
         let origin = Origin {
             name: swarm::name(number).parse().unwrap(),
             run: Run {
@@ -99,13 +99,7 @@ fn fleet(machines: [&Inventory; 2], clock: Clock) -> Fleet {
         };
         // Nothing is confirmed here while it runs, and nothing shall go stale.
         let freshness = Freshness::new(clock.now(), Duration::from_hours(1));
-        let node = Node::new(
-            origin,
-            parts.clone(),
-            machine,
-            Arc::clone(labels),
-            freshness,
-        );
+        let node = Node::new(origin, parts.clone(), gist.clone(), freshness);
         fleet.nodes.insert(Arc::new(node));
     }
     fleet
