@@ -17,7 +17,7 @@ use tokio_stream::Stream;
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::serve::Peer;
+use super::peer::{Live, Peer};
 use super::stats::Stats;
 use super::store::desk::Desk;
 use super::store::{MOST_BYTES, Refusal, Speaker, Store, Welcome};
@@ -64,6 +64,7 @@ struct Session {
     messages: Streaming<v1::FromAgent>,
     /// While this is held, the store can end the connection.
     _peer: Arc<Peer>,
+    _live: Live,
 }
 
 /// Streams that follow the fleet. Each may hold an old fleet, so there cannot be many.
@@ -147,6 +148,7 @@ impl Fleet for Ingest {
                     stats: self.stats.clone(),
                     speaker,
                     messages,
+                    _live: peer.stream(),
                     _peer: peer,
                 }),
                 waits: false,

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod fleet;
 pub mod ingest;
 pub mod pages;
+pub mod peer;
 pub mod query;
 pub mod rest;
 pub mod roster;

@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -22,11 +22,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt;
 use tracing::{debug, warn};
 
+use super::peer::Peer;
 use super::stats::Stats;
 use super::tls::Tls;
 
@@ -68,18 +69,6 @@ pub struct Server {
     pub stats: Stats,
 }
 
-/// The connection a request came on; an extension of every request.
-#[derive(Debug, Clone)]
-pub struct Peer(Arc<PeerState>);
-
-#[derive(Debug)]
-struct PeerState {
-    address: SocketAddr,
-    /// Whether it has made a request.
-    spoke: AtomicBool,
-    ended: Notify,
-}
-
 /// What accepted connections have in common.
 struct Shared {
     server: Server,
@@ -100,6 +89,7 @@ struct Place {
 enum Phase {
     /// It may not have made a request yet.
     New,
+    /// It made one. On the agents' server it is looked at again and again: one without a stream takes a place for nothing.
     Open,
     /// The peer was asked to go.
     Closing,
@@ -190,31 +180,6 @@ impl Limits {
         earliest.saturating_add(Duration::from_nanos(
             u64::try_from(span).unwrap_or(u64::MAX),
         ))
-    }
-}
-
-impl Peer {
-    pub(super) fn new(address: SocketAddr) -> Self {
-        Self(Arc::new(PeerState {
-            address,
-            spoke: AtomicBool::new(false),
-            ended: Notify::new(),
-        }))
-    }
-
-    /// Where it comes from.
-    pub fn address(&self) -> SocketAddr {
-        self.0.address
-    }
-
-    /// Ends the connection with everything on it, read or not.
-    pub fn end(&self) {
-        self.0.ended.notify_one();
-    }
-
-    /// Waits until somebody ends it.
-    pub(super) async fn ended(&self) {
-        self.0.ended.notified().await;
     }
 }
 
@@ -312,7 +277,7 @@ impl Shared {
         let io = TokioIo::new(io);
         let (router, of) = (self.server.router.clone(), peer.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
-            of.0.spoke.store(true, Ordering::Relaxed);
+            of.speaks();
             request.extensions_mut().insert(of.clone());
             router.clone().oneshot(request)
         });
@@ -342,22 +307,30 @@ impl Shared {
         let mut stop = self.stop.clone();
         let mut connection = pin!(connection);
         let mut timer = pin!(sleep(limits.first_word));
+        let old = Instant::now() + limits.age_of(number);
+        let grpc = self.server.protocol == Protocol::Grpc;
         let mut phase = Phase::New;
         loop {
             let close = tokio::select! {
                 _ended = connection.as_mut() => return,
                 () = peer.ended() => return,
                 () = timer.as_mut() => match phase {
-                    Phase::New if !peer.0.spoke.load(Ordering::Relaxed) => {
+                    Phase::New if !peer.spoke() => {
                         self.server.stats.cut("no_request");
                         return;
                     }
-                    Phase::New => {
+                    Phase::New | Phase::Open if Instant::now() >= old => true,
+                    // An agent's place is for one that reports, and for who follows the fleet.
+                    Phase::New | Phase::Open if grpc && !peer.has_streams() => {
+                        self.server.stats.cut("no_stream");
+                        return;
+                    }
+                    Phase::New | Phase::Open => {
                         phase = Phase::Open;
-                        timer.as_mut().reset(Instant::now() + limits.age_of(number));
+                        let look = Instant::now() + limits.first_word;
+                        timer.as_mut().reset(if grpc { old.min(look) } else { old });
                         false
                     }
-                    Phase::Open => true,
                     Phase::Closing => return,
                 },
                 () = stopped(&mut stop), if phase != Phase::Closing => true,

@@ -23,7 +23,7 @@ use self::intern::Interned;
 pub use self::refusal::Refusal;
 use super::clock::Moment;
 use super::fleet::{Fleet, Freshness, Node, Origin};
-use super::serve::Peer;
+use super::peer::Peer;
 use super::stats::Stats;
 use crate::config::aggregator::FleetSettings;
 use crate::domain::id::NodeName;

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_stream::Stream;
 use tonic::Status;
 
 use super::fleet::{Fleet, Node};
-use super::serve::Peer;
+use super::peer::Peer;
 use super::stats::Stats;
 use super::view::View;
 use crate::domain::id::NodeName;
@@ -40,6 +40,8 @@ pub struct Events(mpsc::Receiver<Result<v1::WatchEvent, Status>>);
 
 type Sender = mpsc::Sender<Result<v1::WatchEvent, Status>>;
 
+/// Two fleets are compared no more often: it is done on the agents' thread, and there may be many watchers.
+const PACE: Duration = Duration::from_millis(100);
 /// Nodes that can be named in a request.
 const MOST_NAMES: usize = 1024;
 
@@ -65,6 +67,7 @@ impl Watching {
         tokio::spawn(async move {
             self.stats.watchers.inc();
             let _counted = Counted(self.stats.watchers.clone());
+            let _live = self.peer.stream();
             // Whoever is gone need not be told.
             let _ended = self.follow(&filter, &sender).await;
             drop(place);
@@ -93,6 +96,10 @@ impl Watching {
                 let revision = sent.revision;
                 self.send(to, Event::Synced(v1::Synced { revision }))
                     .await?;
+            }
+            tokio::select! {
+                () = sleep(PACE) => {}
+                () = to.closed() => return Err(Ended),
             }
             fleet = tokio::select! {
                 next = self.view.changed() => next.ok_or(Ended)?,

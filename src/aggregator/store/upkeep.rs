@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Store;
 use crate::aggregator::clock::Moment;
-use crate::aggregator::serve::Peer;
+use crate::aggregator::peer::Peer;
 use crate::aggregator::stats::Stats;
 use crate::domain::id::NodeName;
 

@@ -9,16 +9,18 @@ use octavo::aggregator::serve::{Limits, Protocol};
 use octavo::aggregator::tls::Tls;
 use octavo::config::aggregator::TlsFiles;
 use octavo::domain::error::chain;
+use octavo::domain::stream::FromAgent;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tonic::Code;
 
-use super::{Line, PATIENCE, Plan, Site, parts};
+use super::{Line, PATIENCE, Plan, Site, acknowledged, hello, parts};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
@@ -163,6 +165,37 @@ async fn who_says_nothing_is_cut_off_and_holds_up_nobody() {
             1
         );
     }
+}
+
+#[tokio::test]
+async fn a_connection_of_the_agents_server_without_a_stream_gives_its_place_back() {
+    let plan = Plan {
+        limits: Limits {
+            first_word: Duration::from_millis(50),
+            ..Limits::new(Protocol::Grpc, 1000)
+        },
+        ..Plan::default()
+    };
+    let site = plan.start().await;
+    let mut reporting = Line::settled(&site, "n", parts(1)).await;
+    let mut refused = site.client().await;
+    let wrong = Line::open(&mut refused, hello("No Name", 1)).await;
+    assert_eq!(wrong.err().unwrap().code(), Code::InvalidArgument);
+    let cut = "connections_cut_total{reason=\"no_stream\"}";
+    let mut looks = interval(Duration::from_millis(10));
+    let gone = async {
+        while site.metric(cut) == 0 {
+            looks.tick().await;
+        }
+    };
+    timeout(PATIENCE, gone).await.unwrap();
+    // The other one has been looked at as often.
+    let heartbeat = FromAgent::Heartbeat {
+        seq: 1,
+        hash: parts(1).hash(),
+    };
+    assert_eq!(reporting.say(&heartbeat).await.unwrap(), acknowledged(1));
+    assert_eq!(site.metric(cut), 1);
 }
 
 #[tokio::test]
