@@ -128,6 +128,8 @@ struct FleetArgs {
     forget_after: Duration,
 
     /// Most nodes that are kept; agents of more are sent away
+    ///
+    /// What is kept of a node is mostly some 10 KiB and never more than 256 KiB, whatever its agent sends.
     #[arg(
         long,
         value_name = "COUNT",
