@@ -1,6 +1,7 @@
 //! The node agent: parses, builds the adapters, runs.
 
 mod hardware;
+mod program;
 
 use std::error::Error;
 use std::io;
@@ -13,35 +14,12 @@ use octavo::agent::uplink::dial::Aggregator;
 use octavo::agent::uplink::{self, Outbox, Uplink};
 use octavo::agent::{self, Settings};
 use octavo::config::agent::{AgentSettings, LabelSink as Target, Schedule, UplinkSettings};
-use octavo::config::{Answer, AnswerKind};
-use octavo::domain::error::chain;
-use octavo::telemetry;
 use octavo::wire::stream::Identity;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::{error, info};
+use tracing::info;
 
 fn main() -> ExitCode {
-    let settings = match AgentSettings::from_process() {
-        Ok(settings) => settings,
-        Err(answer) => return say(&answer),
-    };
-    telemetry::start(settings.log());
-    match start(&settings) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            error!("{}", chain(failure.as_ref()));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn say(answer: &Answer) -> ExitCode {
-    // Help that nobody reads is no failure.
-    let _unread = answer.print();
-    match answer.kind() {
-        AnswerKind::Asked => ExitCode::SUCCESS,
-        AnswerKind::UsageError => ExitCode::from(2),
-    }
+    program::main(AgentSettings::from_process(), AgentSettings::log, start)
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,38 +1,21 @@
 //! The aggregator: parses, runs, ends.
 
+mod program;
+
 use std::error::Error;
 use std::process::ExitCode;
 
 use octavo::aggregator::run;
 use octavo::config::aggregator::AggregatorSettings;
-use octavo::config::{Answer, AnswerKind};
-use octavo::domain::error::chain;
-use octavo::telemetry;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing::{error, info};
+use tracing::info;
 
 fn main() -> ExitCode {
-    let settings = match AggregatorSettings::from_process() {
-        Ok(settings) => settings,
-        Err(answer) => return say(&answer),
-    };
-    telemetry::start(settings.log());
-    match start(&settings) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            error!("{}", chain(failure.as_ref()));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn say(answer: &Answer) -> ExitCode {
-    // Help that nobody reads is no failure.
-    let _unread = answer.print();
-    match answer.kind() {
-        AnswerKind::Asked => ExitCode::SUCCESS,
-        AnswerKind::UsageError => ExitCode::from(2),
-    }
+    program::main(
+        AggregatorSettings::from_process(),
+        AggregatorSettings::log,
+        start,
+    )
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,0 +1,39 @@
+//! What the programs that run for long have in common: settings or an answer, a log, and how a failure is told.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use octavo::config::log::LogSettings;
+use octavo::config::{Answer, AnswerKind};
+use octavo::domain::error::chain;
+use octavo::telemetry;
+use tracing::error;
+
+/// Runs `start` with the settings, logging as they say.
+pub(crate) fn main<S>(
+    settings: Result<S, Answer>,
+    log: impl FnOnce(&S) -> LogSettings,
+    start: impl FnOnce(&S) -> Result<(), Box<dyn Error>>,
+) -> ExitCode {
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(answer) => return say(&answer),
+    };
+    telemetry::start(log(&settings));
+    match start(&settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            error!("{}", chain(failure.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say(answer: &Answer) -> ExitCode {
+    // Help that nobody reads is no failure.
+    let _unread = answer.print();
+    match answer.kind() {
+        AnswerKind::Asked => ExitCode::SUCCESS,
+        AnswerKind::UsageError => ExitCode::from(2),
+    }
+}
