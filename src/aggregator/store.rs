@@ -12,8 +12,8 @@ mod read;
 mod refusal;
 mod upkeep;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub struct Store {
     settings: FleetSettings,
     fleet: Fleet,
     entries: BTreeMap<NodeName, Entry>,
+    /// Nodes nobody speaks for, by their last confirmation: a full fleet forgets the first of them, if it is stale.
+    left: BTreeSet<(Moment, NodeName)>,
     interned: Interned,
     /// Streams that were told to end, and when.
     retired: Vec<(Moment, Weak<Peer>)>,
@@ -100,6 +102,7 @@ impl Store {
             settings,
             fleet: Fleet::default(),
             entries: BTreeMap::new(),
+            left: BTreeSet::new(),
             interned: Interned::default(),
             retired: Vec::new(),
             lines: 0,
@@ -205,10 +208,12 @@ impl Store {
             return;
         }
         entry.line = None;
-        if entry.freshness.is_none() {
-            self.entries.remove(&speaker.node);
-        } else {
+        if let Some(freshness) = &entry.freshness {
+            let left = (freshness.confirmed(), speaker.node.clone());
+            self.left.insert(left);
             self.renew(&speaker.node, now, false);
+        } else {
+            self.entries.remove(&speaker.node);
         }
     }
 
@@ -244,7 +249,7 @@ impl Store {
         hello: &Hello,
         now: Moment,
     ) -> Result<(&mut Entry, Greeting), Refusal> {
-        let room = self.entries.len() < self.settings.max_nodes();
+        self.make_room(node, now)?;
         match self.entries.entry(node.clone()) {
             btree_map::Entry::Occupied(known) => {
                 let entry = known.into_mut();
@@ -252,10 +257,6 @@ impl Store {
                 let greeting = entry.receiver.greeted(hello, alive);
                 Ok((entry, greeting))
             }
-            btree_map::Entry::Vacant(_) if !room => Err(Refusal::TooManyNodes {
-                node: node.clone(),
-                most: self.settings.max_nodes(),
-            }),
             btree_map::Entry::Vacant(place) => {
                 let (receiver, answer) = Receiver::new(hello);
                 let entry = place.insert(Entry {
@@ -274,6 +275,9 @@ impl Store {
         self.lines = self.lines.saturating_add(1);
         let (superseded, on_superseded) = oneshot::channel();
         if let Some(entry) = self.entries.get_mut(node) {
+            if let Some(freshness) = &entry.freshness {
+                self.left.remove(&(freshness.confirmed(), node.clone()));
+            }
             entry.line = Some(Line {
                 id: self.lines,
                 superseded,

@@ -181,3 +181,78 @@ impl Drop for Counted {
         self.0.dec();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{Semaphore, watch};
+    use tokio::time::Instant;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+    use crate::aggregator::clock::{Clock, Moment};
+    use crate::aggregator::fleet::{Freshness, Gist, Origin};
+    use crate::domain::inventory::{Inventory, Machine, NvmlState};
+    use crate::domain::labels::tests_support::label_set;
+    use crate::domain::stream::{Parts, Run};
+
+    /// One node, of an agent of this version.
+    fn fleet(version: &str) -> Fleet {
+        let inventory = Inventory {
+            machine: Machine::default(),
+            nvml: NvmlState::Absent {
+                reason: "test".to_owned(),
+            },
+            devices: Vec::new(),
+        };
+        let origin = Origin {
+            name: "n".parse().unwrap(),
+            run: Run {
+                epoch: 1,
+                boot_id: "b".to_owned(),
+            },
+            agent_version: version.to_owned(),
+        };
+        let gist = Gist::of(&inventory, Arc::new(label_set(&[])));
+        let freshness = Freshness::new(Moment::from_millis(0), Duration::from_hours(1));
+        let mut fleet = Fleet::default();
+        let node = Node::new(origin, Parts::default(), gist, freshness);
+        fleet.nodes.insert(Arc::new(node));
+        fleet
+    }
+
+    async fn version(events: &mut Events) -> String {
+        match events.next().await.unwrap().unwrap().event {
+            Some(Event::Node(node)) => node.agent_version,
+            other => panic!("a node, and not {other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_change_comes_at_once_and_of_those_that_follow_the_latest() {
+        let (fleets, readers) = watch::channel(Fleet::default());
+        let watching = Watching {
+            peer: Peer::new("127.0.0.1:1".parse().unwrap()),
+            view: View::new(readers, Clock::start()),
+            stats: Stats::default(),
+            patience: Duration::from_secs(30),
+        };
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let request = v1::WatchRequest::default();
+        let mut events = watching.start(place, &request).ok().unwrap();
+        let synced = events.next().await.unwrap().unwrap().event;
+        assert!(matches!(synced, Some(Event::Synced(_))));
+        // Nothing happens for a while.
+        assert!(timeout(10 * PACE, events.next()).await.is_err());
+        let start = Instant::now();
+        fleets.send_replace(fleet("1"));
+        assert_eq!(version(&mut events).await, "1");
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        for next in ["2", "3"] {
+            fleets.send_replace(fleet(next));
+            assert!(timeout(PACE / 4, events.next()).await.is_err());
+        }
+        assert_eq!(version(&mut events).await, "3");
+        let waited = start.elapsed();
+        assert!(PACE <= waited && waited < PACE + PACE / 4, "{waited:?}");
+    }
+}

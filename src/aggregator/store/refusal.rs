@@ -8,7 +8,7 @@ use crate::wire::status::StatusError;
 /// Why something an agent said was refused. Nothing has changed.
 #[derive(Debug, Error)]
 pub enum Refusal {
-    /// The fleet is full.
+    /// The fleet is full, and no node of it is both stale and disconnected.
     #[error("node {node}: this aggregator keeps {most} nodes and has as many")]
     TooManyNodes {
         /// The node that came too late.

@@ -3,7 +3,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use super::Store;
+use super::{Refusal, Store};
 use crate::aggregator::clock::Moment;
 use crate::aggregator::peer::Peer;
 use crate::aggregator::stats::Stats;
@@ -27,6 +27,9 @@ impl Store {
                 && let Some(line) = entry.line.take()
             {
                 end(&line.peer, "silent", &self.stats);
+                if let Some(freshness) = &entry.freshness {
+                    self.left.insert((freshness.confirmed(), name.clone()));
+                }
                 turned.push(name.clone());
             }
             match &entry.freshness {
@@ -55,11 +58,32 @@ impl Store {
         self.check();
     }
 
+    /// Sees to it that there is room for this node, if need be in the place of the one that is stale and left for longest.
+    pub(super) fn make_room(&mut self, node: &NodeName, now: Moment) -> Result<(), Refusal> {
+        let most = self.settings.max_nodes();
+        if self.entries.len() < most || self.entries.contains_key(node) {
+            return Ok(());
+        }
+        let longest = self.left.first().filter(|(confirmed, _)| {
+            // The others are not stale either, if this one is not.
+            confirmed.age(now) > self.settings.stale_after()
+        });
+        let Some((_, longest)) = longest.cloned() else {
+            let node = node.clone();
+            return Err(Refusal::TooManyNodes { node, most });
+        };
+        self.forget(&longest, now);
+        Ok(())
+    }
+
     fn forget(&mut self, name: &NodeName, now: Moment) {
-        if let Some(entry) = self.entries.remove(name)
-            && let Some(line) = entry.line
-        {
-            self.retired.push((now, line.peer));
+        if let Some(entry) = self.entries.remove(name) {
+            if let Some(freshness) = entry.freshness {
+                self.left.remove(&(freshness.confirmed(), name.clone()));
+            }
+            if let Some(line) = entry.line {
+                self.retired.push((now, line.peer));
+            }
         }
         if self.fleet.nodes.remove(name).is_some() {
             self.changed(now);
@@ -70,6 +94,11 @@ impl Store {
         let known = self.entries.values();
         let known = known.filter(|entry| entry.freshness.is_some()).count();
         if known != self.fleet.nodes.len() {
+            self.stats.violated("I9");
+        }
+        let left = self.entries.values();
+        let left = left.filter(|entry| entry.freshness.is_some() && entry.line.is_none());
+        if left.count() != self.left.len() {
             self.stats.violated("I9");
         }
         if self.entries.len() > self.settings.max_nodes() {
