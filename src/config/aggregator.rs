@@ -90,7 +90,8 @@ struct ServingArgs {
 
     /// Most connections of each server; more are refused
     ///
-    /// Each takes a file descriptor, so the limit of open files (ulimit -n) must be above twice this number.
+    /// Each takes a file descriptor, so the limit of open files (ulimit -n) must be above twice this number. Each may
+    /// also hold messages that came in part: 2 MiB of memory at worst.
     #[arg(
         long,
         value_name = "COUNT",
@@ -129,7 +130,8 @@ struct FleetArgs {
 
     /// Most nodes that are kept; agents of more are sent away
     ///
-    /// What is kept of a node is mostly some 10 KiB and never more than 256 KiB, whatever its agent sends.
+    /// Before that, the node that is stale and gone for longest is forgotten. What is kept of a node is mostly some 10 KiB and
+    /// never more than 256 KiB, whatever its agent sends.
     #[arg(
         long,
         value_name = "COUNT",
