@@ -1,0 +1,40 @@
+//! A fleet that has no room.
+
+use super::*;
+
+#[test]
+fn a_full_fleet_forgets_who_is_stale_and_left_for_longest_and_nobody_else() {
+    let mut world = World::new(3);
+    let mut first = settled(&mut world, "z");
+    world.pass(1);
+    let mut second = settled(&mut world, "a");
+    let third = settled(&mut world, "b");
+    world.disconnect(&mut second);
+    world.disconnect(&mut first);
+    world.pass(9_999);
+    let refusal = world.connect(&mut Agent::new("new", 1)).unwrap_err();
+    assert_eq!(refusal.word(), "too_many_nodes", "none is stale yet");
+    world.pass(1);
+    let new = settled(&mut world, "new");
+    assert!(world.node("z").is_none() && world.node("new").is_some());
+    // Who comes back is not forgotten, however long it was away.
+    world.pass(5000);
+    world.connect(&mut second).unwrap();
+    let refusal = world.connect(&mut Agent::new("z", 1)).unwrap_err();
+    assert_eq!(refusal.word(), "too_many_nodes", "the others are connected");
+    // A connection that has been silent for too long is none.
+    world.pass(30_001);
+    let heartbeat = new.sender.heartbeat().unwrap();
+    world.hear(&new, &heartbeat).unwrap();
+    let heartbeat = second.sender.heartbeat().unwrap();
+    world.hear(&second, &heartbeat).unwrap();
+    world.store.sweep(world.now);
+    settled(&mut world, "z");
+    assert!(world.node(third.identity.node.as_str()).is_none());
+    world.store.sweep(world.now);
+    let mut registry = Registry::default();
+    world.store.stats.register(&mut registry);
+    let mut counted = String::new();
+    encode(&mut counted, &registry).unwrap();
+    assert!(!counted.contains("invariant=\""), "{counted}");
+}
