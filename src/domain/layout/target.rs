@@ -1,0 +1,43 @@
+//! What the devices of one node shall have: a layout after its names were looked up in each device's own catalogue.
+
+use super::{Place, TimeSlicing};
+use crate::domain::id::PciAddress;
+
+/// What the devices of a node shall have. A device that is not listed is never touched.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Targets {
+    /// Ordered by PCI address, each once.
+    pub devices: Vec<DeviceTarget>,
+}
+
+/// What one device shall have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceTarget {
+    /// The device.
+    pub pci: PciAddress,
+    /// Where the rule stands that says so.
+    pub rule: Place,
+    /// How it is partitioned; `None` leaves it as it is.
+    pub mig: Option<MigTarget>,
+    /// How it, or its partitions, are shared; `None` leaves it as it is.
+    pub time_slicing: Option<TimeSlicing>,
+}
+
+/// Partitioning that one device shall have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MigTarget {
+    /// MIG mode off.
+    Disabled,
+    /// MIG mode on with these GPU instances and no other, in the order of their profile's id and then of the split. Where
+    /// they lie is the planner's to say.
+    Enabled(Vec<InstanceTarget>),
+}
+
+/// A GPU instance that shall be.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InstanceTarget {
+    /// The driver's id of its profile on this device.
+    pub profile_id: u32,
+    /// Compute slices of each of its compute instances, the largest first; one that has all of them is the usual case.
+    pub compute: Vec<u32>,
+}
