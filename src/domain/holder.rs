@@ -61,3 +61,107 @@ pub fn of(inventory: &Inventory) -> Vec<Holder> {
     });
     all.collect()
 }
+
+impl Pod {
+    /// The pod that a control group belongs to: its UID and the container's id, which is all that a path tells. Source:
+    /// kubelet's `pkg/kubelet/cm`, for both of its control-group drivers:
+    /// `/kubepods/burstable/pod<uid>/<container>` (cgroupfs) and
+    /// `/kubepods.slice/.../kubepods-burstable-pod<uid, dashes as underscores>.slice/cri-containerd-<container>.scope`.
+    pub fn of_control_group(path: &str) -> Option<Self> {
+        let mut parts = path
+            .split('/')
+            .skip_while(|part| !part.starts_with("kubepods"));
+        parts.next()?;
+        let (uid, mut below) = loop {
+            let part = parts.next()?;
+            if let Some(uid) = pod_uid(part) {
+                break (uid, parts);
+            }
+        };
+        Some(Self {
+            uid: Some(uid),
+            container: below.next().and_then(container_id),
+            ..Self::default()
+        })
+    }
+}
+
+/// The UID in a pod's own level of the path.
+fn pod_uid(part: &str) -> Option<String> {
+    let name = part.strip_suffix(".slice").unwrap_or(part);
+    let (_, uid) = name
+        .rsplit_once("-pod")
+        .or_else(|| name.split_once("pod"))?;
+    let uid = uid.replace('_', "-");
+    let well_formed = uid.len() >= 32 && uid.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    well_formed.then_some(uid)
+}
+
+/// The container's id in the level below its pod's, without what its runtime puts around it.
+fn container_id(part: &str) -> Option<String> {
+    let name = part.strip_suffix(".scope").unwrap_or(part);
+    let id = name.rsplit_once('-').map_or(name, |(_, id)| id);
+    let well_formed = id.len() == 64 && id.chars().all(|c| c.is_ascii_hexdigit());
+    well_formed.then(|| id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "3f1c9a52-7d0b-4a6e-9c7f-0d3b8e5a1c24";
+    const CONTAINER: &str = "9d2f0b7c6e5a48139d2f0b7c6e5a48139d2f0b7c6e5a48139d2f0b7c6e5a4813";
+
+    #[track_caller]
+    fn tells(path: &str, container: Option<&str>) {
+        let pod = Pod::of_control_group(path).unwrap();
+        assert_eq!(
+            (pod.uid.as_deref(), pod.container.as_deref()),
+            (Some(UID), container)
+        );
+    }
+
+    #[test]
+    fn a_control_group_names_its_pod_under_both_drivers_and_each_quality_of_service() {
+        let dashed = UID.replace('-', "_");
+        tells(
+            &format!("/kubepods/burstable/pod{UID}/{CONTAINER}"),
+            Some(CONTAINER),
+        );
+        tells(&format!("/kubepods/pod{UID}/{CONTAINER}"), Some(CONTAINER));
+        for scope in ["cri-containerd-", "crio-", "docker-"] {
+            tells(
+                &format!("/kubepods.slice/kubepods-pod{dashed}.slice/{scope}{CONTAINER}.scope"),
+                Some(CONTAINER),
+            );
+            tells(
+                &format!(
+                    "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{dashed}.slice/{scope}{CONTAINER}.scope/inner"
+                ),
+                Some(CONTAINER),
+            );
+        }
+        // A machine whose kubelet itself lives below a control group, as in a cluster of containers.
+        tells(
+            &format!("/system.slice/kind/kubepods/pod{UID}/{CONTAINER}"),
+            Some(CONTAINER),
+        );
+        tells(&format!("/kubepods/pod{UID}"), None);
+    }
+
+    #[test]
+    fn what_is_no_pod_is_not_taken_for_one() {
+        for path in [
+            "/",
+            "",
+            "/user.slice/user-1000.slice/session-3.scope",
+            "/system.slice/podman.service",
+            "/kubepods",
+            "/kubepods/burstable",
+            "/kubepods/podhello/x",
+            "/machine.slice/libpod-3f1c9a52.scope",
+        ] {
+            assert_eq!(Pod::of_control_group(path), None, "{path}");
+        }
+    }
+}

@@ -14,6 +14,7 @@
 pub mod calls;
 mod elf;
 pub mod error;
+pub mod holders;
 pub mod library;
 mod merge;
 pub mod nvml;
