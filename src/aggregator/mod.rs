@@ -17,6 +17,7 @@ pub mod rest;
 pub mod roster;
 pub mod run;
 pub mod serve;
+mod stamp;
 pub mod stats;
 pub mod store;
 pub mod tls;

@@ -5,7 +5,6 @@
 //! leaves the pair before in use.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,6 +19,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
+use super::stamp::Stamp;
 use super::stats::Stats;
 use crate::config::aggregator::TlsFiles;
 use crate::domain::error::chain;
@@ -46,13 +46,6 @@ const READ_AGAIN: Duration = Duration::from_secs(10);
 
 /// What differs when a certificate or its key was replaced; nothing of a file that is not there.
 type Stamps = [Option<Stamp>; 2];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    length: u64,
-    modified: (i64, i64),
-    inode: u64,
-}
 
 /// Why a certificate cannot be used.
 #[derive(Debug, Error)]
@@ -181,12 +174,5 @@ fn content(path: &Path) -> Result<Vec<u8>, TlsError> {
 }
 
 fn stamps(files: &TlsFiles) -> Stamps {
-    [files.certificate(), files.key()].map(|path| {
-        let data = std::fs::metadata(path).ok()?;
-        Some(Stamp {
-            length: data.len(),
-            modified: (data.mtime(), data.mtime_nsec()),
-            inode: data.ino(),
-        })
-    })
+    [files.certificate(), files.key()].map(Stamp::of)
 }

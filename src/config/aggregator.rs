@@ -141,6 +141,18 @@ struct FleetArgs {
         value_parser = value_parser!(u32).range(1..=10_000_000)
     )]
     max_nodes: u32,
+
+    /// Layouts whose plans can be looked at on a node's page and in the API
+    ///
+    /// A layout file in either dialect. It is read again when it has changed; one that cannot be read leaves the layouts
+    /// before in use. The layouts made for a node's own devices, such as all-balanced, need no file.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OCTAVO_LAYOUTS",
+        hide_env_values = true
+    )]
+    layouts: Option<PathBuf>,
 }
 
 /// What the aggregator runs on.
@@ -148,6 +160,7 @@ struct FleetArgs {
 pub struct AggregatorSettings {
     serving: ServingSettings,
     fleet: FleetSettings,
+    layouts: Option<PathBuf>,
     log: LogSettings,
 }
 
@@ -198,6 +211,7 @@ impl AggregatorSettings {
         let args = parse::<AggregatorArgs, _>(arguments)?;
         Ok(Self {
             serving: args.serving.resolve()?,
+            layouts: args.fleet.layouts.clone(),
             fleet: args.fleet.into(),
             log: args.log.into(),
         })
@@ -211,6 +225,11 @@ impl AggregatorSettings {
     /// What is kept of the fleet, and for how long.
     pub fn fleet(&self) -> FleetSettings {
         self.fleet
+    }
+
+    /// The file of layouts, if there is one.
+    pub fn layouts(&self) -> Option<&Path> {
+        self.layouts.as_deref()
     }
 
     /// What is logged and how.
