@@ -7,9 +7,11 @@ use axum::http::request::Parts;
 
 use super::problem::{Failure, Kind};
 use super::{Api, openapi, rows};
+use crate::aggregator::fleet::{Fleet, Node};
 use crate::aggregator::query::{self, Query};
 use crate::domain::error::chain;
 use crate::domain::id::NodeName;
+use crate::domain::inventory::Inventory;
 use crate::wire::api::{API_VERSION, NodeDetail, NodeList, Problem, TypeList};
 use crate::wire::status;
 
@@ -95,6 +97,19 @@ pub(super) async fn get(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<NodeDetail>, Failure> {
     pairs.none()?;
+    let fleet = api.view.fleet();
+    let node = known(&fleet, name)?;
+    let inventory = inventory(node)?;
+    let clock = api.view.clock();
+    let detail = rows::detail(node, &inventory, clock, clock.now());
+    Ok(Json(detail))
+}
+
+/// The node that a path names.
+pub(super) fn known(
+    fleet: &Fleet,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<&Node, Failure> {
     let Path(name) = name.map_err(|_| {
         Failure::new(Kind::InvalidName, "the name in the path is not UTF-8").of("name")
     })?;
@@ -105,19 +120,21 @@ pub(super) async fn get(
         );
         Failure::new(Kind::InvalidName, detail).of("name")
     })?;
-    let (fleet, clock) = (api.view.fleet(), api.view.clock());
-    let node = fleet.nodes.get(&name).ok_or_else(|| {
+    fleet.nodes.get(&name).map(AsRef::as_ref).ok_or_else(|| {
         let detail = format!(
             "no agent of a node {name} has been heard of; /api/v1/nodes?search={name} lists the nodes there are"
         );
         Failure::new(Kind::UnknownNode, detail).of("name")
-    })?;
+    })
+}
+
+/// What `node` has.
+pub(super) fn inventory(node: &Node) -> Result<Inventory, Failure> {
     let status = status::decode(&node.parts).map_err(|error| {
-        let detail = format!("the status of {name} cannot be read: {}", chain(&error));
+        let detail = format!("the status of {} cannot be read: {}", node.name, chain(&error));
         Failure::new(Kind::Internal, detail)
     })?;
-    let detail = rows::detail(node, &status.inventory, clock, clock.now());
-    Ok(Json(detail))
+    Ok(status.inventory)
 }
 
 /// Types of devices over the whole fleet
