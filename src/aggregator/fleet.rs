@@ -155,6 +155,12 @@ impl Node {
         }
     }
 
+    /// Why it is not as it should be at `now`; of a stale node nobody knows.
+    pub fn reason(&self, now: Moment) -> Option<&str> {
+        let fresh = !self.freshness.is_stale(now);
+        self.summary.reason.as_deref().filter(|_| fresh)
+    }
+
     /// Its devices, as they may be counted at `now`.
     pub fn counts(&self, now: Moment) -> Counts {
         let counts = self.summary.counts();

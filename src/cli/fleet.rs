@@ -36,6 +36,9 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
         FleetFormat::Name => lines(list.items.iter().map(|row| printable(&row.name))),
     };
     let mut notes = stale(&list.items);
+    if matches!(printed.format, FleetFormat::Table | FleetFormat::Wide) {
+        notes.extend(reasons(&list.items));
+    }
     if list.items.is_empty() {
         notes.push(
             "no node matches; without filters all are listed that an agent speaks for".to_owned(),
@@ -199,6 +202,24 @@ fn stale(rows: &[NodeRow]) -> Vec<String> {
         counted(stale.len(), "node was", "nodes were"),
         shown.join(", ")
     )]
+}
+
+/// Why nodes are not as they should be, of the first few that say so.
+fn reasons(rows: &[NodeRow]) -> Vec<String> {
+    const SHOWN: usize = 5;
+    let mut all = rows.iter().filter_map(|row| {
+        let reason = printable(row.reason.as_deref()?);
+        let name = printable(&row.name);
+        Some(format!("{name} is {}: {reason}", printable(&row.state)))
+    });
+    let mut shown: Vec<String> = all.by_ref().take(SHOWN).collect();
+    let more = all.count();
+    if more > 0 {
+        shown.push(format!(
+            "{more} more nodes say what is wrong with them: -o json has all of it"
+        ));
+    }
+    shown
 }
 
 fn report(output: String, notes: Vec<String>) -> Report {

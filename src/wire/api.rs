@@ -44,6 +44,9 @@ pub struct NodeRow {
     /// How it is, the gravest of what is to be said: `empty`, `ok`, `attention`, `degraded`, `no-driver`, `nvml-lost`,
     /// `nvml-stalled`, `stale`.
     pub state: String,
+    /// Why it is not as it should be, in words for a person; absent where it is, and of a stale node, of which nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Whether its agent is connected now.
     pub connected: bool,
     /// When its agent last confirmed what is shown.

@@ -209,7 +209,7 @@ fn a_watch_tells_each_change_and_ends_well_when_interrupted() {
     fleet.h100.change(|world| world.lose_gpu(Slot(1)));
     assert_eq!(
         lines.says("degraded"),
-        "h100: ok -> degraded, free 1 -> 0, unavailable 0 -> 1"
+        "h100: ok -> degraded (GPU 1: failing: nvmlDeviceGetMigMode: GPU is lost (15)), free 1 -> 0, unavailable 0 -> 1"
     );
     let object = objects.says("degraded");
     let event: serde_json::Value = serde_json::from_str(&object).unwrap();

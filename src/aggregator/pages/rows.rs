@@ -2,7 +2,7 @@
 
 use super::address::Asked;
 use super::bar::{Bar, in_words};
-use super::words::{Badge, age, memory, millis, node_state, time, type_name};
+use super::words::{Badge, age, memory, millis, node_state, printable, time, type_name};
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::Node;
 use crate::aggregator::query::{Sort, SortKey};
@@ -21,6 +21,7 @@ pub(super) struct Row {
     pub(super) sharing: &'static str,
     pub(super) partitions: String,
     pub(super) state: Badge,
+    pub(super) reason: Option<String>,
     pub(super) age: String,
     pub(super) age_ms: u64,
     pub(super) confirmed: String,
@@ -89,6 +90,7 @@ impl Row {
                 count => format!("{} of {count} free", partitions.free()),
             },
             state: node_state(state),
+            reason: node.reason(now).map(printable),
             age: age(since),
             age_ms: millis(since),
             confirmed: time(clock.wall(node.freshness.confirmed())),

@@ -33,6 +33,7 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
     (name, prop::option::of(1_u64..3), state, occupancy).prop_map(
         |(name, memory, state, occupancy)| DeviceSummary {
             in_parts: None,
+            trouble: None,
             type_name: name.map(|name| name.parse().unwrap()),
             memory: memory.map(Mebibytes::new),
             state,

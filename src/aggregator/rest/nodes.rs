@@ -131,7 +131,11 @@ pub(super) fn known(
 /// What `node` has.
 pub(super) fn inventory(node: &Node) -> Result<Inventory, Failure> {
     let status = status::decode(&node.parts).map_err(|error| {
-        let detail = format!("the status of {} cannot be read: {}", node.name, chain(&error));
+        let detail = format!(
+            "the status of {} cannot be read: {}",
+            node.name,
+            chain(&error)
+        );
         Failure::new(Kind::Internal, detail)
     })?;
     Ok(status.inventory)

@@ -11,6 +11,7 @@ pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
     NodeRow {
         name: node.name.as_str().to_owned(),
         state: node.state(now).as_str().to_owned(),
+        reason: node.reason(now).map(str::to_owned),
         connected: node.connected,
         last_confirmed: clock.wall(node.freshness.confirmed()).to_string(),
         age_seconds: node.freshness.age(now).as_secs(),

@@ -92,6 +92,7 @@ pub(in crate::cli) mod tests {
         NodeRow {
             name: name.to_owned(),
             state: state.to_owned(),
+            reason: None,
             connected: true,
             last_confirmed: "2026-11-21T10:00:00Z".to_owned(),
             age_seconds: 3,

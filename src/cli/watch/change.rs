@@ -26,7 +26,11 @@ pub(in crate::cli) fn words(
 }
 
 fn state(row: &NodeRow, colors: Colors) -> String {
-    words::ink(&row.state).paint(&printable(&row.state), colors)
+    let state = words::ink(&row.state).paint(&printable(&row.state), colors);
+    match &row.reason {
+        Some(reason) => format!("{state} ({})", printable(reason)),
+        None => state,
+    }
 }
 
 fn described(node: &NodeRow, colors: Colors) -> String {

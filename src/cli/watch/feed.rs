@@ -26,7 +26,7 @@ pub(in crate::cli) enum News {
     /// It is connected; what was missed is to be asked for.
     Connected,
     /// Something changed.
-    Changed(Event),
+    Changed(Box<Event>),
 }
 
 impl Feed {
@@ -59,7 +59,7 @@ impl Feed {
                     Err(error) => error,
                 },
                 Some(stream) => match stream.next().await {
-                    Ok(event) => return Ok(News::Changed(event)),
+                    Ok(event) => return Ok(News::Changed(Box::new(event))),
                     Err(source) => self.client.failed(&target(), source),
                 },
             };

@@ -37,7 +37,7 @@ pub(super) async fn follow(
         let news = feed.next(say_lost).await?;
         let told = match news {
             News::Connected => teller.catch_up(&feed).await,
-            News::Changed(event) => teller.follow(&feed, event).await,
+            News::Changed(event) => teller.follow(&feed, *event).await,
         };
         match told {
             Ok(Reader::There) => {}

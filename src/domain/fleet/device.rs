@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::domain::id::TypeName;
 use crate::domain::inventory::{
-    Condition, Device, DeviceState, Identity, Mig, MigState, NvmlState, Usage,
+    Complaint, Condition, Device, DeviceState, Identity, Mig, MigState, NvmlState, Usage,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -21,7 +21,13 @@ pub struct DeviceSummary {
     pub occupancy: Occupancy,
     /// Whether it is given out in parts, as was told last; `None` where that was never told.
     pub in_parts: Option<bool>,
+    /// The gravest of what is wrong with it, in words for a person, after which device it is; absent where nothing is. Parts of
+    /// it are the driver's own, and may hold any character.
+    pub trouble: Option<String>,
 }
+
+/// Longest trouble that is kept, in characters: a list shows it, and the node's own page has all of it.
+const LONGEST_TROUBLE: usize = 160;
 
 /// What can be done with a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +66,29 @@ impl DeviceSummary {
             state,
             occupancy: occupancy(device, state),
             in_parts: (device.mig != Mig::Unknown).then(|| device.mig.is_enabled()),
+            trouble: (state != DeviceState::Ok)
+                .then(|| trouble(device))
+                .flatten(),
         }
     }
+}
+
+fn trouble(device: &Device) -> Option<String> {
+    let mut gravest: Option<Complaint> = None;
+    for complaint in device.complaints() {
+        if gravest
+            .as_ref()
+            .is_none_or(|known| known.gravity < complaint.gravity)
+        {
+            gravest = Some(complaint);
+        }
+    }
+    let which = match device.index {
+        Some(index) => format!("GPU {index}"),
+        None => device.pci.to_string(),
+    };
+    let text = format!("{which}: {}", gravest?.text);
+    Some(text.chars().take(LONGEST_TROUBLE).collect())
 }
 
 fn occupancy(device: &Device, state: DeviceState) -> Occupancy {

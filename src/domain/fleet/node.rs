@@ -18,6 +18,8 @@ pub struct NodeSummary {
     pub sharing: Sharing,
     /// How it is, while it is heard of.
     pub state: NodeState,
+    /// Why it is not as it should be, in words for a person; parts of them are the driver's own.
+    pub reason: Option<String>,
 }
 
 /// How devices are given out. The words are those of the label `octavo.dev/sharing`.
@@ -64,6 +66,7 @@ impl NodeSummary {
             memory: Mebibytes::new(memory),
             sharing: sharing(devices),
             state: state(devices, nvml),
+            reason: reason(devices, nvml),
         }
     }
 
@@ -98,7 +101,19 @@ fn sharing(devices: &[DeviceSummary]) -> Sharing {
 }
 
 fn state(devices: &[DeviceSummary], nvml: &NvmlState) -> NodeState {
-    let of_devices = devices.iter().map(|device| match device.state {
+    let of_devices = devices.iter().map(|device| weight(device.state));
+    let of_devices = of_devices.max().unwrap_or(NodeState::Empty);
+    let of_nvml = match nvml {
+        NvmlState::Stalled { .. } => NodeState::NvmlStalled,
+        NvmlState::Lost { .. } => NodeState::NvmlLost,
+        NvmlState::Absent { .. } | NvmlState::Loading | NvmlState::Ready(_) => NodeState::Empty,
+    };
+    of_devices.max(of_nvml)
+}
+
+/// What a device makes of its node.
+fn weight(device: DeviceState) -> NodeState {
+    match device {
         DeviceState::Ok => NodeState::Ok,
         DeviceState::Partial
         | DeviceState::Stale
@@ -109,14 +124,26 @@ fn state(devices: &[DeviceSummary], nvml: &NvmlState) -> NodeState {
         | DeviceState::Replace
         | DeviceState::Failing => NodeState::Degraded,
         DeviceState::NoDriver => NodeState::NoDriver,
-    });
-    let of_devices = of_devices.max().unwrap_or(NodeState::Empty);
-    let of_nvml = match nvml {
-        NvmlState::Stalled { .. } => NodeState::NvmlStalled,
-        NvmlState::Lost { .. } => NodeState::NvmlLost,
-        NvmlState::Absent { .. } | NvmlState::Loading | NvmlState::Ready(_) => NodeState::Empty,
-    };
-    of_devices.max(of_nvml)
+    }
+}
+
+/// What the driver suffers from, or the first of the devices in the gravest state and how many more are in trouble.
+fn reason(devices: &[DeviceSummary], nvml: &NvmlState) -> Option<String> {
+    match nvml {
+        NvmlState::Stalled { call, .. } => return Some(format!("{call} does not return")),
+        NvmlState::Lost { reason } => return Some(reason.clone()),
+        NvmlState::Absent { .. } | NvmlState::Loading | NvmlState::Ready(_) => {}
+    }
+    let troubled: Vec<_> = devices
+        .iter()
+        .filter_map(|device| Some((weight(device.state), device.trouble.as_deref()?)))
+        .collect();
+    let gravest = troubled.iter().map(|(weight, _)| *weight).max()?;
+    let (_, first) = troubled.iter().find(|(weight, _)| *weight == gravest)?;
+    Some(match troubled.len().saturating_sub(1) {
+        0 => (*first).to_owned(),
+        more => format!("{first} (and {more} more)"),
+    })
 }
 
 impl Sharing {

@@ -195,6 +195,26 @@ fn a_node_is_the_gravest_of_what_is_to_be_said() {
 }
 
 #[test]
+fn a_node_says_what_makes_it_what_it_is_and_of_how_many_devices_more() {
+    let ready = NvmlState::Loading;
+    let mut third = failing();
+    third.index = Some(3);
+    let said = |devices: &[Device], nvml: &NvmlState| node(devices, nvml).reason;
+    assert_eq!(said(&[whole(Vec::new())], &ready), None);
+    // The gravest device speaks, wherever it stands, and nothing of the driver's is kept without a bound.
+    let several = said(&[asks(RecoveryAction::DrainP2p), third.clone()], &ready).unwrap();
+    assert!(several.starts_with("GPU 3: failing: "), "{several}");
+    assert!(several.ends_with(" (and 1 more)"), "{several}");
+    let Condition::Failing { reason } = &mut third.condition else {
+        panic!("it fails");
+    };
+    *reason = "x".repeat(10_000);
+    assert_eq!(said(&[third], &ready).unwrap().chars().count(), 160);
+    let stalled = said(&[failing()], &stalled()).unwrap();
+    assert!(stalled.ends_with(" does not return"), "{stalled}");
+}
+
+#[test]
 fn sharing_is_that_of_the_devices_that_can_be_given_out() {
     for (devices, expected) in [
         (vec![], "none"),
@@ -243,6 +263,7 @@ fn summaries() -> impl Strategy<Value = Vec<DeviceSummary>> {
     let one = (name, prop::option::of(1_u64..9), occupancy());
     let one = one.prop_map(|(name, memory, occupancy)| DeviceSummary {
         in_parts: None,
+        trouble: None,
         type_name: name.map(|name| name.parse().unwrap()),
         memory: memory.map(Mebibytes::new),
         state: whole(Vec::new()).state(&NvmlState::Loading),

@@ -21,7 +21,9 @@ async fn every_node_is_listed_with_its_devices_and_state() {
         assert_eq!(cells[5], "ok");
         assert!(cells[6].ends_with(" s ago"), "{cells:?}");
         assert_eq!(page.count("#node-hgx-a100 .bar rect").await, 8);
-        assert_eq!(page.text("#node-h200 .at-state").await, "degraded");
+        assert_eq!(page.text("#node-h200 .at-state .badge").await, "degraded");
+        let why = page.text("#node-h200 .at-state .why").await;
+        assert!(why.ends_with("GPU is lost (15)"), "{why}");
         assert_eq!(
             page.text("#node-cpu-only .at-types").await,
             "no accelerator"

@@ -30,7 +30,8 @@ async fn a_page_follows_the_fleet_without_being_loaded_again() {
             reason: "GPU is lost".to_owned(),
         };
         site.put("node-a", &machine);
-        page.until("#node-node-a .at-state", &["degraded"]).await;
+        page.until("#node-node-a .at-state .badge", &["degraded"])
+            .await;
         site.put("node-b", &machine);
         page.until("#main tbody th", &["node-a", "node-b"]).await;
         page.until_true("return document.activeElement.id === 'search'")
@@ -39,7 +40,8 @@ async fn a_page_follows_the_fleet_without_being_loaded_again() {
             .await;
 
         site.put_stale("node-b", &machine);
-        page.until("#node-node-b .at-state", &["stale"]).await;
+        page.until("#node-node-b .at-state .badge", &["stale"])
+            .await;
         assert_eq!(page.count("#node-node-b.stale-row").await, 1);
         let since = page.text("#node-node-b .since").await;
         assert!(since.starts_with("not heard of since "), "{since}");
