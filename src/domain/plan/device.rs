@@ -6,7 +6,7 @@ use super::board::{Board, Place, TooLarge};
 use super::infeasible::{HardwareRule, Infeasible};
 use super::mode::ModeChange;
 use super::pins::Users;
-use super::{Change, Question, Refusal, Verdict, build, modes, offers, rules, splits};
+use super::{Change, Question, Refusal, Verdict, build, modes, offers, splits};
 use crate::domain::catalog::Placement;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{

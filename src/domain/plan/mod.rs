@@ -172,3 +172,6 @@ impl Default for Policy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,14 +44,14 @@ pub(super) fn together(board: &Board<'_>, counts: &[u32]) -> Result<(), Hardware
             sum.saturating_add(each(profile).saturating_mul(count))
         })
     };
-    let slices = sum(BoardProfile::gpu_slices);
+    let slices = sum(|profile| profile.gpu_slices());
     if slices > board.gpu_slices {
         return Err(HardwareRule::GpuSlices {
             asked: slices,
             most: board.gpu_slices,
         });
     }
-    let memory = sum(BoardProfile::smallest);
+    let memory = sum(|profile| profile.smallest());
     if memory > board.memory_slices {
         return Err(HardwareRule::MemorySlices {
             asked: memory,
