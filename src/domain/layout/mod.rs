@@ -4,11 +4,16 @@
 //! written (`wire::layouts`); here is what both mean. A layout knows no device: [`resolve`] turns it into [`Targets`] for
 //! the devices of one node, through the catalogue of each.
 
+mod error;
+mod limits;
+mod resolve;
 mod selector;
 mod target;
 
 use std::fmt;
 
+pub use self::error::{DeviceRef, Reason, RuleError, RuleWarning, Surprise};
+pub use self::resolve::{Resolved, resolve};
 pub use self::selector::{Criteria, DeviceFilter, IndexRange, Selector};
 pub use self::target::{DeviceTarget, InstanceTarget, MigTarget, Targets};
 use crate::domain::profile::ProfileName;
