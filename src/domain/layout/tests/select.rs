@@ -136,12 +136,12 @@ fn criteria_hold_together() {
     selects(by(capable(false)), &mixed(), &[2, 3]);
     selects(by(least(15_360)), &mixed(), &[0, 1, 2]);
     selects(by(least(81_560)), &mixed(), &[0]);
-    let types = vec![
+    let names = vec![
         "nvidia-t4-16gb".parse().unwrap(),
         "nvidia-h100-80gb".parse().unwrap(),
     ];
     let typed = Criteria {
-        type_name: Some(types),
+        type_name: Some(names),
         ..Criteria::default()
     };
     selects(by(typed.clone()), &mixed(), &[1, 2]);
