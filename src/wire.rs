@@ -7,5 +7,6 @@
 pub mod api;
 pub mod inventory;
 pub mod labels;
+pub mod layouts;
 pub mod status;
 pub mod stream;

@@ -1,0 +1,186 @@
+//! `devices:` of our own dialect.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use super::error::LayoutProblem;
+use super::findings::{Findings, Shape, value_of};
+use super::scalar::{self, NoRange};
+use super::tree::{Node, Value};
+use crate::domain::id::IdError;
+use crate::domain::layout::{Criteria, IndexRange, Place, Selector};
+
+const DEVICES: Shape = Shape {
+    what: "devices",
+    keys: &[
+        "index",
+        "uuid",
+        "pci",
+        "type",
+        "memoryAtLeast",
+        "migCapable",
+    ],
+};
+
+const EXAMPLE: &str = "\"devices: all\" is every device, \"devices: {index: [0, 1]}\" are some";
+
+/// Which devices a rule speaks of; `None` where it does not say so rightly.
+pub(super) fn read(node: &Node, findings: &mut Findings) -> Option<Selector> {
+    match &node.value {
+        Value::Scalar(_) => match scalar::text(node) {
+            Some("all") => Some(Selector::All),
+            Some("rest") => Some(Selector::Rest),
+            Some(_) | None => {
+                let expected = "\"all\", \"rest\", an index, a range as 0-3, a list of these, or a mapping of criteria";
+                let index = vec![one_index(node, ("devices", expected), findings)?];
+                Some(indices(index))
+            }
+        },
+        Value::List(_) => index(node, findings).map(indices),
+        Value::Map(_) => criteria(node, findings).map(Selector::Matching),
+    }
+}
+
+fn indices(index: Vec<IndexRange>) -> Selector {
+    Selector::Matching(Criteria {
+        index: Some(index),
+        ..Criteria::default()
+    })
+}
+
+fn criteria(node: &Node, findings: &mut Findings) -> Option<Criteria> {
+    let entries = findings.mapping(node, DEVICES)?;
+    if entries.is_empty() {
+        let (what, example) = (DEVICES.what, EXAMPLE);
+        findings.error(node.place, LayoutProblem::Empty { what, example });
+        return None;
+    }
+    let of = |key| value_of(entries, key);
+    let index = of("index").map(|node| index(node, findings));
+    let uuid = of("uuid").map(|node| ids(node, "uuid", findings));
+    let pci = of("pci").map(|node| ids(node, "pci", findings));
+    let type_name = of("type").map(|node| ids(node, "type", findings));
+    let memory = of("memoryAtLeast").map(|node| {
+        let memory = scalar::memory(node);
+        if memory.is_none() {
+            let found = node.in_words();
+            findings.error(node.place, LayoutProblem::Memory { found });
+        }
+        memory
+    });
+    let mig_capable = of("migCapable").map(|node| {
+        let capable = scalar::boolean(node);
+        if capable.is_none() {
+            findings.wrong_kind(node, "migCapable", "true or false");
+        }
+        capable
+    });
+    Some(Criteria {
+        index: read_or_absent(index)?,
+        uuid: read_or_absent(uuid)?,
+        pci: read_or_absent(pci)?,
+        type_name: read_or_absent(type_name)?,
+        memory_at_least: read_or_absent(memory)?,
+        mig_capable: read_or_absent(mig_capable)?,
+        device_filter: None,
+    })
+}
+
+/// What is absent is fine; what could not be read is not.
+fn read_or_absent<T>(read: Option<Option<T>>) -> Option<Option<T>> {
+    read.map_or(Some(None), |value| value.map(Some))
+}
+
+/// One index or range, or a list of them in which none is there twice.
+pub(super) fn index(node: &Node, findings: &mut Findings) -> Option<Vec<IndexRange>> {
+    let expected = ("an index", "a whole number from 0, or a range as 0-3");
+    let read = |node: &Node, findings: &mut Findings| one_index(node, expected, findings);
+    let ranges = list(node, "index", read, findings)?;
+    let mut sorted: Vec<(IndexRange, Place)> = ranges.clone();
+    sorted.sort();
+    let mut last: Option<(IndexRange, Place)> = None;
+    for (range, place) in sorted {
+        if let Some((before, first)) = last
+            && before.last >= range.first
+        {
+            let (first, second) = (first.min(place), first.max(place));
+            let value = range.first.to_string();
+            findings.error(second, LayoutProblem::Repeated { value, first });
+            return None;
+        }
+        last = Some((range, place));
+    }
+    Some(ranges.into_iter().map(|(range, _)| range).collect())
+}
+
+fn one_index(
+    node: &Node,
+    (what, expected): (&'static str, &'static str),
+    findings: &mut Findings,
+) -> Option<IndexRange> {
+    match scalar::range(node) {
+        Ok(range) => Some(range),
+        Err(NoRange::Malformed) => {
+            findings.wrong_kind(node, what, expected);
+            None
+        }
+        Err(NoRange::Backwards) => {
+            let range = node.in_words();
+            findings.error(node.place, LayoutProblem::Backwards { range });
+            None
+        }
+    }
+}
+
+/// One identifier or a list of them.
+fn ids<T>(node: &Node, what: &'static str, findings: &mut Findings) -> Option<Vec<T>>
+where
+    T: FromStr<Err = IdError> + Ord + Clone + fmt::Display,
+{
+    let read = |node: &Node, findings: &mut Findings| {
+        let Some(text) = scalar::text(node).filter(|text| text.len() <= 253 && !node.is_null())
+        else {
+            findings.wrong_kind(node, what, "a text or a list of texts");
+            return None;
+        };
+        let id = text
+            .parse()
+            .map_err(|error: IdError| findings.error(node.place, error.into()));
+        id.ok()
+    };
+    let ids: Vec<(T, Place)> = list(node, what, read, findings)?;
+    let mut seen: BTreeMap<T, Place> = BTreeMap::new();
+    for (id, place) in &ids {
+        if let Some(first) = seen.get(id) {
+            let value = id.to_string();
+            let first = *first;
+            findings.error(*place, LayoutProblem::Repeated { value, first });
+            return None;
+        }
+        seen.insert(id.clone(), *place);
+    }
+    Some(ids.into_iter().map(|(id, _)| id).collect())
+}
+
+/// A value alone, or a list that has at least one; `None` where one of them is wrong, and all that are wrong are told.
+fn list<T>(
+    node: &Node,
+    what: &'static str,
+    read: impl Fn(&Node, &mut Findings) -> Option<T>,
+    findings: &mut Findings,
+) -> Option<Vec<(T, Place)>> {
+    let Value::List(items) = &node.value else {
+        return read(node, findings).map(|value| vec![(value, node.place)]);
+    };
+    if items.is_empty() {
+        let example = EXAMPLE;
+        findings.error(node.place, LayoutProblem::Empty { what, example });
+        return None;
+    }
+    let read: Vec<Option<(T, Place)>> = items
+        .iter()
+        .map(|item| Some((read(item, findings)?, item.place)))
+        .collect();
+    read.into_iter().collect()
+}

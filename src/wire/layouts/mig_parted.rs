@@ -1,0 +1,217 @@
+//! NVIDIA mig-parted's dialect, version v1.
+//!
+//! What it accepts and means is accepted. What it accepts and cannot mean is an error that says so: a device -1, an empty
+//! list of devices, a filter that never matches. Source: NVIDIA/mig-parted v0.15.0, `api/spec/v1/spec.go`.
+
+use super::devices;
+use super::error::{LayoutProblem, WarningProblem};
+use super::findings::{Findings, Shape, is_label_value, value_of};
+use super::scalar;
+use super::tree::{Entry, Node, Value, quoted};
+use super::{MIG_PARTED_KEYS, expect_text, profiles};
+use crate::domain::layout::{
+    Criteria, DeviceFilter, Dialect, IndexRange, Layout, Layouts, MigWish, Rule, Selector,
+};
+
+const FILE: Shape = Shape {
+    what: "a mig-parted file",
+    keys: MIG_PARTED_KEYS,
+};
+
+const RULE: Shape = Shape {
+    what: "a rule",
+    keys: &["device-filter", "devices", "mig-enabled", "mig-devices"],
+};
+
+const EXAMPLE: &str = "a configuration is a name and a list of rules, as \
+    \"all-disabled: [{devices: all, mig-enabled: false}]\"";
+
+pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
+    findings.known(entries, FILE);
+    let file = (root.place, entries);
+    if let Some(node) = findings.needed(file, FILE.what, ("version", "\"version: v1\"")) {
+        expect_text(node, "version", "v1", findings);
+    }
+    let node = findings.needed(file, FILE.what, ("mig-configs", EXAMPLE))?;
+    let Value::Map(named) = &node.value else {
+        findings.wrong_kind(node, "mig-configs", "a mapping of names to rules");
+        return None;
+    };
+    if named.is_empty() {
+        let (what, example) = ("mig-configs", EXAMPLE);
+        findings.error(node.place, LayoutProblem::Empty { what, example });
+    }
+    let layouts = named.iter().filter_map(|entry| layout(entry, findings));
+    Some(Layouts {
+        dialect: Dialect::MigParted,
+        layouts: layouts.collect(),
+    })
+}
+
+fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
+    if !is_label_value(&entry.key) {
+        let name = quoted(&entry.key);
+        findings.warning(entry.place, WarningProblem::Name { name });
+    }
+    let Value::List(items) = &entry.value.value else {
+        findings.wrong_kind(&entry.value, "a configuration", "a list of rules");
+        return None;
+    };
+    if items.is_empty() {
+        let (what, example) = ("a configuration", EXAMPLE);
+        findings.error(entry.value.place, LayoutProblem::Empty { what, example });
+    }
+    let rules = items.iter().filter_map(|item| rule(item, findings));
+    Some(Layout {
+        name: entry.key.to_string(),
+        place: entry.place,
+        rules: rules.collect(),
+    })
+}
+
+fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
+    let entries = findings.mapping(node, RULE)?;
+    let here = (node.place, entries);
+    let example = "\"devices: all\", or a list of indices as \"devices: [0, 1]\"";
+    let devices = findings.needed(here, RULE.what, ("devices", example));
+    let index = devices.and_then(|node| indices(node, findings));
+    let filter = match value_of(entries, "device-filter") {
+        None => Some(None),
+        Some(node) => filters(node, findings),
+    };
+    let mig = wish(here, findings);
+    Some(Rule {
+        place: node.place,
+        devices: selector(index?, filter?),
+        mig: Some(mig?),
+        time_slicing: None,
+    })
+}
+
+fn selector(index: Option<Vec<IndexRange>>, filter: Option<Vec<DeviceFilter>>) -> Selector {
+    if index.is_none() && filter.is_none() {
+        return Selector::All;
+    }
+    Selector::Matching(Criteria {
+        index,
+        device_filter: filter,
+        ..Criteria::default()
+    })
+}
+
+/// `None` within is every device.
+fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange>>> {
+    let Value::List(items) = &node.value else {
+        if scalar::text(node) == Some("all") {
+            return Some(None);
+        }
+        let expected = "\"all\" or a list of indices as [0, 1]";
+        findings.wrong_kind(node, "devices", expected);
+        return None;
+    };
+    // mig-parted has no ranges.
+    let mut wrong = false;
+    for item in items {
+        if scalar::number(item).is_none() {
+            findings.wrong_kind(item, "an index", "a whole number from 0");
+            wrong = true;
+        }
+    }
+    if wrong {
+        return None;
+    }
+    devices::index(node, findings).map(Some)
+}
+
+/// `None` within is every device: no filter, an empty text or an empty list.
+fn filters(node: &Node, findings: &mut Findings) -> Option<Option<Vec<DeviceFilter>>> {
+    if node.is_null() || scalar::text(node) == Some("") {
+        return Some(None);
+    }
+    let Value::List(items) = &node.value else {
+        return one_filter(node, findings).map(|filter| Some(vec![filter]));
+    };
+    let filters: Vec<Option<DeviceFilter>> = items
+        .iter()
+        .map(|item| one_filter(item, findings))
+        .collect();
+    let filters: Vec<DeviceFilter> = filters.into_iter().collect::<Option<_>>()?;
+    Some((!filters.is_empty()).then_some(filters))
+}
+
+fn one_filter(node: &Node, findings: &mut Findings) -> Option<DeviceFilter> {
+    // What looks like a number without quotes is one to mig-parted, which refuses it.
+    let number = scalar::plain(node)
+        .is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains(':'));
+    let Some(text) = scalar::text(node).filter(|_| !number && !node.is_null()) else {
+        let expected = "a text in quotes, as \"0x20B210DE\", or a list of these";
+        findings.wrong_kind(node, "device-filter", expected);
+        return None;
+    };
+    let filter = scalar::filter(text);
+    if filter.is_none() {
+        let found = quoted(text);
+        findings.error(node.place, LayoutProblem::Filter { found });
+    }
+    filter
+}
+
+fn wish(
+    (place, entries): (crate::domain::layout::Place, &[Entry]),
+    findings: &mut Findings,
+) -> Option<MigWish> {
+    let example = "\"mig-enabled: true\" or \"mig-enabled: false\"";
+    let enabled = findings.needed((place, entries), RULE.what, ("mig-enabled", example));
+    let enabled = enabled.and_then(|node| {
+        let enabled = scalar::old_boolean(node);
+        if enabled.is_none() {
+            findings.wrong_kind(node, "mig-enabled", "true or false");
+        }
+        enabled
+    });
+    let devices = value_of(entries, "mig-devices").filter(|node| !node.is_null());
+    let counts = devices.map(|node| counts(node, findings));
+    match (enabled?, counts) {
+        (false, None) => Some(MigWish::Disabled),
+        (false, Some(counts)) => {
+            if !counts?.is_empty() {
+                let place = devices.map_or(place, |node| node.place);
+                findings.error(place, LayoutProblem::PartitionsWithoutMig);
+                return None;
+            }
+            Some(MigWish::Disabled)
+        }
+        (true, Some(counts)) => counts.map(MigWish::Enabled),
+        (true, None) => {
+            let problem = LayoutProblem::MissingKey {
+                key: "mig-devices",
+                within: "a rule with \"mig-enabled: true\"",
+                example: "\"mig-devices: {1g.10gb: 7}\", or {} for MIG on without partitions",
+            };
+            findings.error(place, problem);
+            None
+        }
+    }
+}
+
+fn counts(
+    node: &Node,
+    findings: &mut Findings,
+) -> Option<Vec<crate::domain::layout::ProfileCount>> {
+    let Value::Map(entries) = &node.value else {
+        findings.wrong_kind(node, "mig-devices", "a mapping of profiles to counts");
+        return None;
+    };
+    let zeros = entries
+        .iter()
+        .filter(|entry| scalar::number(&entry.value) == Some(0));
+    if !entries.is_empty() && zeros.count() == entries.len() {
+        findings.error(node.place, LayoutProblem::AllZero);
+        return None;
+    }
+    Some(profiles::read(entries, findings, |entry, findings| {
+        let profile = quoted(&entry.key);
+        findings.warning(entry.place, WarningProblem::ZeroCount { profile });
+        true
+    }))
+}

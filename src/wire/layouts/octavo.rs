@@ -1,0 +1,183 @@
+//! Our own dialect.
+
+use super::devices;
+use super::error::LayoutProblem;
+use super::findings::{Findings, Shape, is_label_value, value_of};
+use super::scalar;
+use super::tree::{Entry, Node, Value, quoted};
+use super::{API_VERSION, KIND, OCTAVO_KEYS, expect_text, profiles};
+use crate::domain::layout::{Dialect, Layout, Layouts, MigWish, Rule, Selector, TimeSlicing};
+
+const FILE: Shape = Shape {
+    what: "a layout file",
+    keys: OCTAVO_KEYS,
+};
+
+const RULE: Shape = Shape {
+    what: "a rule",
+    keys: &["devices", "mig", "timeSlicing"],
+};
+
+const TIME_SLICING: Shape = Shape {
+    what: "timeSlicing",
+    keys: &["replicas", "rename", "failRequestsGreaterThanOne"],
+};
+
+const LAYOUT_EXAMPLE: &str =
+    "a layout is a name and a list of rules, as \"serving: [{devices: all, mig: disabled}]\"";
+
+pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
+    findings.known(entries, FILE);
+    let file = (root.place, entries);
+    let needed = [
+        ("apiVersion", "\"apiVersion: octavo.dev/v1\"", API_VERSION),
+        ("kind", "\"kind: Layouts\"", KIND),
+    ];
+    for (key, example, expected) in needed {
+        if let Some(node) = findings.needed(file, FILE.what, (key, example)) {
+            expect_text(node, key, expected, findings);
+        }
+    }
+    let node = findings.needed(file, FILE.what, ("layouts", LAYOUT_EXAMPLE))?;
+    let Value::Map(named) = &node.value else {
+        findings.wrong_kind(node, "layouts", "a mapping of names to rules");
+        return None;
+    };
+    if named.is_empty() {
+        let (what, example) = ("layouts", LAYOUT_EXAMPLE);
+        findings.error(node.place, LayoutProblem::Empty { what, example });
+    }
+    let layouts = named.iter().filter_map(|entry| layout(entry, findings));
+    Some(Layouts {
+        dialect: Dialect::Octavo,
+        layouts: layouts.collect(),
+    })
+}
+
+fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
+    if !is_label_value(&entry.key) {
+        let name = quoted(&entry.key);
+        findings.error(entry.place, LayoutProblem::Name { name });
+    }
+    let Value::List(items) = &entry.value.value else {
+        findings.wrong_kind(&entry.value, "a layout", "a list of rules");
+        return None;
+    };
+    if items.is_empty() {
+        let (what, example) = ("a layout", LAYOUT_EXAMPLE);
+        findings.error(entry.value.place, LayoutProblem::Empty { what, example });
+    }
+    let rules: Vec<Rule> = items
+        .iter()
+        .filter_map(|item| rule(item, findings))
+        .collect();
+    conflicts(&rules, findings);
+    Some(Layout {
+        name: entry.key.to_string(),
+        place: entry.place,
+        rules,
+    })
+}
+
+/// Rules that are in each other's way whatever the devices are.
+fn conflicts(rules: &[Rule], findings: &mut Findings) {
+    let mut rests = rules.iter().filter(|rule| rule.devices == Selector::Rest);
+    if let Some(first) = rests.next() {
+        for second in rests {
+            let first = first.place;
+            findings.error(second.place, LayoutProblem::TwoRests { first });
+        }
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        if rule.devices != Selector::All {
+            continue;
+        }
+        // Of two rules for all, the second is the one to complain of.
+        let before = rules.iter().take(index).next();
+        let after = rules
+            .iter()
+            .skip(index + 1)
+            .find(|other| other.devices != Selector::All);
+        if let Some(other) = before.or(after) {
+            let other = other.place;
+            findings.error(rule.place, LayoutProblem::AllBesideOthers { other });
+        }
+    }
+}
+
+fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
+    let entries = findings.mapping(node, RULE)?;
+    let example = "\"devices: all\", \"devices: rest\", or \"devices: {index: [0, 1]}\"";
+    let selector = findings
+        .needed((node.place, entries), RULE.what, ("devices", example))
+        .and_then(|node| devices::read(node, findings));
+    let asked = (value_of(entries, "mig"), value_of(entries, "timeSlicing"));
+    if asked.0.is_none() && asked.1.is_none() {
+        findings.error(node.place, LayoutProblem::AsksNothing);
+    }
+    let mig = asked.0.map(|node| wish(node, findings));
+    let time_slicing = asked.1.map(|node| sharing(node, findings));
+    Some(Rule {
+        place: node.place,
+        devices: selector?,
+        mig: all_or_nothing(mig)?,
+        time_slicing: all_or_nothing(time_slicing)?,
+    })
+}
+
+/// What is absent is fine; what could not be read is not.
+fn all_or_nothing<T>(read: Option<Option<T>>) -> Option<Option<T>> {
+    match read {
+        None => Some(None),
+        Some(value) => value.map(Some),
+    }
+}
+
+fn wish(node: &Node, findings: &mut Findings) -> Option<MigWish> {
+    match (&node.value, scalar::text(node)) {
+        (Value::Map(entries), _) => {
+            let counts = profiles::read(entries, findings, |_, _| false);
+            Some(MigWish::Enabled(counts))
+        }
+        (_, Some("disabled")) => Some(MigWish::Disabled),
+        (_, Some("enabled")) => {
+            findings.error(node.place, LayoutProblem::MigEnabled);
+            None
+        }
+        (Value::Scalar(_) | Value::List(_), _) => {
+            let expected = "\"disabled\", or a mapping of profiles to counts as {1g.10gb: 7}";
+            findings.wrong_kind(node, "mig", expected);
+            None
+        }
+    }
+}
+
+fn sharing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
+    let entries = findings.mapping(node, TIME_SLICING)?;
+    let example = "how many share a device, as \"timeSlicing: {replicas: 4}\"";
+    let replicas = findings.needed(
+        (node.place, entries),
+        TIME_SLICING.what,
+        ("replicas", example),
+    );
+    let replicas = replicas.and_then(|node| {
+        let number = scalar::number(node).filter(|number| *number >= 2);
+        if number.is_none() {
+            findings.wrong_kind(node, "replicas", "a whole number from 2");
+        }
+        number
+    });
+    let mut flag = |key: &'static str| match value_of(entries, key) {
+        None => false,
+        Some(node) => scalar::boolean(node).unwrap_or_else(|| {
+            findings.wrong_kind(node, key, "true or false");
+            false
+        }),
+    };
+    Some(TimeSlicing {
+        place: node.place,
+        rename: flag("rename"),
+        fail_requests_greater_than_one: flag("failRequestsGreaterThanOne"),
+        replicas: replicas?,
+    })
+}

@@ -1,0 +1,94 @@
+//! A mapping of profiles to counts, which both dialects have.
+
+use std::collections::BTreeMap;
+
+use super::error::LayoutProblem;
+use super::findings::Findings;
+use super::scalar;
+use super::tree::{Entry, Node, quoted};
+use crate::domain::layout::{Place, ProfileCount};
+use crate::domain::profile::ProfileName;
+
+/// Reads the entries; `zero` is told a count of zero and says whether it was let pass.
+pub(super) fn read(
+    entries: &[Entry],
+    findings: &mut Findings,
+    zero: impl Fn(&Entry, &mut Findings) -> bool,
+) -> Vec<ProfileCount> {
+    let mut seen: BTreeMap<ProfileName, Place> = BTreeMap::new();
+    let mut counts = Vec::new();
+    for entry in entries {
+        let profile = name(entry, findings);
+        let count = scalar::number(&entry.value);
+        let passed = count == Some(0) && zero(entry, findings);
+        let count = count.filter(|count| *count > 0);
+        if count.is_none() && !passed {
+            wrong_count(entry, &entry.value, findings);
+        }
+        let Some(profile) = profile else {
+            continue;
+        };
+        if let Some(first) = seen.get(&profile) {
+            let problem = LayoutProblem::DuplicateProfile {
+                profile: profile.to_string(),
+                first: *first,
+            };
+            findings.error(entry.place, problem);
+            continue;
+        }
+        seen.insert(profile.clone(), entry.place);
+        if let Some(count) = count {
+            counts.push(ProfileCount {
+                place: entry.place,
+                profile,
+                count,
+            });
+        }
+    }
+    counts
+}
+
+fn wrong_count(entry: &Entry, value: &Node, findings: &mut Findings) {
+    let problem = LayoutProblem::Count {
+        profile: quoted(&entry.key),
+        found: value.in_words(),
+    };
+    findings.error(value.place, problem);
+}
+
+/// A profile's name whose attributes exist; whether a device has it is for the device's catalogue to say.
+fn name(entry: &Entry, findings: &mut Findings) -> Option<ProfileName> {
+    // A name that is far too long would be repeated whole in the message.
+    let shown = entry.key.chars().take(60).collect::<String>();
+    let profile = match shown.parse::<ProfileName>() {
+        Ok(profile) if shown.len() == entry.key.len() => profile,
+        Ok(_) => {
+            let error = crate::domain::profile::ProfileNameError::Malformed(shown);
+            findings.error(entry.place, LayoutProblem::Profile(error));
+            return None;
+        }
+        Err(error) => {
+            findings.error(entry.place, LayoutProblem::Profile(error));
+            return None;
+        }
+    };
+    if let Some(attribute) = unknown_attribute(&entry.key) {
+        findings.error(entry.place, LayoutProblem::Attribute { attribute });
+        return None;
+    }
+    Some(profile)
+}
+
+/// Source: go-nvlib v0.8.1, `pkg/nvlib/device/mig_profile.go`, which knows `me`, `me.all` and `gfx` beside the lack of
+/// `me`; `nvml.h` has profiles for no others.
+fn unknown_attribute(name: &str) -> Option<String> {
+    let at = name.find(['+', '-'])?;
+    let (sign, list) = name.split_at_checked(at)?.1.split_at_checked(1)?;
+    let known: &[&str] = if sign == "+" {
+        &["me", "me.all", "gfx"]
+    } else {
+        &["me"]
+    };
+    let unknown = list.split(',').find(|attribute| !known.contains(attribute));
+    unknown.map(|attribute| quoted(&format!("{sign}{attribute}")))
+}

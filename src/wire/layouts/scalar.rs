@@ -1,0 +1,161 @@
+//! What a text means where a number, a boolean, a range or an amount of memory is expected.
+
+use super::tree::{Node, Scalar, Value};
+use crate::domain::layout::{DeviceFilter, IndexRange};
+use crate::domain::quantity::Mebibytes;
+
+/// The text of a node that is one.
+pub(super) fn text(node: &Node) -> Option<&str> {
+    scalar(node).map(|scalar| scalar.text.as_str())
+}
+
+/// The text of a node without quotes.
+pub(super) fn plain(node: &Node) -> Option<&str> {
+    scalar(node)
+        .filter(|scalar| scalar.plain)
+        .map(|scalar| scalar.text.as_str())
+}
+
+fn scalar(node: &Node) -> Option<&Scalar> {
+    match &node.value {
+        Value::Scalar(scalar) => Some(scalar),
+        Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+/// A whole number from zero. Decimal without leading zeros, which YAML 1.1 takes for octal, or hexadecimal.
+pub(super) fn number(node: &Node) -> Option<u32> {
+    digits(plain(node)?)
+}
+
+fn digits(text: &str) -> Option<u32> {
+    if let Some(hex) = text.strip_prefix("0x") {
+        let well_formed = hex.bytes().all(|b| b.is_ascii_hexdigit());
+        return well_formed
+            .then(|| u32::from_str_radix(hex, 16).ok())
+            .flatten();
+    }
+    let well_formed =
+        text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
+    well_formed.then(|| text.parse().ok()).flatten()
+}
+
+/// `true` or `false`, as YAML 1.2 has them.
+pub(super) fn boolean(node: &Node) -> Option<bool> {
+    match plain(node)? {
+        "true" | "True" | "TRUE" => Some(true),
+        "false" | "False" | "FALSE" => Some(false),
+        _ => None,
+    }
+}
+
+/// A boolean as YAML 1.1 and so mig-parted has it. Source: YAML 1.1, "Boolean Language-Independent Type".
+pub(super) fn old_boolean(node: &Node) -> Option<bool> {
+    boolean(node).or_else(|| match plain(node)? {
+        "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => Some(true),
+        "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => Some(false),
+        _ => None,
+    })
+}
+
+/// Why a text is no range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoRange {
+    /// It is something else.
+    Malformed,
+    /// It ends before it begins.
+    Backwards,
+}
+
+/// `3` or `0-3`; the latter in quotes as well.
+pub(super) fn range(node: &Node) -> Result<IndexRange, NoRange> {
+    if let Some(index) = number(node) {
+        return Ok(IndexRange {
+            first: index,
+            last: index,
+        });
+    }
+    let (first, last) = text(node)
+        .and_then(|text| text.split_once('-'))
+        .and_then(|(first, last)| Some((decimal(first)?, decimal(last)?)))
+        .ok_or(NoRange::Malformed)?;
+    if last < first {
+        return Err(NoRange::Backwards);
+    }
+    Ok(IndexRange { first, last })
+}
+
+fn decimal(text: &str) -> Option<u32> {
+    digits(text).filter(|_| !text.starts_with("0x"))
+}
+
+/// An amount of memory as Kubernetes writes quantities, with a unit; what is not a whole mebibyte is rounded up, because
+/// it is the least that a device must have.
+pub(super) fn memory(node: &Node) -> Option<Mebibytes> {
+    let text = text(node)?;
+    let end = text.find(|c: char| !c.is_ascii_digit())?;
+    let (amount, unit) = text.split_at(end);
+    let unit: u128 = match unit {
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        "k" => 1000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        _ => return None,
+    };
+    let amount: u64 = amount.parse().ok().filter(|amount| *amount > 0)?;
+    let mebibytes = (u128::from(amount) * unit).div_ceil(1 << 20);
+    u64::try_from(mebibytes).ok().map(Mebibytes::new)
+}
+
+/// A device filter of mig-parted: numbers of 32 bits, the second one optional.
+pub(super) fn filter(text: &str) -> Option<DeviceFilter> {
+    let (ids, subsystem) = match text.split_once(':') {
+        Some((ids, subsystem)) => (ids, Some(pair(subsystem)?)),
+        None => (text, None),
+    };
+    let (device, vendor) = pair(ids)?;
+    Some(DeviceFilter {
+        device,
+        vendor,
+        subsystem,
+    })
+}
+
+fn pair(text: &str) -> Option<(u16, u16)> {
+    let number = go_number(text)?;
+    let low = u16::try_from(number & 0xFFFF).ok()?;
+    u16::try_from(number >> 16).ok().map(|high| (high, low))
+}
+
+/// A number whose prefix says its base, with underscores between digits. Source: Go, `strconv.ParseUint` with base 0.
+fn go_number(text: &str) -> Option<u32> {
+    let text = text.to_ascii_lowercase();
+    let prefixed = |prefix: &str| text.strip_prefix(prefix).filter(|rest| !rest.is_empty());
+    let (base, digits, after_prefix) = if let Some(rest) = prefixed("0x") {
+        (16, rest, true)
+    } else if let Some(rest) = prefixed("0o") {
+        (8, rest, true)
+    } else if let Some(rest) = prefixed("0b") {
+        (2, rest, true)
+    } else if let Some(rest) = prefixed("0") {
+        (8, rest, true)
+    } else {
+        (10, text.as_str(), false)
+    };
+    // An underscore stands after a digit, or the prefix, and before a digit.
+    let digits = if after_prefix {
+        digits.strip_prefix('_').unwrap_or(digits)
+    } else {
+        digits
+    };
+    let groups: Vec<&str> = digits.split('_').collect();
+    let well_formed = |group: &&str| !group.is_empty() && group.chars().all(|c| c.is_digit(base));
+    if !groups.iter().all(well_formed) {
+        return None;
+    }
+    u32::from_str_radix(&groups.concat(), base).ok()
+}

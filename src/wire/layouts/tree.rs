@@ -1,0 +1,414 @@
+//! YAML as a tree whose nodes know where they stand; JSON is YAML.
+//!
+//! Bounded in bytes, depth and values, where an alias counts as what it stands for: a file of a few lines cannot become
+//! millions of values. Scalars stay text, so nothing turns into a boolean behind the author's back; what a text means is
+//! for the reader of the layout to say.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, Span};
+
+use super::error::LayoutProblem;
+use super::findings::Findings;
+use crate::domain::layout::Place;
+
+/// The longest file. NVIDIA's own, with all boards, has 20 KiB.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The deepest nesting; a layout needs seven levels.
+const MOST_DEPTH: usize = 32;
+
+/// The most values, aliases counted as what they stand for.
+const MOST_VALUES: usize = 100_000;
+
+/// A value and its place.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) place: Place,
+    pub(super) value: Value,
+    /// How many values it has, itself and those behind aliases counted.
+    weight: usize,
+}
+
+/// What a node is.
+#[derive(Debug)]
+pub(super) enum Value {
+    Scalar(Scalar),
+    List(Vec<Rc<Node>>),
+    Map(Vec<Entry>),
+}
+
+/// A text.
+#[derive(Debug)]
+pub(super) struct Scalar {
+    pub(super) text: String,
+    /// Without quotes: it may be a number, a boolean or nothing.
+    pub(super) plain: bool,
+}
+
+/// A key, unique in its mapping, and its value.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) place: Place,
+    pub(super) key: Rc<str>,
+    pub(super) value: Rc<Node>,
+}
+
+impl Node {
+    /// A word for a person about what stands here.
+    pub(super) fn in_words(&self) -> String {
+        match &self.value {
+            Value::Scalar(scalar) if scalar.plain && scalar.is_null() => "nothing".to_owned(),
+            Value::Scalar(scalar) if scalar.plain => cut(&scalar.text),
+            Value::Scalar(scalar) => format!("the text {}", quoted(&scalar.text)),
+            Value::List(_) => "a list".to_owned(),
+            Value::Map(_) => "a mapping".to_owned(),
+        }
+    }
+
+    /// Whether nothing stands here.
+    pub(super) fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar(scalar) if scalar.plain && scalar.is_null())
+    }
+}
+
+impl Scalar {
+    fn is_null(&self) -> bool {
+        matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
+    }
+}
+
+/// A text from the file in quotes, escaped and cut.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = format!("{:?}", text.chars().take(SHOWN).collect::<String>());
+    if text.chars().nth(SHOWN).is_some() {
+        quoted.push('…');
+    }
+    quoted
+}
+
+/// The same without quotes, where it needs none.
+fn cut(text: &str) -> String {
+    let simple = text.chars().all(|c| c.is_ascii_graphic()) && text.len() <= SHOWN;
+    if simple {
+        text.to_owned()
+    } else {
+        quoted(text)
+    }
+}
+
+/// Characters of a text that are repeated in a message.
+const SHOWN: usize = 60;
+
+/// Reads a text. What is no YAML, or too much of it, is one error and `None`.
+pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<Node>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match Builder::build(text, findings) {
+        Ok(root) => Some(root),
+        Err((place, problem)) => {
+            findings.error(place, problem);
+            None
+        }
+    }
+}
+
+type Failure = (Place, LayoutProblem);
+
+/// A list or mapping that is not finished.
+struct Open {
+    place: Place,
+    anchor: usize,
+    weight: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Rc<Node>>),
+    Map {
+        entries: Vec<Entry>,
+        /// A key without its value yet.
+        key: Option<(Place, Rc<str>, bool)>,
+        seen: BTreeMap<Rc<str>, Place>,
+        merged: Vec<(Place, Rc<Node>)>,
+    },
+}
+
+#[derive(Default)]
+struct Builder {
+    open: Vec<Open>,
+    anchors: BTreeMap<usize, Rc<Node>>,
+    root: Option<Rc<Node>>,
+}
+
+impl Builder {
+    fn build(text: &str, findings: &mut Findings) -> Result<Rc<Node>, Failure> {
+        let start = Place { line: 1, column: 1 };
+        if text.len() > MOST_BYTES {
+            let (bytes, most) = (text.len(), MOST_BYTES);
+            return Err((start, LayoutProblem::TooLong { bytes, most }));
+        }
+        characters(text)?;
+        let mut options = Options::default();
+        options.set_emit_comments(false);
+        options.flow_nesting_limit = MOST_DEPTH;
+        options.block_nesting_limit = MOST_DEPTH;
+        let mut builder = Self::default();
+        for event in Parser::new_from_str_with_options(text, options) {
+            let (event, span) = event.map_err(|error| syntax(&error))?;
+            builder.take(event, &span, findings)?;
+        }
+        builder.root.ok_or((start, LayoutProblem::NoDialect))
+    }
+
+    fn take(
+        &mut self,
+        event: Event<'_>,
+        span: &Span,
+        findings: &mut Findings,
+    ) -> Result<(), Failure> {
+        let place = place(span.start.line(), span.start.col());
+        if event.tag().is_some() {
+            let mark = span.tag_start().unwrap_or(span.start);
+            return Err((self::place(mark.line(), mark.col()), LayoutProblem::Tag));
+        }
+        match event {
+            Event::DocumentStart(..) if self.root.is_some() => {
+                Err((place, LayoutProblem::SecondDocument))
+            }
+            Event::Scalar(text, style, anchor, _) => {
+                let plain = style == ScalarStyle::Plain;
+                let text = text.into_owned();
+                let value = Value::Scalar(Scalar { text, plain });
+                let weight = 1;
+                self.finish(
+                    anchor,
+                    Node {
+                        place,
+                        value,
+                        weight,
+                    },
+                    findings,
+                )
+            }
+            Event::SequenceStart(_, anchor, _) => {
+                self.begin(place, anchor, Content::List(Vec::new()))
+            }
+            Event::MappingStart(_, anchor, _) => {
+                let content = Content::Map {
+                    entries: Vec::new(),
+                    key: None,
+                    seen: BTreeMap::new(),
+                    merged: Vec::new(),
+                };
+                self.begin(place, anchor, content)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end(findings),
+            Event::Alias(anchor) => {
+                let Some(target) = self.anchors.get(&anchor).map(Rc::clone) else {
+                    return Err((place, LayoutProblem::OwnAlias));
+                };
+                self.add(target, place, findings)
+            }
+            Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(..)
+            | Event::DocumentEnd
+            | Event::Anchor(..)
+            | Event::UnresolvedAlias(_)
+            | Event::Comment(..) => Ok(()),
+            // The parser may get more of these; what is no value is passed over.
+            _ => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, place: Place, anchor: usize, content: Content) -> Result<(), Failure> {
+        if self.open.len() >= MOST_DEPTH {
+            return Err((place, LayoutProblem::TooDeep { most: MOST_DEPTH }));
+        }
+        self.open.push(Open {
+            place,
+            anchor,
+            weight: 1,
+            content,
+        });
+        Ok(())
+    }
+
+    fn end(&mut self, findings: &mut Findings) -> Result<(), Failure> {
+        let Some(open) = self.open.pop() else {
+            return Ok(());
+        };
+        let Open {
+            place,
+            anchor,
+            mut weight,
+            content,
+        } = open;
+        let value = match content {
+            Content::List(items) => Value::List(items),
+            Content::Map {
+                mut entries,
+                mut seen,
+                merged,
+                ..
+            } => {
+                for (at, node) in merged {
+                    merge(&node, at, (&mut entries, &mut seen, &mut weight))?;
+                }
+                Value::Map(entries)
+            }
+        };
+        self.finish(
+            anchor,
+            Node {
+                place,
+                value,
+                weight,
+            },
+            findings,
+        )
+    }
+
+    fn finish(
+        &mut self,
+        anchor: usize,
+        node: Node,
+        findings: &mut Findings,
+    ) -> Result<(), Failure> {
+        let (node, place) = {
+            let place = node.place;
+            (Rc::new(node), place)
+        };
+        if anchor != 0 {
+            self.anchors.insert(anchor, Rc::clone(&node));
+        }
+        self.add(node, place, findings)
+    }
+
+    /// Puts a whole node where it belongs; `place` is that of its alias, where it came through one.
+    fn add(
+        &mut self,
+        node: Rc<Node>,
+        place: Place,
+        findings: &mut Findings,
+    ) -> Result<(), Failure> {
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        open.weight = heavier(open.weight, node.weight, place)?;
+        match &mut open.content {
+            Content::List(items) => items.push(node),
+            Content::Map {
+                entries,
+                key,
+                seen,
+                merged,
+            } => match key.take() {
+                None => *key = Some(as_key(&node, place)?),
+                Some((at, text, plain)) if plain && *text == *"<<" => merged.push((at, node)),
+                Some((at, text, _)) => match seen.get(&text) {
+                    Some(first) => {
+                        let (key, first) = (quoted(&text), *first);
+                        findings.error(at, LayoutProblem::DuplicateKey { key, first });
+                    }
+                    None => {
+                        seen.insert(Rc::clone(&text), at);
+                        entries.push(Entry {
+                            place: at,
+                            key: text,
+                            value: node,
+                        });
+                    }
+                },
+            },
+        }
+        Ok(())
+    }
+}
+
+fn as_key(node: &Node, place: Place) -> Result<(Place, Rc<str>, bool), Failure> {
+    match &node.value {
+        Value::Scalar(scalar) => Ok((place, Rc::from(&*scalar.text), scalar.plain)),
+        Value::List(_) | Value::Map(_) => Err((place, LayoutProblem::KeyNotText)),
+    }
+}
+
+fn heavier(weight: usize, more: usize, place: Place) -> Result<usize, Failure> {
+    let sum = weight.saturating_add(more);
+    if sum > MOST_VALUES {
+        return Err((place, LayoutProblem::TooMuch { most: MOST_VALUES }));
+    }
+    Ok(sum)
+}
+
+/// YAML 1.1's merge key, which mig-parted's reader has: entries of another mapping, unless the key is there.
+fn merge(
+    node: &Rc<Node>,
+    at: Place,
+    (entries, seen, weight): (&mut Vec<Entry>, &mut BTreeMap<Rc<str>, Place>, &mut usize),
+) -> Result<(), Failure> {
+    let several = match &node.value {
+        Value::List(items) => items.as_slice(),
+        Value::Map(_) => std::slice::from_ref(node),
+        Value::Scalar(_) => return Err((at, LayoutProblem::Merge)),
+    };
+    for item in several {
+        let Value::Map(others) = &item.value else {
+            return Err((at, LayoutProblem::Merge));
+        };
+        for other in others {
+            if seen.contains_key(&other.key) {
+                continue;
+            }
+            seen.insert(Rc::clone(&other.key), other.place);
+            *weight = heavier(*weight, other.value.weight, at)?;
+            entries.push(other.clone());
+        }
+    }
+    Ok(())
+}
+
+/// The parser takes U+0000 for the end, and would lose what follows; so nothing that YAML forbids gets there. Source:
+/// YAML 1.2.2, 5.1 "Character Set".
+fn characters(text: &str) -> Result<(), Failure> {
+    let allowed = |c: char| match c {
+        '\t' | '\n' | '\r' | '\u{85}' => true,
+        '\u{feff}' | '\u{fffe}' | '\u{ffff}' => false,
+        _ => !c.is_control(),
+    };
+    let Some((at, wrong)) = text.char_indices().find(|(_, c)| !allowed(*c)) else {
+        return Ok(());
+    };
+    let before = text.get(..at).unwrap_or_default();
+    let breaks = before.matches(['\r', '\n']).count() - before.matches("\r\n").count();
+    let column = before
+        .chars()
+        .rev()
+        .take_while(|c| !matches!(c, '\r' | '\n'));
+    Err((
+        place(breaks + 1, column.count()),
+        LayoutProblem::Character(wrong),
+    ))
+}
+
+fn syntax(error: &ScanError) -> Failure {
+    let mark = error.marker();
+    let place = place(mark.line(), mark.col());
+    let problem = if *error.kind() == ErrorKind::RecursionLimitExceeded {
+        LayoutProblem::TooDeep { most: MOST_DEPTH }
+    } else {
+        LayoutProblem::Syntax(error.info())
+    };
+    (place, problem)
+}
+
+/// From the parser's counts: lines from one, columns from zero.
+fn place(line: usize, column: usize) -> Place {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Place {
+        line: count(line).max(1),
+        column: count(column).saturating_add(1),
+    }
+}
