@@ -7,5 +7,6 @@
 pub mod api;
 pub mod inventory;
 pub mod labels;
+pub mod plan;
 pub mod status;
 pub mod stream;

@@ -9,6 +9,8 @@ mod blocked;
 mod infeasible;
 mod mode;
 mod step;
+mod tally;
+pub mod words;
 
 use std::collections::BTreeSet;
 
@@ -16,6 +18,7 @@ pub use self::blocked::{Blocked, Cause};
 pub use self::infeasible::{HardwareRule, Infeasible, Offer};
 pub use self::mode::{Disruption, ModeChange, ResetScope};
 pub use self::step::{InstanceRef, Step};
+pub use self::tally::Tally;
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
