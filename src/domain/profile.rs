@@ -108,6 +108,44 @@ impl ProfileName {
     pub fn compute_slices(&self) -> u8 {
         self.compute_slices
     }
+
+    /// The name of the whole GPU instance: `3g.40gb` of `1c.3g.40gb`.
+    #[must_use]
+    pub fn gpu_instance(&self) -> Self {
+        Self {
+            compute_slices: self.gpu_slices,
+            ..self.clone()
+        }
+    }
+
+    /// The name of a compute instance of so many slices in it: `1c.3g.40gb`; `None` where it has fewer, or none are asked.
+    pub fn with_compute_slices(&self, slices: u32) -> Option<Self> {
+        let compute_slices = u8::try_from(slices).ok()?;
+        (1..=self.gpu_slices)
+            .contains(&compute_slices)
+            .then(|| Self {
+                compute_slices,
+                ..self.clone()
+            })
+    }
+
+    /// Whether both have the same beside slices and memory, and lack the same.
+    pub fn same_attributes(&self, other: &Self) -> bool {
+        self.attributes == other.attributes
+    }
+
+    /// Whether it has nothing beside slices and memory, and lacks nothing.
+    pub fn is_plain(&self) -> bool {
+        self.attributes == Attributes::None
+    }
+
+    /// Whether it has media engines of which a board has one set: `+me` and `+me.all`.
+    pub fn takes_media_extensions(&self) -> bool {
+        match &self.attributes {
+            Attributes::None | Attributes::Without(_) => false,
+            Attributes::With(names) => names.contains("me") || names.contains("me.all"),
+        }
+    }
 }
 
 impl FromStr for ProfileName {

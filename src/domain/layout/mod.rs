@@ -4,11 +4,23 @@
 //! written (`wire::layouts`); here is what both mean. A layout knows no device: [`resolve`] turns it into [`Targets`] for
 //! the devices of one node, through the catalogue of each.
 
+mod compare;
+mod current;
+mod error;
+mod export;
+mod generate;
+mod limits;
+mod resolve;
 mod selector;
 mod target;
 
 use std::fmt;
 
+pub use self::compare::{Difference, DifferenceKind, compare};
+pub use self::error::{DeviceRef, Reason, RuleError, RuleWarning, Surprise};
+pub use self::export::{ExportError, export};
+pub use self::generate::generate;
+pub use self::resolve::{Resolved, resolve};
 pub use self::selector::{Criteria, DeviceFilter, IndexRange, Selector};
 pub use self::target::{DeviceTarget, InstanceTarget, MigTarget, Targets};
 use crate::domain::profile::ProfileName;
@@ -110,3 +122,9 @@ impl Layouts {
         self.layouts.iter().find(|layout| layout.name == name)
     }
 }
+
+#[cfg(test)]
+pub(in crate::domain) mod tests_support;
+
+#[cfg(test)]
+mod tests;

@@ -95,3 +95,47 @@ impl fmt::Display for DeviceFilter {
         }
     }
 }
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Rest => f.write_str("rest"),
+            Self::Matching(criteria) => criteria.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Criteria {
+    /// In the words of our dialect, joined by `and`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [
+            self.index.as_deref().map(|all| listed("index", all)),
+            self.uuid.as_deref().map(|all| listed("uuid", all)),
+            self.pci.as_deref().map(|all| listed("pci", all)),
+            self.type_name.as_deref().map(|all| listed("type", all)),
+            self.memory_at_least
+                .map(|least| format!("memoryAtLeast {least}")),
+            self.mig_capable.map(|is| format!("migCapable {is}")),
+            self.device_filter
+                .as_deref()
+                .map(|all| listed("device-filter", all)),
+        ];
+        let words: Vec<String> = words.into_iter().flatten().collect();
+        if words.is_empty() {
+            f.write_str("all")
+        } else {
+            f.write_str(&words.join(" and "))
+        }
+    }
+}
+
+/// `what` and the first few of its values: lists of a whole fleet's UUIDs are long.
+fn listed<T: fmt::Display>(what: &str, values: &[T]) -> String {
+    const SHOWN: usize = 4;
+    let mut words: Vec<String> = values.iter().take(SHOWN).map(T::to_string).collect();
+    if let Some(more) = values.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        words.push(format!("{more} more"));
+    }
+    format!("{what} {}", words.join(", "))
+}

@@ -4,10 +4,31 @@
 //! instances, then creates the fewest, then leaves the most room for what may come, and then comes first in the order of
 //! places, so that the same question always has the same answer. It is made for each device alone; devices share nothing
 //! but, on some boards, a reset.
+//!
+//! What is counted: a GPU instance stays where one of the same profile is wanted at its place, and then as many of its
+//! compute instances stay as the wanted split has. Destroyed are the GPU instances that do not stay, and the compute instances
+//! that go from one that does; a GPU instance counts once, however it is split. Created are counted alike. Room is the number
+//! of pairs of a profile and a place at which the device could have one more instance afterwards. The order of places compares
+//! arrangements, instance by instance from the left, by where one begins, its size, its profile's id and its split.
+//!
+//! A place that the hardware refuses is a [`Refusal`]. Whoever was refused adds it to what the question has and asks again. Each
+//! takes one place of one profile away for good, so that this ends: with an arrangement that the hardware gives, or with
+//! [`Cause::Refused`].
 
+mod arrange;
 mod blocked;
+mod board;
+mod build;
+mod device;
 mod infeasible;
 mod mode;
+mod modes;
+mod offers;
+mod outcome;
+mod pins;
+mod rules;
+mod search;
+mod splits;
 mod step;
 mod tally;
 pub mod words;
@@ -17,13 +38,14 @@ use std::collections::BTreeSet;
 pub use self::blocked::{Blocked, Cause};
 pub use self::infeasible::{HardwareRule, Infeasible, Offer};
 pub use self::mode::{Disruption, ModeChange, ResetScope};
+pub use self::outcome::Outcome;
 pub use self::step::{InstanceRef, Step};
 pub use self::tally::Tally;
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::Inventory;
-use crate::domain::layout::Targets;
+use crate::domain::inventory::{Device, Inventory};
+use crate::domain::layout::{InstanceTarget, Targets};
 
 /// Everything that a plan follows from.
 #[derive(Debug, Clone, Copy)]
@@ -122,6 +144,29 @@ pub struct PlannedCompute {
     pub slices: u32,
 }
 
+/// The plan that follows from `question`.
+pub fn plan(question: &Question<'_>) -> NodePlan {
+    let mut devices: Vec<DevicePlan> = question
+        .targets
+        .devices
+        .iter()
+        .map(|target| DevicePlan {
+            pci: target.pci,
+            verdict: target.mig.as_ref().map_or(Verdict::Unchanged, |mig| {
+                device::verdict(question, target.pci, mig)
+            }),
+        })
+        .collect();
+    devices.sort_by_key(|device| device.pci);
+    NodePlan { devices }
+}
+
+/// Whether `device` can have `instances` when nothing else is on it, or which rule of the hardware forbids it. What the device
+/// does not tell is not held against it.
+pub fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<(), Infeasible> {
+    device::feasible(device, instances)
+}
+
 impl Default for Policy {
     /// Everything short of a reboot, which nobody does by the way.
     fn default() -> Self {
@@ -130,3 +175,6 @@ impl Default for Policy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,7 +38,8 @@ pub struct ModeChange {
 pub struct ResetScope {
     /// The device itself.
     pub device: PciAddress,
-    /// Devices with direct links to it, which the driver may want to reset with it; in the order of their addresses.
+    /// Devices that it is linked with, directly or through others, which the driver may want to reset with it; in the order of
+    /// their addresses.
     pub coupled: Vec<PciAddress>,
     /// What couples them.
     pub links: Option<InterconnectKind>,

@@ -1,0 +1,140 @@
+//! Whether devices have what they shall have, and what differs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::error::DeviceRef;
+use super::{InstanceTarget, MigTarget, Targets, current};
+use crate::domain::inventory::{Completeness, Device, Inventory, MigMode, MigState};
+
+/// Something that a device has and shall not have, or the other way round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The device.
+    pub device: DeviceRef,
+    /// What.
+    pub kind: DifferenceKind,
+}
+
+/// What differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DifferenceKind {
+    /// The device is gone, or nobody says what it has.
+    Untold,
+    /// MIG mode is the other one.
+    Mode {
+        /// The one it shall be.
+        wanted: MigMode,
+    },
+    /// So many instances are missing.
+    Missing {
+        /// What they are called, split and all.
+        instance: String,
+        /// How many.
+        count: usize,
+    },
+    /// So many instances are there that shall not be; one without a compute instance always is.
+    Surplus {
+        /// What they are called, split and all.
+        instance: String,
+        /// How many.
+        count: usize,
+    },
+}
+
+/// How the devices that `targets` speak of differ from that; nothing where they have it. Only partitioning is compared, and
+/// not where partitions lie. Sharing is no state of a device.
+pub fn compare(targets: &Targets, inventory: &Inventory) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for target in &targets.devices {
+        let Some(wanted) = &target.mig else {
+            continue;
+        };
+        let mut devices = inventory.devices.iter();
+        let device = devices.find(|device| device.pci == target.pci);
+        let named = device.map_or(
+            DeviceRef {
+                pci: target.pci,
+                index: None,
+            },
+            DeviceRef::of,
+        );
+        let kinds = device.map_or_else(|| vec![DifferenceKind::Untold], |is| differs(wanted, is));
+        found.extend(kinds.into_iter().map(|kind| Difference {
+            device: named.clone(),
+            kind,
+        }));
+    }
+    found
+}
+
+fn differs(wanted: &MigTarget, device: &Device) -> Vec<DifferenceKind> {
+    let Some(state) = device.mig.state().filter(|_| device.mig.is_told()) else {
+        return vec![DifferenceKind::Untold];
+    };
+    let (mode, instances) = match wanted {
+        MigTarget::Disabled => (MigMode::Disabled, [].as_slice()),
+        MigTarget::Enabled(instances) => (MigMode::Enabled, instances.as_slice()),
+    };
+    let mut found = Vec::new();
+    if state.current != mode {
+        found.push(DifferenceKind::Mode { wanted: mode });
+    }
+    match balance(state, instances) {
+        Some(balance) => found.extend(balance),
+        None => found.push(DifferenceKind::Untold),
+    }
+    found
+}
+
+/// `None` where nobody says how an instance is split.
+fn balance(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<DifferenceKind>> {
+    debug_assert_eq!(state.geometry, Completeness::Complete, "asked before");
+    let mut counts: BTreeMap<InstanceTarget, (usize, usize)> = BTreeMap::new();
+    for instance in wanted {
+        let count = counts.entry(instance.clone()).or_default();
+        count.0 = count.0.saturating_add(1);
+    }
+    for instance in &state.gpu_instances {
+        let count = counts
+            .entry(current::instance(state, instance)?)
+            .or_default();
+        count.1 = count.1.saturating_add(1);
+    }
+    let all = counts.into_iter().filter_map(|(instance, (wants, has))| {
+        let name = current::name(&state.catalog, &instance);
+        match wants.cmp(&has) {
+            std::cmp::Ordering::Equal => None,
+            std::cmp::Ordering::Greater => Some(DifferenceKind::Missing {
+                instance: name,
+                count: wants.saturating_sub(has),
+            }),
+            std::cmp::Ordering::Less => Some(DifferenceKind::Surplus {
+                instance: name,
+                count: has.saturating_sub(wants),
+            }),
+        }
+    });
+    Some(all.collect())
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.device)?;
+        match &self.kind {
+            DifferenceKind::Untold => f.write_str("nobody says what it has"),
+            DifferenceKind::Mode {
+                wanted: MigMode::Enabled,
+            } => f.write_str("MIG mode is off and shall be on"),
+            DifferenceKind::Mode {
+                wanted: MigMode::Disabled,
+            } => f.write_str("MIG mode is on and shall be off"),
+            DifferenceKind::Missing { instance, count } => {
+                write!(f, "{count} x {instance} missing")
+            }
+            DifferenceKind::Surplus { instance, count } => {
+                write!(f, "{count} x {instance} too many")
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What a device has now, in the words of targets.
+
+use super::InstanceTarget;
+use crate::domain::catalog::{ComputeInstanceProfile, GpuInstanceProfile, ProfileCatalog};
+use crate::domain::inventory::{ComputeInstance, GpuInstance, MigState};
+
+/// `instance` in the words of targets, without compute slices where it has no compute instance; `None` where nobody says
+/// how it is split.
+pub(super) fn instance(state: &MigState, instance: &GpuInstance) -> Option<InstanceTarget> {
+    let profile = state.catalog.by_id(instance.profile_id);
+    let all = instance.compute_instances.iter();
+    let mut compute = all
+        .map(|compute| slices(profile, compute))
+        .collect::<Option<Vec<u32>>>()?;
+    compute.sort_unstable_by(|one, other| other.cmp(one));
+    Some(InstanceTarget {
+        profile_id: instance.profile_id,
+        compute,
+    })
+}
+
+fn slices(profile: Option<&GpuInstanceProfile>, compute: &ComputeInstance) -> Option<u32> {
+    let told = compute.resources.map(|resources| resources.compute_slices);
+    told.or_else(|| {
+        let mut all = profile?.compute_profiles.iter();
+        let is = |known: &&ComputeInstanceProfile| known.id == compute.profile_id;
+        all.find(is).map(|known| known.slices)
+    })
+}
+
+/// The name of a whole instance, and how it is split where it is: `3g.40gb split into 2c and 1c`.
+pub(super) fn name(catalog: &ProfileCatalog, instance: &InstanceTarget) -> String {
+    let profile = catalog.by_id(instance.profile_id);
+    let whole = profile.map_or_else(
+        || format!("profile {}", instance.profile_id),
+        |profile| profile.name.to_string(),
+    );
+    let all = profile.map(|profile| profile.resources.gpu_slices);
+    match instance.compute.as_slice() {
+        [] => format!("{whole} without a compute instance"),
+        [one] if Some(*one) == all => whole,
+        parts => {
+            let parts: Vec<String> = parts.iter().map(|part| format!("{part}c")).collect();
+            format!("{whole} split into {}", parts.join(", "))
+        }
+    }
+}

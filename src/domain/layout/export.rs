@@ -1,0 +1,184 @@
+//! What a node has now, as a layout that asks for just that.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use super::error::{DeviceRef, RuleError};
+use super::{
+    Criteria, Dialect, Difference, IndexRange, Layout, MigWish, Place, ProfileCount, Rule,
+    Selector, compare, current, resolve,
+};
+use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode, MigState, Vendor};
+use crate::domain::profile::ProfileName;
+
+/// Why what a node has is no layout.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ExportError {
+    /// No device can be partitioned.
+    #[error("no device of this node can be partitioned, so that there is nothing to export")]
+    Nothing,
+    /// Nobody says what a device has.
+    #[error("{0}: nobody says which partitions it has; see its problems in `octavo inspect`")]
+    Untold(DeviceRef),
+    /// A GPU instance has no compute instance: no layout asks for that.
+    #[error(
+        "{device}: a GPU instance {profile} has no compute instance, which no layout can ask for; use or destroy it first"
+    )]
+    Orphan {
+        /// The device.
+        device: DeviceRef,
+        /// What the instance is called.
+        profile: String,
+    },
+    /// A GPU instance was made from a profile that the device does not name.
+    #[error(
+        "{device}: a GPU instance has the profile {profile_id}, whose name the device does not tell"
+    )]
+    NoName {
+        /// The device.
+        device: DeviceRef,
+        /// The driver's id.
+        profile_id: u32,
+    },
+    /// The device has no index to be selected by.
+    #[error("{0}: it has no index, and mig-parted's form knows no other name; export in ours")]
+    NoIndex(DeviceRef),
+    /// The layout would not mean what the node has: compute instances lie in other GPU instances than a layout puts them.
+    #[error("no layout asks for just this: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    NotExact(Vec<Difference>),
+    /// The layout would mean nothing.
+    #[error("no layout asks for just this: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    NotResolved(Vec<RuleError>),
+}
+
+/// Mode, and partitions by name.
+type Has = (MigMode, BTreeMap<ProfileName, u32>);
+
+/// What the devices of a node that can be partitioned have now, as a layout that means just that on this node.
+///
+/// # Errors
+/// Where something is not known, or cannot be asked for by a layout.
+pub fn export(inventory: &Inventory, name: &str, dialect: Dialect) -> Result<Layout, ExportError> {
+    let mut groups: BTreeMap<Has, Vec<&Device>> = BTreeMap::new();
+    for device in &inventory.devices {
+        if let Some(state) = partitionable(device)? {
+            let group = groups.entry(has(device, state)?).or_default();
+            group.push(device);
+        }
+    }
+    if groups.is_empty() {
+        return Err(ExportError::Nothing);
+    }
+    let one = groups.len() == 1;
+    let rules = groups
+        .into_iter()
+        .map(|(has, devices): (Has, Vec<&Device>)| {
+            let selector = if one {
+                Selector::All
+            } else {
+                selector(&devices, dialect)?
+            };
+            Ok(rule(selector, has))
+        });
+    let layout = Layout {
+        name: name.to_owned(),
+        place: Place::default(),
+        rules: rules.collect::<Result<Vec<_>, ExportError>>()?,
+    };
+    // A layout names profiles and counts; whether that says enough is best asked of those who read it.
+    let resolved = resolve(&layout, dialect, inventory).map_err(ExportError::NotResolved)?;
+    match compare(&resolved.targets, inventory) {
+        same if same.is_empty() => Ok(layout),
+        differences => Err(ExportError::NotExact(differences)),
+    }
+}
+
+/// What is told of a device that can be partitioned; `None` of one that cannot.
+fn partitionable(device: &Device) -> Result<Option<&MigState>, ExportError> {
+    if device.vendor != Vendor::Nvidia || device.mig == Mig::NotCapable {
+        return Ok(None);
+    }
+    let told = device.condition == Condition::Working && device.mig.is_told();
+    match device.mig.state() {
+        Some(state) if told => Ok(Some(state)),
+        Some(_) | None => Err(ExportError::Untold(DeviceRef::of(device))),
+    }
+}
+
+fn has(device: &Device, state: &MigState) -> Result<Has, ExportError> {
+    let mut counts = BTreeMap::new();
+    for instance in &state.gpu_instances {
+        let split = current::instance(state, instance)
+            .ok_or_else(|| ExportError::Untold(DeviceRef::of(device)))?;
+        if split.compute.is_empty() {
+            return Err(ExportError::Orphan {
+                device: DeviceRef::of(device),
+                profile: state.profile_name(instance),
+            });
+        }
+        let no_name = || ExportError::NoName {
+            device: DeviceRef::of(device),
+            profile_id: instance.profile_id,
+        };
+        let profile = state.catalog.by_id(instance.profile_id);
+        let profile = profile.ok_or_else(no_name)?;
+        for slices in split.compute {
+            let name = profile.name.with_compute_slices(slices);
+            let count: &mut u32 = counts.entry(name.ok_or_else(no_name)?).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+    Ok((state.current, counts))
+}
+
+/// By index, neighbours as a range; by address in our form where one has no index.
+fn selector(devices: &[&Device], dialect: Dialect) -> Result<Selector, ExportError> {
+    let indices = devices.iter().map(|device| device.index.ok_or(*device));
+    let criteria = match indices.collect::<Result<Vec<u32>, &Device>>() {
+        Ok(indices) => Criteria {
+            index: Some(ranges(indices)),
+            ..Criteria::default()
+        },
+        Err(device) if dialect == Dialect::MigParted => {
+            return Err(ExportError::NoIndex(DeviceRef::of(device)));
+        }
+        Err(_) => Criteria {
+            pci: Some(devices.iter().map(|device| device.pci).collect()),
+            ..Criteria::default()
+        },
+    };
+    Ok(Selector::Matching(criteria))
+}
+
+fn ranges(mut indices: Vec<u32>) -> Vec<IndexRange> {
+    indices.sort_unstable();
+    let mut ranges: Vec<IndexRange> = Vec::new();
+    for index in indices {
+        match ranges.last_mut() {
+            Some(range) if range.last.checked_add(1) == Some(index) => range.last = index,
+            Some(_) | None => ranges.push(IndexRange {
+                first: index,
+                last: index,
+            }),
+        }
+    }
+    ranges
+}
+
+fn rule(devices: Selector, (mode, counts): Has) -> Rule {
+    let counts = counts.into_iter().map(|(profile, count)| ProfileCount {
+        place: Place::default(),
+        profile,
+        count,
+    });
+    Rule {
+        place: Place::default(),
+        devices,
+        mig: Some(match mode {
+            MigMode::Disabled => MigWish::Disabled,
+            MigMode::Enabled => MigWish::Enabled(counts.collect()),
+        }),
+        time_slicing: None,
+    }
+}

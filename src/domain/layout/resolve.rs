@@ -1,0 +1,302 @@
+//! From a layout to what each device of one node shall have.
+
+mod names;
+mod select;
+mod split;
+
+use super::error::{DeviceRef, Reason, RuleError, RuleWarning, Surprise};
+use super::{
+    DeviceTarget, Dialect, Layout, MigTarget, MigWish, Place, ProfileCount, Rule, Targets,
+};
+use crate::domain::catalog::GpuInstanceProfile;
+use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode, MigState, Vendor};
+
+/// What a layout means on one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// What its devices shall have.
+    pub targets: Targets,
+    /// What a person may not have meant.
+    pub warnings: Vec<RuleWarning>,
+}
+
+/// What `layout` means for the devices of `inventory`.
+///
+/// Names are looked up in each device's own catalogue. Counts are held against what fits on an empty device, profile by
+/// profile; whether everything fits together, and beside what is in use, is the planner's to say.
+///
+/// # Errors
+/// Everything that is wrong, not only the first.
+pub fn resolve(
+    layout: &Layout,
+    dialect: Dialect,
+    inventory: &Inventory,
+) -> Result<Resolved, Vec<RuleError>> {
+    let mut report = Report::new(layout);
+    let chosen = select::choose(layout, dialect, inventory, &mut report);
+    let mut devices: Vec<DeviceTarget> = chosen
+        .iter()
+        .filter_map(|chosen| {
+            let case = Case {
+                chosen: *chosen,
+                inventory,
+            };
+            case.target(&mut report)
+        })
+        .collect();
+    devices.sort_by_key(|target| target.pci);
+    if report.errors.is_empty() {
+        Ok(Resolved {
+            targets: Targets { devices },
+            warnings: report.warnings,
+        })
+    } else {
+        Err(report.errors)
+    }
+}
+
+/// A device and the rule that speaks of it.
+#[derive(Debug, Clone, Copy)]
+struct Chosen<'a> {
+    device: &'a Device,
+    rule: &'a Rule,
+    /// The rule's number, counted from one.
+    number: usize,
+}
+
+/// A device, its rule, and the node around it.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    chosen: Chosen<'a>,
+    inventory: &'a Inventory,
+}
+
+/// It cannot be had, and the report says why.
+struct Reported;
+
+/// One name of a rule after it was looked up.
+struct Entry<'a> {
+    count: &'a ProfileCount,
+    profile: &'a GpuInstanceProfile,
+}
+
+impl<'a> Case<'a> {
+    fn target(self, report: &mut Report<'_>) -> Option<DeviceTarget> {
+        let Chosen { device, rule, .. } = self.chosen;
+        let mig = match &rule.mig {
+            None => None,
+            Some(wish) => self.mig(wish, report).ok()?,
+        };
+        let time_slicing = rule.time_slicing.clone();
+        (mig.is_some() || time_slicing.is_some()).then_some(DeviceTarget {
+            pci: device.pci,
+            rule: rule.place,
+            mig,
+            time_slicing,
+        })
+    }
+
+    /// `None` where nothing has to be done because there is no MIG mode to switch off.
+    fn mig(
+        self,
+        wish: &'a MigWish,
+        report: &mut Report<'_>,
+    ) -> Result<Option<MigTarget>, Reported> {
+        let state = match (Capability::of(self.chosen.device), wish) {
+            (Capability::No, MigWish::Disabled) => return Ok(None),
+            (Capability::No, MigWish::Enabled(_)) => {
+                report.error(self.chosen, self.chosen.rule.place, Reason::NotMigCapable);
+                return Err(Reported);
+            }
+            (Capability::Untold(why), _) => {
+                let reason = Reason::CapabilityUntold { why };
+                report.error(self.chosen, self.chosen.rule.place, reason);
+                return Err(Reported);
+            }
+            (Capability::Yes(state), _) => state,
+        };
+        match wish {
+            MigWish::Disabled => Ok(Some(MigTarget::Disabled)),
+            MigWish::Enabled(counts) => {
+                let partitions = self.partitions(state, counts, report);
+                partitions.map(Some).ok_or(Reported)
+            }
+        }
+    }
+
+    fn partitions(
+        self,
+        state: &'a MigState,
+        counts: &'a [ProfileCount],
+        report: &mut Report<'_>,
+    ) -> Option<MigTarget> {
+        if let (true, Some(first)) = (state.catalog.profiles().is_empty(), counts.first()) {
+            let reason = Reason::NoProfiles {
+                mig_is_off: state.current == MigMode::Disabled,
+            };
+            report.error(self.chosen, first.place, reason);
+            return None;
+        }
+        let entries: Vec<Option<Entry<'a>>> = counts
+            .iter()
+            .map(|count| self.entry(state, count, report))
+            .collect();
+        let complete = entries.iter().all(Option::is_some);
+        let entries: Vec<Entry<'a>> = entries.into_iter().flatten().collect();
+        let (mut instances, wrong) = split::instances(&state.catalog, &entries);
+        let fits = wrong.is_empty();
+        for (place, reason) in wrong {
+            report.error(self.chosen, place, reason);
+        }
+        instances.sort_unstable();
+        (complete && fits).then_some(MigTarget::Enabled(instances))
+    }
+
+    fn entry(
+        self,
+        state: &'a MigState,
+        count: &'a ProfileCount,
+        report: &mut Report<'_>,
+    ) -> Option<Entry<'a>> {
+        match names::look_up(&state.catalog, &count.profile) {
+            Ok(found) => {
+                if !found.exact {
+                    let own = names::own_spelling(found.profile, &count.profile);
+                    let surprise = Surprise::OtherSpelling {
+                        asked: count.profile.to_string(),
+                        own,
+                    };
+                    report.warning(self.chosen, count.place, surprise);
+                }
+                Some(Entry {
+                    count,
+                    profile: found.profile,
+                })
+            }
+            Err(names::Missing::Ambiguous(candidates)) => {
+                let reason = Reason::Ambiguous {
+                    asked: count.profile.to_string(),
+                    candidates,
+                };
+                report.error(self.chosen, count.place, reason);
+                None
+            }
+            Err(names::Missing::Unknown(offers)) => {
+                let reason = Reason::UnknownProfile {
+                    asked: count.profile.to_string(),
+                    offers,
+                    elsewhere: names::elsewhere(self.inventory, &count.profile),
+                };
+                report.error(self.chosen, count.place, reason);
+                None
+            }
+        }
+    }
+}
+
+/// Whether a device can be partitioned.
+enum Capability<'a> {
+    Yes(&'a MigState),
+    No,
+    /// Nobody says, for this reason.
+    Untold(String),
+}
+
+impl<'a> Capability<'a> {
+    /// MIG is NVIDIA's: a device of another vendor cannot be partitioned by it, whatever its driver says.
+    fn of(device: &'a Device) -> Self {
+        if device.vendor != Vendor::Nvidia {
+            return Self::No;
+        }
+        match (&device.condition, &device.mig) {
+            (_, Mig::NotCapable) => Self::No,
+            (Condition::Working, Mig::Capable(state)) => Self::Yes(state),
+            (Condition::Failing { reason }, _) => Self::Untold(format!("failing: {reason}")),
+            (Condition::PciOnly { .. }, _) => {
+                Self::Untold("no driver library speaks for it".to_owned())
+            }
+            (Condition::Working, Mig::Unknown) => {
+                let why = device.problems.first().map_or_else(
+                    || "the driver did not tell".to_owned(),
+                    |problem| format!("{}: {}", problem.what, problem.error),
+                );
+                Self::Untold(why)
+            }
+        }
+    }
+}
+
+/// What is wrong and what is surprising, devices with the same trouble in one sentence.
+struct Report<'a> {
+    layout: &'a Layout,
+    errors: Vec<RuleError>,
+    warnings: Vec<RuleWarning>,
+}
+
+impl<'a> Report<'a> {
+    fn new(layout: &'a Layout) -> Self {
+        Self {
+            layout,
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn error(&mut self, chosen: Chosen<'_>, place: Place, reason: Reason) {
+        let device = DeviceRef::of(chosen.device);
+        let same = |error: &&mut RuleError| {
+            error.rule == Some(chosen.number) && error.place == place && error.reason == reason
+        };
+        if let Some(known) = self.errors.iter_mut().find(same) {
+            known.devices.push(device);
+            return;
+        }
+        self.errors.push(RuleError {
+            place,
+            layout: self.layout.name.clone(),
+            rule: Some(chosen.number),
+            devices: vec![device],
+            reason,
+        });
+    }
+
+    /// An error that is no device's.
+    fn error_of(&mut self, place: Place, rule: Option<usize>, reason: Reason) {
+        self.errors.push(RuleError {
+            place,
+            layout: self.layout.name.clone(),
+            rule,
+            devices: Vec::new(),
+            reason,
+        });
+    }
+
+    fn warning(&mut self, chosen: Chosen<'_>, place: Place, surprise: Surprise) {
+        let device = DeviceRef::of(chosen.device);
+        let same = |warning: &&mut RuleWarning| {
+            warning.rule == chosen.number && warning.place == place && warning.surprise == surprise
+        };
+        if let Some(known) = self.warnings.iter_mut().find(same) {
+            known.devices.push(device);
+            return;
+        }
+        self.warnings.push(RuleWarning {
+            place,
+            layout: self.layout.name.clone(),
+            rule: chosen.number,
+            devices: vec![device],
+            surprise,
+        });
+    }
+
+    /// A warning that is no device's.
+    fn warning_of(&mut self, place: Place, rule: usize, surprise: Surprise) {
+        self.warnings.push(RuleWarning {
+            place,
+            layout: self.layout.name.clone(),
+            rule,
+            devices: Vec::new(),
+            surprise,
+        });
+    }
+}

@@ -1,0 +1,300 @@
+//! Which rule speaks of which device.
+
+use super::{Capability, Chosen, Report};
+use crate::domain::id::TypeName;
+use crate::domain::inventory::{Device, Identity, Inventory};
+use crate::domain::layout::error::{DeviceRef, Reason, Surprise};
+use crate::domain::layout::{
+    Criteria, DeviceFilter, Dialect, IndexRange, Layout, MigWish, ProfileCount, Rule, Selector,
+};
+
+/// Whether a rule speaks of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Pick {
+    Yes,
+    No,
+    /// It would if the device could be partitioned, which nobody says.
+    Untold(String),
+}
+
+/// The devices that rules speak of, each once, and the rule that counts for it.
+pub(super) fn choose<'a>(
+    layout: &'a Layout,
+    dialect: Dialect,
+    inventory: &'a Inventory,
+    report: &mut Report<'_>,
+) -> Vec<Chosen<'a>> {
+    let all = pairs(layout, inventory, report);
+    complain(layout, dialect, (inventory, &all), report);
+    let mut counting: Vec<Chosen<'a>> = Vec::new();
+    for chosen in all {
+        let same = |other: &&mut Chosen<'a>| other.device.pci == chosen.device.pci;
+        let Some(other) = counting.iter_mut().find(same) else {
+            counting.push(chosen);
+            continue;
+        };
+        match dialect {
+            Dialect::Octavo => {
+                let reason = Reason::Conflict {
+                    other_rule: other.number,
+                    other: other.rule.place,
+                };
+                report.error(chosen, chosen.rule.place, reason);
+            }
+            Dialect::MigParted => {
+                if !same_wish(other.rule, chosen.rule) {
+                    let surprise = Surprise::Overrides {
+                        other_rule: other.number,
+                        other: other.rule.place,
+                    };
+                    report.warning(chosen, chosen.rule.place, surprise);
+                }
+                *other = chosen;
+            }
+        }
+    }
+    counting
+}
+
+/// Every device with every rule that speaks of it, in the order of the rules.
+fn pairs<'a>(
+    layout: &'a Layout,
+    inventory: &'a Inventory,
+    report: &mut Report<'_>,
+) -> Vec<Chosen<'a>> {
+    let mut all = Vec::new();
+    for is_rest in [false, true] {
+        let taken: Vec<_> = all
+            .iter()
+            .map(|chosen: &Chosen<'a>| chosen.device.pci)
+            .collect();
+        let rules = layout.rules.iter().zip(1..);
+        for (rule, number) in rules.filter(|(rule, _)| (rule.devices == Selector::Rest) == is_rest)
+        {
+            for device in &inventory.devices {
+                let chosen = Chosen {
+                    device,
+                    rule,
+                    number,
+                };
+                if is_rest && taken.contains(&device.pci) {
+                    continue;
+                }
+                match pick(rule, device) {
+                    Pick::Yes => all.push(chosen),
+                    Pick::No => {}
+                    Pick::Untold(why) => {
+                        report.warning(chosen, rule.place, Surprise::LeftOut { why });
+                    }
+                }
+            }
+        }
+    }
+    // Stable: within a rule the devices stay in their order.
+    all.sort_by_key(|chosen| chosen.number);
+    all
+}
+
+/// Says which rules select nothing, or name an index that is not there.
+fn complain(
+    layout: &Layout,
+    dialect: Dialect,
+    (inventory, all): (&Inventory, &[Chosen<'_>]),
+    report: &mut Report<'_>,
+) {
+    for (rule, number) in layout.rules.iter().zip(1..) {
+        if dialect == Dialect::MigParted && is_for_others(rule, inventory) {
+            continue;
+        }
+        let missing = missing_indices(&rule.devices, inventory);
+        let selects = all.iter().any(|chosen| chosen.number == number);
+        if !missing.is_empty() {
+            let reason = Reason::NoSuchIndex {
+                missing: words(&missing),
+                has: has(inventory),
+            };
+            report.error_of(rule.place, Some(number), reason);
+        } else if !selects && rule.devices == Selector::Rest {
+            report.warning_of(rule.place, number, Surprise::NoRest);
+        } else if !selects && (dialect == Dialect::Octavo || !filters(rule)) {
+            let reason = Reason::Nothing {
+                wanted: wanted(rule),
+                has: has(inventory),
+            };
+            report.error_of(rule.place, Some(number), reason);
+        }
+    }
+    if all.is_empty() && report.errors.is_empty() {
+        let reason = Reason::NothingAtAll {
+            has: has(inventory),
+        };
+        report.error_of(layout.place, None, reason);
+    }
+}
+
+fn filters(rule: &Rule) -> bool {
+    matches!(
+        &rule.devices,
+        Selector::Matching(Criteria {
+            device_filter: Some(_),
+            ..
+        })
+    )
+}
+
+/// Whether a rule's device filter matches nothing here: files in mig-parted's dialect serve many models at once.
+fn is_for_others(rule: &Rule, inventory: &Inventory) -> bool {
+    match &rule.devices {
+        Selector::All | Selector::Rest => false,
+        Selector::Matching(criteria) => criteria.device_filter.as_ref().is_some_and(|filters| {
+            let mut devices = inventory.devices.iter();
+            !devices.any(|device| filters.iter().any(|filter| passes(*filter, device)))
+        }),
+    }
+}
+
+/// The ranges of which not every index is there. Ranges may be wide: they are not walked through.
+fn missing_indices(selector: &Selector, inventory: &Inventory) -> Vec<IndexRange> {
+    let Selector::Matching(Criteria {
+        index: Some(ranges),
+        ..
+    }) = selector
+    else {
+        return Vec::new();
+    };
+    let mut indices: Vec<u32> = inventory.devices.iter().filter_map(|d| d.index).collect();
+    indices.sort_unstable();
+    indices.dedup();
+    let is_there = |range: &&IndexRange| {
+        let within = indices.iter().filter(|index| range.contains(**index));
+        let wide = u64::from(range.last).saturating_sub(u64::from(range.first));
+        u64::try_from(within.count()).unwrap_or(u64::MAX) > wide
+    };
+    let missing = ranges.iter().filter(|range| !is_there(range));
+    missing.copied().collect()
+}
+
+fn pick(rule: &Rule, device: &Device) -> Pick {
+    let mut explicit = false;
+    let mut about_capability = false;
+    if let Selector::Matching(criteria) = &rule.devices {
+        if !meets(criteria, device) {
+            return Pick::No;
+        }
+        explicit = criteria.is_explicit();
+        about_capability = criteria.mig_capable.is_some();
+        match (criteria.mig_capable, Capability::of(device)) {
+            (Some(true), Capability::No) | (Some(false), Capability::Yes(_)) => return Pick::No,
+            (Some(_), Capability::Untold(why)) => return Pick::Untold(why),
+            (None, _) | (Some(true), Capability::Yes(_)) | (Some(false), Capability::No) => {}
+        }
+    }
+    if explicit && !about_capability {
+        return Pick::Yes;
+    }
+    match (&rule.mig, Capability::of(device)) {
+        (Some(MigWish::Enabled(_)), Capability::No) if !explicit => Pick::No,
+        (Some(_), Capability::Untold(why)) => Pick::Untold(why),
+        (None, _) | (Some(_), Capability::Yes(_) | Capability::No) => Pick::Yes,
+    }
+}
+
+/// Whether a device meets all criteria but that of its capability.
+fn meets(criteria: &Criteria, device: &Device) -> bool {
+    fn any<T>(list: Option<&Vec<T>>, is: impl Fn(&T) -> bool) -> bool {
+        list.is_none_or(|list| list.iter().any(is))
+    }
+    let has_type = |name: &TypeName| match &device.identity {
+        Identity::Known { type_name, .. } => type_name == name,
+        Identity::Unknown => false,
+    };
+    any(criteria.index.as_ref(), |range| {
+        device.index.is_some_and(|index| range.contains(index))
+    }) && any(criteria.uuid.as_ref(), |uuid| {
+        device.uuid.as_ref() == Some(uuid)
+    }) && any(criteria.pci.as_ref(), |pci| device.pci == *pci)
+        && any(criteria.type_name.as_ref(), has_type)
+        && criteria
+            .memory_at_least
+            .is_none_or(|least| device.memory.is_some_and(|memory| memory >= least))
+        && any(criteria.device_filter.as_ref(), |filter| {
+            passes(*filter, device)
+        })
+}
+
+fn passes(filter: DeviceFilter, device: &Device) -> bool {
+    let ids = device.pci_ids;
+    let subsystem = (ids.subsystem_device, ids.subsystem_vendor);
+    (ids.device, ids.vendor) == (filter.device, filter.vendor)
+        && filter.subsystem.is_none_or(|wanted| wanted == subsystem)
+}
+
+/// Whether two rules ask for the same, wherever it stands.
+fn same_wish(one: &Rule, other: &Rule) -> bool {
+    let sharing = |rule: &Rule| {
+        let all = rule.time_slicing.as_ref();
+        all.map(|is| (is.replicas, is.rename, is.fail_requests_greater_than_one))
+    };
+    let same_mig = match (&one.mig, &other.mig) {
+        (None, None) | (Some(MigWish::Disabled), Some(MigWish::Disabled)) => true,
+        (Some(MigWish::Enabled(one)), Some(MigWish::Enabled(other))) => {
+            let sorted = |counts: &[ProfileCount]| {
+                let mut all: Vec<_> = counts
+                    .iter()
+                    .map(|count| (count.profile.clone(), count.count))
+                    .collect();
+                all.sort();
+                all
+            };
+            sorted(one) == sorted(other)
+        }
+        (None | Some(_), None | Some(_)) => false,
+    };
+    same_mig && sharing(one) == sharing(other)
+}
+
+fn wanted(rule: &Rule) -> String {
+    let selector = rule.devices.to_string();
+    let explicit = match &rule.devices {
+        Selector::All | Selector::Rest => false,
+        Selector::Matching(criteria) => criteria.is_explicit(),
+    };
+    match &rule.mig {
+        Some(MigWish::Enabled(_)) if !explicit => {
+            format!("{selector} (of those that can be partitioned)")
+        }
+        None | Some(MigWish::Disabled | MigWish::Enabled(_)) => selector,
+    }
+}
+
+fn words(ranges: &[IndexRange]) -> String {
+    let words: Vec<String> = ranges.iter().map(IndexRange::to_string).collect();
+    words.join(", ")
+}
+
+/// What the node has, for somebody who looks for something else.
+fn has(inventory: &Inventory) -> String {
+    const SHOWN: usize = 16;
+    if inventory.devices.is_empty() {
+        return "no accelerator".to_owned();
+    }
+    let mut all: Vec<String> = inventory.devices.iter().take(SHOWN).map(one).collect();
+    let more = inventory.devices.len().saturating_sub(SHOWN);
+    if more > 0 {
+        all.push(format!("{more} more"));
+    }
+    all.join(", ")
+}
+
+fn one(device: &Device) -> String {
+    let name = DeviceRef::of(device);
+    let can = match Capability::of(device) {
+        Capability::Yes(_) => "",
+        Capability::No => ", cannot be partitioned",
+        Capability::Untold(_) => ", partitioning untold",
+    };
+    let memory = device
+        .memory
+        .map_or_else(String::new, |memory| format!(", {memory}"));
+    format!("{name} {}{memory}{can}", device.identity)
+}

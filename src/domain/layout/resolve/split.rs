@@ -1,0 +1,171 @@
+//! From names and counts to GPU instances, with compute instances packed into as few of them as possible.
+
+use std::collections::BTreeMap;
+
+use super::Entry;
+use crate::domain::catalog::{GpuInstanceProfile, ProfileCatalog};
+use crate::domain::layout::error::Reason;
+use crate::domain::layout::{InstanceTarget, Place, limits};
+
+/// All that is asked of one profile.
+struct Group<'a> {
+    profile: &'a GpuInstanceProfile,
+    /// Where the last name of it stands.
+    place: Place,
+    /// GPU instances with one compute instance that has all of it.
+    whole: u64,
+    /// Compute instances by their slices.
+    parts: BTreeMap<u32, u64>,
+}
+
+/// The GPU instances that `entries` ask for, and what is wrong with them.
+pub(super) fn instances(
+    catalog: &ProfileCatalog,
+    entries: &[Entry<'_>],
+) -> (Vec<InstanceTarget>, Vec<(Place, Reason)>) {
+    let mut wrong = Vec::new();
+    let mut groups: BTreeMap<u32, Group<'_>> = BTreeMap::new();
+    for entry in entries {
+        let Entry { count, profile } = entry;
+        let group = groups
+            .entry(profile.id)
+            .or_insert_with(|| Group::of(profile));
+        group.place = count.place;
+        if let Err(reason) = group.add(entry) {
+            wrong.push((count.place, reason));
+        }
+    }
+    let mut made = Vec::new();
+    for group in groups.values() {
+        match group.instances(u64::from(limits::most(catalog, group.profile))) {
+            Ok(instances) => made.extend(instances),
+            Err(reason) => wrong.push((group.place, reason)),
+        }
+    }
+    (made, wrong)
+}
+
+/// The sizes, in compute slices, that a compute instance may have in a GPU instance of this profile.
+///
+/// NVML tells them for an instance that exists. Before one does: all of it, or at most half, rounded up. Source: NVIDIA
+/// go-nvlib, `pkg/nvlib/device/mig_profile.go`.
+pub(super) fn legal_sizes(profile: &GpuInstanceProfile) -> Vec<u32> {
+    let slices = profile.resources.gpu_slices;
+    let by_rule =
+        |size: &u32| *size == slices || size.saturating_mul(2) <= slices.saturating_add(1);
+    let told = |size: &u32| {
+        let mut all = profile.compute_profiles.iter();
+        profile.compute_profiles.is_empty()
+            || *size == slices
+            || all.any(|compute| compute.slices == *size)
+    };
+    // A profile has few slices; a driver that claims billions must not keep us here.
+    (1..=slices.min(24)).filter(by_rule).filter(told).collect()
+}
+
+impl<'a> Group<'a> {
+    fn of(profile: &'a GpuInstanceProfile) -> Self {
+        Self {
+            profile,
+            place: Place::default(),
+            whole: 0,
+            parts: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, entry: &Entry<'_>) -> Result<(), Reason> {
+        let asked = &entry.count.profile;
+        let count = u64::from(entry.count.count);
+        if asked.compute_slices() == asked.gpu_slices() {
+            self.whole = self.whole.saturating_add(count);
+            return Ok(());
+        }
+        let size = u32::from(asked.compute_slices());
+        let legal = legal_sizes(self.profile);
+        if !legal.contains(&size) {
+            return Err(Reason::ComputeSplit {
+                asked: asked.to_string(),
+                whole: self.profile.name.to_string(),
+                legal: legal.iter().map(|size| self.name(*size)).collect(),
+            });
+        }
+        let sum = self.parts.entry(size).or_default();
+        *sum = sum.saturating_add(count);
+        Ok(())
+    }
+
+    /// At most `most` of them: every count is held against that before anything is made of it.
+    fn instances(&self, most: u64) -> Result<Vec<InstanceTarget>, Reason> {
+        if self.whole > most {
+            return Err(Reason::TooMany {
+                profile: self.profile.name.to_string(),
+                asked: self.whole,
+                most,
+            });
+        }
+        for (size, count) in &self.parts {
+            let most = most.saturating_mul(u64::from(self.per_instance(*size)));
+            if *count > most {
+                return Err(Reason::TooMany {
+                    profile: self.name(*size),
+                    asked: *count,
+                    most,
+                });
+            }
+        }
+        let mut splits = self.packed();
+        let all = u64::try_from(splits.len())
+            .unwrap_or(u64::MAX)
+            .saturating_add(self.whole);
+        if all > most {
+            return Err(Reason::TooManySplit {
+                profile: self.profile.name.to_string(),
+                asked: all,
+                most,
+            });
+        }
+        splits.extend((0..self.whole).map(|_| vec![self.profile.resources.gpu_slices]));
+        let targets = splits.into_iter().map(|compute| InstanceTarget {
+            profile_id: self.profile.id,
+            compute,
+        });
+        Ok(targets.collect())
+    }
+
+    /// Each into the first GPU instance that has room, the largest first. That takes as few as possible for every device
+    /// there is: where a board has room for two GPU instances of a profile, the sizes are 1 and 2, or 1, 2 and all.
+    fn packed(&self) -> Vec<Vec<u32>> {
+        let slices = self.profile.resources.gpu_slices;
+        let mut splits: Vec<Vec<u32>> = Vec::new();
+        for (size, count) in self.parts.iter().rev() {
+            let each = usize::try_from(self.per_instance(*size)).unwrap_or(usize::MAX);
+            for _ in 0..*count {
+                let room = |split: &&mut Vec<u32>| {
+                    let used: u32 = split.iter().sum();
+                    let same = split.iter().filter(|other| *other == size).count();
+                    used.saturating_add(*size) <= slices && same < each
+                };
+                match splits.iter_mut().find(room) {
+                    Some(split) => split.push(*size),
+                    None => splits.push(vec![*size]),
+                }
+            }
+        }
+        splits
+    }
+
+    /// How many compute instances of `size` slices one GPU instance has room for.
+    fn per_instance(&self, size: u32) -> u32 {
+        let by_slices = self.profile.resources.gpu_slices.checked_div(size);
+        let mut told = self.profile.compute_profiles.iter();
+        let told = told.find(|compute| compute.slices == size);
+        let most = told.map_or(u32::MAX, |compute| compute.max_count.max(1));
+        by_slices.unwrap_or(0).min(most)
+    }
+
+    fn name(&self, size: u32) -> String {
+        let name = self.profile.name.with_compute_slices(size);
+        name.unwrap_or_else(|| self.profile.name.clone())
+            .to_string()
+    }
+}

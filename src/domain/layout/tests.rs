@@ -1,0 +1,5 @@
+//! What layouts mean on real boards.
+
+mod names;
+mod roundtrip;
+mod select;

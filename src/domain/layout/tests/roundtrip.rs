@@ -1,0 +1,127 @@
+//! Layouts that are made from a node mean something on it: generated ones fit, exported ones mean what it has.
+
+use crate::domain::layout::tests_support::*;
+use crate::domain::layout::{
+    Dialect, ExportError, MigTarget, MigWish, Place, Selector, compare, export, generate, resolve,
+};
+
+const DIALECTS: [Dialect; 2] = [Dialect::Octavo, Dialect::MigParted];
+
+fn unplaced(counts: &[(&str, u32)]) -> MigWish {
+    let MigWish::Enabled(mut all) = wish(counts) else {
+        panic!("a wish for partitions");
+    };
+    for count in &mut all {
+        count.place = Place::default();
+    }
+    MigWish::Enabled(all)
+}
+
+#[test]
+fn every_generated_layout_resolves_without_a_warning() {
+    let boards = || (0..).zip(ALL_BOARDS);
+    let mixed = node(
+        boards()
+            .map(|(index, board)| board.gpu(index))
+            .chain([t4(6)]),
+    );
+    let single = boards().map(|(_, board)| node([board.gpu(0), board.gpu(1), t4(2)]));
+    for node in single.chain([mixed]) {
+        for dialect in DIALECTS {
+            for layout in &generate(&node, dialect).layouts {
+                let resolved = resolve(layout, dialect, &node).unwrap();
+                assert_eq!(resolved.warnings, [], "{layout:?}");
+                assert!(!resolved.targets.devices.is_empty(), "{layout:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn generated_names_and_counts_are_mig_parteds() {
+    let layouts = generate(&node([A30.gpu(0)]), Dialect::MigParted).layouts;
+    let names: Vec<&str> = layouts.iter().map(|layout| layout.name.as_str()).collect();
+    let expected = [
+        "all-disabled",
+        "all-enabled",
+        "all-1g.6gb",
+        "all-2g.12gb",
+        "all-4g.24gb",
+        "all-1g.6gb.me",
+        "all-2g.12gb.me",
+        "all-balanced",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(layouts[2].rules[0].mig, Some(unplaced(&[("1g.6gb", 4)])));
+    assert_eq!(
+        layouts[7].rules[0].mig,
+        Some(unplaced(&[("1g.6gb", 2), ("2g.12gb", 1)]))
+    );
+    assert_eq!(generate(&node([t4(0)]), Dialect::Octavo).layouts, []);
+}
+
+#[test]
+fn what_is_exported_means_what_the_node_has() {
+    let parts: &[(u32, u32, &[u32])] = &[(9, 0, &[2, 1]), (14, 4, &[2]), (19, 6, &[1])];
+    let node = node([
+        A100_80.with(0, parts),
+        H100.with(1, parts),
+        A30.with(2, &[(5, 0, &[2])]),
+        t4(3),
+    ]);
+    for dialect in DIALECTS {
+        let layout = export(&node, "current", dialect).unwrap();
+        let resolved = resolve(&layout, dialect, &node).unwrap();
+        assert_eq!(compare(&resolved.targets, &node), []);
+        assert_eq!(resolved.targets.devices.len(), 3);
+        assert_eq!(layout.rules.len(), 2);
+    }
+}
+
+#[test]
+fn what_no_layout_can_ask_for_is_not_exported() {
+    let orphan = node([A100_80.with(0, &[(9, 0, &[])])]);
+    let error = export(&orphan, "current", Dialect::Octavo).unwrap_err();
+    assert!(matches!(error, ExportError::Orphan { .. }), "{error}");
+    let apart = node([A100_80.with(0, &[(9, 0, &[1]), (9, 4, &[1])])]);
+    let error = export(&apart, "current", Dialect::Octavo).unwrap_err();
+    assert!(matches!(error, ExportError::NotExact(_)), "{error}");
+    let error = export(&node([failing(0)]), "current", Dialect::Octavo).unwrap_err();
+    assert!(matches!(error, ExportError::Untold(_)), "{error}");
+    let error = export(&node([t4(0)]), "current", Dialect::Octavo).unwrap_err();
+    assert_eq!(error, ExportError::Nothing);
+}
+
+#[test]
+fn what_differs_is_named_and_counted() {
+    let wanted = [("3g.40gb", 1), ("1g.10gb", 3)];
+    let has: &[(u32, u32, &[u32])] = &[(9, 4, &[2, 1]), (19, 0, &[1]), (19, 1, &[])];
+    let node = node([A100_80.with(0, has), H100.gpu(1)]);
+    let mut resolved = ours([partition(index(&[(0, 0)]), &wanted)], &node).unwrap();
+    let differences = |resolved: &crate::domain::layout::Resolved| -> Vec<String> {
+        let all = compare(&resolved.targets, &node);
+        all.iter().map(ToString::to_string).collect()
+    };
+    let expected = [
+        "GPU 0 (0000:01:00.0): 1 x 3g.40gb split into 2c, 1c too many",
+        "GPU 0 (0000:01:00.0): 1 x 3g.40gb missing",
+        "GPU 0 (0000:01:00.0): 1 x 1g.10gb without a compute instance too many",
+        "GPU 0 (0000:01:00.0): 2 x 1g.10gb missing",
+    ];
+    assert_eq!(differences(&resolved), expected);
+    resolved.targets.devices[0].mig = None;
+    assert_eq!(differences(&resolved), [""; 0]);
+    resolved = ours(
+        [
+            partition(Selector::Rest, &[]),
+            partition(index(&[(0, 0)]), &wanted),
+        ],
+        &node,
+    )
+    .unwrap();
+    resolved.targets.devices[1].mig = Some(MigTarget::Disabled);
+    assert_eq!(
+        differences(&resolved)[4..],
+        ["GPU 1 (0000:02:00.0): MIG mode is on and shall be off"]
+    );
+}

@@ -1,0 +1,348 @@
+//! Which devices rules speak of.
+
+use crate::domain::catalog::ProfileCatalog;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Device, Inventory, Mig, MigMode, PciIds};
+use crate::domain::layout::tests_support::*;
+use crate::domain::layout::{
+    Criteria, DeviceFilter, Dialect, MigTarget, MigWish, Place, Resolved, Rule, RuleError,
+    Selector, TimeSlicing, resolve,
+};
+use crate::domain::quantity::Mebibytes;
+
+fn off(devices: Selector) -> Rule {
+    rule(devices, Some(MigWish::Disabled))
+}
+
+fn sliced(devices: Selector) -> Rule {
+    Rule {
+        time_slicing: Some(TimeSlicing {
+            place: Place::default(),
+            replicas: 4,
+            rename: false,
+            fail_requests_greater_than_one: false,
+        }),
+        ..rule(devices, None)
+    }
+}
+
+fn matching(criteria: Criteria) -> Selector {
+    Selector::Matching(criteria)
+}
+
+fn filter(device: u16, subsystem: Option<(u16, u16)>) -> Selector {
+    matching(Criteria {
+        device_filter: Some(vec![DeviceFilter {
+            device,
+            vendor: 0x10de,
+            subsystem,
+        }]),
+        ..Criteria::default()
+    })
+}
+
+/// The buses of the devices that have a target.
+fn buses(resolved: &Resolved) -> Vec<PciAddress> {
+    let devices = resolved.targets.devices.iter();
+    devices.map(|device| device.pci).collect()
+}
+
+fn bus(number: u8) -> PciAddress {
+    PciAddress::new(0, number, 0, 0).unwrap()
+}
+
+#[track_caller]
+fn selects(rules: impl IntoIterator<Item = Rule>, node: &Inventory, indices: &[u8]) {
+    let resolved = ours(rules, node).unwrap();
+    let expected: Vec<PciAddress> = indices.iter().map(|index| bus(index + 1)).collect();
+    assert_eq!(buses(&resolved), expected);
+}
+
+#[track_caller]
+fn says(errors: Result<Resolved, Vec<RuleError>>, expected: &[&str]) {
+    let errors: Vec<String> = errors
+        .unwrap_err()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(errors, expected);
+}
+
+fn mig_parted(
+    rules: impl IntoIterator<Item = Rule>,
+    node: &Inventory,
+) -> Result<Resolved, Vec<RuleError>> {
+    resolve(&layout(rules), Dialect::MigParted, node)
+}
+
+/// An accelerator of another vendor, of which nobody says anything.
+fn amd(index: u8) -> Device {
+    let ids = PciIds {
+        vendor: 0x1002,
+        device: 0x74a1,
+        subsystem_vendor: 0,
+        subsystem_device: 0,
+        class: None,
+    };
+    Device::new(bus(index + 1), ids)
+}
+
+fn mixed() -> Inventory {
+    node([A100_80.gpu(0), H100.gpu(1), t4(2), amd(3)])
+}
+
+#[test]
+fn all_that_partitions_leaves_out_what_cannot_be_partitioned() {
+    selects(
+        [partition(Selector::All, &[("1g.10gb", 1)])],
+        &mixed(),
+        &[0, 1],
+    );
+    selects([off(Selector::All)], &mixed(), &[0, 1]);
+    selects([sliced(Selector::All)], &mixed(), &[0, 1, 2, 3]);
+}
+
+#[test]
+fn rest_is_what_no_other_rule_selects_wherever_it_stands() {
+    let a100 = || partition(index(&[(0, 0)]), &[("1g.10gb", 1)]);
+    selects([sliced(Selector::Rest), a100()], &mixed(), &[0, 1, 2, 3]);
+    let resolved = ours([off(Selector::Rest), a100()], &mixed()).unwrap();
+    let found: Vec<_> = resolved
+        .targets
+        .devices
+        .iter()
+        .map(|device| device.rule.line)
+        .collect();
+    assert_eq!(found, [2, 1]);
+    let resolved = ours([sliced(Selector::All), off(Selector::Rest)], &mixed()).unwrap();
+    assert_eq!(
+        resolved.warnings[0].to_string(),
+        "layout \"test\", rule 2: the rest is nothing: other rules select every device"
+    );
+}
+
+#[test]
+fn criteria_hold_together() {
+    let by = |criteria| [sliced(matching(criteria))];
+    let capable = |is| Criteria {
+        mig_capable: Some(is),
+        ..Criteria::default()
+    };
+    let least = |memory| Criteria {
+        memory_at_least: Some(Mebibytes::new(memory)),
+        ..Criteria::default()
+    };
+    selects(by(capable(true)), &mixed(), &[0, 1]);
+    selects(by(capable(false)), &mixed(), &[2, 3]);
+    selects(by(least(15_360)), &mixed(), &[0, 1, 2]);
+    selects(by(least(81_560)), &mixed(), &[0]);
+    let types = vec![
+        "nvidia-t4-16gb".parse().unwrap(),
+        "nvidia-h100-80gb".parse().unwrap(),
+    ];
+    let typed = Criteria {
+        type_name: Some(types),
+        ..Criteria::default()
+    };
+    selects(by(typed.clone()), &mixed(), &[1, 2]);
+    selects(
+        by(Criteria {
+            memory_at_least: Some(Mebibytes::new(20_000)),
+            ..typed
+        }),
+        &mixed(),
+        &[1],
+    );
+    let pci = Criteria {
+        pci: Some(vec![bus(4), bus(9)]),
+        ..Criteria::default()
+    };
+    selects(by(pci), &mixed(), &[3]);
+}
+
+#[test]
+fn an_index_counts_what_nvml_counts_and_has_to_be_there() {
+    selects([sliced(index(&[(1, 2), (0, 0)]))], &mixed(), &[0, 1, 2]);
+    for dialect in [Dialect::Octavo, Dialect::MigParted] {
+        let rules = layout([sliced(index(&[(0, 1), (2, u32::MAX)]))]);
+        says(
+            resolve(&rules, dialect, &node([t4(0), A30.gpu(1)])),
+            &[
+                "layout \"test\", rule 1: there is no GPU with the index 2-4294967295; this node has \
+               GPU 0 (0000:01:00.0) nvidia-t4-16gb, 15360 MiB, cannot be partitioned, \
+               GPU 1 (0000:02:00.0) nvidia-a30-24gb, 24576 MiB",
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_rule_that_selects_nothing_says_what_there_is() {
+    let typed = Criteria {
+        type_name: Some(vec!["nvidia-b200-180gb".parse().unwrap()]),
+        ..Criteria::default()
+    };
+    says(
+        ours(
+            [off(matching(typed)), sliced(Selector::All)],
+            &node([A30.gpu(0)]),
+        ),
+        &[
+            "layout \"test\", rule 1: it selects type nvidia-b200-180gb, which is nothing here; this node has \
+           GPU 0 (0000:01:00.0) nvidia-a30-24gb, 24576 MiB",
+        ],
+    );
+    says(
+        ours([partition(Selector::All, &[])], &node([])),
+        &[
+            "layout \"test\", rule 1: it selects all (of those that can be partitioned), which is nothing here; \
+           this node has no accelerator",
+        ],
+    );
+}
+
+#[test]
+fn a_named_device_that_cannot_be_partitioned_is_an_error() {
+    says(
+        ours([partition(index(&[(0, 2)]), &[("1g.10gb", 1)])], &mixed()),
+        &[
+            "layout \"test\", rule 1: GPU 2 (0000:03:00.0): it cannot be partitioned; use `devices: all`, \
+           which leaves such devices out, or name others",
+        ],
+    );
+    selects([off(index(&[(0, 2)]))], &mixed(), &[0, 1]);
+}
+
+#[test]
+fn a_device_that_does_not_say_is_left_alone_and_told() {
+    let node = node([A100_80.gpu(0), failing(1)]);
+    for dialect in [Dialect::Octavo, Dialect::MigParted] {
+        let rules = layout([partition(Selector::All, &[("3g.40gb", 2)])]);
+        let resolved = resolve(&rules, dialect, &node).unwrap();
+        assert_eq!(buses(&resolved), [bus(1)]);
+        let warnings: Vec<String> = resolved.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            [
+                "layout \"test\", rule 1: GPU 1 (0000:02:00.0): left as it is, because nobody \
+                               says whether it can be partitioned: failing: GPU is lost"
+            ]
+        );
+    }
+    says(
+        ours([off(index(&[(1, 1)]))], &node),
+        &[
+            "layout \"test\", rule 1: GPU 1 (0000:02:00.0): nobody says whether it can be partitioned: \
+           failing: GPU is lost",
+        ],
+    );
+}
+
+#[test]
+fn two_rules_for_one_device_are_a_conflict_in_our_dialect() {
+    says(
+        ours([off(Selector::All), sliced(index(&[(1, 1)]))], &mixed()),
+        &[
+            "layout \"test\", rule 2: GPU 1 (0000:02:00.0): rule 1 (1:5) selects it as well; let each device \
+           be selected by one rule",
+        ],
+    );
+}
+
+#[test]
+fn of_two_rules_for_one_device_the_last_counts_in_mig_parteds_dialect() {
+    let rules = || {
+        [
+            off(Selector::All),
+            partition(index(&[(1, 1)]), &[("7g.80gb", 1)]),
+        ]
+    };
+    let resolved = mig_parted(rules(), &mixed()).unwrap();
+    assert_eq!(resolved.targets.devices[0].mig, Some(MigTarget::Disabled));
+    assert!(
+        matches!(&resolved.targets.devices[1].mig, Some(MigTarget::Enabled(all)) if all.len() == 1)
+    );
+    let warnings: Vec<String> = resolved.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "layout \"test\", rule 2: GPU 1 (0000:02:00.0): overrides rule 1 (1:5), which \
+                           selects it too: the last rule counts"
+        ]
+    );
+    let same = mig_parted([off(Selector::All), off(Selector::All)], &mixed()).unwrap();
+    assert_eq!(same.warnings, []);
+}
+
+#[test]
+fn device_filters_look_at_the_subsystem_only_where_they_name_it() {
+    let on = |selector| mig_parted([off(selector)], &mixed()).map(|resolved| buses(&resolved));
+    assert_eq!(on(filter(0x20b2, None)), Ok(vec![bus(1)]));
+    assert_eq!(on(filter(0x20b2, Some((0x1463, 0x10de)))), Ok(vec![bus(1)]));
+    says(
+        mig_parted(
+            [off(filter(0x20b2, Some((0x1464, 0x10de))))],
+            &node([A30.gpu(0)]),
+        ),
+        &[
+            "layout \"test\": none of its rules selects a device of this node, which has \
+           GPU 0 (0000:01:00.0) nvidia-a30-24gb, 24576 MiB",
+        ],
+    );
+}
+
+#[test]
+fn a_device_filter_for_another_model_is_skipped_in_mig_parteds_dialect_only() {
+    let rules = || {
+        [
+            partition(filter(0x20b0, None), &[("1g.5gb", 7)]),
+            partition(filter(0x2330, None), &[("1g.10gb", 7)]),
+        ]
+    };
+    assert_eq!(buses(&mig_parted(rules(), &mixed()).unwrap()), [bus(2)]);
+    let errors = ours(rules(), &mixed()).unwrap_err();
+    assert_eq!(errors.len(), 1);
+    assert!(
+        errors[0]
+            .to_string()
+            .contains("it selects device-filter 0x20B010DE (of those that can be partitioned)"),
+        "{}",
+        errors[0]
+    );
+}
+
+#[test]
+fn a_profile_that_another_device_offers_is_named_with_it() {
+    let node = node([A100_80.gpu(0), A30.gpu(1)]);
+    says(
+        ours([partition(Selector::All, &[("2g.12gb", 1)])], &node),
+        &[
+            "layout \"test\", rule 1: GPU 0 (0000:01:00.0): it does not offer 2g.12gb; it offers 2g.20gb, \
+           1g.10gb, 1g.20gb, 3g.40gb, 1g.10gb+me, 4g.40gb, 7g.80gb (GPU 1 (0000:02:00.0) offers it; use a \
+           rule of its own)",
+        ],
+    );
+}
+
+#[test]
+fn a_driver_that_tells_no_profiles_is_an_error_only_where_one_is_asked_for() {
+    let mut silent = A100_80.gpu(0);
+    let Mig::Capable(state) = &mut silent.mig else {
+        panic!()
+    };
+    state.catalog = ProfileCatalog::default();
+    state.current = MigMode::Disabled;
+    let node = node([silent]);
+    selects([partition(Selector::All, &[])], &node, &[0]);
+    says(
+        ours(
+            [partition(Selector::All, &[("1g.10gb", 1), ("2g.20gb", 1)])],
+            &node,
+        ),
+        &[
+            "layout \"test\", rule 1: GPU 0 (0000:01:00.0): the driver does not tell which profiles it offers \
+           while MIG mode is off, as drivers of branch 535 do; enable MIG mode first with an empty `mig: {}`, \
+           or update the driver",
+        ],
+    );
+}

@@ -1,0 +1,149 @@
+//! An arrangement as a change: steps, and what is there after them.
+
+use super::arrange::{Standing, Wish};
+use super::blocked::Cause;
+use super::mode::ModeChange;
+use super::modes;
+use super::pins::Users;
+use super::search::{Found, Laid};
+use super::splits::Resplit;
+use super::step::{InstanceRef, Step};
+use super::{Change, PlannedCompute, PlannedInstance};
+
+/// The change that leads to what was `found`.
+pub(super) fn change(wish: &Wish<'_>, found: &Found<'_>, mode: Option<ModeChange>) -> Change {
+    let mut steps = destroying(wish, found);
+    steps.extend(mode.iter().flat_map(modes::steps));
+    let (mut new, mut inside) = (Vec::new(), Vec::new());
+    let mut after = Vec::new();
+    for (at, laid) in found.instances.iter().enumerate() {
+        let kept = standing(wish, laid);
+        let planned = match kept {
+            Some(kept) => {
+                let resplit = wish.resplit(kept, laid.compute);
+                let gpu_instance = InstanceRef::Existing(kept.instance.id);
+                inside.extend(computes(gpu_instance, &resplit.created));
+                staying(laid, kept, &resplit)
+            }
+            None => {
+                new.push(Step::CreateGpuInstance {
+                    instance: at,
+                    profile_id: laid.profile_id,
+                    placement: laid.placement,
+                });
+                new.extend(computes(InstanceRef::Planned(at), laid.compute));
+                created(laid)
+            }
+        };
+        after.push(planned);
+    }
+    steps.extend(new);
+    steps.extend(inside);
+    Change {
+        steps,
+        after,
+        mode,
+        room: found.room,
+    }
+}
+
+/// What is in use and would have to go for what was `found`.
+pub(super) fn in_the_way(wish: &Wish<'_>, found: &Found<'_>, users: &Users) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    for (at, standing) in wish.standing.iter().enumerate() {
+        let instance = standing.instance;
+        let keeps = found.instances.iter().find(|laid| laid.kept == Some(at));
+        let parts = keeps.map(|laid| wish.resplit(standing, laid.compute).in_use);
+        let goes = parts.as_ref().is_none_or(|parts| !parts.is_empty());
+        if !standing.pin.is_set() || !goes {
+            continue;
+        }
+        let compute_instances = parts.unwrap_or_default();
+        let concerned = |id: Option<u32>| {
+            compute_instances.is_empty() || id.is_none_or(|id| compute_instances.contains(&id))
+        };
+        causes.push(Cause::InstanceInUse {
+            gpu_instance: instance.id,
+            profile_id: instance.profile_id,
+            placement: instance.placement,
+            holders: users
+                .of_instance(instance.id)
+                .filter(|holder| concerned(holder.compute_instance))
+                .cloned()
+                .collect(),
+            compute_instances,
+        });
+    }
+    causes
+}
+
+/// The compute instances first: a GPU instance that has one cannot be destroyed.
+fn destroying(wish: &Wish<'_>, found: &Found<'_>) -> Vec<Step> {
+    let (mut inner, mut outer) = (Vec::new(), Vec::new());
+    for (at, standing) in wish.standing.iter().enumerate() {
+        let instance = standing.instance;
+        let keeps = found.instances.iter().find(|laid| laid.kept == Some(at));
+        let going = match keeps {
+            Some(laid) => wish.resplit(standing, laid.compute).destroyed,
+            None => {
+                outer.push(Step::DestroyGpuInstance {
+                    gpu_instance: instance.id,
+                    profile_id: instance.profile_id,
+                    placement: instance.placement,
+                });
+                let all = instance.compute_instances.iter();
+                all.map(|compute| compute.id).collect()
+            }
+        };
+        inner.extend(going.into_iter().map(|id| Step::DestroyComputeInstance {
+            gpu_instance: instance.id,
+            compute_instance: id,
+        }));
+    }
+    inner.extend(outer);
+    inner
+}
+
+fn standing<'a>(wish: &Wish<'a>, laid: &Laid<'_>) -> Option<&'a Standing<'a>> {
+    wish.standing.get(laid.kept?)
+}
+
+fn computes(gpu_instance: InstanceRef, slices: &[u32]) -> impl Iterator<Item = Step> {
+    slices
+        .iter()
+        .map(move |slices| Step::CreateComputeInstance {
+            gpu_instance,
+            slices: *slices,
+        })
+}
+
+fn staying(laid: &Laid<'_>, standing: &Standing<'_>, resplit: &Resplit) -> PlannedInstance {
+    let mut kept = resplit.kept.clone();
+    kept.sort_unstable();
+    let kept = kept.into_iter().map(|(id, slices)| PlannedCompute {
+        kept: Some(id),
+        slices,
+    });
+    PlannedInstance {
+        placement: laid.placement,
+        profile_id: laid.profile_id,
+        kept: Some(standing.instance.id),
+        compute: kept.chain(fresh(&resplit.created)).collect(),
+    }
+}
+
+fn created(laid: &Laid<'_>) -> PlannedInstance {
+    PlannedInstance {
+        placement: laid.placement,
+        profile_id: laid.profile_id,
+        kept: None,
+        compute: fresh(laid.compute).collect(),
+    }
+}
+
+fn fresh(slices: &[u32]) -> impl Iterator<Item = PlannedCompute> {
+    slices.iter().map(|slices| PlannedCompute {
+        kept: None,
+        slices: *slices,
+    })
+}

@@ -1,0 +1,132 @@
+//! What a device could have instead of what it cannot have.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::arrange::Wish;
+use super::board::Board;
+use super::infeasible::{HardwareRule, Offer};
+use super::{rules, splits};
+use crate::domain::layout::InstanceTarget;
+
+/// How many are offered.
+const MOST_OFFERS: usize = 3;
+
+/// How many combinations are looked at; the largest board known has about a thousand.
+const MOST_LOOKS: u32 = 4_000;
+
+/// The hardware rule that forbids `instances` on the empty device, if there is one.
+pub(super) fn forbids(board: &Board<'_>, instances: &[InstanceTarget]) -> Option<HardwareRule> {
+    if let Err(rule) = rules::forbids(board, instances) {
+        return Some(rule);
+    }
+    (!fits(board, instances)).then_some(HardwareRule::NoArrangement)
+}
+
+/// Whether there is an arrangement. One that could not be looked for to the end counts as one: what is not known to be
+/// impossible is not called so.
+fn fits(board: &Board<'_>, instances: &[InstanceTarget]) -> bool {
+    let wish = Wish {
+        board,
+        standing: &[],
+        instances,
+        refused: &|_, _| false,
+    };
+    wish.fits()
+}
+
+/// The combinations of profiles nearest to what was `asked`: the fewest instances changed, then the most slices used.
+pub(super) fn nearest(board: &Board<'_>, asked: &[InstanceTarget]) -> Vec<Offer> {
+    let mut looks = MOST_LOOKS;
+    let mut found: Vec<Vec<u32>> = Vec::new();
+    let mut counts = vec![0; board.profiles.len()];
+    combinations(board, 0, &mut counts, &mut looks, &mut found);
+    let mut ranked: Vec<(usize, Reverse<u32>, Vec<InstanceTarget>)> = found
+        .into_iter()
+        .filter(|counts| counts.iter().any(|count| *count > 0))
+        .map(|counts| ranked(board, asked, &counts))
+        .collect();
+    ranked.sort();
+    ranked.truncate(MOST_OFFERS);
+    let offers = ranked.into_iter();
+    offers
+        .map(|(_, _, instances)| Offer { instances })
+        .collect()
+}
+
+/// Every combination that fits. Whatever is part of one that fits does itself, so nothing is added to one that does not.
+fn combinations(
+    board: &Board<'_>,
+    from: usize,
+    counts: &mut Vec<u32>,
+    looks: &mut u32,
+    found: &mut Vec<Vec<u32>>,
+) {
+    found.push(counts.clone());
+    for at in from..board.profiles.len() {
+        let Some(left) = looks.checked_sub(1) else {
+            return;
+        };
+        *looks = left;
+        add(counts, at, 1);
+        if rules::together(board, counts).is_ok() && fits(board, &plain(board, counts)) {
+            combinations(board, at, counts, looks, found);
+        }
+        add(counts, at, -1);
+    }
+}
+
+fn add(counts: &mut [u32], at: usize, by: i32) {
+    if let Some(count) = counts.get_mut(at) {
+        *count = count.saturating_add_signed(by);
+    }
+}
+
+/// So many instances of each profile, none of them split.
+fn plain(board: &Board<'_>, counts: &[u32]) -> Vec<InstanceTarget> {
+    let pairs = board.profiles.iter().zip(counts);
+    let all = pairs.flat_map(|(profile, count)| {
+        let instance = InstanceTarget {
+            profile_id: profile.source.id,
+            compute: vec![profile.gpu_slices()],
+        };
+        (0..*count).map(move |_| instance.clone())
+    });
+    all.collect()
+}
+
+/// How many instances differ from what was asked, and how many slices are used, of an offer; its instances are those that
+/// were asked for as far as they go.
+fn ranked(
+    board: &Board<'_>,
+    asked: &[InstanceTarget],
+    counts: &[u32],
+) -> (usize, Reverse<u32>, Vec<InstanceTarget>) {
+    let mut by_profile: BTreeMap<u32, Vec<&InstanceTarget>> = BTreeMap::new();
+    for instance in asked {
+        let same = by_profile.entry(instance.profile_id).or_default();
+        same.push(instance);
+    }
+    let (mut kept, mut slices) = (0_usize, 0_u32);
+    let mut instances = Vec::new();
+    for (profile, count) in board.profiles.iter().zip(counts) {
+        slices = slices.saturating_add(profile.gpu_slices().saturating_mul(*count));
+        let same = by_profile.get(&profile.source.id);
+        let usable = same
+            .into_iter()
+            .flatten()
+            .filter(|instance| splits::possible(profile.source, &instance.compute));
+        let count = usize::try_from(*count).unwrap_or(usize::MAX);
+        let taken: Vec<InstanceTarget> = usable.take(count).map(|one| (*one).clone()).collect();
+        kept = kept.saturating_add(taken.len());
+        let fresh = count.saturating_sub(taken.len());
+        instances.extend(taken);
+        instances.extend((0..fresh).map(|_| InstanceTarget {
+            profile_id: profile.source.id,
+            compute: vec![profile.gpu_slices()],
+        }));
+    }
+    instances.sort();
+    let changed = asked.len().max(instances.len()).saturating_sub(kept);
+    (changed, Reverse(slices), instances)
+}

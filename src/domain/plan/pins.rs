@@ -1,0 +1,121 @@
+//! What must not be destroyed, and who says so.
+
+use std::collections::BTreeSet;
+
+use super::Question;
+use crate::domain::holder::{Holder, Who};
+use crate::domain::inventory::{Device, GpuInstance, Process, Usage};
+
+/// What of a GPU instance is in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Pin {
+    /// Nothing.
+    Free,
+    /// All of it: somebody uses it and nobody knows which part, or whether.
+    Whole,
+    /// These compute instances, by id.
+    Parts(BTreeSet<u32>),
+}
+
+impl Pin {
+    /// Whether anything of the GPU instance is in use.
+    pub(super) fn is_set(&self) -> bool {
+        *self != Self::Free
+    }
+
+    /// Whether the compute instance with this id is in use.
+    pub(super) fn holds(&self, compute_instance: u32) -> bool {
+        match self {
+            Self::Free => false,
+            Self::Whole => true,
+            Self::Parts(ids) => ids.contains(&compute_instance),
+        }
+    }
+}
+
+/// Everybody who uses a device, as far as it is told.
+pub(super) struct Users {
+    holders: Vec<Holder>,
+    /// Whether the driver told all processes.
+    told: bool,
+}
+
+impl Users {
+    pub(super) fn of(question: &Question<'_>, device: &Device) -> Self {
+        let mut holders: Vec<Holder> = question
+            .holders
+            .iter()
+            .filter(|holder| holder.device == device.pci)
+            .cloned()
+            .collect();
+        let processes = device.processes.iter();
+        let new: Vec<Holder> = processes
+            .map(|process| holder_of(device, process))
+            .filter(|process| !holders.iter().any(|holder| same(holder, process)))
+            .collect();
+        holders.extend(new);
+        holders.sort();
+        holders.dedup();
+        Self {
+            holders,
+            told: matches!(device.usage(), Usage::Known(_)),
+        }
+    }
+
+    /// What of `instance` is in use. What is not known counts as in use.
+    pub(super) fn pin(&self, instance: &GpuInstance) -> Pin {
+        if !self.told {
+            return Pin::Whole;
+        }
+        let mut parts = BTreeSet::new();
+        for holder in self.of_instance(instance.id) {
+            let there = |id: &u32| instance.compute_instances.iter().any(|one| one.id == *id);
+            match holder.compute_instance.filter(there) {
+                Some(id) => parts.insert(id),
+                None => return Pin::Whole,
+            };
+        }
+        if parts.is_empty() {
+            Pin::Free
+        } else {
+            Pin::Parts(parts)
+        }
+    }
+
+    /// Those who use the GPU instance with this id.
+    pub(super) fn of_instance(&self, id: u32) -> impl Iterator<Item = &Holder> {
+        let inside = move |holder: &&Holder| holder.gpu_instance == Some(id);
+        self.holders.iter().filter(inside)
+    }
+
+    /// Those who use the device and none of `instances`; `None` where there is nobody.
+    pub(super) fn clients(&self, instances: &[GpuInstance]) -> Option<Vec<Holder>> {
+        let there = |id| instances.iter().any(|instance| instance.id == id);
+        let clients: Vec<Holder> = self
+            .holders
+            .iter()
+            .filter(|holder| !holder.gpu_instance.is_some_and(there))
+            .cloned()
+            .collect();
+        (!self.told || !clients.is_empty()).then_some(clients)
+    }
+}
+
+/// Whether the two are one process: then the one that somebody looked at closer is enough.
+fn same(holder: &Holder, process: &Holder) -> bool {
+    let place = |of: &Holder| (of.gpu_instance, of.compute_instance, of.who.pid);
+    place(holder) == place(process)
+}
+
+fn holder_of(device: &Device, process: &Process) -> Holder {
+    Holder {
+        device: device.pci,
+        gpu_instance: process.gpu_instance,
+        compute_instance: process.compute_instance,
+        who: Who {
+            pid: Some(process.pid),
+            kind: Some(process.kind),
+            ..Who::default()
+        },
+    }
+}

@@ -1,0 +1,110 @@
+//! The rules of the hardware that do not depend on where instances lie.
+
+use super::board::{Board, BoardProfile};
+use super::infeasible::HardwareRule;
+use super::splits;
+use crate::domain::layout::InstanceTarget;
+
+/// The first rule that forbids `instances`, wherever they were to lie.
+pub(super) fn forbids(board: &Board<'_>, instances: &[InstanceTarget]) -> Result<(), HardwareRule> {
+    let mut counts = vec![0_u32; board.profiles.len()];
+    for instance in instances {
+        let profile_id = instance.profile_id;
+        let (at, profile) = board
+            .find(profile_id)
+            .ok_or(HardwareRule::NoSuchProfile { profile_id })?;
+        if !splits::possible(profile.source, &instance.compute) {
+            return Err(HardwareRule::ComputeSplit {
+                profile_id,
+                compute: instance.compute.clone(),
+            });
+        }
+        if let Some(count) = counts.get_mut(at) {
+            *count = count.saturating_add(1);
+        }
+    }
+    together(board, &counts)
+}
+
+/// The first rule that forbids so many of each profile, in the board's order.
+pub(super) fn together(board: &Board<'_>, counts: &[u32]) -> Result<(), HardwareRule> {
+    exclusive(board, counts)?;
+    for (profile, asked) in asked(board, counts) {
+        let most = most(board, profile);
+        if asked > most {
+            return Err(HardwareRule::TooMany {
+                profile_id: profile.source.id,
+                asked,
+                most,
+            });
+        }
+    }
+    let sum = |each: fn(&BoardProfile<'_>) -> u32| {
+        asked(board, counts).fold(0_u32, |sum, (profile, count)| {
+            sum.saturating_add(each(profile).saturating_mul(count))
+        })
+    };
+    let slices = sum(|profile| profile.gpu_slices());
+    if slices > board.gpu_slices {
+        return Err(HardwareRule::GpuSlices {
+            asked: slices,
+            most: board.gpu_slices,
+        });
+    }
+    let memory = sum(|profile| profile.smallest());
+    if memory > board.memory_slices {
+        return Err(HardwareRule::MemorySlices {
+            asked: memory,
+            most: board.memory_slices,
+        });
+    }
+    Ok(())
+}
+
+fn exclusive(board: &Board<'_>, counts: &[u32]) -> Result<(), HardwareRule> {
+    for (profile, count) in asked(board, counts) {
+        let (profile_id, media) = (profile.source.id, profile.media);
+        if count > 1 && media.excludes(media) {
+            return Err(HardwareRule::Exclusive {
+                profile_id,
+                other: profile_id,
+            });
+        }
+        let mut others = asked(board, counts).filter(|(other, _)| other.source.id != profile_id);
+        if let Some((other, _)) = others.find(|(other, _)| media.excludes(other.media)) {
+            return Err(HardwareRule::Exclusive {
+                profile_id,
+                other: other.source.id,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The profiles of which there is at least one.
+fn asked<'a, 'b>(
+    board: &'b Board<'a>,
+    counts: &'b [u32],
+) -> impl Iterator<Item = (&'b BoardProfile<'a>, u32)> {
+    let pairs = board.profiles.iter().zip(counts.iter().copied());
+    pairs.filter(|(_, count)| *count > 0)
+}
+
+/// How many of one profile an empty device has room for: by the driver's word, by slices, by places that do not overlap.
+fn most(board: &Board<'_>, profile: &BoardProfile<'_>) -> u32 {
+    let by_slices = board
+        .gpu_slices
+        .checked_div(profile.gpu_slices())
+        .unwrap_or(u32::MAX);
+    let mut by_end = profile.places.clone();
+    by_end.sort_by_key(|place| place.placement.end());
+    let (mut taken, mut by_places) = (0_u64, 0_u32);
+    for place in by_end {
+        if taken & place.bits == 0 {
+            taken |= place.bits;
+            by_places = by_places.saturating_add(1);
+        }
+    }
+    let by_word = profile.most.unwrap_or(u32::MAX);
+    by_word.min(by_slices).min(by_places)
+}

@@ -1,0 +1,265 @@
+//! The search: every legal way to lay out the instances of a target, the best of them by the order of aims.
+//!
+//! The rules that do not depend on places hold already (`rules`), so what is left is to give every instance a place such
+//! that no two overlap. It is done depth first, with equal instances in the order of their places, and a branch is left as
+//! soon as it cannot be better than what was found. The work is bounded: a table that was made up may have more arrangements
+//! than anybody has time for.
+
+use std::cmp::Reverse;
+use std::ops::Add;
+
+use crate::domain::catalog::Placement;
+
+/// How much may be looked at: a thousand times what the largest device known needs. It takes some tens of milliseconds.
+const MOST_WORK: u32 = 2_000_000;
+
+/// What an arrangement costs, in the order of aims. Relative to the way that keeps nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) struct Cost {
+    /// Instances in use that would have to go.
+    pub(super) in_use: i32,
+    /// Instances destroyed.
+    pub(super) destroyed: i32,
+    /// Instances created.
+    pub(super) created: i32,
+}
+
+impl Add for Cost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            in_use: self.in_use.saturating_add(other.in_use),
+            destroyed: self.destroyed.saturating_add(other.destroyed),
+            created: self.created.saturating_add(other.created),
+        }
+    }
+}
+
+/// Instances that are wanted alike.
+pub(super) struct Kind<'a> {
+    pub(super) profile_id: u32,
+    pub(super) compute: &'a [u32],
+    pub(super) count: usize,
+    pub(super) slots: Vec<Slot>,
+}
+
+/// Where an instance of a kind may lie.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    pub(super) placement: Placement,
+    pub(super) bits: u64,
+    /// What it saves or costs to be there rather than to be created elsewhere.
+    pub(super) cost: Cost,
+    /// The instance that is there and stays, by its place in the list of those that are there.
+    pub(super) kept: Option<usize>,
+}
+
+/// One instance of an arrangement: what decides between equals, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Laid<'a> {
+    pub(super) placement: Placement,
+    pub(super) profile_id: u32,
+    pub(super) compute: &'a [u32],
+    pub(super) kept: Option<usize>,
+}
+
+/// The best arrangement.
+#[derive(Debug, Clone)]
+pub(super) struct Found<'a> {
+    pub(super) cost: Cost,
+    /// How many of the places for more are still free.
+    pub(super) room: u32,
+    /// Ordered by place.
+    pub(super) instances: Vec<Laid<'a>>,
+}
+
+/// There is more to look at than there is time for.
+#[derive(Debug)]
+pub(super) struct TooMuch;
+
+/// The best arrangement of `kinds`, if there is any; `more` are places that count as room while they are free.
+pub(super) fn best<'a>(kinds: &[Kind<'a>], more: &[u64]) -> Result<Option<Found<'a>>, TooMuch> {
+    run(kinds, more, false)
+}
+
+fn run<'a>(kinds: &[Kind<'a>], more: &[u64], any: bool) -> Result<Option<Found<'a>>, TooMuch> {
+    let mut order: Vec<&Kind<'a>> = kinds.iter().filter(|kind| kind.count > 0).collect();
+    order.sort_by_key(|kind| {
+        let size = kind.slots.iter().map(|slot| slot.placement.size).max();
+        (Reverse(size), kind.slots.len())
+    });
+    let mut bounds = vec![Cost::default()];
+    for kind in order.iter().rev() {
+        let rest = bounds.last().copied().unwrap_or_default();
+        bounds.push(rest + cheapest(kind, kind.count));
+    }
+    bounds.reverse();
+    let mut search = Search {
+        kinds: &order,
+        bounds: &bounds,
+        more,
+        any,
+        chosen: Vec::new(),
+        best: None,
+        work: 0,
+    };
+    search.descend(At::default())?;
+    Ok(search.best)
+}
+
+/// Whether there is any arrangement of `kinds`; yes where there is too much to look at, as nobody knows then.
+pub(super) fn exists(kinds: &[Kind<'_>]) -> bool {
+    run(kinds, &[], true).map_or(true, |found| found.is_some())
+}
+
+/// The least that `count` instances of a kind cost, whatever the others do.
+fn cheapest(kind: &Kind<'_>, count: usize) -> Cost {
+    let mut costs: Vec<Cost> = kind.slots.iter().map(|slot| slot.cost).collect();
+    costs.sort_unstable();
+    costs
+        .into_iter()
+        .take(count)
+        .fold(Cost::default(), |sum, cost| sum + cost)
+}
+
+struct Search<'s, 'a> {
+    kinds: &'s [&'s Kind<'a>],
+    /// For each kind, the least that it and those after it cost.
+    bounds: &'s [Cost],
+    more: &'s [u64],
+    /// Whether the first arrangement is good enough.
+    any: bool,
+    chosen: Vec<(&'s Kind<'a>, Slot)>,
+    best: Option<Found<'a>>,
+    work: u32,
+}
+
+/// Where the search stands.
+#[derive(Clone, Copy, Default)]
+struct At {
+    kind: usize,
+    /// How many of the kind have a place.
+    placed: usize,
+    /// The first slot that the next one may have.
+    slot: usize,
+    taken: u64,
+    cost: Cost,
+}
+
+impl<'a> Search<'_, 'a> {
+    fn descend(&mut self, at: At) -> Result<(), TooMuch> {
+        self.work(1)?;
+        let Some(kind) = self.kinds.get(at.kind).copied() else {
+            return self.arrived(at);
+        };
+        if at.placed == kind.count {
+            return self.descend(At {
+                kind: at.kind.saturating_add(1),
+                placed: 0,
+                slot: 0,
+                ..at
+            });
+        }
+        if self.hopeless(kind, at) {
+            return Ok(());
+        }
+        for (slot, place) in kind.slots.iter().enumerate().skip(at.slot) {
+            if at.taken & place.bits != 0 {
+                continue;
+            }
+            self.chosen.push((kind, *place));
+            let next = At {
+                kind: at.kind,
+                placed: at.placed.saturating_add(1),
+                slot: slot.saturating_add(1),
+                taken: at.taken | place.bits,
+                cost: at.cost + place.cost,
+            };
+            self.descend(next)?;
+            self.chosen.pop();
+        }
+        Ok(())
+    }
+
+    /// Whether nothing below can be as cheap as the best so far.
+    fn hopeless(&self, kind: &Kind<'_>, at: At) -> bool {
+        let Some(best) = &self.best else {
+            return false;
+        };
+        if self.any {
+            return true;
+        }
+        let rest = self.bounds.get(at.kind.saturating_add(1));
+        let left = kind.count.saturating_sub(at.placed);
+        let bound = at.cost + rest.copied().unwrap_or_default() + cheapest_left(kind, at, left);
+        bound > best.cost
+    }
+
+    fn arrived(&mut self, at: At) -> Result<(), TooMuch> {
+        if self.best.as_ref().is_some_and(|best| at.cost > best.cost) {
+            return Ok(());
+        }
+        self.work(u32::try_from(self.more.len()).unwrap_or(u32::MAX))?;
+        let free = self.more.iter().filter(|place| **place & at.taken == 0);
+        let room = u32::try_from(free.count()).unwrap_or(u32::MAX);
+        if let Some(best) = &self.best
+            && (best.cost, Reverse(best.room)) < (at.cost, Reverse(room))
+        {
+            return Ok(());
+        }
+        let mut instances: Vec<Laid<'a>> = self.chosen.iter().map(laid).collect();
+        instances.sort_unstable();
+        let found = Found {
+            cost: at.cost,
+            room,
+            instances,
+        };
+        if self
+            .best
+            .as_ref()
+            .is_none_or(|best| found.comes_before(best))
+        {
+            self.best = Some(found);
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, amount: u32) -> Result<(), TooMuch> {
+        self.work = self.work.saturating_add(amount);
+        if self.work > MOST_WORK {
+            return Err(TooMuch);
+        }
+        Ok(())
+    }
+}
+
+impl Found<'_> {
+    fn comes_before(&self, other: &Self) -> bool {
+        let key = |found: &Self| (found.cost, Reverse(found.room));
+        (key(self), &self.instances) < (key(other), &other.instances)
+    }
+}
+
+/// The least that the `left` next instances of a kind cost, of the slots that they may still have.
+fn cheapest_left(kind: &Kind<'_>, at: At, left: usize) -> Cost {
+    let slots = kind.slots.iter().skip(at.slot);
+    let mut saving: Vec<Cost> = slots
+        .filter(|slot| slot.cost < Cost::default() && slot.bits & at.taken == 0)
+        .map(|slot| slot.cost)
+        .collect();
+    saving.sort_unstable();
+    saving
+        .into_iter()
+        .take(left)
+        .fold(Cost::default(), |sum, cost| sum + cost)
+}
+
+fn laid<'a>((kind, slot): &(&Kind<'a>, Slot)) -> Laid<'a> {
+    Laid {
+        placement: slot.placement,
+        profile_id: kind.profile_id,
+        compute: kind.compute,
+        kept: slot.kept,
+    }
+}

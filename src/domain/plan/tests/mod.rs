@@ -1,0 +1,6 @@
+//! Plans against an oracle that was written apart from the planner, and tables of what is in the way.
+
+mod boards;
+mod exhaustive;
+mod oracle;
+mod tables;
