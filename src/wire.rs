@@ -8,5 +8,6 @@ pub mod api;
 pub mod inventory;
 pub mod labels;
 pub mod layouts;
+pub mod plan;
 pub mod status;
 pub mod stream;

@@ -30,6 +30,8 @@ mod rules;
 mod search;
 mod splits;
 mod step;
+mod tally;
+pub mod words;
 
 use std::collections::BTreeSet;
 
@@ -38,6 +40,7 @@ pub use self::infeasible::{HardwareRule, Infeasible, Offer};
 pub use self::mode::{Disruption, ModeChange, ResetScope};
 pub use self::outcome::Outcome;
 pub use self::step::{InstanceRef, Step};
+pub use self::tally::Tally;
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;

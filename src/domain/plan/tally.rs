@@ -1,0 +1,159 @@
+//! What a plan amounts to, in numbers: what goes, what comes, what it costs.
+
+use std::collections::BTreeSet;
+
+use super::{Change, DevicePlan, Disruption, InstanceRef, NodePlan, Step, Verdict};
+
+/// What a change, or all changes of a node together, amounts to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// GPU instances that are destroyed.
+    pub destroyed: usize,
+    /// GPU instances that are created.
+    pub created: usize,
+    /// Compute instances that are destroyed in GPU instances that stay.
+    pub compute_destroyed: usize,
+    /// Compute instances that are created in GPU instances that stay.
+    pub compute_created: usize,
+    /// The most that it costs anybody.
+    pub disruption: Disruption,
+}
+
+impl Tally {
+    /// Both together.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            destroyed: self.destroyed.saturating_add(other.destroyed),
+            created: self.created.saturating_add(other.created),
+            compute_destroyed: self
+                .compute_destroyed
+                .saturating_add(other.compute_destroyed),
+            compute_created: self.compute_created.saturating_add(other.compute_created),
+            disruption: self.disruption.max(other.disruption),
+        }
+    }
+}
+
+impl Change {
+    /// What it amounts to.
+    pub fn tally(&self) -> Tally {
+        let gone: BTreeSet<u32> = self.steps.iter().filter_map(destroyed).collect();
+        let mut tally = Tally {
+            destroyed: gone.len(),
+            disruption: self
+                .mode
+                .as_ref()
+                .map_or(Disruption::None, |mode| mode.disruption),
+            ..Tally::default()
+        };
+        for step in &self.steps {
+            let count = match step {
+                Step::CreateGpuInstance { .. } => &mut tally.created,
+                Step::DestroyComputeInstance { gpu_instance, .. }
+                    if !gone.contains(gpu_instance) =>
+                {
+                    &mut tally.compute_destroyed
+                }
+                Step::CreateComputeInstance {
+                    gpu_instance: InstanceRef::Existing(_),
+                    ..
+                } => &mut tally.compute_created,
+                Step::CreateComputeInstance { .. }
+                | Step::DestroyComputeInstance { .. }
+                | Step::DestroyGpuInstance { .. }
+                | Step::SetMigMode { .. }
+                | Step::Reset { .. } => continue,
+            };
+            *count = count.saturating_add(1);
+        }
+        tally
+    }
+}
+
+fn destroyed(step: &Step) -> Option<u32> {
+    match step {
+        Step::DestroyGpuInstance { gpu_instance, .. } => Some(*gpu_instance),
+        Step::DestroyComputeInstance { .. }
+        | Step::SetMigMode { .. }
+        | Step::Reset { .. }
+        | Step::CreateGpuInstance { .. }
+        | Step::CreateComputeInstance { .. } => None,
+    }
+}
+
+impl DevicePlan {
+    /// What it amounts to; nothing at all where nothing is done.
+    pub fn tally(&self) -> Tally {
+        match &self.verdict {
+            Verdict::Change(change) => change.tally(),
+            Verdict::Unchanged | Verdict::Blocked(_) | Verdict::Infeasible(_) => Tally::default(),
+        }
+    }
+}
+
+impl NodePlan {
+    /// What all of it amounts to.
+    pub fn tally(&self) -> Tally {
+        let each = self.devices.iter().map(DevicePlan::tally);
+        each.fold(Tally::default(), Tally::plus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::catalog::Placement;
+    use crate::domain::plan::PlannedInstance;
+
+    fn change(steps: Vec<Step>) -> Change {
+        Change {
+            steps,
+            after: Vec::<PlannedInstance>::new(),
+            mode: None,
+            room: 0,
+        }
+    }
+
+    #[test]
+    fn a_compute_instance_counts_only_where_its_gpu_instance_stays() {
+        let placement = Placement { start: 0, size: 1 };
+        let compute = |gpu_instance| Step::DestroyComputeInstance {
+            gpu_instance,
+            compute_instance: 0,
+        };
+        let create = |gpu_instance| Step::CreateComputeInstance {
+            gpu_instance,
+            slices: 1,
+        };
+        let tally = change(vec![
+            compute(7),
+            compute(8),
+            Step::DestroyGpuInstance {
+                gpu_instance: 7,
+                profile_id: 19,
+                placement,
+            },
+            create(InstanceRef::Existing(8)),
+            Step::CreateGpuInstance {
+                instance: 0,
+                profile_id: 19,
+                placement,
+            },
+            create(InstanceRef::Planned(0)),
+        ])
+        .tally();
+        let expected = Tally {
+            destroyed: 1,
+            created: 1,
+            compute_destroyed: 1,
+            compute_created: 1,
+            disruption: Disruption::None,
+        };
+        assert_eq!(tally, expected);
+        let both = tally.plus(Tally {
+            disruption: Disruption::GpuReset,
+            ..expected
+        });
+        assert_eq!((both.destroyed, both.disruption), (2, Disruption::GpuReset));
+    }
+}

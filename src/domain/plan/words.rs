@@ -1,0 +1,360 @@
+//! What is said of plans, the same in a terminal and on a page: steps, who is in the way and what would help, why the
+//! hardware cannot.
+//!
+//! A sentence has no full stop at its end, so that it can stand in a list or go on. Names of profiles are the driver's, and
+//! commands are whatever processes are called: they may hold any character.
+
+mod infeasible;
+mod who;
+
+pub use self::who::{holder, holders};
+use super::{Cause, Disruption, InstanceRef, ModeChange, PlannedInstance, ResetScope, Step, Tally};
+use crate::domain::catalog::{Placement, ProfileCatalog};
+use crate::domain::id::PciAddress;
+use crate::domain::interconnect::InterconnectKind;
+use crate::domain::inventory::{GpuInstance, Inventory, MigMode};
+use crate::domain::layout::InstanceTarget;
+use crate::domain::slices::words::place;
+
+/// Says things of one device of a node.
+#[derive(Debug, Clone)]
+pub struct Words<'a> {
+    inventory: &'a Inventory,
+    catalog: ProfileCatalog,
+}
+
+impl<'a> Words<'a> {
+    /// For the device at `pci`. Where the inventory has none, or it cannot be partitioned, profiles go by their ids.
+    pub fn new(inventory: &'a Inventory, pci: PciAddress) -> Self {
+        let device = inventory.devices.iter().find(|device| device.pci == pci);
+        let state = device.and_then(|device| device.mig.state());
+        Self {
+            inventory,
+            catalog: state.map(|state| state.catalog.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// `3g.40gb`, or `profile 19` where the device does not offer it.
+    pub fn profile(&self, id: u32) -> String {
+        self.offered(id).unwrap_or_else(|| format!("profile {id}"))
+    }
+
+    /// `3g.40gb`, where the device offers it.
+    pub fn offered(&self, id: u32) -> Option<String> {
+        let profile = self.catalog.by_id(id)?;
+        Some(profile.name.to_string())
+    }
+
+    /// `3g.40gb`, `3g.40gb split 1c+2c`, `3g.40gb without a compute instance`.
+    pub fn instance(&self, profile_id: u32, compute: &[u32]) -> String {
+        let name = self.profile(profile_id);
+        if compute.is_empty() {
+            format!("{name} without a compute instance")
+        } else if self.is_whole(profile_id, compute) {
+            name
+        } else {
+            format!("{name} split {}", split(compute))
+        }
+    }
+
+    /// Names and counts as a layout would have them: `1c.3g.40gb` three times is one instance that is split.
+    pub fn counts(&self, instances: &[InstanceTarget]) -> Vec<(String, u32)> {
+        let mut counts: Vec<(String, u32)> = Vec::new();
+        for instance in instances {
+            let name = self.profile(instance.profile_id);
+            let names = if self.is_whole(instance.profile_id, &instance.compute) {
+                vec![name]
+            } else {
+                let parts = instance.compute.iter();
+                parts.map(|slices| format!("{slices}c.{name}")).collect()
+            };
+            for name in names {
+                match counts.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, count)) => *count = count.saturating_add(1),
+                    None => counts.push((name, 1)),
+                }
+            }
+        }
+        counts
+    }
+
+    /// `2x 2g.20gb, 1x 3g.40gb`; `no partition` of none.
+    pub fn list(&self, instances: &[InstanceTarget]) -> String {
+        let counts = self.counts(instances);
+        let parts: Vec<String> = counts
+            .iter()
+            .map(|(name, count)| format!("{count}x {name}"))
+            .collect();
+        if parts.is_empty() {
+            "no partition".to_owned()
+        } else {
+            parts.join(", ")
+        }
+    }
+
+    /// `GPU 3`, or its address where it has no number.
+    pub fn device(&self, pci: PciAddress) -> String {
+        let found = self
+            .inventory
+            .devices
+            .iter()
+            .find(|device| device.pci == pci);
+        found
+            .and_then(|device| device.index)
+            .map_or_else(|| format!("GPU {pci}"), |index| format!("GPU {index}"))
+    }
+
+    /// What one call, or one reset, does.
+    pub fn step(&self, step: &Step, after: &[PlannedInstance]) -> String {
+        match step {
+            Step::DestroyComputeInstance {
+                gpu_instance,
+                compute_instance,
+            } => format!("destroy compute instance {compute_instance} of gi {gpu_instance}"),
+            Step::DestroyGpuInstance {
+                gpu_instance,
+                profile_id,
+                placement,
+            } => format!(
+                "destroy gi {gpu_instance}: {} in {}",
+                self.profile(*profile_id),
+                lies(*placement)
+            ),
+            Step::SetMigMode { to } => format!("turn MIG mode {}", on_off(*to)),
+            Step::Reset { scope } => format!("reset {}", self.scope(scope)),
+            Step::CreateGpuInstance {
+                profile_id,
+                placement,
+                ..
+            } => format!(
+                "create {} in {}",
+                self.profile(*profile_id),
+                lies(*placement)
+            ),
+            Step::CreateComputeInstance {
+                gpu_instance,
+                slices,
+            } => {
+                let count = if *slices == 1 { "slice" } else { "slices" };
+                let which = self.which(*gpu_instance, after);
+                format!("create a compute instance of {slices} {count} in {which}")
+            }
+        }
+    }
+
+    /// What a reset concerns: `GPU 0, and with it GPU 1, 2 and 3, which NVSwitch couples to it`.
+    pub fn scope(&self, scope: &ResetScope) -> String {
+        let own = self.device(scope.device);
+        if scope.coupled.is_empty() {
+            return own;
+        }
+        let coupled: Vec<String> = scope.coupled.iter().map(|pci| self.device(*pci)).collect();
+        let links = scope.links.map_or("links", link_name);
+        format!(
+            "{own}; the driver may want {} reset with it, which {links} couples to it",
+            listed(&coupled)
+        )
+    }
+
+    /// What the change of mode is, and why it costs what it costs.
+    pub fn mode(&self, mode: &ModeChange) -> String {
+        let to = on_off(mode.to);
+        let told = if mode.pending {
+            format!("MIG mode goes {to} at the next reset, which is still to be done")
+        } else {
+            format!("MIG mode goes {to}")
+        };
+        format!("{told}: {}", disruption(mode.disruption))
+    }
+
+    fn which(&self, instance: InstanceRef, after: &[PlannedInstance]) -> String {
+        match instance {
+            InstanceRef::Existing(id) => format!("gi {id}"),
+            InstanceRef::Planned(number) => after.get(number).map_or_else(
+                || "the new instance".to_owned(),
+                |planned| {
+                    let name = self.profile(planned.profile_id);
+                    format!("the new {name} in {}", lies(planned.placement))
+                },
+            ),
+        }
+    }
+
+    /// Whether one compute instance has all of the GPU instance.
+    fn is_whole(&self, profile_id: u32, compute: &[u32]) -> bool {
+        let profile = self.catalog.by_id(profile_id);
+        let all = profile.map(|profile| u32::from(profile.name.gpu_slices()));
+        matches!(compute, [one] if all.is_none_or(|all| all == *one))
+    }
+
+    /// Compute slices of each compute instance of `instance`, as far as they are told.
+    pub fn compute_slices(&self, instance: &GpuInstance) -> Vec<Option<u32>> {
+        let profile = self.catalog.by_id(instance.profile_id);
+        let each = instance.compute_instances.iter().map(|compute| {
+            let told = compute
+                .resources
+                .map(|resources| resources.compute_slices)
+                .or(compute.placement.map(|placement| placement.size));
+            told.or_else(|| {
+                let mut offered = profile?.compute_profiles.iter();
+                let found = offered.find(|offered| offered.id == compute.profile_id)?;
+                Some(found.slices)
+            })
+        });
+        each.collect()
+    }
+
+    /// What is in the way.
+    pub fn cause(&self, cause: &Cause) -> String {
+        match cause {
+            Cause::InstanceInUse {
+                gpu_instance,
+                profile_id,
+                placement,
+                compute_instances,
+                holders,
+            } => {
+                let name = self.profile(*profile_id);
+                let place = lies(*placement);
+                let what = match compute_instances.as_slice() {
+                    [] => format!("gi {gpu_instance} ({name} in {place})"),
+                    some => {
+                        let ids: Vec<String> = some.iter().map(ToString::to_string).collect();
+                        let ids = ids.join(",");
+                        format!("compute instance {ids} of gi {gpu_instance} ({name} in {place})")
+                    }
+                };
+                if holders.is_empty() {
+                    format!("{what} would have to go, and nobody tells whether it is in use")
+                } else {
+                    format!("{what} would have to go and is in use")
+                }
+            }
+            Cause::DeviceInUse { holders } if holders.is_empty() => {
+                "MIG mode would have to change, and nobody tells whether the GPU is in use"
+                    .to_owned()
+            }
+            Cause::DeviceInUse { .. } => {
+                "MIG mode would have to change and the GPU is in use".to_owned()
+            }
+            Cause::NotAllowed { disruption: cost } => {
+                format!(
+                    "it costs {cost}, which is not allowed: {}",
+                    disruption(*cost)
+                )
+            }
+            Cause::Untold { reason } => reason.clone(),
+            Cause::Refused => {
+                "the hardware refused every arrangement that its own tables allow".to_owned()
+            }
+        }
+    }
+}
+
+/// What would help, where something would.
+pub fn unblock(cause: &Cause) -> String {
+    match cause {
+        Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders }
+            if holders.is_empty() =>
+        {
+            "let the driver tell its processes: run as root and outside of a container's \
+             process namespace"
+                .to_owned()
+        }
+        Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders } => {
+            match holders.as_slice() {
+                [_] => "wait until it ends, or end it".to_owned(),
+                _ => "wait until they end, or end them".to_owned(),
+            }
+        }
+        Cause::NotAllowed { disruption } => format!("allow it: --allow {disruption}"),
+        Cause::Untold { .. } => "see `octavo inspect` for what fails".to_owned(),
+        Cause::Refused => {
+            "ask for fewer or smaller instances; the board may have a defect".to_owned()
+        }
+    }
+}
+
+/// What a change costs those who use the node.
+pub fn disruption(disruption: Disruption) -> &'static str {
+    match disruption {
+        Disruption::None => "nobody is disturbed",
+        Disruption::ClientsBounce => {
+            "whoever has the GPU open (monitoring, device plugin, persistence) must let go and come \
+             back"
+        }
+        Disruption::GpuReset => "the GPU is reset, and nobody may have it open meanwhile",
+        Disruption::Reboot => "the machine must be rebooted",
+    }
+}
+
+/// `2 instances destroyed, 3 created`, `nothing destroyed, 1 instance created`.
+pub fn tally(tally: &Tally) -> String {
+    let mut said = Vec::new();
+    let noun = |count: usize, what: &str| {
+        let plural = if count == 1 { "" } else { "s" };
+        format!("{count} {what}{plural}")
+    };
+    match (tally.destroyed, tally.created) {
+        (0, 0) => {}
+        (0, created) => said.push(format!("{} created", noun(created, "instance"))),
+        (destroyed, 0) => said.push(format!("{} destroyed", noun(destroyed, "instance"))),
+        (destroyed, created) => said.push(format!(
+            "{} destroyed, {created} created",
+            noun(destroyed, "instance")
+        )),
+    }
+    match (tally.compute_destroyed, tally.compute_created) {
+        (0, 0) => {}
+        (0, created) => said.push(format!("{} created", noun(created, "compute instance"))),
+        (destroyed, 0) => {
+            said.push(format!("{} destroyed", noun(destroyed, "compute instance")));
+        }
+        (destroyed, created) => said.push(format!(
+            "{} destroyed, {created} created",
+            noun(destroyed, "compute instance")
+        )),
+    }
+    if said.is_empty() {
+        return "no instance destroyed or created".to_owned();
+    }
+    said.join(", ")
+}
+
+/// `on`, `off`.
+pub fn on_off(mode: MigMode) -> &'static str {
+    match mode {
+        MigMode::Disabled => "off",
+        MigMode::Enabled => "on",
+    }
+}
+
+/// `slice 3`, `slices 4-7`.
+pub fn lies(placement: Placement) -> String {
+    place(placement.start, placement.size)
+}
+
+/// `1c+2c`.
+pub fn split(compute: &[u32]) -> String {
+    let parts: Vec<String> = compute.iter().map(|slices| format!("{slices}c")).collect();
+    parts.join("+")
+}
+
+/// `GPU 1, GPU 2 and GPU 3`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+fn link_name(kind: InterconnectKind) -> &'static str {
+    match kind {
+        InterconnectKind::NvSwitch => "NVSwitch",
+        InterconnectKind::NvLink => "NVLink",
+        InterconnectKind::Xgmi => "xGMI",
+        InterconnectKind::NeuronLink => "NeuronLink",
+        InterconnectKind::Pcie => "PCIe",
+    }
+}

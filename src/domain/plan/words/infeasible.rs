@@ -1,0 +1,56 @@
+//! What is said of layouts that a device can never have.
+
+use super::Words;
+use crate::domain::plan::{HardwareRule, Infeasible};
+
+impl Words<'_> {
+    /// Which rule of the hardware forbids it.
+    pub fn rule(&self, rule: &HardwareRule) -> String {
+        match rule {
+            HardwareRule::NotMigCapable => "this GPU cannot be partitioned".to_owned(),
+            HardwareRule::NoSuchProfile { profile_id } => {
+                format!("this GPU does not offer {}", self.profile(*profile_id))
+            }
+            HardwareRule::TooMany {
+                profile_id,
+                asked,
+                most,
+            } => format!(
+                "{asked}x {} is asked for, and there can be {most} at most",
+                self.profile(*profile_id)
+            ),
+            HardwareRule::GpuSlices { asked, most } => {
+                format!("the instances have {asked} GPU slices together, and the GPU has {most}")
+            }
+            HardwareRule::MemorySlices { asked, most } => {
+                format!("the instances have {asked} memory slices together, and the GPU has {most}")
+            }
+            HardwareRule::Exclusive { profile_id, other } if profile_id == other => format!(
+                "{} needs engines of which there is one set: there can be only one",
+                self.profile(*profile_id)
+            ),
+            HardwareRule::Exclusive { profile_id, other } => format!(
+                "{} and {} need the same engines, of which there is one set",
+                self.profile(*profile_id),
+                self.profile(*other)
+            ),
+            HardwareRule::NoArrangement => "there are slices enough, but the places where these \
+                 profiles may lie cannot be arranged side by side"
+                .to_owned(),
+            HardwareRule::ComputeSplit {
+                profile_id,
+                compute,
+            } => format!(
+                "{} cannot be split {}",
+                self.profile(*profile_id),
+                super::split(compute)
+            ),
+        }
+    }
+
+    /// What would fit, the nearest first: `1x 3g.40gb, 2x 2g.20gb`.
+    pub fn nearest(&self, infeasible: &Infeasible) -> Vec<String> {
+        let offers = infeasible.nearest.iter();
+        offers.map(|offer| self.list(&offer.instances)).collect()
+    }
+}

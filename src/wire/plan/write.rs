@@ -1,0 +1,327 @@
+//! The way out: a plan as a document. Nothing can fail here.
+
+use std::collections::BTreeSet;
+
+use super::blocked::cause;
+use super::{
+    API_VERSION, AfterJson, BeforeJson, DeviceJson, DisruptionJson, Document, InfeasibleJson,
+    ModeChangeJson, ModeJson, OutcomeJson, PlacementJson, PlannedComputeJson, PresentComputeJson,
+    ResetJson, StepJson, TimeSlicingJson, VerdictJson,
+};
+use crate::domain::catalog::Placement;
+use crate::domain::holder::Holder;
+use crate::domain::inventory::{Device, GpuInstance, Identity, InstanceUse, Inventory, MigMode};
+use crate::domain::layout::{Targets, TimeSlicing};
+use crate::domain::plan::words::Words;
+use crate::domain::plan::{
+    Change, DevicePlan, Disruption, HardwareRule, Infeasible, InstanceRef, ModeChange, NodePlan,
+    PlannedInstance, ResetScope, Step, Verdict,
+};
+
+/// What a plan was made for and from.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The node as it was last read.
+    pub inventory: &'a Inventory,
+    /// The node's name, where it has one.
+    pub node: Option<&'a str>,
+    /// The layout's name.
+    pub layout: &'a str,
+    /// What the layout means on this node.
+    pub targets: &'a Targets,
+    /// Who uses its devices, beside the processes that the inventory names.
+    pub holders: &'a [Holder],
+    /// What is odd about the layout on this node.
+    pub warnings: &'a [String],
+}
+
+/// `plan`, which was made for `subject`, as a document.
+pub fn document(subject: &Subject<'_>, plan: &NodePlan) -> Document {
+    let tally = plan.tally();
+    let outcomes = plan.devices.iter().map(|device| match device.verdict {
+        Verdict::Unchanged => OutcomeJson::Nothing,
+        Verdict::Change(_) => OutcomeJson::Changes,
+        Verdict::Blocked(_) => OutcomeJson::Blocked,
+        Verdict::Infeasible(_) => OutcomeJson::Infeasible,
+    });
+    let devices = plan.devices.iter();
+    Document {
+        api_version: API_VERSION.to_owned(),
+        kind: "Plan".to_owned(),
+        layout: subject.layout.to_owned(),
+        node: subject.node.map(str::to_owned),
+        outcome: outcomes.max().unwrap_or(OutcomeJson::Nothing),
+        disruption: tally.disruption.into(),
+        destroyed: tally.destroyed,
+        created: tally.created,
+        warnings: subject.warnings.to_vec(),
+        devices: devices.map(|device| planned(subject, device)).collect(),
+    }
+}
+
+/// A device of which nothing is said yet but what it is.
+fn bare(subject: &Subject<'_>, plan: &DevicePlan, device: Option<&Device>) -> DeviceJson {
+    let identity = device.map(|device| &device.identity);
+    let state = device.and_then(|device| device.mig.state());
+    let slices = state.map(|state| state.catalog.memory_slices());
+    let mut targets = subject.targets.devices.iter();
+    let target = targets.find(|target| target.pci == plan.pci);
+    let time_slicing = target.and_then(|target| target.time_slicing.as_ref());
+    DeviceJson {
+        index: device.and_then(|device| device.index),
+        pci: plan.pci.to_string(),
+        uuid: device.and_then(|device| device.uuid.as_ref().map(ToString::to_string)),
+        type_name: identity.and_then(|identity| match identity {
+            Identity::Known { type_name, .. } => Some(type_name.to_string()),
+            Identity::Unknown => None,
+        }),
+        verdict: VerdictJson::Unchanged,
+        slices: slices.filter(|slices| *slices > 0),
+        before: Vec::new(),
+        after: None,
+        steps: Vec::new(),
+        mode_change: None,
+        blocked_by: Vec::new(),
+        infeasible: None,
+        time_slicing: time_slicing.map(TimeSlicingJson::from),
+    }
+}
+
+fn planned(subject: &Subject<'_>, plan: &DevicePlan) -> DeviceJson {
+    let words = Words::new(subject.inventory, plan.pci);
+    let mut devices = subject.inventory.devices.iter();
+    let device = devices.find(|device| device.pci == plan.pci);
+    let mut json = bare(subject, plan, device);
+    if let Some(device) = device {
+        json.before = before(subject, device, &plan.verdict, &words);
+    }
+    match &plan.verdict {
+        Verdict::Unchanged => json.after = Some(json.before.iter().map(stays).collect()),
+        Verdict::Change(change) => {
+            json.verdict = VerdictJson::Change;
+            json.after = Some(after(change, &words));
+            let steps = change.steps.iter();
+            json.steps = steps.map(|one| step(one, &words)).collect();
+            json.mode_change = change.mode.as_ref().map(ModeChangeJson::from);
+        }
+        Verdict::Blocked(blocked) => {
+            json.verdict = VerdictJson::Blocked;
+            let causes = blocked.causes.iter();
+            json.blocked_by = causes.map(|one| cause(one, &words)).collect();
+        }
+        Verdict::Infeasible(why) => {
+            json.verdict = VerdictJson::Infeasible;
+            json.infeasible = Some(infeasible(why, &words));
+        }
+    }
+    json
+}
+
+fn before(
+    subject: &Subject<'_>,
+    device: &Device,
+    verdict: &Verdict,
+    words: &Words<'_>,
+) -> Vec<BeforeJson> {
+    let instances = device.mig.state().map(|state| &state.gpu_instances);
+    let mut instances: Vec<&GpuInstance> = instances.into_iter().flatten().collect();
+    instances.sort_by_key(|instance| (instance.placement, instance.id));
+    let held: BTreeSet<u32> = subject
+        .holders
+        .iter()
+        .filter(|holder| holder.device == device.pci)
+        .filter_map(|holder| holder.gpu_instance)
+        .collect();
+    let kept = |id: u32| match verdict {
+        Verdict::Unchanged => Some(true),
+        Verdict::Change(change) => Some(change.after.iter().any(|after| after.kept == Some(id))),
+        Verdict::Blocked(_) | Verdict::Infeasible(_) => None,
+    };
+    let each = instances.into_iter().map(|instance| {
+        let computes = instance.compute_instances.iter();
+        BeforeJson {
+            gpu_instance: instance.id,
+            profile: words.offered(instance.profile_id),
+            profile_id: instance.profile_id,
+            placement: instance.placement.into(),
+            compute_instances: computes
+                .zip(words.compute_slices(instance))
+                .map(|(compute, slices)| PresentComputeJson {
+                    id: compute.id,
+                    slices,
+                })
+                .collect(),
+            in_use: match device.usage().of(instance) {
+                _ if held.contains(&instance.id) => Some(true),
+                InstanceUse::InUse | InstanceUse::InUseBy(_) => Some(true),
+                InstanceUse::Unknown => None,
+                InstanceUse::NoComputeInstance | InstanceUse::Idle => Some(false),
+            },
+            kept: kept(instance.id),
+        }
+    });
+    each.collect()
+}
+
+fn stays(before: &BeforeJson) -> AfterJson {
+    let compute = before.compute_instances.iter();
+    AfterJson {
+        gpu_instance: Some(before.gpu_instance),
+        profile: before.profile.clone(),
+        profile_id: before.profile_id,
+        placement: before.placement,
+        compute_instances: compute
+            .map(|compute| PlannedComputeJson {
+                id: Some(compute.id),
+                slices: compute.slices,
+            })
+            .collect(),
+    }
+}
+
+fn after(change: &Change, words: &Words<'_>) -> Vec<AfterJson> {
+    let one = |planned: &PlannedInstance| AfterJson {
+        gpu_instance: planned.kept,
+        profile: words.offered(planned.profile_id),
+        profile_id: planned.profile_id,
+        placement: planned.placement.into(),
+        compute_instances: planned
+            .compute
+            .iter()
+            .map(|compute| PlannedComputeJson {
+                id: compute.kept,
+                slices: Some(compute.slices),
+            })
+            .collect(),
+    };
+    change.after.iter().map(one).collect()
+}
+
+fn step(step: &Step, words: &Words<'_>) -> StepJson {
+    match step {
+        Step::DestroyComputeInstance {
+            gpu_instance,
+            compute_instance,
+        } => StepJson::DestroyComputeInstance {
+            gpu_instance: *gpu_instance,
+            compute_instance: *compute_instance,
+        },
+        Step::DestroyGpuInstance {
+            gpu_instance,
+            profile_id,
+            placement,
+        } => StepJson::DestroyGpuInstance {
+            gpu_instance: *gpu_instance,
+            profile: words.offered(*profile_id),
+            profile_id: *profile_id,
+            placement: (*placement).into(),
+        },
+        Step::SetMigMode { to } => StepJson::SetMigMode { mode: (*to).into() },
+        Step::Reset { scope } => StepJson::Reset(scope.into()),
+        Step::CreateGpuInstance {
+            instance,
+            profile_id,
+            placement,
+        } => StepJson::CreateGpuInstance {
+            instance: *instance,
+            profile: words.offered(*profile_id),
+            profile_id: *profile_id,
+            placement: (*placement).into(),
+        },
+        Step::CreateComputeInstance {
+            gpu_instance,
+            slices,
+        } => {
+            let (there, planned) = match gpu_instance {
+                InstanceRef::Existing(id) => (Some(*id), None),
+                InstanceRef::Planned(number) => (None, Some(*number)),
+            };
+            StepJson::CreateComputeInstance {
+                gpu_instance: there,
+                instance: planned,
+                slices: *slices,
+            }
+        }
+    }
+}
+
+fn infeasible(why: &Infeasible, words: &Words<'_>) -> InfeasibleJson {
+    let rule = match why.rule {
+        HardwareRule::NotMigCapable => "notMigCapable",
+        HardwareRule::NoSuchProfile { .. } => "noSuchProfile",
+        HardwareRule::TooMany { .. } => "tooMany",
+        HardwareRule::GpuSlices { .. } => "gpuSlices",
+        HardwareRule::MemorySlices { .. } => "memorySlices",
+        HardwareRule::Exclusive { .. } => "exclusive",
+        HardwareRule::NoArrangement => "noArrangement",
+        HardwareRule::ComputeSplit { .. } => "computeSplit",
+    };
+    let offers = why.nearest.iter();
+    InfeasibleJson {
+        rule: rule.to_owned(),
+        message: words.rule(&why.rule),
+        nearest: offers
+            .map(|offer| words.counts(&offer.instances).into_iter().collect())
+            .collect(),
+    }
+}
+
+impl From<&ModeChange> for ModeChangeJson {
+    fn from(mode: &ModeChange) -> Self {
+        Self {
+            to: mode.to.into(),
+            pending: mode.pending,
+            disruption: mode.disruption.into(),
+            reset: mode.reset.as_ref().map(ResetJson::from),
+        }
+    }
+}
+
+impl From<Placement> for PlacementJson {
+    fn from(placement: Placement) -> Self {
+        Self {
+            start: placement.start,
+            size: placement.size,
+        }
+    }
+}
+
+impl From<MigMode> for ModeJson {
+    fn from(mode: MigMode) -> Self {
+        match mode {
+            MigMode::Disabled => Self::Disabled,
+            MigMode::Enabled => Self::Enabled,
+        }
+    }
+}
+
+impl From<Disruption> for DisruptionJson {
+    fn from(disruption: Disruption) -> Self {
+        match disruption {
+            Disruption::None => Self::None,
+            Disruption::ClientsBounce => Self::ClientsBounce,
+            Disruption::GpuReset => Self::GpuReset,
+            Disruption::Reboot => Self::Reboot,
+        }
+    }
+}
+
+impl From<&ResetScope> for ResetJson {
+    fn from(scope: &ResetScope) -> Self {
+        Self {
+            device: scope.device.to_string(),
+            coupled: scope.coupled.iter().map(ToString::to_string).collect(),
+            links: scope.links.map(|links| links.to_string()),
+        }
+    }
+}
+
+impl From<&TimeSlicing> for TimeSlicingJson {
+    fn from(sharing: &TimeSlicing) -> Self {
+        Self {
+            replicas: sharing.replicas,
+            rename: sharing.rename,
+            fail_requests_greater_than_one: sharing.fail_requests_greater_than_one,
+        }
+    }
+}
