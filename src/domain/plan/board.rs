@@ -72,7 +72,7 @@ impl<'a> Board<'a> {
             .collect();
         let gpu_slices = profiles
             .iter()
-            .map(|profile| profile.gpu_slices())
+            .map(BoardProfile::gpu_slices)
             .max()
             .unwrap_or(0);
         let every_bit = profiles

@@ -18,22 +18,19 @@ pub(super) fn change(wish: &Wish<'_>, found: &Found<'_>, mode: Option<ModeChange
     let mut after = Vec::new();
     for (at, laid) in found.instances.iter().enumerate() {
         let kept = standing(wish, laid);
-        let planned = match kept {
-            Some(kept) => {
-                let resplit = wish.resplit(kept, laid.compute);
-                let gpu_instance = InstanceRef::Existing(kept.instance.id);
-                inside.extend(computes(gpu_instance, &resplit.created));
-                staying(laid, kept, &resplit)
-            }
-            None => {
-                new.push(Step::CreateGpuInstance {
-                    instance: at,
-                    profile_id: laid.profile_id,
-                    placement: laid.placement,
-                });
-                new.extend(computes(InstanceRef::Planned(at), laid.compute));
-                created(laid)
-            }
+        let planned = if let Some(kept) = kept {
+            let resplit = wish.resplit(kept, laid.compute);
+            let gpu_instance = InstanceRef::Existing(kept.instance.id);
+            inside.extend(computes(gpu_instance, &resplit.created));
+            staying(laid, kept, &resplit)
+        } else {
+            new.push(Step::CreateGpuInstance {
+                instance: at,
+                profile_id: laid.profile_id,
+                placement: laid.placement,
+            });
+            new.extend(computes(InstanceRef::Planned(at), laid.compute));
+            created(laid)
         };
         after.push(planned);
     }
@@ -83,17 +80,16 @@ fn destroying(wish: &Wish<'_>, found: &Found<'_>) -> Vec<Step> {
     for (at, standing) in wish.standing.iter().enumerate() {
         let instance = standing.instance;
         let keeps = found.instances.iter().find(|laid| laid.kept == Some(at));
-        let going = match keeps {
-            Some(laid) => wish.resplit(standing, laid.compute).destroyed,
-            None => {
-                outer.push(Step::DestroyGpuInstance {
-                    gpu_instance: instance.id,
-                    profile_id: instance.profile_id,
-                    placement: instance.placement,
-                });
-                let all = instance.compute_instances.iter();
-                all.map(|compute| compute.id).collect()
-            }
+        let going = if let Some(laid) = keeps {
+            wish.resplit(standing, laid.compute).destroyed
+        } else {
+            outer.push(Step::DestroyGpuInstance {
+                gpu_instance: instance.id,
+                profile_id: instance.profile_id,
+                placement: instance.placement,
+            });
+            let all = instance.compute_instances.iter();
+            all.map(|compute| compute.id).collect()
         };
         inner.extend(going.into_iter().map(|id| Step::DestroyComputeInstance {
             gpu_instance: instance.id,

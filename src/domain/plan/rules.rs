@@ -39,19 +39,16 @@ pub(super) fn together(board: &Board<'_>, counts: &[u32]) -> Result<(), Hardware
             });
         }
     }
-    let sum = |each: fn(&BoardProfile<'_>) -> u32| {
-        asked(board, counts).fold(0_u32, |sum, (profile, count)| {
-            sum.saturating_add(each(profile).saturating_mul(count))
-        })
-    };
-    let slices = sum(|profile| profile.gpu_slices());
+    let each = asked(board, counts).map(|(profile, n)| profile.gpu_slices().saturating_mul(n));
+    let slices = each.fold(0_u32, u32::saturating_add);
     if slices > board.gpu_slices {
         return Err(HardwareRule::GpuSlices {
             asked: slices,
             most: board.gpu_slices,
         });
     }
-    let memory = sum(|profile| profile.smallest());
+    let each = asked(board, counts).map(|(profile, n)| profile.smallest().saturating_mul(n));
+    let memory = each.fold(0_u32, u32::saturating_add);
     if memory > board.memory_slices {
         return Err(HardwareRule::MemorySlices {
             asked: memory,

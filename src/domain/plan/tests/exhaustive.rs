@@ -90,9 +90,9 @@ fn contains(wanted: &[u32], has: &[u32]) -> bool {
 fn all_11026_transitions_of_an_a100_are_optimal() {
     let oracle = Oracle::new(A100, A100_CORE);
     assert_eq!((oracle.states.len(), oracle.multisets().len()), (298, 38));
-    let [pairs, destroyed, kept, grows, grown] = compare(A100, A100_CORE, 1);
+    let [pairs, destroyed, kept, grows, gently] = compare(A100, A100_CORE, 1);
     // 23,133 of 11,026 pairs: 2.098 a pair; nothing is destroyed in 12.3 % of them.
-    assert_eq!((pairs, grows, grown), (11_026, 1_873, 1_315));
+    assert_eq!((pairs, grows, gently), (11_026, 1_873, 1_315));
     assert_eq!((destroyed * 1000 + pairs / 2) / pairs, 2098, "{destroyed}");
     assert_eq!((kept * 1000 + pairs / 2) / pairs, 123, "{kept}");
 }

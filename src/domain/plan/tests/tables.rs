@@ -100,7 +100,7 @@ fn modes_change_only_where_they_must() {
     let none = || MigTarget::Enabled(Vec::new());
     let steps = |device: &Device, target| match simply(device, target) {
         Verdict::Unchanged => (0, Disruption::None),
-        verdict => {
+        verdict @ (Verdict::Change(_) | Verdict::Blocked(_) | Verdict::Infeasible(_)) => {
             let change = change(verdict);
             (change.steps.len(), change.disruption())
         }
