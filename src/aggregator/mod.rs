@@ -8,8 +8,10 @@
 //! change. So a reader can be as slow as it likes without delaying anybody, and compares two fleets to see what happened.
 
 pub mod clock;
+pub mod dry_run;
 pub mod fleet;
 pub mod ingest;
+pub mod layouts;
 pub mod pages;
 pub mod peer;
 pub mod query;

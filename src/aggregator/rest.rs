@@ -8,6 +8,7 @@ mod events;
 pub mod metrics;
 mod nodes;
 mod openapi;
+mod plans;
 mod probes;
 mod problem;
 pub mod rows;
@@ -60,6 +61,8 @@ pub fn router(context: Context) -> Router {
     let (router, mut document) = OpenApiRouter::with_openapi(openapi::Document::openapi())
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::get))
+        .routes(routes!(plans::layouts))
+        .routes(routes!(plans::plan))
         .routes(routes!(nodes::types))
         .routes(routes!(events::follow))
         .routes(routes!(openapi::document))

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::ingest::{Ingest, Patience};
+use super::layouts::{Book, BookError};
 use super::serve::{Limits, Protocol, Server};
 use super::stats::Stats;
 use super::store::desk::Desk;
@@ -54,6 +55,9 @@ pub enum StartError {
     /// The certificate cannot be used.
     #[error("no certificate to serve with")]
     Tls(#[from] TlsError),
+    /// The layouts cannot be used.
+    #[error("there are no layouts to plan for")]
+    Layouts(#[from] BookError),
     /// The machine gave no thread.
     #[error("cannot start the thread {name}")]
     Thread {
@@ -96,7 +100,9 @@ pub fn start(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let desk = Arc::new(Desk::new(settings.fleet(), stats.clone()));
     let (stop, stopped) = watch::channel(false);
     let (ready, is_ready) = watch::channel(false);
-    let router = router(desk.view(), &stats, is_ready);
+    let book = settings.layouts().map(Book::open).transpose()?;
+    let view = desk.view().with_layouts(book.unwrap_or_default());
+    let router = router(view, &stats, is_ready);
     let ingest = Ingest::new(Arc::clone(&desk), stats.clone(), Patience::default());
     let serving = settings.serving();
     let agents = server(Protocol::Grpc, ingest.into_router(), serving, &stats)?;

@@ -1,21 +1,43 @@
 //! What every reader of the fleet is given.
 
+use std::sync::Arc;
+
 use tokio::sync::watch;
 
 use super::clock::Clock;
 use super::fleet::Fleet;
+use super::layouts::{Book, Current};
 
 /// The fleet as it is and as it becomes. Cheap to clone; whoever holds one delays nobody.
 #[derive(Debug, Clone)]
 pub struct View {
     fleet: watch::Receiver<Fleet>,
     clock: Clock,
+    book: Arc<Book>,
 }
 
 impl View {
     /// A view of what a store publishes.
     pub fn new(fleet: watch::Receiver<Fleet>, clock: Clock) -> Self {
-        Self { fleet, clock }
+        Self {
+            fleet,
+            clock,
+            book: Arc::default(),
+        }
+    }
+
+    /// The same, with layouts to plan for.
+    #[must_use]
+    pub fn with_layouts(self, book: Book) -> Self {
+        Self {
+            book: Arc::new(book),
+            ..self
+        }
+    }
+
+    /// The layouts as they are now.
+    pub fn layouts(&self) -> Current {
+        self.book.current()
     }
 
     /// The fleet now.

@@ -66,6 +66,33 @@ pub struct NodeRow {
     pub agent_version: String,
 }
 
+/// Layouts that a node's plan can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LayoutNames {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `LayoutNames`.
+    pub kind: String,
+    /// The Kubernetes node's name.
+    pub node: String,
+    /// Why the file's layouts may not be what the file says now; absent while they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
+    /// Those of the file first.
+    pub items: Vec<LayoutName>,
+}
+
+/// A layout that can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LayoutName {
+    /// What it is asked for by.
+    pub name: String,
+    /// `file`: of the aggregator's file of layouts; `made`: for the devices of the node.
+    pub source: String,
+}
+
 /// The devices of one type on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -30,7 +30,7 @@ impl<S: Sync> FromRequestParts<S> for Pairs {
 
 impl Pairs {
     /// For paths that have no parameters.
-    fn none(self) -> Result<(), Failure> {
+    pub(super) fn none(self) -> Result<(), Failure> {
         self.0.into_iter().next().map_or(Ok(()), |(name, _)| {
             let name: String = name.chars().take(64).collect();
             let detail = format!("there are no parameters here, and {name:?} was given");

@@ -10,6 +10,7 @@ use utoipa::{OpenApi, PartialSchema, ToSchema};
 use super::Api;
 use crate::aggregator::query::{DEFAULT_LIMIT, MAX_LIMIT, Sort, SortKey};
 use crate::domain::fleet::{NodeState, Sharing};
+use crate::domain::plan::{Disruption, Policy};
 use crate::wire::api::{Event, Problem};
 
 /// The document without its paths, which the router adds.
@@ -23,7 +24,7 @@ use crate::wire::api::{Event, Problem};
         (name = "fleet", description = "What the fleet has"),
         (name = "operations", description = "How the aggregator is")
     ),
-    components(schemas(Problem, Event, State, SharingWord, SortWord, Limit))
+    components(schemas(Problem, Event, State, SharingWord, SortWord, Limit, DisruptionWord))
 )]
 pub(super) struct Document;
 
@@ -63,6 +64,9 @@ pub(super) struct SortWord;
 
 /// Nodes on a page.
 pub(super) struct Limit;
+
+/// What a change of MIG mode costs.
+pub(super) struct DisruptionWord;
 
 fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> ObjectBuilder {
     ObjectBuilder::new()
@@ -108,7 +112,16 @@ impl PartialSchema for Limit {
     }
 }
 
+impl PartialSchema for DisruptionWord {
+    fn schema() -> RefOr<Schema> {
+        let all = words(Disruption::ALL.map(Disruption::as_str));
+        let default = Policy::default().most_disruption.as_str();
+        schema(all.default(Some(default.into())))
+    }
+}
+
 impl ToSchema for State {}
+impl ToSchema for DisruptionWord {}
 impl ToSchema for SharingWord {}
 impl ToSchema for SortWord {}
 impl ToSchema for Limit {}

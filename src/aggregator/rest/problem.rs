@@ -15,6 +15,8 @@ pub(super) enum Kind {
     InvalidParameter,
     InvalidName,
     UnknownNode,
+    UnknownLayout,
+    UnsuitableLayout,
     NotFound,
     MethodNotAllowed,
     TooManyStreams,
@@ -45,6 +47,8 @@ impl Kind {
             Self::InvalidParameter => "/problems/invalid-parameter",
             Self::InvalidName => "/problems/invalid-name",
             Self::UnknownNode => "/problems/unknown-node",
+            Self::UnknownLayout => "/problems/unknown-layout",
+            Self::UnsuitableLayout => "/problems/unsuitable-layout",
             Self::NotFound => "/problems/not-found",
             Self::MethodNotAllowed => "/problems/method-not-allowed",
             Self::TooManyStreams => "/problems/too-many-streams",
@@ -59,6 +63,8 @@ impl Kind {
             Self::InvalidParameter => "A parameter has a value that it cannot have",
             Self::InvalidName => "This cannot be the name of a node",
             Self::UnknownNode => "There is no node of this name",
+            Self::UnknownLayout => "There is no layout of this name",
+            Self::UnsuitableLayout => "The layout does not suit the node",
             Self::NotFound => "There is nothing here",
             Self::MethodNotAllowed => "This method is not possible here",
             Self::TooManyStreams => "Too many event streams are open",
@@ -72,7 +78,8 @@ impl Kind {
             Self::UnknownParameter | Self::InvalidParameter | Self::InvalidName => {
                 StatusCode::BAD_REQUEST
             }
-            Self::UnknownNode | Self::NotFound => StatusCode::NOT_FOUND,
+            Self::UnknownNode | Self::UnknownLayout | Self::NotFound => StatusCode::NOT_FOUND,
+            Self::UnsuitableLayout => StatusCode::UNPROCESSABLE_ENTITY,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooManyStreams | Self::NotReady => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -88,6 +95,8 @@ impl Kind {
             | Self::InvalidParameter
             | Self::InvalidName
             | Self::UnknownNode
+            | Self::UnknownLayout
+            | Self::UnsuitableLayout
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::Internal => None,
@@ -102,6 +111,13 @@ impl Failure {
             detail: detail.into(),
             parameter: None,
         }
+    }
+
+    /// A parameter that nobody knows, where these are known.
+    pub(super) fn unknown_parameter(name: &str, known: &str) -> Self {
+        let name: String = name.chars().take(64).collect();
+        let detail = format!("there is no parameter {name:?}; there are {known}");
+        Self::new(Kind::UnknownParameter, detail).of(&name)
     }
 
     /// The same, of this parameter.

@@ -1,9 +1,12 @@
 //! Nodes and types in the form in which they are served.
 
 use crate::aggregator::clock::{Clock, Moment};
+use crate::aggregator::dry_run::Names;
 use crate::aggregator::fleet::{Fleet, Node, TypeOfFleet};
 use crate::domain::inventory::Inventory;
-use crate::wire::api::{API_VERSION, NodeDetail, NodeRow, NodeType, TypeList, TypeRow};
+use crate::wire::api::{
+    API_VERSION, LayoutName, LayoutNames, NodeDetail, NodeRow, NodeType, TypeList, TypeRow,
+};
 use crate::wire::inventory::Document;
 
 /// A node in a list, as it is at `now`.
@@ -36,6 +39,25 @@ pub fn detail(node: &Node, inventory: &Inventory, clock: &Clock, now: Moment) ->
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
         inventory: Document::from(inventory),
+    }
+}
+
+/// The layouts whose plan can be asked for on `node`.
+pub fn layouts(node: &Node, names: Names, notice: Option<String>) -> LayoutNames {
+    let item = |source: &'static str| {
+        move |name: String| LayoutName {
+            name,
+            source: source.to_owned(),
+        }
+    };
+    let file = names.file.into_iter().map(item("file"));
+    let made = names.made.into_iter().map(item("made"));
+    LayoutNames {
+        api_version: API_VERSION.to_owned(),
+        kind: "LayoutNames".to_owned(),
+        node: node.name.as_str().to_owned(),
+        notice,
+        items: file.chain(made).collect(),
     }
 }
 

@@ -45,13 +45,28 @@ pub struct ResetScope {
     pub links: Option<InterconnectKind>,
 }
 
-impl fmt::Display for Disruption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
+impl Disruption {
+    /// All of them, the cheapest first.
+    pub const ALL: [Self; 4] = [
+        Self::None,
+        Self::ClientsBounce,
+        Self::GpuReset,
+        Self::Reboot,
+    ];
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
             Self::None => "none",
             Self::ClientsBounce => "clients-bounce",
             Self::GpuReset => "gpu-reset",
             Self::Reboot => "reboot",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Disruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
