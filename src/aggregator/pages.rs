@@ -11,6 +11,7 @@ mod facts;
 mod list;
 mod live;
 mod node;
+mod plan;
 mod rows;
 mod slices;
 mod words;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
@@ -97,10 +98,21 @@ async fn one_node(
         };
         return html(StatusCode::NOT_FOUND, &page);
     };
-    html(
-        StatusCode::OK,
-        &node::page(node, site.view.clock(), &origin(&uri, &headers)),
-    )
+    let reader = node::Reader {
+        layouts: site.view.layouts(),
+        layout: layout(&uri),
+        origin: origin(&uri, &headers),
+    };
+    html(StatusCode::OK, &node::page(node, site.view.clock(), reader))
+}
+
+/// The layout whose plan is asked for.
+fn layout(uri: &Uri) -> Option<String> {
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
+    let found = pairs.into_iter().find(|(name, _)| name == "layout");
+    found
+        .map(|(_, layout)| layout)
+        .filter(|layout| !layout.is_empty())
 }
 
 async fn no_such_page() -> Response {

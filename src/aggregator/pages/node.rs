@@ -7,9 +7,11 @@ use askama::Template;
 use super::assets::Assets;
 use super::bar::in_words;
 use super::facts::Card;
+use super::plan::WhatIf;
 use super::words::{Badge, age, counted, millis, node_state, printable, time};
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::Node;
+use crate::aggregator::layouts::Current;
 use crate::domain::error::chain;
 use crate::domain::fleet::Counts;
 use crate::domain::interconnect;
@@ -36,8 +38,20 @@ pub(super) struct NodePage {
     devices: Vec<Card>,
     /// What the ids in the pictures mean, where there are any.
     legend: Option<&'static str>,
+    what_if: WhatIf,
     labels: Vec<(String, String)>,
     origin: String,
+}
+
+/// Who looks at the page, and what for.
+#[derive(Debug)]
+pub(super) struct Reader {
+    /// The layouts that there are.
+    pub(super) layouts: Current,
+    /// The layout whose plan is asked for.
+    pub(super) layout: Option<String>,
+    /// The server as this reader reached it.
+    pub(super) origin: String,
 }
 
 /// Something to know before the rest is believed.
@@ -54,8 +68,8 @@ struct Named {
     value: String,
 }
 
-/// The page of `node`, for a reader who reached this server at `origin`.
-pub(super) fn page(node: &Node, clock: &Clock, origin: &str) -> NodePage {
+/// The page of `node`.
+pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
     let now = clock.now();
     let mut notices = freshness(node, clock, now);
     let inventory = match status::decode(&node.parts) {
@@ -90,10 +104,14 @@ pub(super) fn page(node: &Node, clock: &Clock, origin: &str) -> NodePage {
         changed: time(clock.wall(node.changed)),
         legend: devices.iter().any(Card::has_ids).then_some(LEGEND),
         devices,
+        what_if: inventory
+            .as_ref()
+            .map(|all| WhatIf::of(&reader.layouts, all, reader.layout.as_deref()))
+            .unwrap_or_default(),
         labels: labels
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
-        origin: origin.to_owned(),
+        origin: reader.origin,
     }
 }
 

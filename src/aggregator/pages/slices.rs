@@ -32,6 +32,8 @@ pub(super) struct Region {
     pub(super) lines: Vec<String>,
     /// Where it lies, in words.
     pub(super) place: String,
+    /// The GPU instance that is there now, by the driver's id.
+    pub(super) instance: Option<u32>,
 }
 
 impl Picture {
@@ -104,16 +106,18 @@ fn whole(slices: u32, usage: Usage<'_>) -> Region {
         name: "one whole GPU".to_owned(),
         lines: vec![say::whole(usage)],
         place: say::place(0, slices),
+        instance: None,
     }
 }
 
 fn region(stretch: &Stretch<'_>, state: &MigState, usage: Usage<'_>) -> Region {
-    let (class, name, lines) = match stretch {
-        Stretch::Free { .. } => ("is-free", "free".to_owned(), Vec::new()),
+    let (class, name, lines, id) = match stretch {
+        Stretch::Free { .. } => ("is-free", "free".to_owned(), Vec::new(), None),
         Stretch::Instance { instance, .. } => {
             let how = usage.of(instance);
             let name = printable(&state.profile_name(instance));
-            (class(&how), name, vec![say::ids(instance), say::used(&how)])
+            let lines = vec![say::ids(instance), say::used(&how)];
+            (class(&how), name, lines, Some(instance.id))
         }
     };
     Region {
@@ -122,6 +126,7 @@ fn region(stretch: &Stretch<'_>, state: &MigState, usage: Usage<'_>) -> Region {
         name,
         lines,
         place: say::place(stretch.start(), stretch.slices()),
+        instance: id,
     }
 }
 

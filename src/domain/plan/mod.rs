@@ -20,6 +20,7 @@ mod blocked;
 mod board;
 mod build;
 mod device;
+mod fate;
 mod infeasible;
 mod mode;
 mod modes;
@@ -36,6 +37,7 @@ pub mod words;
 use std::collections::BTreeSet;
 
 pub use self::blocked::{Blocked, Cause};
+pub use self::fate::Fate;
 pub use self::infeasible::{HardwareRule, Infeasible, Offer};
 pub use self::mode::{Disruption, ModeChange, ResetScope};
 pub use self::outcome::Outcome;

@@ -181,7 +181,7 @@ impl<'a> Words<'a> {
     }
 
     /// Whether one compute instance has all of the GPU instance.
-    fn is_whole(&self, profile_id: u32, compute: &[u32]) -> bool {
+    pub fn is_whole(&self, profile_id: u32, compute: &[u32]) -> bool {
         let profile = self.catalog.by_id(profile_id);
         let all = profile.map(|profile| u32::from(profile.name.gpu_slices()));
         matches!(compute, [one] if all.is_none_or(|all| all == *one))

@@ -83,7 +83,7 @@
 
   // What a morph cannot know: a choice that somebody made outranks the attribute that came, unless it is another one now.
   function settle() {
-    for (const select of document.querySelectorAll("#filter select")) {
+    for (const select of document.querySelectorAll("#filter select, form[data-stay] select")) {
       const told = select.querySelector("option[selected]");
       if (select !== document.activeElement && told && !told.selected) select.value = told.value;
       if (select !== document.activeElement && !told) select.selectedIndex = 0;
@@ -187,6 +187,14 @@
     event.preventDefault();
     clearTimeout(typing);
     load(filtered(), "push");
+  });
+  // A form that only chooses what is shown beside the rest: it stays in its place, and the address says what was chosen.
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("form[data-stay]");
+    if (!form) return;
+    const data = new URLSearchParams(new FormData(form));
+    for (const [name, value] of [...data]) if (value === "") data.delete(name);
+    load(data.size ? `${location.pathname}?${data}` : location.pathname, "push");
   });
   // Links that only change what is shown of the fleet.
   document.addEventListener("click", (event) => {
