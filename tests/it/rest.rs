@@ -2,6 +2,7 @@
 
 mod events;
 mod fleet;
+mod plans;
 mod schemas;
 
 use axum::body::Body;

@@ -64,6 +64,36 @@ async fn a_device_has_as_many_cells_as_slices_and_shows_who_has_them() {
 }
 
 #[tokio::test]
+async fn a_layout_is_chosen_and_what_it_would_change_is_drawn_and_can_be_sent_to_somebody() {
+    let site = Site::of_the_demo().await;
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/nodes/hgx-a100").await;
+        page.until("#what-if h2", &["What would a layout change?"])
+            .await;
+        assert_eq!(page.count("#plan").await, 0);
+        page.click("#layout option:nth-of-type(2)").await;
+        page.until("#plan .verdict .badge", &["blocked"]).await;
+        assert!(page.address().await.contains("?layout="));
+
+        // The address is enough for somebody else.
+        page.open("/nodes/rtx-pro-6000?layout=all-balanced").await;
+        page.until_true("return document.querySelectorAll('#plan .plan-group').length > 0")
+            .await;
+        assert!(page.count("#plan .is-new").await > 0);
+        assert_eq!(
+            page.count("#plan .plan-group:first-of-type .before-after .cells i")
+                .await,
+            24
+        );
+        page.assert_clean().await;
+        page.open("/nodes/rtx-pro-6000?layout=%3Cscript%3E").await;
+        page.until("#plan .verdict .badge", &["no plan"]).await;
+        page.assert_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_the_driver_does_not_tell_is_said_and_not_drawn() {
     let site = Site::empty();
     let mut partial = inventory("rtx-pro-6000").await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use octavo::aggregator::clock::{Clock, Moment};
 use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
+use octavo::aggregator::layouts::Book;
 use octavo::aggregator::rest;
 use octavo::aggregator::view::View;
 use octavo::domain::inventory::Inventory;
@@ -66,10 +67,19 @@ impl Aggregator {
 
     /// With so many event streams at once.
     pub(crate) fn with_streams(machines: &Machines, max_streams: usize) -> Self {
+        Self::made(machines, Book::default(), max_streams)
+    }
+
+    /// With layouts to plan for.
+    pub(crate) fn with_layouts(machines: &Machines, book: Book) -> Self {
+        Self::made(machines, book, 8)
+    }
+
+    fn made(machines: &Machines, book: Book, max_streams: usize) -> Self {
         let clock = Clock::start();
         let (fleet, receiver) = watch::channel(Fleet::default());
         let (ready, is_ready) = watch::channel(true);
-        let view = View::new(receiver, clock);
+        let view = View::new(receiver, clock).with_layouts(book);
         let mut registry = Registry::default();
         rest::metrics::register(&mut registry, view.clone());
         let context = rest::Context {

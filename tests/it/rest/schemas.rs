@@ -97,6 +97,22 @@ async fn answers(aggregator: &Aggregator) -> Vec<Value> {
         ("/api/v1/nodes/mixed-1", "/api/v1/nodes/{name}"),
         ("/api/v1/nodes/gpu-9", "/api/v1/nodes/{name}"),
         ("/api/v1/nodes/_", "/api/v1/nodes/{name}"),
+        (
+            "/api/v1/nodes/mixed-1/layouts",
+            "/api/v1/nodes/{name}/layouts",
+        ),
+        (
+            "/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb",
+            "/api/v1/nodes/{name}/plan",
+        ),
+        (
+            "/api/v1/nodes/mixed-1/plan?layout=all-disabled",
+            "/api/v1/nodes/{name}/plan",
+        ),
+        (
+            "/api/v1/nodes/mixed-1/plan?layout=nothing",
+            "/api/v1/nodes/{name}/plan",
+        ),
         ("/openapi.json", "/openapi.json"),
     ] {
         let answer = aggregator.get(path).await;

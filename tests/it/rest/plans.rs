@@ -1,0 +1,174 @@
+//! What a layout would do to a node, asked over HTTP.
+
+use std::fs;
+
+use axum::http::StatusCode;
+use octavo::aggregator::layouts::Book;
+use serde_json::{Value, json};
+
+use super::fleet::{Aggregator, Machines};
+
+const LAYOUTS: &str = "apiVersion: octavo.dev/v1
+kind: Layouts
+layouts:
+  small:
+  - devices: {index: [2]}
+    mig: {1g.10gb: 2}
+  all-disabled:
+  - devices: {index: [0]}
+    mig: disabled
+";
+
+fn verdicts(plan: &Value) -> Vec<&str> {
+    let devices = plan["devices"].as_array().unwrap();
+    devices
+        .iter()
+        .map(|device| device["verdict"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_layout_is_planned_for_a_node_as_its_agent_would_and_who_is_in_the_way_is_named() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    let answer = aggregator
+        .get("/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb")
+        .await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    let plan = answer.json();
+    assert_eq!(
+        (&plan["kind"], &plan["node"], &plan["layout"]),
+        (&json!("Plan"), &json!("mixed-1"), &json!("all-1g.10gb"))
+    );
+    assert_eq!(plan["outcome"], "blocked");
+    assert_eq!(verdicts(&plan), ["change", "change", "change", "blocked"]);
+    // Two whole GPUs of Hopper: the mode costs no reset.
+    assert_eq!(
+        plan["devices"][0]["modeChange"]["disruption"],
+        "clients-bounce"
+    );
+    // The third keeps the 1g.10gb that it has.
+    let after = plan["devices"][2]["after"].as_array().unwrap();
+    let kept = after.iter().filter(|one| one.get("gpuInstance").is_some());
+    assert_eq!((after.len(), kept.count()), (7, 1));
+    let cause = &plan["devices"][3]["blockedBy"][0];
+    assert_eq!(cause["holders"][0]["pid"], 99, "{cause}");
+    // Nothing is the other way round: what is allowed decides, and is said.
+    let careful = "/api/v1/nodes/mixed-1/plan?layout=all-balanced&allow=none";
+    let plan = aggregator.get(careful).await.json();
+    assert_eq!(verdicts(&plan)[0], "blocked");
+}
+
+#[tokio::test]
+async fn the_layouts_of_the_file_come_first_and_hide_made_ones_of_the_same_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("layouts.yaml");
+    fs::write(&file, LAYOUTS).unwrap();
+    let machines = Machines::read().await;
+    let aggregator = Aggregator::with_layouts(&machines, Book::open(&file).unwrap());
+    let names = aggregator.get("/api/v1/nodes/mixed-1/layouts").await.json();
+    let items = names["items"].as_array().unwrap();
+    assert_eq!(items[0], json!({"name": "small", "source": "file"}));
+    assert_eq!(items[1], json!({"name": "all-disabled", "source": "file"}));
+    let of_the_name = items.iter().filter(|item| item["name"] == "all-disabled");
+    assert_eq!(of_the_name.count(), 1);
+    assert!(
+        items.contains(&json!({"name": "all-balanced", "source": "made"})),
+        "{names}"
+    );
+    assert!(names.get("notice").is_none());
+
+    let path = "/api/v1/nodes/mixed-1/plan?layout=small";
+    let plan = aggregator.get(path).await.json();
+    assert_eq!(
+        (verdicts(&plan), &plan["destroyed"]),
+        (vec!["change"], &json!(1))
+    );
+    let plan = aggregator
+        .get("/api/v1/nodes/mixed-1/plan?layout=all-disabled")
+        .await
+        .json();
+    assert_eq!(verdicts(&plan), ["unchanged"]);
+
+    // A file that breaks leaves what was there, and says so with the place; one that is mended is used at once.
+    fs::write(
+        &file,
+        "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: {small: [{devicse: all}]}\n",
+    )
+    .unwrap();
+    let plan = aggregator.get(path).await.json();
+    assert_eq!(verdicts(&plan), ["change"]);
+    let said = plan["warnings"][0].as_str().unwrap();
+    assert!(
+        said.contains("line 3:") && said.contains("devicse"),
+        "{said}"
+    );
+    fs::write(
+        &file,
+        LAYOUTS.replace("1g.10gb: 2", "1g.10gb: 1, 3g.40gb: 1"),
+    )
+    .unwrap();
+    let plan = aggregator.get(path).await.json();
+    assert_eq!(
+        (&plan["outcome"], &plan["warnings"]),
+        (&json!("nothing"), &json!([]))
+    );
+}
+
+#[tokio::test]
+async fn a_layout_that_cannot_be_meant_for_the_node_is_refused_and_a_stale_node_is_called_so() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    for (path, status, kind, parameter) in [
+        ("plan", 400, "invalid-parameter", "layout"),
+        ("plan?layout=", 400, "invalid-parameter", "layout"),
+        ("plan?layout=a&layout=b", 400, "invalid-parameter", "layout"),
+        (
+            "plan?layout=all-balanced&allow=all",
+            400,
+            "invalid-parameter",
+            "allow",
+        ),
+        (
+            "plan?layuot=all-balanced",
+            400,
+            "unknown-parameter",
+            "layuot",
+        ),
+        ("plan?layout=all-1g.11gb", 404, "unknown-layout", "layout"),
+        ("layouts?x=1", 400, "unknown-parameter", "x"),
+    ] {
+        let answer = aggregator
+            .get(&format!("/api/v1/nodes/mixed-1/{path}"))
+            .await;
+        let problem = answer.json();
+        assert_eq!(answer.status.as_u16(), status, "{path}: {problem}");
+        assert_eq!(
+            (&problem["type"], &problem["parameter"]),
+            (&json!(format!("/problems/{kind}")), &json!(parameter)),
+            "{path}"
+        );
+    }
+    let none = aggregator.get("/api/v1/nodes/gpu-9/plan?layout=x").await;
+    assert_eq!(none.status, StatusCode::NOT_FOUND);
+
+    aggregator.silence("mixed-1");
+    let plan = aggregator
+        .get("/api/v1/nodes/mixed-1/plan?layout=all-balanced")
+        .await
+        .json();
+    let said = plan["warnings"][0].as_str().unwrap();
+    assert!(said.contains("stale"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_broken_at_the_start_is_an_error_with_its_places() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("layouts.yaml");
+    let missing = Book::open(&file).unwrap_err().to_string();
+    assert!(
+        missing.starts_with("cannot read the layouts in"),
+        "{missing}"
+    );
+    fs::write(&file, "version: v2\nmig-configs: {}\n").unwrap();
+    let wrong = Book::open(&file).unwrap_err().to_string();
+    assert!(wrong.contains("line 1:"), "{wrong}");
+}
