@@ -160,9 +160,9 @@ impl<'a> Words<'a> {
     pub fn mode(&self, mode: &ModeChange) -> String {
         let to = on_off(mode.to);
         let told = if mode.pending {
-            format!("MIG mode goes {to} at the next reset, which is still to be done")
+            format!("MIG mode is turned {to} by the next reset, which is still to be done")
         } else {
-            format!("MIG mode goes {to}")
+            format!("MIG mode is turned {to}")
         };
         format!("{told}: {}", disruption(mode.disruption))
     }
@@ -181,7 +181,7 @@ impl<'a> Words<'a> {
     }
 
     /// Whether one compute instance has all of the GPU instance.
-    fn is_whole(&self, profile_id: u32, compute: &[u32]) -> bool {
+    pub fn is_whole(&self, profile_id: u32, compute: &[u32]) -> bool {
         let profile = self.catalog.by_id(profile_id);
         let all = profile.map(|profile| u32::from(profile.name.gpu_slices()));
         matches!(compute, [one] if all.is_none_or(|all| all == *one))
@@ -349,7 +349,8 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-fn link_name(kind: InterconnectKind) -> &'static str {
+/// How a kind of link is called.
+pub fn link_name(kind: InterconnectKind) -> &'static str {
     match kind {
         InterconnectKind::NvSwitch => "NVSwitch",
         InterconnectKind::NvLink => "NVLink",
