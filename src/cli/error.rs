@@ -8,9 +8,12 @@ use thiserror::Error;
 
 use super::client::ClientError;
 use super::demo::DemoError;
+use super::simulated::SimulationError;
 use crate::domain::error::chain;
+use crate::domain::layout::ExportError;
 use crate::wire::inventory::ReadError;
 use crate::wire::labels::LabelsError;
+use crate::wire::layouts::CannotWrite;
 
 /// Why a command failed. Each message says what was tried on which object; the cause follows in the chain.
 #[derive(Debug, Error)]
@@ -33,6 +36,30 @@ pub enum CliError {
         /// Why not.
         source: ReadError,
     },
+    /// A scenario cannot be simulated.
+    #[error("cannot use the machine in {place}")]
+    Simulate {
+        /// The file, or `standard input`.
+        place: String,
+        /// Why not.
+        source: SimulationError,
+    },
+    /// No layout has the name that was given.
+    #[error("there is no layout {name} in {place}; {}", known_names(.known))]
+    NoSuchLayout {
+        /// The name.
+        name: String,
+        /// The file, or where else the layouts are from.
+        place: String,
+        /// The names there are, the nearest first.
+        known: Vec<String>,
+    },
+    /// What a node has is no layout.
+    #[error("cannot export what this node has")]
+    Export(#[source] ExportError),
+    /// A layout cannot be written in the dialect asked for.
+    #[error("cannot write these layouts in this dialect")]
+    Write(#[source] CannotWrite),
     /// Labels to compare with cannot be used.
     #[error("cannot use the labels in {place}")]
     Labels {
@@ -85,6 +112,15 @@ impl CliError {
             Self::Inventory { .. } => {
                 Some("record one with `octavo inspect -o json`, or correct the value named above")
             }
+            Self::Simulate {
+                source: SimulationError::ProgramMissing { .. },
+                ..
+            } => Some(
+                "start `octavo` from a checkout after `cargo build --workspace`, or record the machine with `octavo inspect -o json`",
+            ),
+            Self::Simulate { .. } => {
+                Some("correct the scenario; tests/nvml-sim/README.md describes it")
+            }
             Self::Labels { .. } => Some(
                 "give what `octavo labels` printed, a feature file, or `kubectl get node -o json`",
             ),
@@ -94,8 +130,28 @@ impl CliError {
             Self::Trust { .. } => Some("give a file of certificates in PEM form with --ca"),
             Self::Ask { source, .. } => source.advice(),
             Self::Demo(error) => error.advice(),
-            Self::Observe(_) | Self::Runtime(_) | Self::Serialize(_) | Self::Print(_) => None,
+            Self::NoSuchLayout { .. } => Some(
+                "name one of these; -f gives a file, and without it they are generated for the node",
+            ),
+            Self::Write(_) => Some("write them in the other dialect, with --dialect"),
+            Self::Export(_)
+            | Self::Observe(_)
+            | Self::Runtime(_)
+            | Self::Serialize(_)
+            | Self::Print(_) => None,
         }
+    }
+}
+
+/// The nearest few of many names.
+fn known_names(known: &[String]) -> String {
+    const SHOWN: usize = 12;
+    let names: Vec<&str> = known.iter().take(SHOWN).map(String::as_str).collect();
+    let more = known.len().saturating_sub(SHOWN);
+    match (names.as_slice(), more) {
+        ([], _) => "it has none".to_owned(),
+        (_, 0) => format!("it has {}", names.join(", ")),
+        (_, more) => format!("it has {} and {more} more", names.join(", ")),
     }
 }
 

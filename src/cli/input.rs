@@ -5,21 +5,31 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use super::CliError;
+use super::simulated::{Simulated, is_scenario};
 use crate::config::hardware::{HardwareSettings, NvmlLibrary};
 use crate::config::octavo::Input;
+use crate::config::octavo::demo::{neighbours, own};
 use crate::domain::inventory::Inventory;
 use crate::wire;
 
 /// Sixteen GPUs with every profile are a quarter of a megabyte; a Node with all its images is less.
 const LONGEST: u64 = 16 << 20;
 
-/// A recorded inventory.
+/// A recorded inventory, or what a scenario has while it is simulated for a moment.
 pub(super) fn inventory(input: &Input) -> Result<Inventory, CliError> {
     let text = text(input, "an inventory")?;
-    wire::inventory::parse(&text).map_err(|source| CliError::Inventory {
-        place: place(input),
-        source,
-    })
+    let place = place(input);
+    if is_scenario(&text) {
+        return Simulated::new(&text, &place, &neighbours())
+            .and_then(|machine| machine.observe(&own()))
+            .map_err(|source| CliError::Simulate { place, source });
+    }
+    wire::inventory::parse(&text).map_err(|source| CliError::Inventory { place, source })
+}
+
+/// A file of layouts, whatever is in it.
+pub(super) fn layouts(input: &Input) -> Result<String, CliError> {
+    text(input, "layouts")
 }
 
 /// Labels to compare with.
@@ -63,7 +73,8 @@ fn bounded(reader: impl Read) -> io::Result<String> {
     Err(io::Error::new(io::ErrorKind::FileTooLarge, message))
 }
 
-fn place(input: &Input) -> String {
+/// How an input is called.
+pub(super) fn place(input: &Input) -> String {
     match input {
         Input::Stdin => "standard input".to_owned(),
         Input::File(path) => path.display().to_string(),

@@ -5,16 +5,26 @@
 //! and `demo`, which go on saying things, print as they go through `print`. Where the inventory of this machine comes
 //! from is the caller's business: `src/bin/octavo.rs` passes the hardware in.
 
+mod assert;
+mod case;
 mod client;
 mod demo;
+mod devices;
+mod diagnose;
 mod error;
 mod exit;
 mod fleet;
+mod frame;
 mod input;
 mod inspect;
 mod labels;
+mod layouts;
+mod near;
 mod paint;
+mod plan;
 mod print;
+mod sheet;
+mod simulated;
 mod text;
 mod watch;
 
@@ -28,9 +38,12 @@ pub use self::client::ClientError;
 pub use self::demo::DemoError;
 pub use self::error::{CliError, explain};
 pub use self::exit::Exit;
+use self::layouts::Machine;
 use self::print::publish;
+pub use self::simulated::SimulationError;
 use crate::config::hardware::HardwareSettings;
-use crate::config::octavo::{Command, Invocation, Source, completion_script};
+use crate::config::octavo::layouts::LayoutsCommand;
+use crate::config::octavo::{Colors, Command, Input, Invocation, Source, completion_script};
 use crate::config::{Answer, AnswerKind};
 use crate::domain::inventory::Inventory;
 
@@ -81,13 +94,23 @@ where
     let colors = invocation.colors();
     match invocation.command() {
         Command::Inspect(settings) => {
-            let inventory = inventory(settings.source(), observe)?;
-            inspect::report(&inventory, settings, colors)
+            inspect::report(&*inventory(settings.source(), observe)?, settings, colors)
         }
         Command::Labels(settings) => {
-            let inventory = inventory(settings.source(), observe)?;
-            labels::report(&inventory, settings, colors)
+            labels::report(&*inventory(settings.source(), observe)?, settings, colors)
         }
+        Command::Plan(settings) => plan::report(
+            &*inventory(settings.wish().source(), observe)?,
+            settings,
+            colors,
+        ),
+        Command::Assert(settings) => {
+            assert::report(&*inventory(settings.wish().source(), observe)?, settings)
+        }
+        Command::Export(settings) => {
+            layouts::export(&*inventory(settings.source(), observe)?, settings)
+        }
+        Command::Layouts(command) => of_layouts(command, observe, colors),
         Command::Nodes(settings) => block_on(fleet::nodes(settings, colors))?,
         Command::Types(settings) => block_on(fleet::types(settings, colors))?,
         Command::Node(settings) => block_on(fleet::node(settings, colors))?,
@@ -97,6 +120,37 @@ where
             output: completion_script(*shell),
             ..Report::default()
         }),
+    }
+}
+
+fn of_layouts<F, E>(
+    command: &LayoutsCommand,
+    observe: F,
+    colors: Colors,
+) -> Result<Report, CliError>
+where
+    F: AsyncFnOnce(&HardwareSettings) -> Result<Arc<Inventory>, E>,
+    E: std::error::Error + 'static,
+{
+    let machine = |input: &Input| {
+        Ok(Machine {
+            name: input::place(input),
+            inventory: input::inventory(input)?,
+        })
+    };
+    match command {
+        LayoutsCommand::Check(settings) => {
+            let machines: Result<Vec<Machine>, CliError> =
+                settings.machines().iter().map(machine).collect();
+            layouts::check(settings, &machines?)
+        }
+        LayoutsCommand::Show(settings) => {
+            let machine = settings.machine().map(machine).transpose()?;
+            layouts::show(settings, machine.as_ref(), colors)
+        }
+        LayoutsCommand::Generate(settings) => {
+            layouts::generate(&*inventory(settings.source(), observe)?, settings)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod args;
 pub mod demo;
 pub mod fleet;
+pub mod layouts;
 pub mod server;
 
 use std::env;
@@ -15,6 +16,7 @@ use clap::ValueEnum;
 pub use self::args::completion_script;
 use self::demo::DemoSettings;
 use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
+use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
 use super::Answer;
 use super::hardware::HardwareSettings;
 use super::labels::LabelSettings;
@@ -34,6 +36,14 @@ pub enum Command {
     Inspect(InspectSettings),
     /// `octavo labels`.
     Labels(LabelsSettings),
+    /// `octavo plan`.
+    Plan(PlanSettings),
+    /// `octavo assert`.
+    Assert(AssertSettings),
+    /// `octavo export`.
+    Export(ExportSettings),
+    /// `octavo layouts`.
+    Layouts(LayoutsCommand),
     /// `octavo nodes`.
     Nodes(NodesSettings),
     /// `octavo types`.

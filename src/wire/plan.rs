@@ -34,9 +34,9 @@ pub struct Document {
     pub outcome: OutcomeJson,
     /// The most that it costs anybody.
     pub disruption: DisruptionJson,
-    /// GPU instances that would be destroyed.
+    /// Instances that would be destroyed: GPU instances, and compute instances in GPU instances that stay.
     pub destroyed: usize,
-    /// GPU instances that would be created.
+    /// Instances that would be created, counted alike.
     pub created: usize,
     /// What is odd about the layout on this node, and does not keep it from being planned.
     #[serde(default)]

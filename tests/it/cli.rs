@@ -131,6 +131,12 @@ fn completion_scripts_know_the_commands() {
             "demo",
             "selector",
             "sort-by",
+            "plan",
+            "assert",
+            "export",
+            "layouts",
+            "generate",
+            "allow",
         ] {
             assert!(stdout(&output).contains(word), "{shell}: {word}");
         }

@@ -241,7 +241,7 @@ fn text(output: &Output) -> String {
 }
 
 /// `nvml-simctl`, which is another package's program, so cargo does not build it for this test by itself.
-fn simulator() -> PathBuf {
+pub(crate) fn simulator() -> PathBuf {
     let beside = Path::new(env!("CARGO_BIN_EXE_octavo")).with_file_name("nvml-simctl");
     let root = env!("CARGO_MANIFEST_DIR");
     let built = Command::new(env!("CARGO"))

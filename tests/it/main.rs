@@ -22,6 +22,7 @@ mod labels;
 mod machine;
 mod partitions_untold;
 mod peer_gfd;
+mod plan;
 mod process;
 mod promtool;
 mod rest;

@@ -9,30 +9,19 @@
 //!   +-----------------------------------+-----------------+--------+--------+
 //! ```
 //!
-//! A cell is a memory slice: 72 columns are divided by 4 (A30), 8 and 12 (RTX PRO) alike, so the frame has one width.
 //! GPUs that look the same share a picture. What a driver reports is drawn even where it makes no sense, such as two
 //! instances in one slice: the first keeps the cells and the other is named below.
 
-use super::words;
+use crate::cli::devices;
+use crate::cli::frame::{Cell, frame};
 use crate::cli::paint::Ink;
-use crate::cli::text::{folded, length, lines, pieces};
+use crate::cli::text::{folded, lines};
 use crate::config::octavo::Colors;
 use crate::domain::inventory::{Device, InstanceUse, Inventory, MigState, Usage};
 use crate::domain::slices::{Region, Slices, words as say};
 
-/// Columns between the left edge and the right one, the right one included.
-const SPAN: usize = 72;
-
-/// How an instance's ids begin, in every picture that has one.
-const INSTANCE_ID: &str = " gi ";
-
-/// A stretch of slices with one text.
-#[derive(Debug)]
-struct Cell {
-    slices: u32,
-    paragraphs: Vec<String>,
-    ink: Ink,
-}
+/// How an instance's ids begin, in every picture that has one; the blank before it may be in another colour.
+const INSTANCE_ID: &str = "gi ";
 
 pub(super) fn pictures(inventory: &Inventory, colors: Colors) -> String {
     // Keyed by type and picture; the order is that of each group's first device.
@@ -49,7 +38,7 @@ pub(super) fn pictures(inventory: &Inventory, colors: Colors) -> String {
     let drawn: Vec<String> = groups
         .iter()
         .map(|(text, devices)| {
-            let who = Ink::Strong.paint(&who(devices), colors);
+            let who = Ink::Strong.paint(&devices::range(devices), colors);
             format!("{who}  {text}")
         })
         .collect();
@@ -59,29 +48,6 @@ pub(super) fn pictures(inventory: &Inventory, colors: Colors) -> String {
     } else {
         text
     }
-}
-
-/// `GPU 0`, `GPU 0-3,5`, or addresses where there are no numbers.
-fn who(devices: &[&Device]) -> String {
-    let noun = devices.first().map_or("GPU", |device| words::noun(device));
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    let mut others = Vec::new();
-    for device in devices {
-        match (device.index, ranges.last_mut()) {
-            (Some(index), Some((_, last))) if last.checked_add(1) == Some(index) => *last = index,
-            (Some(index), _) => ranges.push((index, index)),
-            (None, _) => others.push(words::number(device)),
-        }
-    }
-    let ranges = ranges.iter().map(|(first, last)| {
-        if first == last {
-            first.to_string()
-        } else {
-            format!("{first}-{last}")
-        }
-    });
-    let all: Vec<String> = ranges.chain(others).collect();
-    format!("{noun} {}", all.join(","))
 }
 
 /// The rest of the heading, and the frame below it; nothing for a device that cannot be partitioned.
@@ -126,6 +92,7 @@ fn whole(slices: u32, usage: Usage<'_>) -> Cell {
     };
     Cell {
         slices,
+        mark: ' ',
         paragraphs: vec![format!("one whole GPU, {}", say::whole(usage))],
         ink,
     }
@@ -146,6 +113,7 @@ fn cell(region: &Region<'_>, state: &MigState, usage: Usage<'_>) -> Cell {
     };
     Cell {
         slices: region.slices(),
+        mark: ' ',
         paragraphs,
         ink,
     }
@@ -159,43 +127,4 @@ fn ink(how: &InstanceUse) -> Ink {
         | InstanceUse::InUse
         | InstanceUse::InUseBy(_) => Ink::Notice,
     }
-}
-
-fn frame(cells: &[Cell], slices: u32, colors: Colors) -> String {
-    let slices_drawn = usize::try_from(slices).unwrap_or(1).max(1);
-    // A cell with its right edge; at least wide enough for the number above it.
-    let width = SPAN.checked_div(slices_drawn).unwrap_or(SPAN).max(3);
-    let inner = |cell: &Cell| {
-        let slices = usize::try_from(cell.slices).unwrap_or(1);
-        width.saturating_mul(slices).saturating_sub(1)
-    };
-    let texts: Vec<Vec<String>> = cells
-        .iter()
-        .map(|cell| {
-            let width = inner(cell).saturating_sub(1);
-            let paragraphs = cell.paragraphs.iter();
-            paragraphs.flat_map(|text| pieces(text, width)).collect()
-        })
-        .collect();
-    let height = texts.iter().map(Vec::len).max().unwrap_or(0);
-    let dashes: Vec<String> = cells.iter().map(|cell| "-".repeat(inner(cell))).collect();
-    let rule = format!("  +{}+", dashes.join("+"));
-    let numbers: Vec<String> = (0..slices)
-        .map(|slice| format!("{slice:<width$}"))
-        .collect();
-    let numbering = Ink::Faint.paint(numbers.concat().trim_end(), colors);
-    let row = |line: usize| {
-        let drawn: Vec<String> = cells
-            .iter()
-            .zip(&texts)
-            .map(|(cell, lines)| {
-                let words = lines.get(line).map_or("", String::as_str);
-                let pad = inner(cell).saturating_sub(length(words)).saturating_sub(1);
-                format!(" {}{}", cell.ink.paint(words, colors), " ".repeat(pad))
-            })
-            .collect();
-        format!("  |{}|", drawn.join("|"))
-    };
-    let head = [format!("   {numbering}"), rule.clone()];
-    lines(head.into_iter().chain((0..height).map(row)).chain([rule]))
 }

@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use super::demo::{self, DemoArgs};
 use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
+use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
 use super::{
     Colors, Command, Headers, Input, InspectFormat, InspectSettings, Invocation, LabelsFormat,
     LabelsPurpose, LabelsSettings, Screen, Shell, Source, Terminal,
@@ -23,6 +24,9 @@ Examples:
   # Which labels would this node carry?
   octavo labels
 
+  # What would happen if it were partitioned as `serving` in layouts.yaml?
+  octavo plan serving -f layouts.yaml
+
   # What does the fleet have, how much of it is free, and on which nodes?
   octavo types --server https://octavo.example.org
 
@@ -32,7 +36,8 @@ Examples:
   # Complete commands and flags in this shell
   source <(octavo completion bash)
 
-Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage, 3 there are differences.";
+Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage, 3 there are differences or changes, 4 blocked,
+5 impossible on this hardware.";
 
 const INSPECT_EXAMPLES: &str = "\
 Examples:
@@ -65,7 +70,7 @@ Examples:
 
 With --diff, a line with `-` is there now and would go, one with `+` would come; the exit code is 3 if there are any.";
 
-/// See the accelerators of a Kubernetes fleet and its nodes, their partitions and their labels
+/// See the accelerators of a Kubernetes fleet and its nodes, their partitions and labels, and plan their layouts
 #[derive(Debug, Parser)]
 #[command(
     name = "octavo",
@@ -98,6 +103,18 @@ enum CommandArgs {
     /// Show the labels that this node would carry
     #[command(after_long_help = LABELS_EXAMPLES)]
     Labels(LabelsArgs),
+    /// Show what a layout would change on this node, before anything is touched
+    #[command(after_long_help = layouts::PLAN_EXAMPLES)]
+    Plan(PlanArgs),
+    /// Tell whether this node has a layout
+    #[command(after_long_help = layouts::ASSERT_EXAMPLES)]
+    Assert(AssertArgs),
+    /// Print what this node has as a layout
+    #[command(after_long_help = layouts::EXPORT_EXAMPLES)]
+    Export(ExportArgs),
+    /// Check, show and generate files of layouts
+    #[command(after_long_help = layouts::LAYOUTS_EXAMPLES)]
+    Layouts(LayoutsArgs),
     /// List the nodes of the fleet
     #[command(after_long_help = fleet::NODES_EXAMPLES)]
     Nodes(NodesArgs),
@@ -167,11 +184,12 @@ struct LabelsArgs {
 }
 
 #[derive(Debug, clap::Args)]
-struct SourceArgs {
+pub(super) struct SourceArgs {
     /// Read a recorded inventory instead of this machine; - for standard input
     ///
-    /// FILE is what `octavo inspect -o json` or `-o yaml` printed. The flags about hardware are not used then.
-    #[arg(long, value_name = "FILE")]
+    /// FILE is what `octavo inspect -o json` or `-o yaml` printed, or a scenario of the simulated driver, which needs
+    /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware are not used then.
+    #[arg(long, visible_alias = "machine", value_name = "FILE")]
     from: Option<PathBuf>,
 
     #[command(flatten)]
@@ -245,6 +263,10 @@ impl OctavoArgs {
         let command = match self.command {
             CommandArgs::Inspect(args) => Command::Inspect(args.into()),
             CommandArgs::Labels(args) => Command::Labels(labels(args)?),
+            CommandArgs::Plan(args) => Command::Plan(usage(args.resolve())?),
+            CommandArgs::Assert(args) => Command::Assert(usage(args.resolve())?),
+            CommandArgs::Export(args) => Command::Export(args.into()),
+            CommandArgs::Layouts(args) => Command::Layouts(usage(args.resolve())?),
             CommandArgs::Nodes(args) => match args.resolve() {
                 (settings, true) => Command::Watch(settings),
                 (settings, false) => Command::Nodes(settings),
@@ -285,16 +307,18 @@ impl From<InspectArgs> for InspectSettings {
     }
 }
 
+/// Arguments that each may be given, and not together.
+fn usage<T>(resolved: Result<T, &'static str>) -> Result<T, Answer> {
+    resolved.map_err(|message| Answer::usage(&mut OctavoArgs::command(), message))
+}
+
 fn labels(args: LabelsArgs) -> Result<LabelsSettings, Answer> {
     let source = Source::from(args.source);
     let purpose = args.diff.map_or(LabelsPurpose::Print(args.output), |path| {
         LabelsPurpose::Diff(path.into())
     });
     if source == Source::Recording(Input::Stdin) && purpose == LabelsPurpose::Diff(Input::Stdin) {
-        return Err(Answer::usage(
-            &mut OctavoArgs::command(),
-            "only one of --from and --diff can read standard input",
-        ));
+        return usage(Err("only one of --from and --diff can read standard input"));
     }
     Ok(LabelsSettings {
         source,

@@ -88,17 +88,25 @@ impl DemoSettings {
     }
 }
 
+/// The folder of this program, where cargo puts the simulated driver too.
+pub fn neighbours() -> PathBuf {
+    let own = own();
+    own.parent().unwrap_or_else(|| Path::new(".")).to_owned()
+}
+
+/// This program, as another process can start it. A link is followed, because its neighbours are beside the file itself.
+pub fn own() -> PathBuf {
+    env::current_exe().unwrap_or_else(|_| "octavo".into())
+}
+
 impl From<DemoArgs> for DemoSettings {
     fn from(args: DemoArgs) -> Self {
-        // A link is followed, because this program's neighbours are beside the file itself.
-        let own = env::current_exe().unwrap_or_else(|_| "octavo".into());
-        let beside = own.parent().unwrap_or_else(|| Path::new("."));
         Self {
             port: args.port,
             lasts: args.seconds.map(Duration::from_secs),
             machines: args.machines,
-            programs: args.programs.unwrap_or_else(|| beside.to_owned()),
-            own,
+            programs: args.programs.unwrap_or_else(neighbours),
+            own: own(),
         }
     }
 }

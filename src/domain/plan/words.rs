@@ -160,9 +160,9 @@ impl<'a> Words<'a> {
     pub fn mode(&self, mode: &ModeChange) -> String {
         let to = on_off(mode.to);
         let told = if mode.pending {
-            format!("MIG mode goes {to} at the next reset, which is still to be done")
+            format!("MIG mode is turned {to} by the next reset, which is still to be done")
         } else {
-            format!("MIG mode goes {to}")
+            format!("MIG mode is turned {to}")
         };
         format!("{told}: {}", disruption(mode.disruption))
     }
@@ -349,7 +349,8 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-fn link_name(kind: InterconnectKind) -> &'static str {
+/// How a kind of link is called.
+pub fn link_name(kind: InterconnectKind) -> &'static str {
     match kind {
         InterconnectKind::NvSwitch => "NVSwitch",
         InterconnectKind::NvLink => "NVLink",

@@ -15,7 +15,7 @@ use crate::domain::layout::{Targets, TimeSlicing};
 use crate::domain::plan::words::Words;
 use crate::domain::plan::{
     Change, DevicePlan, Disruption, HardwareRule, Infeasible, InstanceRef, ModeChange, NodePlan,
-    PlannedInstance, ResetScope, Step, Verdict,
+    Outcome, PlannedInstance, ResetScope, Step, Verdict,
 };
 
 /// What a plan was made for and from.
@@ -38,22 +38,21 @@ pub struct Subject<'a> {
 /// `plan`, which was made for `subject`, as a document.
 pub fn document(subject: &Subject<'_>, plan: &NodePlan) -> Document {
     let tally = plan.tally();
-    let outcomes = plan.devices.iter().map(|device| match device.verdict {
-        Verdict::Unchanged => OutcomeJson::Nothing,
-        Verdict::Change(_) => OutcomeJson::Changes,
-        Verdict::Blocked(_) => OutcomeJson::Blocked,
-        Verdict::Infeasible(_) => OutcomeJson::Infeasible,
-    });
     let devices = plan.devices.iter();
     Document {
         api_version: API_VERSION.to_owned(),
         kind: "Plan".to_owned(),
         layout: subject.layout.to_owned(),
         node: subject.node.map(str::to_owned),
-        outcome: outcomes.max().unwrap_or(OutcomeJson::Nothing),
+        outcome: match plan.outcome() {
+            Outcome::Nothing => OutcomeJson::Nothing,
+            Outcome::Changes => OutcomeJson::Changes,
+            Outcome::Blocked => OutcomeJson::Blocked,
+            Outcome::Infeasible => OutcomeJson::Infeasible,
+        },
         disruption: tally.disruption.into(),
-        destroyed: tally.destroyed,
-        created: tally.created,
+        destroyed: tally.destroyed.saturating_add(tally.compute_destroyed),
+        created: tally.created.saturating_add(tally.compute_created),
         warnings: subject.warnings.to_vec(),
         devices: devices.map(|device| planned(subject, device)).collect(),
     }

@@ -1,0 +1,46 @@
+//! How devices are called, in every output alike.
+
+use crate::domain::inventory::{Device, Vendor};
+
+/// A device as a person would call it: `GPU 0`, and `GPU 0000:07:00.0` when it has no number.
+pub(super) fn name(device: &Device) -> String {
+    format!("{} {}", noun(device), number(device))
+}
+
+/// What kind of thing it is called.
+pub(super) fn noun(device: &Device) -> &'static str {
+    match device.vendor {
+        Vendor::Aws => "device",
+        Vendor::Nvidia | Vendor::Amd | Vendor::Other(_) => "GPU",
+    }
+}
+
+/// The driver's number for it, or its address.
+pub(super) fn number(device: &Device) -> String {
+    device
+        .index
+        .map_or_else(|| device.pci.to_string(), |index| index.to_string())
+}
+
+/// `GPU 0`, `GPU 0-3,5`, or addresses where there are no numbers.
+pub(super) fn range(devices: &[&Device]) -> String {
+    let noun = devices.first().map_or("GPU", |device| noun(device));
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    let mut others = Vec::new();
+    for device in devices {
+        match (device.index, ranges.last_mut()) {
+            (Some(index), Some((_, last))) if last.checked_add(1) == Some(index) => *last = index,
+            (Some(index), _) => ranges.push((index, index)),
+            (None, _) => others.push(number(device)),
+        }
+    }
+    let ranges = ranges.iter().map(|(first, last)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
+    });
+    let all: Vec<String> = ranges.chain(others).collect();
+    format!("{noun} {}", all.join(","))
+}

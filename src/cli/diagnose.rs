@@ -1,0 +1,56 @@
+//! What is wrong at a place of a file, in the form that editors and pipelines know: `FILE:LINE:COLUMN: error: ...`, then
+//! the line itself with a mark below the place.
+
+use super::text::printable;
+use crate::domain::layout::Place;
+use crate::wire::layouts::show;
+
+/// A text and what it is called.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Page<'a> {
+    pub(super) name: &'a str,
+    pub(super) text: &'a str,
+}
+
+/// How much it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Severity {
+    Error,
+    Warning,
+}
+
+impl Page<'_> {
+    /// Says `message` of a place. One that is zero is that of a layout that no file has.
+    pub(super) fn at(&self, severity: Severity, place: Place, message: &str) -> String {
+        let word = match severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let message = printable(message);
+        if place == Place::default() {
+            return format!("{}: {word}: {message}\n", printable(self.name));
+        }
+        show((self.name, self.text), place, (word, &message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_shown_with_its_line_where_there_is_one() {
+        let page = Page {
+            name: "layouts.yaml",
+            text: "layouts:\n  a:\n  - devices: al\n",
+        };
+        let says = |line, column| page.at(Severity::Error, Place { line, column }, "no\nsuch");
+        let told = says(3, 14);
+        assert!(
+            told.starts_with("layouts.yaml:3:14: error: no such\n"),
+            "{told}"
+        );
+        assert!(told.contains("- devices: al\n"), "{told}");
+        assert_eq!(says(0, 0), "layouts.yaml: error: no such\n");
+    }
+}

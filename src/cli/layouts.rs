@@ -1,0 +1,74 @@
+//! `octavo layouts`: files of layouts, checked, shown and generated. Only `generate` needs a node.
+//!
+//! ```text
+//! check.rs     what is wrong with files, and which machines could not have them
+//! show.rs      what is in a file, and what it looks like
+//! ```
+
+mod check;
+mod show;
+
+use super::{CliError, Exit, Report};
+use crate::config::octavo::Colors;
+use crate::config::octavo::layouts::{
+    CheckSettings, DocumentFormat, ExportSettings, GenerateSettings, ShowSettings,
+};
+use crate::domain::inventory::Inventory;
+use crate::domain::layout::{Dialect, Layouts, export as exported, generate as generated};
+use crate::wire::layouts::{write, write_json};
+
+/// A machine to hold layouts against, and what it is called.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) name: String,
+    pub(super) inventory: Inventory,
+}
+
+/// `octavo layouts check`.
+pub(super) fn check(settings: &CheckSettings, machines: &[Machine]) -> Result<Report, CliError> {
+    check::report(settings, machines)
+}
+
+/// `octavo layouts show`.
+pub(super) fn show(
+    settings: &ShowSettings,
+    machine: Option<&Machine>,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    show::report(settings, machine, colors)
+}
+
+/// `octavo layouts generate`.
+pub(super) fn generate(
+    inventory: &Inventory,
+    settings: &GenerateSettings,
+) -> Result<Report, CliError> {
+    let layouts = generated(inventory, settings.dialect());
+    document(&layouts, settings.dialect(), settings.format())
+}
+
+/// `octavo export`.
+pub(super) fn export(inventory: &Inventory, settings: &ExportSettings) -> Result<Report, CliError> {
+    let layout = exported(inventory, settings.name(), settings.dialect());
+    let layouts = Layouts {
+        dialect: settings.dialect(),
+        layouts: vec![layout.map_err(CliError::Export)?],
+    };
+    document(&layouts, settings.dialect(), settings.format())
+}
+
+fn document(
+    layouts: &Layouts,
+    dialect: Dialect,
+    format: DocumentFormat,
+) -> Result<Report, CliError> {
+    let text = match format {
+        DocumentFormat::Yaml => write(layouts, dialect),
+        DocumentFormat::Json => write_json(layouts, dialect),
+    };
+    Ok(Report {
+        output: text.map_err(CliError::Write)?,
+        notes: String::new(),
+        exit: Exit::Done,
+    })
+}

@@ -1,0 +1,168 @@
+//! What is wrong with files of layouts, and which machines could not have them.
+
+use super::Machine;
+use crate::cli::devices;
+use crate::cli::diagnose::Severity;
+use crate::cli::sheet::Sheet;
+use crate::cli::text::counted;
+use crate::cli::{CliError, Exit, Report};
+use crate::config::octavo::layouts::CheckSettings;
+use crate::domain::inventory::{Device, Inventory};
+use crate::domain::layout::{Layout, MigTarget, Place, Targets, resolve};
+use crate::domain::plan::feasible;
+use crate::domain::plan::words::Words;
+
+/// What was found so far.
+#[derive(Debug, Default)]
+struct Findings {
+    said: String,
+    errors: usize,
+    warnings: usize,
+}
+
+impl Findings {
+    fn error(&mut self, said: &str) {
+        self.said.push_str(said);
+        self.errors = self.errors.saturating_add(1);
+    }
+
+    fn warning(&mut self, said: &str) {
+        self.said.push_str(said);
+        self.warnings = self.warnings.saturating_add(1);
+    }
+
+    /// `no errors`, `2 errors, 1 warning`.
+    fn in_words(&self) -> String {
+        let errors = match self.errors {
+            0 => "no errors".to_owned(),
+            errors => counted(errors, "error", "errors"),
+        };
+        match self.warnings {
+            0 => errors,
+            warnings => format!("{errors}, {}", counted(warnings, "warning", "warnings")),
+        }
+    }
+}
+
+pub(super) fn report(settings: &CheckSettings, machines: &[Machine]) -> Result<Report, CliError> {
+    let mut output = String::new();
+    let mut errors = 0_usize;
+    for file in settings.files() {
+        let found = match Sheet::read(file)? {
+            Err(refused) => {
+                let name = crate::cli::input::place(file);
+                let count = counted(refused.errors, "error", "errors");
+                errors = errors.saturating_add(refused.errors);
+                output.push_str(&refused.said);
+                output.push_str(&format!("{name}: {count}\n"));
+                continue;
+            }
+            Ok(sheet) => sheet,
+        };
+        let mut findings = Findings::default();
+        for warning in found.warnings() {
+            findings.warning(&warning);
+        }
+        let layouts: Vec<&Layout> = match settings.layout() {
+            Some(name) => vec![found.layout(name)?],
+            None => found.layouts.layouts.iter().collect(),
+        };
+        let count = counted(found.layouts.layouts.len(), "layout", "layouts");
+        let mut fits = Vec::new();
+        for machine in machines {
+            let good = layouts
+                .iter()
+                .filter(|layout| held_against(&found, layout, machine, &mut findings));
+            let good = good.count();
+            fits.push(format!(
+                "{}: {good} of {} can be had on {}\n",
+                found.name,
+                counted(layouts.len(), "layout", "layouts"),
+                machine.name
+            ));
+        }
+        output.push_str(&findings.said);
+        output.push_str(&format!(
+            "{}: {count}, {}\n",
+            found.name,
+            findings.in_words()
+        ));
+        output.extend(fits);
+        errors = errors.saturating_add(findings.errors);
+    }
+    Ok(Report {
+        output,
+        notes: String::new(),
+        exit: if errors == 0 {
+            Exit::Done
+        } else {
+            Exit::Failed
+        },
+    })
+}
+
+/// Whether the machine can have the layout; what speaks against it is added to the findings.
+fn held_against(
+    sheet: &Sheet,
+    layout: &Layout,
+    machine: &Machine,
+    findings: &mut Findings,
+) -> bool {
+    let page = sheet.page();
+    let on = |message: String| format!("{message} [on {}]", machine.name);
+    let resolved = match resolve(layout, sheet.layouts.dialect, &machine.inventory) {
+        Ok(resolved) => resolved,
+        Err(errors) => {
+            for error in errors {
+                let message = on(error.to_string());
+                findings.error(&page.at(Severity::Error, error.place(), &message));
+            }
+            return false;
+        }
+    };
+    for warning in &resolved.warnings {
+        let message = on(warning.to_string());
+        findings.warning(&page.at(Severity::Warning, warning.place(), &message));
+    }
+    let impossible = impossible(&machine.inventory, &resolved.targets);
+    for (place, devices, why) in &impossible {
+        let message = format!(
+            "layout {:?}: {}: {why}",
+            layout.name,
+            devices::range(devices)
+        );
+        findings.error(&page.at(Severity::Error, *place, &on(message)));
+    }
+    impossible.is_empty()
+}
+
+/// Why devices can never have what they shall have, even when they are empty; those with the same reason together.
+fn impossible<'a>(
+    inventory: &'a Inventory,
+    targets: &Targets,
+) -> Vec<(Place, Vec<&'a Device>, String)> {
+    let mut all: Vec<(Place, Vec<&Device>, String)> = Vec::new();
+    for target in &targets.devices {
+        let mut devices = inventory.devices.iter();
+        let device = devices.find(|device| device.pci == target.pci);
+        let (Some(device), Some(MigTarget::Enabled(instances))) = (device, &target.mig) else {
+            continue;
+        };
+        let Err(why) = feasible(device, instances) else {
+            continue;
+        };
+        let words = Words::new(inventory, device.pci);
+        let mut text = format!("{}: {}", words.list(instances), words.rule(&why.rule));
+        if let Some(nearest) = words.nearest(&why).first() {
+            text.push_str(&format!("; nearest that fits: {nearest}"));
+        }
+        let same = all
+            .iter_mut()
+            .find(|(place, _, known)| *place == target.rule && *known == text);
+        match same {
+            Some((_, devices, _)) => devices.push(device),
+            None => all.push((target.rule, vec![device], text)),
+        }
+    }
+    all
+}

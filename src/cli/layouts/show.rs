@@ -1,0 +1,138 @@
+//! What is in a file of layouts, as a table; and what each layout looks like on a machine whose GPUs are empty.
+
+use std::collections::BTreeSet;
+
+use super::Machine;
+use crate::cli::case;
+use crate::cli::paint::Ink;
+use crate::cli::plan::result;
+use crate::cli::sheet::Sheet;
+use crate::cli::text::{Cell, columns};
+use crate::cli::{CliError, Exit, Report};
+use crate::config::octavo::Colors;
+use crate::config::octavo::layouts::ShowSettings;
+use crate::domain::inventory::{Inventory, Mig};
+use crate::domain::layout::{Layout, MigWish, Rule};
+use crate::domain::plan::{Disruption, Policy, Question, plan};
+
+const HEADERS: [&str; 4] = ["LAYOUT", "DEVICES", "PARTITIONS", "TIME-SLICING"];
+
+pub(super) fn report(
+    settings: &ShowSettings,
+    machine: Option<&Machine>,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let sheet = match Sheet::read(settings.file())? {
+        Ok(sheet) => sheet,
+        Err(refused) => {
+            return Ok(Report {
+                notes: refused.said,
+                exit: Exit::Failed,
+                ..Report::default()
+            });
+        }
+    };
+    let layouts: Vec<&Layout> = match settings.layout() {
+        Some(name) => vec![sheet.layout(name)?],
+        None => sheet.layouts.layouts.iter().collect(),
+    };
+    let mut report = Report {
+        output: table(&layouts, colors),
+        notes: sheet.warnings().concat(),
+        exit: Exit::Done,
+    };
+    let Some(machine) = machine else {
+        return Ok(report);
+    };
+    let empty = emptied(&machine.inventory);
+    for layout in layouts {
+        match case::held(&sheet, layout, &machine.inventory) {
+            Ok(case) => {
+                let plan = plan(&Question {
+                    inventory: &empty,
+                    targets: &case.targets,
+                    holders: &[],
+                    policy: &Policy {
+                        most_disruption: Disruption::Reboot,
+                    },
+                    refused: &BTreeSet::new(),
+                });
+                let head = format!("{} on {}", layout.name, machine.name);
+                let head = Ink::Strong.paint(&head, colors);
+                let drawn = result(&empty, &case.targets, &plan, colors);
+                report.output.push_str(&format!("\n{head}\n{drawn}"));
+                report.notes.push_str(&case.notes);
+            }
+            Err(refused) => {
+                report.notes.push_str(&refused.notes);
+                report.exit = Exit::Failed;
+            }
+        }
+    }
+    Ok(report)
+}
+
+fn table(layouts: &[&Layout], colors: Colors) -> String {
+    let head = HEADERS
+        .map(|header| Cell::new(header, Ink::Strong))
+        .to_vec();
+    let rows = layouts.iter().flat_map(|layout| {
+        layout.rules.iter().enumerate().map(|(number, rule)| {
+            let name = if number == 0 {
+                layout.name.as_str()
+            } else {
+                ""
+            };
+            vec![
+                Cell::plain(name),
+                Cell::plain(&rule.devices.to_string()),
+                Cell::plain(&partitions(rule)),
+                Cell::plain(&sharing(rule)),
+            ]
+        })
+    });
+    columns(&[head].into_iter().chain(rows).collect::<Vec<_>>(), colors)
+}
+
+fn partitions(rule: &Rule) -> String {
+    match &rule.mig {
+        None => "as they are".to_owned(),
+        Some(MigWish::Disabled) => "MIG off".to_owned(),
+        Some(MigWish::Enabled(counts)) if counts.is_empty() => "MIG on, none".to_owned(),
+        Some(MigWish::Enabled(counts)) => {
+            let each = counts.iter();
+            let each: Vec<String> = each
+                .map(|count| format!("{}x {}", count.count, count.profile))
+                .collect();
+            each.join(", ")
+        }
+    }
+}
+
+fn sharing(rule: &Rule) -> String {
+    rule.time_slicing.as_ref().map_or_else(
+        || "-".to_owned(),
+        |sharing| {
+            let mut text = format!("{} replicas", sharing.replicas);
+            if sharing.rename {
+                text.push_str(", renamed");
+            }
+            if sharing.fail_requests_greater_than_one {
+                text.push_str(", one each");
+            }
+            text
+        },
+    )
+}
+
+/// The same machine with nothing on it and nobody about.
+fn emptied(inventory: &Inventory) -> Inventory {
+    let mut empty = inventory.clone();
+    for device in &mut empty.devices {
+        device.processes.clear();
+        if let Mig::Capable(state) = &mut device.mig {
+            state.gpu_instances.clear();
+        }
+    }
+    empty
+}

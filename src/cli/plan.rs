@@ -1,0 +1,158 @@
+//! `octavo plan`: what a layout would change on a node, as a picture of each GPU before and after.
+//!
+//! ```text
+//! pictures   GPUs whose story is the same share it    story.rs, picture.rs
+//! steps      what is done, in order                   steps.rs
+//! obstacles  who is in the way, why it cannot be      story.rs
+//! summary    one line for each group, and the whole   summary.rs
+//! ```
+
+mod picture;
+mod steps;
+mod story;
+mod summary;
+
+use std::collections::BTreeSet;
+
+use super::case::{self, Case};
+use super::text::lines;
+use super::{CliError, Exit, Report, json, yaml};
+use crate::config::octavo::Colors;
+use crate::config::octavo::layouts::{PlanFormat, PlanSettings};
+use crate::domain::holder::{self, Holder};
+use crate::domain::inventory::Inventory;
+use crate::domain::layout::Targets;
+use crate::domain::plan::{NodePlan, Outcome, Question, plan};
+use crate::wire::plan::{Subject, document};
+
+/// What is drawn.
+#[derive(Debug, Clone, Copy)]
+struct View<'a> {
+    inventory: &'a Inventory,
+    targets: &'a Targets,
+    plan: &'a NodePlan,
+    detail: Detail,
+    colors: Colors,
+}
+
+/// How much is said of steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// What becomes of each GPU instance.
+    Instances,
+    /// Every call to the driver.
+    Calls,
+}
+
+/// The plan in the form asked for; its outcome is the exit code.
+pub(super) fn report(
+    inventory: &Inventory,
+    settings: &PlanSettings,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let case = match case::open(settings.wish(), inventory)? {
+        Ok(case) => case,
+        Err(refused) => return Ok(refused),
+    };
+    let holders = holder::of(inventory);
+    let plan = plan(&Question {
+        inventory,
+        targets: &case.targets,
+        holders: &holders,
+        policy: &settings.policy(),
+        refused: &BTreeSet::new(),
+    });
+    let output = match settings.format() {
+        PlanFormat::Table => people(inventory, &case, &plan, Detail::Instances, colors),
+        PlanFormat::Wide => people(inventory, &case, &plan, Detail::Calls, colors),
+        PlanFormat::Json => json(&written(inventory, &case, &holders, &plan))?,
+        PlanFormat::Yaml => yaml(&written(inventory, &case, &holders, &plan))?,
+        PlanFormat::Name => names(inventory, &plan),
+    };
+    let notes = match settings.format() {
+        PlanFormat::Table | PlanFormat::Wide | PlanFormat::Name => case.notes,
+        // The document has them.
+        PlanFormat::Json | PlanFormat::Yaml => String::new(),
+    };
+    Ok(Report {
+        output,
+        notes,
+        exit: exit(plan.outcome()),
+    })
+}
+
+fn exit(outcome: Outcome) -> Exit {
+    match outcome {
+        Outcome::Nothing => Exit::Done,
+        Outcome::Changes => Exit::Changes,
+        Outcome::Blocked => Exit::Blocked,
+        Outcome::Infeasible => Exit::Infeasible,
+    }
+}
+
+fn written(
+    inventory: &Inventory,
+    case: &Case,
+    holders: &[Holder],
+    plan: &NodePlan,
+) -> crate::wire::plan::Document {
+    let subject = Subject {
+        inventory,
+        node: None,
+        layout: &case.layout,
+        targets: &case.targets,
+        holders,
+        warnings: &case.warnings,
+    };
+    document(&subject, plan)
+}
+
+fn people(
+    inventory: &Inventory,
+    case: &Case,
+    plan: &NodePlan,
+    detail: Detail,
+    colors: Colors,
+) -> String {
+    let view = View {
+        inventory,
+        targets: &case.targets,
+        plan,
+        detail,
+        colors,
+    };
+    let groups = story::groups(&view);
+    let mut parts: Vec<String> = groups.iter().map(|group| group.text.clone()).collect();
+    parts.push(summary::summary(&view, &case.layout, &groups));
+    parts.join("\n")
+}
+
+/// What the devices of an empty node would look like: the pictures of a plan without what leads there.
+pub(super) fn result(
+    inventory: &Inventory,
+    targets: &Targets,
+    plan: &NodePlan,
+    colors: Colors,
+) -> String {
+    story::results(&View {
+        inventory,
+        targets,
+        plan,
+        detail: Detail::Instances,
+        colors,
+    })
+}
+
+/// What each device that is not as it shall be is known by.
+fn names(inventory: &Inventory, plan: &NodePlan) -> String {
+    let changed = plan
+        .devices
+        .iter()
+        .filter(|device| device.verdict.outcome() != Outcome::Nothing);
+    lines(changed.map(|planned| {
+        let mut devices = inventory.devices.iter();
+        let found = devices.find(|device| device.pci == planned.pci);
+        let uuid = found.and_then(|device| device.uuid.as_ref());
+        uuid.map_or_else(|| planned.pci.to_string(), ToString::to_string)
+    }))
+}

@@ -1,0 +1,86 @@
+//! What is done to a device, in order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Detail;
+use crate::domain::plan::words::{Words, lies, on_off};
+use crate::domain::plan::{Change, InstanceRef, Step};
+
+/// One line for each thing that is done, with a sign for what it does.
+pub(super) fn steps(change: &Change, words: &Words<'_>, detail: Detail) -> Vec<(char, String)> {
+    match detail {
+        Detail::Calls => change
+            .steps
+            .iter()
+            .map(|step| {
+                let text = match step {
+                    // Whom else it concerns is said once, for all devices together.
+                    Step::Reset { .. } => "reset the GPU".to_owned(),
+                    Step::DestroyComputeInstance { .. }
+                    | Step::DestroyGpuInstance { .. }
+                    | Step::SetMigMode { .. }
+                    | Step::CreateGpuInstance { .. }
+                    | Step::CreateComputeInstance { .. } => words.step(step, &change.after),
+                };
+                (sign(step), text)
+            })
+            .collect(),
+        Detail::Instances => instances(change, words),
+    }
+}
+
+fn sign(step: &Step) -> char {
+    match step {
+        Step::DestroyComputeInstance { .. } | Step::DestroyGpuInstance { .. } => '-',
+        Step::SetMigMode { .. } | Step::Reset { .. } => '*',
+        Step::CreateGpuInstance { .. } | Step::CreateComputeInstance { .. } => '+',
+    }
+}
+
+/// A GPU instance with the compute instances that go or come with it is one line.
+fn instances(change: &Change, words: &Words<'_>) -> Vec<(char, String)> {
+    let mut gone = BTreeSet::new();
+    let mut computes: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    for step in &change.steps {
+        match step {
+            Step::DestroyGpuInstance { gpu_instance, .. } => {
+                gone.insert(*gpu_instance);
+            }
+            Step::CreateComputeInstance {
+                gpu_instance: InstanceRef::Planned(number),
+                slices,
+            } => computes.entry(*number).or_default().push(*slices),
+            Step::CreateComputeInstance { .. }
+            | Step::DestroyComputeInstance { .. }
+            | Step::SetMigMode { .. }
+            | Step::Reset { .. }
+            | Step::CreateGpuInstance { .. } => {}
+        }
+    }
+    let line = |step: &Step| match step {
+        Step::DestroyComputeInstance { gpu_instance, .. } if gone.contains(gpu_instance) => None,
+        Step::CreateComputeInstance {
+            gpu_instance: InstanceRef::Planned(_),
+            ..
+        } => None,
+        Step::CreateGpuInstance {
+            instance,
+            profile_id,
+            placement,
+        } => {
+            let none = Vec::new();
+            let compute = computes.get(instance).unwrap_or(&none);
+            let name = words.instance(*profile_id, compute);
+            Some(format!("create {name} in {}", lies(*placement)))
+        }
+        Step::SetMigMode { to } => Some(format!("turn MIG mode {}", on_off(*to))),
+        Step::Reset { .. } => Some("reset the GPU".to_owned()),
+        Step::DestroyComputeInstance { .. }
+        | Step::DestroyGpuInstance { .. }
+        | Step::CreateComputeInstance { .. } => Some(words.step(step, &change.after)),
+    };
+    let steps = change.steps.iter();
+    steps
+        .filter_map(|step| Some((sign(step), line(step)?)))
+        .collect()
+}

@@ -1,0 +1,293 @@
+//! What is told of GPUs: their picture, what is done or why not, what it costs. Those with the same story share it.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::View;
+use super::picture::{SIGNS, picture, result};
+use super::steps::steps;
+use crate::cli::devices;
+use crate::cli::paint::Ink;
+use crate::cli::text::{folded, lines, printable};
+use crate::domain::holder::Holder;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::Device;
+use crate::domain::layout::{DeviceTarget, MigTarget};
+use crate::domain::plan::words::{self, Words, disruption, holder, unblock};
+use crate::domain::plan::{
+    Blocked, Cause, Change, DevicePlan, Disruption, Infeasible, ResetScope, Verdict,
+};
+use crate::domain::slices::words as say;
+
+/// How an instance's ids begin, in every picture that has one.
+const INSTANCE_ID: &str = "gi ";
+
+/// GPUs of which the same is told.
+#[derive(Debug)]
+pub(super) struct Group<'a> {
+    pub(super) devices: Vec<&'a Device>,
+    pub(super) plan: &'a DevicePlan,
+    /// With the names of all of them.
+    pub(super) text: String,
+}
+
+/// All devices of the plan; the order is that of each group's first device.
+pub(super) fn groups<'a>(view: &View<'a>) -> Vec<Group<'a>> {
+    let mut groups: Vec<(String, Vec<&Device>, &DevicePlan)> = Vec::new();
+    for plan in &view.plan.devices {
+        let mut found = view.inventory.devices.iter();
+        let Some(device) = found.find(|device| device.pci == plan.pci) else {
+            continue;
+        };
+        let text = story(view, device, plan);
+        match groups.iter_mut().find(|(known, _, _)| *known == text) {
+            Some((_, devices, _)) => devices.push(device),
+            None => groups.push((text, vec![device], plan)),
+        }
+    }
+    let mut groups: Vec<Group<'_>> = groups
+        .into_iter()
+        .map(|(text, devices, plan)| {
+            let who = Ink::Strong.paint(&devices::range(&devices), view.colors);
+            let coupled = coupled(view, &devices);
+            Group {
+                text: format!("{who}  {text}{coupled}"),
+                devices,
+                plan,
+            }
+        })
+        .collect();
+    let signed = groups.iter().any(|group| has_signs(&group.plan.verdict));
+    let named = groups.iter().any(|group| group.text.contains(INSTANCE_ID));
+    let legend = [(signed, SIGNS), (named, say::LEGEND)];
+    let legend = legend.into_iter().filter(|(is_needed, _)| *is_needed);
+    let legend = lines(legend.map(|(_, line)| Ink::Faint.paint(line, view.colors)));
+    if let Some(last) = groups.last_mut().filter(|_| !legend.is_empty()) {
+        last.text = format!("{}\n{legend}", last.text);
+    }
+    groups
+}
+
+/// Whether a picture of it has signs that want to be explained.
+fn has_signs(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Change(_) => true,
+        Verdict::Blocked(blocked) => blocked
+            .causes
+            .iter()
+            .any(|cause| matches!(cause, Cause::InstanceInUse { .. })),
+        Verdict::Unchanged | Verdict::Infeasible(_) => false,
+    }
+}
+
+/// What the devices of an empty node would look like.
+pub(super) fn results(view: &View<'_>) -> String {
+    let mut groups: Vec<(String, Vec<&Device>)> = Vec::new();
+    for plan in &view.plan.devices {
+        let mut found = view.inventory.devices.iter();
+        let Some(device) = found.find(|device| device.pci == plan.pci) else {
+            continue;
+        };
+        let words = Words::new(view.inventory, plan.pci);
+        let drawn = match &plan.verdict {
+            Verdict::Infeasible(why) => {
+                let mut targets = view.targets.devices.iter();
+                let target = targets.find(|target| target.pci == plan.pci);
+                impossible(view, why, target, &words)
+            }
+            verdict @ (Verdict::Unchanged | Verdict::Change(_) | Verdict::Blocked(_)) => {
+                result(device, verdict, &words, view.colors)
+            }
+        };
+        let text = format!("{}\n{drawn}", device.identity);
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, devices)) => devices.push(device),
+            None => groups.push((text, vec![device])),
+        }
+    }
+    let drawn = groups
+        .iter()
+        .map(|(text, devices)| format!("{}  {text}", devices::range(devices)));
+    drawn.collect()
+}
+
+/// The rest of the heading, and everything below it.
+fn story(view: &View<'_>, device: &Device, plan: &DevicePlan) -> String {
+    let words = Words::new(view.inventory, plan.pci);
+    let mut targets = view.targets.devices.iter();
+    let target = targets.find(|target| target.pci == plan.pci);
+    let mode = device.mig.state().map(say::mode);
+    let (headline, ink) = headline(&plan.verdict, target);
+    let mut text = device.identity.to_string();
+    if let Some(mode) = mode {
+        text = format!("{text}  {mode}");
+    }
+    let headline = ink.paint(&headline, view.colors);
+    text = format!("{text}: {headline}\n");
+    text.push_str(&picture(device, &plan.verdict, &words, view.colors));
+    text.push_str(&match &plan.verdict {
+        Verdict::Unchanged => String::new(),
+        Verdict::Change(change) => changed(view, change, &words),
+        Verdict::Blocked(blocked) => in_the_way(view, blocked, target, &words),
+        Verdict::Infeasible(why) => impossible(view, why, target, &words),
+    });
+    if let Some(sharing) = target.and_then(|target| target.time_slicing.as_ref()) {
+        let line = format!(
+            "  time-slicing: {} replicas are asked for; this plan is about partitions and leaves sharing as it is",
+            sharing.replicas
+        );
+        text.push_str(&lines([folded(&line, 4)]));
+    }
+    text
+}
+
+fn headline(verdict: &Verdict, target: Option<&DeviceTarget>) -> (String, Ink) {
+    match verdict {
+        Verdict::Unchanged if target.is_some_and(|target| target.mig.is_none()) => {
+            ("partitions are left as they are".to_owned(), Ink::Plain)
+        }
+        Verdict::Unchanged => ("nothing to do".to_owned(), Ink::Plain),
+        Verdict::Change(change) => (words::tally(&change.tally()), Ink::Plain),
+        Verdict::Blocked(_) => ("blocked".to_owned(), Ink::Notice),
+        Verdict::Infeasible(_) => ("impossible".to_owned(), Ink::Bad),
+    }
+}
+
+fn changed(view: &View<'_>, change: &Change, words: &Words<'_>) -> String {
+    let steps = steps(change, words, view.detail);
+    let mut said: Vec<String> = steps
+        .iter()
+        .enumerate()
+        .map(|(number, (sign, text))| {
+            let number = number.saturating_add(1);
+            let ink = match sign {
+                '-' => Ink::Bad,
+                '+' => Ink::Good,
+                _ => Ink::Notice,
+            };
+            let line = folded(&format!("  {number:>2}. {sign} {text}"), 8);
+            ink.paint(&line, view.colors)
+        })
+        .collect();
+    let cost = change
+        .mode
+        .as_ref()
+        .map_or(Disruption::None, |mode| mode.disruption);
+    let cost = match &change.mode {
+        Some(mode) => words.mode(mode),
+        None => disruption(cost).to_owned(),
+    };
+    said.push(folded(&format!("  cost: {cost}"), 8));
+    lines(said)
+}
+
+fn in_the_way(
+    view: &View<'_>,
+    blocked: &Blocked,
+    target: Option<&DeviceTarget>,
+    words: &Words<'_>,
+) -> String {
+    let mut said = vec![wish(target, words)];
+    for cause in &blocked.causes {
+        let line = folded(&format!("  blocked: {}", words.cause(cause)), 11);
+        said.push(Ink::Notice.paint(&line, view.colors));
+        said.extend(
+            holders(cause)
+                .iter()
+                .map(|one| folded(&format!("    by {}", who(one)), 7)),
+        );
+        said.push(folded(&format!("    try: {}", unblock(cause)), 9));
+    }
+    lines(said)
+}
+
+fn impossible(
+    view: &View<'_>,
+    why: &Infeasible,
+    target: Option<&DeviceTarget>,
+    words: &Words<'_>,
+) -> String {
+    let rule = folded(&format!("  impossible: {}", words.rule(&why.rule)), 14);
+    let mut said = vec![wish(target, words), Ink::Bad.paint(&rule, view.colors)];
+    let nearest = words.nearest(why);
+    said.extend(nearest.iter().enumerate().map(|(number, offer)| {
+        let head = if number == 0 { "would fit:" } else { "or:" };
+        folded(&format!("    {head:<10} {offer}"), 15)
+    }));
+    lines(said)
+}
+
+/// What is asked for, where no picture shows it.
+fn wish(target: Option<&DeviceTarget>, words: &Words<'_>) -> String {
+    let wish = target.and_then(|target| target.mig.as_ref());
+    let wish = match wish {
+        None => return "  asked for: nothing".to_owned(),
+        Some(MigTarget::Disabled) => "MIG mode off".to_owned(),
+        Some(MigTarget::Enabled(instances)) => words.list(instances),
+    };
+    folded(&format!("  asked for: {wish}"), 13)
+}
+
+fn holders(cause: &Cause) -> &[Holder] {
+    match cause {
+        Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders } => holders,
+        Cause::NotAllowed { .. } | Cause::Untold { .. } | Cause::Refused => &[],
+    }
+}
+
+fn who(one: &Holder) -> String {
+    let since = one.who.since.and_then(|seconds| {
+        let time = Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
+        Some(format!(", since {time}"))
+    });
+    printable(&format!(
+        "{}{}",
+        holder(&one.who),
+        since.unwrap_or_default()
+    ))
+}
+
+/// Whom a reset of these devices concerns beside themselves.
+fn coupled(view: &View<'_>, group: &[&Device]) -> String {
+    let own: BTreeSet<PciAddress> = group.iter().map(|device| device.pci).collect();
+    let scopes: Vec<&ResetScope> = view
+        .plan
+        .devices
+        .iter()
+        .filter(|plan| own.contains(&plan.pci))
+        .filter_map(|plan| match &plan.verdict {
+            Verdict::Change(change) => change.mode.as_ref()?.reset.as_ref(),
+            Verdict::Unchanged | Verdict::Blocked(_) | Verdict::Infeasible(_) => None,
+        })
+        .collect();
+    let with: BTreeSet<PciAddress> = scopes
+        .iter()
+        .flat_map(|scope| scope.coupled.iter().copied())
+        .collect();
+    let Some(links) = scopes.iter().find_map(|scope| scope.links) else {
+        return String::new();
+    };
+    if with.is_empty() {
+        return String::new();
+    }
+    let links = words::link_name(links);
+    let others: Vec<&Device> = view
+        .inventory
+        .devices
+        .iter()
+        .filter(|device| with.contains(&device.pci) && !own.contains(&device.pci))
+        .collect();
+    let text = if others.is_empty() {
+        format!(
+            "  reset: {links} couples these GPUs; the driver may want to reset all of them together"
+        )
+    } else {
+        format!(
+            "  reset: {links} couples {} with {}; the driver may want to reset all of them together",
+            devices::range(group),
+            devices::range(&others)
+        )
+    };
+    lines([folded(&text, 9)])
+}

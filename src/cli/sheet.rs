@@ -1,0 +1,101 @@
+//! A file of layouts that was read, or the layouts that were generated for a node.
+
+use super::CliError;
+use super::diagnose::{Page, Severity};
+use super::input;
+use super::near::nearest;
+use crate::config::octavo::Input;
+use crate::domain::inventory::Inventory;
+use crate::domain::layout::{Dialect, Layout, Layouts, generate};
+use crate::wire::layouts::{LayoutWarning, parse};
+
+/// Layouts and where they come from.
+#[derive(Debug)]
+pub(super) struct Sheet {
+    pub(super) name: String,
+    text: String,
+    pub(super) layouts: Layouts,
+    warnings: Vec<LayoutWarning>,
+}
+
+/// All that is wrong with a file, as it is told.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) said: String,
+    pub(super) errors: usize,
+}
+
+impl Sheet {
+    /// The file; what is wrong with it where it cannot be used.
+    pub(super) fn read(input: &Input) -> Result<Result<Self, Refused>, CliError> {
+        let text = input::layouts(input)?;
+        let name = input::place(input);
+        let parsed = match parse(&text) {
+            Ok(parsed) => parsed,
+            Err(errors) => {
+                let page = Page {
+                    name: &name,
+                    text: &text,
+                };
+                let said = errors
+                    .iter()
+                    .map(|error| page.at(Severity::Error, error.place(), &error.to_string()));
+                return Ok(Err(Refused {
+                    said: said.collect(),
+                    errors: errors.len(),
+                }));
+            }
+        };
+        Ok(Ok(Self {
+            name,
+            text,
+            layouts: parsed.layouts,
+            warnings: parsed.warnings,
+        }))
+    }
+
+    /// Those that all GPUs of a node can have.
+    pub(super) fn generated(inventory: &Inventory) -> Self {
+        Self {
+            name: "the layouts generated for this node".to_owned(),
+            text: String::new(),
+            layouts: generate(inventory, Dialect::Octavo),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The layout with this name.
+    pub(super) fn layout(&self, name: &str) -> Result<&Layout, CliError> {
+        self.layouts.by_name(name).ok_or_else(|| {
+            let names = self
+                .layouts
+                .layouts
+                .iter()
+                .map(|layout| layout.name.as_str());
+            let known = nearest(name, names).into_iter().map(str::to_owned);
+            CliError::NoSuchLayout {
+                name: name.to_owned(),
+                place: self.name.clone(),
+                known: known.collect(),
+            }
+        })
+    }
+
+    /// The text, to quote from.
+    pub(super) fn page(&self) -> Page<'_> {
+        Page {
+            name: &self.name,
+            text: &self.text,
+        }
+    }
+
+    /// What is odd about the file, as it is told.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let page = self.page();
+        let warnings = self.warnings.iter().map(|warning| {
+            let message = warning.to_string();
+            page.at(Severity::Warning, warning.place(), &message)
+        });
+        warnings.collect()
+    }
+}

@@ -1,0 +1,207 @@
+//! What people see of layouts and plans, for machines that were recorded from simulated ones. The scripts are golden files
+//! under `tests/golden/plan`: run with `TRYCMD=overwrite` to renew them (`make golden` does), and read the difference.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use octavo::wire::inventory::Document;
+use octavo::wire::plan;
+
+use crate::demo::simulator;
+use crate::golden::golden;
+use crate::machine::{Machine, built_library};
+
+const PLANS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plan");
+
+fn octavo(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_octavo"))
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn in_folder(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = files
+        .filter(|path| path.extension().is_some_and(|end| end == extension))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{}", folder.display());
+    files
+}
+
+#[tokio::test]
+async fn the_machines_that_are_planned_for_are_those_of_their_scenarios() {
+    let folder = Path::new(PLANS).join("machines");
+    for path in in_folder(&folder, "yaml") {
+        let machine = Machine::new(&fs::read_to_string(&path).unwrap());
+        let document = Document::from(&machine.observe().await);
+        let json = serde_json::to_string_pretty(&document).unwrap();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        golden(&format!("plan/machines/{name}.json"), &format!("{json}\n"));
+    }
+}
+
+#[test]
+fn plans_are_what_was_reviewed() {
+    trycmd::TestCases::new()
+        .env("COLUMNS", "80")
+        .case("tests/golden/plan/*.trycmd");
+}
+
+#[test]
+fn what_is_shown_fits_eighty_columns_of_ascii() {
+    for script in in_folder(Path::new(PLANS), "trycmd") {
+        let script = fs::read_to_string(script).unwrap();
+        let shown = script
+            .split("```")
+            .skip(1)
+            .step_by(2)
+            .filter(|block| block.contains("$ octavo plan") && !block.contains("-o "));
+        for line in shown.flat_map(|block| block.lines().filter(|line| !line.starts_with('$'))) {
+            let told_by_file = line.contains(".yaml:");
+            assert!(told_by_file || line.len() <= 80, "{line}");
+            assert!(line.is_ascii(), "{line}");
+        }
+    }
+}
+
+#[test]
+fn colours_say_nothing_that_the_words_do_not() {
+    let arguments = [
+        "plan",
+        "a100-40-reshape",
+        "-f",
+        "tests/golden/plan/layouts.yaml",
+        "--from",
+        "tests/golden/plan/machines/a100-40.json",
+    ];
+    let plain = octavo(&arguments);
+    let colored = octavo(&[&arguments[..], &["--color=always"]].concat());
+    let mut bare = text(&colored.stdout).to_owned();
+    assert!(bare.contains("\u{1b}[31m"), "{bare}");
+    for code in ["0", "1", "2", "31", "32", "33"] {
+        bare = bare.replace(&format!("\u{1b}[{code}m"), "");
+    }
+    assert_eq!(bare, text(&plain.stdout));
+}
+
+#[test]
+fn both_forms_of_a_plan_are_the_same_document() {
+    for machine in in_folder(&Path::new(PLANS).join("machines"), "json") {
+        let machine = machine.to_str().unwrap();
+        let forms = ["json", "yaml"].map(|format| {
+            let arguments = [
+                "plan",
+                "serving",
+                "-f",
+                "tests/golden/plan/layouts.yaml",
+                "--from",
+                machine,
+                "-o",
+                format,
+            ];
+            octavo(&arguments).stdout
+        });
+        let [json, yaml] = &forms;
+        // A layout that means nothing on a machine has no plan.
+        if json.is_empty() {
+            assert!(yaml.is_empty());
+            continue;
+        }
+        let json: plan::Document = serde_json::from_slice(json).unwrap();
+        let yaml: plan::Document = serde_saphyr::from_str(text(yaml)).unwrap();
+        assert_eq!(json, yaml, "{machine}");
+    }
+}
+
+#[test]
+fn what_a_node_exports_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("layouts.yaml");
+    let file = file.to_str().unwrap();
+    let mut exported = 0;
+    for machine in in_folder(&Path::new(PLANS).join("machines"), "json") {
+        let machine = machine.to_str().unwrap();
+        for dialect in ["octavo", "mig-parted"] {
+            let output = octavo(&["export", "--from", machine, "--dialect", dialect]);
+            if !output.status.success() {
+                // What a crash left behind is no layout.
+                let said = text(&output.stderr);
+                assert!(
+                    said.contains("has no compute instance"),
+                    "{machine}: {said}"
+                );
+                continue;
+            }
+            fs::write(file, &output.stdout).unwrap();
+            let checked = octavo(&["layouts", "check", file]);
+            assert!(checked.status.success(), "{}", text(&checked.stdout));
+            let asserted = octavo(&["assert", "current", "-f", file, "--from", machine]);
+            assert!(asserted.status.success(), "{}", text(&asserted.stdout));
+            exported += 1;
+        }
+    }
+    assert!(exported > 8);
+}
+
+/// A folder with `octavo` and what simulates a machine, as cargo leaves them beside each other.
+fn programs() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let built = Path::new(env!("CARGO_BIN_EXE_octavo")).parent().unwrap();
+    let octavo = folder.path().join("octavo");
+    // A link would be followed to where the others may not be.
+    fs::hard_link(built.join("octavo"), &octavo)
+        .or_else(|_| fs::copy(built.join("octavo"), &octavo).map(|_| ()))
+        .unwrap();
+    symlink(simulator(), folder.path().join("nvml-simctl")).unwrap();
+    symlink(built_library(), folder.path().join("libnvml_sim.so")).unwrap();
+    folder
+}
+
+#[test]
+fn a_scenario_is_a_machine_as_good_as_its_recording() {
+    let programs = programs();
+    for name in ["a100-40", "rtx"] {
+        let shown = ["yaml", "json"].map(|kind| {
+            let machine = format!("tests/golden/plan/machines/{name}.{kind}");
+            let output = Command::new(programs.path().join("octavo"))
+                .args(["inspect", "--machine", &machine])
+                .current_dir(env!("CARGO_MANIFEST_DIR"))
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            text(&output.stdout).to_owned()
+        });
+        assert_eq!(shown[0], shown[1]);
+    }
+}
+
+#[test]
+fn a_scenario_needs_what_simulates_it_and_says_so() {
+    let programs = programs();
+    fs::remove_file(programs.path().join("nvml-simctl")).unwrap();
+    let output = Command::new(programs.path().join("octavo"))
+        .args(["layouts", "check", "tests/golden/plan/layouts.yaml"])
+        .args(["--machine", "tests/golden/plan/machines/rtx.yaml"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said.contains("it is a scenario, and nvml-simctl, which simulates it, is not in"),
+        "{said}"
+    );
+}
