@@ -9,7 +9,7 @@ export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/octavo/go/bin:$(PATH)
 export DEMO_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup fmt lint unit doc golden screenshots bench clean
+.PHONY: help demo test setup fmt lint unit doc golden screenshots bench fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ doc: ## the documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 golden: ## rewrite the golden files from what the programs say now; read the diff before you commit it
-	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli labels
+	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli labels layouts
 
 screenshots: ## photograph the pages for the documentation (docs/images)
 	@mkdir -p docs/images
@@ -44,6 +44,9 @@ screenshots: ## photograph the pages for the documentation (docs/images)
 
 bench: ## measure: start to labels, memory, idle CPU; the aggregator under a swarm (docs/performance.md)
 	@hack/bench.sh
+
+fuzz: ## change layout files at random and read them; FUZZ_SECONDS=600 for longer, FUZZ_SEED=1 for the same again
+	$(CARGO) bench --locked --bench fuzz_layouts
 
 clean: ## remove what was built here
 	$(CARGO) clean

@@ -8,6 +8,7 @@ pub mod api;
 pub mod inventory;
 pub mod labels;
 pub mod layouts;
+pub(crate) mod near;
 pub mod plan;
 pub mod status;
 pub mod stream;

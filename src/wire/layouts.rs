@@ -7,6 +7,7 @@
 mod devices;
 mod error;
 mod findings;
+mod marks;
 mod mig_parted;
 mod octavo;
 mod out;

@@ -5,20 +5,22 @@
 //! machine that the test runs on, where there is no GPU. The table tests of `domain::labels` have that rule.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::labels::boards;
 use crate::machine::Machine;
+use crate::peer::Peer;
 
-/// As pinned in `tests/peers/gfd/go.mod`; part of the name of what is kept.
-const VERSION: &str = "v0.19.1";
-
-const PROGRAM: &str = "github.com/NVIDIA/k8s-device-plugin/cmd/gpu-feature-discovery";
+const PEER: Peer = Peer {
+    pinned: "gfd",
+    package: "github.com/NVIDIA/k8s-device-plugin/cmd/gpu-feature-discovery",
+    version: "v0.19.1",
+};
 
 #[test]
 fn nvidias_own_feature_discovery_writes_the_same_labels_for_every_board_and_strategy() {
-    let peer = build();
+    let peer = PEER.build();
     let mut compared = 0;
     for board in boards() {
         for (strategy, scenario) in board.machines() {
@@ -31,7 +33,7 @@ fn nvidias_own_feature_discovery_writes_the_same_labels_for_every_board_and_stra
 
 #[test]
 fn nvidias_own_feature_discovery_agrees_where_partitions_do_not_fit_the_single_strategy() {
-    let peer = build();
+    let peer = PEER.build();
     let a100s = |rest: &str| format!("machine: odd\ndriver: '535.54'\ncuda: '12.2'\ngpus:\n{rest}");
     let empty = a100s("  - {board: A100_80GB, count: 2, mig: enabled}\n");
     let half = a100s(
@@ -45,35 +47,6 @@ fn nvidias_own_feature_discovery_agrees_where_partitions_do_not_fit_the_single_s
             compare(&peer, &Machine::new(&scenario), strategy, name);
         }
     }
-}
-
-/// Builds the original, or takes the one that was built before. A cache outside the tree: it is a minute's work.
-fn build() -> PathBuf {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
-        || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"),
-        PathBuf::from,
-    );
-    let program = cache.join(format!("octavo/gpu-feature-discovery-{VERSION}"));
-    if program.is_file() {
-        return program;
-    }
-    fs::create_dir_all(program.parent().unwrap()).unwrap();
-    // Of two tests that build at once the last rename wins, and both programs are whole.
-    let draft = tempfile::NamedTempFile::new_in(program.parent().unwrap()).unwrap();
-    let output = Command::new("go")
-        .args(["build", "-ldflags=-s -w", "-o"])
-        .arg(draft.path())
-        .arg(PROGRAM)
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/gfd"))
-        .output()
-        .unwrap_or_else(|error| panic!("no Go: {error}; `make setup` installs it"));
-    assert!(
-        output.status.success(),
-        "go build failed; it needs the Go module proxy the first time:\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    draft.persist(&program).unwrap();
-    program
 }
 
 #[track_caller]

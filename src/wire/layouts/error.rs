@@ -209,6 +209,12 @@ pub enum LayoutProblem {
         /// With its sign, quoted.
         attribute: String,
     },
+    /// An attribute twice in one name.
+    #[error("the attribute {attribute} is there twice in one profile; write it once")]
+    AttributeTwice {
+        /// With its sign, quoted.
+        attribute: String,
+    },
     /// A profile in two spellings.
     #[error("the profile {profile} is there twice, first at {first}; write the sum once")]
     DuplicateProfile {

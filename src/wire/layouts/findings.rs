@@ -4,6 +4,7 @@ use super::Parsed;
 use super::error::{LayoutError, LayoutProblem, LayoutWarning, WarningProblem};
 use super::tree::{Entry, Node, Value, quoted};
 use crate::domain::layout::{Layouts, Place};
+use crate::wire::near;
 
 /// Errors and warnings of one file.
 #[derive(Debug, Default)]
@@ -84,7 +85,7 @@ impl Findings {
                 let problem = LayoutProblem::UnknownKey {
                     key: quoted(&entry.key),
                     within: shape.what,
-                    nearest: nearest(&entry.key, shape.keys),
+                    nearest: near::meant(&entry.key, shape.keys.iter().copied()),
                     known: shape.keys,
                 };
                 self.error(entry.place, problem);
@@ -124,43 +125,4 @@ pub(super) fn is_label_value(name: &str) -> bool {
     let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
     bytes.len() <= 63 && end(bytes.first()) && end(bytes.last()) && bytes.iter().all(inner)
-}
-
-/// The known key that looks most like what was written: case and separators do not count, then few slips may.
-fn nearest(written: &str, known: &'static [&'static str]) -> Option<&'static str> {
-    let written = plain(written)?;
-    let distances = known.iter().filter_map(|key| {
-        let distance = distance(&written, &plain(key)?);
-        // A third of the letters may differ, and one always.
-        let near = distance <= (key.len() / 3).max(1);
-        near.then_some((distance, *key))
-    });
-    distances.min().map(|(_, key)| key)
-}
-
-/// Letters and digits in lower case; `None` for what is too long to be a slip of the pen.
-fn plain(key: &str) -> Option<Vec<char>> {
-    let letters = || key.chars().filter(|c| c.is_alphanumeric());
-    (key.len() <= 64).then(|| letters().flat_map(char::to_lowercase).collect())
-}
-
-/// Letters to insert, remove or replace. Source: Levenshtein's distance, by rows.
-fn distance(one: &[char], other: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.iter().enumerate() {
-        let mut diagonal = index;
-        let mut left = index + 1;
-        let cells = row.iter_mut();
-        let mut cells = cells.enumerate();
-        if let Some((_, first)) = cells.next() {
-            *first = left;
-        }
-        for (cell, theirs) in cells.map(|(_, cell)| cell).zip(other) {
-            let replaced = diagonal + usize::from(letter != theirs);
-            diagonal = *cell;
-            *cell = replaced.min(left + 1).min(diagonal + 1);
-            left = *cell;
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! A mapping of profiles to counts, which both dialects have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::LayoutProblem;
 use super::findings::Findings;
@@ -76,14 +76,17 @@ fn name(entry: &Entry, findings: &mut Findings) -> Option<ProfileName> {
         findings.error(entry.place, LayoutProblem::Attribute { attribute });
         return None;
     }
+    if let Some(attribute) = repeated_attribute(&entry.key) {
+        findings.error(entry.place, LayoutProblem::AttributeTwice { attribute });
+        return None;
+    }
     Some(profile)
 }
 
 /// Source: go-nvlib v0.8.1, `pkg/nvlib/device/mig_profile.go`, which knows `me`, `me.all` and `gfx` beside the lack of
 /// `me`; `nvml.h` has profiles for no others.
 fn unknown_attribute(name: &str) -> Option<String> {
-    let at = name.find(['+', '-'])?;
-    let (sign, list) = name.split_at_checked(at)?.1.split_at_checked(1)?;
+    let (sign, list) = attributes(name)?;
     let known: &[&str] = if sign == "+" {
         &["me", "me.all", "gfx"]
     } else {
@@ -91,4 +94,18 @@ fn unknown_attribute(name: &str) -> Option<String> {
     };
     let unknown = list.split(',').find(|attribute| !known.contains(attribute));
     unknown.map(|attribute| quoted(&format!("{sign}{attribute}")))
+}
+
+/// mig-parted refuses these as well.
+fn repeated_attribute(name: &str) -> Option<String> {
+    let (sign, list) = attributes(name)?;
+    let mut seen = BTreeSet::new();
+    let twice = list.split(',').find(|attribute| !seen.insert(*attribute));
+    twice.map(|attribute| quoted(&format!("{sign}{attribute}")))
+}
+
+/// The sign of a name's attributes, and the list of them.
+fn attributes(name: &str) -> Option<(&str, &str)> {
+    let at = name.find(['+', '-'])?;
+    name.split_at_checked(at)?.1.split_at_checked(1)
 }

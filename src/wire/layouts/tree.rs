@@ -7,17 +7,18 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, Span};
+use granit_parser::{Event, Options, Parser, ScalarStyle, Span};
 
 use super::error::LayoutProblem;
 use super::findings::Findings;
+use super::marks::{characters, place, syntax};
 use crate::domain::layout::Place;
 
 /// The longest file. NVIDIA's own, with all boards, has 20 KiB.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The deepest nesting; a layout needs seven levels.
-const MOST_DEPTH: usize = 32;
+pub(super) const MOST_DEPTH: usize = 32;
 
 /// The most values, aliases counted as what they stand for.
 const MOST_VALUES: usize = 100_000;
@@ -113,7 +114,7 @@ pub(super) fn read(text: &str, findings: &mut Findings) -> Option<Rc<Node>> {
     }
 }
 
-type Failure = (Place, LayoutProblem);
+pub(super) type Failure = (Place, LayoutProblem);
 
 /// A list or mapping that is not finished.
 struct Open {
@@ -170,7 +171,10 @@ impl Builder {
         let place = place(span.start.line(), span.start.col());
         if event.tag().is_some() {
             let mark = span.tag_start().unwrap_or(span.start);
-            return Err((self::place(mark.line(), mark.col()), LayoutProblem::Tag));
+            return Err((
+                super::marks::place(mark.line(), mark.col()),
+                LayoutProblem::Tag,
+            ));
         }
         match event {
             Event::DocumentStart(..) if self.root.is_some() => {
@@ -368,47 +372,4 @@ fn merge(
         }
     }
     Ok(())
-}
-
-/// The parser takes U+0000 for the end, and would lose what follows; so nothing that YAML forbids gets there. Source:
-/// YAML 1.2.2, 5.1 "Character Set".
-fn characters(text: &str) -> Result<(), Failure> {
-    let allowed = |c: char| match c {
-        '\t' | '\n' | '\r' | '\u{85}' => true,
-        '\u{feff}' | '\u{fffe}' | '\u{ffff}' => false,
-        _ => !c.is_control(),
-    };
-    let Some((at, wrong)) = text.char_indices().find(|(_, c)| !allowed(*c)) else {
-        return Ok(());
-    };
-    let before = text.get(..at).unwrap_or_default();
-    let breaks = before.matches(['\r', '\n']).count() - before.matches("\r\n").count();
-    let column = before
-        .chars()
-        .rev()
-        .take_while(|c| !matches!(c, '\r' | '\n'));
-    Err((
-        place(breaks + 1, column.count()),
-        LayoutProblem::Character(wrong),
-    ))
-}
-
-fn syntax(error: &ScanError) -> Failure {
-    let mark = error.marker();
-    let place = place(mark.line(), mark.col());
-    let problem = if *error.kind() == ErrorKind::RecursionLimitExceeded {
-        LayoutProblem::TooDeep { most: MOST_DEPTH }
-    } else {
-        LayoutProblem::Syntax(error.info())
-    };
-    (place, problem)
-}
-
-/// From the parser's counts: lines from one, columns from zero.
-fn place(line: usize, column: usize) -> Place {
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    Place {
-        line: count(line).max(1),
-        column: count(column).saturating_add(1),
-    }
 }

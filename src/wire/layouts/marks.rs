@@ -1,0 +1,50 @@
+//! Where in a text something is wrong before it is a tree: characters that YAML forbids, and what its parser says.
+
+use granit_parser::{ErrorKind, ScanError};
+
+use super::error::LayoutProblem;
+use super::tree::{Failure, MOST_DEPTH};
+use crate::domain::layout::Place;
+
+/// The parser takes U+0000 for the end, and would lose what follows; so nothing that YAML forbids gets there. Source:
+/// YAML 1.2.2, 5.1 "Character Set".
+pub(super) fn characters(text: &str) -> Result<(), Failure> {
+    let allowed = |c: char| match c {
+        '\t' | '\n' | '\r' | '\u{85}' => true,
+        '\u{feff}' | '\u{fffe}' | '\u{ffff}' => false,
+        _ => !c.is_control(),
+    };
+    let Some((at, wrong)) = text.char_indices().find(|(_, c)| !allowed(*c)) else {
+        return Ok(());
+    };
+    let before = text.get(..at).unwrap_or_default();
+    let breaks = before.matches(['\r', '\n']).count() - before.matches("\r\n").count();
+    let column = before
+        .chars()
+        .rev()
+        .take_while(|c| !matches!(c, '\r' | '\n'));
+    Err((
+        place(breaks + 1, column.count()),
+        LayoutProblem::Character(wrong),
+    ))
+}
+
+pub(super) fn syntax(error: &ScanError) -> Failure {
+    let mark = error.marker();
+    let place = place(mark.line(), mark.col());
+    let problem = if *error.kind() == ErrorKind::RecursionLimitExceeded {
+        LayoutProblem::TooDeep { most: MOST_DEPTH }
+    } else {
+        LayoutProblem::Syntax(error.info())
+    };
+    (place, problem)
+}
+
+/// From the parser's counts: lines from one, columns from zero.
+pub(super) fn place(line: usize, column: usize) -> Place {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Place {
+        line: count(line).max(1),
+        column: count(column).saturating_add(1),
+    }
+}

@@ -1,0 +1,171 @@
+//! Layout files: every input of the table and what is said of it.
+
+pub(crate) mod checks;
+mod fuzz;
+mod properties;
+pub(crate) mod table;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use octavo::domain::inventory::Inventory;
+use octavo::domain::layout::{Dialect, Layout, MigTarget, Targets, resolve};
+use octavo::domain::plan::feasible;
+use octavo::domain::plan::words::Words;
+use octavo::wire::layouts::parse;
+
+use crate::golden::golden;
+use table::{Case, Original, Verdict};
+
+#[test]
+fn every_input_of_the_table_gets_its_verdict_and_its_words() {
+    let mut wrong = Vec::new();
+    let mut said = Vec::new();
+    for case in table::cases() {
+        let (verdict, words) = say(&case);
+        if verdict != case.ours {
+            wrong.push(format!(
+                "{}: {verdict:?}, not {:?}: {words:#?}",
+                case.name, case.ours
+            ));
+        }
+        said.push(words);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    golden(table::FILE, &table::rewritten(&said));
+}
+
+#[test]
+fn whatever_an_input_is_its_errors_lie_within_it_and_what_is_accepted_is_written_and_read_again() {
+    let machines = checks::machines();
+    for case in table::cases() {
+        checks::check(&case.input, &machines);
+    }
+}
+
+#[test]
+fn the_table_is_large_and_its_names_are_unique() {
+    let cases = table::cases();
+    let theirs = cases
+        .iter()
+        .filter(|case| case.dialect == Dialect::MigParted);
+    assert!(theirs.count() >= 70);
+    assert!(cases.len() >= 150);
+    let names: BTreeSet<&String> = cases.iter().map(|case| &case.name).collect();
+    assert_eq!(names.len(), cases.len());
+}
+
+/// The rule of the whole dialect; that the table tells the truth of the original is `peer_mig_parted`'s to find.
+#[test]
+fn what_mig_parted_refuses_is_refused_and_what_it_accepts_is_accepted_or_the_table_says_why() {
+    for case in table::cases() {
+        let agrees = match (case.original, case.ours) {
+            (None, _) => case.dialect == Dialect::Octavo,
+            (Some(Original::Accepts), ours) => ours != Verdict::Error || case.on.is_some(),
+            (Some(Original::Refuses), ours) => ours == Verdict::Error,
+            (Some(Original::Misreads), _) => true,
+        };
+        assert!(agrees || case.because.is_some(), "{case:#?}");
+        assert!(!agrees || case.because.is_none(), "{case:#?}");
+    }
+}
+
+/// A short run of what `make fuzz` does for long.
+#[test]
+fn no_change_of_an_input_makes_the_reader_panic_lose_a_place_or_write_something_else() {
+    let mut fuzzer = fuzz::Fuzzer::new(1);
+    for _ in 0..2_000 {
+        if let Err(input) = fuzzer.step() {
+            panic!("does not hold: {input:?}");
+        }
+    }
+    assert!(fuzzer.accepted > 50, "{}", fuzzer.accepted);
+}
+
+/// The verdict, and all that is said.
+fn say(case: &Case) -> (Verdict, Vec<String>) {
+    let parsed = match parse(&case.input) {
+        Ok(parsed) => parsed,
+        Err(errors) => {
+            let errors = errors.iter();
+            let said = errors.map(|error| format!("error {} {error}", error.place()));
+            return (Verdict::Error, said.collect());
+        }
+    };
+    assert_eq!(parsed.layouts.dialect, case.dialect, "{}", case.name);
+    let layout = parsed.layouts.by_name(&case.select);
+    let layout = layout.unwrap_or_else(|| panic!("{}: no {}", case.name, case.select));
+    let warnings = parsed.warnings.iter();
+    let mut said: Vec<String> = warnings
+        .map(|warning| format!("warning {} {warning}", warning.place()))
+        .collect();
+    let mut verdict = Verdict::Ok;
+    if !said.is_empty() {
+        verdict = Verdict::Warning;
+    }
+    if let Some(machine) = &case.on {
+        verdict = verdict.max(mean(layout, case.dialect, &recorded(machine), &mut said));
+    }
+    (verdict, said)
+}
+
+/// What the layout means on a machine.
+fn mean(layout: &Layout, dialect: Dialect, machine: &Inventory, said: &mut Vec<String>) -> Verdict {
+    match resolve(layout, dialect, machine) {
+        Err(errors) => {
+            let errors = errors.iter();
+            said.extend(errors.map(|error| format!("error {} {error}", error.place())));
+            Verdict::Error
+        }
+        Ok(resolved) => {
+            let warnings = resolved.warnings.iter();
+            let before = said.len();
+            said.extend(warnings.map(|warning| format!("warning {} {warning}", warning.place())));
+            let mut verdict = Verdict::Ok;
+            if said.len() > before {
+                verdict = Verdict::Warning;
+            }
+            verdict.max(tell(&resolved.targets, machine, said))
+        }
+    }
+}
+
+fn tell(targets: &Targets, machine: &Inventory, said: &mut Vec<String>) -> Verdict {
+    let mut verdict = Verdict::Ok;
+    for target in &targets.devices {
+        let device = machine
+            .devices
+            .iter()
+            .find(|device| device.pci == target.pci)
+            .unwrap();
+        let words = Words::new(machine, target.pci);
+        let name = words.device(target.pci);
+        match &target.mig {
+            None => {}
+            Some(MigTarget::Disabled) => said.push(format!("{name}: MIG off")),
+            Some(MigTarget::Enabled(instances)) => match feasible(device, instances) {
+                Ok(()) => said.push(format!("{name}: MIG on, {}", words.list(instances))),
+                Err(infeasible) => {
+                    verdict = Verdict::Error;
+                    let nearest = words.nearest(&infeasible).join(" | ");
+                    let rule = words.rule(&infeasible.rule);
+                    said.push(format!(
+                        "error {} {name}: {rule}; nearest: {nearest}",
+                        target.rule
+                    ));
+                }
+            },
+        }
+        if let Some(sharing) = &target.time_slicing {
+            said.push(format!("{name}: shared by {}", sharing.replicas));
+        }
+    }
+    verdict
+}
+
+fn recorded(machine: &str) -> Inventory {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/cli/machines");
+    let text = fs::read_to_string(folder.join(format!("{machine}.json"))).unwrap();
+    octavo::wire::inventory::parse(&text).unwrap()
+}

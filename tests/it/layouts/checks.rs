@@ -1,0 +1,94 @@
+//! What holds for every text, whatever it is: it is read to the end, errors lie within it, and what is accepted can be
+//! written, read again, and asked of any machine.
+
+use octavo::domain::inventory::Inventory;
+use octavo::domain::layout::{Layouts, MigTarget, Place, compare, resolve};
+use octavo::domain::plan::feasible;
+use octavo::wire::layouts::{parse, show, without_places, write, write_json};
+
+/// Recorded machines.
+pub(crate) const MACHINES: &[&str] = &[
+    include_str!("../../golden/cli/machines/a100.json"),
+    include_str!("../../golden/cli/machines/mixed.json"),
+    include_str!("../../golden/cli/machines/failing.json"),
+];
+
+/// The recorded machines, read.
+pub(crate) fn machines() -> Vec<Inventory> {
+    let read = |text: &&str| octavo::wire::inventory::parse(text).unwrap();
+    MACHINES.iter().map(read).collect()
+}
+
+/// Checks a text, and says whether it is accepted.
+///
+/// # Panics
+/// Where something does not hold.
+#[track_caller]
+pub(crate) fn check(text: &str, machines: &[Inventory]) -> bool {
+    match parse(text) {
+        Err(errors) => {
+            assert!(!errors.is_empty(), "refused without a word");
+            for error in &errors {
+                within(text, error.place(), &error.to_string());
+                show(("f", text), error.place(), ("error", error));
+            }
+            false
+        }
+        Ok(parsed) => {
+            for warning in &parsed.warnings {
+                within(text, warning.place(), &warning.to_string());
+            }
+            again(&parsed.layouts);
+            for machine in machines {
+                meant(&parsed.layouts, machine);
+            }
+            true
+        }
+    }
+}
+
+/// What is written is read as the same.
+#[track_caller]
+pub(crate) fn again(layouts: &Layouts) {
+    let layouts = without_places(layouts.clone());
+    let dialect = layouts.dialect;
+    for written in [write(&layouts, dialect), write_json(&layouts, dialect)] {
+        let written = match written {
+            Ok(written) => written,
+            // Indices that mig-parted's dialect would have to list one by one cannot come from its files.
+            Err(error) => panic!("not written: {error}\n{layouts:#?}"),
+        };
+        let read = parse(&written).unwrap_or_else(|errors| panic!("{errors:#?}\n{written}"));
+        assert_eq!(without_places(read.layouts), layouts, "{written}");
+    }
+}
+
+fn meant(layouts: &Layouts, machine: &Inventory) {
+    for layout in &layouts.layouts {
+        let Ok(resolved) = resolve(layout, layouts.dialect, machine) else {
+            continue;
+        };
+        compare(&resolved.targets, machine);
+        for target in &resolved.targets.devices {
+            let device = machine.devices.iter().find(|one| one.pci == target.pci);
+            if let (Some(device), Some(MigTarget::Enabled(instances))) = (device, &target.mig) {
+                let _ = feasible(device, instances);
+            }
+        }
+    }
+}
+
+/// A place is that of a character, or just behind the last one of a line.
+#[track_caller]
+fn within(text: &str, place: Place, message: &str) {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let unix = text.replace("\r\n", "\n").replace('\r', "\n");
+    let line = usize::try_from(place.line).unwrap().checked_sub(1);
+    let line = line.and_then(|index| unix.split('\n').nth(index));
+    let width = line.map_or(0, |line| line.chars().count() + 1);
+    let column = usize::try_from(place.column).unwrap();
+    assert!(
+        (1..=width).contains(&column),
+        "{place} is outside of the text: {message}\n{text:?}"
+    );
+}

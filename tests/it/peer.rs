@@ -1,0 +1,52 @@
+//! NVIDIA's own programs, built from their Go modules as `tests/peers` pins them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A program of a module that is pinned.
+pub(crate) struct Peer {
+    /// The folder under `tests/peers`.
+    pub(crate) pinned: &'static str,
+    /// The package of the program.
+    pub(crate) package: &'static str,
+    /// As pinned in the folder's `go.mod`; part of the name of what is kept.
+    pub(crate) version: &'static str,
+}
+
+impl Peer {
+    /// Builds the program, or takes the one that was built before. A cache outside the tree: it is a minute's work.
+    pub(crate) fn build(&self) -> PathBuf {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/peers")
+            .join(self.pinned);
+        let module = fs::read_to_string(folder.join("go.mod")).unwrap();
+        assert!(module.contains(self.version), "another one is pinned");
+        let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
+            || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"),
+            PathBuf::from,
+        );
+        let (_, name) = self.package.rsplit_once('/').unwrap();
+        let program = cache.join(format!("octavo/{name}-{}", self.version));
+        if program.is_file() {
+            return program;
+        }
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        // Of two tests that build at once the last rename wins, and both programs are whole.
+        let draft = tempfile::NamedTempFile::new_in(program.parent().unwrap()).unwrap();
+        let output = Command::new("go")
+            .args(["build", "-ldflags=-s -w", "-o"])
+            .arg(draft.path())
+            .arg(self.package)
+            .current_dir(folder)
+            .output()
+            .unwrap_or_else(|error| panic!("no Go: {error}; `make setup` installs it"));
+        assert!(
+            output.status.success(),
+            "go build failed; it needs the Go module proxy the first time:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        draft.persist(&program).unwrap();
+        program
+    }
+}

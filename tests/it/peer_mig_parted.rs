@@ -1,0 +1,83 @@
+//! NVIDIA's own mig-parted, built from its module and asked of every file of its dialect in the table of inputs: what the
+//! table says of it is what it does. `layouts` holds what we say of the same files to that.
+
+use std::fs;
+use std::process::Command;
+
+use octavo::domain::layout::Dialect;
+use octavo::wire::layouts::parse;
+
+use crate::layouts::table::{Original, cases};
+use crate::peer::Peer;
+
+const PEER: Peer = Peer {
+    pinned: "mig-parted",
+    package: "github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted",
+    version: "v0.13.1",
+};
+
+#[test]
+fn mig_parted_does_with_every_input_what_the_table_says() {
+    let asked = Asked::new();
+    let mut compared = 0;
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let Some(stated) = case.original else {
+            continue;
+        };
+        assert_eq!(case.dialect, Dialect::MigParted, "{}", case.name);
+        let accepted = asked.accepts(&case.input, &case.select);
+        if accepted.is_ok() == (stated == Original::Refuses) {
+            wrong.push(format!("{}: {stated:?}, and {accepted:?}", case.name));
+        }
+        compared += 1;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(compared >= 70, "{compared}");
+}
+
+#[test]
+fn a_file_for_a_whole_fleet_is_accepted_by_both_in_every_configuration() {
+    let text = include_str!("../golden/layouts/fleet.yaml");
+    let asked = Asked::new();
+    let parsed = parse(text).unwrap();
+    assert_eq!(parsed.warnings, []);
+    assert!(parsed.layouts.layouts.len() >= 20);
+    for layout in &parsed.layouts.layouts {
+        asked.accepts(text, &layout.name).unwrap();
+    }
+}
+
+/// The program, and a file to ask it of.
+struct Asked {
+    program: std::path::PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Asked {
+    fn new() -> Self {
+        Self {
+            program: PEER.build(),
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Whether it accepts the file and finds the configuration in it, or what it says.
+    fn accepts(&self, text: &str, name: &str) -> Result<(), String> {
+        let file = self.folder.path().join("layouts.yaml");
+        fs::write(&file, text).unwrap();
+        let output = Command::new(&self.program)
+            .args(["assert", "--valid-config", "--selected-config", name])
+            .arg("--config-file")
+            .arg(&file)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        match output.status.code() {
+            Some(0) => Ok(()),
+            // A crash in Go is 2.
+            Some(1) => Err(said),
+            other => panic!("{other:?}: {said}"),
+        }
+    }
+}
