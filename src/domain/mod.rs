@@ -20,4 +20,5 @@ pub mod plan;
 pub mod profile;
 pub mod quantity;
 pub mod slices;
+mod split;
 pub mod stream;

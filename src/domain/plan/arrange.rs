@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use super::board::{Board, BoardProfile, Place};
 use super::pins::Pin;
 use super::rules;
-use super::search::{self, Cost, Found, Kind, Slot, TooMuch};
+use super::search::{self, Cost, Found, Kind, Slot};
 use super::splits::{self, Present, Resplit};
+use super::work::{TooMuch, Work};
 use crate::domain::catalog::Placement;
 use crate::domain::inventory::GpuInstance;
 use crate::domain::layout::InstanceTarget;
+use crate::domain::split;
 
 /// A GPU instance that is there, with what of it is in use.
 pub(super) struct Standing<'a> {
@@ -20,24 +22,26 @@ pub(super) struct Standing<'a> {
 }
 
 /// What an arrangement is looked for with.
-pub(super) struct Wish<'a> {
+pub(super) struct Wish<'a, 'q> {
     pub(super) board: &'a Board<'a>,
     pub(super) standing: &'a [Standing<'a>],
-    pub(super) instances: &'a [InstanceTarget],
+    pub(super) instances: &'q [InstanceTarget],
     /// Places that the device did not give, by profile.
     pub(super) refused: &'a dyn Fn(u32, Placement) -> bool,
 }
 
-impl<'a> Wish<'a> {
+impl<'q> Wish<'_, 'q> {
     /// The best arrangement; `None` where there is none at all, even if everything that is there had to go.
-    pub(super) fn best(&self) -> Result<Option<Found<'a>>, TooMuch> {
-        let kinds = self.kinds();
-        search::best(&kinds, &self.room())
+    pub(super) fn best(&self, work: &mut Work) -> Result<Option<Found<'q>>, TooMuch> {
+        let kinds = self.kinds(work)?;
+        let room = self.room(work)?;
+        search::best(&kinds, &room, work)
     }
 
-    /// Whether there is any arrangement; yes where there is no time to say no.
-    pub(super) fn fits(&self) -> bool {
-        search::exists(&self.kinds())
+    /// Whether there is any arrangement.
+    pub(super) fn fits(&self, work: &mut Work) -> Result<bool, TooMuch> {
+        let kinds = self.kinds(work)?;
+        search::exists(&kinds, work)
     }
 
     /// How a GPU instance that stays is split anew.
@@ -48,22 +52,40 @@ impl<'a> Wish<'a> {
         splits::resplit(present, compute, whole, &standing.pin)
     }
 
-    fn kinds(&self) -> Vec<Kind<'a>> {
-        let mut counts: BTreeMap<&'a InstanceTarget, usize> = BTreeMap::new();
+    fn kinds(&self, work: &mut Work) -> Result<Vec<Kind<'q>>, TooMuch> {
+        work.spend(self.instances.len().saturating_mul(8))?;
+        let mut counts: BTreeMap<&'q InstanceTarget, usize> = BTreeMap::new();
         for instance in self.instances {
             let count = counts.entry(instance).or_default();
             *count = count.saturating_add(1);
         }
-        let kinds = counts.into_iter().filter_map(|(instance, count)| {
-            let (_, profile) = self.board.find(instance.profile_id)?;
-            Some(Kind {
-                profile_id: instance.profile_id,
-                compute: &instance.compute,
-                count,
-                slots: self.slots(profile, &instance.compute),
-            })
+        let mut kinds = Vec::new();
+        for (instance, count) in counts {
+            if let Some((_, profile)) = self.board.find(instance.profile_id) {
+                work.spend(self.effort(profile))?;
+                kinds.push(Kind {
+                    profile_id: instance.profile_id,
+                    compute: &instance.compute,
+                    count,
+                    slots: self.slots(profile, &instance.compute),
+                });
+            }
+        }
+        Ok(kinds)
+    }
+
+    /// What [`Self::slots`] costs: each instance that is there has as many ways to be split anew as it has sets of parts,
+    /// and they are gone through once more for the steps.
+    fn effort(&self, profile: &BoardProfile<'_>) -> usize {
+        let id = profile.source.id;
+        let same = self.standing.iter();
+        let same = same.filter(|standing| standing.instance.profile_id == id);
+        let ways = same.map(|standing| {
+            let parts = standing.computes.as_ref().map_or(0, Vec::len);
+            8_usize << parts.min(split::MOST)
         });
-        kinds.collect()
+        let slots = profile.places.len().saturating_mul(8);
+        ways.fold(slots, usize::saturating_add)
     }
 
     /// The instances of the profile that are there, and the places where one could be created.
@@ -81,7 +103,7 @@ impl<'a> Wish<'a> {
             if let Some(place) = place {
                 let resplit = self.resplit(standing, compute);
                 let slot = Slot {
-                    cost: saved(&standing.pin, &resplit),
+                    cost: saved(standing, compute, &resplit),
                     kept: Some(at),
                     ..Slot::free(place)
                 };
@@ -92,7 +114,9 @@ impl<'a> Wish<'a> {
     }
 
     /// Places for one more instance that the rules without places still allow beside all that is asked for.
-    fn room(&self) -> Vec<u64> {
+    fn room(&self, work: &mut Work) -> Result<Vec<u64>, TooMuch> {
+        let profiles = self.board.profiles.len();
+        work.spend(profiles.saturating_mul(profiles.saturating_add(self.instances.len())))?;
         let profiles = self.board.profiles.iter().enumerate();
         let counts: Vec<u32> = self
             .board
@@ -116,7 +140,7 @@ impl<'a> Wish<'a> {
             let given = move |place: &&Place| !(self.refused)(id, place.placement);
             profile.places.iter().filter(given).map(|place| place.bits)
         });
-        places.collect()
+        Ok(places.collect())
     }
 }
 
@@ -132,12 +156,20 @@ impl Slot {
 }
 
 /// What it saves to keep an instance rather than to destroy it and to create another elsewhere.
-fn saved(pin: &Pin, resplit: &Resplit) -> Cost {
+fn saved(standing: &Standing<'_>, wanted: &[u32], resplit: &Resplit) -> Cost {
     let count = |items: usize| i32::try_from(items).unwrap_or(i32::MAX);
-    let minus_one = |items: usize| count(items).saturating_sub(1);
+    let fewer = |now: usize, otherwise: usize| count(now).saturating_sub(count(otherwise));
+    let parts = &standing.instance.compute_instances;
+    let in_use = parts
+        .iter()
+        .filter(|one| standing.pin.holds(one.id))
+        .count();
+    let in_use = in_use.max(usize::from(standing.pin.is_set()));
     Cost {
-        in_use: count(resplit.in_use.len()).saturating_sub(i32::from(pin.is_set())),
-        destroyed: minus_one(resplit.destroyed.len()),
-        created: minus_one(resplit.created.len()),
+        in_use: fewer(resplit.in_use.len(), in_use),
+        parts_destroyed: fewer(resplit.destroyed.len(), parts.len()),
+        destroyed: -1,
+        parts_created: fewer(resplit.created.len(), wanted.len()),
+        created: -1,
     }
 }

@@ -26,8 +26,9 @@ pub(super) struct Board<'a> {
 /// A profile of a board.
 pub(super) struct BoardProfile<'a> {
     pub(super) source: &'a GpuInstanceProfile,
-    /// How many there may be by the driver's word, where that can be trusted.
-    pub(super) most: Option<u32>,
+    /// How many an empty device has room for: by the driver's word where that can be trusted, and by places that do not
+    /// overlap.
+    pub(super) most: u32,
     pub(super) media: Media,
     /// In their own order, each once.
     pub(super) places: Vec<Place>,
@@ -106,7 +107,10 @@ impl<'a> BoardProfile<'a> {
             source,
             // An A30 reports wrong counts while MIG mode is off. On every board known the count follows from the places, the
             // slices and the media engines, so that nothing is lost by not believing it then.
-            most: (mode == MigMode::Enabled).then_some(source.max_count),
+            most: match mode {
+                MigMode::Enabled => source.max_count.min(apart(&places)),
+                MigMode::Disabled => apart(&places),
+            },
             media: Media::of_index(source.index),
             places: places.into_iter().collect(),
         }
@@ -121,6 +125,20 @@ impl<'a> BoardProfile<'a> {
         let sizes = self.places.iter().map(|place| place.placement.size);
         sizes.min().unwrap_or(0)
     }
+}
+
+/// How many of `places` do not overlap: taking the one that ends first, then the first that does not overlap it, and so on.
+fn apart(places: &BTreeSet<Place>) -> u32 {
+    let mut by_end: Vec<&Place> = places.iter().collect();
+    by_end.sort_by_key(|place| place.placement.end());
+    let (mut taken, mut count) = (0_u64, 0_u32);
+    for place in by_end {
+        if taken & place.bits == 0 {
+            taken |= place.bits;
+            count = count.saturating_add(1);
+        }
+    }
+    count
 }
 
 impl Place {

@@ -11,7 +11,7 @@ use super::step::{InstanceRef, Step};
 use super::{Change, PlannedCompute, PlannedInstance};
 
 /// The change that leads to what was `found`.
-pub(super) fn change(wish: &Wish<'_>, found: &Found<'_>, mode: Option<ModeChange>) -> Change {
+pub(super) fn change(wish: &Wish<'_, '_>, found: &Found<'_>, mode: Option<ModeChange>) -> Change {
     let mut steps = destroying(wish, found);
     steps.extend(mode.iter().flat_map(modes::steps));
     let (mut new, mut inside) = (Vec::new(), Vec::new());
@@ -45,7 +45,7 @@ pub(super) fn change(wish: &Wish<'_>, found: &Found<'_>, mode: Option<ModeChange
 }
 
 /// What is in use and would have to go for what was `found`.
-pub(super) fn in_the_way(wish: &Wish<'_>, found: &Found<'_>, users: &Users) -> Vec<Cause> {
+pub(super) fn in_the_way(wish: &Wish<'_, '_>, found: &Found<'_>, users: &Users) -> Vec<Cause> {
     let mut causes = Vec::new();
     for (at, standing) in wish.standing.iter().enumerate() {
         let instance = standing.instance;
@@ -75,7 +75,7 @@ pub(super) fn in_the_way(wish: &Wish<'_>, found: &Found<'_>, users: &Users) -> V
 }
 
 /// The compute instances first: a GPU instance that has one cannot be destroyed.
-fn destroying(wish: &Wish<'_>, found: &Found<'_>) -> Vec<Step> {
+fn destroying(wish: &Wish<'_, '_>, found: &Found<'_>) -> Vec<Step> {
     let (mut inner, mut outer) = (Vec::new(), Vec::new());
     for (at, standing) in wish.standing.iter().enumerate() {
         let instance = standing.instance;
@@ -100,7 +100,7 @@ fn destroying(wish: &Wish<'_>, found: &Found<'_>) -> Vec<Step> {
     inner
 }
 
-fn standing<'a>(wish: &Wish<'a>, laid: &Laid<'_>) -> Option<&'a Standing<'a>> {
+fn standing<'a>(wish: &Wish<'a, '_>, laid: &Laid<'_>) -> Option<&'a Standing<'a>> {
     wish.standing.get(laid.kept?)
 }
 

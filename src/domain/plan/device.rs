@@ -2,23 +2,36 @@
 
 use super::arrange::{Standing, Wish};
 use super::blocked::{Blocked, Cause};
-use super::board::{Board, Place, TooLarge};
+use super::board::{Board, Place};
 use super::infeasible::{HardwareRule, Infeasible};
-use super::mode::ModeChange;
+use super::memo::{Alike, Memo};
 use super::pins::Users;
-use super::{Change, Question, Refusal, Verdict, build, modes, offers, splits};
+use super::work::TooMuch;
+use super::{Change, Feasible, Question, Refusal, Verdict, build, modes, splits};
 use crate::domain::catalog::Placement;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
     Completeness, Condition, Device, GpuInstance, Mig, MigMode, MigState, NvmlState,
 };
 use crate::domain::layout::{InstanceTarget, MigTarget};
+use crate::domain::split;
+
+/// What a device costs before anything is searched: its largest table, as a board.
+const OVERHEAD: usize = 2_000;
 
 /// What is not told, in words for a person.
 struct Untold(String);
 
+/// A table or a state that no device has, or that nobody has the time to look through.
+const TOO_MUCH: &str = "its list of profiles allows more arrangements than can be compared";
+
 /// What would happen to the device at `pci`.
-pub(super) fn verdict(question: &Question<'_>, pci: PciAddress, target: &MigTarget) -> Verdict {
+pub(super) fn verdict<'q>(
+    question: &Question<'q>,
+    pci: PciAddress,
+    target: &'q MigTarget,
+    memo: &mut Memo<'q>,
+) -> Verdict {
     let mut devices = question.inventory.devices.iter();
     let Some(device) = devices.find(|device| device.pci == pci) else {
         return untold("this node has no such device now");
@@ -34,18 +47,23 @@ pub(super) fn verdict(question: &Question<'_>, pci: PciAddress, target: &MigTarg
             nearest: Vec::new(),
         }),
         (Some(state), MigTarget::Disabled) => {
-            decide(question, device, state, MigMode::Disabled, &[])
+            let wanted = (MigMode::Disabled, &[][..]);
+            decide(question, (device, state), wanted, memo)
         }
         (Some(state), MigTarget::Enabled(instances)) => {
-            decide(question, device, state, MigMode::Enabled, instances)
+            let wanted = (MigMode::Enabled, instances.as_slice());
+            decide(question, (device, state), wanted, memo)
         }
     }
 }
 
-/// Whether `device` can have `instances` when nothing is on it. What it does not tell is not held against it.
-pub(super) fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<(), Infeasible> {
+/// Whether `device` can have `instances` when nothing is on it.
+pub(super) fn feasible(
+    device: &Device,
+    instances: &[InstanceTarget],
+) -> Result<Feasible, Infeasible> {
     let state = match &device.mig {
-        Mig::Unknown => return Ok(()),
+        Mig::Unknown => return Ok(Feasible::Untold),
         Mig::NotCapable => {
             return Err(Infeasible {
                 rule: HardwareRule::NotMigCapable,
@@ -54,36 +72,37 @@ pub(super) fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<
         }
         Mig::Capable(state) => state,
     };
-    match Board::of(state) {
-        Ok(board) if catalogue(&board, state, instances).is_ok() => hardware(&board, instances),
-        Ok(_) | Err(TooLarge) => Ok(()),
+    let Ok(board) = Board::of(state) else {
+        return Ok(Feasible::Untold);
+    };
+    if catalogue(&board, state, instances).is_err() {
+        return Ok(Feasible::Untold);
+    }
+    match Memo::new().forbidden(state, &board, instances) {
+        Ok(answer) => answer.map(|()| Feasible::Yes),
+        Err(TooMuch) => Ok(Feasible::Untold),
     }
 }
 
-fn hardware(board: &Board<'_>, instances: &[InstanceTarget]) -> Result<(), Infeasible> {
-    offers::forbids(board, instances).map_or(Ok(()), |rule| {
-        Err(Infeasible {
-            rule,
-            nearest: offers::nearest(board, instances),
-        })
-    })
-}
-
-fn decide(
-    question: &Question<'_>,
-    device: &Device,
-    state: &MigState,
-    to: MigMode,
-    instances: &[InstanceTarget],
+fn decide<'q>(
+    question: &Question<'q>,
+    (device, state): (&'q Device, &'q MigState),
+    (to, instances): (MigMode, &'q [InstanceTarget]),
+    memo: &mut Memo<'q>,
 ) -> Verdict {
+    if memo.work.spend(OVERHEAD).is_err() {
+        return untold(TOO_MUCH);
+    }
     let Ok(board) = Board::of(state) else {
         return untold("its list of profiles is longer than that of any device");
     };
     if let Err(Untold(reason)) = catalogue(&board, state, instances) {
         return untold(reason);
     }
-    if let Err(infeasible) = hardware(&board, instances) {
-        return Verdict::Infeasible(infeasible);
+    match memo.forbidden(state, &board, instances) {
+        Ok(Ok(())) => {}
+        Ok(Err(infeasible)) => return Verdict::Infeasible(infeasible),
+        Err(TooMuch) => return untold(TOO_MUCH),
     }
     let users = Users::of(question, device);
     let standing = match standing(&users, &board, state, instances) {
@@ -103,32 +122,30 @@ fn decide(
         instances,
         refused: &refused,
     };
-    let mode = modes::change(question.inventory, device, state, to);
-    arranged(question, &wish, &users, state, mode)
-}
-
-fn arranged(
-    question: &Question<'_>,
-    wish: &Wish<'_>,
-    users: &Users,
-    state: &MigState,
-    mode: Option<ModeChange>,
-) -> Verdict {
-    let found = match wish.best() {
+    let places = question.refused.iter();
+    let alike = Alike {
+        state,
+        instances,
+        pins: standing.iter().map(|one| one.pin.clone()).collect(),
+        refused: places
+            .filter(|refusal| refusal.device == device.pci)
+            .map(|refusal| (refusal.profile_id, refusal.placement))
+            .collect(),
+    };
+    let found = match memo.best(alike, &wish) {
         Ok(Some(found)) => found,
         Ok(None) => return blocked(vec![Cause::Refused]),
-        Err(_) => {
-            return untold("its list of profiles allows more arrangements than can be compared");
-        }
+        Err(TooMuch) => return untold(TOO_MUCH),
     };
-    let mut causes = build::in_the_way(wish, &found, users);
+    let mode = modes::change(question.inventory, device, state, to);
+    let mut causes = build::in_the_way(&wish, &found, &users);
     if let Some(mode) = &mode {
-        causes.extend(modes::in_the_way(question, users, state, mode));
+        causes.extend(modes::in_the_way(question, &users, state, mode));
     }
     if !causes.is_empty() {
         return blocked(causes);
     }
-    let change = build::change(wish, &found, mode);
+    let change = build::change(&wish, &found, mode);
     if change.steps.is_empty() {
         return Verdict::Unchanged;
     }
@@ -210,11 +227,6 @@ fn catalogue(
                 "the driver does not say where a {name} may lie"
             )));
         }
-        if !splits::told(profile.source, &instance.compute) {
-            return Err(Untold(format!(
-                "the driver does not say how a {name} can be split"
-            )));
-        }
     }
     Ok(())
 }
@@ -230,6 +242,19 @@ fn standing<'a>(
         return Err(Untold(
             "the driver tells of partitions although MIG mode is off".to_owned(),
         ));
+    }
+    let mut taken = 0;
+    for place in state
+        .gpu_instances
+        .iter()
+        .filter_map(|one| Place::of(one.placement))
+    {
+        if taken & place.bits != 0 {
+            return Err(Untold(
+                "the driver tells of two partitions in one place".to_owned(),
+            ));
+        }
+        taken |= place.bits;
     }
     let all = state.gpu_instances.iter();
     all.map(|instance| {
@@ -260,7 +285,7 @@ fn one<'a>(
     let computes: Option<Vec<_>> = all
         .map(|compute| splits::present(compute, profile))
         .collect();
-    let few = instance.compute_instances.len() <= splits::MOST;
+    let few = instance.compute_instances.len() <= split::MOST;
     if wanted && (computes.is_none() || !few) {
         return Err(Untold(format!(
             "the driver does not say how many slices the compute instances of GPU instance {id} have"

@@ -1,13 +1,14 @@
 //! Plans: what would change on a node so that its devices have what a layout asks for, as data.
 //!
 //! A plan is exact. Of all ways to reach the target it is the one that destroys nothing in use, then destroys the fewest
-//! instances, then creates the fewest, then leaves the most room for what may come, and then comes first in the order of
+//! partitions, then creates the fewest, then leaves the most room for what may come, and then comes first in the order of
 //! places, so that the same question always has the same answer. It is made for each device alone; devices share nothing
 //! but, on some boards, a reset.
 //!
-//! What is counted: a GPU instance stays where one of the same profile is wanted at its place, and then as many of its
-//! compute instances stay as the wanted split has. Destroyed are the GPU instances that do not stay, and the compute instances
-//! that go from one that does; a GPU instance counts once, however it is split. Created are counted alike. Room is the number
+//! What is counted: a partition is a compute instance, as that is what people use. A GPU instance stays where one of the same
+//! profile is wanted at its place, and then as many of its compute instances stay as the wanted split has. All others are
+//! destroyed, and so are all those in GPU instances that go; between ways that destroy as many, the one that destroys fewer
+//! GPU instances is better. Created are counted alike. Room is the number
 //! of pairs of a profile and a place at which the device could have one more instance afterwards. The order of places compares
 //! arrangements, instance by instance from the left, by where one begins, its size, its profile's id and its split.
 //!
@@ -22,6 +23,7 @@ mod build;
 mod device;
 mod fate;
 mod infeasible;
+mod memo;
 mod mode;
 mod modes;
 mod offers;
@@ -33,6 +35,7 @@ mod splits;
 mod step;
 mod tally;
 pub mod words;
+mod work;
 
 use std::collections::BTreeSet;
 
@@ -148,6 +151,7 @@ pub struct PlannedCompute {
 
 /// The plan that follows from `question`.
 pub fn plan(question: &Question<'_>) -> NodePlan {
+    let mut memo = memo::Memo::new();
     let mut devices: Vec<DevicePlan> = question
         .targets
         .devices
@@ -155,7 +159,7 @@ pub fn plan(question: &Question<'_>) -> NodePlan {
         .map(|target| DevicePlan {
             pci: target.pci,
             verdict: target.mig.as_ref().map_or(Verdict::Unchanged, |mig| {
-                device::verdict(question, target.pci, mig)
+                device::verdict(question, target.pci, mig, &mut memo)
             }),
         })
         .collect();
@@ -163,9 +167,17 @@ pub fn plan(question: &Question<'_>) -> NodePlan {
     NodePlan { devices }
 }
 
-/// Whether `device` can have `instances` when nothing else is on it, or which rule of the hardware forbids it. What the device
-/// does not tell is not held against it.
-pub fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<(), Infeasible> {
+/// Whether a device can have something when nothing else is on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feasible {
+    /// It can.
+    Yes,
+    /// It cannot be told: the device does not say enough, or so much that nobody can look through it.
+    Untold,
+}
+
+/// Whether `device` can have `instances` when nothing else is on it, or which rule of the hardware forbids it.
+pub fn feasible(device: &Device, instances: &[InstanceTarget]) -> Result<Feasible, Infeasible> {
     device::feasible(device, instances)
 }
 

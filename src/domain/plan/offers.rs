@@ -6,41 +6,46 @@ use std::collections::BTreeMap;
 use super::arrange::Wish;
 use super::board::Board;
 use super::infeasible::{HardwareRule, Offer};
-use super::{rules, splits};
+use super::rules;
+use super::work::{TooMuch, Work};
 use crate::domain::layout::InstanceTarget;
+use crate::domain::split;
 
 /// How many are offered.
 const MOST_OFFERS: usize = 3;
 
-/// How many combinations are looked at; the largest board known has about a thousand.
-const MOST_LOOKS: u32 = 4_000;
-
 /// The hardware rule that forbids `instances` on the empty device, if there is one.
-pub(super) fn forbids(board: &Board<'_>, instances: &[InstanceTarget]) -> Option<HardwareRule> {
+pub(super) fn forbids(
+    board: &Board<'_>,
+    instances: &[InstanceTarget],
+    work: &mut Work,
+) -> Result<Option<HardwareRule>, TooMuch> {
+    let profiles = board.profiles.len();
+    work.spend(profiles.saturating_add(instances.len().saturating_mul(profiles)))?;
     if let Err(rule) = rules::forbids(board, instances) {
-        return Some(rule);
+        return Ok(Some(rule));
     }
-    (!fits(board, instances)).then_some(HardwareRule::NoArrangement)
+    let fits = fits(board, instances, work)?;
+    Ok((!fits).then_some(HardwareRule::NoArrangement))
 }
 
-/// Whether there is an arrangement. One that could not be looked for to the end counts as one: what is not known to be
-/// impossible is not called so.
-fn fits(board: &Board<'_>, instances: &[InstanceTarget]) -> bool {
+/// Whether there is an arrangement.
+fn fits(board: &Board<'_>, instances: &[InstanceTarget], work: &mut Work) -> Result<bool, TooMuch> {
     let wish = Wish {
         board,
         standing: &[],
         instances,
         refused: &|_, _| false,
     };
-    wish.fits()
+    wish.fits(work)
 }
 
-/// The combinations of profiles nearest to what was `asked`: the fewest instances changed, then the most slices used.
-pub(super) fn nearest(board: &Board<'_>, asked: &[InstanceTarget]) -> Vec<Offer> {
-    let mut looks = MOST_LOOKS;
+/// The combinations of profiles nearest to what was `asked`: the fewest instances changed, then the most slices used. Of a
+/// table with more combinations than there is time for, the nearest of those that were looked at.
+pub(super) fn nearest(board: &Board<'_>, asked: &[InstanceTarget], work: &mut Work) -> Vec<Offer> {
     let mut found: Vec<Vec<u32>> = Vec::new();
     let mut counts = vec![0; board.profiles.len()];
-    combinations(board, 0, &mut counts, &mut looks, &mut found);
+    let _ended_early = combinations(board, 0, &mut counts, &mut found, work);
     let mut ranked: Vec<(usize, Reverse<u32>, Vec<InstanceTarget>)> = found
         .into_iter()
         .filter(|counts| counts.iter().any(|count| *count > 0))
@@ -59,21 +64,22 @@ fn combinations(
     board: &Board<'_>,
     from: usize,
     counts: &mut Vec<u32>,
-    looks: &mut u32,
     found: &mut Vec<Vec<u32>>,
-) {
+    work: &mut Work,
+) -> Result<(), TooMuch> {
+    // It is ranked later, which takes as long as it is large.
+    let size: usize = counts.iter().filter_map(|n| usize::try_from(*n).ok()).sum();
+    work.spend(size.saturating_mul(16))?;
     found.push(counts.clone());
     for at in from..board.profiles.len() {
-        let Some(left) = looks.checked_sub(1) else {
-            return;
-        };
-        *looks = left;
+        work.spend(board.profiles.len())?;
         add(counts, at, 1);
-        if rules::together(board, counts).is_ok() && fits(board, &plain(board, counts)) {
-            combinations(board, at, counts, looks, found);
+        if rules::together(board, counts).is_ok() && fits(board, &plain(board, counts), work)? {
+            combinations(board, at, counts, found, work)?;
         }
         add(counts, at, -1);
     }
+    Ok(())
 }
 
 fn add(counts: &mut [u32], at: usize, by: i32) {
@@ -115,7 +121,7 @@ fn ranked(
         let usable = same
             .into_iter()
             .flatten()
-            .filter(|instance| splits::possible(profile.source, &instance.compute));
+            .filter(|instance| split::possible(profile.source, &instance.compute));
         let count = usize::try_from(*count).unwrap_or(usize::MAX);
         let taken: Vec<InstanceTarget> = usable.take(count).map(|one| (*one).clone()).collect();
         kept = kept.saturating_add(taken.len());

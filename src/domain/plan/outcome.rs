@@ -1,7 +1,6 @@
-//! A plan in one word, and in numbers.
+//! A plan in one word.
 
 use super::mode::Disruption;
-use super::step::{InstanceRef, Step};
 use super::{Change, NodePlan, Verdict};
 
 /// A plan in one word, the worst last.
@@ -62,38 +61,5 @@ impl Change {
             .as_ref()
             .map(|mode| mode.disruption)
             .unwrap_or_default()
-    }
-
-    /// How many instances it destroys: GPU instances, and compute instances within GPU instances that stay.
-    pub fn destroyed(&self) -> usize {
-        let goes = |id: u32| {
-            self.steps.iter().any(|step| {
-                matches!(step, Step::DestroyGpuInstance { gpu_instance, .. } if *gpu_instance == id)
-            })
-        };
-        let counts = |step: &&Step| match step {
-            Step::DestroyGpuInstance { .. } => true,
-            Step::DestroyComputeInstance { gpu_instance, .. } => !goes(*gpu_instance),
-            Step::SetMigMode { .. }
-            | Step::Reset { .. }
-            | Step::CreateGpuInstance { .. }
-            | Step::CreateComputeInstance { .. } => false,
-        };
-        self.steps.iter().filter(counts).count()
-    }
-
-    /// How many instances it creates: GPU instances, and compute instances within GPU instances that stay.
-    pub fn created(&self) -> usize {
-        let counts = |step: &&Step| match step {
-            Step::CreateGpuInstance { .. } => true,
-            Step::CreateComputeInstance { gpu_instance, .. } => {
-                matches!(gpu_instance, InstanceRef::Existing(_))
-            }
-            Step::SetMigMode { .. }
-            | Step::Reset { .. }
-            | Step::DestroyGpuInstance { .. }
-            | Step::DestroyComputeInstance { .. } => false,
-        };
-        self.steps.iter().filter(counts).count()
     }
 }

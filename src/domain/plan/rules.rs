@@ -1,9 +1,9 @@
 //! The rules of the hardware that do not depend on where instances lie.
 
-use super::board::{Board, BoardProfile};
+use super::board::{Board, BoardProfile, Media};
 use super::infeasible::HardwareRule;
-use super::splits;
 use crate::domain::layout::InstanceTarget;
+use crate::domain::split;
 
 /// The first rule that forbids `instances`, wherever they were to lie.
 pub(super) fn forbids(board: &Board<'_>, instances: &[InstanceTarget]) -> Result<(), HardwareRule> {
@@ -13,7 +13,7 @@ pub(super) fn forbids(board: &Board<'_>, instances: &[InstanceTarget]) -> Result
         let (at, profile) = board
             .find(profile_id)
             .ok_or(HardwareRule::NoSuchProfile { profile_id })?;
-        if !splits::possible(profile.source, &instance.compute) {
+        if !split::possible(profile.source, &instance.compute) {
             return Err(HardwareRule::ComputeSplit {
                 profile_id,
                 compute: instance.compute.clone(),
@@ -59,7 +59,10 @@ pub(super) fn together(board: &Board<'_>, counts: &[u32]) -> Result<(), Hardware
 }
 
 fn exclusive(board: &Board<'_>, counts: &[u32]) -> Result<(), HardwareRule> {
-    for (profile, count) in asked(board, counts) {
+    // Only these exclude others, and of a legal set there is one: so this takes no longer than the board is wide.
+    let special = asked(board, counts)
+        .filter(|(profile, _)| matches!(profile.media, Media::Extensions | Media::All));
+    for (profile, count) in special {
         let (profile_id, media) = (profile.source.id, profile.media);
         if count > 1 && media.excludes(media) {
             return Err(HardwareRule::Exclusive {
@@ -87,21 +90,8 @@ fn asked<'a, 'b>(
     pairs.filter(|(_, count)| *count > 0)
 }
 
-/// How many of one profile an empty device has room for: by the driver's word, by slices, by places that do not overlap.
+/// How many of one profile an empty device has room for.
 fn most(board: &Board<'_>, profile: &BoardProfile<'_>) -> u32 {
-    let by_slices = board
-        .gpu_slices
-        .checked_div(profile.gpu_slices())
-        .unwrap_or(u32::MAX);
-    let mut by_end = profile.places.clone();
-    by_end.sort_by_key(|place| place.placement.end());
-    let (mut taken, mut by_places) = (0_u64, 0_u32);
-    for place in by_end {
-        if taken & place.bits == 0 {
-            taken |= place.bits;
-            by_places = by_places.saturating_add(1);
-        }
-    }
-    let by_word = profile.most.unwrap_or(u32::MAX);
-    by_word.min(by_slices).min(by_places)
+    let by_slices = board.gpu_slices.checked_div(profile.gpu_slices());
+    profile.most.min(by_slices.unwrap_or(u32::MAX))
 }

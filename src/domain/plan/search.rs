@@ -2,25 +2,27 @@
 //!
 //! The rules that do not depend on places hold already (`rules`), so what is left is to give every instance a place such
 //! that no two overlap. It is done depth first, with equal instances in the order of their places, and a branch is left as
-//! soon as it cannot be better than what was found. The work is bounded: a table that was made up may have more arrangements
-//! than anybody has time for.
+//! soon as it cannot be better than what was found. The work is bounded (`work`): a table that was made up may have more
+//! arrangements than anybody has time for.
 
 use std::cmp::Reverse;
 use std::ops::Add;
 
+use super::work::{TooMuch, Work};
 use crate::domain::catalog::Placement;
-
-/// How much may be looked at: a thousand times what the largest device known needs. It takes some tens of milliseconds.
-const MOST_WORK: u32 = 2_000_000;
 
 /// What an arrangement costs, in the order of aims. Relative to the way that keeps nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Cost {
-    /// Instances in use that would have to go.
+    /// Compute instances in use that would have to go; one for a GPU instance in use without any.
     pub(super) in_use: i32,
-    /// Instances destroyed.
+    /// Compute instances destroyed, wherever they are.
+    pub(super) parts_destroyed: i32,
+    /// GPU instances destroyed.
     pub(super) destroyed: i32,
-    /// Instances created.
+    /// Compute instances created, wherever they are.
+    pub(super) parts_created: i32,
+    /// GPU instances created.
     pub(super) created: i32,
 }
 
@@ -30,7 +32,9 @@ impl Add for Cost {
     fn add(self, other: Self) -> Self {
         Self {
             in_use: self.in_use.saturating_add(other.in_use),
+            parts_destroyed: self.parts_destroyed.saturating_add(other.parts_destroyed),
             destroyed: self.destroyed.saturating_add(other.destroyed),
+            parts_created: self.parts_created.saturating_add(other.parts_created),
             created: self.created.saturating_add(other.created),
         }
     }
@@ -74,17 +78,28 @@ pub(super) struct Found<'a> {
     pub(super) instances: Vec<Laid<'a>>,
 }
 
-/// There is more to look at than there is time for.
-#[derive(Debug)]
-pub(super) struct TooMuch;
-
 /// The best arrangement of `kinds`, if there is any; `more` are places that count as room while they are free.
-pub(super) fn best<'a>(kinds: &[Kind<'a>], more: &[u64]) -> Result<Option<Found<'a>>, TooMuch> {
-    run(kinds, more, false)
+pub(super) fn best<'a>(
+    kinds: &[Kind<'a>],
+    more: &[u64],
+    work: &mut Work,
+) -> Result<Option<Found<'a>>, TooMuch> {
+    run(kinds, more, false, work)
 }
 
-fn run<'a>(kinds: &[Kind<'a>], more: &[u64], any: bool) -> Result<Option<Found<'a>>, TooMuch> {
+/// Whether there is any arrangement of `kinds`.
+pub(super) fn exists(kinds: &[Kind<'_>], work: &mut Work) -> Result<bool, TooMuch> {
+    Ok(run(kinds, &[], true, work)?.is_some())
+}
+
+fn run<'a>(
+    kinds: &[Kind<'a>],
+    more: &[u64],
+    any: bool,
+    work: &mut Work,
+) -> Result<Option<Found<'a>>, TooMuch> {
     let mut order: Vec<&Kind<'a>> = kinds.iter().filter(|kind| kind.count > 0).collect();
+    work.spend(kinds.iter().map(|kind| kind.slots.len()).sum())?;
     order.sort_by_key(|kind| {
         let size = kind.slots.iter().map(|slot| slot.placement.size).max();
         (Reverse(size), kind.slots.len())
@@ -102,15 +117,10 @@ fn run<'a>(kinds: &[Kind<'a>], more: &[u64], any: bool) -> Result<Option<Found<'
         any,
         chosen: Vec::new(),
         best: None,
-        work: 0,
+        work,
     };
     search.descend(At::default())?;
     Ok(search.best)
-}
-
-/// Whether there is any arrangement of `kinds`; yes where there is too much to look at, as nobody knows then.
-pub(super) fn exists(kinds: &[Kind<'_>]) -> bool {
-    run(kinds, &[], true).map_or(true, |found| found.is_some())
 }
 
 /// The least that `count` instances of a kind cost, whatever the others do.
@@ -132,7 +142,7 @@ struct Search<'s, 'a> {
     any: bool,
     chosen: Vec<(&'s Kind<'a>, Slot)>,
     best: Option<Found<'a>>,
-    work: u32,
+    work: &'s mut Work,
 }
 
 /// Where the search stands.
@@ -149,7 +159,7 @@ struct At {
 
 impl<'a> Search<'_, 'a> {
     fn descend(&mut self, at: At) -> Result<(), TooMuch> {
-        self.work(1)?;
+        self.work.spend(1)?;
         let Some(kind) = self.kinds.get(at.kind).copied() else {
             return self.arrived(at);
         };
@@ -161,6 +171,9 @@ impl<'a> Search<'_, 'a> {
                 ..at
             });
         }
+        // Once for the bound, once for the places themselves.
+        let slots = kind.slots.len().saturating_sub(at.slot);
+        self.work.spend(slots.saturating_mul(2))?;
         if self.hopeless(kind, at) {
             return Ok(());
         }
@@ -200,7 +213,8 @@ impl<'a> Search<'_, 'a> {
         if self.best.as_ref().is_some_and(|best| at.cost > best.cost) {
             return Ok(());
         }
-        self.work(u32::try_from(self.more.len()).unwrap_or(u32::MAX))?;
+        let sorted = self.chosen.len().saturating_mul(8);
+        self.work.spend(self.more.len().saturating_add(sorted))?;
         let free = self.more.iter().filter(|place| **place & at.taken == 0);
         let room = u32::try_from(free.count()).unwrap_or(u32::MAX);
         if let Some(best) = &self.best
@@ -221,14 +235,6 @@ impl<'a> Search<'_, 'a> {
             .is_none_or(|best| found.comes_before(best))
         {
             self.best = Some(found);
-        }
-        Ok(())
-    }
-
-    fn work(&mut self, amount: u32) -> Result<(), TooMuch> {
-        self.work = self.work.saturating_add(amount);
-        if self.work > MOST_WORK {
-            return Err(TooMuch);
         }
         Ok(())
     }

@@ -1,13 +1,9 @@
 //! Compute instances within one GPU instance: how it can be split, and what of its present split can stay.
 
-use std::collections::BTreeMap;
-
 use super::pins::Pin;
 use crate::domain::catalog::{GpuInstanceProfile, Placement};
 use crate::domain::inventory::ComputeInstance;
-
-/// More compute instances in one GPU instance no device has; each doubles the work.
-pub(super) const MOST: usize = 8;
+use crate::domain::split::{MOST, beside};
 
 /// A compute instance that is there.
 #[derive(Debug, Clone, Copy)]
@@ -28,33 +24,6 @@ pub(super) struct Resplit {
     pub(super) in_use: Vec<u32>,
     /// Compute slices of each that is new, the largest first.
     pub(super) created: Vec<u32>,
-}
-
-/// Whether an empty GPU instance of `profile` can be split so.
-pub(super) fn possible(profile: &GpuInstanceProfile, compute: &[u32]) -> bool {
-    let whole = profile.resources.gpu_slices;
-    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-    let mut sum = 0_u32;
-    for slices in compute {
-        sum = sum.saturating_add(*slices);
-        let count = counts.entry(*slices).or_default();
-        *count = count.saturating_add(1);
-    }
-    let fits = |(slices, count): (&u32, &u32)| {
-        // A whole one is always there, also where the driver does not list it.
-        if *slices == whole && *count == 1 {
-            return true;
-        }
-        let mut of_size = profile.compute_profiles.iter();
-        *slices > 0 && of_size.any(|other| other.slices == *slices && other.max_count >= *count)
-    };
-    compute.len() <= MOST && sum <= whole && counts.iter().all(fits)
-}
-
-/// Whether the driver says how a GPU instance of `profile` can be split at all.
-pub(super) fn told(profile: &GpuInstanceProfile, compute: &[u32]) -> bool {
-    let whole = [profile.resources.gpu_slices];
-    compute.is_empty() || compute == whole || !profile.compute_profiles.is_empty()
 }
 
 /// A compute instance with its slices; `None` where nobody tells them.
@@ -125,40 +94,9 @@ fn way(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin, kept: u32) ->
 
 /// Whether compute instances of `missing` slices, the largest first, have room beside those that stay.
 ///
-/// A compute instance of two slices begins at an even one and larger ones at multiples of four, which is what the counts of
-/// every listing follow from. Where the driver does not tell where one lies there is nothing to go by but the sum, which
-/// fits whenever the whole split does.
+/// Where the driver does not tell where one lies there is nothing to go by but the sum, which fits whenever the whole split
+/// does.
 fn room_for(stay: &[Present], missing: &[u32], whole: u32) -> bool {
-    let mut taken: Vec<Placement> = Vec::new();
-    for compute in stay {
-        match compute.placement {
-            Some(placement) => taken.push(placement),
-            None => return true,
-        }
-    }
-    place_all(&mut taken, missing, whole)
-}
-
-fn place_all(taken: &mut Vec<Placement>, missing: &[u32], whole: u32) -> bool {
-    let Some((size, rest)) = missing.split_first() else {
-        return true;
-    };
-    let step = size.next_power_of_two().max(1);
-    let mut start = 0;
-    while start < whole.min(64) {
-        let place = Placement { start, size: *size };
-        let free = place.end() <= whole
-            && !taken
-                .iter()
-                .any(|other| other.start < place.end() && start < other.end());
-        if free {
-            taken.push(place);
-            if place_all(taken, rest, whole) {
-                return true;
-            }
-            taken.pop();
-        }
-        start = start.saturating_add(step);
-    }
-    false
+    let taken: Option<Vec<Placement>> = stay.iter().map(|compute| compute.placement).collect();
+    taken.is_none_or(|taken| beside(&taken, missing, whole))
 }

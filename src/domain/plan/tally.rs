@@ -21,6 +21,7 @@ pub struct Tally {
 
 impl Tally {
     /// Both together.
+    #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
             destroyed: self.destroyed.saturating_add(other.destroyed),

@@ -194,7 +194,7 @@ impl<'a> Words<'a> {
             let told = compute
                 .resources
                 .map(|resources| resources.compute_slices)
-                .or(compute.placement.map(|placement| placement.size));
+                .or_else(|| compute.placement.map(|placement| placement.size));
             told.or_else(|| {
                 let mut offered = profile?.compute_profiles.iter();
                 let found = offered.find(|offered| offered.id == compute.profile_id)?;

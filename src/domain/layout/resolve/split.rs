@@ -6,6 +6,7 @@ use super::Entry;
 use crate::domain::catalog::{GpuInstanceProfile, ProfileCatalog};
 use crate::domain::layout::error::Reason;
 use crate::domain::layout::{InstanceTarget, Place, limits};
+use crate::domain::split;
 
 /// All that is asked of one profile.
 struct Group<'a> {
@@ -45,24 +46,6 @@ pub(super) fn instances(
     (made, wrong)
 }
 
-/// The sizes, in compute slices, that a compute instance may have in a GPU instance of this profile.
-///
-/// NVML tells them for an instance that exists. Before one does: all of it, or at most half, rounded up. Source: NVIDIA
-/// go-nvlib, `pkg/nvlib/device/mig_profile.go`.
-pub(super) fn legal_sizes(profile: &GpuInstanceProfile) -> Vec<u32> {
-    let slices = profile.resources.gpu_slices;
-    let by_rule =
-        |size: &u32| *size == slices || size.saturating_mul(2) <= slices.saturating_add(1);
-    let told = |size: &u32| {
-        let mut all = profile.compute_profiles.iter();
-        profile.compute_profiles.is_empty()
-            || *size == slices
-            || all.any(|compute| compute.slices == *size)
-    };
-    // A profile has few slices; a driver that claims billions must not keep us here.
-    (1..=slices.min(24)).filter(by_rule).filter(told).collect()
-}
-
 impl<'a> Group<'a> {
     fn of(profile: &'a GpuInstanceProfile) -> Self {
         Self {
@@ -81,7 +64,7 @@ impl<'a> Group<'a> {
             return Ok(());
         }
         let size = u32::from(asked.compute_slices());
-        let legal = legal_sizes(self.profile);
+        let legal = split::sizes(self.profile);
         if !legal.contains(&size) {
             return Err(Reason::ComputeSplit {
                 asked: asked.to_string(),
@@ -104,7 +87,7 @@ impl<'a> Group<'a> {
             });
         }
         for (size, count) in &self.parts {
-            let most = most.saturating_mul(u64::from(self.per_instance(*size)));
+            let most = most.saturating_mul(u64::from(split::most(self.profile, *size)));
             if *count > most {
                 return Err(Reason::TooMany {
                     profile: self.name(*size),
@@ -135,32 +118,21 @@ impl<'a> Group<'a> {
     /// Each into the first GPU instance that has room, the largest first. That takes as few as possible for every device
     /// there is: where a board has room for two GPU instances of a profile, the sizes are 1 and 2, or 1, 2 and all.
     fn packed(&self) -> Vec<Vec<u32>> {
-        let slices = self.profile.resources.gpu_slices;
         let mut splits: Vec<Vec<u32>> = Vec::new();
         for (size, count) in self.parts.iter().rev() {
-            let each = usize::try_from(self.per_instance(*size)).unwrap_or(usize::MAX);
             for _ in 0..*count {
-                let room = |split: &&mut Vec<u32>| {
-                    let used: u32 = split.iter().sum();
-                    let same = split.iter().filter(|other| *other == size).count();
-                    used.saturating_add(*size) <= slices && same < each
-                };
-                match splits.iter_mut().find(room) {
-                    Some(split) => split.push(*size),
+                let room = splits.iter_mut().find_map(|known| {
+                    let mut wider = known.clone();
+                    wider.push(*size);
+                    split::possible(self.profile, &wider).then_some((known, wider))
+                });
+                match room {
+                    Some((known, wider)) => *known = wider,
                     None => splits.push(vec![*size]),
                 }
             }
         }
         splits
-    }
-
-    /// How many compute instances of `size` slices one GPU instance has room for.
-    fn per_instance(&self, size: u32) -> u32 {
-        let by_slices = self.profile.resources.gpu_slices.checked_div(size);
-        let mut told = self.profile.compute_profiles.iter();
-        let told = told.find(|compute| compute.slices == size);
-        let most = told.map_or(u32::MAX, |compute| compute.max_count.max(1));
-        by_slices.unwrap_or(0).min(most)
     }
 
     fn name(&self, size: u32) -> String {

@@ -2,5 +2,8 @@
 
 mod boards;
 mod exhaustive;
+mod hostile;
+mod model;
 mod oracle;
+mod random;
 mod tables;

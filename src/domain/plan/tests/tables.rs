@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::super::{
-    Blocked, Cause, Change, Disruption, HardwareRule, Infeasible, Policy, Refusal, Step, Verdict,
-    feasible,
+    Blocked, Cause, Change, Disruption, Feasible, HardwareRule, Infeasible, Policy, Refusal, Step,
+    Verdict, feasible,
 };
 use super::boards::{A100, device, instance, planned, row, simply, state, whole};
 use crate::domain::catalog::{Placement, ProfileCatalog};
@@ -45,7 +45,8 @@ fn an_instance_in_use_is_never_destroyed_and_the_plan_says_which() {
     assert!(
         matches!(&blocked[..], [Cause::InstanceInUse { gpu_instance: 1, holders, .. }] if holders.len() == 1)
     );
-    assert_eq!(change(simply(&device, whole(A100, &[9, 9]))).destroyed(), 0);
+    let tally = change(simply(&device, whole(A100, &[9, 9]))).tally();
+    assert_eq!((tally.destroyed, tally.created), (0, 1));
 }
 
 #[test]
@@ -72,12 +73,14 @@ fn a_holder_that_the_driver_does_not_name_counts_as_well() {
         )
     };
     let mixed = change(resplit(vec![2, 1]));
-    assert_eq!((mixed.destroyed(), mixed.created()), (2, 1));
+    let tally = mixed.tally();
+    assert_eq!((tally.compute_destroyed, tally.compute_created), (2, 1));
+    assert_eq!((tally.destroyed, tally.created), (0, 0));
     assert_eq!(mixed.after[0].compute[0].kept, Some(2));
-    // To go elsewhere counts as one instance destroyed, to be split anew at its place as three: the whole of it is in the way.
+    // Three partitions would go either way, and in its place no GPU instance: so one part of it is in the way.
     assert!(matches!(
         &causes(resplit(vec![3]))[..],
-        [Cause::InstanceInUse { gpu_instance: 1, compute_instances, .. }] if compute_instances.is_empty()
+        [Cause::InstanceInUse { gpu_instance: 1, compute_instances, .. }] if *compute_instances == [2]
     ));
 }
 
@@ -91,7 +94,8 @@ fn a_gpu_instance_without_compute_instances_is_given_some_or_goes() {
         [Step::CreateComputeInstance { slices: 3, .. }]
     ));
     let cleared = change(simply(&device, whole(A100, &[0])));
-    assert_eq!((cleared.destroyed(), cleared.created()), (1, 1));
+    let tally = cleared.tally();
+    assert_eq!((tally.destroyed, tally.created), (1, 1));
 }
 
 #[test]
@@ -162,9 +166,9 @@ fn what_is_not_told_is_not_guessed() {
 fn the_rule_that_forbids_is_named_with_what_would_fit() {
     let ask = |ids: &[u32]| match whole(A100, ids) {
         MigTarget::Enabled(instances) => feasible(&device(A100), &instances),
-        MigTarget::Disabled => Ok(()),
+        MigTarget::Disabled => Ok(Feasible::Untold),
     };
-    assert_eq!(ask(&[9, 5]), Ok(()));
+    assert_eq!(ask(&[9, 5]), Ok(Feasible::Yes));
     let rule = |ids: &[u32]| ask(ids).unwrap_err().rule;
     let exclusive = HardwareRule::Exclusive {
         profile_id: 20,

@@ -1,0 +1,132 @@
+//! Tables that no device has, made to keep the planner busy: it ends with a word for it, and what it looks at is counted.
+
+use std::collections::BTreeSet;
+
+use super::super::memo::Memo;
+use super::super::{Cause, Feasible, NodePlan, Policy, Question, Verdict, device, feasible, plan};
+use super::boards::{device as board, instance, node, state, targets};
+use crate::domain::catalog::{GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog};
+use crate::domain::inventory::Device;
+use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Targets};
+use crate::domain::quantity::Mebibytes;
+
+/// As many profiles and places as are looked at at all, over 64 slices: the places of two slices overlap each other so
+/// that nearly everything fits and hardly anything wholly.
+fn hostile() -> Device {
+    let profiles = (0..64).map(|id| GpuInstanceProfile {
+        id,
+        index: 0,
+        name: "1g.5gb".parse().unwrap(),
+        max_count: 64,
+        memory: Mebibytes::new(1),
+        resources: InstanceResources {
+            gpu_slices: 1 + u32::from(id == 63) * 63,
+            ..InstanceResources::default()
+        },
+        placements: (0..8)
+            .map(|at| Placement {
+                start: (id * 7 + at * 8 + 1) % 61,
+                size: 2,
+            })
+            .collect(),
+        compute_profiles: Vec::new(),
+    });
+    let mut device = board(&[]);
+    state(&mut device).catalog = ProfileCatalog::new(profiles.collect());
+    device
+}
+
+fn wanted(count: u32) -> Vec<InstanceTarget> {
+    (0..count)
+        .map(|profile_id| InstanceTarget {
+            profile_id,
+            compute: vec![1],
+        })
+        .collect()
+}
+
+fn planned(devices: Vec<Device>, target: &MigTarget) -> NodePlan {
+    let list = devices.iter().map(|device| DeviceTarget {
+        mig: Some(target.clone()),
+        ..targets(device, MigTarget::Disabled).devices.remove(0)
+    });
+    let targets = Targets {
+        devices: list.collect(),
+    };
+    plan(&Question {
+        inventory: &node(devices),
+        targets: &targets,
+        holders: &[],
+        policy: &Policy::default(),
+        refused: &BTreeSet::new(),
+    })
+}
+
+#[test]
+fn a_table_with_too_many_arrangements_is_said_to_be_one() {
+    for count in [20, 30, 31] {
+        let instances = wanted(count);
+        let verdict = planned(vec![hostile()], &MigTarget::Enabled(instances.clone()));
+        let Verdict::Blocked(blocked) = &verdict.devices[0].verdict else {
+            panic!("{verdict:?}");
+        };
+        assert!(
+            matches!(&blocked.causes[..], [Cause::Untold { reason }] if reason.contains("compared"))
+        );
+        // Whether it fits at all may be told or not, and is never a lie.
+        if count == 20 {
+            assert_ne!(feasible(&hostile(), &instances), Ok(Feasible::Untold));
+        }
+    }
+}
+
+#[test]
+fn what_would_fit_instead_is_not_looked_for_for_ever() {
+    let Err(infeasible) = feasible(&hostile(), &wanted(63)) else {
+        panic!("32 of two slices fill 64");
+    };
+    assert!(infeasible.nearest.len() <= 3);
+}
+
+#[test]
+fn partitions_that_overlap_are_no_state() {
+    let mut device = hostile();
+    let row = (0, "1g.5gb", 0, 1, 1, 2, &[0][..]);
+    state(&mut device).gpu_instances = (0..1000).map(|id| instance(id, &row, 1, &[1])).collect();
+    let verdict = planned(vec![device], &MigTarget::Enabled(wanted(1)));
+    assert!(matches!(&verdict.devices[0].verdict, Verdict::Blocked(_)));
+}
+
+#[test]
+fn sixteen_equal_devices_cost_little_more_than_one() {
+    let rows = super::boards::A100;
+    let devices: Vec<Device> = (0..16)
+        .map(|bus| {
+            let mut device = board(rows);
+            device.pci = format!("0000:{bus:02x}:00.0").parse().unwrap();
+            device
+        })
+        .collect();
+    let target = super::boards::whole(rows, &[19; 7]);
+    let cost = |many: usize| {
+        let devices = devices[..many].to_vec();
+        let inventory = node(devices.clone());
+        let empty = Targets::default();
+        let question = Question {
+            inventory: &inventory,
+            targets: &empty,
+            holders: &[],
+            policy: &Policy::default(),
+            refused: &BTreeSet::new(),
+        };
+        let mut memo = Memo::new();
+        for one in &devices {
+            let verdict = device::verdict(&question, one.pci, &target, &mut memo);
+            assert!(matches!(verdict, Verdict::Change(_)), "{verdict:?}");
+        }
+        memo.work.used()
+    };
+    let (one, all) = (cost(1), cost(16));
+    // Only what is done for each: its board is set up and compared with those known.
+    assert!(one < 100_000 && all < one + 15 * 2_200, "{one} {all}");
+}
