@@ -19,7 +19,6 @@ mod input;
 mod inspect;
 mod labels;
 mod layouts;
-mod near;
 mod paint;
 mod plan;
 mod print;
@@ -45,7 +44,9 @@ use crate::config::hardware::HardwareSettings;
 use crate::config::octavo::layouts::LayoutsCommand;
 use crate::config::octavo::{Colors, Command, Input, Invocation, Source, completion_script};
 use crate::config::{Answer, AnswerKind};
+use crate::domain::holder;
 use crate::domain::inventory::Inventory;
+use crate::hw;
 
 /// What a command has to say.
 #[derive(Debug, Default)]
@@ -99,11 +100,15 @@ where
         Command::Labels(settings) => {
             labels::report(&*inventory(settings.source(), observe)?, settings, colors)
         }
-        Command::Plan(settings) => plan::report(
-            &*inventory(settings.wish().source(), observe)?,
-            settings,
-            colors,
-        ),
+        Command::Plan(settings) => {
+            let source = settings.wish().source();
+            let inventory = inventory(source, observe)?;
+            let mut holders = holder::of(&inventory);
+            if let Source::Machine(_) = source {
+                hw::holders::describe(settings.proc_root(), &mut holders);
+            }
+            plan::report(&inventory, &holders, settings, colors)
+        }
         Command::Assert(settings) => {
             assert::report(&*inventory(settings.wish().source(), observe)?, settings)
         }

@@ -19,7 +19,7 @@ use super::text::lines;
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::Colors;
 use crate::config::octavo::layouts::{PlanFormat, PlanSettings};
-use crate::domain::holder::{self, Holder};
+use crate::domain::holder::Holder;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::Targets;
 use crate::domain::plan::{NodePlan, Outcome, Question, plan};
@@ -47,6 +47,7 @@ enum Detail {
 /// The plan in the form asked for; its outcome is the exit code.
 pub(super) fn report(
     inventory: &Inventory,
+    holders: &[Holder],
     settings: &PlanSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
@@ -54,19 +55,18 @@ pub(super) fn report(
         Ok(case) => case,
         Err(refused) => return Ok(refused),
     };
-    let holders = holder::of(inventory);
     let plan = plan(&Question {
         inventory,
         targets: &case.targets,
-        holders: &holders,
+        holders,
         policy: &settings.policy(),
         refused: &BTreeSet::new(),
     });
     let output = match settings.format() {
         PlanFormat::Table => people(inventory, &case, &plan, Detail::Instances, colors),
         PlanFormat::Wide => people(inventory, &case, &plan, Detail::Calls, colors),
-        PlanFormat::Json => json(&written(inventory, &case, &holders, &plan))?,
-        PlanFormat::Yaml => yaml(&written(inventory, &case, &holders, &plan))?,
+        PlanFormat::Json => json(&written(inventory, &case, holders, &plan))?,
+        PlanFormat::Yaml => yaml(&written(inventory, &case, holders, &plan))?,
         PlanFormat::Name => names(inventory, &plan),
     };
     let notes = match settings.format() {

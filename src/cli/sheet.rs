@@ -3,11 +3,11 @@
 use super::CliError;
 use super::diagnose::{Page, Severity};
 use super::input;
-use super::near::nearest;
 use crate::config::octavo::Input;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::{Dialect, Layout, Layouts, generate};
 use crate::wire::layouts::{LayoutWarning, parse};
+use crate::wire::near;
 
 /// Layouts and where they come from.
 #[derive(Debug)]
@@ -72,7 +72,8 @@ impl Sheet {
                 .layouts
                 .iter()
                 .map(|layout| layout.name.as_str());
-            let known = nearest(name, names).into_iter().map(str::to_owned);
+            let known = near::ranked(name, names).into_iter();
+            let known = known.map(|(_, name)| name.to_owned());
             CliError::NoSuchLayout {
                 name: name.to_owned(),
                 place: self.name.clone(),

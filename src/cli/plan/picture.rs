@@ -18,21 +18,12 @@ use crate::cli::text::{folded, lines};
 use crate::config::octavo::Colors;
 use crate::domain::inventory::{Device, GpuInstance, InstanceUse, MigMode, MigState, Usage};
 use crate::domain::plan::words::{Words, split};
-use crate::domain::plan::{Cause, Change, PlannedInstance, Verdict};
+use crate::domain::plan::{Change, Fate, PlannedInstance, Verdict};
 use crate::domain::slices::{Region, Slices, words as say};
 
 /// What the signs in a picture mean.
 pub(super) const SIGNS: &str =
     "- goes, + new, ~ other compute instances in it, ! in the way; all else stays.";
-
-/// What becomes of an instance that is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Stays,
-    Goes,
-    Divided,
-    InTheWay,
-}
 
 /// The slices of `device`, as far as they can be drawn.
 pub(super) fn picture(
@@ -131,8 +122,7 @@ fn present(region: &Region<'_>, state: &MigState, usage: Usage<'_>, verdict: &Ve
         return Cell::free();
     };
     let how = usage.of(instance);
-    let fate = fate(instance, verdict);
-    let (mark, ink) = match fate {
+    let (mark, ink) = match verdict.fate(instance) {
         Fate::Stays => (' ', used(&how)),
         Fate::Goes => ('-', Ink::Bad),
         Fate::Divided => ('~', Ink::Notice),
@@ -158,37 +148,6 @@ fn used(how: &InstanceUse) -> Ink {
         | InstanceUse::InUse
         | InstanceUse::InUseBy(_) => Ink::Notice,
     }
-}
-
-fn fate(instance: &GpuInstance, verdict: &Verdict) -> Fate {
-    match verdict {
-        Verdict::Unchanged | Verdict::Infeasible(_) => Fate::Stays,
-        Verdict::Blocked(blocked) => {
-            let blamed = blocked.causes.iter().any(|cause| match cause {
-                Cause::InstanceInUse { gpu_instance, .. } => *gpu_instance == instance.id,
-                Cause::DeviceInUse { .. }
-                | Cause::NotAllowed { .. }
-                | Cause::Untold { .. }
-                | Cause::Refused => false,
-            });
-            if blamed { Fate::InTheWay } else { Fate::Stays }
-        }
-        Verdict::Change(change) => {
-            let mut after = change.after.iter();
-            match after.find(|after| after.kept == Some(instance.id)) {
-                None => Fate::Goes,
-                Some(after) if is_divided(instance, after) => Fate::Divided,
-                Some(_) => Fate::Stays,
-            }
-        }
-    }
-}
-
-/// Whether its compute instances are not those that were there.
-fn is_divided(instance: &GpuInstance, after: &PlannedInstance) -> bool {
-    let kept: Vec<Option<u32>> = after.compute.iter().map(|compute| compute.kept).collect();
-    let there = instance.compute_instances.iter();
-    kept != there.map(|compute| Some(compute.id)).collect::<Vec<_>>()
 }
 
 fn then(change: &Change, state: &MigState, slices: u32, words: &Words<'_>) -> Vec<Cell> {
@@ -223,7 +182,7 @@ fn planned_cell(planned: &PlannedInstance, state: &MigState, words: &Words<'_>) 
     });
     let (mark, said, ink) = match there {
         None => ('+', new(planned, words), Ink::Good),
-        Some(instance) if is_divided(instance, planned) => {
+        Some(instance) if planned.divides(instance) => {
             ('~', divided(instance, planned, words), Ink::Good)
         }
         Some(instance) => (' ', say::ids(instance), Ink::Plain),

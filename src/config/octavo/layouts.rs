@@ -2,6 +2,8 @@
 
 mod args;
 
+use std::path::{Path, PathBuf};
+
 use clap::ValueEnum;
 
 pub(super) use self::args::{
@@ -17,6 +19,7 @@ use crate::domain::plan::Policy;
 pub struct PlanSettings {
     wish: Wish,
     policy: Policy,
+    proc_root: PathBuf,
     format: PlanFormat,
 }
 
@@ -111,6 +114,11 @@ impl PlanSettings {
     /// What may be done.
     pub fn policy(&self) -> Policy {
         self.policy
+    }
+
+    /// Where procfs is mounted.
+    pub fn proc_root(&self) -> &Path {
+        &self.proc_root
     }
 
     /// How the plan is printed.

@@ -104,6 +104,16 @@ pub(in crate::config::octavo) struct PlanArgs {
     #[arg(long, value_enum, value_name = "COST", default_value = "gpu-reset")]
     allow: AllowArg,
 
+    /// Where the /proc of the driver's host is mounted: it tells who uses a GPU; not used with --from
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_PROC_ROOT",
+        hide_env_values = true,
+        default_value = "/proc"
+    )]
+    proc_root: PathBuf,
+
     /// How to print it
     #[arg(
         short,
@@ -259,6 +269,7 @@ impl PlanArgs {
                     AllowArg::Reboot => Disruption::Reboot,
                 },
             },
+            proc_root: self.proc_root,
             format: self.output,
         })
     }
