@@ -10,5 +10,6 @@ printf '%s, %s cores, kernel %s, %s\n\n' "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p
     "$(nproc)" "$(uname -r)" "$(rustc --version)"
 cargo build --release --locked --bins
 stat -c 'binary %n: %s bytes' target/release/octavo{-agent,-aggregator,}
+cargo bench --locked --bench plan
 cargo bench --locked --bench agent -- "${1:-60}"
 exec cargo bench --locked --bench fleet -- "${2:-10000}"

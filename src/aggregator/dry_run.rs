@@ -69,7 +69,7 @@ impl Current {
         &self,
         name: &str,
         inventory: &Inventory,
-        policy: &Policy,
+        policy: Policy,
     ) -> Result<DryRun, DryRunError> {
         let made = made(inventory);
         let file = self.layouts.as_deref();
@@ -89,7 +89,7 @@ fn run(
     layout: &Layout,
     dialect: Dialect,
     inventory: &Inventory,
-    policy: &Policy,
+    policy: Policy,
 ) -> Result<DryRun, DryRunError> {
     let Resolved { targets, warnings } =
         resolve(layout, dialect, inventory).map_err(|errors| DryRunError::Rules {
@@ -100,7 +100,7 @@ fn run(
         inventory,
         targets: &targets,
         holders: &[],
-        policy,
+        policy: &policy,
         refused: &BTreeSet::new(),
     });
     let warnings = warnings.iter().map(ToString::to_string).collect();

@@ -56,6 +56,7 @@ fn boot_time(root: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::process::{Child, Command, Stdio};
 
     use super::*;
@@ -73,15 +74,26 @@ mod tests {
         }
     }
 
-    /// A process that lives until its standard input ends.
+    /// A process that lives until its standard input ends. What it was given came back, so it is what was started: a
+    /// process that is on its way from one program to the next has no command line.
     fn waiting(arguments: &[&str]) -> Child {
-        Command::new("cat")
+        let mut child = Command::new("cat")
             .arg("-")
             .args(arguments)
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
+            .unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"here").unwrap();
+        let mut back = [0; 4];
+        child
+            .stdout
+            .as_mut()
             .unwrap()
+            .read_exact(&mut back)
+            .unwrap();
+        child
     }
 
     fn told(child: &mut Child) -> Who {

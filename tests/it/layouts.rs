@@ -11,8 +11,8 @@ use std::path::Path;
 
 use octavo::domain::inventory::Inventory;
 use octavo::domain::layout::{Dialect, Layout, MigTarget, Targets, resolve};
-use octavo::domain::plan::feasible;
 use octavo::domain::plan::words::Words;
+use octavo::domain::plan::{Feasible, feasible};
 use octavo::wire::layouts::parse;
 
 use crate::golden::golden;
@@ -145,7 +145,10 @@ fn tell(targets: &Targets, machine: &Inventory, said: &mut Vec<String>) -> Verdi
             None => {}
             Some(MigTarget::Disabled) => said.push(format!("{name}: MIG off")),
             Some(MigTarget::Enabled(instances)) => match feasible(device, instances) {
-                Ok(()) => said.push(format!("{name}: MIG on, {}", words.list(instances))),
+                Ok(Feasible::Yes) => {
+                    said.push(format!("{name}: MIG on, {}", words.list(instances)));
+                }
+                Ok(Feasible::Untold) => said.push(format!("{name}: cannot be told")),
                 Err(infeasible) => {
                     verdict = Verdict::Error;
                     let nearest = words.nearest(&infeasible).join(" | ");

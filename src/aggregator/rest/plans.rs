@@ -69,7 +69,7 @@ pub(super) async fn plan(
     let node = known(&fleet, name)?;
     let inventory = inventory(node)?;
     let current = api.view.layouts();
-    let run = current.dry_run(&asked.layout, &inventory, &asked.policy);
+    let run = current.dry_run(&asked.layout, &inventory, asked.policy);
     let mut run = run.map_err(|error| refusal(&error, node))?;
     run.warnings.extend(current.notice);
     if node.freshness.is_stale(api.view.clock().now()) {

@@ -54,7 +54,7 @@ pub(super) fn report(settings: &CheckSettings, machines: &[Machine]) -> Result<R
                 let count = counted(refused.errors, "error", "errors");
                 errors = errors.saturating_add(refused.errors);
                 output.push_str(&refused.said);
-                output.push_str(&format!("{name}: {count}\n"));
+                output.extend([name, ": ".to_owned(), count, "\n".to_owned()]);
                 continue;
             }
             Ok(sheet) => sheet,
@@ -82,11 +82,8 @@ pub(super) fn report(settings: &CheckSettings, machines: &[Machine]) -> Result<R
             ));
         }
         output.push_str(&findings.said);
-        output.push_str(&format!(
-            "{}: {count}, {}\n",
-            found.name,
-            findings.in_words()
-        ));
+        let line = format!("{}: {count}, {}\n", found.name, findings.in_words());
+        output.push_str(&line);
         output.extend(fits);
         errors = errors.saturating_add(findings.errors);
     }
@@ -152,10 +149,11 @@ fn impossible<'a>(
             continue;
         };
         let words = Words::new(inventory, device.pci);
-        let mut text = format!("{}: {}", words.list(instances), words.rule(&why.rule));
-        if let Some(nearest) = words.nearest(&why).first() {
-            text.push_str(&format!("; nearest that fits: {nearest}"));
-        }
+        let text = format!("{}: {}", words.list(instances), words.rule(&why.rule));
+        let text = match words.nearest(&why).first() {
+            Some(nearest) => format!("{text}; nearest that fits: {nearest}"),
+            None => text,
+        };
         let same = all
             .iter_mut()
             .find(|(place, _, known)| *place == target.rule && *known == text);

@@ -60,7 +60,8 @@ pub(super) fn report(
                 let head = format!("{} on {}", layout.name, machine.name);
                 let head = Ink::Strong.paint(&head, colors);
                 let drawn = result(&empty, &case.targets, &plan, colors);
-                report.output.push_str(&format!("\n{head}\n{drawn}"));
+                let drawn = format!("\n{head}\n{drawn}");
+                report.output.push_str(&drawn);
                 report.notes.push_str(&case.notes);
             }
             Err(refused) => {

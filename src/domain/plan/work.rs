@@ -4,7 +4,8 @@
 //! asks. So all that is looked at is counted, and one question has one budget: for all its devices, and for searches, for
 //! what would fit instead, and for whether anything does.
 
-/// What one question may look at: some hundred times what a node of sixteen devices in sixteen states needs.
+/// What one question may look at: about ten to twenty milliseconds' worth (`docs/performance.md`), which no board that exists
+/// comes near.
 const MOST: u32 = 4_000_000;
 
 /// What may be looked at for the sake of an answer that has been found already: what would fit instead.

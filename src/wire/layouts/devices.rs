@@ -88,7 +88,11 @@ fn criteria(node: &Node, findings: &mut Findings) -> Option<Criteria> {
 }
 
 /// What is absent is fine; what could not be read is not.
-fn read_or_absent<T>(read: Option<Option<T>>) -> Option<Option<T>> {
+#[expect(
+    clippy::option_option,
+    reason = "whether it could be read, and whether it is there"
+)]
+pub(super) fn read_or_absent<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     read.map_or(Some(None), |value| value.map(Some))
 }
 

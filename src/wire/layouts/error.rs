@@ -155,7 +155,7 @@ pub enum LayoutProblem {
         found: String,
     },
     /// A key that means nothing.
-    #[error("unknown key {key} in {within}; {}", hint(.nearest, .known))]
+    #[error("unknown key {key} in {within}; {}", hint(.nearest.as_ref(), .known))]
     UnknownKey {
         /// The key, quoted.
         key: String,
@@ -306,7 +306,7 @@ impl LayoutProblem {
 }
 
 /// The nearest key, or else all.
-fn hint(nearest: &Option<&'static str>, known: &[&str]) -> String {
+fn hint(nearest: Option<&&'static str>, known: &[&str]) -> String {
     match nearest {
         Some(nearest) => format!("did you mean {nearest:?}?"),
         None => format!("there are {}", known.join(", ")),

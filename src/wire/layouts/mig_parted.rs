@@ -100,6 +100,10 @@ fn selector(index: Option<Vec<IndexRange>>, filter: Option<Vec<DeviceFilter>>) -
 }
 
 /// `None` within is every device.
+#[expect(
+    clippy::option_option,
+    reason = "whether it could be read, and whether it is there"
+)]
 fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange>>> {
     let Value::List(items) = &node.value else {
         if scalar::text(node) == Some("all") {
@@ -124,6 +128,10 @@ fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange
 }
 
 /// `None` within is every device: no filter, an empty text or an empty list.
+#[expect(
+    clippy::option_option,
+    reason = "whether it could be read, and whether it is there"
+)]
 fn filters(node: &Node, findings: &mut Findings) -> Option<Option<Vec<DeviceFilter>>> {
     if node.is_null() || scalar::text(node) == Some("") {
         return Some(None);

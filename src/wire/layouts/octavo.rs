@@ -120,17 +120,9 @@ fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
     Some(Rule {
         place: node.place,
         devices: selector?,
-        mig: all_or_nothing(mig)?,
-        time_slicing: all_or_nothing(time_slicing)?,
+        mig: devices::read_or_absent(mig)?,
+        time_slicing: devices::read_or_absent(time_slicing)?,
     })
-}
-
-/// What is absent is fine; what could not be read is not.
-fn all_or_nothing<T>(read: Option<Option<T>>) -> Option<Option<T>> {
-    match read {
-        None => Some(None),
-        Some(value) => value.map(Some),
-    }
 }
 
 fn wish(node: &Node, findings: &mut Findings) -> Option<MigWish> {

@@ -11,7 +11,7 @@ pub(super) enum Out {
 }
 
 impl Out {
-    pub(super) fn text(text: impl ToString) -> Self {
+    pub(super) fn text(text: &(impl ToString + ?Sized)) -> Self {
         Self::Text(text.to_string())
     }
 
@@ -150,7 +150,8 @@ fn quote(value: &str, text: &mut String) {
             _ => {
                 let mut units = [0; 2];
                 for unit in c.encode_utf16(&mut units) {
-                    text.push_str(&format!("\\u{unit:04x}"));
+                    let escape = format!("\\u{unit:04x}");
+                    text.push_str(&escape);
                 }
             }
         }

@@ -83,7 +83,8 @@ fn odd_texts_are_refused_with_a_place() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..9 {
         let before = format!("*a{}, ", level - 1).repeat(9);
-        bomb.push_str(&format!("a{level}: &a{level} [{before}]\n"));
+        let line = format!("a{level}: &a{level} [{before}]\n");
+        bomb.push_str(&line);
     }
     let two = format!("{THEIRS}---\n{THEIRS}");
     for text in [

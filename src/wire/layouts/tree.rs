@@ -220,9 +220,9 @@ impl Builder {
             | Event::DocumentEnd
             | Event::Anchor(..)
             | Event::UnresolvedAlias(_)
-            | Event::Comment(..) => Ok(()),
+            | Event::Comment(..)
             // The parser may get more of these; what is no value is passed over.
-            _ => Ok(()),
+            | _ => Ok(()),
         }
     }
 
@@ -312,12 +312,11 @@ impl Builder {
             } => match key.take() {
                 None => *key = Some(as_key(&node, place)?),
                 Some((at, text, plain)) if plain && *text == *"<<" => merged.push((at, node)),
-                Some((at, text, _)) => match seen.get(&text) {
-                    Some(first) => {
-                        let (key, first) = (quoted(&text), *first);
+                Some((at, text, _)) => {
+                    if let Some(first) = seen.get(&text).copied() {
+                        let key = quoted(&text);
                         findings.error(at, LayoutProblem::DuplicateKey { key, first });
-                    }
-                    None => {
+                    } else {
                         seen.insert(Rc::clone(&text), at);
                         entries.push(Entry {
                             place: at,
@@ -325,7 +324,7 @@ impl Builder {
                             value: node,
                         });
                     }
-                },
+                }
             },
         }
         Ok(())

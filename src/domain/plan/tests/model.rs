@@ -107,7 +107,7 @@ impl Model {
         let row = self.rows.iter().find(|row| row.0 == made.profile).unwrap();
         let used: u32 = made.computes.values().sum();
         assert!(used + slices <= row.3, "no slices left for {slices}");
-        let free = (0..).find(|id| !made.computes.contains_key(id)).unwrap();
+        let free = (0..8).find(|id| !made.computes.contains_key(id)).unwrap();
         made.computes.insert(free, slices);
     }
 

@@ -13,16 +13,19 @@ use crate::domain::holder::{Holder, Who};
 use crate::domain::inventory::{Device, MigState};
 use crate::domain::layout::{InstanceTarget, MigTarget};
 
+/// States, each with its room.
+type Ways = Vec<(State, usize)>;
+
 /// A board with all its states, and those that are made of the same profiles.
 struct Space {
     rows: &'static [Row],
     oracle: Oracle,
-    ways: Vec<(Vec<u32>, Vec<(State, usize)>)>,
+    ways: Vec<(Vec<u32>, Ways)>,
 }
 
 fn space(rows: &'static [Row], among: &[u32]) -> Space {
     let oracle = Oracle::new(rows, among);
-    let mut ways: BTreeMap<Vec<u32>, Vec<(State, usize)>> = BTreeMap::new();
+    let mut ways: BTreeMap<Vec<u32>, Ways> = BTreeMap::new();
     for state in &oracle.states {
         let same = ways.entry(multiset(state)).or_default();
         same.push((state.clone(), oracle.room(state)));
@@ -157,7 +160,7 @@ fn a_board_with_defects_gets_what_it_can_give_or_a_word() {
             }
             state(&mut device).gpu_instances = model.instances();
         }
-        panic!("it does not end");
+        prop_assert!(false, "it does not end");
     });
 }
 
