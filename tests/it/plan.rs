@@ -70,7 +70,7 @@ fn what_is_shown_fits_eighty_columns_of_ascii() {
             .filter(|block| block.contains("$ octavo plan") && !block.contains("-o "));
         for line in shown.flat_map(|block| block.lines().filter(|line| !line.starts_with('$'))) {
             // As compilers say it: a place and a message, on one line for tools to read.
-            let to_read_by_tools = [".yaml:", ": warning: ", "error: "];
+            let to_read_by_tools = [".yaml:", ": warning: ", "error: ", "  because: ", "  try: "];
             let told_by_file = to_read_by_tools.iter().any(|sign| line.contains(sign));
             assert!(told_by_file || line.len() <= 80, "{line}");
             assert!(line.is_ascii(), "{line}");

@@ -14,7 +14,7 @@ use crate::domain::inventory::{Device, Inventory};
 use crate::domain::layout::{DeviceTarget, MigTarget};
 use crate::domain::plan::words::{self, Words};
 use crate::domain::plan::{
-    Blocked, Cause, Change, DevicePlan, Infeasible, Outcome, Policy, Verdict,
+    Blocked, Cause, Change, DevicePlan, Infeasible, Outcome, Policy, Step, Verdict,
 };
 
 /// The form and, where a layout is asked for, the answer.
@@ -213,13 +213,29 @@ impl Story {
 
     fn changes(&mut self, device: &Device, change: &Change, words: &Words<'_>) {
         let steps = change.steps.iter();
-        self.steps = steps
-            .map(|step| printable(&words.step(step, &change.after)))
-            .collect();
+        // The same words for each of several devices, so that they can share a story.
+        let said = |step: &Step| match step {
+            Step::Reset { .. } => "reset the GPU".to_owned(),
+            other @ (Step::DestroyComputeInstance { .. }
+            | Step::DestroyGpuInstance { .. }
+            | Step::SetMigMode { .. }
+            | Step::CreateGpuInstance { .. }
+            | Step::CreateComputeInstance { .. }) => printable(&words.step(other, &change.after)),
+        };
+        self.steps = steps.map(said).collect();
         self.notes.push(match &change.mode {
             Some(mode) => format!("{}.", capital(&words.mode(mode))),
             None => "Nobody is disturbed.".to_owned(),
         });
+        let scope = change.mode.as_ref().and_then(|mode| mode.reset.as_ref());
+        if let Some(links) =
+            scope.and_then(|scope| scope.links.filter(|_| !scope.coupled.is_empty()))
+        {
+            self.notes.push(format!(
+                "{} couples it with other GPUs of this node; the driver may want to reset them together.",
+                words::link_name(links)
+            ));
+        }
         self.then = device.mig.state().map(|state| then(state, change, words));
     }
 }

@@ -274,20 +274,36 @@ fn words(ranges: &[IndexRange]) -> String {
 
 /// What the node has, for somebody who looks for something else.
 fn has(inventory: &Inventory) -> String {
-    const SHOWN: usize = 16;
+    const SHOWN: usize = 8;
     if inventory.devices.is_empty() {
         return "no accelerator".to_owned();
     }
-    let mut all: Vec<String> = inventory.devices.iter().take(SHOWN).map(one).collect();
-    let more = inventory.devices.len().saturating_sub(SHOWN);
-    if more > 0 {
-        all.push(format!("{more} more"));
+    // Most nodes have many of one kind, which is told once.
+    let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
+    for device in &inventory.devices {
+        let name = match DeviceRef::of(device).index {
+            Some(index) => index.to_string(),
+            None => device.pci.to_string(),
+        };
+        let kind = kind(device);
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, names)) => names.push(name),
+            None => kinds.push((kind, vec![name])),
+        }
     }
-    all.join(", ")
+    let more = kinds.len().saturating_sub(SHOWN);
+    let mut all: Vec<String> = kinds
+        .into_iter()
+        .take(SHOWN)
+        .map(|(kind, names)| format!("GPU {}: {kind}", names.join(",")))
+        .collect();
+    if more > 0 {
+        all.push(format!("and {more} more kinds"));
+    }
+    all.join("; ")
 }
 
-fn one(device: &Device) -> String {
-    let name = DeviceRef::of(device);
+fn kind(device: &Device) -> String {
     let can = match Capability::of(device) {
         Capability::Yes(_) => "",
         Capability::No => ", cannot be partitioned",
@@ -296,5 +312,5 @@ fn one(device: &Device) -> String {
     let memory = device
         .memory
         .map_or_else(String::new, |memory| format!(", {memory}"));
-    format!("{name} {}{memory}{can}", device.identity)
+    format!("{}{memory}{can}", device.identity)
 }

@@ -169,8 +169,8 @@ fn an_index_counts_what_nvml_counts_and_has_to_be_there() {
             resolve(&rules, dialect, &node([t4(0), A30.gpu(1)])),
             &[
                 "layout \"test\", rule 1: there is no GPU with the index 2-4294967295; this node has \
-               GPU 0 (0000:01:00.0) nvidia-t4-16gb, 15360 MiB, cannot be partitioned, \
-               GPU 1 (0000:02:00.0) nvidia-a30-24gb, 24576 MiB",
+               GPU 0: nvidia-t4-16gb, 15360 MiB, cannot be partitioned; \
+               GPU 1: nvidia-a30-24gb, 24576 MiB",
             ],
         );
     }
@@ -189,7 +189,7 @@ fn a_rule_that_selects_nothing_says_what_there_is() {
         ),
         &[
             "layout \"test\", rule 1: it selects type nvidia-b200-180gb, which is nothing here; this node has \
-           GPU 0 (0000:01:00.0) nvidia-a30-24gb, 24576 MiB",
+           GPU 0: nvidia-a30-24gb, 24576 MiB",
         ],
     );
     says(
@@ -286,7 +286,7 @@ fn device_filters_look_at_the_subsystem_only_where_they_name_it() {
         ),
         &[
             "layout \"test\": none of its rules selects a device of this node, which has \
-           GPU 0 (0000:01:00.0) nvidia-a30-24gb, 24576 MiB",
+           GPU 0: nvidia-a30-24gb, 24576 MiB",
         ],
     );
 }
