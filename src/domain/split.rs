@@ -48,7 +48,8 @@ pub(in crate::domain) fn most(profile: &GpuInstanceProfile, slices: u32) -> u32 
     }
     let mut listed = listed.iter();
     let told = listed.find(|other| other.slices == slices);
-    told.map_or(0, |other| other.max_count)
+    let fit = whole.checked_div(slices).unwrap_or(0);
+    told.map_or(0, |other| other.max_count.min(fit))
 }
 
 /// Whether an empty GPU instance of this profile can be split so.

@@ -38,6 +38,8 @@ pub(super) struct Users {
     holders: Vec<Holder>,
     /// Whether the driver told all processes.
     told: bool,
+    /// The GPU instances that are there, by the driver's ids.
+    instances: BTreeSet<u32>,
 }
 
 impl Users {
@@ -56,8 +58,11 @@ impl Users {
         holders.extend(new);
         holders.sort();
         holders.dedup();
+        let instances = device.mig.state().into_iter();
+        let instances = instances.flat_map(|state| &state.gpu_instances);
         Self {
             holders,
+            instances: instances.map(|instance| instance.id).collect(),
             told: matches!(device.usage(), Usage::Known(_)),
         }
     }
@@ -69,7 +74,10 @@ impl Users {
         }
         let mut parts = BTreeSet::new();
         for holder in self.of_instance(instance.id) {
-            let there = |id: &u32| instance.compute_instances.iter().any(|one| one.id == *id);
+            let there = |id: &u32| {
+                let mut parts = instance.compute_instances.iter();
+                holder.gpu_instance == Some(instance.id) && parts.any(|one| one.id == *id)
+            };
             match holder.compute_instance.filter(there) {
                 Some(id) => parts.insert(id),
                 None => return Pin::Whole,
@@ -82,10 +90,19 @@ impl Users {
         }
     }
 
-    /// Those who use the GPU instance with this id.
+    /// Those who use the GPU instance with this id, or may.
     pub(super) fn of_instance(&self, id: u32) -> impl Iterator<Item = &Holder> {
-        let inside = move |holder: &&Holder| holder.gpu_instance == Some(id);
+        let inside =
+            move |holder: &&Holder| holder.gpu_instance == Some(id) || self.is_anywhere(holder);
         self.holders.iter().filter(inside)
+    }
+
+    /// Whether it has a context and nobody tells in which of the instances: then it may be in any. Processes and instances
+    /// are read at different moments, so one may be in an instance that is not listed. Who only has the device open has no
+    /// context, and uses no instance.
+    fn is_anywhere(&self, holder: &Holder) -> bool {
+        let listed = |id: u32| self.instances.contains(&id);
+        holder.who.kind.is_some() && !holder.gpu_instance.is_some_and(listed)
     }
 
     /// Those who use the device and none of `instances`; `None` where there is nobody.

@@ -48,7 +48,7 @@ pub(super) fn present(
 }
 
 /// The best way from what is there to the split that is `wanted`: it destroys the fewest in use, then the fewest, and keeps
-/// those with the lowest ids. There always is one, as nothing has to stay that is not in use.
+/// those with the lowest ids. Where a driver lists a split that could not be laid out by our rule, all of it is made anew.
 pub(super) fn resplit(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin) -> Resplit {
     let subsets = 0_u32..1 << present.len().min(MOST);
     let ways = subsets.filter_map(|kept| way(present, wanted, whole, pin, kept));
@@ -59,7 +59,11 @@ pub(super) fn resplit(present: &[Present], wanted: &[u32], whole: u32, pin: &Pin
     best.unwrap_or_else(|| Resplit {
         kept: Vec::new(),
         destroyed: present.iter().map(|compute| compute.id).collect(),
-        in_use: Vec::new(),
+        in_use: present
+            .iter()
+            .map(|compute| compute.id)
+            .filter(|id| pin.holds(*id))
+            .collect(),
         created: wanted.to_vec(),
     })
 }

@@ -194,6 +194,12 @@ pub enum LayoutProblem {
         /// What to write.
         example: &'static str,
     },
+    /// A configuration's name that nobody could write on one line.
+    #[error("the name of a configuration has {most} characters at most")]
+    LongName {
+        /// How many it may have.
+        most: usize,
+    },
     /// A layout's name that no label can have.
     #[error("{name} cannot be a layout's name, because a node label selects it: {LABEL_RULE}")]
     Name {

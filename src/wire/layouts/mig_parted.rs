@@ -48,7 +48,15 @@ pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> O
     })
 }
 
+/// Longest name of a configuration. YAML itself has no room for a key of more than 1024 characters on one line.
+const LONGEST_NAME: usize = 253;
+
 fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
+    if entry.key.chars().count() > LONGEST_NAME {
+        let most = LONGEST_NAME;
+        findings.error(entry.place, LayoutProblem::LongName { most });
+        return None;
+    }
     if !is_label_value(&entry.key) {
         let name = quoted(&entry.key);
         findings.warning(entry.place, WarningProblem::Name { name });

@@ -50,6 +50,36 @@ fn an_instance_in_use_is_never_destroyed_and_the_plan_says_which() {
 }
 
 #[test]
+fn a_process_that_does_not_say_where_it_runs_may_be_in_any_instance() {
+    let mut device = device(A100);
+    state(&mut device).gpu_instances = vec![
+        instance(1, row(A100, 9), 0, &[3]),
+        instance(2, row(A100, 9), 4, &[3]),
+    ];
+    // Nowhere, or in an instance that came after the geometry was read.
+    for (gpu, compute) in [(None, None), (None, Some(0)), (Some(5), Some(0))] {
+        device.processes = vec![process(7, gpu, compute)];
+        let blocked = causes(simply(&device, whole(A100, &[0])));
+        let instances = blocked.iter().filter(
+            |cause| matches!(cause, Cause::InstanceInUse { holders, .. } if holders.len() == 1),
+        );
+        assert_eq!(instances.count(), 2, "{blocked:?}");
+        assert_eq!(simply(&device, whole(A100, &[9, 9])), Verdict::Unchanged);
+    }
+    // Who only has the device open runs nowhere.
+    device.processes.clear();
+    let open = Holder {
+        device: device.pci,
+        gpu_instance: None,
+        compute_instance: None,
+        who: Who::default(),
+    };
+    let target = whole(A100, &[0]);
+    let policy = Policy::default();
+    change(planned(&device, target, &[open], policy, &BTreeSet::new()));
+}
+
+#[test]
 fn a_holder_that_the_driver_does_not_name_counts_as_well() {
     let mut device = device(A100);
     state(&mut device).gpu_instances = vec![instance(1, row(A100, 9), 0, &[1, 1, 1])];
