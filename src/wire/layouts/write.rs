@@ -54,7 +54,7 @@ pub fn write(layouts: &Layouts, dialect: Dialect) -> Result<String, CannotWrite>
 /// Layouts as JSON, which parses to the same again, places aside.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_json(layouts: &Layouts, dialect: Dialect) -> Result<String, CannotWrite> {
     checked(file(layouts, dialect)?.json())
 }
