@@ -207,6 +207,7 @@ fn target(rows: &[Row], wanted: &[usize], pci: PciAddress) -> DeviceTarget {
         .map(|row| InstanceTarget {
             profile_id: rows[*row].0,
             compute: vec![rows[*row].3],
+            placement: None,
         })
         .collect();
     instances.sort();
@@ -424,6 +425,7 @@ fn hostile() {
         let wanted = (1..=14 + seed % 8).map(|id| InstanceTarget {
             profile_id: id,
             compute: vec![1],
+            placement: None,
         });
         let mut target = target(A100, &[], device.pci);
         target.mig = Some(MigTarget::Enabled(wanted.collect()));

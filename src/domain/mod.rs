@@ -19,6 +19,7 @@ pub mod layout;
 pub mod plan;
 pub mod profile;
 pub mod quantity;
+pub mod reconcile;
 pub mod slices;
 mod split;
 pub mod stream;

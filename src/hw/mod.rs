@@ -12,6 +12,7 @@
 //! domain's words and not in NVML's, so that its own logic (late, lost, replaced, hanging drivers) is tested without any.
 
 pub mod calls;
+pub mod control;
 mod elf;
 pub mod error;
 pub mod holders;
@@ -26,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use calls::CallWatch;
+pub use control::GpuControl;
 pub use error::{Code, DriverError, LoadError, Remedy};
 pub use worker::{Handle, Hints, spawn};
 

@@ -96,9 +96,15 @@ fn balance(state: &MigState, wanted: &[InstanceTarget]) -> Option<Vec<Difference
         count.0 = count.0.saturating_add(1);
     }
     for instance in &state.gpu_instances {
-        let count = counts
-            .entry(current::instance(state, instance)?)
-            .or_default();
+        let mut is = current::instance(state, instance)?;
+        let placed = InstanceTarget {
+            placement: Some(instance.placement),
+            ..is.clone()
+        };
+        if counts.contains_key(&placed) {
+            is = placed;
+        }
+        let count = counts.entry(is).or_default();
         count.1 = count.1.saturating_add(1);
     }
     let all = counts.into_iter().filter_map(|(instance, (wants, has))| {

@@ -16,6 +16,7 @@ pub(super) fn instance(state: &MigState, instance: &GpuInstance) -> Option<Insta
     Some(InstanceTarget {
         profile_id: instance.profile_id,
         compute,
+        placement: None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! What the devices of one node shall have: a layout after its names were looked up in each device's own catalogue.
 
 use super::{Place, TimeSlicing};
+use crate::domain::catalog::Placement;
 use crate::domain::id::PciAddress;
 
 /// What the devices of a node shall have. A device that is not listed is never touched.
@@ -28,8 +29,8 @@ pub struct DeviceTarget {
 pub enum MigTarget {
     /// MIG mode off.
     Disabled,
-    /// MIG mode on with these GPU instances and no other, in the order of their profile's id and then of the split. Where
-    /// they lie is the planner's to say.
+    /// MIG mode on with these GPU instances and no other, in the order of their profile's id, then of the split, then of
+    /// the place.
     Enabled(Vec<InstanceTarget>),
 }
 
@@ -40,4 +41,6 @@ pub struct InstanceTarget {
     pub profile_id: u32,
     /// Compute slices of each of its compute instances, the largest first; one that has all of them is the usual case.
     pub compute: Vec<u32>,
+    /// Where it shall lie, in memory slices; `None` leaves that to the planner. What is restored is restored in its place.
+    pub placement: Option<Placement>,
 }

@@ -67,7 +67,7 @@ impl<'q> Wish<'_, 'q> {
                     profile_id: instance.profile_id,
                     compute: &instance.compute,
                     count,
-                    slots: self.slots(profile, &instance.compute),
+                    slots: self.slots(profile, instance),
                 });
             }
         }
@@ -88,8 +88,9 @@ impl<'q> Wish<'_, 'q> {
         ways.fold(slots, usize::saturating_add)
     }
 
-    /// The instances of the profile that are there, and the places where one could be created.
-    fn slots(&self, profile: &BoardProfile<'_>, compute: &[u32]) -> Vec<Slot> {
+    /// The instances of the profile that are there, and the places where one could be created: of all, or the one place where
+    /// it shall lie.
+    fn slots(&self, profile: &BoardProfile<'_>, wanted: &InstanceTarget) -> Vec<Slot> {
         let id = profile.source.id;
         let mut slots: BTreeMap<Placement, Slot> = profile
             .places
@@ -101,16 +102,18 @@ impl<'q> Wish<'_, 'q> {
             let instance = standing.instance;
             let place = Place::of(instance.placement).filter(|_| instance.profile_id == id);
             if let Some(place) = place {
-                let resplit = self.resplit(standing, compute);
+                let resplit = self.resplit(standing, &wanted.compute);
                 let slot = Slot {
-                    cost: saved(standing, compute, &resplit),
+                    cost: saved(standing, &wanted.compute, &resplit),
                     kept: Some(at),
                     ..Slot::free(place)
                 };
                 slots.insert(place.placement, slot);
             }
         }
-        slots.into_values().collect()
+        let mut slots: Vec<Slot> = slots.into_values().collect();
+        slots.retain(|slot| wanted.placement.is_none_or(|place| place == slot.placement));
+        slots
     }
 
     /// Places for one more instance that the rules without places still allow beside all that is asked for.

@@ -95,6 +95,7 @@ fn plain(board: &Board<'_>, counts: &[u32]) -> Vec<InstanceTarget> {
         let instance = InstanceTarget {
             profile_id: profile.source.id,
             compute: vec![profile.gpu_slices()],
+            placement: None,
         };
         (0..*count).map(move |_| instance.clone())
     });
@@ -130,6 +131,7 @@ fn ranked(
         instances.extend((0..fresh).map(|_| InstanceTarget {
             profile_id: profile.source.id,
             compute: vec![profile.gpu_slices()],
+            placement: None,
         }));
     }
     instances.sort();

@@ -191,10 +191,12 @@ fn what_would_fit_is_told_as_a_layout_has_it() {
                 InstanceTarget {
                     profile_id: 9,
                     compute: vec![3],
+                    placement: None,
                 },
                 InstanceTarget {
                     profile_id: 9,
                     compute: vec![1, 1, 1],
+                    placement: None,
                 },
             ],
         }],

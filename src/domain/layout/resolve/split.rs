@@ -111,6 +111,7 @@ impl<'a> Group<'a> {
         let targets = splits.into_iter().map(|compute| InstanceTarget {
             profile_id: self.profile.id,
             compute,
+            placement: None,
         });
         Ok(targets.collect())
     }

@@ -136,6 +136,7 @@ pub(super) fn whole(rows: &'static [Row], ids: &[u32]) -> MigTarget {
         .map(|id| InstanceTarget {
             profile_id: *id,
             compute: vec![row(rows, *id).3],
+            placement: None,
         })
         .collect();
     instances.sort();

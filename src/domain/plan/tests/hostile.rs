@@ -41,6 +41,7 @@ fn wanted(count: u32) -> Vec<InstanceTarget> {
         .map(|profile_id| InstanceTarget {
             profile_id,
             compute: vec![1],
+            placement: None,
         })
         .collect()
 }

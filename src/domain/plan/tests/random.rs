@@ -254,7 +254,7 @@ fn splits_lose_the_fewest_partitions() {
                 if compute.is_empty() {
                     compute = vec![1];
                 }
-                InstanceTarget { profile_id: *profile, compute }
+                InstanceTarget { profile_id: *profile, compute, placement: None,}
             })
             .collect();
         targets.sort();

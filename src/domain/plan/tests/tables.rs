@@ -93,6 +93,7 @@ fn a_holder_that_the_driver_does_not_name_counts_as_well() {
         let target = MigTarget::Enabled(vec![InstanceTarget {
             profile_id: 9,
             compute,
+            placement: None,
         }]);
         planned(
             &device,
