@@ -30,14 +30,25 @@ pub enum InstanceUse {
 impl Device {
     /// Who runs on it.
     pub fn usage(&self) -> Usage<'_> {
-        // Both nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetGraphicsRunningProcesses.
-        let refused = |problem: &Problem| problem.what.contains("Processes");
-        if self.condition != Condition::Working || self.problems.iter().any(refused) {
+        if self.condition != Condition::Working || self.problems.iter().any(is_about_processes) {
             Usage::Unknown
         } else {
             Usage::Known(&self.processes)
         }
     }
+}
+
+impl Device {
+    /// Takes in who runs on it, told by both lists of the driver just now.
+    pub fn told_processes(&mut self, processes: Vec<Process>) {
+        self.problems.retain(|problem| !is_about_processes(problem));
+        self.processes = processes;
+    }
+}
+
+/// Both nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetGraphicsRunningProcesses.
+fn is_about_processes(problem: &Problem) -> bool {
+    problem.what.contains("Processes")
 }
 
 impl<'a> Usage<'a> {

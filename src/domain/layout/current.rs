@@ -1,8 +1,26 @@
 //! What a device has now, in the words of targets.
 
-use super::InstanceTarget;
+use super::{InstanceTarget, MigTarget};
 use crate::domain::catalog::{ComputeInstanceProfile, GpuInstanceProfile, ProfileCatalog};
-use crate::domain::inventory::{ComputeInstance, GpuInstance, MigState};
+use crate::domain::inventory::{ComputeInstance, GpuInstance, MigMode, MigState};
+
+/// What a device has now, as a target that is met by just that, each instance in its place: what to go back to. One without a
+/// compute instance cannot be used, and nobody wants it back. `None` where nobody says how an instance is split.
+pub fn standing(state: &MigState) -> Option<MigTarget> {
+    if state.current == MigMode::Disabled {
+        return Some(MigTarget::Disabled);
+    }
+    let mut instances = Vec::new();
+    for is in &state.gpu_instances {
+        instances.push(InstanceTarget {
+            placement: Some(is.placement),
+            ..instance(state, is)?
+        });
+    }
+    instances.retain(|instance| !instance.compute.is_empty());
+    instances.sort();
+    Some(MigTarget::Enabled(instances))
+}
 
 /// `instance` in the words of targets, without compute slices where it has no compute instance; `None` where nobody says
 /// how it is split.

@@ -17,6 +17,7 @@ mod target;
 use std::fmt;
 
 pub use self::compare::{Difference, DifferenceKind, compare};
+pub use self::current::standing;
 pub use self::error::{DeviceRef, Reason, RuleError, RuleWarning, Surprise};
 pub use self::export::{ExportError, export};
 pub use self::generate::generate;

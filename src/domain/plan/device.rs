@@ -104,7 +104,7 @@ fn decide<'q>(
         Ok(Err(infeasible)) => return Verdict::Infeasible(infeasible),
         Err(TooMuch) => return untold(TOO_MUCH),
     }
-    let users = Users::of(question, device);
+    let users = Users::of(question.holders, device);
     let standing = match standing(&users, &board, state, instances) {
         Ok(standing) => standing,
         Err(Untold(reason)) => return untold(reason),

@@ -22,6 +22,7 @@ mod board;
 mod build;
 mod device;
 mod fate;
+mod guard;
 mod infeasible;
 mod memo;
 mod mode;
@@ -41,6 +42,7 @@ use std::collections::BTreeSet;
 
 pub use self::blocked::{Blocked, Cause};
 pub use self::fate::Fate;
+pub use self::guard::in_the_way;
 pub use self::infeasible::{HardwareRule, Infeasible, Offer};
 pub use self::mode::{Disruption, ModeChange, ResetScope};
 pub use self::outcome::Outcome;

@@ -67,7 +67,7 @@ pub(super) fn steps(change: &ModeChange) -> impl Iterator<Item = Step> {
 
 /// Up to Ampere a change of mode needs a reset; since Hopper it needs that nobody has the device open. Source: NVIDIA MIG User
 /// Guide, "Enable MIG Mode". A device that does not tell its generation is taken for the more expensive one.
-fn disruption(device: &Device) -> Disruption {
+pub(super) fn disruption(device: &Device) -> Disruption {
     match device.compute_capability {
         Some(capability) if capability.major >= 9 => Disruption::ClientsBounce,
         Some(_) | None => Disruption::GpuReset,

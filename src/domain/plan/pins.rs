@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::Question;
 use crate::domain::holder::{Holder, Who};
 use crate::domain::inventory::{Device, GpuInstance, Process, Usage};
 
@@ -43,9 +42,9 @@ pub(super) struct Users {
 }
 
 impl Users {
-    pub(super) fn of(question: &Question<'_>, device: &Device) -> Self {
-        let mut holders: Vec<Holder> = question
-            .holders
+    /// The `holders` of `device`, and the processes that its driver names.
+    pub(super) fn of(holders: &[Holder], device: &Device) -> Self {
+        let mut holders: Vec<Holder> = holders
             .iter()
             .filter(|holder| holder.device == device.pci)
             .cloned()

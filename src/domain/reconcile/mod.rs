@@ -1,3 +1,18 @@
 //! Carrying plans out, as state machines without I/O: what to do next follows from what came of what was done before.
 
 pub mod call;
+mod ending;
+mod expect;
+mod job;
+mod node;
+mod state;
+mod transaction;
+
+pub use self::ending::{Ending, Work};
+pub use self::job::{Action, Answer, Job, Limits, Progress, Users};
+pub use self::node::{Decision, Drift, Node, View};
+pub use self::state::State;
+pub use self::transaction::Transaction;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! How changing a device ends. Nothing else is an end, so that nothing is left at "pending".
+
+use crate::domain::plan::{Cause, Infeasible, ResetScope};
+
+/// How the change of one device ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// It was read again and has what it shall have.
+    Applied,
+    /// Something is in the way. It has what it had.
+    Blocked {
+        /// What; never empty.
+        causes: Vec<Cause>,
+        /// Whether something had been changed, and was brought back.
+        rolled_back: bool,
+    },
+    /// The hardware cannot. It has what it had.
+    Infeasible(Infeasible),
+    /// It could not be done. It was read again and has what it had.
+    RolledBack {
+        /// Why, in words for a person.
+        reason: String,
+    },
+    /// It could not be done, and what it had could not be brought back either, or was not tried.
+    Failed {
+        /// Why not the one.
+        reason: String,
+        /// Why not the other; `None` where nothing had been changed or nothing can be.
+        rollback: Option<String>,
+    },
+    /// Everything is done but a reset, with which the mode comes into force.
+    NeedsReset {
+        /// What the reset concerns.
+        scope: ResetScope,
+    },
+    /// Somebody else changes it. It is left to them.
+    Yielded {
+        /// What was seen, in words for a person.
+        reason: String,
+    },
+}
+
+/// What was done on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// GPU instances destroyed.
+    pub destroyed: u32,
+    /// GPU instances created.
+    pub created: u32,
+    /// Calls made again because the driver said that it may work later.
+    pub retries: u32,
+    /// Whether what was there before had to be brought back.
+    pub rollbacks: u32,
+}
+
+impl Ending {
+    /// The word: part of metrics, history and status, and never changed.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Blocked { .. } => "blocked",
+            Self::Infeasible(_) => "infeasible",
+            Self::RolledBack { .. } => "rolled-back",
+            Self::Failed { .. } => "failed",
+            Self::NeedsReset { .. } => "needs-reset",
+            Self::Yielded { .. } => "yielded",
+        }
+    }
+
+    /// Whether the device is as recorded: at its target, or back at what it had.
+    pub fn is_settled(&self) -> bool {
+        match self {
+            Self::Applied
+            | Self::Blocked { .. }
+            | Self::Infeasible(_)
+            | Self::RolledBack { .. }
+            | Self::Yielded { .. } => true,
+            Self::Failed { .. } | Self::NeedsReset { .. } => false,
+        }
+    }
+}

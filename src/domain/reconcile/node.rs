@@ -1,0 +1,235 @@
+//! A node on its way: which devices to change now, which to leave alone, and when to look again.
+//!
+//! It is level-triggered: every look at the hardware is held against what the node shall have, and nothing is concluded from
+//! what was done before but how long to wait before it is done again. What a device has when it reached its target is kept, so
+//! that a change by somebody else can be told from one that was asked for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::ending::Ending;
+use super::state::{State, wait};
+use crate::domain::holder::Holder;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Condition, Device, Inventory, MigMode, Process};
+use crate::domain::layout::{MigTarget, Targets, standing};
+use crate::domain::plan::{NodePlan, Outcome, Policy, Question, Verdict, plan};
+
+/// What is done about changes by somebody else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Drift {
+    /// They are undone as far as nothing is in use.
+    #[default]
+    Repair,
+    /// They are left, and said.
+    Report,
+}
+
+/// What a look at the node goes by.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// The node as it was read.
+    pub inventory: &'a Inventory,
+    /// What it shall have.
+    pub targets: &'a Targets,
+    /// Who uses its devices, beside the processes that the inventory names.
+    pub holders: &'a [Holder],
+    /// What may be done.
+    pub policy: &'a Policy,
+    /// What is done about changes by somebody else.
+    pub drift: Drift,
+}
+
+/// What to do now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// Devices to change, in the order of their addresses.
+    pub change: Vec<PciAddress>,
+    /// Devices of these on which somebody else had changed what they should have.
+    pub drifted: Vec<PciAddress>,
+    /// When to look again, even if nothing hints at a change; `None` where there is no reason to.
+    pub again: Option<Duration>,
+}
+
+/// Remembers what was tried.
+#[derive(Debug, Clone, Default)]
+pub struct Node {
+    devices: BTreeMap<PciAddress, Record>,
+}
+
+#[derive(Debug, Clone)]
+struct Record {
+    state: State,
+    /// Attempts in a row that ended badly.
+    failures: u32,
+    /// What it looked like after the last of these, and when it is tried again.
+    put_off: Option<(Looks, Duration)>,
+    /// What it has had since it reached its target.
+    reached: Option<MigTarget>,
+}
+
+/// Everything about a device that makes another attempt worth while when it changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Looks {
+    geometry: Option<MigTarget>,
+    pending: Option<MigMode>,
+    condition: Condition,
+    processes: Vec<Process>,
+    holders: Vec<Holder>,
+}
+
+impl Node {
+    /// Something else is asked for: every device is tried at once, and what they have now is no drift.
+    pub fn select(&mut self) {
+        self.devices.clear();
+    }
+
+    /// Holds what is there against what shall be.
+    pub fn look(&mut self, now: Duration, view: &View<'_>) -> Decision {
+        let planned = plan(&Question {
+            inventory: view.inventory,
+            targets: view.targets,
+            holders: view.holders,
+            policy: view.policy,
+            refused: &std::collections::BTreeSet::new(),
+        });
+        let asked = |pci: &PciAddress| planned.devices.iter().any(|device| device.pci == *pci);
+        self.devices.retain(|pci, _| asked(pci));
+        let impossible = planned.outcome() == Outcome::Infeasible;
+        let mut decision = Decision::default();
+        let NodePlan { devices } = planned;
+        for device in devices {
+            let looks = looks(view, device.pci);
+            let record = self.devices.entry(device.pci).or_insert_with(Record::new);
+            match device.verdict {
+                Verdict::Unchanged => record.reached(looks),
+                Verdict::Blocked(blocked) => {
+                    record.state = State::Blocked {
+                        causes: blocked.causes,
+                    };
+                }
+                Verdict::Infeasible(infeasible) => record.state = State::Infeasible(infeasible),
+                // A plan is whole before its first step.
+                Verdict::Change(_) if impossible => {
+                    record.state = State::Pending {
+                        reason: "another device can never have what this layout asks of it"
+                            .to_owned(),
+                    };
+                }
+                Verdict::Change(_) => record.due(now, looks, view.drift, device.pci, &mut decision),
+            }
+        }
+        decision
+    }
+
+    /// The device is being changed.
+    pub fn began(&mut self, pci: PciAddress) {
+        let record = self.devices.entry(pci).or_insert_with(Record::new);
+        record.state = State::Applying;
+    }
+
+    /// How that ended. `view` is what was read after it.
+    pub fn ended(&mut self, now: Duration, view: &View<'_>, pci: PciAddress, ending: Ending) {
+        let looks = looks(view, pci);
+        let record = self.devices.entry(pci).or_insert_with(Record::new);
+        if ending == Ending::Applied {
+            record.reached(looks);
+            return;
+        }
+        record.failures = record.failures.saturating_add(1);
+        record.put_off = Some((looks, now.saturating_add(wait(record.failures))));
+        record.state = ending.into();
+    }
+
+    /// Where each device stands that something is asked of, in the order of their addresses.
+    pub fn states(&self) -> impl Iterator<Item = (PciAddress, &State)> {
+        let all = self.devices.iter();
+        all.map(|(pci, record)| (*pci, &record.state))
+    }
+
+    /// The state that most needs somebody's attention.
+    pub fn worst(&self) -> Option<&State> {
+        let states = self.devices.values().map(|record| &record.state);
+        states.max_by_key(|state| state.gravity())
+    }
+}
+
+impl Record {
+    fn new() -> Self {
+        Self {
+            state: State::Pending {
+                reason: "it was not looked at yet".to_owned(),
+            },
+            failures: 0,
+            put_off: None,
+            reached: None,
+        }
+    }
+
+    fn reached(&mut self, looks: Looks) {
+        self.state = State::Applied;
+        self.failures = 0;
+        self.put_off = None;
+        self.reached = looks.geometry;
+    }
+
+    /// It could be changed now: unless it was tried a moment ago, or somebody else's change is to be left.
+    fn due(
+        &mut self,
+        now: Duration,
+        looks: Looks,
+        drift: Drift,
+        pci: PciAddress,
+        decision: &mut Decision,
+    ) {
+        if let Some((then, at)) = &self.put_off
+            && *then == looks
+            && now < *at
+        {
+            let again = decision.again.map_or(*at, |again| again.min(*at));
+            decision.again = Some(again);
+            return;
+        }
+        let reached = self.reached.as_ref();
+        let drifted = reached.is_some_and(|reached| !is_lost(reached, looks.geometry.as_ref()));
+        if drifted && drift == Drift::Report {
+            self.state = State::Drifted;
+            return;
+        }
+        if drifted && self.put_off.is_none() {
+            decision.drifted.push(pci);
+        }
+        decision.change.push(pci);
+    }
+}
+
+/// Whether a reset, a reload of the driver or a reboot took it, which leave nothing; a person leaves something, or turns MIG
+/// mode on.
+fn is_lost(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
+    match (reached, now) {
+        (MigTarget::Enabled(_), None | Some(MigTarget::Disabled)) => true,
+        (MigTarget::Enabled(had), Some(MigTarget::Enabled(has))) => {
+            !had.is_empty() && has.is_empty()
+        }
+        (MigTarget::Disabled, _) => false,
+    }
+}
+
+fn looks(view: &View<'_>, pci: PciAddress) -> Looks {
+    let mut devices = view.inventory.devices.iter();
+    let device: Option<&Device> = devices.find(|device| device.pci == pci);
+    let state = device.and_then(|device| device.mig.state());
+    let holders = view.holders.iter().filter(|holder| holder.device == pci);
+    Looks {
+        geometry: state.and_then(standing),
+        pending: state.map(|state| state.pending),
+        condition: device.map_or(
+            Condition::PciOnly {
+                kernel_driver: None,
+            },
+            |device| device.condition.clone(),
+        ),
+        processes: device.map_or_else(Vec::new, |device| device.processes.clone()),
+        holders: holders.cloned().collect(),
+    }
+}

@@ -1,0 +1,140 @@
+//! Where a device stands with regard to what it shall have.
+
+use std::time::Duration;
+
+use super::ending::Ending;
+use crate::domain::plan::words::Words;
+use crate::domain::plan::{Cause, Infeasible, ResetScope};
+
+/// Where a device stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It has what it shall have.
+    Applied,
+    /// It will be changed, or waits for what must come first.
+    Pending {
+        /// What it waits for, in words for a person.
+        reason: String,
+    },
+    /// It is being changed.
+    Applying,
+    /// Something is in the way.
+    Blocked {
+        /// What; never empty.
+        causes: Vec<Cause>,
+    },
+    /// The hardware cannot.
+    Infeasible(Infeasible),
+    /// It could not be changed and has what it had.
+    RolledBack {
+        /// Why.
+        reason: String,
+    },
+    /// It could not be changed, and what it has now is neither the one nor the other.
+    Failed {
+        /// Why.
+        reason: String,
+        /// Why what it had could not be brought back; `None` where nothing was changed.
+        rollback: Option<String>,
+    },
+    /// Everything is done but a reset.
+    NeedsReset {
+        /// What the reset concerns.
+        scope: ResetScope,
+    },
+    /// Somebody else changed it after it had what it shall have, and it is left as it is.
+    Drifted,
+    /// Somebody else changes it.
+    Yielded {
+        /// What was seen.
+        reason: String,
+    },
+}
+
+impl State {
+    /// The word: part of status, metrics and history, and never changed.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Pending { .. } => "pending",
+            Self::Applying => "applying",
+            Self::Blocked { .. } => "blocked",
+            Self::Infeasible(_) => "infeasible",
+            Self::RolledBack { .. } => "rolled-back",
+            Self::Failed { .. } => "failed",
+            Self::NeedsReset { .. } => "needs-reset",
+            Self::Drifted => "drifted",
+            Self::Yielded { .. } => "yielded",
+        }
+    }
+
+    /// How much it needs somebody's attention, the least first.
+    pub fn gravity(&self) -> u8 {
+        match self {
+            Self::Applied => 0,
+            Self::Pending { .. } => 1,
+            Self::Applying => 2,
+            Self::Yielded { .. } => 3,
+            Self::Drifted => 4,
+            Self::Blocked { .. } => 5,
+            Self::RolledBack { .. } => 6,
+            Self::NeedsReset { .. } => 7,
+            Self::Infeasible(_) => 8,
+            Self::Failed { .. } => 9,
+        }
+    }
+
+    /// Why, in words for a person; empty where there is nothing to explain.
+    pub fn message(&self, words: &Words<'_>) -> String {
+        match self {
+            Self::Applied | Self::Applying => String::new(),
+            Self::Pending { reason } | Self::RolledBack { reason } | Self::Yielded { reason } => {
+                reason.clone()
+            }
+            Self::Blocked { causes } => {
+                let causes: Vec<String> = causes.iter().map(|cause| words.cause(cause)).collect();
+                causes.join("; ")
+            }
+            Self::Infeasible(infeasible) => words.rule(&infeasible.rule),
+            Self::Failed {
+                reason,
+                rollback: None,
+            } => reason.clone(),
+            Self::Failed {
+                reason,
+                rollback: Some(rollback),
+            } => format!("{reason}; what it had could not be brought back: {rollback}"),
+            Self::NeedsReset { scope } => {
+                format!(
+                    "MIG mode is set and comes into force with {}",
+                    words.scope(scope)
+                )
+            }
+            Self::Drifted => "somebody changed it; by policy it is left so".to_owned(),
+        }
+    }
+}
+
+impl From<Ending> for State {
+    fn from(ending: Ending) -> Self {
+        match ending {
+            Ending::Applied => Self::Applied,
+            Ending::Blocked { causes, .. } => Self::Blocked { causes },
+            Ending::Infeasible(infeasible) => Self::Infeasible(infeasible),
+            Ending::RolledBack { reason } => Self::RolledBack { reason },
+            Ending::Failed { reason, rollback } => Self::Failed { reason, rollback },
+            Ending::NeedsReset { scope } => Self::NeedsReset { scope },
+            Ending::Yielded { reason } => Self::Yielded { reason },
+        }
+    }
+}
+
+/// The first wait after an attempt that ended badly; each is twice as long as the one before.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
+
+/// How long to wait after so many attempts in a row that ended badly.
+pub(super) fn wait(failures: u32) -> Duration {
+    let doubled = FIRST_WAIT.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(LONGEST_WAIT)
+}

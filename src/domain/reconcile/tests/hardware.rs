@@ -1,0 +1,405 @@
+//! A device that obeys calls as a driver does, with users and with every trouble of the fault menu. It shares nothing with
+//! the engine.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::domain::catalog::Placement;
+use crate::domain::inventory::{
+    ComputeInstance, Device, GpuInstance, Inventory, Mig, MigState, Process, ProcessKind,
+};
+use crate::domain::layout::tests_support::{A100_40, node};
+use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Place, standing};
+use crate::domain::plan::Policy;
+use crate::domain::reconcile::call::{Call, Done, Failure, FailureKind};
+use crate::domain::reconcile::{Action, Answer, Ending, Job, Limits, Transaction, Users};
+
+/// What goes wrong, once, at the call with this number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The call fails and has done nothing.
+    Fails(FailureKind),
+    /// The call fails and has done it.
+    FailsLate(FailureKind),
+    /// The call says that it is done and has done nothing.
+    Lies,
+    /// A GPU instance is created elsewhere.
+    Elsewhere,
+    /// Somebody begins to use the last instance before the look that precedes the call.
+    Appears,
+    /// Somebody else destroys an idle instance before the call.
+    Foreign,
+    /// Nobody tells who uses it.
+    Blind,
+}
+
+pub(super) struct Hardware {
+    pub(super) device: Device,
+    pub(super) troubles: Vec<(usize, Trouble)>,
+    /// For how many calls that destroy it says "in use".
+    pub(super) stubborn: usize,
+    /// Places that it does not give: profile and start.
+    pub(super) defects: BTreeSet<(u32, u32)>,
+    pub(super) calls: Vec<Call>,
+    /// What was destroyed although it was in use: must stay empty.
+    pub(super) crimes: Vec<String>,
+    next: u32,
+}
+
+impl Hardware {
+    pub(super) fn new(instances: &[(u32, u32, &[u32])]) -> Self {
+        Self::of(A100_40.with(0, instances))
+    }
+
+    pub(super) fn of(device: Device) -> Self {
+        let ids = state_of(&device).gpu_instances.iter().map(|one| one.id);
+        Self {
+            next: ids.max().unwrap_or(0),
+            device,
+            troubles: Vec::new(),
+            stubborn: 0,
+            defects: BTreeSet::new(),
+            calls: Vec::new(),
+            crimes: Vec::new(),
+        }
+    }
+
+    pub(super) fn state(&mut self) -> &mut MigState {
+        match &mut self.device.mig {
+            Mig::Capable(state) => state,
+            Mig::Unknown | Mig::NotCapable => panic!("it can be partitioned"),
+        }
+    }
+
+    pub(super) fn used_by(mut self, gpu_instance: u32, compute_instance: u32) -> Self {
+        self.device.processes.push(Process {
+            pid: 4711,
+            kind: ProcessKind::Compute,
+            gpu_instance: Some(gpu_instance),
+            compute_instance: Some(compute_instance),
+            memory: None,
+        });
+        self
+    }
+
+    /// Profile, start and splits of what is there, by place.
+    pub(super) fn geometry(&self) -> Vec<(u32, u32, Vec<u32>)> {
+        let mut all: Vec<_> = state_of(&self.device)
+            .gpu_instances
+            .iter()
+            .map(|one| {
+                let mut parts: Vec<u32> = one
+                    .compute_instances
+                    .iter()
+                    .map(|part| part.resources.unwrap().compute_slices)
+                    .collect();
+                parts.sort_unstable_by(|a, b| b.cmp(a));
+                (one.profile_id, one.placement.start, parts)
+            })
+            .collect();
+        all.sort_by_key(|one| one.1);
+        all
+    }
+
+    pub(super) fn job(&self, target: MigTarget) -> Job {
+        let inventory: Arc<Inventory> = Arc::new(Inventory {
+            nvml: crate::domain::inventory::NvmlState::Ready(crate::domain::inventory::Driver {
+                version: "570.133.20".parse().unwrap(),
+                cuda: None,
+            }),
+            ..node([self.device.clone()])
+        });
+        Job {
+            inventory,
+            target: DeviceTarget {
+                pci: self.device.pci,
+                rule: Place::default(),
+                mig: Some(target),
+                time_slicing: None,
+            },
+            previous: standing(state_of(&self.device)),
+            resumed: false,
+            holders: Vec::new(),
+            policy: Policy::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    /// Runs a job to its end, or until so many calls were made, as if the agent were killed then.
+    pub(super) fn run(&mut self, job: Job, kill_after: Option<usize>) -> Option<Ending> {
+        let limits = job.limits;
+        let mut transaction = Transaction::new(job).unwrap();
+        let mut now = Duration::ZERO;
+        let mut answer = Answer::Begin;
+        for _ in 0..10_000 {
+            let action = transaction.next(now, answer);
+            now += Duration::from_millis(10);
+            assert!(now < limits.whole * 3, "I5: it does not end");
+            answer = match action {
+                Action::End(ending) => return Some(ending),
+                Action::Wait(wait) => {
+                    now += wait;
+                    Answer::Waited
+                }
+                Action::Look => Answer::Looked(self.look()),
+                Action::Read => Answer::Read(Ok(Box::new(self.device.clone()))),
+                Action::Call(call) => {
+                    if kill_after == Some(self.calls.len()) {
+                        return None;
+                    }
+                    Answer::Called(self.obey(call))
+                }
+            };
+        }
+        panic!("I5: it does not end");
+    }
+
+    fn look(&mut self) -> Result<Users, String> {
+        if self.trouble(Trouble::Appears)
+            && let Some((id, part)) = self.last_usable()
+        {
+            self.device.processes.push(Process {
+                pid: 99,
+                kind: ProcessKind::Compute,
+                gpu_instance: Some(id),
+                compute_instance: Some(part),
+                memory: None,
+            });
+        }
+        if self.trouble(Trouble::Blind) {
+            return Err("nobody tells".to_owned());
+        }
+        Ok(Users {
+            processes: self.device.processes.clone(),
+            holders: Vec::new(),
+        })
+    }
+
+    fn last_usable(&self) -> Option<(u32, u32)> {
+        let mut all = state_of(&self.device).gpu_instances.iter().rev();
+        all.find_map(|one| Some((one.id, one.compute_instances.first()?.id)))
+    }
+
+    /// Whether this trouble is due at the next call; then it is over.
+    fn trouble(&mut self, which: Trouble) -> bool {
+        let now = self.calls.len();
+        let due = self
+            .troubles
+            .iter()
+            .position(|(at, trouble)| *at == now && *trouble == which);
+        due.map(|at| self.troubles.remove(at)).is_some()
+    }
+
+    fn obey(&mut self, call: Call) -> Result<Done, Failure> {
+        if self.trouble(Trouble::Foreign) {
+            let used: BTreeSet<u32> = self
+                .device
+                .processes
+                .iter()
+                .filter_map(|process| process.gpu_instance)
+                .collect();
+            let state = self.state();
+            if let Some(at) = state
+                .gpu_instances
+                .iter()
+                .position(|one| !used.contains(&one.id) && !one.compute_instances.is_empty())
+            {
+                state.gpu_instances.remove(at);
+            }
+        }
+        let now = self.calls.len();
+        let due = self.troubles.iter().position(|(at, _)| *at == now);
+        let trouble = due.map(|at| self.troubles.remove(at).1);
+        self.calls.push(call);
+        let failure = |kind| Failure {
+            kind,
+            what: format!("{call:?}: {kind:?}"),
+        };
+        match trouble {
+            Some(Trouble::Fails(kind)) => return Err(failure(kind)),
+            Some(Trouble::FailsLate(kind)) => {
+                let _done = self.really(call);
+                return Err(failure(kind));
+            }
+            Some(Trouble::Lies) => {
+                return Ok(match call {
+                    Call::CreateGpuInstance { placement, .. } => {
+                        Done::Created { id: 77, placement }
+                    }
+                    Call::DestroyComputeInstance { .. }
+                    | Call::DestroyGpuInstance { .. }
+                    | Call::CreateComputeInstance { .. }
+                    | Call::SetMigMode { .. } => Done::AsAsked,
+                });
+            }
+            Some(Trouble::Elsewhere) => {
+                if let Call::CreateGpuInstance { profile_id, .. } = call
+                    && let Some(placement) = self.free(profile_id)
+                {
+                    return self.really(Call::CreateGpuInstance {
+                        profile_id,
+                        placement,
+                    });
+                }
+            }
+            Some(Trouble::Appears | Trouble::Foreign | Trouble::Blind) | None => {}
+        }
+        if call.destroys() && self.stubborn > 0 {
+            self.stubborn -= 1;
+            return Err(failure(FailureKind::InUse));
+        }
+        self.really(call)
+    }
+
+    /// The last place that is free for the profile.
+    fn free(&mut self, profile_id: u32) -> Option<Placement> {
+        let state = self.state();
+        let profile = state.catalog.by_id(profile_id)?;
+        let free = |place: &&Placement| {
+            let mut all = state.gpu_instances.iter();
+            all.all(|one| apart(one.placement, **place))
+        };
+        profile.placements.iter().rev().find(free).copied()
+    }
+
+    fn really(&mut self, call: Call) -> Result<Done, Failure> {
+        let fail = |kind| {
+            Err(Failure {
+                kind,
+                what: format!("{call:?}: {kind:?}"),
+            })
+        };
+        let used = |device: &Device, gi: u32, ci: Option<u32>| {
+            device.processes.iter().any(|process| {
+                process.gpu_instance == Some(gi) && (ci.is_none() || process.compute_instance == ci)
+            })
+        };
+        match call {
+            Call::DestroyComputeInstance {
+                gpu_instance,
+                compute_instance,
+            } => {
+                if used(&self.device, gpu_instance, Some(compute_instance)) {
+                    self.crimes.push(format!("{call:?}"));
+                }
+                let state = self.state();
+                let mut all = state.gpu_instances.iter_mut();
+                let Some(one) = all.find(|one| one.id == gpu_instance) else {
+                    return fail(FailureKind::Gone);
+                };
+                one.compute_instances
+                    .retain(|part| part.id != compute_instance);
+                Ok(Done::AsAsked)
+            }
+            Call::DestroyGpuInstance { gpu_instance } => {
+                if used(&self.device, gpu_instance, None) {
+                    self.crimes.push(format!("{call:?}"));
+                }
+                let state = self.state();
+                let mut all = state.gpu_instances.iter();
+                let Some(at) = all.position(|one| one.id == gpu_instance) else {
+                    return fail(FailureKind::Gone);
+                };
+                if !state.gpu_instances[at].compute_instances.is_empty() {
+                    return fail(FailureKind::InUse);
+                }
+                state.gpu_instances.remove(at);
+                Ok(Done::AsAsked)
+            }
+            Call::CreateGpuInstance {
+                profile_id,
+                placement,
+            } => {
+                let defect = self.defects.contains(&(profile_id, placement.start));
+                self.next += 1;
+                let id = self.next;
+                let state = self.state();
+                let mut all = state.gpu_instances.iter();
+                if defect || !all.all(|one| apart(one.placement, placement)) {
+                    return fail(FailureKind::NoRoom);
+                }
+                state.gpu_instances.push(GpuInstance {
+                    id,
+                    profile_id,
+                    placement,
+                    compute_instances: Vec::new(),
+                });
+                Ok(Done::Created { id, placement })
+            }
+            Call::CreateComputeInstance {
+                gpu_instance,
+                slices,
+            } => {
+                let state = self.state();
+                let mut all = state.gpu_instances.iter_mut();
+                let Some(one) = all.find(|one| one.id == gpu_instance) else {
+                    return fail(FailureKind::Gone);
+                };
+                let ids: BTreeSet<u32> = one.compute_instances.iter().map(|part| part.id).collect();
+                let id = (0..).find(|id| !ids.contains(id)).unwrap();
+                one.compute_instances.push(compute(id, slices));
+                Ok(Done::AsAsked)
+            }
+            Call::SetMigMode { to } => {
+                let clients = !self.device.processes.is_empty();
+                let state = self.state();
+                state.pending = to;
+                if state.current == to {
+                    return Ok(Done::AsAsked);
+                }
+                if clients {
+                    return Ok(Done::Pending("in use (19)".to_owned()));
+                }
+                Ok(Done::Pending("reset required (16)".to_owned()))
+            }
+        }
+    }
+}
+
+fn compute(id: u32, slices: u32) -> ComputeInstance {
+    ComputeInstance {
+        id,
+        profile_id: slices - 1,
+        placement: None,
+        uuid: None,
+        memory: None,
+        resources: Some(crate::domain::catalog::InstanceResources {
+            compute_slices: slices,
+            ..Default::default()
+        }),
+    }
+}
+
+fn apart(one: Placement, other: Placement) -> bool {
+    one.start + one.size <= other.start || other.start + other.size <= one.start
+}
+
+pub(super) fn state_of(device: &Device) -> &MigState {
+    device.mig.state().unwrap()
+}
+
+/// Instances that are not split, by profile id: their compute slices are known from the A100's table.
+pub(super) fn wants(ids: &[u32]) -> MigTarget {
+    let slices = |id: u32| match id {
+        19 | 20 | 15 => 1,
+        14 => 2,
+        9 => 3,
+        5 => 4,
+        _ => 7,
+    };
+    let mut all: Vec<InstanceTarget> = ids
+        .iter()
+        .map(|id| InstanceTarget {
+            profile_id: *id,
+            compute: vec![slices(*id)],
+            placement: None,
+        })
+        .collect();
+    all.sort();
+    MigTarget::Enabled(all)
+}
+
+pub(super) fn off() -> MigTarget {
+    MigTarget::Disabled
+}

@@ -1,0 +1,5 @@
+//! Transactions on a device that does what drivers do, the bad things too.
+
+mod hardware;
+mod random;
+mod tables;

@@ -1,0 +1,234 @@
+//! One device on its way to what it shall have, or back to what it had.
+//!
+//! ```text
+//!            +--------------------- read again <------------------------+
+//!            v                                                           |
+//!   plan --> Change --> each step: look who uses it, call, [wait, again] +
+//!     |                        |
+//!     |  nothing left          | in use, refused, out of time
+//!     v                        v
+//!   Applied        once more with what it had as the target --> Blocked, RolledBack, Failed
+//! ```
+//!
+//! The planner is asked anew after every reading, so success is never said without one, a partition that was said to be
+//! destroyed and stayed is destroyed again, a place that the hardware does not give is replaced by another, and an agent that
+//! was killed goes on from whatever is there.
+
+mod steps;
+mod stop;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use self::steps::LONGEST_WAIT;
+use self::stop::Stop;
+use super::call::{Call, Failure, FailureKind};
+use super::ending::{Ending, Work};
+use super::expect::Expected;
+use super::job::{Action, Answer, Job, Progress};
+use crate::domain::catalog::Placement;
+use crate::domain::holder::Holder;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Device, Inventory};
+use crate::domain::layout::{DeviceTarget, Targets};
+use crate::domain::plan::words::Words;
+use crate::domain::plan::{Cause, PlannedInstance, Question, Refusal, Step, Verdict, plan};
+
+/// One device on its way.
+#[derive(Debug, Clone)]
+pub struct Transaction {
+    job: Job,
+    expected: Expected,
+    holders: Vec<Holder>,
+    refused: BTreeSet<Refusal>,
+    aim: Aim,
+    pass: Pass,
+    /// Plans that were carried out and not met, since the last one that the hardware's refusals explain.
+    idle_passes: u32,
+    /// What went wrong last, for the case that nothing better can be said.
+    note: Option<String>,
+    /// A place that was refused, if it is not that somebody took it.
+    doubt: Option<Refusal>,
+    /// The call that is answered with "later", since when, and how often.
+    put_off: Option<(Call, Duration, u32)>,
+    touched: bool,
+    work: Work,
+}
+
+#[derive(Debug, Clone)]
+enum Aim {
+    Target,
+    /// Back, and why.
+    Previous(Stop),
+}
+
+/// The steps of the present plan.
+#[derive(Debug, Clone, Default)]
+struct Pass {
+    steps: Vec<Step>,
+    after: Vec<PlannedInstance>,
+    at: usize,
+    /// The driver's ids of what was created.
+    made: BTreeMap<usize, u32>,
+}
+
+/// Plans that are carried out although the one before was not met.
+const MOST_PASSES: u32 = 3;
+impl Transaction {
+    /// Nothing is done before the first [`Self::next`]. `None` where the node has no such device.
+    pub fn new(job: Job) -> Option<Self> {
+        let pci = job.target.pci;
+        let mut devices = job.inventory.devices.iter();
+        let device = devices.find(|device| device.pci == pci)?.clone();
+        Some(Self {
+            expected: Expected::new(device),
+            holders: job.holders.clone(),
+            touched: job.resumed,
+            job,
+            refused: BTreeSet::new(),
+            aim: Aim::Target,
+            pass: Pass::default(),
+            idle_passes: 0,
+            note: None,
+            doubt: None,
+            put_off: None,
+            work: Work::default(),
+        })
+    }
+
+    /// Which device.
+    pub fn pci(&self) -> PciAddress {
+        self.job.target.pci
+    }
+
+    /// What was done so far.
+    pub fn work(&self) -> Work {
+        self.work
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let words = Words::new(&self.job.inventory, self.pci());
+        let step = self.pass.steps.get(self.pass.at);
+        Progress {
+            doing: step.map_or_else(
+                || "read it again".to_owned(),
+                |step| words.step(step, &self.pass.after),
+            ),
+            done: self.pass.at,
+            steps: self.pass.steps.len(),
+            back: matches!(self.aim, Aim::Previous(_)),
+        }
+    }
+
+    /// What to do next, `now` being the time since the beginning.
+    pub fn next(&mut self, now: Duration, answer: Answer) -> Action {
+        match answer {
+            Answer::Begin => self.plan(now),
+            Answer::Looked(Ok(users)) => {
+                self.expected.device.told_processes(users.processes);
+                self.holders = users.holders;
+                self.attempt()
+            }
+            Answer::Looked(Err(reason)) => self.stop(Stop::Blocked(vec![Cause::Untold { reason }])),
+            Answer::Called(Ok(done)) => self.called(now, &done),
+            Answer::Called(Err(failure)) => self.failed(now, failure),
+            Answer::Waited => self.step(now),
+            Answer::Read(Ok(device)) => self.read(now, *device),
+            Answer::Read(Err(failure)) => self.unread(now, failure),
+        }
+    }
+
+    fn plan(&mut self, now: Duration) -> Action {
+        let wanted = match &self.aim {
+            Aim::Target => self.job.target.mig.clone(),
+            Aim::Previous(_) => self.job.previous.clone(),
+        };
+        let targets = Targets {
+            devices: vec![DeviceTarget {
+                mig: wanted,
+                ..self.job.target.clone()
+            }],
+        };
+        let inventory = self.node();
+        let planned = plan(&Question {
+            inventory: &inventory,
+            targets: &targets,
+            holders: &self.holders,
+            policy: &self.job.policy,
+            refused: &self.refused,
+        });
+        let verdict = planned.devices.into_iter().next();
+        match verdict.map_or(Verdict::Unchanged, |device| device.verdict) {
+            Verdict::Unchanged => self.settled(),
+            Verdict::Blocked(blocked) => self.stop(Stop::Blocked(blocked.causes)),
+            Verdict::Infeasible(infeasible) => self.stop(Stop::Infeasible(infeasible)),
+            Verdict::Change(_) if self.idle_passes >= MOST_PASSES => {
+                let nothing = || "the driver says that it is done, and it is not".to_owned();
+                let why = self.note.clone().unwrap_or_else(nothing);
+                self.stop(Stop::Failed(why))
+            }
+            Verdict::Change(change) => {
+                self.idle_passes = self.idle_passes.saturating_add(1);
+                self.pass = Pass {
+                    steps: change.steps,
+                    after: change.after,
+                    ..Pass::default()
+                };
+                self.step(now)
+            }
+        }
+    }
+
+    /// The node with this device as it is now.
+    fn node(&self) -> Inventory {
+        let mut inventory = Inventory::clone(&self.job.inventory);
+        let pci = self.pci();
+        for device in &mut inventory.devices {
+            if device.pci == pci {
+                device.clone_from(&self.expected.device);
+            }
+        }
+        inventory
+    }
+
+    fn read(&mut self, now: Duration, device: Device) -> Action {
+        let foreign = self.expected.read(device);
+        if let Some(reason) = foreign {
+            return Action::End(Ending::Yielded { reason });
+        }
+        if let Some(doubt) = self.doubt.take()
+            && self.is_free(&doubt)
+        {
+            self.refuse(doubt.profile_id, doubt.placement);
+        }
+        self.plan(now)
+    }
+
+    /// Whether nothing lies where the refused instance would have lain.
+    fn is_free(&self, refusal: &Refusal) -> bool {
+        let end = |of: Placement| of.start.saturating_add(of.size);
+        let place = refusal.placement;
+        let state = self.expected.device.mig.state();
+        let mut all = state.into_iter().flat_map(|state| &state.gpu_instances);
+        all.all(|one| end(one.placement) <= place.start || end(place) <= one.placement.start)
+    }
+
+    fn unread(&mut self, now: Duration, failure: Failure) -> Action {
+        match failure.kind {
+            FailureKind::Again | FailureKind::InUse if now < self.deadline() => {
+                // At the end of the pass, where it is read.
+                self.pass.at = self.pass.steps.len();
+                self.note = Some(failure.what);
+                Action::Wait(LONGEST_WAIT)
+            }
+            FailureKind::Again
+            | FailureKind::InUse
+            | FailureKind::NoRoom
+            | FailureKind::Gone
+            | FailureKind::DeviceLost
+            | FailureKind::DriverLost
+            | FailureKind::Refused => self.lost(failure.what),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Going no further: back to what was there before, or the end.
+
+use super::{Aim, Pass, Transaction};
+use crate::domain::plan::words::Words;
+use crate::domain::plan::{Cause, Infeasible, ResetScope};
+use crate::domain::reconcile::ending::Ending;
+use crate::domain::reconcile::job::Action;
+
+/// Why it goes no further.
+#[derive(Debug, Clone)]
+pub(super) enum Stop {
+    Blocked(Vec<Cause>),
+    Infeasible(Infeasible),
+    Failed(String),
+}
+
+impl Transaction {
+    /// Nothing can be done to the device now, not even going back.
+    pub(super) fn lost(&mut self, what: String) -> Action {
+        Action::End(match self.given_up() {
+            Some(stop) => Ending::Failed {
+                reason: self.say(&stop),
+                rollback: Some(what),
+            },
+            None => Ending::Failed {
+                reason: what,
+                rollback: None,
+            },
+        })
+    }
+
+    pub(super) fn needs_reset(&self, scope: ResetScope) -> Action {
+        Action::End(Ending::NeedsReset { scope })
+    }
+
+    /// Why it is on its way back.
+    pub(super) fn given_up(&self) -> Option<Stop> {
+        match &self.aim {
+            Aim::Target => None,
+            Aim::Previous(stop) => Some(stop.clone()),
+        }
+    }
+
+    /// It was read and has what was aimed at.
+    pub(super) fn settled(&self) -> Action {
+        let Some(stop) = self.given_up() else {
+            return Action::End(Ending::Applied);
+        };
+        Action::End(match stop {
+            Stop::Blocked(causes) => Ending::Blocked {
+                causes,
+                rolled_back: true,
+            },
+            Stop::Infeasible(infeasible) => Ending::Infeasible(infeasible),
+            Stop::Failed(reason) => Ending::RolledBack { reason },
+        })
+    }
+
+    /// It goes no further: back, if anything was done.
+    pub(super) fn stop(&mut self, stop: Stop) -> Action {
+        if let Some(first) = self.given_up() {
+            return Action::End(Ending::Failed {
+                reason: self.say(&first),
+                rollback: Some(self.say(&stop)),
+            });
+        }
+        if !self.touched {
+            return Action::End(match stop {
+                Stop::Blocked(causes) => Ending::Blocked {
+                    causes,
+                    rolled_back: false,
+                },
+                Stop::Infeasible(infeasible) => Ending::Infeasible(infeasible),
+                Stop::Failed(reason) => Ending::Failed {
+                    reason,
+                    rollback: None,
+                },
+            });
+        }
+        if self.job.previous.is_none() {
+            return Action::End(Ending::Failed {
+                reason: self.say(&stop),
+                rollback: Some("nobody could tell what it had before".to_owned()),
+            });
+        }
+        self.work.rollbacks = self.work.rollbacks.saturating_add(1);
+        self.aim = Aim::Previous(stop);
+        self.pass = Pass::default();
+        self.idle_passes = 0;
+        self.note = None;
+        self.put_off = None;
+        self.refused.clear();
+        Action::Read
+    }
+
+    fn say(&self, stop: &Stop) -> String {
+        let words = Words::new(&self.job.inventory, self.pci());
+        match stop {
+            Stop::Blocked(causes) => {
+                let causes: Vec<String> = causes.iter().map(|cause| words.cause(cause)).collect();
+                causes.join("; ")
+            }
+            Stop::Infeasible(infeasible) => words.rule(&infeasible.rule),
+            Stop::Failed(reason) => reason.clone(),
+        }
+    }
+}
