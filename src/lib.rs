@@ -7,6 +7,7 @@
 //! - [`config`] reads arguments and environment into settings; nothing else does.
 //! - [`hw`] is the hardware's edge: NVML behind one thread with a deadline on every call, the PCI bus through sysfs.
 //! - [`wire`] turns domain values into JSON and messages, and back; [`proto`] is the generated half of the messages.
+//! - [`book`] is a file of layouts that is read again when it was replaced; [`apply`] carries plans out, with journal and lock.
 //! - [`agent`] is the node's shell: look, compile, publish, again; its uplink keeps the aggregator informed.
 //! - [`aggregator`] is the fleet's shell: receives all agents, serves what it knows.
 //! - [`cli`] renders domain values for a person.
@@ -17,6 +18,8 @@
 
 pub mod agent;
 pub mod aggregator;
+pub mod apply;
+pub mod book;
 pub mod cli;
 pub mod config;
 pub mod domain;

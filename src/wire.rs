@@ -5,9 +5,12 @@
 //! Called by the command line, by both ends of the stream, and by tests that read recorded machines.
 
 pub mod api;
+pub mod history;
 pub mod inventory;
+pub mod journal;
 pub mod labels;
 pub mod layouts;
+pub mod local;
 pub(crate) mod near;
 pub mod plan;
 pub mod status;

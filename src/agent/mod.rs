@@ -5,6 +5,7 @@
 //!   interval ----------+--> observe --> domain::labels::compile --> LabelSink
 //!   shutdown ----------+                 |
 //!                                        +--> uplink: the aggregator, in a task of its own
+//!                                        +--> partitioning: one round of the engine, and then another look
 //! ```
 //!
 //! Nothing here decides anything: what the hardware is comes from `hw`, what the labels are from `domain`. The loop has
@@ -13,28 +14,39 @@
 //! fail and come back.
 
 pub mod feature_file;
+pub mod local;
+pub mod partitioning;
 pub mod sink;
 pub mod uplink;
 
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, pending, ready};
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
+use tokio::sync::watch;
+use tokio::time::{Duration, Interval, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, info, warn};
 
+use crate::agent::local::{Asked, Desk};
+use crate::agent::partitioning::Partitioning;
 use crate::agent::sink::{Claim, LabelSink, Published, SinkError};
 use crate::agent::uplink::Outbox;
+use crate::apply::executor::Board;
 use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Inventory, NvmlState};
 use crate::domain::labels::{self, LabelSet, Options};
+use crate::domain::reconcile::{DeviceStatus, State, Status};
 use crate::hw::Handle;
+use crate::wire::local::{self as wire_local, Request};
 
 /// Between two looks at least this long, however often the hardware cries: a storm of Xids is one thing to look at.
 const BREATH: Duration = Duration::from_millis(100);
+/// How long a change that is under way may take when the agent is told to end.
+const LAST_WAIT: Duration = Duration::from_secs(20);
 
 /// What the loop needs to know.
 #[derive(Debug, Clone)]
@@ -45,24 +57,38 @@ pub struct Settings {
     pub labels: Options,
 }
 
-/// Looks once and publishes once; an error is that of the sink.
+/// Where what is seen goes.
+pub struct Outputs<'a> {
+    /// The labels' place.
+    pub sink: &'a mut dyn LabelSink,
+    /// What an uplink shall report, which ends when this does.
+    pub outbox: Option<Outbox>,
+}
+
+/// Looks once and publishes once; before that it partitions the node as far as that is possible now. An error is that of the
+/// sink.
 pub async fn run_once(
     hardware: &Handle,
     sink: &mut dyn LabelSink,
+    partitioning: Option<&mut Partitioning>,
     labels: &Options,
 ) -> Result<(), SinkError> {
-    let inventory = hardware.observe().await;
+    let mut inventory = hardware.observe().await;
+    if let Some(partitioning) = partitioning {
+        while partitioning.round(hardware, &inventory).await == Some(Duration::ZERO) {
+            inventory = hardware.observe().await;
+        }
+    }
     Log::default().inventory(&inventory);
     let labels = labels::compile(&inventory, labels).labels;
     publish(&inventory, sink, &labels).await.map(drop)
 }
 
-/// Looks and publishes until `shutdown` resolves. What was published stays. What an uplink shall report is put into its
-/// `outbox`, which ends the uplink when this ends.
+/// Looks, publishes and partitions until `shutdown` resolves. What was published stays.
 pub async fn run(
     hardware: &Handle,
-    sink: &mut dyn LabelSink,
-    mut outbox: Option<Outbox>,
+    outputs: Outputs<'_>,
+    mut partitioning: Option<Partitioning>,
     settings: &Settings,
     shutdown: impl Future<Output = ()>,
 ) {
@@ -70,35 +96,154 @@ pub async fn run(
     let mut ticks = interval(settings.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut hints = hardware.hints();
-    let mut log = Log::default();
+    let mut teller = Teller {
+        outputs,
+        labels: settings.labels.clone(),
+        log: Log::default(),
+        status: None,
+    };
+    let mut desk = None;
+    let mut listened = false;
+    let mut again = None;
     loop {
         // Each arm can be dropped at any time: a tick, a hint and a signal that are not taken now are still there later.
         tokio::select! {
             () = &mut shutdown => break,
             _ = ticks.tick() => {}
             () = hints.changed() => debug!("the hardware hints at a change"),
+            () = sleep(again.unwrap_or_default()), if again.is_some() => {}
+            Some(asked) = next(&mut desk) => {
+                if let Some(partitioning) = &mut partitioning {
+                    answer(partitioning, hardware, asked);
+                }
+            }
         }
         let inventory = tokio::select! {
             () = &mut shutdown => break,
             inventory = hardware.observe() => inventory,
         };
-        log.inventory(&inventory);
-        let labels = labels::compile(&inventory, &settings.labels).labels;
-        if let Some(outbox) = &mut outbox {
-            outbox.put(&inventory, &labels);
-        }
-        let outcome = publish(&inventory, sink, &labels).await;
-        if outcome.as_ref().is_err_and(SinkError::has_no_reader) {
-            info!("nobody reads the labels any more");
+        let status = partitioning.as_ref().map(|one| one.status(&inventory));
+        if teller.tell(&inventory, status.as_ref()).await.is_break() {
             break;
         }
-        log.publishing(outcome);
+        if let Some(partitioning) = &mut partitioning {
+            let status = status.unwrap_or_default();
+            let mut progress = partitioning.progress();
+            let mut round = pin!(partitioning.round(hardware, &inventory));
+            again = tokio::select! {
+                again = &mut round => again,
+                () = teller.meanwhile(hardware, &mut ticks, &mut progress, &status) => break,
+                () = &mut shutdown => {
+                    // What is half done is brought to its end, if the driver lets it; else the journal has it.
+                    let _ended = timeout(LAST_WAIT, round).await;
+                    break;
+                }
+            };
+        }
+        if let Some(partitioning) = &partitioning
+            && !listened
+            && partitioning.is_open()
+        {
+            listened = true;
+            desk = partitioning.listen();
+            teller.status = desk.as_ref().map(|desk| desk.status.clone());
+        }
         tokio::select! {
             () = &mut shutdown => break,
-            () = sleep(BREATH.min(settings.interval)) => {}
+            () = sleep(BREATH.min(settings.interval)), if again != Some(Duration::ZERO) => {}
+            () = ready(()), if again == Some(Duration::ZERO) => {}
         }
     }
-    info!("stopped; the labels stay as they are");
+    info!("stopped; labels and partitions stay as they are");
+}
+
+/// The next thing that a command asks for; never where there is no socket.
+async fn next(desk: &mut Option<Desk>) -> Option<Asked> {
+    match desk {
+        Some(desk) => desk.asked.recv().await,
+        None => pending().await,
+    }
+}
+
+fn answer(partitioning: &mut Partitioning, hardware: &Handle, asked: Asked) {
+    let answer = match &asked.request {
+        Request::Apply(choice) => partitioning.choose(choice, &hardware.latest()),
+        Request::Forget {} | Request::Watch {} => partitioning.forget(),
+    };
+    // Who has gone meanwhile is no reason not to do it.
+    let _gone = asked.reply.send(answer.map_err(|error| chain(&error)));
+}
+
+/// Says what was seen, wherever it is to be said.
+struct Teller<'a> {
+    outputs: Outputs<'a>,
+    labels: Options,
+    log: Log,
+    /// For commands that watch.
+    status: Option<watch::Sender<Arc<wire_local::Status>>>,
+}
+
+impl Teller<'_> {
+    /// Breaks where nobody reads the labels any more.
+    async fn tell(
+        &mut self,
+        inventory: &Arc<Inventory>,
+        _status: Option<&Status>,
+    ) -> ControlFlow<()> {
+        self.log.inventory(inventory);
+        let labels = labels::compile(inventory, &self.labels).labels;
+        if let Some(outbox) = &mut self.outputs.outbox {
+            outbox.put(inventory, &labels);
+        }
+        let outcome = publish(inventory, self.outputs.sink, &labels).await;
+        if outcome.as_ref().is_err_and(SinkError::has_no_reader) {
+            info!("nobody reads the labels any more");
+            return ControlFlow::Break(());
+        }
+        self.log.publishing(outcome);
+        ControlFlow::Continue(())
+    }
+
+    /// While devices are being changed nothing is read; how far they are is told, and that a call hangs.
+    async fn meanwhile(
+        &mut self,
+        hardware: &Handle,
+        ticks: &mut Interval,
+        progress: &mut watch::Receiver<Board>,
+        status: &Status,
+    ) {
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                changed = progress.changed() => if changed.is_err() {
+                    pending::<()>().await;
+                },
+            }
+            let inventory = hardware.latest();
+            let now = during(status, &inventory, &progress.borrow_and_update());
+            if self.tell(&inventory, Some(&now)).await.is_break() {
+                return;
+            }
+        }
+    }
+}
+
+/// The status while devices are being changed.
+fn during(status: &Status, inventory: &Inventory, board: &Board) -> Status {
+    let mut status = status.clone();
+    for (pci, progress) in board {
+        let now = DeviceStatus {
+            progress: Some(progress.clone()),
+            ..DeviceStatus::new(inventory, *pci, &State::Applying)
+        };
+        match status.devices.iter_mut().find(|device| device.pci == *pci) {
+            Some(device) => *device = now,
+            None => status.devices.push(now),
+        }
+        status.state = Some(State::Applying.as_str());
+    }
+    status.devices.sort_by_key(|device| device.pci);
+    status
 }
 
 async fn publish(

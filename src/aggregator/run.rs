@@ -19,13 +19,13 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::ingest::{Ingest, Patience};
-use super::layouts::{Book, BookError};
 use super::serve::{Limits, Protocol, Server};
 use super::stats::Stats;
 use super::store::desk::Desk;
 use super::tls::{Tls, TlsError};
 use super::view::View;
 use super::{pages, rest};
+use crate::book::{Book, BookError};
 use crate::config::aggregator::{AggregatorSettings, ServingSettings, Transport};
 
 /// An aggregator that runs. It stops when it is told to, or dropped.

@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
-use super::stamp::Stamp;
 use super::stats::Stats;
+use crate::book::Stamp;
 use crate::config::aggregator::TlsFiles;
 use crate::domain::error::chain;
 

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::clock::Clock;
 use super::fleet::Fleet;
-use super::layouts::{Book, Current};
+use crate::book::{Book, Current};
 
 /// The fleet as it is and as it becomes. Cheap to clone; whoever holds one delays nobody.
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! The node agent: parses, builds the adapters, runs.
 
 mod hardware;
+mod partitioning;
 mod program;
 
 use std::error::Error;
@@ -12,7 +13,7 @@ use octavo::agent::feature_file::FeatureFile;
 use octavo::agent::sink::{self, LabelSink};
 use octavo::agent::uplink::dial::Aggregator;
 use octavo::agent::uplink::{self, Outbox, Uplink};
-use octavo::agent::{self, Settings};
+use octavo::agent::{self, Outputs, Settings};
 use octavo::config::agent::{AgentSettings, LabelSink as Target, Schedule, UplinkSettings};
 use octavo::wire::stream::Identity;
 use tokio::signal::unix::{SignalKind, signal};
@@ -41,16 +42,24 @@ async fn start(settings: &AgentSettings) -> Result<(), Box<dyn Error>> {
             _ = interrupted.recv() => {}
         }
     };
+    let mut partitioning = settings
+        .partitioning()
+        .map(|one| partitioning::new(one, settings.hardware().sys_root()))
+        .transpose()?;
     match settings.schedule() {
         Schedule::Once => tokio::select! {
             () = shutdown => return Err("stopped before the hardware had answered".into()),
-            done = agent::run_once(&hardware, sink.as_mut(), &labels) => done?,
+            done = agent::run_once(&hardware, sink.as_mut(), partitioning.as_mut(), &labels) => done?,
         },
         Schedule::Every(interval) => {
             let (outbox, uplink) = settings.uplink().map(uplink).unzip();
             let uplink = uplink.map(|uplink| tokio::spawn(uplink.run()));
             let settings = Settings { interval, labels };
-            agent::run(&hardware, sink.as_mut(), outbox, &settings, shutdown).await;
+            let outputs = Outputs {
+                sink: sink.as_mut(),
+                outbox,
+            };
+            agent::run(&hardware, outputs, partitioning, &settings, shutdown).await;
             // The outbox is gone, and the uplink takes its leave.
             if let Some(uplink) = uplink {
                 uplink.await?;

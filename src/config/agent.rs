@@ -1,5 +1,6 @@
 //! Settings of the node agent.
 
+mod partitioning;
 mod publishing;
 mod uplink;
 
@@ -8,6 +9,8 @@ use std::ffi::OsString;
 
 use clap::Parser;
 
+use self::partitioning::PartitioningArgs;
+pub use self::partitioning::{DEFAULT_STATE_DIR, PartitioningSettings};
 use self::publishing::PublishingArgs;
 pub use self::publishing::{FeatureFile, LabelSink, Schedule};
 use self::uplink::UplinkArgs;
@@ -28,12 +31,15 @@ Examples:
   # Use a driver that is mounted somewhere else
   octavo-agent --driver-root /host --oneshot
 
+  # Give the node a layout, and keep it so
+  octavo-agent --layouts /etc/octavo/layouts.yaml --layout serving
+
   # Report to an aggregator too, which is known by its CA
   octavo-agent --aggregator https://aggregator:7443 --aggregator-ca ca.crt
 
 Every flag can be set by its variable too; the flag wins.";
 
-/// Sees the accelerators of this node and says in labels what they are
+/// Sees the accelerators of this node, partitions them as a layout says, and says in labels what they are
 ///
 /// Runs on every accelerator node. A driver that is missing, late, replaced or stuck is waited for and reported; it never
 /// ends the agent.
@@ -50,6 +56,9 @@ struct AgentArgs {
     publishing: PublishingArgs,
 
     #[command(flatten)]
+    partitioning: PartitioningArgs,
+
+    #[command(flatten)]
     uplink: UplinkArgs,
 
     #[command(flatten)]
@@ -63,6 +72,7 @@ pub struct AgentSettings {
     labels: LabelSettings,
     sink: LabelSink,
     schedule: Schedule,
+    partitioning: Option<PartitioningSettings>,
     uplink: Option<UplinkSettings>,
     log: LogSettings,
 }
@@ -101,6 +111,11 @@ impl AgentSettings {
         self.schedule
     }
 
+    /// How the node is partitioned; `None` where nothing is changed.
+    pub fn partitioning(&self) -> Option<&PartitioningSettings> {
+        self.partitioning.as_ref()
+    }
+
     /// Which aggregator the node reports to, if any. One that looks only once does not report.
     pub fn uplink(&self) -> Option<&UplinkSettings> {
         self.uplink.as_ref()
@@ -124,6 +139,7 @@ impl AgentArgs {
             labels: self.labels.into(),
             sink,
             schedule,
+            partitioning: self.partitioning.resolve(),
             uplink,
             log: self.log.into(),
         })

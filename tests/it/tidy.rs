@@ -27,6 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "proto",
             "telemetry",
             "tasks",
+            "apply",
+            "book",
         ],
     ),
     (
@@ -34,6 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "domain",
             "config",
+            "book",
             "k8s",
             "wire",
             "proto",
@@ -41,12 +44,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tasks",
         ],
     ),
-    ("cli", &["domain", "config", "hw", "wire", "proto"]),
+    ("book", &["domain", "wire"]),
+    ("apply", &["domain", "hw", "wire", "k8s"]),
+    (
+        "cli",
+        &["domain", "config", "hw", "wire", "proto", "apply", "book"],
+    ),
 ];
 
 /// Parts of a module that are closed even to those who may use the module: only `bin` names concrete adapters.
 const CLOSED: &[(&str, &str)] = &[
     ("agent", "hw::nvml"),
+    ("apply", "hw::nvml"),
     ("cli", "hw::nvml"),
     ("aggregator", "hw"),
 ];

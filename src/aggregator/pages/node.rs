@@ -11,7 +11,7 @@ use super::plan::WhatIf;
 use super::words::{Badge, age, counted, millis, node_state, printable, time};
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::Node;
-use crate::aggregator::layouts::Current;
+use crate::book::Current;
 use crate::domain::error::chain;
 use crate::domain::fleet::Counts;
 use crate::domain::interconnect;

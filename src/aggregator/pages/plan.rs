@@ -8,8 +8,8 @@ mod picture;
 use self::picture::{marked, then};
 use super::slices::Picture;
 use super::words::{Badge, printable};
-use crate::aggregator::dry_run::{DryRun, Names};
-use crate::aggregator::layouts::Current;
+use crate::aggregator::dry_run::{DryRun, dry_run};
+use crate::book::{Current, Names};
 use crate::domain::inventory::{Device, Inventory};
 use crate::domain::layout::{DeviceTarget, MigTarget};
 use crate::domain::plan::words::{self, Words};
@@ -102,7 +102,7 @@ impl WhatIf {
 
 impl Answer {
     fn of(current: &Current, inventory: &Inventory, asked: &str) -> Self {
-        match current.dry_run(asked, inventory, Policy::default()) {
+        match dry_run(current, asked, inventory, Policy::default()) {
             Ok(run) => Self::planned(inventory, asked, &run),
             Err(error) => Self {
                 layout: printable(asked),

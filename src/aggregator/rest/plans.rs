@@ -8,8 +8,9 @@ use super::nodes::{Pairs, inventory, known};
 use super::openapi::DisruptionWord;
 use super::problem::{Failure, Kind};
 use super::{Api, rows};
-use crate::aggregator::dry_run::DryRunError;
+use crate::aggregator::dry_run::dry_run;
 use crate::aggregator::fleet::Node;
+use crate::book::ChoiceError;
 use crate::domain::plan::{Disruption, Policy};
 use crate::wire::api::{LayoutNames, Problem};
 use crate::wire::plan::{self, Document};
@@ -69,7 +70,7 @@ pub(super) async fn plan(
     let node = known(&fleet, name)?;
     let inventory = inventory(node)?;
     let current = api.view.layouts();
-    let run = current.dry_run(&asked.layout, &inventory, asked.policy);
+    let run = dry_run(&current, &asked.layout, &inventory, asked.policy);
     let mut run = run.map_err(|error| refusal(&error, node))?;
     run.warnings.extend(current.notice);
     if node.freshness.is_stale(api.view.clock().now()) {
@@ -91,16 +92,16 @@ pub(super) async fn plan(
     )))
 }
 
-fn refusal(error: &DryRunError, node: &Node) -> Failure {
+fn refusal(error: &ChoiceError, node: &Node) -> Failure {
     match error {
-        DryRunError::NoSuchLayout(_) => {
+        ChoiceError::NoSuchLayout(_) => {
             let detail = format!(
                 "{error}; /api/v1/nodes/{}/layouts lists those there are",
                 node.name
             );
             Failure::new(Kind::UnknownLayout, detail).of("layout")
         }
-        DryRunError::Rules { .. } => {
+        ChoiceError::Rules { .. } => {
             Failure::new(Kind::UnsuitableLayout, error.to_string()).of("layout")
         }
     }

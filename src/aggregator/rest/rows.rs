@@ -1,8 +1,8 @@
 //! Nodes and types in the form in which they are served.
 
 use crate::aggregator::clock::{Clock, Moment};
-use crate::aggregator::dry_run::Names;
 use crate::aggregator::fleet::{Fleet, Node, TypeOfFleet};
+use crate::book::Names;
 use crate::domain::inventory::Inventory;
 use crate::wire::api::{
     API_VERSION, LayoutName, LayoutNames, NodeDetail, NodeRow, NodeType, TypeList, TypeRow,

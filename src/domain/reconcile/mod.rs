@@ -5,13 +5,17 @@ mod ending;
 mod expect;
 mod job;
 mod node;
+mod record;
 mod state;
+mod status;
 mod transaction;
 
 pub use self::ending::{Ending, Work};
 pub use self::job::{Action, Answer, Job, Limits, Progress, Users};
 pub use self::node::{Decision, Drift, Node, View};
+pub use self::record::{Entry, Record};
 pub use self::state::State;
+pub use self::status::{DeviceStatus, Status};
 pub use self::transaction::Transaction;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// A file as it was at one moment. Another one under the same name has another inode, length or time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub struct Stamp {
     length: u64,
     modified: (i64, i64),
     inode: u64,
@@ -13,7 +13,7 @@ pub(super) struct Stamp {
 
 impl Stamp {
     /// Of the file that is at `path` now; `None` when there is none.
-    pub(super) fn of(path: &Path) -> Option<Self> {
+    pub fn of(path: &Path) -> Option<Self> {
         let data = std::fs::metadata(path).ok()?;
         Some(Self {
             length: data.len(),

@@ -1,8 +1,10 @@
-//! The layouts that can be looked at: a file's, read again when it was replaced.
+//! Layouts that can be asked for by name: a file's, read again when it was replaced, and those made for a node's devices.
 //!
-//! Nothing is put in force from here; the file is there so that a person can see beforehand what a layout would do to a node.
 //! A file that is broken when the program starts is an error of whoever starts it. One that breaks later leaves the layouts
-//! before in use, and every plan made of them says so.
+//! before in use, and everything made of them says so.
+
+mod choice;
+mod stamp;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 use tracing::{info, warn};
 
-use super::stamp::Stamp;
+pub use self::choice::{ChoiceError, Names};
+pub use self::stamp::Stamp;
 use crate::domain::error::chain;
 use crate::domain::layout::Layouts;
 use crate::wire::layouts::{self, LayoutError};
@@ -61,6 +64,9 @@ pub enum BookError {
         /// Why.
         source: io::Error,
     },
+    /// What a text without a file says cannot be.
+    #[error("cannot use these layouts: {}", listed(.0))]
+    Text(Vec<LayoutError>),
     /// What it says cannot be.
     #[error("cannot use the layouts in {}: {}", .path.display(), listed(.errors))]
     Wrong {
@@ -103,6 +109,17 @@ impl Book {
             layouts: Some(Arc::clone(&page.layouts)),
             notice: page.wrong.clone(),
         }
+    }
+}
+
+impl Current {
+    /// The layouts of a file that is somewhere else.
+    pub fn of(text: &str) -> Result<Self, BookError> {
+        let parsed = layouts::parse(text).map_err(BookError::Text)?;
+        Ok(Self {
+            layouts: Some(Arc::new(parsed.layouts)),
+            notice: None,
+        })
     }
 }
 

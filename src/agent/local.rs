@@ -1,0 +1,160 @@
+//! The agent's socket: commands on the same node choose a layout through it, and watch what becomes of it.
+//!
+//! Whoever may connect to it may re-partition the node, so it is in a folder and of a mode that only root, or the agent's own
+//! user, can use, and who connects is asked of the kernel once more.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::timeout;
+use tracing::{debug, info, warn};
+
+use crate::wire::local::{Answer, LONGEST_LINE, Request, Status, line};
+
+/// Commands that are listened to at once.
+const MOST: usize = 8;
+/// How long a command may take to say what it wants, and to read what it is told.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Something a command asks for, which the agent's loop does.
+#[derive(Debug)]
+pub struct Asked {
+    /// What.
+    pub request: Request,
+    /// Its generation, or why not.
+    pub reply: oneshot::Sender<Result<u64, String>>,
+}
+
+/// The loop's end of the socket.
+#[derive(Debug)]
+pub struct Desk {
+    /// What commands ask for.
+    pub asked: mpsc::Receiver<Asked>,
+    /// Where the node stands, for those who watch.
+    pub status: watch::Sender<Arc<Status>>,
+}
+
+/// Where the socket is, in this state directory.
+pub fn path(folder: &Path) -> PathBuf {
+    folder.join("agent.sock")
+}
+
+/// Listens in `folder` until the desk is dropped. A socket that an agent before this one left is replaced: whoever calls this
+/// holds the lock of the folder.
+pub fn listen(folder: &Path) -> io::Result<Desk> {
+    let path = path(folder);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let listener = UnixListener::bind(&path)?;
+    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    let owner = fs::metadata(&path)?.uid();
+    let (ask, asked) = mpsc::channel(MOST);
+    let (status, watched) = watch::channel(Arc::new(Status::default()));
+    info!("listening for commands on {}", path.display());
+    tokio::spawn(accept(listener, owner, ask, watched));
+    Ok(Desk { asked, status })
+}
+
+async fn accept(
+    listener: UnixListener,
+    owner: u32,
+    ask: mpsc::Sender<Asked>,
+    status: watch::Receiver<Arc<Status>>,
+) {
+    let seats = Arc::new(Semaphore::new(MOST));
+    loop {
+        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+            return;
+        };
+        let stream = tokio::select! {
+            () = ask.closed() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of files, most likely: others have to close some first.
+                    warn!("cannot accept a command: {error}");
+                    tokio::time::sleep(PATIENCE).await;
+                    continue;
+                }
+            },
+        };
+        let uid = stream.peer_cred().map(|peer| peer.uid());
+        if !matches!(uid, Ok(uid) if uid == 0 || uid == owner) {
+            warn!("a command of user {uid:?} was turned away");
+            continue;
+        }
+        let (ask, status) = (ask.clone(), status.clone());
+        tokio::spawn(async move {
+            let _seat = seat;
+            if let Err(error) = serve(stream, ask, status).await {
+                debug!("a command went away: {error}");
+            }
+        });
+    }
+}
+
+async fn serve(
+    stream: UnixStream,
+    ask: mpsc::Sender<Asked>,
+    mut status: watch::Receiver<Arc<Status>>,
+) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let limit = u64::try_from(LONGEST_LINE).unwrap_or(u64::MAX);
+    let mut reader = BufReader::new(reader.take(limit));
+    let mut text = String::new();
+    timeout(PATIENCE, reader.read_line(&mut text)).await??;
+    let answer = match serde_json::from_str::<Request>(&text) {
+        Ok(Request::Watch {}) => None,
+        Ok(request) => Some(decide(&ask, request).await),
+        Err(error) => Some(Answer::Refused {
+            reason: format!("cannot read what is asked for: {error}"),
+        }),
+    };
+    if let Some(answer) = answer {
+        say(&mut writer, &answer).await?;
+        if matches!(answer, Answer::Refused { .. }) {
+            return Ok(());
+        }
+    }
+    let mut rest = [0];
+    loop {
+        let now = Arc::clone(&status.borrow_and_update());
+        say(&mut writer, &Answer::Status(Status::clone(&now))).await?;
+        tokio::select! {
+            // Nothing more is expected of it: it says something, or has gone.
+            _ = reader.read(&mut rest) => return Ok(()),
+            changed = status.changed() => if changed.is_err() {
+                return Ok(());
+            },
+        }
+    }
+}
+
+/// The loop's answer; it may be some time in coming, as the loop ends what it is doing first.
+async fn decide(ask: &mpsc::Sender<Asked>, request: Request) -> Answer {
+    let (reply, answer) = oneshot::channel();
+    let gone = || Answer::Refused {
+        reason: "the agent is stopping".to_owned(),
+    };
+    if ask.send(Asked { request, reply }).await.is_err() {
+        return gone();
+    }
+    match answer.await {
+        Ok(Ok(generation)) => Answer::Accepted { generation },
+        Ok(Err(reason)) => Answer::Refused { reason },
+        Err(_) => gone(),
+    }
+}
+
+async fn say(writer: &mut (impl AsyncWriteExt + Unpin), answer: &Answer) -> io::Result<()> {
+    timeout(PATIENCE, writer.write_all(line(answer).as_bytes())).await?
+}

@@ -1,0 +1,275 @@
+//! Gives the node the layout that is chosen for it: which one, what it means here, one round of the engine after the other.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::agent::local::{self, Desk};
+use crate::apply::choice;
+use crate::apply::durable::DurableError;
+use crate::apply::engine::{Engine, Round, Settings, Wanted};
+use crate::apply::executor::Board;
+use crate::apply::store::StoreError;
+use crate::apply::witness::Witness;
+use crate::book::{Book, BookError, ChoiceError, Current};
+use crate::domain::error::chain;
+use crate::domain::inventory::{Inventory, NvmlState};
+use crate::domain::layout::Targets;
+use crate::domain::reconcile::Status;
+use crate::hw::Handle;
+use crate::wire::local::Choice;
+
+/// Everything that partitions the node.
+#[derive(Debug)]
+pub struct Partitioning {
+    folder: PathBuf,
+    settings: Settings,
+    witness: Arc<dyn Witness>,
+    book: Book,
+    /// The layout that the settings name.
+    layout: Option<String>,
+    /// The one that a person chose by hand, which goes first.
+    chosen: Option<Chosen>,
+    generation: u64,
+    /// The last of them that a round was made for.
+    looked_at: u64,
+    progress: watch::Sender<Board>,
+    /// Absent while another process has the state directory.
+    engine: Option<Engine>,
+    /// What the engine was last told to make of the node.
+    meant: Option<(String, Targets)>,
+    notice: Option<String>,
+}
+
+/// A layout that a person chose by hand.
+#[derive(Debug)]
+struct Chosen {
+    layout: String,
+    /// The file that came with it.
+    layouts: Option<Current>,
+}
+
+/// Why a choice is not taken.
+#[derive(Debug, Error)]
+pub enum ChoiceRefused {
+    /// The file that came with it cannot be used.
+    #[error(transparent)]
+    Layouts(#[from] BookError),
+    /// The layout means nothing on this node.
+    #[error(transparent)]
+    Layout(#[from] ChoiceError),
+    /// It could not be kept.
+    #[error(transparent)]
+    Keep(#[from] DurableError),
+}
+
+impl Partitioning {
+    /// Nothing is opened or changed before the first [`Self::round`].
+    pub fn new(
+        folder: PathBuf,
+        settings: Settings,
+        witness: Arc<dyn Witness>,
+        book: Book,
+        layout: Option<String>,
+    ) -> Self {
+        Self {
+            folder,
+            settings,
+            witness,
+            book,
+            layout,
+            chosen: None,
+            generation: 0,
+            looked_at: 0,
+            progress: watch::Sender::new(Board::new()),
+            engine: None,
+            meant: None,
+            notice: None,
+        }
+    }
+
+    /// Whether the state directory is ours.
+    pub fn is_open(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// The socket for commands, for whoever has the state directory.
+    pub fn listen(&self) -> Option<Desk> {
+        match local::listen(&self.folder) {
+            Ok(desk) => Some(desk),
+            Err(error) => {
+                warn!("commands cannot reach this agent: {error}");
+                None
+            }
+        }
+    }
+
+    /// How far the devices are that are being changed.
+    pub fn progress(&self) -> watch::Receiver<Board> {
+        self.progress.subscribe()
+    }
+
+    /// Takes a person's choice, which then goes before the settings' layout, here and after a restart.
+    pub fn choose(&mut self, choice: &Choice, inventory: &Inventory) -> Result<u64, ChoiceRefused> {
+        let layouts = choice.layouts.as_deref().map(Current::of).transpose()?;
+        let own = self.book.current();
+        layouts
+            .as_ref()
+            .unwrap_or(&own)
+            .meant(&choice.layout, inventory)?;
+        choice::write(&self.folder, choice)?;
+        info!("layout {} was chosen by hand", choice.layout);
+        self.chosen = Some(Chosen {
+            layout: choice.layout.clone(),
+            layouts,
+        });
+        Ok(self.turn())
+    }
+
+    /// Goes back to the settings' layout.
+    pub fn forget(&mut self) -> Result<u64, ChoiceRefused> {
+        choice::forget(&self.folder)?;
+        info!("what was chosen by hand is forgotten");
+        self.chosen = None;
+        Ok(self.turn())
+    }
+
+    /// A choice was made, be it the same one: everything is tried anew.
+    fn turn(&mut self) -> u64 {
+        self.meant = None;
+        self.generation = self.generation.saturating_add(1);
+        self.generation
+    }
+
+    /// Brings the node one round nearer to what it shall have. Says when to come again at the latest, where there is a reason.
+    pub async fn round(
+        &mut self,
+        hardware: &Handle,
+        inventory: &Arc<Inventory>,
+    ) -> Option<Duration> {
+        if let Err(error) = self.open() {
+            self.complain(chain(&error));
+            return None;
+        }
+        if !matches!(inventory.nvml, NvmlState::Ready(_)) {
+            return None;
+        }
+        let generation = self.generation;
+        let (layout, targets) = self.wanted(inventory);
+        let engine = self.engine.as_mut()?;
+        let wanted = Wanted {
+            layout: layout.as_deref().unwrap_or("(none)"),
+            targets: &targets,
+        };
+        let Round { again, .. } = engine.round(hardware, inventory, wanted).await;
+        self.looked_at = generation;
+        again
+    }
+
+    /// Where the node stands.
+    pub fn status(&self, inventory: &Inventory) -> Status {
+        let layout = self.name();
+        let mut status = match &self.engine {
+            Some(engine) => engine.status(inventory, layout),
+            None => Status {
+                layout: layout.map(ToOwned::to_owned),
+                ..Status::default()
+            },
+        };
+        status.by_hand = self.chosen.is_some();
+        status.generation = self.looked_at;
+        status.notice = self.notice.clone().or(status.notice);
+        status
+    }
+
+    /// The layout that counts.
+    fn name(&self) -> Option<&str> {
+        let chosen = self.chosen.as_ref().map(|chosen| chosen.layout.as_str());
+        chosen.or(self.layout.as_deref())
+    }
+
+    fn open(&mut self) -> Result<(), StoreError> {
+        if self.engine.is_none() {
+            let witness = Arc::clone(&self.witness);
+            let progress = self.progress.clone();
+            let settings = self.settings.clone();
+            self.engine = Some(Engine::open(&self.folder, settings, witness, progress)?);
+            self.chosen = self.remembered();
+            self.notice = None;
+        }
+        Ok(())
+    }
+
+    /// What was chosen by hand before this agent started.
+    fn remembered(&self) -> Option<Chosen> {
+        let choice = match choice::read(&self.folder) {
+            Ok(choice) => choice?,
+            Err(error) => {
+                warn!("cannot read what was chosen by hand, and go by the settings: {error}");
+                return None;
+            }
+        };
+        match choice.layouts.as_deref().map(Current::of).transpose() {
+            Ok(layouts) => Some(Chosen {
+                layout: choice.layout,
+                layouts,
+            }),
+            Err(error) => {
+                warn!("cannot use what was chosen by hand, and go by the settings: {error}");
+                None
+            }
+        }
+    }
+
+    /// The layouts that the one that counts is among.
+    fn layouts(&self) -> Current {
+        let chosen = self.chosen.as_ref().and_then(|one| one.layouts.clone());
+        chosen.unwrap_or_else(|| self.book.current())
+    }
+
+    /// The chosen layout and what it means here; nothing is asked of any device where it means nothing.
+    fn wanted(&mut self, inventory: &Inventory) -> (Option<String>, Targets) {
+        let Some(name) = self.name().map(ToOwned::to_owned) else {
+            return (None, Targets::default());
+        };
+        let current = self.layouts();
+        match current.meant(&name, inventory) {
+            Ok(resolved) => {
+                self.notice = current.notice;
+                let meant = (name.clone(), resolved.targets.clone());
+                if self.meant.as_ref() != Some(&meant) {
+                    info!("layout {name}: {} devices", resolved.targets.devices.len());
+                    for warning in &resolved.warnings {
+                        warn!("layout {name}: {warning}");
+                    }
+                    if let Some(engine) = &mut self.engine {
+                        engine.select();
+                    }
+                    self.meant = Some(meant);
+                }
+                (Some(name), resolved.targets)
+            }
+            Err(error) => {
+                self.complain(chain(&error));
+                // What was meant last stays in force.
+                let meant = self.meant.clone();
+                meant.map_or_else(
+                    || (Some(name), Targets::default()),
+                    |(name, targets)| (Some(name), targets),
+                )
+            }
+        }
+    }
+
+    /// Says it once.
+    fn complain(&mut self, notice: String) {
+        if self.notice.as_ref() != Some(&notice) {
+            warn!("{notice}");
+            self.notice = Some(notice);
+        }
+    }
+}

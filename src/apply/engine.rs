@@ -1,0 +1,508 @@
+//! One round after the other: look, decide, write the journal, change, look again, write the history.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use super::executor::{self, Board, Outcome};
+use super::reset::Resets;
+use super::store::{Found, Store, StoreError};
+use super::witness::{self, Witness};
+use crate::domain::error::chain;
+use crate::domain::holder::Holder;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Device, Inventory};
+use crate::domain::layout::{DeviceTarget, Place, Targets, standing};
+use crate::domain::plan::words::Words;
+use crate::domain::plan::{self, Policy, Question, plan};
+use crate::domain::reconcile::{
+    Decision, DeviceStatus, Drift, Ending, Entry, Job, Limits, Node, Record, State, Status, View,
+};
+use crate::hw::Handle;
+use crate::wire::history::{Attempt, DeviceAttempt};
+
+/// How a node is changed.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What may be done.
+    pub policy: Policy,
+    /// What is done about changes by somebody else.
+    pub drift: Drift,
+    /// How patiently.
+    pub limits: Limits,
+    /// By which means a GPU may be reset.
+    pub resets: Resets,
+    /// Who does it, for the history: `agent` or `command`.
+    pub by: &'static str,
+}
+
+/// A layout that was looked up on this node.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Its name.
+    pub layout: &'a str,
+    /// What it means here.
+    pub targets: &'a Targets,
+}
+
+/// What a round came to.
+#[derive(Debug, Clone, Default)]
+pub struct Round {
+    /// What became of the devices that were changed, or should have been.
+    pub outcomes: Vec<Outcome>,
+    /// Devices on which somebody else had changed what they should have.
+    pub drifted: Vec<PciAddress>,
+    /// When to begin the next one, even if nothing hints at a change.
+    pub again: Option<Duration>,
+    /// From the first look to the last.
+    pub took: Duration,
+}
+
+/// Changes a node. There is one on a node at a time, as it holds the lock of the state directory.
+#[derive(Debug)]
+pub struct Engine {
+    store: Store,
+    settings: Settings,
+    witness: Arc<dyn Witness>,
+    node: Node,
+    /// What the journal says.
+    record: Option<Record>,
+    progress: watch::Sender<Board>,
+    began: Instant,
+    plan: Option<String>,
+    rounds: u32,
+    /// What is wrong with the journal or the state directory.
+    notice: Option<String>,
+}
+
+impl Engine {
+    /// Takes the state directory, and takes up what was begun. What is done is told through `progress`.
+    pub fn open(
+        folder: &Path,
+        settings: Settings,
+        witness: Arc<dyn Witness>,
+        progress: watch::Sender<Board>,
+    ) -> Result<Self, StoreError> {
+        let store = Store::open(folder)?;
+        let (record, notice) = match store.journal()? {
+            Found::Nothing => (None, None),
+            Found::Begun(record) => {
+                warn!(
+                    "plan {} (layout {}) was begun and not ended; it is taken up again",
+                    record.plan, record.layout
+                );
+                (Some(record), None)
+            }
+            Found::Unreadable { kept, reason } => {
+                let notice = format!(
+                    "the journal could not be read ({}): it is kept as {}, and what the hardware has now is taken for what it \
+                    had",
+                    chain(&reason),
+                    kept.display()
+                );
+                error!("{notice}");
+                (None, Some(notice))
+            }
+        };
+        Ok(Self {
+            store,
+            settings,
+            witness,
+            node: Node::default(),
+            record,
+            progress,
+            began: Instant::now(),
+            plan: None,
+            rounds: 0,
+            notice,
+        })
+    }
+
+    /// What was begun and has not ended.
+    pub fn unfinished(&self) -> Option<&Record> {
+        self.record.as_ref()
+    }
+
+    /// Something else is asked for.
+    pub fn select(&mut self) {
+        self.node.select();
+    }
+
+    /// Holds the node against what is wanted and changes what can be changed. It returns when every device has come to an
+    /// end, good or bad.
+    pub async fn round(
+        &mut self,
+        hardware: &Handle,
+        inventory: &Arc<Inventory>,
+        wanted: Wanted<'_>,
+    ) -> Round {
+        let began = Instant::now();
+        let targets = self.with_unfinished(wanted.targets);
+        let mut holders = Vec::new();
+        if self.has_to_do(inventory, &targets) {
+            holders = self.holders(inventory).await;
+        }
+        let decision = self.decide(inventory, &targets, &holders);
+        self.settle_reached(&targets);
+        if decision.change.is_empty() {
+            return Round {
+                again: decision.again,
+                ..Round::default()
+            };
+        }
+        self.rounds = self.rounds.saturating_add(1);
+        let plan = plan_id(self.rounds);
+        self.plan = Some(plan.clone());
+        for pci in &decision.drifted {
+            let device = Words::new(inventory, *pci).device(*pci);
+            warn!("{device}: somebody changed what it had; it is brought back");
+        }
+        let outcomes = self
+            .change(
+                hardware,
+                inventory,
+                (&plan, wanted.layout),
+                &targets,
+                &decision.change,
+            )
+            .await;
+        let read = hardware.latest();
+        let holders = self.holders(&read).await;
+        for outcome in &outcomes {
+            self.ended((&read, &holders), &targets, outcome);
+        }
+        let took = began.elapsed();
+        self.remember(&read, (&plan, wanted.layout), &outcomes, took);
+        Round {
+            outcomes,
+            drifted: decision.drifted,
+            again: Some(Duration::ZERO),
+            took,
+        }
+    }
+
+    /// Where the node stands.
+    pub fn status(&self, inventory: &Inventory, layout: Option<&str>) -> Status {
+        let board = self.progress.borrow();
+        let devices = self.node.states().map(|(pci, state)| DeviceStatus {
+            progress: board.get(&pci).cloned(),
+            ..DeviceStatus::new(inventory, pci, state)
+        });
+        Status {
+            layout: layout.map(ToOwned::to_owned),
+            by_hand: false,
+            generation: 0,
+            plan: self.plan.clone(),
+            state: self.node.worst().map(State::as_str),
+            notice: self.notice.clone(),
+            devices: devices.collect(),
+        }
+    }
+
+    /// Where each device stands.
+    pub fn states(&self) -> impl Iterator<Item = (PciAddress, &State)> {
+        self.node.states()
+    }
+
+    fn decide(&mut self, inventory: &Inventory, targets: &Targets, holders: &[Holder]) -> Decision {
+        let now = self.began.elapsed();
+        let view = View {
+            inventory,
+            targets,
+            holders,
+            policy: &self.settings.policy,
+            drift: self.settings.drift,
+        };
+        let mut decision = self.node.look(now, &view);
+        decision.again = decision.again.map(|at| at.saturating_sub(now));
+        decision
+    }
+
+    /// Devices that were being changed when the agent was killed are brought to an end, whatever is asked for now.
+    fn with_unfinished(&self, targets: &Targets) -> Targets {
+        let mut targets = targets.clone();
+        let unfinished = self.record.iter().flat_map(|record| &record.devices);
+        for entry in unfinished {
+            let asked = targets.devices.iter_mut();
+            let target = asked.into_iter().find(|target| target.pci == entry.pci);
+            match target {
+                Some(target) if target.mig.is_some() => {}
+                Some(target) => target.mig = Some(entry.target.clone()),
+                None => targets.devices.push(DeviceTarget {
+                    pci: entry.pci,
+                    rule: Place::default(),
+                    mig: Some(entry.target.clone()),
+                    time_slicing: None,
+                }),
+            }
+        }
+        targets.devices.sort_by_key(|target| target.pci);
+        targets
+    }
+
+    /// Nobody is known where nobody can tell; whoever is about to destroy something asks again, and takes that for in use.
+    async fn holders(&self, inventory: &Inventory) -> Vec<Holder> {
+        let asked = witness::ask(&self.witness, inventory.devices.clone());
+        asked.await.unwrap_or_default()
+    }
+
+    /// Whether anything differs: on a node that has what it shall have nobody looks who uses it.
+    fn has_to_do(&self, inventory: &Inventory, targets: &Targets) -> bool {
+        let plan = plan(&Question {
+            inventory,
+            targets,
+            holders: &[],
+            policy: &self.settings.policy,
+            refused: &BTreeSet::new(),
+        });
+        plan.outcome() != plan::Outcome::Nothing
+    }
+
+    /// A device of the journal that has what it shall have needs it no more.
+    fn settle_reached(&mut self, targets: &Targets) {
+        let reached: Vec<PciAddress> = self
+            .node
+            .states()
+            .filter(|(_, state)| **state == State::Applied)
+            .map(|(pci, _)| pci)
+            .collect();
+        let known = |pci: &PciAddress| targets.devices.iter().any(|target| target.pci == *pci);
+        let Some(record) = &mut self.record else {
+            return;
+        };
+        let before = record.devices.len();
+        record
+            .devices
+            .retain(|entry| known(&entry.pci) && !reached.contains(&entry.pci));
+        if record.devices.len() != before {
+            self.keep();
+        }
+    }
+
+    /// The journal, and then the change. Without the one not the other.
+    async fn change(
+        &mut self,
+        hardware: &Handle,
+        inventory: &Arc<Inventory>,
+        (plan, layout): (&str, &str),
+        targets: &Targets,
+        devices: &[PciAddress],
+    ) -> Vec<Outcome> {
+        let jobs = self.jobs(inventory, targets, devices);
+        let record = self.record_of(inventory, (plan, layout), &jobs);
+        if let Err(error) = self.store.begin(&record) {
+            let reason = format!("nothing was changed: {}", chain(&error));
+            error!("{reason}");
+            return devices.iter().map(|pci| refused(*pci, &reason)).collect();
+        }
+        self.record = Some(record);
+        for pci in devices {
+            self.node.began(*pci);
+        }
+        info!(
+            "plan {plan}: layout {layout}, {} devices to change",
+            devices.len()
+        );
+        let witness = Arc::clone(&self.witness);
+        let running = executor::run(hardware, jobs, witness, self.progress.clone());
+        let mut outcomes = match running.await {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                let reason = error.to_string();
+                return devices.iter().map(|pci| refused(*pci, &reason)).collect();
+            }
+        };
+        for outcome in &mut outcomes {
+            if let Ending::NeedsReset { scope } = &outcome.ending {
+                let resets = &self.settings.resets;
+                let inventory = hardware.latest();
+                outcome.ending = resets
+                    .perform(hardware, &inventory, scope, &*self.witness)
+                    .await;
+            }
+        }
+        outcomes
+    }
+
+    fn jobs(
+        &self,
+        inventory: &Arc<Inventory>,
+        targets: &Targets,
+        devices: &[PciAddress],
+    ) -> Vec<Job> {
+        let asked = targets.devices.iter();
+        asked
+            .filter(|target| devices.contains(&target.pci))
+            .map(|target| {
+                let begun = self.begun(inventory, target.pci);
+                Job {
+                    inventory: Arc::clone(inventory),
+                    target: target.clone(),
+                    previous: match begun {
+                        Some(entry) => entry.previous.clone(),
+                        None => find(inventory, target.pci)
+                            .and_then(|device| standing(device.mig.state()?)),
+                    },
+                    resumed: begun.is_some(),
+                    holders: Vec::new(),
+                    policy: self.settings.policy,
+                    limits: self.settings.limits,
+                }
+            })
+            .collect()
+    }
+
+    /// What the journal says of this very device.
+    fn begun(&self, inventory: &Inventory, pci: PciAddress) -> Option<&Entry> {
+        let mut entries = self.record.iter().flat_map(|record| &record.devices);
+        let uuid = find(inventory, pci).and_then(|device| device.uuid.as_ref());
+        entries.find(|entry| entry.pci == pci && entry.uuid.as_ref() == uuid)
+    }
+
+    fn record_of(
+        &self,
+        inventory: &Inventory,
+        (plan, layout): (&str, &str),
+        jobs: &[Job],
+    ) -> Record {
+        let mut devices: Vec<Entry> = jobs
+            .iter()
+            .filter_map(|job| {
+                let pci = job.target.pci;
+                Some(Entry {
+                    pci,
+                    uuid: find(inventory, pci).and_then(|device| device.uuid.clone()),
+                    previous: job.previous.clone(),
+                    target: job.target.mig.clone()?,
+                })
+            })
+            .collect();
+        let earlier = self.record.iter().flat_map(|record| &record.devices);
+        let new = |entry: &&Entry| jobs.iter().all(|job| job.target.pci != entry.pci);
+        devices.extend(earlier.filter(new).cloned());
+        devices.sort_by_key(|entry| entry.pci);
+        Record {
+            plan: plan.to_owned(),
+            layout: layout.to_owned(),
+            devices,
+        }
+    }
+
+    fn ended(
+        &mut self,
+        (inventory, holders): (&Inventory, &[Holder]),
+        targets: &Targets,
+        outcome: &Outcome,
+    ) {
+        let device = Words::new(inventory, outcome.pci).device(outcome.pci);
+        let state = State::from(outcome.ending.clone());
+        let message = state.message(&Words::new(inventory, outcome.pci));
+        match &outcome.ending {
+            Ending::Applied => info!("{device}: applied in {} ms", outcome.took.as_millis()),
+            ending => warn!("{device}: {}: {message}", ending.as_str()),
+        }
+        let view = View {
+            inventory,
+            targets,
+            holders,
+            policy: &self.settings.policy,
+            drift: self.settings.drift,
+        };
+        let now = self.began.elapsed();
+        self.node
+            .ended(now, &view, outcome.pci, outcome.ending.clone());
+        if outcome.ending.is_settled()
+            && let Some(record) = &mut self.record
+        {
+            record.devices.retain(|entry| entry.pci != outcome.pci);
+        }
+        self.keep();
+    }
+
+    /// Brings the journal's file up to what is known.
+    fn keep(&mut self) {
+        let kept = match &self.record {
+            Some(record) if !record.devices.is_empty() => self.store.begin(record),
+            Some(_) | None => {
+                self.record = None;
+                self.store.clear()
+            }
+        };
+        match kept {
+            Ok(()) => self.notice = None,
+            Err(error) => {
+                // What it says then is that something was begun which has ended, which a next start finds to be so.
+                let notice = chain(&error);
+                error!("{notice}");
+                self.notice = Some(notice);
+            }
+        }
+    }
+
+    fn remember(
+        &self,
+        inventory: &Inventory,
+        (plan, layout): (&str, &str),
+        outcomes: &[Outcome],
+        took: Duration,
+    ) {
+        let devices = outcomes.iter().map(|outcome| {
+            let state = State::from(outcome.ending.clone());
+            DeviceAttempt {
+                pci: outcome.pci.to_string(),
+                result: outcome.ending.as_str().to_owned(),
+                message: state.message(&Words::new(inventory, outcome.pci)),
+                destroyed: outcome.work.destroyed,
+                created: outcome.work.created,
+                retries: outcome.work.retries,
+                rolled_back: outcome.work.rollbacks > 0,
+                duration_ms: millis(outcome.took),
+                hardware_ms: millis(outcome.hardware),
+            }
+        });
+        let attempt = Attempt {
+            time: Timestamp::now().to_string(),
+            plan: plan.to_owned(),
+            layout: layout.to_owned(),
+            by: self.settings.by.to_owned(),
+            duration_ms: millis(took),
+            devices: devices.collect(),
+        };
+        if let Err(error) = self.store.remember(&attempt) {
+            warn!("the history lacks plan {plan}: {}", chain(&error));
+        }
+    }
+}
+
+fn find(inventory: &Inventory, pci: PciAddress) -> Option<&Device> {
+    inventory.devices.iter().find(|device| device.pci == pci)
+}
+
+fn refused(pci: PciAddress, reason: &str) -> Outcome {
+    Outcome {
+        pci,
+        ending: Ending::Failed {
+            reason: reason.to_owned(),
+            rollback: None,
+        },
+        work: crate::domain::reconcile::Work::default(),
+        took: Duration::ZERO,
+        hardware: Duration::ZERO,
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// When it was made, and which of this process: `20261121T193044Z-3`.
+fn plan_id(round: u32) -> String {
+    let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    format!("{now}-{round}")
+}

@@ -1,0 +1,184 @@
+//! Runs transactions on the hardware, devices side by side.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::witness::Witness;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::Device;
+use crate::domain::reconcile::call::Failure;
+use crate::domain::reconcile::{Action, Answer, Ending, Job, Progress, Transaction, Users, Work};
+use crate::hw::worker::NoDriver;
+use crate::hw::{CallWatch, GpuControl, GpuDriver, Handle};
+
+/// How far each device is that is being changed.
+pub type Board = BTreeMap<PciAddress, Progress>;
+
+/// What became of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The device.
+    pub pci: PciAddress,
+    /// How it ended.
+    pub ending: Ending,
+    /// What was done on the way.
+    pub work: Work,
+    /// From the first action to the last.
+    pub took: Duration,
+    /// How much of that was spent in calls to the driver.
+    pub hardware: Duration,
+}
+
+/// Runs all `jobs` to their ends. One device that fails stops no other.
+pub async fn run(
+    hardware: &Handle,
+    jobs: Vec<Job>,
+    witness: Arc<dyn Witness>,
+    progress: watch::Sender<Board>,
+) -> Result<Vec<Outcome>, NoDriver> {
+    hardware
+        .work(move |driver, calls| perform(driver, calls, jobs, &*witness, &progress))
+        .await
+}
+
+fn perform(
+    driver: &mut dyn GpuDriver,
+    calls: &CallWatch,
+    jobs: Vec<Job>,
+    witness: &dyn Witness,
+    progress: &watch::Sender<Board>,
+) -> Vec<Outcome> {
+    let asked: Vec<PciAddress> = jobs.iter().map(|job| job.target.pci).collect();
+    let mut controls: BTreeMap<PciAddress, Box<dyn GpuControl + '_>> = driver
+        .controls(&asked)
+        .into_iter()
+        .map(|control| (control.pci(), control))
+        .collect();
+    let mut pairs = Vec::new();
+    let mut outcomes = Vec::new();
+    for job in jobs {
+        match controls.remove(&job.target.pci) {
+            Some(control) => pairs.push((job, control)),
+            None => outcomes.push(unknown(job.target.pci)),
+        }
+    }
+    let run = |(job, control): (Job, Box<dyn GpuControl + '_>)| {
+        Runner {
+            control,
+            calls,
+            witness,
+            hardware: Duration::ZERO,
+        }
+        .run(job, progress)
+    };
+    if pairs.len() == 1 {
+        outcomes.extend(pairs.into_iter().map(run));
+    } else {
+        thread::scope(|scope| {
+            let threads: Vec<_> = pairs
+                .into_iter()
+                .map(|pair| scope.spawn(move || run(pair)))
+                .collect();
+            // A thread that panicked has left its device in the journal.
+            outcomes.extend(threads.into_iter().filter_map(|thread| thread.join().ok()));
+        });
+    }
+    progress.send_modify(Board::clear);
+    outcomes
+}
+
+fn unknown(pci: PciAddress) -> Outcome {
+    Outcome {
+        pci,
+        ending: Ending::Failed {
+            reason: "the driver does not know this device any more".to_owned(),
+            rollback: None,
+        },
+        work: Work::default(),
+        took: Duration::ZERO,
+        hardware: Duration::ZERO,
+    }
+}
+
+struct Runner<'a> {
+    control: Box<dyn GpuControl + 'a>,
+    calls: &'a CallWatch,
+    witness: &'a dyn Witness,
+    hardware: Duration,
+}
+
+impl Runner<'_> {
+    fn run(mut self, job: Job, progress: &watch::Sender<Board>) -> Outcome {
+        let pci = job.target.pci;
+        let mut device = job
+            .inventory
+            .devices
+            .iter()
+            .find(|device| device.pci == pci)
+            .cloned();
+        let Some(mut transaction) = Transaction::new(job) else {
+            return unknown(pci);
+        };
+        let began = Instant::now();
+        let mut answer = Answer::Begin;
+        let ending = loop {
+            let action = transaction.next(began.elapsed(), answer);
+            if !matches!(action, Action::End(_)) {
+                let now = transaction.progress();
+                progress.send_modify(|board| {
+                    board.insert(pci, now);
+                });
+            }
+            answer = match action {
+                Action::End(ending) => break ending,
+                Action::Look => Answer::Looked(self.look(device.as_ref())),
+                Action::Call(call) => {
+                    Answer::Called(self.timed(|control, calls| control.call(call, calls)))
+                }
+                Action::Wait(wait) => {
+                    // Nothing wakes it early on purpose, and a wake too early does no harm.
+                    thread::park_timeout(wait);
+                    Answer::Waited
+                }
+                Action::Read => Answer::Read(self.read(&mut device)),
+            };
+        };
+        Outcome {
+            pci,
+            ending,
+            work: transaction.work(),
+            took: began.elapsed(),
+            hardware: self.hardware,
+        }
+    }
+
+    fn timed<T>(&mut self, call: impl FnOnce(&mut dyn GpuControl, &CallWatch) -> T) -> T {
+        let began = Instant::now();
+        let answer = call(self.control.as_mut(), self.calls);
+        self.hardware = self.hardware.saturating_add(began.elapsed());
+        answer
+    }
+
+    /// Who uses the device: by the driver first, as a process that it names may go before somebody else looks.
+    fn look(&mut self, device: Option<&Device>) -> Result<Users, String> {
+        let processes = self
+            .timed(|control, calls| control.processes(calls))
+            .map_err(|failure| format!("the driver does not say who uses it: {failure}"))?;
+        let holders = match device {
+            Some(device) => self.witness.holders(std::slice::from_ref(device))?,
+            None => Vec::new(),
+        };
+        Ok(Users { processes, holders })
+    }
+
+    fn read(&mut self, device: &mut Option<Device>) -> Result<Box<Device>, Failure> {
+        let read = self.timed(|control, calls| control.read(calls))?;
+        *device = Some(read.clone());
+        Ok(Box::new(read))
+    }
+}

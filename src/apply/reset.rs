@@ -1,0 +1,144 @@
+//! Resets of a GPU. NVML has no call for it: `nvidia-smi` has, and the kernel has for whoever may write to sysfs.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+use tracing::info;
+
+use super::witness::{self, Witness};
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Device, Inventory, Usage};
+use crate::domain::plan::{Cause, ResetScope};
+use crate::domain::reconcile::Ending;
+use crate::hw::Handle;
+
+/// By which means a GPU may be reset; none of them is no mistake, and then a person is asked to.
+#[derive(Debug, Clone, Default)]
+pub struct Resets {
+    /// NVIDIA's program, by its whole path: nothing is looked up where others may write.
+    pub nvidia_smi: Option<PathBuf>,
+    /// Where sysfs is mounted, if the kernel may be asked.
+    pub sysfs: Option<PathBuf>,
+}
+
+/// A reset takes seconds; NVIDIA's program waits for persistence daemons, and may wait for ever.
+const LONGEST: Duration = Duration::from_mins(1);
+
+impl Resets {
+    /// Resets what `scope` is about, unless somebody uses it or what is reset with it. The driver's library is closed meanwhile,
+    /// as it would be a client of the GPU itself.
+    pub(super) async fn perform(
+        &self,
+        hardware: &Handle,
+        inventory: &Inventory,
+        scope: &ResetScope,
+        witness: &Arc<dyn Witness>,
+    ) -> Ending {
+        let needs = || Ending::NeedsReset {
+            scope: scope.clone(),
+        };
+        if self.nvidia_smi.is_none() && self.sysfs.is_none() {
+            return needs();
+        }
+        if let Some(causes) = in_the_way(inventory, scope, witness).await {
+            return Ending::Blocked {
+                causes,
+                rolled_back: false,
+            };
+        }
+        let released = match hardware.release().await {
+            Ok(released) => released,
+            Err(error) => return failed(error.to_string()),
+        };
+        let done = self.reset(scope.device).await;
+        drop(released);
+        match done {
+            Ok(()) => {
+                info!("{} was reset", scope.device);
+                // Not at its end yet, and nothing stands in the way of going on at once.
+                needs()
+            }
+            Err(reason) => failed(format!("cannot reset {}: {reason}", scope.device)),
+        }
+    }
+
+    async fn reset(&self, pci: PciAddress) -> Result<(), String> {
+        match (&self.nvidia_smi, &self.sysfs) {
+            (Some(program), _) => {
+                let mut command = Command::new(program);
+                command
+                    .arg("--gpu-reset")
+                    .arg("-i")
+                    .arg(pci.to_string())
+                    .env_clear()
+                    .stdin(Stdio::null())
+                    .kill_on_drop(true);
+                let output = timeout(LONGEST, command.output())
+                    .await
+                    .map_err(|_| format!("{} does not end", program.display()))?
+                    .map_err(|error| format!("{}: {error}", program.display()))?;
+                if output.status.success() {
+                    return Ok(());
+                }
+                let said = [output.stdout, output.stderr].concat();
+                let said = String::from_utf8_lossy(&said);
+                let last = said.lines().rev().find(|line| !line.trim().is_empty());
+                Err(last
+                    .unwrap_or("nvidia-smi failed and said nothing")
+                    .trim()
+                    .to_owned())
+            }
+            (None, Some(sysfs)) => {
+                let path = sysfs
+                    .join("bus/pci/devices")
+                    .join(pci.to_string())
+                    .join("reset");
+                fs::write(&path, "1").map_err(|error| format!("{}: {error}", path.display()))
+            }
+            (None, None) => Err("there are no means to".to_owned()),
+        }
+    }
+}
+
+/// Who uses a device of the scope. What is not told counts as in use.
+async fn in_the_way(
+    inventory: &Inventory,
+    scope: &ResetScope,
+    witness: &Arc<dyn Witness>,
+) -> Option<Vec<Cause>> {
+    let concerned =
+        |device: &&Device| device.pci == scope.device || scope.coupled.contains(&device.pci);
+    let devices: Vec<Device> = inventory
+        .devices
+        .iter()
+        .filter(concerned)
+        .cloned()
+        .collect();
+    let mut holders = match witness::ask(witness, devices.clone()).await {
+        Ok(holders) => holders,
+        Err(reason) => return Some(vec![Cause::Untold { reason }]),
+    };
+    if devices
+        .iter()
+        .any(|device| device.usage() == Usage::Unknown)
+    {
+        return Some(vec![Cause::DeviceInUse {
+            holders: Vec::new(),
+        }]);
+    }
+    let processes = crate::domain::holder::of(inventory).into_iter();
+    holders.extend(processes.filter(|holder| devices.iter().any(|one| one.pci == holder.device)));
+    (!holders.is_empty()).then(|| vec![Cause::DeviceInUse { holders }])
+}
+
+fn failed(reason: String) -> Ending {
+    Ending::Failed {
+        reason,
+        rollback: None,
+    }
+}

@@ -1,0 +1,183 @@
+//! The state directory: a lock, the journal, the history. One process at a time changes a node's devices, and holds the lock.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::durable::{self, DurableError};
+use crate::domain::reconcile::Record;
+use crate::wire::history::{self, Attempt};
+use crate::wire::journal::{self, JournalError};
+
+/// More than the journal of a node with sixteen devices can be.
+const LONGEST_JOURNAL: u64 = 4 << 20;
+/// The history is cut to its newer half beyond this.
+const LONGEST_HISTORY: u64 = 1 << 20;
+
+/// The state directory, locked for as long as this lives.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    /// Held open: the lock ends with it, and with the process.
+    _lock: File,
+}
+
+/// Why the state directory cannot be used.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// A file or folder in it cannot be used.
+    #[error("cannot {action} {}", .path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// On which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another agent, or a command, changes this node now.
+    #[error("another process changes this node's devices: it holds {}", .0.display())]
+    Locked(PathBuf),
+    /// A file could not be replaced or removed.
+    #[error(transparent)]
+    Durable(#[from] DurableError),
+}
+
+/// What the journal says.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing was begun.
+    Nothing,
+    /// This was begun, and perhaps not ended.
+    Begun(Record),
+    /// Something was begun and nobody can tell what. The file is kept beside, for a person.
+    Unreadable {
+        /// Where it is now.
+        kept: PathBuf,
+        /// What is wrong with it.
+        reason: JournalError,
+    },
+}
+
+impl Store {
+    /// Opens `folder`, which is made if need be, and locks it.
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        fs::create_dir_all(folder).map_err(failed("create the folder", folder))?;
+        let path = folder.join("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(failed("open", &path))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self {
+                folder: folder.to_owned(),
+                _lock: lock,
+            }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Locked(path)),
+            Err(TryLockError::Error(source)) => Err(failed("lock", &path)(source)),
+        }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the journal says. One that cannot be read is put aside, never lost: the hardware is the truth, and the next apply
+    /// begins from it.
+    pub fn journal(&self) -> Result<Found, StoreError> {
+        let path = self.journal_path();
+        let Some(bytes) = read(&path, LONGEST_JOURNAL)? else {
+            return Ok(Found::Nothing);
+        };
+        match journal::parse(&bytes) {
+            Ok(record) => Ok(Found::Begun(record)),
+            Err(reason) => {
+                let kept = self.folder.join("journal.unreadable");
+                fs::rename(&path, &kept).map_err(failed("put aside", &path))?;
+                Ok(Found::Unreadable { kept, reason })
+            }
+        }
+    }
+
+    /// Writes the journal, durably: a crash at any moment finds the one before or this one.
+    pub fn begin(&self, record: &Record) -> Result<(), StoreError> {
+        let text = journal::write(record);
+        let draft = self.folder.join("journal.draft");
+        durable::replace(&self.journal_path(), &draft, text.as_bytes(), 0o600)?;
+        Ok(())
+    }
+
+    /// Everything that was begun has ended.
+    pub fn clear(&self) -> Result<(), StoreError> {
+        Ok(durable::remove(&self.journal_path())?)
+    }
+
+    /// Adds to the history. It is for people to read, so that it may lack its last lines after a crash.
+    pub fn remember(&self, attempt: &Attempt) -> Result<(), StoreError> {
+        let path = history_path(&self.folder);
+        self.shorten(&path)?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(failed("open", &path))?;
+        file.write_all(history::line(attempt).as_bytes())
+            .map_err(failed("write", &path))
+    }
+
+    fn shorten(&self, path: &Path) -> Result<(), StoreError> {
+        let long = fs::metadata(path).is_ok_and(|file| file.len() > LONGEST_HISTORY);
+        if !long {
+            return Ok(());
+        }
+        let bytes = fs::read(path).map_err(failed("read", path))?;
+        let half = bytes.get(bytes.len() / 2..).unwrap_or_default();
+        let line = half.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+        let newer = half.get(line.saturating_add(1)..).unwrap_or_default();
+        let draft = self.folder.join("history.draft");
+        Ok(durable::replace(path, &draft, newer, 0o644)?)
+    }
+
+    fn journal_path(&self) -> PathBuf {
+        self.folder.join("journal")
+    }
+}
+
+/// The history in `folder`, the oldest first; needs no lock.
+pub fn history(folder: &Path) -> Result<Vec<Attempt>, StoreError> {
+    let bytes = read(&history_path(folder), LONGEST_HISTORY * 2)?;
+    let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned();
+    Ok(history::parse(&text))
+}
+
+fn history_path(folder: &Path) -> PathBuf {
+    folder.join("history.jsonl")
+}
+
+/// `None` where there is no such file.
+fn read(path: &Path, longest: u64) -> Result<Option<Vec<u8>>, StoreError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("read", path)(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(longest)
+        .read_to_end(&mut bytes)
+        .map_err(failed("read", path))?;
+    Ok(Some(bytes))
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::File {
+        action,
+        path,
+        source,
+    }
+}

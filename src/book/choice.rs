@@ -1,0 +1,81 @@
+//! A layout by its name: those of the file, and those made for the very devices of a node, such as `all-balanced`; a file's
+//! layout hides a made one of the same name.
+
+use thiserror::Error;
+
+use super::Current;
+use crate::domain::inventory::Inventory;
+use crate::domain::layout::{Dialect, Layout, Layouts, Resolved, RuleError, generate, resolve};
+
+/// The names of layouts that can be asked for, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Names {
+    /// Those of the file.
+    pub file: Vec<String>,
+    /// Those made for the node's devices and not hidden by the file's.
+    pub made: Vec<String>,
+}
+
+/// Why a name means nothing on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ChoiceError {
+    /// Nothing has this name.
+    #[error("there is no layout {0:?} for this node")]
+    NoSuchLayout(String),
+    /// The layout cannot be meant for this node.
+    #[error("layout {name:?} does not suit this node: {}", joined(.errors))]
+    Rules {
+        /// The layout.
+        name: String,
+        /// All that is wrong with it; never empty.
+        errors: Vec<RuleError>,
+    },
+}
+
+impl Current {
+    /// The layouts that can be asked for on a node that has this.
+    pub fn names(&self, inventory: &Inventory) -> Names {
+        let of = |layouts: &Layouts| -> Vec<String> {
+            let layouts = layouts.layouts.iter();
+            layouts.map(|layout| layout.name.clone()).collect()
+        };
+        let file = self.layouts.as_deref().map(of).unwrap_or_default();
+        let mut made = of(&made(inventory));
+        made.retain(|name| !file.contains(name));
+        Names { file, made }
+    }
+
+    /// What the layout `name` asks of a node that has this. Layouts are only made where the file has none of this name, as that
+    /// takes longer.
+    pub fn meant(&self, name: &str, inventory: &Inventory) -> Result<Resolved, ChoiceError> {
+        let file = self.layouts.as_deref();
+        if let Some((file, layout)) = file.and_then(|file| Some((file, file.by_name(name)?))) {
+            return resolved(layout, file.dialect, inventory);
+        }
+        let made = made(inventory);
+        match made.by_name(name) {
+            Some(layout) => resolved(layout, made.dialect, inventory),
+            None => Err(ChoiceError::NoSuchLayout(name.to_owned())),
+        }
+    }
+}
+
+fn made(inventory: &Inventory) -> Layouts {
+    generate(inventory, Dialect::Octavo)
+}
+
+fn resolved(
+    layout: &Layout,
+    dialect: Dialect,
+    inventory: &Inventory,
+) -> Result<Resolved, ChoiceError> {
+    resolve(layout, dialect, inventory).map_err(|errors| ChoiceError::Rules {
+        name: layout.name.clone(),
+        errors,
+    })
+}
+
+fn joined(errors: &[RuleError]) -> String {
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    errors.join("; ")
+}

@@ -1,0 +1,280 @@
+//! The journal's form on disk: a line that says how long the rest is and what it hashes to, and the rest in JSON.
+//!
+//! ```text
+//! octavo-journal 1 214 9c1f0e63a1b2c3d4
+//! {"plan":"...","layout":"...","devices":[...]}
+//! ```
+//!
+//! A file that was torn, cut, overwritten or written by a later version is told from a whole one, and each from the others.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::domain::catalog::Placement;
+use crate::domain::layout::{InstanceTarget, MigTarget};
+use crate::domain::reconcile::{Entry, Record};
+use crate::domain::stream::Digest;
+
+const NAME: &str = "octavo-journal";
+const VERSION: u32 = 1;
+
+/// Why a journal cannot be used.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// Its first line is not one of ours.
+    #[error("it does not begin as a journal does")]
+    NotAJournal,
+    /// It was written by a later version.
+    #[error("it is of version {0}, and this program knows version {VERSION}")]
+    Version(u32),
+    /// It ends too early, or goes on too long.
+    #[error("it has {found} bytes after its first line instead of {wanted}: it was torn or cut")]
+    Length {
+        /// How many there should be.
+        wanted: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// Its bytes are not those that were written.
+    #[error("its content is not what was written: the hash differs")]
+    Hash,
+    /// It is whole and means nothing.
+    #[error("cannot read its content")]
+    Content(#[source] serde_json::Error),
+    /// A value in it cannot be.
+    #[error("its content has an impossible value: {0}")]
+    Value(String),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordJson {
+    plan: String,
+    layout: String,
+    devices: Vec<EntryJson>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EntryJson {
+    pci: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uuid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    previous: Option<TargetJson>,
+    target: TargetJson,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+enum TargetJson {
+    Disabled,
+    Enabled(Vec<InstanceJson>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InstanceJson {
+    profile: u32,
+    compute: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    start: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    size: Option<u32>,
+}
+
+/// The text of a journal.
+pub fn write(record: &Record) -> String {
+    let body = RecordJson {
+        plan: record.plan.clone(),
+        layout: record.layout.clone(),
+        devices: record.devices.iter().map(entry_out).collect(),
+    };
+    // Numbers, texts and lists: there is nothing that JSON does not have.
+    let body = serde_json::to_string(&body).unwrap_or_default();
+    let hash = Digest::of(body.as_bytes());
+    format!("{NAME} {VERSION} {} {hash:016x}\n{body}", body.len())
+}
+
+/// What a journal says.
+pub fn parse(bytes: &[u8]) -> Result<Record, JournalError> {
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    let (head, rest) = bytes.split_at(end.ok_or(JournalError::NotAJournal)?);
+    let body = rest.get(1..).unwrap_or_default();
+    let head = std::str::from_utf8(head).map_err(|_| JournalError::NotAJournal)?;
+    let mut words = head.split(' ');
+    let mut word = || words.next().ok_or(JournalError::NotAJournal);
+    if word()? != NAME {
+        return Err(JournalError::NotAJournal);
+    }
+    let version: u32 = number(word()?)?;
+    if version != VERSION {
+        return Err(JournalError::Version(version));
+    }
+    let wanted: usize = number(word()?)?;
+    let hash = word()?;
+    if body.len() != wanted {
+        let found = body.len();
+        return Err(JournalError::Length { wanted, found });
+    }
+    if format!("{:016x}", Digest::of(body)) != hash {
+        return Err(JournalError::Hash);
+    }
+    let body: RecordJson = serde_json::from_slice(body).map_err(JournalError::Content)?;
+    let devices: Result<Vec<Entry>, JournalError> =
+        body.devices.into_iter().map(entry_in).collect();
+    Ok(Record {
+        plan: body.plan,
+        layout: body.layout,
+        devices: devices?,
+    })
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, JournalError> {
+    text.parse().map_err(|_| JournalError::NotAJournal)
+}
+
+fn entry_out(entry: &Entry) -> EntryJson {
+    EntryJson {
+        pci: entry.pci.to_string(),
+        uuid: entry.uuid.as_ref().map(ToString::to_string),
+        previous: entry.previous.as_ref().map(target_out),
+        target: target_out(&entry.target),
+    }
+}
+
+fn target_out(target: &MigTarget) -> TargetJson {
+    match target {
+        MigTarget::Disabled => TargetJson::Disabled,
+        MigTarget::Enabled(instances) => {
+            let all = instances.iter().map(|instance| InstanceJson {
+                profile: instance.profile_id,
+                compute: instance.compute.clone(),
+                start: instance.placement.map(|place| place.start),
+                size: instance.placement.map(|place| place.size),
+            });
+            TargetJson::Enabled(all.collect())
+        }
+    }
+}
+
+fn entry_in(entry: EntryJson) -> Result<Entry, JournalError> {
+    let value = |what: &str| JournalError::Value(what.to_owned());
+    let uuid = entry
+        .uuid
+        .map(|uuid| uuid.parse().map_err(|_| value(&uuid)));
+    Ok(Entry {
+        pci: entry.pci.parse().map_err(|_| value(&entry.pci))?,
+        uuid: uuid.transpose()?,
+        previous: entry.previous.map(target_in),
+        target: target_in(entry.target),
+    })
+}
+
+fn target_in(target: TargetJson) -> MigTarget {
+    match target {
+        TargetJson::Disabled => MigTarget::Disabled,
+        TargetJson::Enabled(instances) => {
+            let all = instances.into_iter().map(|instance| InstanceTarget {
+                profile_id: instance.profile,
+                compute: instance.compute,
+                placement: instance
+                    .start
+                    .zip(instance.size)
+                    .map(|(start, size)| Placement { start, size }),
+            });
+            MigTarget::Enabled(all.collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> Record {
+        let instance = |start| InstanceTarget {
+            profile_id: 9,
+            compute: vec![2, 1],
+            placement: Some(Placement { start, size: 4 }),
+        };
+        Record {
+            plan: "20261121T120000Z-1".to_owned(),
+            layout: "serving".to_owned(),
+            devices: vec![
+                Entry {
+                    pci: "0000:07:00.0".parse().unwrap(),
+                    uuid: "GPU-3f1c9a52-7d0b-4a6e-9c7f-0d3b8e5a1c24".parse().ok(),
+                    previous: Some(MigTarget::Enabled(vec![instance(0), instance(4)])),
+                    target: MigTarget::Disabled,
+                },
+                Entry {
+                    pci: "0000:08:00.0".parse().unwrap(),
+                    uuid: None,
+                    previous: None,
+                    target: MigTarget::Enabled(vec![InstanceTarget {
+                        placement: None,
+                        ..instance(0)
+                    }]),
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = write(&record());
+        assert_eq!(parse(text.as_bytes()).unwrap(), record());
+        assert!(record().devices[0].uuid.is_some());
+    }
+
+    #[test]
+    fn i3_every_prefix_and_every_changed_byte_is_told_from_a_whole_journal() {
+        let text = write(&record());
+        let bytes = text.as_bytes();
+        for end in 0..bytes.len() {
+            assert!(parse(&bytes[..end]).is_err(), "{end}");
+        }
+        let mut longer = bytes.to_vec();
+        longer.push(b' ');
+        assert!(matches!(parse(&longer), Err(JournalError::Length { .. })));
+        for at in 0..bytes.len() {
+            for bit in [1, 0x20, 0x80] {
+                let mut other = bytes.to_vec();
+                other[at] ^= bit;
+                // A hash in capitals is the same number and not the same text.
+                assert!(parse(&other).is_err(), "byte {at} with bit {bit:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_told_by_its_number() {
+        let text = write(&record()).replacen("journal 1", "journal 7", 1);
+        let error = parse(text.as_bytes()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "it is of version 7, and this program knows version 1"
+        );
+    }
+
+    #[test]
+    fn i12_a_whole_file_of_nonsense_is_refused_with_its_place() {
+        for body in [
+            "",
+            "[]",
+            "{\"plan\":1}",
+            "{\"plan\":\"\",\"layout\":\"\",\"devices\":[{\"pci\":\"x\",\"target\":\"disabled\"}]}",
+        ] {
+            let hash = Digest::of(body.as_bytes());
+            let text = format!("{NAME} {VERSION} {} {hash:016x}\n{body}", body.len());
+            assert!(
+                matches!(
+                    parse(text.as_bytes()),
+                    Err(JournalError::Content(_) | JournalError::Value(_))
+                ),
+                "{body}"
+            );
+        }
+    }
+}

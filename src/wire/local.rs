@@ -1,0 +1,145 @@
+//! What the agent and a command on the same node say to each other through the agent's socket: one JSON object a line. The
+//! command says one, the agent answers with [`Answer::Accepted`] or [`Answer::Refused`], and then says where the node stands
+//! whenever that changes, until the command goes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::reconcile;
+
+/// Longest line that is read: a file of layouts is in it.
+pub const LONGEST_LINE: usize = 6 << 20;
+
+/// What a command asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Request {
+    /// Give the node a layout, until another one is chosen by hand or this choice is forgotten.
+    Apply(Choice),
+    /// Go back to the layout that the agent's settings name.
+    Forget {},
+    /// Say where the node stands.
+    Watch {},
+}
+
+/// A layout that was chosen by hand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Choice {
+    /// Its name.
+    pub layout: String,
+    /// The file it is in, whole; without it the agent's own file, or the layouts that are generated for the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layouts: Option<String>,
+}
+
+/// What the agent says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Answer {
+    /// It will be done; what is said with this generation or a later one has taken it in.
+    Accepted {
+        /// Grows with each choice.
+        generation: u64,
+    },
+    /// It will not be done.
+    Refused {
+        /// Why, in words for a person.
+        reason: String,
+    },
+    /// Where the node stands.
+    Status(Status),
+}
+
+/// Where a node stands with regard to its layout.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The layout it shall have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<String>,
+    /// Whether it was chosen by hand.
+    #[serde(default)]
+    pub by_hand: bool,
+    /// The last choice that was looked at from beginning to end.
+    #[serde(default)]
+    pub generation: u64,
+    /// The last plan that was carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// The state that most needs attention.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// What is wrong with the layout, the journal or the state directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
+    /// The devices that something is asked of.
+    #[serde(default)]
+    pub devices: Vec<Device>,
+}
+
+/// Where a device stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Device {
+    /// Its PCI address.
+    pub pci: String,
+    /// What people call it: `GPU 3`.
+    pub name: String,
+    /// `applied`, `pending`, `applying`, `blocked`, `infeasible`, `rolled-back`, `failed`, `needs-reset`, `drifted`,
+    /// `yielded`.
+    pub state: String,
+    /// Why, where there is something to explain.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// How far it is, while it is being changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+}
+
+/// How far a device is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Progress {
+    /// What is being done.
+    pub doing: String,
+    /// Steps of the present plan that are done.
+    pub done: usize,
+    /// Steps that it has.
+    pub steps: usize,
+    /// Whether what it had is being brought back.
+    pub back: bool,
+}
+
+impl From<&reconcile::Status> for Status {
+    fn from(status: &reconcile::Status) -> Self {
+        let devices = status.devices.iter().map(|device| Device {
+            pci: device.pci.to_string(),
+            name: device.name.clone(),
+            state: device.state.to_owned(),
+            message: device.message.clone(),
+            progress: device.progress.as_ref().map(|progress| Progress {
+                doing: progress.doing.clone(),
+                done: progress.done,
+                steps: progress.steps,
+                back: progress.back,
+            }),
+        });
+        Self {
+            layout: status.layout.clone(),
+            by_hand: status.by_hand,
+            generation: status.generation,
+            plan: status.plan.clone(),
+            state: status.state.map(ToOwned::to_owned),
+            notice: status.notice.clone(),
+            devices: devices.collect(),
+        }
+    }
+}
+
+/// A line, with its end.
+pub fn line(value: &impl Serialize) -> String {
+    // Texts and numbers: there is nothing that JSON does not have.
+    let mut text = serde_json::to_string(value).unwrap_or_default();
+    text.push('\n');
+    text
+}
