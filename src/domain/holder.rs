@@ -1,5 +1,8 @@
 //! Who is in the way: whatever uses a device or one of its partitions, with what is known of it.
 
+mod pods;
+
+pub use self::pods::{PodDevice, PodHolders, of_pods};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, ProcessKind};
 
