@@ -30,13 +30,21 @@ pub enum InstanceUse {
 impl Device {
     /// Who runs on it.
     pub fn usage(&self) -> Usage<'_> {
-        // Both nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetGraphicsRunningProcesses.
+        // Both nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetGraphicsRunningProcesses, and what is noted below.
         let refused = |problem: &Problem| problem.what.contains("Processes");
         if self.condition != Condition::Working || self.problems.iter().any(refused) {
             Usage::Unknown
         } else {
             Usage::Known(&self.processes)
         }
+    }
+
+    /// Notes that nobody could tell who has it open, and why: then it is not known who uses it, whatever the driver says.
+    pub fn users_untold(&mut self, error: String) {
+        self.problems.push(Problem {
+            what: "Processes that have it open".to_owned(),
+            error,
+        });
     }
 }
 
@@ -98,6 +106,9 @@ mod tests {
             device.problems = vec![problem(what)];
             assert_eq!(device.usage(), Usage::Unknown, "{what}");
         }
+        device.problems.clear();
+        device.users_untold("cannot read /proc/4711/fd".to_owned());
+        assert_eq!(device.usage(), Usage::Unknown);
     }
 
     #[test]
