@@ -1,8 +1,8 @@
-//! Who uses a GPU, as `/proc` tells it: [`open`] finds those who have one or a partition open, [`describe`] says what stands
+//! Who uses a GPU, as `/proc` tells it: [`open()`] finds those who have one or a partition open, [`describe`] says what stands
 //! behind a process id.
 //!
 //! What [`describe`] says is for people to read: a process that ended since, or one that this program may not look at, keeps
-//! its number and has nothing more said of it. Nothing is decided by it. By what [`open`] finds it is decided what may be
+//! its number and has nothing more said of it. Nothing is decided by it. By what [`open()`] finds it is decided what may be
 //! destroyed, so there whatever cannot be told is an error, and never nobody.
 
 mod error;
