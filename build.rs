@@ -10,6 +10,8 @@ use std::{env, fs};
 
 const CATALOGUE: &str = "data/accelerators.json";
 const PROTOS: [&str; 2] = ["octavo/v1/fleet.proto", "octavo/v1/status.proto"];
+/// Kubelet's, whose package is called `v1`.
+const KUBELET_PROTO: &str = "kubelet/podresources/v1/api.proto";
 /// Encodes and decodes with small buffers; see there.
 const CODEC: &str = "crate::proto::SmallBuffers";
 
@@ -30,5 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .btree_map(".octavo.v1")
         .emit_rerun_if_changed(false)
         .compile_fds(protox::compile(PROTOS, ["proto"])?)?;
+    tonic_prost_build::configure()
+        .emit_rerun_if_changed(false)
+        .compile_fds(protox::compile([KUBELET_PROTO], ["proto"])?)?;
     Ok(())
 }

@@ -6,6 +6,7 @@
 //!   [`domain::inventory`] (what a node has) and [`domain::labels`] (what it says of itself).
 //! - [`config`] reads arguments and environment into settings; nothing else does.
 //! - [`hw`] is the hardware's edge: NVML behind one thread with a deadline on every call, the PCI bus through sysfs.
+//! - [`k8s`] asks Kubernetes: which pod was given which device.
 //! - [`wire`] turns domain values into JSON and messages, and back; [`proto`] is the generated half of the messages.
 //! - [`book`] is a file of layouts that is read again when it was replaced; [`apply`] carries plans out, with journal and lock.
 //! - [`agent`] is the node's shell: look, compile, publish, again; its uplink keeps the aggregator informed.
@@ -24,6 +25,7 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod hw;
+pub mod k8s;
 pub mod proto;
 pub mod telemetry;
 pub mod wire;

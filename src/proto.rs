@@ -1,6 +1,7 @@
-//! The generated half of the status stream: messages, client and server of `proto/octavo/v1`.
+//! What is generated of the definitions in `proto`: messages, clients and servers.
 //!
-//! Only `wire` looks inside the messages; agent and aggregator move them.
+//! Of the status stream (`proto/octavo/v1`) only `wire` looks inside the messages; agent and aggregator move them. Of
+//! kubelet's (`proto/kubelet`) only `k8s` does.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,6 +22,19 @@ use tonic_prost::ProstCodec;
 )]
 pub mod v1 {
     tonic::include_proto!("octavo.v1");
+}
+
+/// Kubelet's package `v1`: who was given which device.
+#[expect(
+    missing_docs,
+    clippy::pedantic,
+    clippy::clone_on_ref_ptr,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    reason = "generated; the documentation is in the .proto files"
+)]
+pub mod pod_resources {
+    tonic::include_proto!("v1");
 }
 
 /// Bytes a stream's buffer starts with: a heartbeat or an acknowledgement, and not tonic's 8 KiB, because an aggregator

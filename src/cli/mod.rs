@@ -25,6 +25,7 @@ mod print;
 mod sheet;
 mod simulated;
 mod text;
+mod users;
 mod watch;
 
 use std::future::Future;
@@ -40,13 +41,12 @@ pub use self::exit::Exit;
 use self::layouts::Machine;
 use self::print::publish;
 pub use self::simulated::SimulationError;
+use self::users::Users;
 use crate::config::hardware::HardwareSettings;
 use crate::config::octavo::layouts::LayoutsCommand;
 use crate::config::octavo::{Colors, Command, Input, Invocation, Source, completion_script};
 use crate::config::{Answer, AnswerKind};
-use crate::domain::holder;
 use crate::domain::inventory::Inventory;
-use crate::hw;
 
 /// What a command has to say.
 #[derive(Debug, Default)]
@@ -103,11 +103,19 @@ where
         Command::Plan(settings) => {
             let source = settings.wish().source();
             let inventory = inventory(source, observe)?;
-            let mut holders = holder::of(&inventory);
-            if let Source::Machine(_) = source {
-                hw::holders::describe(settings.proc_root(), &mut holders);
-            }
-            plan::report(&inventory, &holders, settings, colors)
+            let Users {
+                inventory,
+                holders,
+                notes,
+            } = match source {
+                Source::Recording(_) => users::recorded(inventory),
+                Source::Machine(_) => users::live(inventory, settings.proc_root()),
+            };
+            let report = plan::report(&inventory, &holders, settings, colors)?;
+            Ok(Report {
+                notes: notes + &report.notes,
+                ..report
+            })
         }
         Command::Assert(settings) => {
             assert::report(&*inventory(settings.wish().source(), observe)?, settings)

@@ -29,6 +29,7 @@ use crate::wire::plan::{Subject, document};
 #[derive(Debug, Clone, Copy)]
 struct View<'a> {
     inventory: &'a Inventory,
+    holders: &'a [Holder],
     targets: &'a Targets,
     plan: &'a NodePlan,
     detail: Detail,
@@ -62,9 +63,17 @@ pub(super) fn report(
         policy: &settings.policy(),
         refused: &BTreeSet::new(),
     });
+    let view = |detail| View {
+        inventory,
+        holders,
+        targets: &case.targets,
+        plan: &plan,
+        detail,
+        colors,
+    };
     let output = match settings.format() {
-        PlanFormat::Table => people(inventory, &case, &plan, Detail::Instances, colors),
-        PlanFormat::Wide => people(inventory, &case, &plan, Detail::Calls, colors),
+        PlanFormat::Table => people(&view(Detail::Instances), &case),
+        PlanFormat::Wide => people(&view(Detail::Calls), &case),
         PlanFormat::Json => json(&written(inventory, &case, holders, &plan))?,
         PlanFormat::Yaml => yaml(&written(inventory, &case, holders, &plan))?,
         PlanFormat::Name => names(inventory, &plan),
@@ -107,23 +116,10 @@ fn written(
     document(&subject, plan)
 }
 
-fn people(
-    inventory: &Inventory,
-    case: &Case,
-    plan: &NodePlan,
-    detail: Detail,
-    colors: Colors,
-) -> String {
-    let view = View {
-        inventory,
-        targets: &case.targets,
-        plan,
-        detail,
-        colors,
-    };
-    let groups = story::groups(&view);
+fn people(view: &View<'_>, case: &Case) -> String {
+    let groups = story::groups(view);
     let mut parts: Vec<String> = groups.iter().map(|group| group.text.clone()).collect();
-    parts.push(summary::summary(&view, &case.layout, &groups));
+    parts.push(summary::summary(view, &case.layout, &groups));
     parts.join("\n")
 }
 
@@ -136,6 +132,7 @@ pub(super) fn result(
 ) -> String {
     story::results(&View {
         inventory,
+        holders: &[],
         targets,
         plan,
         detail: Detail::Instances,

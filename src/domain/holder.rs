@@ -1,5 +1,10 @@
 //! Who is in the way: whatever uses a device or one of its partitions, with what is known of it.
 
+mod pods;
+
+use std::collections::BTreeSet;
+
+pub use self::pods::{PodDevice, PodHolders, of_pods};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, ProcessKind};
 
@@ -60,6 +65,17 @@ pub fn of(inventory: &Inventory) -> Vec<Holder> {
         })
     });
     all.collect()
+}
+
+/// All of both, where `open` are those who have a node open, `named` those of whom more is known, and who is among these at
+/// the same place needs no second mention.
+pub fn beside(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
+    let place = |of: &Holder| (of.device, of.gpu_instance, of.compute_instance, of.who.pid);
+    let known: BTreeSet<_> = named.iter().map(place).collect();
+    let new = |holder: &Holder| holder.who.pid.is_none() || !known.contains(&place(holder));
+    named.extend(open.into_iter().filter(new));
+    named.sort();
+    named
 }
 
 impl Pod {
@@ -147,6 +163,37 @@ mod tests {
             Some(CONTAINER),
         );
         tells(&format!("/kubepods/pod{UID}"), None);
+    }
+
+    #[test]
+    fn who_is_named_already_is_not_named_again_where_he_is_and_keeps_his_context() {
+        let holder = |pid: Option<u32>, gpu_instance: Option<u32>, kind| Holder {
+            device: PciAddress::new(0, 7, 0, 0).unwrap(),
+            gpu_instance,
+            compute_instance: None,
+            who: Who {
+                pid,
+                kind,
+                ..Who::default()
+            },
+        };
+        let compute = Some(ProcessKind::Compute);
+        let named = vec![holder(Some(5), None, compute), holder(None, None, None)];
+        let open = vec![
+            holder(Some(5), None, None),
+            holder(Some(5), Some(1), None),
+            holder(Some(6), None, None),
+            holder(None, None, None),
+        ];
+        let all = beside(named, open);
+        let expected = [
+            holder(None, None, None),
+            holder(None, None, None),
+            holder(Some(5), None, compute),
+            holder(Some(6), None, None),
+            holder(Some(5), Some(1), None),
+        ];
+        assert_eq!(all, expected);
     }
 
     #[test]

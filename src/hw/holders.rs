@@ -1,13 +1,21 @@
-//! Who stands behind a process id: what `/proc` tells of those who use a device.
+//! Who uses a GPU, as `/proc` tells it: [`open()`] finds those who have one or a partition open, [`describe`] says what stands
+//! behind a process id.
 //!
-//! All of it is for people to read: a process that ended since, or one that this program may not look at, keeps its number
-//! and has nothing more said of it. Nothing is decided by it.
+//! What [`describe`] says is for people to read: a process that ended since, or one that this program may not look at, keeps
+//! its number and has nothing more said of it. Nothing is decided by it. By what [`open()`] finds it is decided what may be
+//! destroyed, so there whatever cannot be told is an error, and never nobody.
+
+mod error;
+mod nodes;
+mod open;
 
 use std::path::Path;
 
 use procfs::process::Process;
 use procfs::{FromReadSI, KernelStats, current_system_info, ticks_per_second};
 
+pub use self::error::HoldersError;
+pub use self::open::open;
 use crate::domain::holder::{Holder, Pod, Who};
 
 /// Longest command line that is kept, in characters; what a person looks for is at its beginning.

@@ -207,3 +207,100 @@ fn a_scenario_needs_what_simulates_it_and_says_so() {
         "{said}"
     );
 }
+
+const PARTITIONED: &str = "
+machine: live
+driver: 550.163.01
+cuda: '12.4'
+gpus:
+  - board: A100_40GB
+    mig: enabled
+    minor: 0
+    instances:
+      - {profile: 3g.20gb, start: 0}
+";
+
+/// A process file system in which process 4711 has these capabilities open; of the machine, its driver and nobody else.
+fn processes(machine: &Machine, capabilities: &[u32]) -> PathBuf {
+    let root = machine.path().join("proc");
+    let write = |name: &str, text: &str| {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(
+        "devices",
+        "Character devices:\n195 nvidia\n235 nvidia-caps\n",
+    );
+    let gi = machine.world().gpus[0].mig.as_ref().unwrap().instances[0].id;
+    let table = format!("config 1\nmonitor 2\ngpu0/gi{gi}/access 12\ngpu0/gi{gi}/ci0/access 13\n");
+    write("driver/nvidia-caps/mig-minors", &table);
+    let stat = |pid: u32, name: &str, flags: u32| {
+        let zeros = "0 ".repeat(43);
+        format!("{pid} ({name}) S 0 0 0 0 -1 {flags} {}\n", zeros.trim_end())
+    };
+    write("2/stat", &stat(2, "kthreadd", 0x0020_8040));
+    write("4711/stat", &stat(4711, "notebook", 0));
+    write("4711/cmdline", "jupyter\0lab\0");
+    fs::create_dir_all(root.join("4711/fd")).unwrap();
+    for capability in capabilities {
+        let node = format!("/nowhere/dev/nvidia-caps/nvidia-cap{capability}");
+        symlink(node, root.join("4711/fd").join(capability.to_string())).unwrap();
+    }
+    root
+}
+
+/// What `octavo plan` says of a layout that would have the machine's only instance go.
+fn planned(machine: &Machine, root: &Path) -> Output {
+    let layouts = machine.path().join("layouts.yaml");
+    let text = "version: v1\nmig-configs:\n  small:\n  - devices: all\n    mig-enabled: true\n    mig-devices: {1g.5gb: 7}\n";
+    fs::write(&layouts, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
+    command.args(["plan", "small", "--nvml-library"]);
+    command.arg(machine.library()).arg("--sys-root");
+    command.arg(machine.path().join("sys")).arg("--proc-root");
+    command.arg(root).arg("--layouts").arg(layouts);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn i1_an_instance_that_somebody_has_open_is_in_use_on_a_live_machine() {
+    let machine = Machine::new(PARTITIONED);
+    let root = processes(&machine, &[2]);
+    let output = planned(&machine, &root);
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stdout));
+
+    fs::remove_dir_all(&root).unwrap();
+    let root = processes(&machine, &[12, 13]);
+    let output = planned(&machine, &root);
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(4));
+    let shown = text(&output.stdout);
+    assert!(shown.contains("would have to go and is in use"), "{shown}");
+    assert!(shown.contains("pid 4711, jupyter lab"), "{shown}");
+    assert!(
+        shown.contains("| in use ") && !shown.contains("| idle "),
+        "{shown}"
+    );
+}
+
+#[test]
+fn i1_what_nobody_can_tell_counts_as_in_use_on_a_live_machine() {
+    let machine = Machine::new(PARTITIONED);
+    let root = processes(&machine, &[]);
+    fs::remove_file(root.join("driver/nvidia-caps/mig-minors")).unwrap();
+    let output = planned(&machine, &root);
+    assert_eq!(output.status.code(), Some(4));
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("would have to go, and nobody tells"),
+        "{shown}"
+    );
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("warning: it cannot be told who has a GPU open"),
+        "{said}"
+    );
+    assert!(said.contains("driver/nvidia-caps/mig-minors"), "{said}");
+}

@@ -12,10 +12,11 @@
 //!   +-----------------+-----------------+-----------------------------------+
 //! ```
 
+use super::View;
 use crate::cli::frame::{Cell, Row, frame, frames};
 use crate::cli::paint::Ink;
 use crate::cli::text::{folded, lines};
-use crate::config::octavo::Colors;
+use crate::domain::holder::Holder;
 use crate::domain::inventory::{Device, GpuInstance, InstanceUse, MigMode, MigState, Usage};
 use crate::domain::plan::words::{Words, split};
 use crate::domain::plan::{Change, Fate, PlannedInstance, Verdict};
@@ -30,8 +31,9 @@ pub(super) fn picture(
     device: &Device,
     verdict: &Verdict,
     words: &Words<'_>,
-    colors: Colors,
+    view: &View<'_>,
 ) -> String {
+    let colors = view.colors;
     let Some(state) = device.mig.state() else {
         return String::new();
     };
@@ -52,7 +54,7 @@ pub(super) fn picture(
         } => {
             let cells = regions
                 .iter()
-                .map(|region| present(region, state, device.usage(), verdict));
+                .map(|region| present(region, (device, state), verdict, view.holders));
             (cells.collect(), slices, hidden)
         }
     };
@@ -86,7 +88,7 @@ pub(super) fn result(
     device: &Device,
     verdict: &Verdict,
     words: &Words<'_>,
-    colors: Colors,
+    view: &View<'_>,
 ) -> String {
     match (verdict, device.mig.state()) {
         (Verdict::Change(change), Some(state)) => {
@@ -95,11 +97,11 @@ pub(super) fn result(
                 .into_iter()
                 .map(|cell| Cell { mark: ' ', ..cell })
                 .collect();
-            frame(&cells, slices, colors)
+            frame(&cells, slices, view.colors)
         }
         (Verdict::Change(_), None) => String::new(),
         (Verdict::Unchanged | Verdict::Blocked(_) | Verdict::Infeasible(_), _) => {
-            picture(device, verdict, words, colors)
+            picture(device, verdict, words, view)
         }
     }
 }
@@ -117,11 +119,28 @@ fn whole(slices: u32, usage: Usage<'_>) -> Cell {
     }
 }
 
-fn present(region: &Region<'_>, state: &MigState, usage: Usage<'_>, verdict: &Verdict) -> Cell {
+fn present(
+    region: &Region<'_>,
+    (device, state): (&Device, &MigState),
+    verdict: &Verdict,
+    holders: &[Holder],
+) -> Cell {
     let Region::Instance { instance, .. } = region else {
         return Cell::free();
     };
-    let how = usage.of(instance);
+    let held =
+        |holder: &Holder| holder.device == device.pci && holder.gpu_instance == Some(instance.id);
+    let how = match device.usage().of(instance) {
+        // Of whoever has it open the driver does not know.
+        InstanceUse::Idle | InstanceUse::NoComputeInstance if holders.iter().any(held) => {
+            InstanceUse::InUse
+        }
+        how @ (InstanceUse::Unknown
+        | InstanceUse::NoComputeInstance
+        | InstanceUse::Idle
+        | InstanceUse::InUse
+        | InstanceUse::InUseBy(_)) => how,
+    };
     let (mark, ink) = match verdict.fate(instance) {
         Fate::Stays => (' ', used(&how)),
         Fate::Goes => ('-', Ink::Bad),

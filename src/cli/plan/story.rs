@@ -97,7 +97,7 @@ pub(super) fn results(view: &View<'_>) -> String {
                 impossible(view, why, target, &words)
             }
             verdict @ (Verdict::Unchanged | Verdict::Change(_) | Verdict::Blocked(_)) => {
-                result(device, verdict, &words, view.colors)
+                result(device, verdict, &words, view)
             }
         };
         let text = format!("{}\n{drawn}", device.identity);
@@ -125,7 +125,7 @@ fn story(view: &View<'_>, device: &Device, plan: &DevicePlan) -> String {
     }
     let headline = ink.paint(&headline, view.colors);
     text = format!("{text}: {headline}\n");
-    text.push_str(&picture(device, &plan.verdict, &words, view.colors));
+    text.push_str(&picture(device, &plan.verdict, &words, view));
     text.push_str(&match &plan.verdict {
         Verdict::Unchanged => String::new(),
         Verdict::Change(change) => changed(view, change, &words),

@@ -36,9 +36,15 @@ impl Device {
             Usage::Known(&self.processes)
         }
     }
-}
 
-impl Device {
+    /// Notes that nobody could tell who has it open, and why: then it is not known who uses it, whatever the driver says.
+    pub fn users_untold(&mut self, error: String) {
+        self.problems.push(Problem {
+            what: "Processes that have it open".to_owned(),
+            error,
+        });
+    }
+
     /// Takes in who runs on it, told by both lists of the driver just now.
     pub fn told_processes(&mut self, processes: Vec<Process>) {
         self.problems.retain(|problem| !is_about_processes(problem));
@@ -46,7 +52,7 @@ impl Device {
     }
 }
 
-/// Both nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetGraphicsRunningProcesses.
+/// Both nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetGraphicsRunningProcesses, and what is noted above.
 fn is_about_processes(problem: &Problem) -> bool {
     problem.what.contains("Processes")
 }
@@ -109,6 +115,9 @@ mod tests {
             device.problems = vec![problem(what)];
             assert_eq!(device.usage(), Usage::Unknown, "{what}");
         }
+        device.problems.clear();
+        device.users_untold("cannot read /proc/4711/fd".to_owned());
+        assert_eq!(device.usage(), Usage::Unknown);
     }
 
     #[test]

@@ -72,7 +72,8 @@ impl Users {
             return Pin::Whole;
         }
         let mut parts = BTreeSet::new();
-        for holder in self.of_instance(instance.id) {
+        let users = self.of_instance(instance.id);
+        for holder in users.filter(|holder| !self.passes_through(holder)) {
             let there = |id: &u32| {
                 let mut parts = instance.compute_instances.iter();
                 holder.gpu_instance == Some(instance.id) && parts.any(|one| one.id == *id)
@@ -104,6 +105,21 @@ impl Users {
         holder.who.kind.is_some() && !holder.gpu_instance.is_some_and(listed)
     }
 
+    /// Whether it has a GPU instance's own node open and that of one of its compute instances as well: nobody gets into the
+    /// latter without the former, so it is in that one.
+    fn passes_through(&self, holder: &Holder) -> bool {
+        let inside = |other: &Holder| {
+            other.gpu_instance == holder.gpu_instance
+                && other.who.pid == holder.who.pid
+                && other.compute_instance.is_some()
+        };
+        let only_open = holder.who.kind.is_none() && holder.who.pid.is_some();
+        only_open
+            && holder.gpu_instance.is_some()
+            && holder.compute_instance.is_none()
+            && self.holders.iter().any(inside)
+    }
+
     /// Those who use the device and none of `instances`; `None` where there is nobody.
     pub(super) fn clients(&self, instances: &[GpuInstance]) -> Option<Vec<Holder>> {
         let there = |id| instances.iter().any(|instance| instance.id == id);
@@ -117,10 +133,14 @@ impl Users {
     }
 }
 
-/// Whether the two are one process: then the one that somebody looked at closer is enough.
+/// Whether the two are one process and one use of the device: then the one that somebody looked at closer is enough. Who has
+/// the device open and a context on it is two, as the context may be in any instance.
 fn same(holder: &Holder, process: &Holder) -> bool {
-    let place = |of: &Holder| (of.gpu_instance, of.compute_instance, of.who.pid);
-    place(holder) == place(process)
+    let use_of = |of: &Holder| {
+        let place = (of.gpu_instance, of.compute_instance);
+        (place, of.who.pid, of.who.kind)
+    };
+    use_of(holder) == use_of(process)
 }
 
 fn holder_of(device: &Device, process: &Process) -> Holder {

@@ -116,6 +116,77 @@ fn a_holder_that_the_driver_does_not_name_counts_as_well() {
 }
 
 #[test]
+fn who_is_let_through_a_gpu_instance_into_a_part_of_it_is_in_that_part() {
+    let mut device = device(A100);
+    state(&mut device).gpu_instances = vec![instance(1, row(A100, 9), 0, &[1, 1, 1])];
+    let open = |pid, compute_instance| Holder {
+        device: device.pci,
+        gpu_instance: Some(1),
+        compute_instance,
+        who: Who {
+            pid: Some(pid),
+            ..Who::default()
+        },
+    };
+    let resplit = |holders: &[Holder]| {
+        let target = MigTarget::Enabled(vec![InstanceTarget {
+            profile_id: 9,
+            compute: vec![2, 1],
+            placement: None,
+        }]);
+        planned(
+            &device,
+            target,
+            holders,
+            Policy::default(),
+            &BTreeSet::new(),
+        )
+    };
+    let mixed = change(resplit(&[open(5, None), open(5, Some(2))]));
+    assert_eq!(mixed.after[0].compute[0].kept, Some(2));
+    // Nobody tells where the other one is.
+    let verdict = resplit(&[open(5, None), open(5, Some(2)), open(6, None)]);
+    assert!(matches!(
+        &causes(verdict)[..],
+        [Cause::InstanceInUse {
+            gpu_instance: 1,
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn a_context_that_may_be_anywhere_is_not_forgotten_because_its_process_has_the_device_open() {
+    let mut device = device(A100);
+    state(&mut device).gpu_instances = vec![instance(1, row(A100, 9), 0, &[3])];
+    device.processes = vec![process(5, None, None)];
+    let open = Holder {
+        device: device.pci,
+        gpu_instance: None,
+        compute_instance: None,
+        who: Who {
+            pid: Some(5),
+            ..Who::default()
+        },
+    };
+    let target = whole(A100, &[0]);
+    let verdict = planned(
+        &device,
+        target,
+        &[open],
+        Policy::default(),
+        &BTreeSet::new(),
+    );
+    assert!(matches!(
+        &causes(verdict)[..],
+        [Cause::InstanceInUse {
+            gpu_instance: 1,
+            ..
+        }]
+    ));
+}
+
+#[test]
 fn a_gpu_instance_without_compute_instances_is_given_some_or_goes() {
     let mut device = device(A100);
     state(&mut device).gpu_instances = vec![instance(1, row(A100, 9), 4, &[])];

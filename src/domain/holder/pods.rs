@@ -1,0 +1,230 @@
+//! Pods that were given a device, whether or not they use it yet.
+
+use super::{Holder, Pod, Who};
+use crate::domain::id::{GpuUuid, MigUuid};
+use crate::domain::inventory::{ComputeInstance, Device, GpuInstance};
+
+/// A device that a container of a pod was given, in the words of whoever gave it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodDevice {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: String,
+    /// The container's name.
+    pub container: String,
+    /// The resource (`nvidia.com/mig-1g.10gb`), or the driver that the claim was allocated by (`gpu.nvidia.com`).
+    pub resource: String,
+    /// The device's id: a UUID, mostly.
+    pub device_id: String,
+}
+
+/// Whom pods make holders by what they were given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PodHolders {
+    /// Those whose device or instance is known.
+    pub holders: Vec<Holder>,
+    /// What was given and is nothing of these devices by its id. It may be anything of them: while there is any, every
+    /// instance counts as in use.
+    pub unassigned: Vec<PodDevice>,
+}
+
+/// Whom `given` makes holders of `devices`.
+///
+/// The ids are those of NVIDIA's device plugin: `GPU-<uuid>`, `MIG-<uuid>` or the older `MIG-GPU-<uuid>/<gi>/<ci>`, each
+/// perhaps with `::<replica>` of a shared one. An index (`0`, `0:1`) says nothing: which device it was when it was given,
+/// nobody knows. Source: k8s-device-plugin, `internal/rm`.
+///
+/// Who was given a whole GPU that is partitioned may be in any of its instances, and is a holder of each.
+pub fn of_pods(given: &[PodDevice], devices: &[Device]) -> PodHolders {
+    let mut found = PodHolders::default();
+    for one in given {
+        let places = places(&one.device_id, devices);
+        if places.is_empty() {
+            found.unassigned.push(one.clone());
+        }
+        let holders = places.into_iter().map(|place| place.held_by(one));
+        found.holders.extend(holders);
+    }
+    found.holders.sort();
+    // A container with two replicas of one device holds it once.
+    found.holders.dedup();
+    found
+}
+
+/// A device or a part of it.
+struct Place<'a> {
+    device: &'a Device,
+    gpu_instance: Option<u32>,
+    compute_instance: Option<u32>,
+}
+
+impl<'a> Place<'a> {
+    fn whole(device: &'a Device) -> Self {
+        Self {
+            device,
+            gpu_instance: None,
+            compute_instance: None,
+        }
+    }
+
+    fn held_by(self, given: &PodDevice) -> Holder {
+        Holder {
+            device: self.device.pci,
+            gpu_instance: self.gpu_instance,
+            compute_instance: self.compute_instance,
+            who: Who {
+                pod: Some(Pod {
+                    uid: None,
+                    namespace: Some(given.namespace.clone()),
+                    name: Some(given.pod.clone()),
+                    container: Some(given.container.clone()),
+                }),
+                ..Who::default()
+            },
+        }
+    }
+}
+
+fn places<'a>(id: &str, devices: &'a [Device]) -> Vec<Place<'a>> {
+    let id = id.split_once("::").map_or(id, |(id, _)| id);
+    if let Ok(uuid) = id.parse::<GpuUuid>() {
+        let mut all = devices.iter();
+        let device = all.find(|device| device.uuid.as_ref() == Some(&uuid));
+        device.map(whole).unwrap_or_default()
+    } else if let Ok(uuid) = id.parse::<MigUuid>() {
+        let mut all = devices.iter().flat_map(parts);
+        all.find(|(device, instance, compute)| is(&uuid, device, instance, compute))
+            .map(|(device, instance, compute)| Place {
+                device,
+                gpu_instance: Some(instance.id),
+                compute_instance: Some(compute.id),
+            })
+            .into_iter()
+            .collect()
+    } else {
+        Vec::new()
+    }
+}
+
+fn whole(device: &Device) -> Vec<Place<'_>> {
+    let state = device.mig.state().into_iter();
+    let instances = state.flat_map(|state| &state.gpu_instances);
+    let inside = instances.map(|instance| Place {
+        gpu_instance: Some(instance.id),
+        ..Place::whole(device)
+    });
+    [Place::whole(device)].into_iter().chain(inside).collect()
+}
+
+fn parts(device: &Device) -> impl Iterator<Item = (&Device, &GpuInstance, &ComputeInstance)> {
+    let state = device.mig.state().into_iter();
+    let instances = state.flat_map(|state| &state.gpu_instances);
+    instances.flat_map(move |instance| {
+        let computes = instance.compute_instances.iter();
+        computes.map(move |compute| (device, instance, compute))
+    })
+}
+
+/// Whether `uuid` is that of the compute instance, in either form: plugins may outlive a driver and keep the older one.
+fn is(uuid: &MigUuid, device: &Device, instance: &GpuInstance, compute: &ComputeInstance) -> bool {
+    let older = || {
+        let gpu = device.uuid.as_ref()?;
+        Some(format!("MIG-{gpu}/{}/{}", instance.id, compute.id))
+    };
+    compute.uuid.as_ref() == Some(uuid) || older().is_some_and(|older| older == uuid.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::catalog::ProfileCatalog;
+    use crate::domain::inventory::tests_support::{compute_instance, gpu, gpu_instance};
+    use crate::domain::inventory::{Completeness, Mig, MigMode, MigState};
+
+    const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+    const MIG: &str = "MIG-11111111-2222-3333-4444-555555555555";
+
+    fn device() -> Device {
+        let mut device = gpu();
+        device.uuid = Some(GPU.parse().unwrap());
+        let mut first = gpu_instance(1, 0, 4);
+        first.compute_instances = vec![compute_instance(0), compute_instance(1)];
+        first.compute_instances[1].uuid = Some(MIG.parse().unwrap());
+        let mut second = gpu_instance(2, 4, 4);
+        second.compute_instances = vec![compute_instance(0)];
+        device.mig = Mig::Capable(MigState {
+            current: MigMode::Enabled,
+            pending: MigMode::Enabled,
+            catalog: ProfileCatalog::default(),
+            gpu_instances: vec![first, second],
+            geometry: Completeness::Complete,
+        });
+        device
+    }
+
+    fn given(id: &str) -> PodDevice {
+        PodDevice {
+            namespace: "team-a".to_owned(),
+            pod: "train-0".to_owned(),
+            container: "main".to_owned(),
+            resource: "nvidia.com/gpu".to_owned(),
+            device_id: id.to_owned(),
+        }
+    }
+
+    #[track_caller]
+    fn assigned(ids: &[&str], expected: &[(Option<u32>, Option<u32>)]) {
+        let given: Vec<PodDevice> = ids.iter().copied().map(given).collect();
+        let found = of_pods(&given, &[device()]);
+        let place = |holder: &Holder| (holder.gpu_instance, holder.compute_instance);
+        let places: Vec<_> = found.holders.iter().map(place).collect();
+        assert_eq!(places, expected);
+        assert_eq!(found.unassigned, []);
+    }
+
+    #[test]
+    fn every_form_of_an_instances_id_leads_to_it_and_replicas_are_one_holder() {
+        let older = format!("MIG-{GPU}/1/1");
+        let replica = format!("{MIG}::3");
+        let place = (Some(1), Some(1));
+        assigned(&[MIG], &[place]);
+        assigned(&[&older], &[place]);
+        assigned(&[&replica, MIG, &format!("{older}::0")], &[place]);
+        let found = of_pods(&[given(MIG)], &[device()]);
+        let pod = found.holders[0].who.pod.clone().unwrap();
+        assert_eq!(pod.namespace.as_deref(), Some("team-a"));
+        assert_eq!(pod.name.as_deref(), Some("train-0"));
+        assert_eq!(pod.container.as_deref(), Some("main"));
+    }
+
+    #[test]
+    fn who_was_given_a_whole_gpu_may_be_in_any_of_its_instances() {
+        let everywhere = [(None, None), (Some(1), None), (Some(2), None)];
+        assigned(&[GPU], &everywhere);
+        assigned(&[&format!("{GPU}::7")], &everywhere);
+        let mut device = device();
+        device.mig = Mig::NotCapable;
+        assert_eq!(of_pods(&[given(GPU)], &[device]).holders.len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_assigned_is_told_and_not_forgotten() {
+        let gone = format!("MIG-{GPU}/9/0");
+        for id in [
+            "",
+            "0",
+            "0:1",
+            "0::1",
+            "mlx5_0",
+            "GPU-5fd4087b-86f3-7a43-b711-000000000000",
+            "MIG-11111111-2222-3333-4444-000000000000",
+            &gone,
+            "node-1/gpu-0-mig-1g10gb-0",
+        ] {
+            let found = of_pods(&[given(MIG), given(id)], &[device()]);
+            assert_eq!(found.unassigned, [given(id)], "{id}");
+            assert_eq!(found.holders.len(), 1, "{id}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The driver's device nodes: which numbers they have, and what the capabilities among them stand for.
+//!
+//! Source: open-gpu-kernel-modules, `nv-caps.c`: each GPU instance and each compute instance that a GPU could have is a minor
+//! number of the character device `nvidia-caps`, fixed for the life of the driver and listed in
+//! `/proc/driver/nvidia-caps/mig-minors`, for 32 GPUs whether or not they are there. `gpuN` is the GPU of `/dev/nvidiaN`.
+//! Whoever is let into an instance by such a node has it open all the while: the driver duplicates the descriptor in the
+//! process itself (`nv_cap_validate_and_dup_fd`).
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use procfs::{Devices, FromRead};
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
+
+use super::HoldersError;
+
+/// The tables of capabilities. Those beside the first hold none of an instance, and older drivers do not have them.
+const MIG_TABLE: &str = "driver/nvidia-caps/mig-minors";
+const OTHER_TABLES: [&str; 2] = [
+    "driver/nvidia-caps/nvlink-minors",
+    "driver/nvidia-caps/sys-minors",
+];
+/// A hundred kilobytes are what today's longest one has.
+const LONGEST_TABLE: u64 = 1 << 20;
+/// From here on minor numbers are those of nvidia-modeset and nvidiactl. Source: open-gpu-kernel-modules, `nv-chardev-numbers.h`.
+const NO_GPU_FROM: u32 = 254;
+
+/// What a device node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Node {
+    /// `/dev/nvidia<minor>`.
+    Gpu(u32),
+    /// `/dev/nvidia-caps/nvidia-cap<minor>`.
+    Capability(u32),
+}
+
+/// What a capability stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Capability {
+    /// A GPU instance, or one of its compute instances, of the GPU with this minor number.
+    Instance {
+        gpu: u32,
+        gpu_instance: u32,
+        compute_instance: Option<u32>,
+    },
+    /// Something else: to configure or to monitor, NVLink, profiling.
+    Other,
+    /// The tables contradict themselves.
+    Unclear,
+}
+
+/// The numbers of the driver's device nodes.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    /// The major number of GPUs; `None` where there are none, and so none is open.
+    gpus: Option<u32>,
+    /// The major number of capabilities; `None` as above.
+    capabilities: Option<u32>,
+    /// What each minor number of those is.
+    table: BTreeMap<u32, Capability>,
+}
+
+impl Nodes {
+    /// Those of the machine whose process file system is at `root`; `None` where the kernel has no such devices, which is
+    /// certain: it lists all there are, also to those who are in a container.
+    pub(super) fn read(root: &Path) -> Result<Option<Self>, HoldersError> {
+        let path = root.join("devices");
+        let devices =
+            Devices::from_file(&path).map_err(|error| HoldersError::unreadable(&path, error))?;
+        let major = |names: &[&str]| {
+            let mut all = devices.char_devices.iter();
+            all.find(|device| names.contains(&device.name.as_str()))
+                .map(|device| device.major)
+        };
+        // Since R470 the one major number has a line for each range of its minor numbers.
+        let gpus = major(&["nvidia-frontend", "nvidia", "nvidiactl"]);
+        let capabilities = major(&["nvidia-caps"]);
+        let table = match (gpus, capabilities) {
+            (None, None) => return Ok(None),
+            (Some(_), None) => BTreeMap::new(),
+            (_, Some(_)) => table(root)?,
+        };
+        Ok(Some(Self {
+            gpus,
+            capabilities,
+            table,
+        }))
+    }
+
+    /// What the capability with this minor number stands for, if the driver says.
+    pub(super) fn capability(&self, minor: u32) -> Option<Capability> {
+        self.table.get(&minor).copied()
+    }
+
+    /// What the open file behind `link`, a link in a process's `fd` folder, is, `target` being what the link says.
+    ///
+    /// A path in there is one of the process's own mounts, where the node of one GPU may well have the name of another
+    /// (`docker run --device /dev/nvidia3:/dev/nvidia0`), so it is the file's number that counts. It is asked for only where
+    /// device nodes are, or where the name is that of one: following the link to any file might wait for the server that
+    /// it is on. Even there nobody else is asked, as what is asked for is what the kernel has.
+    pub(super) fn behind(&self, link: &Path, target: &Path) -> io::Result<Option<Node>> {
+        let named = self.named(target);
+        if named.is_none() && !target.starts_with("/dev") {
+            return Ok(None);
+        }
+        match statx(CWD, link, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE) {
+            Ok(file) => {
+                let device = FileType::from_raw_mode(file.stx_mode.into()).is_char_device();
+                let node = || self.numbered(file.stx_rdev_major, file.stx_rdev_minor);
+                Ok(device.then(node).flatten())
+            }
+            // Closed meanwhile: a moment ago it was what its name says.
+            Err(error) if gone(&error.into()) => Ok(named),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn numbered(&self, major: u32, minor: u32) -> Option<Node> {
+        if self.capabilities == Some(major) {
+            Some(Node::Capability(minor))
+        } else {
+            (self.gpus == Some(major) && minor < NO_GPU_FROM).then_some(Node::Gpu(minor))
+        }
+    }
+
+    fn named(&self, target: &Path) -> Option<Node> {
+        let name = target.file_name()?.to_str()?;
+        let name = name.strip_suffix(" (deleted)").unwrap_or(name);
+        if let Some(minor) = name.strip_prefix("nvidia-cap").and_then(number) {
+            self.numbered(self.capabilities?, minor)
+        } else {
+            self.numbered(self.gpus?, name.strip_prefix("nvidia").and_then(number)?)
+        }
+    }
+}
+
+/// Whether whatever was to be read is not there any more: a process that ended, a file that was closed.
+pub(super) fn gone(error: &io::Error) -> bool {
+    let no_such_process = rustix::io::Errno::SRCH.raw_os_error();
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(no_such_process)
+}
+
+/// A number as the kernel writes it: digits alone.
+pub(super) fn number(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+fn table(root: &Path) -> Result<BTreeMap<u32, Capability>, HoldersError> {
+    let mut table = BTreeMap::new();
+    let path = root.join(MIG_TABLE);
+    let text = text(&path)?.map_err(|error| HoldersError::unreadable(&path, error))?;
+    enter(&mut table, &text, of_mig);
+    for path in OTHER_TABLES.map(|name| root.join(name)) {
+        match self::text(&path)? {
+            Ok(text) => enter(&mut table, &text, |_| Some(Capability::Other)),
+            Err(error) if gone(&error) => {}
+            Err(error) => return Err(HoldersError::unreadable(&path, error)),
+        }
+    }
+    Ok(table)
+}
+
+fn text(path: &Path) -> Result<io::Result<String>, HoldersError> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| {
+        let mut file = file.take(LONGEST_TABLE + 1);
+        file.read_to_string(&mut text)
+    });
+    match read {
+        Ok(length) if u64::try_from(length).is_ok_and(|length| length <= LONGEST_TABLE) => {
+            Ok(Ok(text))
+        }
+        Ok(_) => Err(HoldersError::TableTooLong {
+            path: path.to_owned(),
+            limit: LONGEST_TABLE,
+        }),
+        Err(error) => Ok(Err(error)),
+    }
+}
+
+/// Adds the lines that are understood. What is not is left out, and so is unknown to whoever finds it open.
+fn enter(
+    table: &mut BTreeMap<u32, Capability>,
+    text: &str,
+    meaning: fn(&str) -> Option<Capability>,
+) {
+    let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+    for (name, minor) in lines {
+        let Some(minor) = number(minor) else { continue };
+        let Some(capability) = meaning(name) else {
+            continue;
+        };
+        table
+            .entry(minor)
+            .and_modify(|known| {
+                if *known != capability {
+                    *known = Capability::Unclear;
+                }
+            })
+            .or_insert(capability);
+    }
+}
+
+/// What `config`, `gpu0/gi1/access` or `gpu0/gi1/ci0/access` stands for.
+fn of_mig(name: &str) -> Option<Capability> {
+    if matches!(name, "config" | "monitor") {
+        return Some(Capability::Other);
+    }
+    let mut parts = name.strip_suffix("/access")?.split('/');
+    let mut id = |prefix: &str| {
+        parts
+            .next()
+            .map(|part| part.strip_prefix(prefix).and_then(number))
+    };
+    let instance = Capability::Instance {
+        gpu: id("gpu")??,
+        gpu_instance: id("gi")??,
+        compute_instance: match id("ci") {
+            Some(one) => Some(one?),
+            None => None,
+        },
+    };
+    parts.next().is_none().then_some(instance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(gpu: u32, gpu_instance: u32, compute_instance: Option<u32>) -> Capability {
+        Capability::Instance {
+            gpu,
+            gpu_instance,
+            compute_instance,
+        }
+    }
+
+    #[test]
+    fn a_line_names_an_instance_or_nothing_that_is_guessed_at() {
+        assert_eq!(of_mig("config"), Some(Capability::Other));
+        assert_eq!(of_mig("monitor"), Some(Capability::Other));
+        assert_eq!(of_mig("gpu0/gi1/access"), Some(instance(0, 1, None)));
+        assert_eq!(
+            of_mig("gpu31/gi14/ci7/access"),
+            Some(instance(31, 14, Some(7)))
+        );
+        for name in [
+            "",
+            "access",
+            "/access",
+            "gpu0/access",
+            "gpu/gi1/access",
+            "gpu+1/gi1/access",
+            "gpu0/gi1/ci/access",
+            "gpu0/gi1/ci0/vm0/access",
+            "gpu0/gi1/ci0",
+            "gpu99999999999/gi1/access",
+            "something-new",
+        ] {
+            assert_eq!(of_mig(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_table_that_contradicts_itself_is_unclear_and_a_line_twice_is_once() {
+        let mut table = BTreeMap::new();
+        let text = "gpu0/gi1/access 12\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu0/gi2/access 13\n\u{0}\u{fffd} \
+                    what\ngpu0/gi3/access -1\ngpu0/gi4/access 99999999999\ngpu0/gi5/access\n";
+        enter(&mut table, text, of_mig);
+        let expected = [(12, instance(0, 1, None)), (13, Capability::Unclear)];
+        assert_eq!(table, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn a_name_is_that_of_a_node_wherever_the_node_lies() {
+        let nodes = Nodes {
+            gpus: Some(195),
+            capabilities: Some(235),
+            table: BTreeMap::new(),
+        };
+        let named = |path: &str| nodes.named(Path::new(path));
+        assert_eq!(named("/dev/nvidia0"), Some(Node::Gpu(0)));
+        assert_eq!(
+            named("/run/nvidia/driver/dev/nvidia12"),
+            Some(Node::Gpu(12))
+        );
+        assert_eq!(named("/dev/nvidia3 (deleted)"), Some(Node::Gpu(3)));
+        assert_eq!(
+            named("/dev/nvidia-caps/nvidia-cap0"),
+            Some(Node::Capability(0))
+        );
+        for other in [
+            "/dev/nvidiactl",
+            "/dev/nvidia-uvm",
+            "/dev/nvidia255",
+            "/dev/nvidia",
+            "/dev/nvidia-caps/nvidia-cap",
+            "/dev/nvidia-caps-imex-channels/channel0",
+            "/dev/nvidia+1",
+            "/",
+            "socket:[1]",
+        ] {
+            assert_eq!(named(other), None, "{other}");
+        }
+    }
+}

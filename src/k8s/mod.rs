@@ -1,0 +1,3 @@
+//! What Kubernetes knows: so far, which pod kubelet gave which device.
+
+pub mod pod_resources;
