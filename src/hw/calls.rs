@@ -1,9 +1,11 @@
-//! Which driver call is running right now, so that somebody else can say when one does not return.
+//! Which driver calls are running right now, so that somebody else can say when one does not return.
 //!
 //! NVML can hang inside the kernel, where nothing can interrupt it; the thread that called it is gone until it returns.
 //! So the thread writes down what it is about to call, and readers compare the time. The clock starts anew with every
-//! call: a driver that answers slowly is slow, only one that does not answer is stalled.
+//! call: a driver that answers slowly is slow, only one that does not answer is stalled. While devices are changed there
+//! may be a thread for each, and so a call for each.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::domain::id::PciAddress;
 
-/// The record of the call in flight, shared by the thread that calls and those that watch.
+/// The record of the calls in flight, shared by the threads that call and those that watch.
 #[derive(Debug, Clone)]
 pub struct CallWatch {
     record: Arc<Mutex<Record>>,
@@ -20,7 +22,8 @@ pub struct CallWatch {
 
 #[derive(Debug, Default)]
 struct Record {
-    current: Option<InFlight>,
+    /// By serial, so the oldest is the first.
+    running: BTreeMap<u64, InFlight>,
     started: u64,
     overran: bool,
 }
@@ -53,37 +56,50 @@ impl CallWatch {
         device: Option<PciAddress>,
         call: impl FnOnce() -> T,
     ) -> T {
-        let since = Instant::now();
-        {
+        let (serial, since) = {
             let mut record = self.lock();
             record.started = record.started.wrapping_add(1);
-            record.current = Some(InFlight {
+            let serial = record.started;
+            let since = Instant::now();
+            let call = InFlight {
                 function,
                 device,
-                serial: record.started,
+                serial,
                 since,
-            });
-        }
+            };
+            record.running.insert(serial, call);
+            (serial, since)
+        };
         let answer = call();
         let mut record = self.lock();
-        record.current = None;
+        record.running.remove(&serial);
         record.overran |= since.elapsed() >= self.deadline;
         drop(record);
         answer
     }
 
-    /// The call that has been running for longer than the deadline.
+    /// The call that has been running for longer than the deadline; of several the oldest.
     pub fn stalled(&self) -> Option<InFlight> {
-        let current = self.lock().current;
-        current.filter(|call| call.since.elapsed() >= self.deadline)
+        self.oldest()
+            .filter(|call| call.since.elapsed() >= self.deadline)
     }
 
     /// How long to wait until [`Self::stalled`] can have changed from `None`.
     pub fn patience(&self) -> Duration {
-        let current = self.lock().current;
-        current.map_or(self.deadline, |call| {
+        self.oldest().map_or(self.deadline, |call| {
             self.deadline.saturating_sub(call.since.elapsed())
         })
+    }
+
+    /// After this time, a call that has not returned counts as stalled.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// Calls that began earlier are overdue earlier, as all have the same time.
+    fn oldest(&self) -> Option<InFlight> {
+        let record = self.lock();
+        record.running.first_key_value().map(|(_, call)| *call)
     }
 
     /// Whether a call has overrun its deadline and returned since this was asked last.
@@ -109,6 +125,45 @@ mod tests {
         assert_eq!(calls.stalled(), None);
         assert!(calls.take_overran());
         assert!(!calls.take_overran());
+    }
+
+    #[test]
+    fn of_several_calls_the_oldest_is_told_until_it_returns() {
+        let calls = CallWatch::new(Duration::ZERO);
+        let stalled = || calls.stalled().map(|call| call.function);
+        calls.during("nvmlGpuInstanceDestroy", None, || {
+            std::thread::scope(|scope| {
+                let other = || calls.during("nvmlDeviceSetMigMode", None, stalled);
+                let told = scope.spawn(other).join();
+                assert_eq!(told.ok().flatten(), Some("nvmlGpuInstanceDestroy"));
+            });
+            assert_eq!(stalled(), Some("nvmlGpuInstanceDestroy"));
+        });
+        assert_eq!(stalled(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_ends_with_the_call_that_is_overdue_first() {
+        let calls = CallWatch::new(Duration::from_secs(10));
+        assert_eq!(calls.patience(), Duration::from_secs(10));
+        let (mut first, mut second) = (Duration::ZERO, Duration::ZERO);
+        // The record is what is tested, and a paused clock only goes on where a test awaits.
+        let first_since = Instant::now();
+        tokio::time::advance(Duration::from_secs(4)).await;
+        calls.during("nvmlDeviceSetMigMode", None, || {
+            let serial = 0;
+            let older = InFlight {
+                function: "nvmlGpuInstanceDestroy",
+                device: None,
+                serial,
+                since: first_since,
+            };
+            calls.lock().running.insert(serial, older);
+            first = calls.patience();
+            calls.lock().running.remove(&serial);
+            second = calls.patience();
+        });
+        assert_eq!([first, second], [6, 10].map(Duration::from_secs));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::domain::reconcile::call::{Failure, FailureKind};
+
 /// A driver call that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{call}: {code}")]
@@ -77,6 +79,43 @@ impl Code {
                 15 | 16 => Remedy::Reset,
                 _ => Remedy::Bug,
             },
+        }
+    }
+}
+
+/// What a call that changes a device speaks of, which decides what an argument without meaning is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Concerns {
+    /// An instance that was there once, by its id or its handle: when that has no meaning, it is there no more.
+    Instance,
+    /// Anything else.
+    Otherwise,
+}
+
+impl DriverError {
+    /// What this answer to a call that changes a device is for whoever asked for the change.
+    pub(crate) fn failure(self, concerns: Concerns) -> Failure {
+        Failure {
+            kind: self.code.failure_kind(concerns),
+            what: self.to_string(),
+        }
+    }
+}
+
+impl Code {
+    fn failure_kind(self, concerns: Concerns) -> FailureKind {
+        let number = match self {
+            Self::NoSuchFunction | Self::NotText => return FailureKind::Refused,
+            Self::Nvml(number) => number,
+        };
+        match (number, concerns) {
+            (19, _) => FailureKind::InUse,
+            (23, _) => FailureKind::NoRoom,
+            (6, _) | (2, Concerns::Instance) => FailureKind::Gone,
+            (10 | 11 | 27, _) => FailureKind::Again,
+            (15 | 16, _) => FailureKind::DeviceLost,
+            (1 | 9 | 18, _) => FailureKind::DriverLost,
+            _ => FailureKind::Refused,
         }
     }
 }
@@ -203,6 +242,48 @@ mod tests {
         assert_eq!([3, 13].map(remedy), [Remedy::Unavailable; 2]);
         assert_eq!([7, 25, 999, 77].map(remedy), [Remedy::Bug; 4]);
         assert_eq!(Code::NoSuchFunction.remedy(), Remedy::Unavailable);
+    }
+
+    #[test]
+    fn every_answer_to_a_change_is_one_kind_of_failure() {
+        use FailureKind::{Again, DeviceLost, DriverLost, Gone, InUse, NoRoom, Refused};
+        let cases = [
+            (19, InUse),
+            (23, NoRoom),
+            (6, Gone),
+            (10, Again),
+            (11, Again),
+            (27, Again),
+            (15, DeviceLost),
+            (16, DeviceLost),
+            (1, DriverLost),
+            (9, DriverLost),
+            (18, DriverLost),
+            (3, Refused),
+            (4, Refused),
+            (13, Refused),
+            (20, Refused),
+            (999, Refused),
+        ];
+        for concerns in [Concerns::Instance, Concerns::Otherwise] {
+            for (number, kind) in cases {
+                let found = Code::Nvml(number).failure_kind(concerns);
+                assert_eq!(found, kind, "{number}");
+            }
+            let lacking = Code::NoSuchFunction.failure_kind(concerns);
+            assert_eq!(lacking, Refused);
+        }
+        let meaningless = |concerns| Code::INVALID_ARGUMENT.failure_kind(concerns);
+        assert_eq!(meaningless(Concerns::Instance), Gone);
+        assert_eq!(meaningless(Concerns::Otherwise), Refused);
+        let error = DriverError {
+            call: "nvmlGpuInstanceDestroy",
+            code: Code::Nvml(19),
+        };
+        assert_eq!(
+            error.failure(Concerns::Instance).to_string(),
+            "nvmlGpuInstanceDestroy: in use (19)"
+        );
     }
 
     #[test]

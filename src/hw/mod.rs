@@ -29,8 +29,9 @@ use std::time::Duration;
 pub use calls::CallWatch;
 pub use control::GpuControl;
 pub use error::{Code, DriverError, LoadError, Remedy};
-pub use worker::{Handle, Hints, spawn};
+pub use worker::{Handle, Hints, NoDriver, Released, spawn};
 
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Driver};
 
 /// Where the hardware is looked for, and how patiently.
@@ -88,6 +89,9 @@ pub trait GpuDriver: Send {
 
     /// A source of events of the devices read last; `None` when none of them has any.
     fn events(&mut self, calls: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError>;
+
+    /// Controls of those of `devices` that were read before, in the driver's order.
+    fn controls<'a>(&'a mut self, devices: &[PciAddress]) -> Vec<Box<dyn GpuControl + 'a>>;
 }
 
 /// Waits for what the hardware says by itself.

@@ -7,11 +7,13 @@
 //!                         +-Ended- [ thread "nvml-events" ] --> pulses
 //! ```
 //!
-//! Only the first thread reads devices, so a reading never meets another one. The second one waits for events, which
+//! Only the first thread reads devices, so a reading never meets another one, nor a change: who changes devices does so as a
+//! piece of work on that thread. The second one waits for events, which
 //! blocks for seconds at a time; it says "look again" to whoever listens and needs the first thread for nothing, so it
 //! does so even while that one hangs. A library is only opened again when both have let go of it, or the loader would
 //! hand out the old one.
 
+mod claim;
 mod events;
 mod handle;
 
@@ -20,11 +22,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
+pub use claim::{NoDriver, Released};
 pub use handle::{Handle, Hints};
 
 use crate::domain::driver_link::{Effect, Event, Past, State};
@@ -37,13 +39,19 @@ use crate::hw::pci::Bus;
 use crate::hw::sysfs::Sysfs;
 use crate::hw::{DriverLoader, GpuDriver, Observation, Settings};
 
-/// How long a broken source of events is left alone.
-const EVENTS_PAUSE: Duration = Duration::from_mins(1);
+use claim::{Claim, Job, Release};
+use events::Events;
 
 /// What the thread is told.
 enum Message {
     /// Read the devices and answer.
     Observe(oneshot::Sender<Arc<Inventory>>),
+    /// Do a piece of work with the driver.
+    Work(Job),
+    /// Let go of the library and say when nothing has it any more.
+    Release(oneshot::Sender<Result<Released, NoDriver>>),
+    /// Take the library again.
+    Resume,
     /// The events thread of the driver's `life` has let go of the library.
     EventsEnded {
         life: u64,
@@ -62,6 +70,8 @@ struct Pulse {
     news: u64,
     /// Driver calls are being made, so one may stall.
     busy: bool,
+    /// Who has the driver.
+    claim: Claim,
 }
 
 /// What the threads and the handles share.
@@ -104,21 +114,12 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<H
         observation: None,
         life: 0,
         events: Events::None,
+        release: Release::No,
     };
     thread::Builder::new()
         .name("nvml".to_owned())
         .spawn(move || worker.run(&inbox))?;
     Ok(Handle::new(shared, outbox))
-}
-
-/// Where the events thread stands.
-enum Events {
-    /// There is none.
-    None,
-    /// There is one, which holds the library.
-    Listening { thread: events::Thread },
-    /// There was one; no other before this time.
-    Paused { until: Instant },
 }
 
 struct Worker {
@@ -135,6 +136,7 @@ struct Worker {
     /// Counts the drivers that were opened; tells a late message about an earlier one.
     life: u64,
     events: Events,
+    release: Release,
 }
 
 impl Worker {
@@ -150,8 +152,11 @@ impl Worker {
             self.begin();
             match message {
                 Message::Observe(asker) => self.answer(asker, inbox),
+                Message::Work(job) => self.work(job),
+                Message::Release(asker) => self.release(asker),
+                Message::Resume => self.resume(),
                 Message::EventsEnded { life, error } => self.events_ended(life, error),
-                Message::Due => self.feed(Event::Due),
+                Message::Due => self.due(),
                 Message::Stop => break,
             }
             self.rest();
@@ -196,9 +201,12 @@ impl Worker {
         for message in inbox.try_iter() {
             match message {
                 Message::Observe(asker) => askers.push(asker),
-                other @ (Message::EventsEnded { .. } | Message::Due | Message::Stop) => {
-                    others.push(other);
-                }
+                other @ (Message::Work(_)
+                | Message::Release(_)
+                | Message::Resume
+                | Message::EventsEnded { .. }
+                | Message::Due
+                | Message::Stop) => others.push(other),
             }
         }
         self.observe();
@@ -235,7 +243,8 @@ impl Worker {
         let (link, effects) = link.step(event);
         self.link = link;
         self.perform(effects);
-        if was_ready != matches!(self.link, State::Ready { .. }) {
+        let is_ready = matches!(self.link, State::Ready { .. });
+        if was_ready != is_ready && !self.is_released() {
             self.publish();
             self.shared.say_news();
         }
@@ -306,48 +315,11 @@ impl Worker {
         calls.during("nvmlShutdown", None, || drop(driver));
     }
 
-    /// Starts the events thread, when there is none and the driver has events.
-    fn listen(&mut self) {
-        let may_start = match &self.events {
-            Events::None => true,
-            Events::Listening { .. } => false,
-            Events::Paused { until } => *until <= Instant::now(),
-        };
-        let Some(driver) = self.driver.as_mut().filter(|_| may_start) else {
-            return;
-        };
-        let pause = Events::Paused {
-            until: Instant::now() + EVENTS_PAUSE,
-        };
-        self.events = match driver.events(&self.shared.calls) {
-            Ok(Some(source)) => {
-                let shared = Arc::clone(&self.shared);
-                events::Thread::spawn(source, self.life, shared, self.outbox.clone())
-                    .map_or(pause, |thread| Events::Listening { thread })
-            }
-            Ok(None) | Err(_) => pause,
-        };
-    }
-
-    fn events_ended(&mut self, life: u64, error: Option<DriverError>) {
-        self.events = Events::Paused {
-            until: Instant::now() + EVENTS_PAUSE,
-        };
-        let lost = error.filter(|error| error.remedy() == Remedy::Reinitialise);
-        if self.driver.is_none() {
-            self.events = Events::None;
-            // A search that came due meanwhile was put off.
-            if self.due.is_none() {
-                self.feed(Event::Due);
-            }
-        } else if let Some(error) = lost.filter(|_| life == self.life) {
-            self.feed(Event::Lost(error.to_string()));
-        } else if error.is_some() {
-            self.shared.say_news();
-        }
-    }
-
+    /// Shows what is known now. While the library is let go of, that stays what was known before.
     fn publish(&mut self) -> Arc<Inventory> {
+        if self.is_released() {
+            return Arc::clone(&self.shared.latest.borrow());
+        }
         // On record like a driver's call: a file of a dying device may not return either.
         let bus = &mut self.bus;
         let (functions, machine) = self.shared.calls.during("reading /sys", None, || {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nvml_sim::model::Slot;
 use octavo::domain::inventory::{
-    Completeness, Condition, Device, Inventory, Mig, NvmlState, Problem,
+    Completeness, Condition, Device, Inventory, Mig, NvmlState, Problem, Usage,
 };
 use octavo::hw::Settings;
 
@@ -62,7 +62,6 @@ async fn what_an_older_library_lacks_is_absent_and_nothing_else() {
         "nvmlDeviceGetRemappedRows",
         "nvmlDeviceGetFieldValues",
         "nvmlDeviceGetMigMode",
-        "nvmlDeviceGetGraphicsRunningProcesses_v3",
         "nvmlDeviceGetArchitecture",
         "nvmlEventSetCreate",
         "nvmlSystemGetCudaDriverVersion_v2",
@@ -80,6 +79,36 @@ async fn what_an_older_library_lacks_is_absent_and_nothing_else() {
         assert!(device.uuid.is_some());
         assert!(!device.links.is_empty());
     }
+}
+
+#[tokio::test]
+async fn a_device_whose_processes_are_not_told_does_not_look_idle() {
+    let compute = "nvmlDeviceGetComputeRunningProcesses_v3";
+    let graphics = "nvmlDeviceGetGraphicsRunningProcesses_v3";
+    for function in [compute, graphics] {
+        let machine = Machine::new(H100S).without(&[function]);
+        for device in &machine.observe().await.devices {
+            let problem = Problem {
+                what: function.to_owned(),
+                error: "not in this driver's library".to_owned(),
+            };
+            assert_eq!(device.problems, [problem]);
+            assert_eq!(device.usage(), Usage::Unknown);
+        }
+    }
+    let machine = Machine::new(H100S);
+    let handle = machine.spawn();
+    machine.faults(&format!("- {{call: {compute}, return: NOT_SUPPORTED}}"));
+    let device = &handle.observe().await.devices[0];
+    assert_eq!(device.usage(), Usage::Unknown);
+    assert_eq!(device.problems[0].error, "not supported (3)");
+    // A device without graphics has no graphics contexts.
+    machine.faults(&format!("- {{call: {graphics}, return: NOT_SUPPORTED}}"));
+    let device = &handle.observe().await.devices[0];
+    assert_eq!(
+        (device.usage(), &device.problems[..]),
+        (Usage::Known(&[]), &[][..])
+    );
 }
 
 #[tokio::test]

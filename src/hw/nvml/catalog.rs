@@ -222,7 +222,8 @@ fn placements(
         .collect())
 }
 
-fn compute_profiles(
+/// What `instance` can be split into, its engines shared by all parts.
+pub(super) fn compute_profiles(
     session: Session<'_>,
     instance: nvmlGpuInstance_t,
     problems: &mut Vec<Problem>,

@@ -1,8 +1,9 @@
 //! Reads one device: what never changes once, the rest every time.
 
 use nvml_wrapper::enums::device::DeviceArchitecture;
-use nvml_wrapper_sys::bindings::nvmlMemory_t;
+use nvml_wrapper_sys::bindings::{nvmlGpuInstance_t, nvmlMemory_t};
 
+use crate::domain::catalog::ComputeInstanceProfile;
 use crate::domain::id::{GpuUuid, PciAddress};
 use crate::domain::inventory::{
     Architecture, Completeness, Device, Mig, MigMode, MigState, PciIds, Problem,
@@ -12,7 +13,7 @@ use crate::hw::error::{Code, DriverError, Remedy};
 use crate::hw::nvml::catalog::Offer;
 use crate::hw::nvml::links::Links;
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
-use crate::hw::nvml::{health, instances, processes};
+use crate::hw::nvml::{catalog, health, instances, processes};
 
 /// A device that NVML named, with what was learnt of it so far.
 #[derive(Debug)]
@@ -79,6 +80,28 @@ impl KnownDevice {
         device.links = self.links.read(session, self.handle, problems)?;
         device.fabric = health::fabric(session, self.handle, problems)?;
         Ok(())
+    }
+
+    /// What an instance of `profile` can be split into, asked of `instance` unless another one has told it already.
+    pub(super) fn compute_profiles(
+        &mut self,
+        session: Session<'_>,
+        profile: u32,
+        instance: nvmlGpuInstance_t,
+    ) -> Result<Vec<ComputeInstanceProfile>, DriverError> {
+        if let Some((_, offer)) = &mut self.offer {
+            return offer.learn_compute_profiles(session, profile, instance);
+        }
+        let told = catalog::compute_profiles(session, instance, &mut Vec::new());
+        told.map(|(profiles, _)| profiles)
+    }
+
+    /// Why there may be more of them than [`Self::compute_profiles`] could tell, as the end of a sentence.
+    pub(super) fn untold_compute_profiles(&self) -> Option<String> {
+        let (_, offer) = self.offer.as_ref()?;
+        let call = "nvmlGpuInstanceGetComputeInstanceProfileInfo";
+        let problem = offer.problems().iter().find(|told| told.what == call)?;
+        Some(format!(" ({call}: {})", problem.error))
     }
 
     /// The mode in force and the pending one; `None` for a device that has none, and where the driver would not say. Only

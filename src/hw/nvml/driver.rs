@@ -8,10 +8,11 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Driver, PciIds};
 use crate::hw::calls::CallWatch;
 use crate::hw::error::{Code, DriverError, Remedy};
+use crate::hw::nvml::control::NvmlControl;
 use crate::hw::nvml::device::KnownDevice;
 use crate::hw::nvml::events::NvmlEvents;
 use crate::hw::nvml::session::{DeviceHandle, Session};
-use crate::hw::{EventSource, GpuDriver, Observation};
+use crate::hw::{EventSource, GpuControl, GpuDriver, Observation};
 
 /// A started NVML.
 #[derive(Debug)]
@@ -69,10 +70,21 @@ impl GpuDriver for NvmlDriver {
         let events = NvmlEvents::register(&self.nvml, session, &devices)?;
         Ok(events.map(|events| Box::new(events) as Box<dyn EventSource>))
     }
+
+    fn controls<'a>(&'a mut self, devices: &[PciAddress]) -> Vec<Box<dyn GpuControl + 'a>> {
+        let nvml = &self.nvml;
+        let controls = (0_u32..)
+            .zip(&mut self.devices)
+            .filter_map(|(index, slot)| NvmlControl::new(nvml, index, slot));
+        controls
+            .filter(|control| devices.contains(&control.pci()))
+            .map(|control| Box::new(control) as Box<dyn GpuControl + 'a>)
+            .collect()
+    }
 }
 
 /// Reads one device. An error that is not the library's means that the device could not even be named.
-fn observe_one(
+pub(super) fn observe_one(
     session: Session<'_>,
     index: u32,
     slot: &mut Option<KnownDevice>,
@@ -100,7 +112,8 @@ fn observe_one(
     Ok(device)
 }
 
-fn name(session: Session<'_>, index: u32) -> Result<KnownDevice, DriverError> {
+/// Asks NVML which device has this index.
+pub(super) fn name(session: Session<'_>, index: u32) -> Result<KnownDevice, DriverError> {
     let nvml = session.nvml();
     let wrapped = session.wrapped("nvmlDeviceGetHandleByIndex_v2", || {
         nvml.device_by_index(index)

@@ -111,13 +111,13 @@ fn gpu_instances(
     Ok(told)
 }
 
-fn gpu_instance_info(
+pub(super) fn gpu_instance_info(
     session: Session<'_>,
     instance: nvmlGpuInstance_t,
 ) -> Result<nvmlGpuInstanceInfo_t, DriverError> {
     // SAFETY: a structure of numbers and a nullable handle, for which zero is a value.
     let mut told: nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the instance was listed by this library just now, and NVML checks that it still is one; `told` may be
+    // SAFETY: the instance was listed, found or made by this library, and NVML checks that it still is one; `told` may be
     // written until the call returns.
     raw!(session, nvmlGpuInstanceGetInfo, |f| unsafe {
         f(instance, &raw mut told)

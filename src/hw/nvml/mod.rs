@@ -12,6 +12,7 @@
 )]
 
 mod catalog;
+mod control;
 mod device;
 mod driver;
 mod events;

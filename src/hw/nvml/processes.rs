@@ -4,24 +4,55 @@ use nvml_wrapper_sys::bindings::nvmlProcessInfo_t;
 
 use crate::domain::inventory::{Problem, Process, ProcessKind};
 use crate::domain::quantity::Mebibytes;
-use crate::hw::error::{Code, DriverError};
+use crate::hw::error::{Code, DriverError, Remedy};
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
 
-/// Compute contexts, then graphics contexts, as one list ordered by pid.
+/// Compute contexts, then graphics contexts, as one list ordered by pid. A list that is not told is among `problems`, or
+/// the device would look idle.
 pub(super) fn read(
     session: Session<'_>,
     handle: DeviceHandle,
     problems: &mut Vec<Problem>,
 ) -> Result<Vec<Process>, DriverError> {
-    let compute = list(|count, told| {
+    let mut processes = Vec::new();
+    for answer in [compute(session, handle), graphics(session, handle)] {
+        if let Err(error) = &answer
+            && error.remedy() == Remedy::Unavailable
+        {
+            problems.push(Problem {
+                what: error.call.to_owned(),
+                error: error.code.to_string(),
+            });
+        }
+        processes.extend(optional(answer, problems)?.unwrap_or_default());
+    }
+    processes.sort();
+    Ok(processes)
+}
+
+/// The same, and an error when either list is not told.
+pub(super) fn all(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, DriverError> {
+    let mut processes = compute(session, handle)?;
+    processes.extend(graphics(session, handle)?);
+    processes.sort();
+    Ok(processes)
+}
+
+fn compute(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, DriverError> {
+    list(ProcessKind::Compute, |count, told| {
         raw!(
             session,
             nvmlDeviceGetComputeRunningProcesses_v3,
             // SAFETY: the handle is this library's; `told` has room for `count` entries, and both outlive the call.
             |f| unsafe { f(handle.0, count, told) }
         )
-    });
-    let graphics = list(|count, told| {
+    })
+}
+
+/// A device without graphics has no graphics contexts, and one that is partitioned may say that it has none of it. A
+/// library without the call tells nothing.
+fn graphics(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Process>, DriverError> {
+    let told = list(ProcessKind::Graphics, |count, told| {
         raw!(
             session,
             nvmlDeviceGetGraphicsRunningProcesses_v3,
@@ -29,22 +60,17 @@ pub(super) fn read(
             |f| unsafe { f(handle.0, count, told) }
         )
     });
-    let mut processes = Vec::new();
-    for (kind, answer) in [
-        (ProcessKind::Compute, compute),
-        (ProcessKind::Graphics, graphics),
-    ] {
-        let told = optional(answer, problems)?.unwrap_or_default();
-        processes.extend(told.iter().map(|told| process(kind, told)));
+    match told {
+        Err(error) if error.is(Code::NOT_SUPPORTED) => Ok(Vec::new()),
+        other => other,
     }
-    processes.sort();
-    Ok(processes)
 }
 
 /// Asks with room for most lists at once; again with more room while the list outgrows it.
 fn list(
+    kind: ProcessKind,
     ask: impl Fn(*mut u32, *mut nvmlProcessInfo_t) -> Result<(), DriverError>,
-) -> Result<Vec<nvmlProcessInfo_t>, DriverError> {
+) -> Result<Vec<Process>, DriverError> {
     const BLANK: nvmlProcessInfo_t = nvmlProcessInfo_t {
         pid: 0,
         usedGpuMemory: 0,
@@ -68,7 +94,7 @@ fn list(
             Err(error) => return Err(error),
         }
     }
-    Ok(told)
+    Ok(told.iter().map(|told| process(kind, told)).collect())
 }
 
 fn process(kind: ProcessKind, told: &nvmlProcessInfo_t) -> Process {

@@ -9,12 +9,27 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Message, Shared};
+use super::{Message, Shared, Worker};
+use crate::domain::driver_link::Event;
+use crate::hw::error::{DriverError, Remedy};
 use crate::hw::{EventSource, Heard};
 
 /// Between two waits at least this long: neither a storm of events nor a driver that does not wait when it is asked to
 /// takes a processor for itself.
 const PACE: Duration = Duration::from_millis(100);
+
+/// How long a broken source of events is left alone.
+const EVENTS_PAUSE: Duration = Duration::from_mins(1);
+
+/// Where the events thread stands.
+pub(super) enum Events {
+    /// There is none.
+    None,
+    /// There is one, which holds the library.
+    Listening { thread: Thread },
+    /// There was one; no other before this time.
+    Paused { until: Instant },
+}
 
 /// A thread that listens to one event source until it is told to stop or the source fails.
 #[derive(Debug)]
@@ -59,6 +74,51 @@ impl Thread {
     /// Ends it after the wait that is under way.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Worker {
+    /// Starts the events thread, when there is none and the driver has events.
+    pub(super) fn listen(&mut self) {
+        let may_start = match &self.events {
+            Events::None => true,
+            Events::Listening { .. } => false,
+            Events::Paused { until } => *until <= Instant::now(),
+        };
+        let Some(driver) = self.driver.as_mut().filter(|_| may_start) else {
+            return;
+        };
+        let pause = Events::Paused {
+            until: Instant::now() + EVENTS_PAUSE,
+        };
+        self.events = match driver.events(&self.shared.calls) {
+            Ok(Some(source)) => {
+                let shared = Arc::clone(&self.shared);
+                Thread::spawn(source, self.life, shared, self.outbox.clone())
+                    .map_or(pause, |thread| Events::Listening { thread })
+            }
+            Ok(None) | Err(_) => pause,
+        };
+    }
+
+    pub(super) fn events_ended(&mut self, life: u64, error: Option<DriverError>) {
+        self.events = Events::Paused {
+            until: Instant::now() + EVENTS_PAUSE,
+        };
+        let lost = error.filter(|error| error.remedy() == Remedy::Reinitialise);
+        if self.driver.is_none() {
+            self.events = Events::None;
+            if self.is_released() {
+                self.confirm_release();
+            } else if self.due.is_none() {
+                // A search that came due meanwhile was put off.
+                self.feed(Event::Due);
+            }
+        } else if let Some(error) = lost.filter(|_| life == self.life) {
+            self.feed(Event::Lost(error.to_string()));
+        } else if error.is_some() {
+            self.shared.say_news();
+        }
     }
 }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use tokio::sync::{oneshot, watch};
-use tokio::time;
+use tokio::time::{self, Instant};
 
+use super::claim::{Claim, Job, NoDriver, Released};
 use super::{Message, Pulse, Shared};
 use crate::domain::inventory::{Inventory, NvmlState};
+use crate::hw::GpuDriver;
 use crate::hw::calls::{CallWatch, InFlight};
 use crate::hw::merge;
 
@@ -39,29 +41,92 @@ impl Handle {
 
     /// Reads the hardware.
     ///
-    /// The reading began after this was called, with one exception: when a driver call does not return within its
-    /// deadline, the answer is what was read last, marked [`NvmlState::Stalled`]. It never fails, and while a call is
-    /// stalled it answers at once and leaves no request behind.
+    /// The reading began after this was called, with three exceptions, in which the answer is what was read last. When a
+    /// driver call does not return within its deadline, it is marked [`NvmlState::Stalled`]; while a call is stalled it
+    /// comes at once and leaves no request behind. When a piece of work takes longer than that deadline, no call of which
+    /// stalls. And at once while the driver is released. It never fails.
     pub async fn observe(&self) -> Arc<Inventory> {
         let calls = &self.shared.calls;
+        let began = Instant::now();
         if let Some(call) = calls.stalled() {
             return self.stalled(call);
+        }
+        if self.claim() == Claim::Nobody {
+            return self.latest();
         }
         let (asker, mut answer) = oneshot::channel();
         if self.inbox.0.send(Message::Observe(asker)).is_err() {
             return self.abandoned();
         }
         loop {
-            match time::timeout(calls.patience(), &mut answer).await {
+            let mut patience = calls.patience();
+            if self.claim() == Claim::Work {
+                patience = patience.min(calls.deadline().saturating_sub(began.elapsed()));
+            }
+            match time::timeout(patience, &mut answer).await {
                 Ok(Ok(inventory)) => return inventory,
                 Ok(Err(_)) => return self.abandoned(),
                 Err(_) => {
+                    let behind_work = self.claim() == Claim::Work;
                     if let Some(call) = calls.stalled() {
                         return self.stalled(call);
+                    } else if behind_work && began.elapsed() >= calls.deadline() {
+                        return self.latest();
                     }
                 }
             }
         }
+    }
+
+    /// Does `work` with the driver, on its thread and between two readings; then reads the devices anew, which is news.
+    ///
+    /// It begins when this is first polled, and is done to its end even when this is dropped then. A driver call that does
+    /// not return holds it up, and [`Self::observe`] says so.
+    ///
+    /// # Errors
+    ///
+    /// There is no driver to work with: nothing was done.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn GpuDriver, &CallWatch) -> T + Send + 'static,
+    ) -> Result<T, NoDriver> {
+        let (asker, answer) = oneshot::channel();
+        let job: Job = Box::new(move |driver, calls| {
+            let done = driver.map(|driver| work(driver, calls));
+            Box::new(move || {
+                let _gone = asker.send(done);
+            })
+        });
+        self.ask(Message::Work(job), answer).await
+    }
+
+    /// Lets go of the driver's library, and keeps it closed until the answer is dropped: for another program to do what it
+    /// cannot while this one has the driver open. Meanwhile [`Self::observe`] answers what was read last.
+    ///
+    /// It takes until a wait for events ends, some seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`NoDriver::Held`] when that wait does not end within the deadline of a call, [`NoDriver::Released`] when it is let
+    /// go of already. In both cases nothing stays closed for it.
+    pub async fn release(&self) -> Result<Released, NoDriver> {
+        let (asker, answer) = oneshot::channel();
+        self.ask(Message::Release(asker), answer).await
+    }
+
+    async fn ask<T>(
+        &self,
+        message: Message,
+        answer: oneshot::Receiver<Result<T, NoDriver>>,
+    ) -> Result<T, NoDriver> {
+        match self.inbox.0.send(message) {
+            Ok(()) => answer.await.unwrap_or(Err(NoDriver::Ended)),
+            Err(_) => Err(NoDriver::Ended),
+        }
+    }
+
+    fn claim(&self) -> Claim {
+        self.shared.pulse.borrow().claim
     }
 
     /// What was read last, without asking the hardware.

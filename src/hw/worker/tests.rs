@@ -2,12 +2,15 @@
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+mod claim;
 
 use super::*;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Driver, PciIds};
 use crate::hw::error::{Code, LoadError};
-use crate::hw::{EventSource, Heard};
+use crate::hw::{EventSource, GpuControl, Heard};
 
 /// Long enough for a busy machine, and only ever waited out where a call hangs.
 const DEADLINE: Duration = Duration::from_millis(400);
@@ -31,6 +34,8 @@ struct State {
     reads_done: u32,
     /// Where the next source of events gets them from.
     events: Option<Receiver<Result<Heard, DriverError>>>,
+    /// Told when a source of events begins to wait.
+    waiting: Option<oneshot::Sender<()>>,
     /// Drivers and sources that hold the library.
     held: u32,
     /// Told when nobody holds the library any more.
@@ -67,9 +72,13 @@ impl Fake {
     }
 
     fn spawn(&self) -> Handle {
+        self.spawn_with(DEADLINE)
+    }
+
+    fn spawn_with(&self, call_deadline: Duration) -> Handle {
         let settings = Settings {
             sys_root: "/nowhere".into(),
-            call_deadline: DEADLINE,
+            call_deadline,
             ..Settings::default()
         };
         spawn(Box::new(self.clone()), &settings).unwrap()
@@ -160,15 +169,19 @@ impl GpuDriver for FakeDriver {
         let source = |hear| Box::new(FakeEvents(Hold::new(&self.0.0), hear));
         Ok(events.map(|hear| source(hear) as Box<dyn EventSource>))
     }
+
+    fn controls<'a>(&'a mut self, _: &[PciAddress]) -> Vec<Box<dyn GpuControl + 'a>> {
+        Vec::new()
+    }
 }
 
-struct FakeEvents(
-    #[expect(dead_code, reason = "held")] Hold,
-    Receiver<Result<Heard, DriverError>>,
-);
+struct FakeEvents(Hold, Receiver<Result<Heard, DriverError>>);
 
 impl EventSource for FakeEvents {
     fn wait(&mut self) -> Result<Heard, DriverError> {
+        if let Some(say) = self.0.0.lock().waiting.take() {
+            let _nobody_listens = say.send(());
+        }
         self.1.recv().unwrap_or(Err(MISMATCH))
     }
 }

@@ -1,0 +1,334 @@
+//! Changes one device.
+//!
+//! Every instance is looked up by its id just before something is done to it, and the handle is kept for what is done to
+//! the same instance next, a new one's compute instances above all: no call is made twice. A handle is forgotten with its
+//! instance, with a change of mode, and with any answer that is no success.
+
+use std::sync::Arc;
+
+use nvml_wrapper::Nvml;
+use nvml_wrapper_sys::bindings::{
+    nvmlComputeInstance_t, nvmlGpuInstance_t, nvmlGpuInstancePlacement_t,
+};
+
+use crate::domain::catalog::Placement;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Device, MigMode, Process};
+use crate::domain::reconcile::call::{Call, Done, Failure, FailureKind};
+use crate::hw::calls::CallWatch;
+use crate::hw::control::GpuControl;
+use crate::hw::error::{Code, Concerns, DriverError};
+use crate::hw::nvml::device::KnownDevice;
+use crate::hw::nvml::driver::{name, observe_one};
+use crate::hw::nvml::instances::gpu_instance_info;
+use crate::hw::nvml::processes;
+use crate::hw::nvml::session::{DeviceHandle, Session, raw};
+
+/// A device of a driver, borrowed to be changed.
+#[derive(Debug)]
+pub(super) struct NvmlControl<'a> {
+    nvml: &'a Arc<Nvml>,
+    pci: PciAddress,
+    index: u32,
+    /// The driver's record of the device; empty after a reading in which its handle had no meaning any more.
+    slot: &'a mut Option<KnownDevice>,
+    kept: Option<Instance>,
+}
+
+/// A GPU instance that this control has found or made.
+#[derive(Debug, Clone, Copy)]
+struct Instance {
+    id: u32,
+    handle: nvmlGpuInstance_t,
+    /// The driver's id of its profile, once it was told.
+    profile: Option<u32>,
+}
+
+// SAFETY: the handle is a plain reference to an object of the library, bound to no thread, and NVML is thread safe
+// (nvml.h, "NVML is thread-safe so it is safe to make simultaneous NVML calls from multiple threads").
+unsafe impl Send for Instance {}
+
+impl<'a> NvmlControl<'a> {
+    /// A control of the device with NVML's `index`; `None` when it was never named.
+    pub(super) fn new(
+        nvml: &'a Arc<Nvml>,
+        index: u32,
+        slot: &'a mut Option<KnownDevice>,
+    ) -> Option<Self> {
+        let pci = slot.as_ref()?.pci;
+        Some(Self {
+            nvml,
+            pci,
+            index,
+            slot,
+            kept: None,
+        })
+    }
+
+    /// The record of the device, which is named anew after its handle was given up.
+    fn known(&mut self, session: Session<'_>) -> Result<&mut KnownDevice, Failure> {
+        let known = match &mut *self.slot {
+            Some(known) => known,
+            slot @ None => {
+                let named = name(session, self.index);
+                slot.insert(named.map_err(|error| error.failure(Concerns::Instance))?)
+            }
+        };
+        if known.pci == self.pci {
+            Ok(known)
+        } else {
+            Err(gone(self.pci, known.pci))
+        }
+    }
+
+    fn handle(&mut self, session: Session<'_>) -> Result<DeviceHandle, Failure> {
+        self.known(session).map(|known| known.handle)
+    }
+
+    /// The GPU instance with this id.
+    fn instance(&mut self, session: Session<'_>, id: u32) -> Result<Instance, Failure> {
+        if let Some(kept) = self.kept.filter(|kept| kept.id == id) {
+            return Ok(kept);
+        }
+        let device = self.handle(session)?;
+        let mut handle: nvmlGpuInstance_t = std::ptr::null_mut();
+        // SAFETY: the device's handle is this library's, and `handle` may be written until the call returns.
+        raw!(session, nvmlDeviceGetGpuInstanceById, |f| unsafe {
+            f(device.0, id, &raw mut handle)
+        })
+        .map_err(|error| error.failure(Concerns::Instance))?;
+        let found = Instance {
+            id,
+            handle,
+            profile: None,
+        };
+        self.kept = Some(found);
+        Ok(found)
+    }
+
+    fn destroy_compute_instance(
+        &mut self,
+        session: Session<'_>,
+        gpu_instance: u32,
+        id: u32,
+    ) -> Result<Done, Failure> {
+        let parent = self.instance(session, gpu_instance)?;
+        let mut found: nvmlComputeInstance_t = std::ptr::null_mut();
+        // SAFETY: the parent is this library's, which checks that it still is an instance; `found` may be written until the
+        // call returns.
+        raw!(session, nvmlGpuInstanceGetComputeInstanceById, |f| unsafe {
+            f(parent.handle, id, &raw mut found)
+        })
+        // SAFETY: the compute instance was found by this library just now, and its handle is not used again.
+        .and_then(|()| raw!(session, nvmlComputeInstanceDestroy, |f| unsafe { f(found) }))
+        .map_err(|error| error.failure(Concerns::Instance))?;
+        Ok(Done::AsAsked)
+    }
+
+    fn destroy_gpu_instance(&mut self, session: Session<'_>, id: u32) -> Result<Done, Failure> {
+        let found = self.instance(session, id)?;
+        self.kept = None;
+        // SAFETY: the instance is this library's, which checks that it still is one, and its handle is not used again.
+        raw!(session, nvmlGpuInstanceDestroy, |f| unsafe {
+            f(found.handle)
+        })
+        .map_err(|error| error.failure(Concerns::Instance))?;
+        Ok(Done::AsAsked)
+    }
+
+    /// Never without a place: where an instance lies decides what has room beside it.
+    fn create_gpu_instance(
+        &mut self,
+        session: Session<'_>,
+        profile: u32,
+        place: Placement,
+    ) -> Result<Done, Failure> {
+        let device = self.handle(session)?;
+        let place = nvmlGpuInstancePlacement_t {
+            start: place.start,
+            size: place.size,
+        };
+        let mut handle: nvmlGpuInstance_t = std::ptr::null_mut();
+        raw!(
+            session,
+            nvmlDeviceCreateGpuInstanceWithPlacement,
+            // SAFETY: the device's handle is this library's; `place` may be read and `handle` written until the call
+            // returns.
+            |f| unsafe { f(device.0, profile, &raw const place, &raw mut handle) }
+        )
+        .map_err(unplaced)?;
+        let told = gpu_instance_info(session, handle)
+            .map_err(|error| error.failure(Concerns::Instance))?;
+        self.kept = Some(Instance {
+            id: told.id,
+            handle,
+            profile: Some(told.profileId),
+        });
+        Ok(Done::Created {
+            id: told.id,
+            placement: Placement {
+                start: told.placement.start,
+                size: told.placement.size,
+            },
+        })
+    }
+
+    fn create_compute_instance(
+        &mut self,
+        session: Session<'_>,
+        gpu_instance: u32,
+        slices: u32,
+    ) -> Result<Done, Failure> {
+        let parent = self.instance(session, gpu_instance)?;
+        let profile = self.compute_profile(session, parent, slices)?;
+        let mut made: nvmlComputeInstance_t = std::ptr::null_mut();
+        // SAFETY: the parent is this library's, which checks that it still is an instance; `made` may be written until the
+        // call returns.
+        raw!(session, nvmlGpuInstanceCreateComputeInstance, |f| unsafe {
+            f(parent.handle, profile, &raw mut made)
+        })
+        .map_err(|error| error.failure(Concerns::Otherwise))?;
+        Ok(Done::AsAsked)
+    }
+
+    /// The driver's id of the first compute instance profile with that many slices.
+    fn compute_profile(
+        &mut self,
+        session: Session<'_>,
+        parent: Instance,
+        slices: u32,
+    ) -> Result<u32, Failure> {
+        let looked_up = |error: DriverError| error.failure(Concerns::Instance);
+        let of = match parent.profile {
+            Some(profile) => profile,
+            None => {
+                gpu_instance_info(session, parent.handle)
+                    .map_err(looked_up)?
+                    .profileId
+            }
+        };
+        self.kept = Some(Instance {
+            profile: Some(of),
+            ..parent
+        });
+        let known = self.known(session)?;
+        let offered = known
+            .compute_profiles(session, of, parent.handle)
+            .map_err(looked_up)?;
+        let fitting = offered.iter().find(|profile| profile.slices == slices);
+        fitting.map(|profile| profile.id).ok_or_else(|| {
+            let why = known.untold_compute_profiles().unwrap_or_default();
+            Failure {
+                kind: FailureKind::Refused,
+                what: format!(
+                    "GPU instance {} offers no compute instance of {slices} slices{why}",
+                    parent.id
+                ),
+            }
+        })
+    }
+
+    fn set_mode(&mut self, session: Session<'_>, to: MigMode) -> Result<Done, Failure> {
+        self.kept = None;
+        let device = self.handle(session)?;
+        let number = match to {
+            MigMode::Disabled => 0,
+            MigMode::Enabled => 1,
+        };
+        let mut activation = 0;
+        // SAFETY: the device's handle is this library's, and `activation` may be written until the call returns.
+        raw!(session, nvmlDeviceSetMigMode, |f| unsafe {
+            f(device.0, number, &raw mut activation)
+        })
+        .map_err(|error| error.failure(Concerns::Otherwise))?;
+        Ok(match activation {
+            0 => Done::AsAsked,
+            status => Done::Pending(Code::Nvml(status).to_string()),
+        })
+    }
+
+    fn make(&mut self, call: Call, session: Session<'_>) -> Result<Done, Failure> {
+        match call {
+            Call::DestroyComputeInstance {
+                gpu_instance,
+                compute_instance,
+            } => self.destroy_compute_instance(session, gpu_instance, compute_instance),
+            Call::DestroyGpuInstance { gpu_instance } => {
+                self.destroy_gpu_instance(session, gpu_instance)
+            }
+            Call::CreateGpuInstance {
+                profile_id,
+                placement,
+            } => self.create_gpu_instance(session, profile_id, placement),
+            Call::CreateComputeInstance {
+                gpu_instance,
+                slices,
+            } => {
+                let kept = self.kept.is_some_and(|kept| kept.id == gpu_instance);
+                let done = self.create_compute_instance(session, gpu_instance, slices);
+                if kept && done.as_ref().is_err_and(may_be_stale) {
+                    // Somebody may have destroyed the instance since its handle was kept; then this says so.
+                    self.kept = None;
+                    self.instance(session, gpu_instance)?;
+                }
+                done
+            }
+            Call::SetMigMode { to } => self.set_mode(session, to),
+        }
+    }
+}
+
+impl GpuControl for NvmlControl<'_> {
+    fn pci(&self) -> PciAddress {
+        self.pci
+    }
+
+    fn processes(&mut self, calls: &CallWatch) -> Result<Vec<Process>, Failure> {
+        let session = Session::new(self.nvml, calls).about(self.pci);
+        let device = self.handle(session)?;
+        processes::all(session, device).map_err(|error| error.failure(Concerns::Otherwise))
+    }
+
+    fn call(&mut self, call: Call, calls: &CallWatch) -> Result<Done, Failure> {
+        let session = Session::new(self.nvml, calls).about(self.pci);
+        let done = self.make(call, session);
+        if done.is_err() {
+            self.kept = None;
+        }
+        done
+    }
+
+    fn read(&mut self, calls: &CallWatch) -> Result<Device, Failure> {
+        let session = Session::new(self.nvml, calls).about(self.pci);
+        let device = observe_one(session, self.index, self.slot)
+            .map_err(|error| error.failure(Concerns::Otherwise))?;
+        if device.pci == self.pci {
+            Ok(device)
+        } else {
+            Err(gone(self.pci, device.pci))
+        }
+    }
+}
+
+/// NVML's indices move when a device goes; what has its index now is left alone.
+fn gone(wanted: PciAddress, found: PciAddress) -> Failure {
+    Failure {
+        kind: FailureKind::Gone,
+        what: format!("the driver has {found} in the place of {wanted}"),
+    }
+}
+
+fn may_be_stale(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Refused
+}
+
+fn unplaced(error: DriverError) -> Failure {
+    let failure = error.failure(Concerns::Otherwise);
+    if !error.is(Code::NoSuchFunction) {
+        return failure;
+    }
+    Failure {
+        what: format!("cannot say where a GPU instance shall lie: {failure}"),
+        ..failure
+    }
+}

@@ -1,0 +1,194 @@
+//! Those who have the driver for a while instead of readings: a piece of work, and another program.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use thiserror::Error;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::events::Events;
+use super::{Message, Shared, Worker};
+use crate::domain::driver_link::{Event, Past, State};
+use crate::hw::GpuDriver;
+use crate::hw::calls::CallWatch;
+
+/// Why nothing can be done with the driver.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NoDriver {
+    /// There is none, and never was.
+    #[error("there is no NVIDIA driver: {reason}")]
+    Absent {
+        /// Why, in words for a person.
+        reason: String,
+    },
+    /// It is being started.
+    #[error("the NVIDIA driver is being loaded")]
+    Loading,
+    /// It went away.
+    #[error("the NVIDIA driver is lost: {reason}")]
+    Lost {
+        /// Why, in words for a person.
+        reason: String,
+    },
+    /// It was let go of, for somebody else.
+    #[error("the NVIDIA driver is let go of for another program")]
+    Released,
+    /// It could not be let go of: who waits for its events does not return in time.
+    #[error("the NVIDIA driver cannot be let go of: a wait for its events does not return")]
+    Held,
+    /// The program ends.
+    #[error("the thread that talks to NVML has ended")]
+    Ended,
+}
+
+/// The driver's library is let go of for as long as this lives; then it is opened and read again.
+#[derive(Debug)]
+#[must_use = "the library is opened again when this is dropped"]
+pub struct Released(Sender<Message>);
+
+impl Released {
+    /// Has the library opened and read again, which [`super::Handle::hints`] tells.
+    pub fn resume(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        let _ended_already = self.0.send(Message::Resume);
+    }
+}
+
+/// What is done with the driver, or with the reason why there is none; what it returns tells who asked for it.
+pub(super) type Job = Box<
+    dyn FnOnce(Result<&mut (dyn GpuDriver + 'static), NoDriver>, &CallWatch) -> Box<dyn FnOnce()>
+        + Send,
+>;
+
+/// Who has the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Claim {
+    /// Readings.
+    #[default]
+    Readings,
+    /// A piece of work; readings wait.
+    Work,
+    /// Not this program; nothing is read.
+    Nobody,
+}
+
+/// How far the library is let go of.
+#[derive(Debug)]
+pub(super) enum Release {
+    /// It is not.
+    No,
+    /// The events thread still has it.
+    Waiting(oneshot::Sender<Result<Released, NoDriver>>),
+    /// It is.
+    Done,
+}
+
+impl Shared {
+    fn set_claim(&self, claim: Claim) {
+        self.pulse.send_modify(|pulse| pulse.claim = claim);
+    }
+}
+
+impl Worker {
+    /// Does the work, reads the devices that it may have changed, and only then tells who asked for it.
+    pub(super) fn work(&mut self, job: Job) {
+        let shared = Arc::clone(&self.shared);
+        if self.observation.is_none() {
+            // A driver knows no devices before it has read them.
+            self.observe();
+        }
+        let lacking = self.lacking();
+        let reply = match (lacking, self.driver.as_deref_mut()) {
+            (None, Some(driver)) => {
+                shared.set_claim(Claim::Work);
+                let reply = job(Ok(driver), &shared.calls);
+                self.observe();
+                self.publish();
+                shared.set_claim(Claim::Readings);
+                shared.say_news();
+                reply
+            }
+            (None, None) => job(Err(NoDriver::Loading), &shared.calls),
+            (Some(reason), _) => job(Err(reason), &shared.calls),
+        };
+        reply();
+    }
+
+    fn lacking(&self) -> Option<NoDriver> {
+        if self.is_released() {
+            return Some(NoDriver::Released);
+        }
+        match &self.link {
+            State::Ready { .. } => None,
+            State::Loading { .. } => Some(NoDriver::Loading),
+            State::Absent { reason, past, .. } => {
+                let reason = reason.clone();
+                Some(match past {
+                    Past::NeverReady => NoDriver::Absent { reason },
+                    Past::WasReady => NoDriver::Lost { reason },
+                })
+            }
+        }
+    }
+
+    pub(super) fn is_released(&self) -> bool {
+        !matches!(self.release, Release::No)
+    }
+
+    pub(super) fn release(&mut self, asker: oneshot::Sender<Result<Released, NoDriver>>) {
+        if self.is_released() {
+            let _gone = asker.send(Err(NoDriver::Released));
+            return;
+        }
+        self.release = Release::Waiting(asker);
+        self.shared.set_claim(Claim::Nobody);
+        self.feed(Event::LetGo);
+        self.due = Some(Instant::now() + self.shared.calls.deadline());
+        self.confirm_release();
+    }
+
+    /// Says that the library is let go of, once it is.
+    pub(super) fn confirm_release(&mut self) {
+        if matches!(self.events, Events::Listening { .. }) {
+            return;
+        }
+        if let Release::Waiting(asker) = std::mem::replace(&mut self.release, Release::Done) {
+            self.due = None;
+            // Nobody waits for it any more: then it is dropped here, which ends the release.
+            let _resumes = asker.send(Ok(Released(self.outbox.clone())));
+        }
+    }
+
+    /// The time is up, for the events thread to let go or to look for the driver.
+    pub(super) fn due(&mut self) {
+        match std::mem::replace(&mut self.release, Release::No) {
+            Release::No => self.feed(Event::Due),
+            Release::Waiting(asker) => {
+                self.release = Release::Done;
+                self.resume();
+                let _gone = asker.send(Err(NoDriver::Held));
+            }
+            Release::Done => self.release = Release::Done,
+        }
+    }
+
+    /// Opens and reads the library again. Nothing is shown before it is read, so that nobody sees a node without devices.
+    pub(super) fn resume(&mut self) {
+        if !self.is_released() {
+            return;
+        }
+        self.due = None;
+        self.feed(Event::Due);
+        self.observe();
+        self.release = Release::No;
+        self.publish();
+        self.shared.set_claim(Claim::Readings);
+        self.shared.say_news();
+    }
+}
