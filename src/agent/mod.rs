@@ -58,6 +58,7 @@ pub struct Settings {
 }
 
 /// Where what is seen goes.
+#[expect(missing_debug_implementations, reason = "a sink is somebody's writer")]
 pub struct Outputs<'a> {
     /// The labels' place.
     pub sink: &'a mut dyn LabelSink,
@@ -98,7 +99,7 @@ pub async fn run(
     let mut hints = hardware.hints();
     let mut teller = Teller {
         outputs,
-        labels: settings.labels.clone(),
+        labels: settings.labels,
         log: Log::default(),
         status: None,
     };

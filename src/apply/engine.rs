@@ -51,6 +51,16 @@ pub struct Wanted<'a> {
     pub targets: &'a Targets,
 }
 
+/// What a round is to change.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    inventory: &'a Arc<Inventory>,
+    targets: &'a Targets,
+    devices: &'a [PciAddress],
+    plan: &'a str,
+    layout: &'a str,
+}
+
 /// What a round came to.
 #[derive(Debug, Clone, Default)]
 pub struct Round {
@@ -163,15 +173,14 @@ impl Engine {
             let device = Words::new(inventory, *pci).device(*pci);
             warn!("{device}: somebody changed what it had; it is brought back");
         }
-        let outcomes = self
-            .change(
-                hardware,
-                inventory,
-                (&plan, wanted.layout),
-                &targets,
-                &decision.change,
-            )
-            .await;
+        let task = Task {
+            inventory,
+            targets: &targets,
+            devices: &decision.change,
+            plan: &plan,
+            layout: wanted.layout,
+        };
+        let outcomes = self.change(hardware, task).await;
         let read = hardware.latest();
         let holders = self.holders(&read).await;
         for outcome in &outcomes {
@@ -286,69 +295,54 @@ impl Engine {
     }
 
     /// The journal, and then the change. Without the one not the other.
-    async fn change(
-        &mut self,
-        hardware: &Handle,
-        inventory: &Arc<Inventory>,
-        (plan, layout): (&str, &str),
-        targets: &Targets,
-        devices: &[PciAddress],
-    ) -> Vec<Outcome> {
-        let jobs = self.jobs(inventory, targets, devices);
-        let record = self.record_of(inventory, (plan, layout), &jobs);
+    async fn change(&mut self, hardware: &Handle, task: Task<'_>) -> Vec<Outcome> {
+        let all = |reason: &str| {
+            let devices = task.devices.iter();
+            devices.map(|pci| refused(*pci, reason)).collect()
+        };
+        let jobs = self.jobs(task);
+        let record = self.record_of(task, &jobs);
         if let Err(error) = self.store.begin(&record) {
             let reason = format!("nothing was changed: {}", chain(&error));
             error!("{reason}");
-            return devices.iter().map(|pci| refused(*pci, &reason)).collect();
+            return all(&reason);
         }
         self.record = Some(record);
-        for pci in devices {
+        for pci in task.devices {
             self.node.began(*pci);
         }
-        info!(
-            "plan {plan}: layout {layout}, {} devices to change",
-            devices.len()
-        );
+        let (plan, layout, count) = (task.plan, task.layout, task.devices.len());
+        info!("plan {plan}: layout {layout}, devices to change: {count}");
         let witness = Arc::clone(&self.witness);
         let running = executor::run(hardware, jobs, witness, self.progress.clone());
         let mut outcomes = match running.await {
             Ok(outcomes) => outcomes,
-            Err(error) => {
-                let reason = error.to_string();
-                return devices.iter().map(|pci| refused(*pci, &reason)).collect();
-            }
+            Err(error) => return all(&error.to_string()),
         };
         for outcome in &mut outcomes {
             if let Ending::NeedsReset { scope } = &outcome.ending {
                 let resets = &self.settings.resets;
                 let inventory = hardware.latest();
                 outcome.ending = resets
-                    .perform(hardware, &inventory, scope, &*self.witness)
+                    .perform(hardware, &inventory, scope, &self.witness)
                     .await;
             }
         }
         outcomes
     }
 
-    fn jobs(
-        &self,
-        inventory: &Arc<Inventory>,
-        targets: &Targets,
-        devices: &[PciAddress],
-    ) -> Vec<Job> {
-        let asked = targets.devices.iter();
+    fn jobs(&self, task: Task<'_>) -> Vec<Job> {
+        let asked = task.targets.devices.iter();
         asked
-            .filter(|target| devices.contains(&target.pci))
+            .filter(|target| task.devices.contains(&target.pci))
             .map(|target| {
-                let begun = self.begun(inventory, target.pci);
+                let begun = self.begun(task.inventory, target.pci);
+                let device = find(task.inventory, target.pci);
+                let has = || device.and_then(|device| standing(device.mig.state()?));
                 Job {
-                    inventory: Arc::clone(inventory),
+                    inventory: Arc::clone(task.inventory),
                     target: target.clone(),
-                    previous: match begun {
-                        Some(entry) => entry.previous.clone(),
-                        None => find(inventory, target.pci)
-                            .and_then(|device| standing(device.mig.state()?)),
-                    },
+                    previous: begun.map_or_else(has, |entry| entry.previous.clone()),
                     resumed: begun.is_some(),
                     holders: Vec::new(),
                     policy: self.settings.policy,
@@ -365,19 +359,14 @@ impl Engine {
         entries.find(|entry| entry.pci == pci && entry.uuid.as_ref() == uuid)
     }
 
-    fn record_of(
-        &self,
-        inventory: &Inventory,
-        (plan, layout): (&str, &str),
-        jobs: &[Job],
-    ) -> Record {
+    fn record_of(&self, task: Task<'_>, jobs: &[Job]) -> Record {
         let mut devices: Vec<Entry> = jobs
             .iter()
             .filter_map(|job| {
                 let pci = job.target.pci;
                 Some(Entry {
                     pci,
-                    uuid: find(inventory, pci).and_then(|device| device.uuid.clone()),
+                    uuid: find(task.inventory, pci).and_then(|device| device.uuid.clone()),
                     previous: job.previous.clone(),
                     target: job.target.mig.clone()?,
                 })
@@ -388,8 +377,8 @@ impl Engine {
         devices.extend(earlier.filter(new).cloned());
         devices.sort_by_key(|entry| entry.pci);
         Record {
-            plan: plan.to_owned(),
-            layout: layout.to_owned(),
+            plan: task.plan.to_owned(),
+            layout: task.layout.to_owned(),
             devices,
         }
     }
@@ -403,9 +392,10 @@ impl Engine {
         let device = Words::new(inventory, outcome.pci).device(outcome.pci);
         let state = State::from(outcome.ending.clone());
         let message = state.message(&Words::new(inventory, outcome.pci));
-        match &outcome.ending {
-            Ending::Applied => info!("{device}: applied in {} ms", outcome.took.as_millis()),
-            ending => warn!("{device}: {}: {message}", ending.as_str()),
+        if outcome.ending == Ending::Applied {
+            info!("{device}: applied in {} ms", outcome.took.as_millis());
+        } else {
+            warn!("{device}: {}: {message}", outcome.ending.as_str());
         }
         let view = View {
             inventory,

@@ -116,7 +116,9 @@ impl Node {
                             .to_owned(),
                     };
                 }
-                Verdict::Change(_) => record.due(now, looks, view.drift, device.pci, &mut decision),
+                Verdict::Change(_) => {
+                    decision.take(device.pci, &record.due(now, &looks, view.drift));
+                }
             }
         }
         decision
@@ -174,32 +176,43 @@ impl Record {
     }
 
     /// It could be changed now: unless it was tried a moment ago, or somebody else's change is to be left.
-    fn due(
-        &mut self,
-        now: Duration,
-        looks: Looks,
-        drift: Drift,
-        pci: PciAddress,
-        decision: &mut Decision,
-    ) {
+    fn due(&mut self, now: Duration, looks: &Looks, drift: Drift) -> Due {
         if let Some((then, at)) = &self.put_off
-            && *then == looks
+            && then == looks
             && now < *at
         {
-            let again = decision.again.map_or(*at, |again| again.min(*at));
-            decision.again = Some(again);
-            return;
+            return Due::At(*at);
         }
+        let has = looks.geometry.as_ref();
         let reached = self.reached.as_ref();
-        let drifted = reached.is_some_and(|reached| !is_lost(reached, looks.geometry.as_ref()));
+        let drifted = reached.is_some_and(|reached| !is_lost(reached, has));
         if drifted && drift == Drift::Report {
             self.state = State::Drifted;
-            return;
+            return Due::Never;
         }
-        if drifted && self.put_off.is_none() {
-            decision.drifted.push(pci);
+        Due::Now {
+            drifted: drifted && self.put_off.is_none(),
         }
-        decision.change.push(pci);
+    }
+}
+
+/// When a device is to be changed.
+enum Due {
+    Now { drifted: bool },
+    At(Duration),
+    Never,
+}
+
+impl Decision {
+    fn take(&mut self, pci: PciAddress, due: &Due) {
+        match due {
+            Due::Now { drifted } => {
+                self.change.push(pci);
+                self.drifted.extend(drifted.then_some(pci));
+            }
+            Due::At(at) => self.again = Some(self.again.map_or(*at, |again| again.min(*at))),
+            Due::Never => {}
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Aim, Transaction};
 use crate::domain::catalog::Placement;
 use crate::domain::plan::{Cause, InstanceRef, Refusal, Step, in_the_way};
 use crate::domain::reconcile::call::{Call, Done, Failure, FailureKind};
+use crate::domain::reconcile::ending::Ending;
 use crate::domain::reconcile::job::Action;
 
 /// The first wait for what is in use; each is twice as long as the one before.
@@ -27,7 +28,7 @@ impl Transaction {
             None => Action::Read,
             Some(Step::Reset { scope }) => {
                 let scope = scope.clone();
-                self.needs_reset(scope)
+                Action::End(Ending::NeedsReset { scope })
             }
             Some(step) => match self.call(step) {
                 None => Action::Read,
@@ -104,15 +105,9 @@ impl Transaction {
         let Some(call) = self.present() else {
             return Action::Read;
         };
-        if let (Done::Pending(reason), Call::SetMigMode { .. }) = (done, call) {
-            let next = self.pass.steps.get(self.pass.at.saturating_add(1));
-            self.expected.did(call, done);
-            if !matches!(next, Some(Step::Reset { .. })) {
-                // No reset was planned: somebody has the device open.
-                return self.later(now, &format!("MIG mode is not in force: {reason}"));
-            }
-        } else {
-            self.expected.did(call, done);
+        self.expected.did(call, done);
+        if let Call::SetMigMode { .. } = call {
+            return self.mode_set(now, done);
         }
         self.count(call);
         self.put_off = None;
@@ -148,6 +143,24 @@ impl Transaction {
             Call::DestroyComputeInstance { .. }
             | Call::CreateComputeInstance { .. }
             | Call::SetMigMode { .. } => {}
+        }
+    }
+
+    /// What is left of the plan may look otherwise in the other mode: older drivers tell nothing of profiles before.
+    fn mode_set(&mut self, now: Duration, done: &Done) -> Action {
+        let next = self.pass.steps.get(self.pass.at.saturating_add(1));
+        match done {
+            Done::Pending(reason) if !matches!(next, Some(Step::Reset { .. })) => {
+                // No reset was planned: somebody has the device open.
+                self.later(now, &format!("MIG mode is not in force: {reason}"))
+            }
+            Done::Pending(_) => {
+                self.put_off = None;
+                self.pass.at = self.pass.at.saturating_add(1);
+                self.step(now)
+            }
+            // A driver that resets an idle device by itself leaves nothing to do.
+            Done::AsAsked | Done::Created { .. } => Action::Read,
         }
     }
 

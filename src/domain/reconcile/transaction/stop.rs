@@ -2,7 +2,7 @@
 
 use super::{Aim, Pass, Transaction};
 use crate::domain::plan::words::Words;
-use crate::domain::plan::{Cause, Infeasible, ResetScope};
+use crate::domain::plan::{Cause, Infeasible};
 use crate::domain::reconcile::ending::Ending;
 use crate::domain::reconcile::job::Action;
 
@@ -27,10 +27,6 @@ impl Transaction {
                 rollback: None,
             },
         })
-    }
-
-    pub(super) fn needs_reset(&self, scope: ResetScope) -> Action {
-        Action::End(Ending::NeedsReset { scope })
     }
 
     /// Why it is on its way back.
