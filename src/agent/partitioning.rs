@@ -1,6 +1,6 @@
 //! Gives the node the layout that is chosen for it: which one, what it means here, one round of the engine after the other.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +13,11 @@ use crate::apply::choice;
 use crate::apply::durable::DurableError;
 use crate::apply::engine::{Engine, Round, Settings, Wanted};
 use crate::apply::executor::Board;
+use crate::apply::settings::witness;
 use crate::apply::store::StoreError;
 use crate::apply::witness::Witness;
 use crate::book::{Book, BookError, ChoiceError, Current};
+use crate::config::agent::PartitioningSettings;
 use crate::domain::error::chain;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::layout::Targets;
@@ -68,20 +70,17 @@ pub enum ChoiceRefused {
 }
 
 impl Partitioning {
-    /// Nothing is opened or changed before the first [`Self::round`].
-    pub fn new(
-        folder: PathBuf,
-        settings: Settings,
-        witness: Arc<dyn Witness>,
-        book: Book,
-        layout: Option<String>,
-    ) -> Self {
-        Self {
-            folder,
-            settings,
-            witness,
+    /// As `settings` say; the kernel's files are below `sys_root`. Nothing is changed before the first [`Self::round`].
+    pub fn open(settings: &PartitioningSettings, sys_root: &Path) -> Result<Self, BookError> {
+        let layouts = settings.layouts();
+        let book = layouts.map_or_else(|| Ok(Book::default()), Book::open)?;
+        let engine = settings.engine();
+        Ok(Self {
+            folder: engine.state_dir().to_owned(),
+            settings: Settings::new(engine, sys_root, settings.drift(), "agent"),
+            witness: witness(engine),
             book,
-            layout,
+            layout: settings.layout().map(ToOwned::to_owned),
             chosen: None,
             generation: 0,
             looked_at: 0,
@@ -89,7 +88,7 @@ impl Partitioning {
             engine: None,
             meant: None,
             notice: None,
-        }
+        })
     }
 
     /// Whether the state directory is ours.
@@ -151,7 +150,7 @@ impl Partitioning {
         hardware: &Handle,
         inventory: &Arc<Inventory>,
     ) -> Option<Duration> {
-        if let Err(error) = self.open() {
+        if let Err(error) = self.take() {
             self.complain(chain(&error));
             return None;
         }
@@ -192,7 +191,7 @@ impl Partitioning {
         chosen.or(self.layout.as_deref())
     }
 
-    fn open(&mut self) -> Result<(), StoreError> {
+    fn take(&mut self) -> Result<(), StoreError> {
         if self.engine.is_none() {
             let witness = Arc::clone(&self.witness);
             let progress = self.progress.clone();

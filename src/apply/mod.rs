@@ -17,5 +17,6 @@ pub mod durable;
 pub mod engine;
 pub mod executor;
 pub mod reset;
+pub mod settings;
 pub mod store;
 pub mod witness;

@@ -1,7 +1,6 @@
 //! The node agent: parses, builds the adapters, runs.
 
 mod hardware;
-mod partitioning;
 mod program;
 
 use std::error::Error;
@@ -10,6 +9,7 @@ use std::process::ExitCode;
 
 use jiff::Timestamp;
 use octavo::agent::feature_file::FeatureFile;
+use octavo::agent::partitioning::Partitioning;
 use octavo::agent::sink::{self, LabelSink};
 use octavo::agent::uplink::dial::Aggregator;
 use octavo::agent::uplink::{self, Outbox, Uplink};
@@ -44,7 +44,7 @@ async fn start(settings: &AgentSettings) -> Result<(), Box<dyn Error>> {
     };
     let mut partitioning = settings
         .partitioning()
-        .map(|one| partitioning::new(one, settings.hardware().sys_root()))
+        .map(|one| Partitioning::open(one, settings.hardware().sys_root()))
         .transpose()?;
     match settings.schedule() {
         Schedule::Once => tokio::select! {

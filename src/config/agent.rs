@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use clap::Parser;
 
 use self::partitioning::PartitioningArgs;
-pub use self::partitioning::{DEFAULT_STATE_DIR, PartitioningSettings};
+pub use self::partitioning::PartitioningSettings;
 use self::publishing::PublishingArgs;
 pub use self::publishing::{FeatureFile, LabelSink, Schedule};
 use self::uplink::UplinkArgs;

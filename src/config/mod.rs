@@ -11,6 +11,7 @@
 pub mod agent;
 pub mod aggregator;
 pub mod duration;
+pub mod engine;
 pub mod hardware;
 pub mod labels;
 pub mod log;

@@ -45,7 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("book", &["domain", "wire"]),
-    ("apply", &["domain", "hw", "wire", "k8s"]),
+    ("apply", &["domain", "config", "hw", "wire", "k8s"]),
     (
         "cli",
         &["domain", "config", "hw", "wire", "proto", "apply", "book"],

@@ -1,10 +1,10 @@
-//! Which layout the node shall have, and how it is put in force.
+//! Which layout the node shall have.
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use crate::domain::plan::{Disruption, Policy};
+use crate::config::engine::{EngineArgs, EngineSettings};
 use crate::domain::reconcile::Drift;
 
 #[derive(Debug, clap::Args)]
@@ -32,17 +32,6 @@ pub(super) struct PartitioningArgs {
     )]
     layout: Option<String>,
 
-    /// The most that a change may cost those who use the node
-    #[arg(
-        long,
-        value_enum,
-        value_name = "DISRUPTION",
-        env = "OCTAVO_ALLOW",
-        hide_env_values = true,
-        default_value = "gpu-reset"
-    )]
-    allow: Allow,
-
     /// What is done when somebody else changed a GPU that this node's layout speaks of
     #[arg(
         long,
@@ -54,62 +43,8 @@ pub(super) struct PartitioningArgs {
     )]
     drift: DriftName,
 
-    /// Where the agent keeps its journal, history and socket
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "OCTAVO_STATE_DIR",
-        hide_env_values = true,
-        default_value = DEFAULT_STATE_DIR
-    )]
-    state_dir: PathBuf,
-
-    /// Resets a GPU where a change of MIG mode needs it, if it is there
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = "OCTAVO_NVIDIA_SMI",
-        hide_env_values = true,
-        default_value = "/usr/bin/nvidia-smi"
-    )]
-    nvidia_smi: PathBuf,
-
-    /// Let the kernel reset a GPU, through sysfs, where there is no nvidia-smi
-    #[arg(long, env = "OCTAVO_ALLOW_SYSFS_RESET", hide_env_values = true)]
-    allow_sysfs_reset: bool,
-
-    /// Where procfs of the node is mounted
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "OCTAVO_PROC_ROOT",
-        hide_env_values = true,
-        default_value = "/proc"
-    )]
-    proc_root: PathBuf,
-
-    /// Where the kubelet tells which pods have which devices; not asked where there is no such socket
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = "OCTAVO_POD_RESOURCES",
-        hide_env_values = true,
-        default_value = "/var/lib/kubelet/pod-resources/kubelet.sock"
-    )]
-    pod_resources: PathBuf,
-}
-
-/// Where the state directory is unless somebody says otherwise.
-pub const DEFAULT_STATE_DIR: &str = "/var/lib/octavo";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Allow {
-    /// Nothing that anybody notices
-    None,
-    /// Clients that have a GPU open let go of it
-    ClientsBounce,
-    /// A GPU is reset
-    GpuReset,
+    #[command(flatten)]
+    engine: EngineArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -125,13 +60,8 @@ enum DriftName {
 pub struct PartitioningSettings {
     layouts: Option<PathBuf>,
     layout: Option<String>,
-    policy: Policy,
     drift: Drift,
-    state_dir: PathBuf,
-    nvidia_smi: PathBuf,
-    sysfs_reset: bool,
-    proc_root: PathBuf,
-    pod_resources: PathBuf,
+    engine: EngineSettings,
 }
 
 impl PartitioningSettings {
@@ -145,39 +75,14 @@ impl PartitioningSettings {
         self.layout.as_deref()
     }
 
-    /// What may be done.
-    pub fn policy(&self) -> Policy {
-        self.policy
-    }
-
     /// What is done about changes by somebody else.
     pub fn drift(&self) -> Drift {
         self.drift
     }
 
-    /// The state directory.
-    pub fn state_dir(&self) -> &Path {
-        &self.state_dir
-    }
-
-    /// What resets a GPU, if it is there.
-    pub fn nvidia_smi(&self) -> &Path {
-        &self.nvidia_smi
-    }
-
-    /// Whether the kernel may be asked to reset a GPU.
-    pub fn sysfs_reset(&self) -> bool {
-        self.sysfs_reset
-    }
-
-    /// Where procfs of the node is mounted.
-    pub fn proc_root(&self) -> &Path {
-        &self.proc_root
-    }
-
-    /// The kubelet's socket.
-    pub fn pod_resources(&self) -> &Path {
-        &self.pod_resources
+    /// How devices are changed.
+    pub fn engine(&self) -> &EngineSettings {
+        &self.engine
     }
 }
 
@@ -190,22 +95,11 @@ impl PartitioningArgs {
         Some(PartitioningSettings {
             layouts: self.layouts,
             layout: self.layout,
-            policy: Policy {
-                most_disruption: match self.allow {
-                    Allow::None => Disruption::None,
-                    Allow::ClientsBounce => Disruption::ClientsBounce,
-                    Allow::GpuReset => Disruption::GpuReset,
-                },
-            },
             drift: match self.drift {
                 DriftName::Repair => Drift::Repair,
                 DriftName::Report => Drift::Report,
             },
-            state_dir: self.state_dir,
-            nvidia_smi: self.nvidia_smi,
-            sysfs_reset: self.allow_sysfs_reset,
-            proc_root: self.proc_root,
-            pod_resources: self.pod_resources,
+            engine: self.engine.into(),
         })
     }
 }

@@ -1,0 +1,35 @@
+//! From settings to an engine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::engine::Settings;
+use super::reset::Resets;
+use super::witness::{Node, Witness};
+use crate::config::engine::EngineSettings;
+use crate::domain::reconcile::{Drift, Limits};
+
+impl Settings {
+    /// As `settings` say; the kernel's files are below `sys_root`.
+    pub fn new(settings: &EngineSettings, sys_root: &Path, drift: Drift, by: &'static str) -> Self {
+        let program = settings.nvidia_smi();
+        Self {
+            policy: settings.policy(),
+            drift,
+            limits: Limits::default(),
+            resets: Resets {
+                nvidia_smi: program.exists().then(|| program.to_owned()),
+                sysfs: settings.sysfs_reset().then(|| sys_root.to_owned()),
+            },
+            by,
+        }
+    }
+}
+
+/// Who is asked who uses a device.
+pub fn witness(settings: &EngineSettings) -> Arc<dyn Witness> {
+    Arc::new(Node {
+        proc_root: settings.proc_root().to_owned(),
+        pod_resources: settings.pod_resources().to_owned(),
+    })
+}

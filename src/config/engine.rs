@@ -1,0 +1,138 @@
+//! How a node's devices are changed, by the agent and by commands alike.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+
+use crate::domain::plan::{Disruption, Policy};
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Partitioning")]
+pub(super) struct EngineArgs {
+    /// The most that a change may cost those who use the node
+    #[arg(
+        long,
+        value_enum,
+        value_name = "DISRUPTION",
+        env = "OCTAVO_ALLOW",
+        hide_env_values = true,
+        default_value = "gpu-reset"
+    )]
+    allow: Allow,
+
+    /// Where journal, history, lock and the agent's socket are
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_STATE_DIR",
+        hide_env_values = true,
+        default_value = "/var/lib/octavo"
+    )]
+    state_dir: PathBuf,
+
+    /// Resets a GPU where a change of MIG mode needs it, if it is there
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "OCTAVO_NVIDIA_SMI",
+        hide_env_values = true,
+        default_value = "/usr/bin/nvidia-smi"
+    )]
+    nvidia_smi: PathBuf,
+
+    /// Let the kernel reset a GPU, through sysfs, where there is no nvidia-smi
+    #[arg(long, env = "OCTAVO_ALLOW_SYSFS_RESET", hide_env_values = true)]
+    allow_sysfs_reset: bool,
+
+    /// Where procfs of the node is mounted
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_PROC_ROOT",
+        hide_env_values = true,
+        default_value = "/proc"
+    )]
+    proc_root: PathBuf,
+
+    /// Where the kubelet tells which pods have which devices; not asked where no kubelet ever ran
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "OCTAVO_POD_RESOURCES",
+        hide_env_values = true,
+        default_value = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    )]
+    pod_resources: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Allow {
+    /// Nothing that anybody notices
+    None,
+    /// Clients that have a GPU open let go of it
+    ClientsBounce,
+    /// A GPU is reset
+    GpuReset,
+}
+
+/// How devices are changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineSettings {
+    policy: Policy,
+    state_dir: PathBuf,
+    nvidia_smi: PathBuf,
+    sysfs_reset: bool,
+    proc_root: PathBuf,
+    pod_resources: PathBuf,
+}
+
+impl EngineSettings {
+    /// What may be done.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// The state directory.
+    pub fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
+    /// What resets a GPU, if it is there.
+    pub fn nvidia_smi(&self) -> &Path {
+        &self.nvidia_smi
+    }
+
+    /// Whether the kernel may be asked to reset a GPU.
+    pub fn sysfs_reset(&self) -> bool {
+        self.sysfs_reset
+    }
+
+    /// Where procfs of the node is mounted.
+    pub fn proc_root(&self) -> &Path {
+        &self.proc_root
+    }
+
+    /// The kubelet's socket.
+    pub fn pod_resources(&self) -> &Path {
+        &self.pod_resources
+    }
+}
+
+impl From<EngineArgs> for EngineSettings {
+    fn from(args: EngineArgs) -> Self {
+        Self {
+            policy: Policy {
+                most_disruption: match args.allow {
+                    Allow::None => Disruption::None,
+                    Allow::ClientsBounce => Disruption::ClientsBounce,
+                    Allow::GpuReset => Disruption::GpuReset,
+                },
+            },
+            state_dir: args.state_dir,
+            nvidia_smi: args.nvidia_smi,
+            sysfs_reset: args.allow_sysfs_reset,
+            proc_root: args.proc_root,
+            pod_resources: args.pod_resources,
+        }
+    }
+}
