@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::witness::Witness;
+use crate::domain::call::Failure;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Device;
-use crate::domain::reconcile::call::Failure;
 use crate::domain::reconcile::{Action, Answer, Ending, Job, Progress, Transaction, Users, Work};
 use crate::hw::worker::NoDriver;
 use crate::hw::{CallWatch, GpuControl, GpuDriver, Handle};

@@ -5,6 +5,7 @@
 //! microseconds, and what lets the agent, the aggregator and the command line use the very same code.
 
 pub mod accelerators;
+pub mod call;
 pub mod catalog;
 pub mod driver_link;
 pub mod error;

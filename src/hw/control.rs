@@ -4,9 +4,9 @@
 //! being changed. Within it each device has a control of its own, which may be used on a thread of its own: NVML may be called
 //! from many threads, and devices share nothing but, on some boards, a reset.
 
+use crate::domain::call::{Call, Done, Failure};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Process};
-use crate::domain::reconcile::call::{Call, Done, Failure};
 use crate::hw::calls::CallWatch;
 
 /// One device that can be changed.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::domain::reconcile::call::{Failure, FailureKind};
+use crate::domain::call::{Failure, FailureKind};
 
 /// A driver call that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nvml_sim::model::Slot;
+use octavo::domain::call::{Call, Done, Failure, FailureKind};
 use octavo::domain::catalog::Placement;
 use octavo::domain::inventory::MigMode;
-use octavo::domain::reconcile::call::{Call, Done, Failure, FailureKind};
 use octavo::hw::{CallWatch, GpuControl, GpuDriver, Handle};
 
 use crate::machine::Machine;

@@ -4,9 +4,9 @@ use super::blocked::Cause;
 use super::mode::Disruption;
 use super::modes;
 use super::pins::Users;
+use crate::domain::call::Call;
 use crate::domain::holder::Holder;
 use crate::domain::inventory::Device;
-use crate::domain::reconcile::call::Call;
 
 /// What is in the way of `call` on `device` now, by the processes that the device names and `holders` beside them. What is
 /// not told counts as in use; an instance that is not there is in nobody's use.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::domain::call::{Call, Done};
 use crate::domain::catalog::Placement;
 use crate::domain::inventory::{Device, GpuInstance, Mig, MigState};
-use crate::domain::reconcile::call::{Call, Done};
 
 /// A GPU instance as it can be told from others: ids are given again.
 type Known = (u32, Placement);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::{Call, Done, Failure};
 use super::ending::Ending;
+use crate::domain::call::{Call, Done, Failure};
 use crate::domain::holder::Holder;
 use crate::domain::inventory::{Device, Inventory, Process};
 use crate::domain::layout::{DeviceTarget, MigTarget};

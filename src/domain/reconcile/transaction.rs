@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use self::steps::LONGEST_WAIT;
 use self::stop::Stop;
-use super::call::{Call, Failure, FailureKind};
 use super::ending::{Ending, Work};
 use super::expect::Expected;
 use super::job::{Action, Answer, Job, Progress};
+use crate::domain::call::{Call, Failure, FailureKind};
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;

@@ -11,10 +11,10 @@ use nvml_wrapper_sys::bindings::{
     nvmlComputeInstance_t, nvmlGpuInstance_t, nvmlGpuInstancePlacement_t,
 };
 
+use crate::domain::call::{Call, Done, Failure, FailureKind};
 use crate::domain::catalog::Placement;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, MigMode, Process};
-use crate::domain::reconcile::call::{Call, Done, Failure, FailureKind};
 use crate::hw::calls::CallWatch;
 use crate::hw::control::GpuControl;
 use crate::hw::error::{Code, Concerns, DriverError};

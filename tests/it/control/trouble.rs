@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use nvml_sim::model::Slot;
+use octavo::domain::call::{Done, FailureKind};
 use octavo::domain::inventory::NvmlState;
-use octavo::domain::reconcile::call::{Done, FailureKind};
 use octavo::hw::{NoDriver, Settings};
 
 use super::{

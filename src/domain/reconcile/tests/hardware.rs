@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::domain::call::{Call, Done, Failure, FailureKind};
 use crate::domain::catalog::Placement;
 use crate::domain::inventory::{
     ComputeInstance, Device, GpuInstance, Inventory, Mig, MigState, Process, ProcessKind,
@@ -12,7 +13,6 @@ use crate::domain::inventory::{
 use crate::domain::layout::tests_support::{A100_40, node};
 use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Place, standing};
 use crate::domain::plan::Policy;
-use crate::domain::reconcile::call::{Call, Done, Failure, FailureKind};
 use crate::domain::reconcile::{Action, Answer, Ending, Job, Limits, Transaction, Users};
 
 /// What goes wrong, once, at the call with this number.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::hardware::{Hardware, Trouble, wants};
-use crate::domain::reconcile::call::FailureKind;
+use crate::domain::call::FailureKind;
 use crate::domain::reconcile::{Ending, Job};
 
 type Geometry = &'static [(u32, u32, &'static [u32])];

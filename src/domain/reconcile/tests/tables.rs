@@ -1,10 +1,10 @@
 //! Each trouble, and what must come of it.
 
 use super::hardware::{Hardware, Trouble, off, state_of, wants};
+use crate::domain::call::{Call, FailureKind};
 use crate::domain::inventory::MigMode;
 use crate::domain::layout::{InstanceTarget, MigTarget};
 use crate::domain::plan::Cause;
-use crate::domain::reconcile::call::{Call, FailureKind};
 use crate::domain::reconcile::{Ending, Job};
 
 const SEVEN: &[(u32, u32, &[u32])] = &[

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::stop::Stop;
 use super::{Aim, Transaction};
+use crate::domain::call::{Call, Done, Failure, FailureKind};
 use crate::domain::catalog::Placement;
 use crate::domain::plan::{Cause, InstanceRef, Refusal, Step, in_the_way};
-use crate::domain::reconcile::call::{Call, Done, Failure, FailureKind};
 use crate::domain::reconcile::ending::Ending;
 use crate::domain::reconcile::job::Action;
 
