@@ -255,10 +255,9 @@ impl Engine {
         targets
     }
 
-    /// Nobody is known where nobody can tell; whoever is about to destroy something asks again, and takes that for in use.
+    /// Whoever is about to destroy something asks again; where nobody can tell then, it counts as in use.
     async fn holders(&self, inventory: &Inventory) -> Vec<Holder> {
-        let asked = witness::ask(&self.witness, inventory.devices.clone());
-        asked.await.unwrap_or_default()
+        witness::everybody(&self.witness, inventory).await.0
     }
 
     /// Whether anything differs: on a node that has what it shall have nobody looks who uses it.

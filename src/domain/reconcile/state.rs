@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ending::Ending;
-use crate::domain::plan::words::Words;
+use crate::domain::plan::words::{Words, holders};
 use crate::domain::plan::{Cause, Infeasible, ResetScope};
 
 /// Where a device stands.
@@ -92,7 +92,7 @@ impl State {
                 reason.clone()
             }
             Self::Blocked { causes } => {
-                let causes: Vec<String> = causes.iter().map(|cause| words.cause(cause)).collect();
+                let causes: Vec<String> = causes.iter().map(|cause| told(words, cause)).collect();
                 causes.join("; ")
             }
             Self::Infeasible(infeasible) => words.rule(&infeasible.rule),
@@ -112,6 +112,15 @@ impl State {
             }
             Self::Drifted => "somebody changed it; by policy it is left so".to_owned(),
         }
+    }
+}
+
+/// What is in the way, and who.
+fn told(words: &Words<'_>, cause: &Cause) -> String {
+    let cause_told = words.cause(cause);
+    match cause.holders() {
+        [] => cause_told,
+        some => format!("{cause_told}: {}", holders(some)),
     }
 }
 
