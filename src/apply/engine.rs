@@ -221,12 +221,14 @@ impl Engine {
 
     fn decide(&mut self, inventory: &Inventory, targets: &Targets, holders: &[Holder]) -> Decision {
         let now = self.began.elapsed();
+        let unfinished = self.unfinished_devices();
         let view = View {
             inventory,
             targets,
             holders,
             policy: &self.settings.policy,
             drift: self.settings.drift,
+            unfinished: &unfinished,
         };
         let mut decision = self.node.look(now, &view);
         decision.again = decision.again.map(|at| at.saturating_sub(now));
@@ -270,6 +272,11 @@ impl Engine {
             refused: &BTreeSet::new(),
         });
         plan.outcome() != plan::Outcome::Nothing
+    }
+
+    fn unfinished_devices(&self) -> Vec<PciAddress> {
+        let entries = self.record.iter().flat_map(|record| &record.devices);
+        entries.map(|entry| entry.pci).collect()
     }
 
     /// A device of the journal that has what it shall have needs it no more.
@@ -396,12 +403,14 @@ impl Engine {
         } else {
             warn!("{device}: {}: {message}", outcome.ending.as_str());
         }
+        let unfinished = self.unfinished_devices();
         let view = View {
             inventory,
             targets,
             holders,
             policy: &self.settings.policy,
             drift: self.settings.drift,
+            unfinished: &unfinished,
         };
         let now = self.began.elapsed();
         self.node

@@ -9,6 +9,7 @@
 
 mod agent;
 mod aggregator;
+mod apply;
 mod browser;
 mod cli;
 mod control;

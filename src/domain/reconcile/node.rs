@@ -38,6 +38,9 @@ pub struct View<'a> {
     pub policy: &'a Policy,
     /// What is done about changes by somebody else.
     pub drift: Drift,
+    /// Devices that were being changed when the agent was killed: they are brought to an end, one way or the other, whatever is
+    /// in the way of the one.
+    pub unfinished: &'a [PciAddress],
 }
 
 /// What to do now.
@@ -101,8 +104,12 @@ impl Node {
         for device in devices {
             let looks = looks(view, device.pci);
             let record = self.devices.entry(device.pci).or_insert_with(Record::new);
+            let unfinished = view.unfinished.contains(&device.pci);
             match device.verdict {
                 Verdict::Unchanged => record.reached(looks),
+                Verdict::Blocked(_) | Verdict::Infeasible(_) | Verdict::Change(_) if unfinished => {
+                    decision.take(device.pci, &record.due(now, &looks, view.drift));
+                }
                 Verdict::Blocked(blocked) => {
                     record.state = State::Blocked {
                         causes: blocked.causes,
