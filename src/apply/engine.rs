@@ -180,8 +180,10 @@ impl Engine {
             plan: &plan,
             layout: wanted.layout,
         };
-        let outcomes = self.change(hardware, task).await;
+        let mut outcomes = self.change(hardware, task).await;
+        // From before a reset: a device looks otherwise after it, and is gone on with at once.
         let read = hardware.latest();
+        self.reset(hardware, &mut outcomes).await;
         let holders = self.holders(&read).await;
         for outcome in &outcomes {
             self.ended((&read, &holders), &targets, outcome);
@@ -315,11 +317,15 @@ impl Engine {
         info!("plan {plan}: layout {layout}, devices to change: {count}");
         let witness = Arc::clone(&self.witness);
         let running = executor::run(hardware, jobs, witness, self.progress.clone());
-        let mut outcomes = match running.await {
+        match running.await {
             Ok(outcomes) => outcomes,
-            Err(error) => return all(&error.to_string()),
-        };
-        for outcome in &mut outcomes {
+            Err(error) => all(&error.to_string()),
+        }
+    }
+
+    /// Resets what waits for it, one after the other.
+    async fn reset(&self, hardware: &Handle, outcomes: &mut [Outcome]) {
+        for outcome in outcomes {
             if let Ending::NeedsReset { scope } = &outcome.ending {
                 let resets = &self.settings.resets;
                 let inventory = hardware.latest();
@@ -328,7 +334,6 @@ impl Engine {
                     .await;
             }
         }
-        outcomes
     }
 
     fn jobs(&self, task: Task<'_>) -> Vec<Job> {
