@@ -56,7 +56,7 @@ pub struct Wanted<'a> {
 struct Task<'a> {
     inventory: &'a Arc<Inventory>,
     targets: &'a Targets,
-    devices: &'a [PciAddress],
+    decision: &'a Decision,
     plan: &'a str,
     layout: &'a str,
 }
@@ -176,7 +176,7 @@ impl Engine {
         let task = Task {
             inventory,
             targets: &targets,
-            devices: &decision.change,
+            decision: &decision,
             plan: &plan,
             layout: wanted.layout,
         };
@@ -223,16 +223,27 @@ impl Engine {
 
     fn decide(&mut self, inventory: &Inventory, targets: &Targets, holders: &[Holder]) -> Decision {
         let now = self.began.elapsed();
+        let unfinished = self.unsettled(inventory);
         let view = View {
             inventory,
             targets,
             holders,
             policy: &self.settings.policy,
             drift: self.settings.drift,
+            unfinished: &unfinished,
         };
         let mut decision = self.node.look(now, &view);
         decision.again = decision.again.map(|at| at.saturating_sub(now));
         decision
+    }
+
+    /// Devices that the journal has and that are neither at their target nor as they were.
+    fn unsettled(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
+        let entries = self.record.iter().flat_map(|record| &record.devices);
+        entries
+            .map(|entry| entry.pci)
+            .filter(|pci| self.begun(inventory, *pci).is_some())
+            .collect()
     }
 
     /// Devices that were being changed when the agent was killed are brought to an end, whatever is asked for now.
@@ -299,7 +310,7 @@ impl Engine {
     /// The journal, and then the change. Without the one not the other.
     async fn change(&mut self, hardware: &Handle, task: Task<'_>) -> Vec<Outcome> {
         let all = |reason: &str| {
-            let devices = task.devices.iter();
+            let devices = task.decision.change.iter();
             devices.map(|pci| refused(*pci, reason)).collect()
         };
         let jobs = self.jobs(task);
@@ -310,10 +321,10 @@ impl Engine {
             return all(&reason);
         }
         self.record = Some(record);
-        for pci in task.devices {
+        for pci in &task.decision.change {
             self.node.began(*pci);
         }
-        let (plan, layout, count) = (task.plan, task.layout, task.devices.len());
+        let (plan, layout, count) = (task.plan, task.layout, task.decision.change.len());
         info!("plan {plan}: layout {layout}, devices to change: {count}");
         let witness = Arc::clone(&self.witness);
         let running = executor::run(hardware, jobs, witness, self.progress.clone());
@@ -339,14 +350,20 @@ impl Engine {
     fn jobs(&self, task: Task<'_>) -> Vec<Job> {
         let asked = task.targets.devices.iter();
         asked
-            .filter(|target| task.devices.contains(&target.pci))
+            .filter(|target| task.decision.change.contains(&target.pci))
             .map(|target| {
+                let mut target = target.clone();
                 let begun = self.begun(task.inventory, target.pci);
+                if let Some(entry) = begun
+                    && task.decision.finish.contains(&target.pci)
+                {
+                    target.mig = Some(entry.target.clone());
+                }
                 let device = find(task.inventory, target.pci);
                 let has = || device.and_then(|device| standing(device.mig.state()?));
                 Job {
                     inventory: Arc::clone(task.inventory),
-                    target: target.clone(),
+                    target,
                     previous: begun.map_or_else(has, |entry| entry.previous.clone()),
                     resumed: begun.is_some(),
                     holders: Vec::new(),
@@ -408,6 +425,7 @@ impl Engine {
             holders,
             policy: &self.settings.policy,
             drift: self.settings.drift,
+            unfinished: &self.unsettled(inventory),
         };
         let now = self.began.elapsed();
         self.node
