@@ -11,6 +11,7 @@ mod agent;
 mod aggregator;
 mod browser;
 mod cli;
+mod crash;
 mod demo;
 mod driver_contract;
 mod driver_life;
