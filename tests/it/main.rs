@@ -13,6 +13,7 @@ mod apply;
 mod browser;
 mod cli;
 mod control;
+mod crash;
 mod demo;
 mod driver_contract;
 mod driver_life;

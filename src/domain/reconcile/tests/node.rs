@@ -1,5 +1,6 @@
 //! What a node is told to do, look after look.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::hardware::{Hardware, wants};
@@ -18,7 +19,7 @@ struct Case {
     inventory: Inventory,
     targets: Targets,
     drift: Drift,
-    unfinished: Vec<PciAddress>,
+    unfinished: BTreeSet<PciAddress>,
     node: Node,
 }
 
@@ -45,7 +46,7 @@ impl Case {
                     .collect(),
             },
             drift: Drift::Repair,
-            unfinished: Vec::new(),
+            unfinished: BTreeSet::new(),
             node: Node::default(),
         }
     }
@@ -228,10 +229,48 @@ fn i2_a_device_that_nothing_is_asked_of_any_more_is_forgotten() {
 }
 
 #[test]
-fn i3_what_was_begun_is_brought_to_an_end_even_where_something_is_in_the_way_now() {
-    let busy = Hardware::new(&[(9, 0, &[3])]).used_by(1, 0).device;
-    let mut case = Case::new(vec![busy, t4(1)], vec![wants(&[0]), wants(&[9])]);
-    assert!(case.look(SECOND).change.is_empty());
-    case.unfinished = vec![at(0)];
-    assert_eq!(case.look(SECOND).change, [at(0)]);
+fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
+    let hardware = Hardware::new(&[(19, 0, &[1]), (19, 1, &[])]).used_by(1, 0);
+    let job = hardware.job(wants(&[5, 14]));
+    let targets = Targets {
+        devices: vec![job.target.clone()],
+    };
+    let policy = Policy::default();
+    let (nothing, begun) = (BTreeSet::new(), BTreeSet::from([job.target.pci]));
+    let view = |unfinished| View {
+        inventory: &job.inventory,
+        targets: &targets,
+        holders: &[],
+        policy: &policy,
+        drift: Drift::Repair,
+        unfinished,
+    };
+    let mut node = Node::default();
+    let decision = node.look(Duration::ZERO, &view(&nothing));
+    assert!(decision.change.is_empty(), "it has what it had");
+    let blocked = node.worst().cloned();
+    assert!(
+        matches!(blocked, Some(State::Blocked { .. })),
+        "{blocked:?}"
+    );
+    let decision = node.look(Duration::ZERO, &view(&begun));
+    assert_eq!(decision.change, [job.target.pci]);
+    assert_eq!(
+        decision.finish,
+        [job.target.pci],
+        "as it was begun, or back"
+    );
+    // One that could not be brought back either is tried again, and not at once.
+    let failed = Ending::Failed {
+        reason: "it is in use".to_owned(),
+        rollback: Some("and it is stuck".to_owned()),
+    };
+    node.ended(Duration::ZERO, &view(&begun), job.target.pci, failed);
+    let decision = node.look(Duration::ZERO, &view(&begun));
+    assert!(decision.change.is_empty());
+    let again = decision.again.unwrap();
+    assert!(again > Duration::ZERO);
+    assert_eq!(node.worst().map(State::as_str), Some("failed"));
+    let decision = node.look(again, &view(&begun));
+    assert_eq!(decision.change, [job.target.pci]);
 }
