@@ -97,7 +97,7 @@ proptest! {
             Ending::Blocked { rolled_back: true, .. } | Ending::RolledBack { .. } => {
                 let mut now = hardware.geometry();
                 now.retain(|one| !one.2.is_empty());
-                prop_assert_eq!(now, before.clone(), "I3: {:?}", &ending);
+                prop_assert_eq!(now, before, "I3: {:?}", &ending);
             }
             Ending::Blocked { .. } | Ending::Applied | Ending::Failed { .. } | Ending::Yielded { .. } => {}
             Ending::Infeasible(_) | Ending::NeedsReset { .. } => prop_assert!(false, "{:?}", ending),
