@@ -11,7 +11,7 @@ use crate::domain::inventory::{
     ComputeInstance, Device, GpuInstance, Inventory, Mig, MigMode, MigState, Process, ProcessKind,
 };
 use crate::domain::layout::tests_support::{A100_40, node};
-use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Place, standing};
+use crate::domain::layout::{DeviceTarget, MigTarget, Place, standing};
 use crate::domain::plan::Policy;
 use crate::domain::reconcile::{Action, Answer, Ending, Job, Limits, Transaction, Users};
 
@@ -380,25 +380,4 @@ fn apart(one: Placement, other: Placement) -> bool {
 
 pub(super) fn state_of(device: &Device) -> &MigState {
     device.mig.state().unwrap()
-}
-
-/// Instances that are not split, by profile id: their compute slices are known from the A100's table.
-pub(super) fn wants(ids: &[u32]) -> MigTarget {
-    let slices = |id: u32| match id {
-        19 | 20 | 15 => 1,
-        14 => 2,
-        9 => 3,
-        5 => 4,
-        _ => 7,
-    };
-    let mut all: Vec<InstanceTarget> = ids
-        .iter()
-        .map(|id| InstanceTarget {
-            profile_id: *id,
-            compute: vec![slices(*id)],
-            placement: None,
-        })
-        .collect();
-    all.sort();
-    MigTarget::Enabled(all)
 }

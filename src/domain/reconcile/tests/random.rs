@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::hardware::{Hardware, Trouble, wants};
+use super::hardware::{Hardware, Trouble};
+use super::wants;
 use crate::domain::call::FailureKind;
 use crate::domain::reconcile::{Ending, Job};
 

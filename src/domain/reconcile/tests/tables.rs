@@ -1,6 +1,7 @@
 //! Each trouble, and what must come of it.
 
-use super::hardware::{Hardware, Trouble, state_of, wants};
+use super::hardware::{Hardware, Trouble, state_of};
+use super::wants;
 use crate::domain::call::{Call, FailureKind};
 use crate::domain::inventory::MigMode;
 use crate::domain::layout::{InstanceTarget, MigTarget};
