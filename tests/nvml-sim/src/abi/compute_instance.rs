@@ -6,10 +6,10 @@ use nvml_wrapper_sys::bindings as sys;
 
 use crate::model::{CiProfile, Code, Engines, Placement};
 
+use super::call::Call;
 use super::export::exports;
 use super::handle::{CiHandle, DeviceHandle, GiHandle, Kind};
 use super::pointer::{In, Out, field, version_of};
-use crate::domain::call::Call;
 
 /// `nvmlComputeInstanceInfo_t` of the first version, with handles as they are written here.
 #[repr(C)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::model::{Code, Event, Gpu, Slot, World};
 
+use super::call::Call;
 use super::export::exports;
 use super::handle::{DeviceHandle, Kind, SetHandle};
 use super::library::with_event_sets;
@@ -15,7 +16,6 @@ use super::log::steady_ns;
 use super::memory::NO_INSTANCE;
 use super::pointer::Out;
 use super::watch::Watch;
-use crate::domain::call::Call;
 
 /// Bits of `nvmlEventType*`.
 const ECC: c_ulonglong = 0x1 | 0x2;

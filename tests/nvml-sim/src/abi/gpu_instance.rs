@@ -6,10 +6,10 @@ use nvml_wrapper_sys::bindings as sys;
 
 use crate::model::{Code, GiProfile, Placement, Slot, World};
 
+use super::call::Call;
 use super::export::exports;
 use super::handle::{DeviceHandle, GiHandle, Kind};
 use super::pointer::{In, Out, field, version_of};
-use crate::domain::call::Call;
 
 /// `nvmlGpuInstanceInfo_t`, with a device handle as it is written here.
 #[repr(C)]

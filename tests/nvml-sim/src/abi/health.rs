@@ -6,10 +6,10 @@ use nvml_wrapper_sys::bindings as sys;
 
 use crate::model::{Architecture, Code, Gpu, RemappedRows};
 
+use super::call::Call;
 use super::export::exports;
 use super::handle::DeviceHandle;
 use super::pointer::{Out, version_of};
-use crate::domain::call::Call;
 
 /// `nvmlMemoryErrorType_t` and `nvmlEccCounterType_t` both go from 0 to 1.
 const CORRECTED: c_uint = 0;

@@ -6,10 +6,10 @@ use nvml_wrapper_sys::bindings as sys;
 
 use crate::model::{Architecture, Code, Gpu, PciAddress};
 
+use super::call::Call;
 use super::export::exports;
 use super::handle::DeviceHandle;
 use super::pointer::{Out, TextOut, field, version_of};
-use crate::domain::call::Call;
 
 /// `nvmlPciInfo_t` of the first version.
 #[repr(C)]

@@ -6,10 +6,10 @@ use nvml_wrapper_sys::bindings as sys;
 
 use crate::model::{Code, Process, ProcessKind};
 
+use super::call::{Call, Device};
 use super::export::exports;
 use super::handle::DeviceHandle;
 use super::pointer::{Out, version_of};
-use crate::domain::call::{Call, Device};
 
 const MIB: u64 = 1 << 20;
 

@@ -6,10 +6,10 @@ use nvml_wrapper_sys::bindings as sys;
 
 use crate::model::{Attributes, Code, MigMode};
 
+use super::call::Call;
 use super::export::exports;
 use super::handle::{DeviceHandle, Kind};
 use super::pointer::Out;
-use crate::domain::call::Call;
 
 /// `nvmlDeviceAttributes_t` of the first version.
 #[repr(C)]

@@ -2,7 +2,7 @@
 
 use std::ffi::c_uint;
 
-use crate::domain::call::{gate_init, gate_shutdown};
+use super::call::{gate_init, gate_shutdown};
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInit() -> u32 {

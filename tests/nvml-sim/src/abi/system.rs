@@ -6,10 +6,10 @@ use nvml_wrapper_sys::bindings as sys;
 
 use crate::model::{Code, Gpu, Slot};
 
+use super::call::Call;
 use super::export::exports;
 use super::handle::DeviceHandle;
 use super::pointer::{In, Out, TextIn, TextOut, field, version_of};
-use crate::domain::call::Call;
 
 /// `nvmlUUID_t.type`: the value is text, or sixteen bytes.
 const UUID_TYPE_ASCII: c_uint = 1;

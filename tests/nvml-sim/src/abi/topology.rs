@@ -6,11 +6,11 @@ use nvml_wrapper_sys::bindings as sys;
 
 use crate::model::{Architecture, Code, Gpu, NvLink, RemoteKind};
 
+use super::call::Call;
 use super::export::exports;
 use super::handle::DeviceHandle;
 use super::identity::{PciInfoV2, device_id, older, pci_info, subsystem_id};
 use super::pointer::{Out, version_of};
-use crate::domain::call::Call;
 
 /// `NVML_NVLINK_MAX_LINKS`.
 const MOST_LINKS: c_uint = 18;

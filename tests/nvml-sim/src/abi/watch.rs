@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::domain::call::sleep;
+use super::call::sleep;
 
 /// The longest sleep at a time: what is no change of the machine (a shutdown by another thread) is seen after this.
 const LONGEST: Duration = Duration::from_millis(500);
