@@ -189,12 +189,22 @@ impl Teller<'_> {
     async fn tell(
         &mut self,
         inventory: &Arc<Inventory>,
-        _status: Option<&Status>,
+        status: Option<&Status>,
     ) -> ControlFlow<()> {
         self.log.inventory(inventory);
+        if let (Some(watched), Some(status)) = (&self.status, status) {
+            watched.send_if_modified(|known| {
+                let now = wire_local::Status::from(status);
+                let new = **known != now;
+                if new {
+                    *known = Arc::new(now);
+                }
+                new
+            });
+        }
         let labels = labels::compile(inventory, &self.labels).labels;
         if let Some(outbox) = &mut self.outputs.outbox {
-            outbox.put(inventory, &labels);
+            outbox.put(inventory, &labels, status);
         }
         let outcome = publish(inventory, self.outputs.sink, &labels).await;
         if outcome.as_ref().is_err_and(SinkError::has_no_reader) {

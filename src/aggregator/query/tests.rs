@@ -73,10 +73,10 @@ fn node() -> impl Strategy<Value = Node> {
         let mut node = Node::new(
             origin,
             Parts::default(),
-            Gist::of(&inventory, labels),
+            Gist::of(&inventory, labels, None),
             freshness,
         );
-        node.summary = NodeSummary::of(&devices, &inventory.nvml);
+        node.summary = NodeSummary::of(&devices, &inventory.nvml, None);
         node.devices = devices;
         node
     })

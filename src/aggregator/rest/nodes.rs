@@ -13,7 +13,7 @@ use crate::domain::error::chain;
 use crate::domain::id::NodeName;
 use crate::domain::inventory::Inventory;
 use crate::wire::api::{API_VERSION, NodeDetail, NodeList, Problem, TypeList};
-use crate::wire::status;
+use crate::wire::status::{self, Status};
 
 /// The parameters of a request, decoded, in their order.
 pub(super) struct Pairs(pub(super) Vec<(String, String)>);
@@ -99,9 +99,9 @@ pub(super) async fn get(
     pairs.none()?;
     let fleet = api.view.fleet();
     let node = known(&fleet, name)?;
-    let inventory = inventory(node)?;
+    let status = status(node)?;
     let clock = api.view.clock();
-    let detail = rows::detail(node, &inventory, clock, clock.now());
+    let detail = rows::detail(node, &status, clock, clock.now());
     Ok(Json(detail))
 }
 
@@ -130,15 +130,18 @@ pub(super) fn known(
 
 /// What `node` has.
 pub(super) fn inventory(node: &Node) -> Result<Inventory, Failure> {
-    let status = status::decode(&node.parts).map_err(|error| {
+    status(node).map(|status| status.inventory)
+}
+
+fn status(node: &Node) -> Result<Status, Failure> {
+    status::decode(&node.parts).map_err(|error| {
         let detail = format!(
             "the status of {} cannot be read: {}",
             node.name,
             chain(&error)
         );
         Failure::new(Kind::Internal, detail)
-    })?;
-    Ok(status.inventory)
+    })
 }
 
 /// Types of devices over the whole fleet

@@ -104,6 +104,7 @@ pub(in crate::cli) mod tests {
                 memory_mib: Some(81_920),
                 devices,
             }],
+            layout: None,
             agent_version: "0.1.0".to_owned(),
         }
     }

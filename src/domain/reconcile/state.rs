@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::ending::Ending;
-use crate::domain::plan::words::Words;
+use crate::domain::holder::Holder;
+use crate::domain::plan::words::{Words, holder};
 use crate::domain::plan::{Cause, Infeasible, ResetScope};
 
 /// Where a device stands.
@@ -92,7 +93,7 @@ impl State {
                 reason.clone()
             }
             Self::Blocked { causes } => {
-                let causes: Vec<String> = causes.iter().map(|cause| words.cause(cause)).collect();
+                let causes: Vec<String> = causes.iter().map(|cause| told(words, cause)).collect();
                 causes.join("; ")
             }
             Self::Infeasible(infeasible) => words.rule(&infeasible.rule),
@@ -115,6 +116,60 @@ impl State {
     }
 }
 
+impl State {
+    /// Whether a device in the state of this word is to be looked at by somebody. A word that is not known is not.
+    pub fn wants_a_look(word: &str) -> bool {
+        matches!(
+            word,
+            "blocked" | "infeasible" | "rolled-back" | "failed" | "needs-reset" | "drifted"
+        )
+    }
+
+    /// All the words there are, the least grave first.
+    pub const WORDS: [&'static str; 10] = [
+        "applied",
+        "pending",
+        "applying",
+        "yielded",
+        "drifted",
+        "blocked",
+        "rolled-back",
+        "needs-reset",
+        "infeasible",
+        "failed",
+    ];
+}
+
+/// What is in the way, and whose it is.
+fn told(words: &Words<'_>, cause: &Cause) -> String {
+    let text = words.cause(cause);
+    match cause {
+        Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders }
+            if !holders.is_empty() =>
+        {
+            format!("{text} by {}", some(holders))
+        }
+        Cause::InstanceInUse { .. }
+        | Cause::DeviceInUse { .. }
+        | Cause::NotAllowed { .. }
+        | Cause::Untold { .. }
+        | Cause::Refused => text,
+    }
+}
+
+/// The first of them, each once, and how many more there are.
+fn some(holders: &[Holder]) -> String {
+    let mut said: Vec<String> = holders.iter().map(|one| holder(&one.who)).collect();
+    said.dedup();
+    let more = said.len().saturating_sub(MOST_NAMED);
+    said.truncate(MOST_NAMED);
+    let named = said.join(" and ");
+    match more {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
 impl From<Ending> for State {
     fn from(ending: Ending) -> Self {
         match ending {
@@ -129,6 +184,8 @@ impl From<Ending> for State {
     }
 }
 
+/// Holders that a message names.
+const MOST_NAMED: usize = 4;
 /// The first wait after an attempt that ended badly; each is twice as long as the one before.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(5);

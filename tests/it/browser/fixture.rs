@@ -146,11 +146,11 @@ fn node(name: &str, inventory: &Inventory, freshness: Freshness) -> Node {
         },
         agent_version: "0.1.0".to_owned(),
     };
-    let parts = status::encode(inventory, &labels);
+    let parts = status::encode(inventory, &labels, None);
     Node::new(
         origin,
         parts,
-        Gist::of(inventory, Arc::new(labels)),
+        Gist::of(inventory, Arc::new(labels), None),
         freshness,
     )
 }
