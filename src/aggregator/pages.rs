@@ -8,6 +8,7 @@ mod address;
 mod assets;
 mod bar;
 mod facts;
+mod layout;
 mod list;
 mod live;
 mod node;

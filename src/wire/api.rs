@@ -280,6 +280,10 @@ pub struct Problem {
 /// What an event stream sends, one object an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "camelCase")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is almost always a node"
+)]
 pub enum Event {
     /// A node that is new or has changed.
     Node {

@@ -15,6 +15,7 @@ use crate::aggregator::view::View;
 use crate::domain::error::chain;
 use crate::domain::fleet::{Counts, NodeState, Sharing};
 use crate::domain::quantity::Mebibytes;
+use crate::domain::reconcile::State;
 
 /// Rows on a page.
 const ROWS: usize = 200;
@@ -153,12 +154,14 @@ pub(super) fn page(view: &View, uri: &Uri, origin: &str) -> ListPage {
     };
     let found = query::run(&fleet, &query, now);
     let types = fleet.types(now);
+    let mut nodes = fleet.nodes.iter();
+    let has_layouts = nodes.any(|node| node.summary.layout.is_some());
     let pager = pager(&asked, &found, fleet.nodes.len());
     ListPage {
         assets: Assets::links(),
         empty: fleet.nodes.is_empty().then(|| empty(now, origin)),
         glance: glance(&fleet, &types, &asked, now),
-        form: form(&asked, &types, &query),
+        form: form(&asked, &types, &query, has_layouts),
         types: types.iter().map(|one| card(one, &asked)).collect(),
         wrong,
         caption: format!(
@@ -291,7 +294,7 @@ fn type_value(one: &TypeOfFleet) -> String {
     name.map_or_else(|| "unknown".to_owned(), ToString::to_string)
 }
 
-fn form(asked: &Asked, types: &[TypeOfFleet], query: &Query) -> Form {
+fn form(asked: &Asked, types: &[TypeOfFleet], query: &Query, has_layouts: bool) -> Form {
     let types = types.iter().map(|one| {
         let name = type_name(one.counts.type_name.as_ref());
         (type_value(one), name)
@@ -320,21 +323,37 @@ fn form(asked: &Asked, types: &[TypeOfFleet], query: &Query) -> Form {
     if !orders.iter().any(|(value, _)| *value == sort) {
         orders.push((sort.clone(), sort.trim_start_matches('-').to_owned()));
     }
-    let active = ["search", "type", "state", "sharing", "selector"];
+    let filters = [
+        "search",
+        "type",
+        "state",
+        "sharing",
+        "layout",
+        "layoutState",
+        "selector",
+    ];
+    let mut selects = vec![
+        select("type", "Type", asked.get("type"), types),
+        select("state", "State", asked.get("state"), states),
+        select("sharing", "Sharing", asked.get("sharing"), sharing),
+    ];
+    // A fleet without layouts need not be asked about them.
+    if has_layouts || !asked.get("layoutState").is_empty() {
+        let words = State::WORDS.into_iter().rev().chain([query::NO_STATE]);
+        let words = words.map(|word| (word.to_owned(), word.to_owned()));
+        let now = asked.get("layoutState");
+        selects.push(select("layoutState", "Layout", now, words));
+    }
+    selects.push(Select {
+        name: "sort",
+        label: "Order",
+        options: chosen(orders, &sort).collect(),
+    });
     Form {
         search: asked.get("search").to_owned(),
         selector: asked.get("selector").to_owned(),
-        selects: vec![
-            select("type", "Type", asked.get("type"), types),
-            select("state", "State", asked.get("state"), states),
-            select("sharing", "Sharing", asked.get("sharing"), sharing),
-            Select {
-                name: "sort",
-                label: "Order",
-                options: chosen(orders, &sort).collect(),
-            },
-        ],
-        active: active.iter().any(|name| !asked.get(name).is_empty()),
+        selects,
+        active: filters.iter().any(|name| !asked.get(name).is_empty()),
         clear: match asked.get("sort") {
             "" => "/".to_owned(),
             sort => format!("/?sort={}", encoded(sort)),

@@ -49,6 +49,8 @@ impl Pairs {
         ("type" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Types of which a node has at least one device; `unknown` for devices that nobody knows", example = json!(["nvidia-h200-141gb"])),
         ("state" = Option<Vec<openapi::State>>, Query, style = Form, explode = false, description = "How the node is"),
         ("sharing" = Option<Vec<openapi::SharingWord>>, Query, style = Form, explode = false, description = "How its devices are given out"),
+        ("layout" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Names of layouts, of which the node shall have one", example = json!(["serving"])),
+        ("layoutState" = Option<Vec<openapi::LayoutStateWord>>, Query, style = Form, explode = false, description = "How the node stands with regard to its layout; `none` where no layout asks anything of its devices"),
         ("selector" = Option<String>, Query, description = "A Kubernetes label selector over the labels that the node says of itself", example = "octavo.dev/type in (nvidia-h200-141gb,nvidia-h100-80gb),!octavo.dev/mig-capable"),
         ("sort" = Option<openapi::SortWord>, Query, description = "The order; equal ones by name"),
         ("limit" = Option<openapi::Limit>, Query, description = "Nodes on a page"),
