@@ -6,7 +6,7 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-use crate::wire::local::{Answer, LONGEST_LINE, Request, Status, line};
+use crate::wire::local::{Answer, LONGEST_LINE, Request, SOCKET, Status, line};
 
 /// Commands that are listened to at once.
 const MOST: usize = 8;
@@ -41,15 +41,10 @@ pub struct Desk {
     pub status: watch::Sender<Arc<Status>>,
 }
 
-/// Where the socket is, in this state directory.
-pub fn path(folder: &Path) -> PathBuf {
-    folder.join("agent.sock")
-}
-
 /// Listens in `folder` until the desk is dropped. A socket that an agent before this one left is replaced: whoever calls this
 /// holds the lock of the folder.
 pub fn listen(folder: &Path) -> io::Result<Desk> {
-    let path = path(folder);
+    let path = folder.join(SOCKET);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}

@@ -216,13 +216,13 @@ impl Teller<'_> {
             applies.stands(status);
         }
         if let (Some(watched), Some(status)) = (&self.status, status) {
+            let new = wire_local::Status::from(status);
             watched.send_if_modified(|known| {
-                let now = wire_local::Status::from(status);
-                let new = **known != now;
-                if new {
-                    *known = Arc::new(now);
+                let differs = **known != new;
+                if differs {
+                    *known = Arc::new(new);
                 }
-                new
+                differs
             });
         }
         let options = Options {

@@ -56,7 +56,7 @@ pub struct Wanted<'a> {
 struct Task<'a> {
     inventory: &'a Arc<Inventory>,
     targets: &'a Targets,
-    devices: &'a [PciAddress],
+    decision: &'a Decision,
     plan: &'a str,
     layout: &'a str,
 }
@@ -176,12 +176,14 @@ impl Engine {
         let task = Task {
             inventory,
             targets: &targets,
-            devices: &decision.change,
+            decision: &decision,
             plan: &plan,
             layout: wanted.layout,
         };
-        let outcomes = self.change(hardware, task).await;
+        let mut outcomes = self.change(hardware, task).await;
+        // From before a reset: a device looks otherwise after it, and is gone on with at once.
         let read = hardware.latest();
+        self.reset(hardware, &mut outcomes).await;
         let holders = self.holders(&read).await;
         for outcome in &outcomes {
             self.ended((&read, &holders), &targets, outcome);
@@ -221,16 +223,27 @@ impl Engine {
 
     fn decide(&mut self, inventory: &Inventory, targets: &Targets, holders: &[Holder]) -> Decision {
         let now = self.began.elapsed();
+        let unfinished = self.unsettled(inventory);
         let view = View {
             inventory,
             targets,
             holders,
             policy: &self.settings.policy,
             drift: self.settings.drift,
+            unfinished: &unfinished,
         };
         let mut decision = self.node.look(now, &view);
         decision.again = decision.again.map(|at| at.saturating_sub(now));
         decision
+    }
+
+    /// Devices that the journal has and that are neither at their target nor as they were.
+    fn unsettled(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
+        let entries = self.record.iter().flat_map(|record| &record.devices);
+        entries
+            .map(|entry| entry.pci)
+            .filter(|pci| self.begun(inventory, *pci).is_some())
+            .collect()
     }
 
     /// Devices that were being changed when the agent was killed are brought to an end, whatever is asked for now.
@@ -255,10 +268,9 @@ impl Engine {
         targets
     }
 
-    /// Nobody is known where nobody can tell; whoever is about to destroy something asks again, and takes that for in use.
+    /// Whoever is about to destroy something asks again; where nobody can tell then, it counts as in use.
     async fn holders(&self, inventory: &Inventory) -> Vec<Holder> {
-        let asked = witness::ask(&self.witness, inventory.devices.clone());
-        asked.await.unwrap_or_default()
+        witness::everybody(&self.witness, inventory).await.0
     }
 
     /// Whether anything differs: on a node that has what it shall have nobody looks who uses it.
@@ -297,7 +309,7 @@ impl Engine {
     /// The journal, and then the change. Without the one not the other.
     async fn change(&mut self, hardware: &Handle, task: Task<'_>) -> Vec<Outcome> {
         let all = |reason: &str| {
-            let devices = task.devices.iter();
+            let devices = task.decision.change.iter();
             devices.map(|pci| refused(*pci, reason)).collect()
         };
         let jobs = self.jobs(task);
@@ -308,18 +320,22 @@ impl Engine {
             return all(&reason);
         }
         self.record = Some(record);
-        for pci in task.devices {
+        for pci in &task.decision.change {
             self.node.began(*pci);
         }
-        let (plan, layout, count) = (task.plan, task.layout, task.devices.len());
+        let (plan, layout, count) = (task.plan, task.layout, task.decision.change.len());
         info!("plan {plan}: layout {layout}, devices to change: {count}");
         let witness = Arc::clone(&self.witness);
         let running = executor::run(hardware, jobs, witness, self.progress.clone());
-        let mut outcomes = match running.await {
+        match running.await {
             Ok(outcomes) => outcomes,
-            Err(error) => return all(&error.to_string()),
-        };
-        for outcome in &mut outcomes {
+            Err(error) => all(&error.to_string()),
+        }
+    }
+
+    /// Resets what waits for it, one after the other.
+    async fn reset(&self, hardware: &Handle, outcomes: &mut [Outcome]) {
+        for outcome in outcomes {
             if let Ending::NeedsReset { scope } = &outcome.ending {
                 let resets = &self.settings.resets;
                 let inventory = hardware.latest();
@@ -328,20 +344,25 @@ impl Engine {
                     .await;
             }
         }
-        outcomes
     }
 
     fn jobs(&self, task: Task<'_>) -> Vec<Job> {
         let asked = task.targets.devices.iter();
         asked
-            .filter(|target| task.devices.contains(&target.pci))
+            .filter(|target| task.decision.change.contains(&target.pci))
             .map(|target| {
+                let mut target = target.clone();
                 let begun = self.begun(task.inventory, target.pci);
+                if let Some(entry) = begun
+                    && task.decision.finish.contains(&target.pci)
+                {
+                    target.mig = Some(entry.target.clone());
+                }
                 let device = find(task.inventory, target.pci);
                 let has = || device.and_then(|device| standing(device.mig.state()?));
                 Job {
                     inventory: Arc::clone(task.inventory),
-                    target: target.clone(),
+                    target,
                     previous: begun.map_or_else(has, |entry| entry.previous.clone()),
                     resumed: begun.is_some(),
                     holders: Vec::new(),
@@ -403,6 +424,7 @@ impl Engine {
             holders,
             policy: &self.settings.policy,
             drift: self.settings.drift,
+            unfinished: &self.unsettled(inventory),
         };
         let now = self.began.elapsed();
         self.node

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use tracing::info;
 
 use super::witness::{self, Witness};
+use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Inventory, Usage};
 use crate::domain::plan::{Cause, ResetScope};
@@ -57,6 +58,8 @@ impl Resets {
         };
         let done = self.reset(scope.device).await;
         drop(released);
+        // Work waits until the library is open again: before that, whoever looks sees what was before the reset.
+        let _is_back = hardware.work(|_, _| ()).await;
         match done {
             Ok(()) => {
                 info!("{} was reset", scope.device);
@@ -113,26 +116,19 @@ async fn in_the_way(
 ) -> Option<Vec<Cause>> {
     let concerned =
         |device: &&Device| device.pci == scope.device || scope.coupled.contains(&device.pci);
-    let devices: Vec<Device> = inventory
-        .devices
-        .iter()
-        .filter(concerned)
-        .cloned()
-        .collect();
-    let mut holders = match witness::ask(witness, devices.clone()).await {
-        Ok(holders) => holders,
-        Err(reason) => return Some(vec![Cause::Untold { reason }]),
-    };
-    if devices
-        .iter()
-        .any(|device| device.usage() == Usage::Unknown)
-    {
+    let (holders, untold) = witness::everybody(witness, inventory).await;
+    if let Some(reason) = untold {
+        return Some(vec![Cause::Untold { reason }]);
+    }
+    let mut devices = inventory.devices.iter().filter(concerned);
+    if devices.any(|device| device.usage() == Usage::Unknown) {
         return Some(vec![Cause::DeviceInUse {
             holders: Vec::new(),
         }]);
     }
-    let processes = crate::domain::holder::of(inventory).into_iter();
-    holders.extend(processes.filter(|holder| devices.iter().any(|one| one.pci == holder.device)));
+    let of_these =
+        |holder: &Holder| holder.device == scope.device || scope.coupled.contains(&holder.device);
+    let holders: Vec<Holder> = holders.into_iter().filter(of_these).collect();
     (!holders.is_empty()).then(|| vec![Cause::DeviceInUse { holders }])
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::domain::error::chain;
 use crate::domain::holder::{self, Holder};
-use crate::domain::inventory::Device;
+use crate::domain::inventory::{Device, Inventory};
 use crate::hw::holders;
 use crate::k8s::pod_resources::{self, PodResourcesError};
 
@@ -15,6 +15,9 @@ use crate::k8s::pod_resources::{self, PodResourcesError};
 pub trait Witness: fmt::Debug + Send + Sync {
     /// Everybody who uses one of `devices` now; why nobody can tell, which counts as everybody.
     fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String>;
+
+    /// Says more of those whose process id is known, for people to read.
+    fn describe(&self, holders: &mut [Holder]);
 }
 
 /// What a node tells of itself: who has a device or a partition open, by procfs, and which pods were given one, by the
@@ -36,6 +39,10 @@ impl Witness for Node {
         let mut found = holders::open(&self.proc_root, &all).map_err(|error| chain(&error))?;
         found.extend(self.pods(devices)?);
         Ok(found)
+    }
+
+    fn describe(&self, holders: &mut [Holder]) {
+        holders::describe(&self.proc_root, holders);
     }
 }
 
@@ -61,12 +68,23 @@ impl Node {
     }
 }
 
-/// Asks on a thread where it may block.
-pub(super) async fn ask(
+/// Everybody who uses a device of a node, whom its driver names and all others; asked on a thread where that may block. Why not
+/// all of them are told, where that is so.
+pub(super) async fn everybody(
     witness: &Arc<dyn Witness>,
-    devices: Vec<Device>,
-) -> Result<Vec<Holder>, String> {
+    inventory: &Inventory,
+) -> (Vec<Holder>, Option<String>) {
     let witness = Arc::clone(witness);
-    let asked = tokio::task::spawn_blocking(move || witness.holders(&devices));
-    asked.await.unwrap_or_else(|error| Err(error.to_string()))
+    let mut named = holder::of(inventory);
+    let devices = inventory.devices.clone();
+    let asked = tokio::task::spawn_blocking(move || {
+        witness.describe(&mut named);
+        match witness.holders(&devices) {
+            Ok(others) => (holder::beside(named, others), None),
+            Err(reason) => (named, Some(reason)),
+        }
+    });
+    asked
+        .await
+        .unwrap_or_else(|error| (Vec::new(), Some(error.to_string())))
 }

@@ -2,17 +2,8 @@
 
 mod hardware;
 
-use std::io;
-use std::sync::Arc;
-
 use octavo::cli::{self, Exit};
-use octavo::config::hardware::HardwareSettings;
-use octavo::domain::inventory::Inventory;
 
 fn main() -> Exit {
-    cli::main(observe)
-}
-
-async fn observe(settings: &HardwareSettings) -> Result<Arc<Inventory>, io::Error> {
-    Ok(hardware::open(settings)?.observe().await)
+    cli::main(hardware::open)
 }

@@ -3,14 +3,18 @@
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use thiserror::Error;
 
 use super::client::ClientError;
 use super::demo::DemoError;
 use super::simulated::SimulationError;
+use crate::apply::durable::DurableError;
+use crate::apply::store::StoreError;
 use crate::domain::error::chain;
 use crate::domain::layout::ExportError;
+use crate::wire::checkpoint::CheckpointError;
 use crate::wire::inventory::ReadError;
 use crate::wire::labels::LabelsError;
 use crate::wire::layouts::CannotWrite;
@@ -54,12 +58,49 @@ pub enum CliError {
         /// The names there are, the nearest first.
         known: Vec<String>,
     },
+    /// The state directory cannot be used.
+    #[error("cannot use the state directory")]
+    State(#[source] StoreError),
+    /// A checkpoint cannot be used here, or not be made.
+    #[error("cannot use the checkpoint in {place}")]
+    Checkpoint {
+        /// The file, or where else it is from.
+        place: String,
+        /// Why not.
+        source: CheckpointError,
+    },
+    /// A file could not be written.
+    #[error(transparent)]
+    Write(DurableError),
+    /// The agent of this node may not be spoken to.
+    #[error("cannot speak to the agent through {}", .socket.display())]
+    Agent {
+        /// Its socket.
+        socket: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The agent went away in the middle.
+    #[error("the agent of this node no longer answers")]
+    AgentGone {
+        /// How that showed.
+        source: io::Error,
+    },
+    /// The agent does not say anything in time.
+    #[error("the agent of this node did not answer within {} s", .0.as_secs())]
+    AgentSilent(Duration),
+    /// The agent does not do it.
+    #[error("the agent of this node refused: {0}")]
+    AgentRefused(String),
+    /// There is nothing to forget.
+    #[error("no agent runs on this node, or not with this state directory")]
+    NoAgent,
     /// What a node has is no layout.
     #[error("cannot export what this node has")]
     Export(#[source] ExportError),
     /// A layout cannot be written in the dialect asked for.
     #[error("cannot write these layouts in this dialect")]
-    Write(#[source] CannotWrite),
+    Dialect(#[source] CannotWrite),
     /// Labels to compare with cannot be used.
     #[error("cannot use the labels in {place}")]
     Labels {
@@ -133,8 +174,20 @@ impl CliError {
             Self::NoSuchLayout { .. } => Some(
                 "name one of these; -f gives a file, and without it they are generated for the node",
             ),
-            Self::Write(_) => Some("write them in the other dialect, with --dialect"),
-            Self::Export(_)
+            Self::Dialect(_) => Some("write them in the other dialect, with --dialect"),
+            Self::State(StoreError::Locked(_)) => Some(
+                "an agent manages this node: use `octavo apply`, which asks it, or stop it first",
+            ),
+            Self::State(_) => Some("run as root, or give another folder with --state-dir"),
+            Self::Agent { .. } => Some("run as root, or as the user that the agent runs as"),
+            Self::AgentGone { .. } | Self::AgentSilent(_) => Some(
+                "look at the agent's log; what was begun is in its journal and is taken up again",
+            ),
+            Self::Checkpoint { .. }
+            | Self::Write(_)
+            | Self::AgentRefused(_)
+            | Self::NoAgent
+            | Self::Export(_)
             | Self::Observe(_)
             | Self::Runtime(_)
             | Self::Serialize(_)

@@ -32,6 +32,11 @@ pub(super) fn layouts(input: &Input) -> Result<String, CliError> {
     text(input, "layouts")
 }
 
+/// A checkpoint, whatever is in it.
+pub(super) fn checkpoint(input: &Input) -> Result<String, CliError> {
+    text(input, "a checkpoint")
+}
+
 /// Labels to compare with.
 pub(super) fn labels(input: &Input) -> Result<BTreeMap<String, String>, CliError> {
     let text = text(input, "labels")?;

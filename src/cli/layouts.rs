@@ -67,7 +67,7 @@ fn document(
         DocumentFormat::Json => write_json(layouts, dialect),
     };
     Ok(Report {
-        output: text.map_err(CliError::Write)?,
+        output: text.map_err(CliError::Dialect)?,
         notes: String::new(),
         exit: Exit::Done,
     })

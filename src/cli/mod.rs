@@ -5,8 +5,10 @@
 //! and `demo`, which go on saying things, print as they go through `print`. Where the inventory of this machine comes
 //! from is the caller's business: `src/bin/octavo.rs` passes the hardware in.
 
+mod apply;
 mod assert;
 mod case;
+mod checkpoint;
 mod client;
 mod demo;
 mod devices;
@@ -15,6 +17,7 @@ mod error;
 mod exit;
 mod fleet;
 mod frame;
+mod history;
 mod input;
 mod inspect;
 mod labels;
@@ -43,10 +46,12 @@ use self::print::publish;
 pub use self::simulated::SimulationError;
 use self::users::Users;
 use crate::config::hardware::HardwareSettings;
+use crate::config::octavo::apply::RunSettings;
 use crate::config::octavo::layouts::LayoutsCommand;
 use crate::config::octavo::{Colors, Command, Input, Invocation, Source, completion_script};
 use crate::config::{Answer, AnswerKind};
 use crate::domain::inventory::Inventory;
+use crate::hw::Handle;
 
 /// What a command has to say.
 #[derive(Debug, Default)]
@@ -58,17 +63,16 @@ struct Report {
     exit: Exit,
 }
 
-/// Runs the command line of this process. `observe` reads the hardware of this machine, and is called at most once.
-pub fn main<F, E>(observe: F) -> Exit
-where
-    F: AsyncFnOnce(&HardwareSettings) -> Result<Arc<Inventory>, E>,
-    E: std::error::Error + 'static,
-{
+/// Opens the hardware of this machine.
+pub type Open = fn(&HardwareSettings) -> io::Result<Handle>;
+
+/// Runs the command line of this process. `open` is called at most once.
+pub fn main(open: Open) -> Exit {
     let invocation = match Invocation::from_process() {
         Ok(invocation) => invocation,
         Err(answer) => return say(&answer),
     };
-    match run(&invocation, observe).and_then(|report| publish(&report).map(|()| report.exit)) {
+    match run(&invocation, open).and_then(|report| publish(&report).map(|()| report.exit)) {
         Ok(exit) => exit,
         Err(error) => {
             // Standard error is the last place to complain; when that is gone too, the exit code still tells.
@@ -87,22 +91,18 @@ fn say(answer: &Answer) -> Exit {
     }
 }
 
-fn run<F, E>(invocation: &Invocation, observe: F) -> Result<Report, CliError>
-where
-    F: AsyncFnOnce(&HardwareSettings) -> Result<Arc<Inventory>, E>,
-    E: std::error::Error + 'static,
-{
+fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
     let colors = invocation.colors();
     match invocation.command() {
         Command::Inspect(settings) => {
-            inspect::report(&*inventory(settings.source(), observe)?, settings, colors)
+            inspect::report(&*inventory(settings.source(), open)?, settings, colors)
         }
         Command::Labels(settings) => {
-            labels::report(&*inventory(settings.source(), observe)?, settings, colors)
+            labels::report(&*inventory(settings.source(), open)?, settings, colors)
         }
         Command::Plan(settings) => {
             let source = settings.wish().source();
-            let inventory = inventory(source, observe)?;
+            let inventory = inventory(source, open)?;
             let Users {
                 inventory,
                 holders,
@@ -117,13 +117,28 @@ where
                 ..report
             })
         }
+        Command::Apply(settings) => {
+            let open = |run: &RunSettings| opened(run.hardware(), open);
+            let look = (colors, invocation.screen());
+            block_on(apply::apply(&open, settings, look))?
+        }
+        Command::Restore(settings) => {
+            let open = |run: &RunSettings| opened(run.hardware(), open);
+            let look = (colors, invocation.screen());
+            block_on(apply::restore(&open, settings, look))?
+        }
+        Command::History(settings) => history::report(settings, colors),
+        Command::Checkpoint(settings) => {
+            let handle = opened(settings.hardware(), open)?;
+            checkpoint::report(&*block_on(handle.observe())?, settings)
+        }
         Command::Assert(settings) => {
-            assert::report(&*inventory(settings.wish().source(), observe)?, settings)
+            assert::report(&*inventory(settings.wish().source(), open)?, settings)
         }
         Command::Export(settings) => {
-            layouts::export(&*inventory(settings.source(), observe)?, settings)
+            layouts::export(&*inventory(settings.source(), open)?, settings)
         }
-        Command::Layouts(command) => of_layouts(command, observe, colors),
+        Command::Layouts(command) => of_layouts(command, open, colors),
         Command::Nodes(settings) => block_on(fleet::nodes(settings, colors))?,
         Command::Types(settings) => block_on(fleet::types(settings, colors))?,
         Command::Node(settings) => block_on(fleet::node(settings, colors))?,
@@ -136,15 +151,7 @@ where
     }
 }
 
-fn of_layouts<F, E>(
-    command: &LayoutsCommand,
-    observe: F,
-    colors: Colors,
-) -> Result<Report, CliError>
-where
-    F: AsyncFnOnce(&HardwareSettings) -> Result<Arc<Inventory>, E>,
-    E: std::error::Error + 'static,
-{
+fn of_layouts(command: &LayoutsCommand, open: Open, colors: Colors) -> Result<Report, CliError> {
     let machine = |input: &Input| {
         Ok(Machine {
             name: input::place(input),
@@ -162,23 +169,24 @@ where
             layouts::show(settings, machine.as_ref(), colors)
         }
         LayoutsCommand::Generate(settings) => {
-            layouts::generate(&*inventory(settings.source(), observe)?, settings)
+            layouts::generate(&*inventory(settings.source(), open)?, settings)
         }
     }
 }
 
-fn inventory<F, E>(source: &Source, observe: F) -> Result<Arc<Inventory>, CliError>
-where
-    F: AsyncFnOnce(&HardwareSettings) -> Result<Arc<Inventory>, E>,
-    E: std::error::Error + 'static,
-{
+fn inventory(source: &Source, open: Open) -> Result<Arc<Inventory>, CliError> {
     match source {
         Source::Recording(file) => input::inventory(file).map(Arc::new),
         Source::Machine(hardware) => {
-            input::check_library(hardware)?;
-            block_on(observe(hardware))?.map_err(|error| CliError::Observe(Box::new(error)))
+            let handle = opened(hardware, open)?;
+            block_on(handle.observe())
         }
     }
+}
+
+fn opened(hardware: &HardwareSettings, open: Open) -> Result<Handle, CliError> {
+    input::check_library(hardware)?;
+    open(hardware).map_err(|error| CliError::Observe(Box::new(error)))
 }
 
 /// Runs on this thread: what the demo starts ends with the thread that started it.

@@ -31,6 +31,13 @@ pub(super) fn note(text: &str) {
     let _ = write_all(&mut io::stderr().lock(), &format!("{text}\n"));
 }
 
+/// Prints one line of a terminal over, on standard error; an empty text clears it.
+pub(super) fn live(text: &str) {
+    const WIDTH: usize = 79;
+    let shown: String = super::text::printable(text).chars().take(WIDTH).collect();
+    let _ = write_all(&mut io::stderr().lock(), &format!("\r\x1b[K{shown}"));
+}
+
 fn heard(written: io::Result<()>) -> Result<Reader, CliError> {
     match written {
         Ok(()) => Ok(Reader::There),

@@ -13,7 +13,7 @@ use crate::wire::near;
 #[derive(Debug)]
 pub(super) struct Sheet {
     pub(super) name: String,
-    text: String,
+    pub(super) text: String,
     pub(super) layouts: Layouts,
     warnings: Vec<LayoutWarning>,
 }

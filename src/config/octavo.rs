@@ -1,5 +1,6 @@
 //! Settings of the `octavo` command line.
 
+pub mod apply;
 mod args;
 pub mod demo;
 pub mod fleet;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
+use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSettings};
 pub use self::args::completion_script;
 use self::demo::DemoSettings;
 use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
@@ -38,6 +40,14 @@ pub enum Command {
     Labels(LabelsSettings),
     /// `octavo plan`.
     Plan(PlanSettings),
+    /// `octavo apply`.
+    Apply(ApplySettings),
+    /// `octavo history`.
+    History(HistorySettings),
+    /// `octavo checkpoint`.
+    Checkpoint(CheckpointSettings),
+    /// `octavo restore`.
+    Restore(RestoreSettings),
     /// `octavo assert`.
     Assert(AssertSettings),
     /// `octavo export`.

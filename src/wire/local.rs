@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::reconcile;
 
+/// The socket's name in the agent's state directory.
+pub const SOCKET: &str = "agent.sock";
 /// Longest line that is read: a file of layouts is in it.
 pub const LONGEST_LINE: usize = 6 << 20;
 
@@ -133,6 +135,19 @@ impl From<&reconcile::Status> for Status {
             notice: status.notice.clone(),
             devices: devices.collect(),
         }
+    }
+}
+
+impl Status {
+    /// Whether nothing is left to do now, well or badly.
+    pub fn is_settled(&self) -> bool {
+        let mut devices = self.devices.iter();
+        devices.all(|device| !matches!(device.state.as_str(), "pending" | "applying"))
+    }
+
+    /// Whether every device has what it shall have.
+    pub fn is_applied(&self) -> bool {
+        self.devices.iter().all(|device| device.state == "applied")
     }
 }
 

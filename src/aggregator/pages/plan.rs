@@ -251,13 +251,8 @@ fn asked_for(target: Option<&DeviceTarget>, words: &Words<'_>) -> String {
 
 fn obstacles(blocked: &Blocked, words: &Words<'_>) -> Vec<Obstacle> {
     let obstacle = |cause: &Cause| {
-        let holders = match cause {
-            Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders } => {
-                holders.as_slice()
-            }
-            Cause::NotAllowed { .. } | Cause::Untold { .. } | Cause::Refused => &[],
-        };
-        let holders = holders
+        let holders = cause
+            .holders()
             .iter()
             .map(|holder| printable(&words::holder(&holder.who)));
         Obstacle {

@@ -193,7 +193,8 @@ fn in_the_way(
         let line = folded(&format!("  blocked: {}", words.cause(cause)), 11);
         said.push(Ink::Notice.paint(&line, view.colors));
         said.extend(
-            holders(cause)
+            cause
+                .holders()
                 .iter()
                 .map(|one| folded(&format!("    by {}", who(one)), 7)),
         );
@@ -227,13 +228,6 @@ fn wish(target: Option<&DeviceTarget>, words: &Words<'_>) -> String {
         Some(MigTarget::Enabled(instances)) => words.list(instances),
     };
     folded(&format!("  asked for: {wish}"), 13)
-}
-
-fn holders(cause: &Cause) -> &[Holder] {
-    match cause {
-        Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders } => holders,
-        Cause::NotAllowed { .. } | Cause::Untold { .. } | Cause::Refused => &[],
-    }
 }
 
 fn who(one: &Holder) -> String {

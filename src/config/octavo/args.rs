@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
+use super::apply::{self, ApplyArgs, CheckpointArgs, HistoryArgs, RestoreArgs};
 use super::demo::{self, DemoArgs};
 use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
@@ -106,6 +107,18 @@ enum CommandArgs {
     /// Show what a layout would change on this node, before anything is touched
     #[command(after_long_help = layouts::PLAN_EXAMPLES)]
     Plan(PlanArgs),
+    /// Give this node a layout
+    #[command(after_long_help = apply::APPLY_EXAMPLES)]
+    Apply(ApplyArgs),
+    /// Show what was done to this node's partitions, when, and why not
+    #[command(after_long_help = apply::HISTORY_EXAMPLES)]
+    History(HistoryArgs),
+    /// Write down what this node has, each instance in its place
+    #[command(after_long_help = apply::CHECKPOINT_EXAMPLES)]
+    Checkpoint(CheckpointArgs),
+    /// Bring back what a checkpoint has
+    #[command(after_long_help = apply::CHECKPOINT_EXAMPLES)]
+    Restore(RestoreArgs),
     /// Tell whether this node has a layout
     #[command(after_long_help = layouts::ASSERT_EXAMPLES)]
     Assert(AssertArgs),
@@ -264,6 +277,10 @@ impl OctavoArgs {
             CommandArgs::Inspect(args) => Command::Inspect(args.into()),
             CommandArgs::Labels(args) => Command::Labels(labels(args)?),
             CommandArgs::Plan(args) => Command::Plan(usage(args.resolve())?),
+            CommandArgs::Apply(args) => Command::Apply(args.into()),
+            CommandArgs::History(args) => Command::History(args.into()),
+            CommandArgs::Checkpoint(args) => Command::Checkpoint(args.into()),
+            CommandArgs::Restore(args) => Command::Restore(args.into()),
             CommandArgs::Assert(args) => Command::Assert(usage(args.resolve())?),
             CommandArgs::Export(args) => Command::Export(args.into()),
             CommandArgs::Layouts(args) => Command::Layouts(usage(args.resolve())?),

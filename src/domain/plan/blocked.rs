@@ -45,3 +45,13 @@ pub enum Cause {
     /// The hardware refused every arrangement that its tables allow.
     Refused,
 }
+
+impl Cause {
+    /// Who is in the way, as far as it is somebody and told.
+    pub fn holders(&self) -> &[Holder] {
+        match self {
+            Self::InstanceInUse { holders, .. } | Self::DeviceInUse { holders } => holders,
+            Self::NotAllowed { .. } | Self::Untold { .. } | Self::Refused => &[],
+        }
+    }
+}

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::ending::Ending;
-use crate::domain::holder::Holder;
-use crate::domain::plan::words::{Words, holder};
+use crate::domain::plan::words::{Words, holders};
 use crate::domain::plan::{Cause, Infeasible, ResetScope};
 
 /// Where a device stands.
@@ -140,33 +139,12 @@ impl State {
     ];
 }
 
-/// What is in the way, and whose it is.
+/// What is in the way, and who.
 fn told(words: &Words<'_>, cause: &Cause) -> String {
-    let text = words.cause(cause);
-    match cause {
-        Cause::InstanceInUse { holders, .. } | Cause::DeviceInUse { holders }
-            if !holders.is_empty() =>
-        {
-            format!("{text} by {}", some(holders))
-        }
-        Cause::InstanceInUse { .. }
-        | Cause::DeviceInUse { .. }
-        | Cause::NotAllowed { .. }
-        | Cause::Untold { .. }
-        | Cause::Refused => text,
-    }
-}
-
-/// The first of them, each once, and how many more there are.
-fn some(holders: &[Holder]) -> String {
-    let mut said: Vec<String> = holders.iter().map(|one| holder(&one.who)).collect();
-    said.dedup();
-    let more = said.len().saturating_sub(MOST_NAMED);
-    said.truncate(MOST_NAMED);
-    let named = said.join(" and ");
-    match more {
-        0 => named,
-        more => format!("{named} and {more} more"),
+    let cause_told = words.cause(cause);
+    match cause.holders() {
+        [] => cause_told,
+        some => format!("{cause_told}: {}", holders(some)),
     }
 }
 
@@ -184,8 +162,6 @@ impl From<Ending> for State {
     }
 }
 
-/// Holders that a message names.
-const MOST_NAMED: usize = 4;
 /// The first wait after an attempt that ended badly; each is twice as long as the one before.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(5);

@@ -53,7 +53,7 @@ fn standing(inventory: &Inventory, done: usize, others: &[(&str, &str)]) -> Layo
 const IN_THE_WAY: [(&str, &str); 2] = [
     (
         "blocked",
-        "gi 2 (3g.40gb in slices 4-7) would have to go and is in use by pid 4711, python train.py",
+        "gi 2 (3g.40gb in slices 4-7) would have to go and is in use: pid 4711, python train.py",
     ),
     ("failed", "nvmlDeviceCreateGpuInstance: Unknown Error"),
 ];
@@ -104,7 +104,7 @@ async fn a_layout_is_shown_device_by_device_and_its_progress_as_it_goes() {
             .await;
         site.put_standing("hgx-a100", &machine, &standing(&machine, 7, &IN_THE_WAY));
         page.until("#node-hgx-a100 .at-state .why", &[
-            "GPU 1: blocked: gi 2 (3g.40gb in slices 4-7) would have to go and is in use by pid 4711, python train.py",
+            "GPU 1: blocked: gi 2 (3g.40gb in slices 4-7) would have to go and is in use: pid 4711, python train.py",
         ])
         .await;
         page.until("#node-hgx-a100 .at-state .badge", &["attention"]).await;

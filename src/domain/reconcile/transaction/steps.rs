@@ -225,30 +225,15 @@ impl Transaction {
 
     /// The driver says that somebody uses it, and nobody is seen to.
     fn held(&self, why: &str) -> Stop {
-        let id = match self.present() {
-            Some(
-                Call::DestroyComputeInstance { gpu_instance, .. }
-                | Call::DestroyGpuInstance { gpu_instance },
-            ) => gpu_instance,
-            Some(Call::SetMigMode { .. }) => {
-                let holders = Vec::new();
-                return Stop::Blocked(vec![Cause::DeviceInUse { holders }]);
+        match self.present() {
+            Some(call) if call.destroys() || matches!(call, Call::SetMigMode { .. }) => {
+                let reason = format!(
+                    "{why}, and no process, pod or open device node is seen: a monitor such as DCGM may have leaked a handle; \
+                     restart those that have the GPU open, or reset it"
+                );
+                Stop::Blocked(vec![Cause::Untold { reason }])
             }
-            Some(Call::CreateGpuInstance { .. } | Call::CreateComputeInstance { .. }) | None => {
-                return Stop::Failed(why.to_owned());
-            }
-        };
-        let state = self.expected.device.mig.state();
-        let mut instances = state.into_iter().flat_map(|state| &state.gpu_instances);
-        let Some(instance) = instances.find(|one| one.id == id) else {
-            return Stop::Failed(why.to_owned());
-        };
-        Stop::Blocked(vec![Cause::InstanceInUse {
-            gpu_instance: id,
-            profile_id: instance.profile_id,
-            placement: instance.placement,
-            compute_instances: Vec::new(),
-            holders: Vec::new(),
-        }])
+            Some(_) | None => Stop::Failed(why.to_owned()),
+        }
     }
 }

@@ -1,0 +1,107 @@
+//! `octavo apply` and `octavo restore`: through the agent of this node, or by this process where none runs.
+
+mod direct;
+mod show;
+mod through;
+
+use self::show::Show;
+use super::sheet::Sheet;
+use super::{CliError, Exit, Report, case, input, json};
+use crate::config::octavo::apply::{
+    ApplyFormat, ApplySettings, ChoiceSettings, RestoreSettings, RunSettings,
+};
+use crate::config::octavo::{Colors, Screen};
+use crate::domain::inventory::Inventory;
+use crate::domain::layout::Targets;
+use crate::hw::Handle;
+use crate::wire::checkpoint;
+use crate::wire::local::{Choice, Request, Status};
+
+/// Opens this machine's hardware.
+pub(super) type Open<'a> = &'a dyn Fn(&RunSettings) -> Result<Handle, CliError>;
+
+/// Gives the node a layout.
+pub(super) async fn apply(
+    open: Open<'_>,
+    settings: &ApplySettings,
+    (colors, screen): (Colors, Screen),
+) -> Result<Report, CliError> {
+    let run = settings.run();
+    let show = Show::new(screen);
+    let ChoiceSettings::Layout { name, layouts } = settings.choice() else {
+        let connected = through::connect(run.engine().state_dir()).await?;
+        let agent = connected.ok_or(CliError::NoAgent)?;
+        let status = through::ask(agent, &Request::Forget {}, run.patience(), &show).await?;
+        return end(&status, run, colors);
+    };
+    let sheet = match layouts.as_ref().map(Sheet::read).transpose()? {
+        None => None,
+        Some(Ok(sheet)) => Some(sheet),
+        Some(Err(refused)) => {
+            return Ok(Report {
+                notes: refused.said,
+                exit: Exit::Failed,
+                ..Report::default()
+            });
+        }
+    };
+    if let Some(agent) = through::connect(run.engine().state_dir()).await? {
+        let choice = Choice {
+            layout: name.clone(),
+            layouts: sheet.map(|sheet| sheet.text),
+        };
+        let request = Request::Apply(choice);
+        let status = through::ask(agent, &request, run.patience(), &show).await?;
+        return end(&status, run, colors);
+    }
+    let handle = open(run)?;
+    let inventory = handle.observe().await;
+    let sheet = sheet.unwrap_or_else(|| Sheet::generated(&inventory));
+    let layout = sheet.layout(name)?;
+    let case = match case::held(&sheet, layout, &inventory) {
+        Ok(case) => case,
+        Err(refused) => return Ok(refused),
+    };
+    // A device tells more of itself once MIG mode is on: so the layout is looked up again before every round.
+    let meant = |inventory: &Inventory| {
+        let held = case::held(&sheet, layout, inventory);
+        held.map_or_else(|_| case.targets.clone(), |case| case.targets)
+    };
+    let status = direct::run(&handle, run, (name, &meant), &show).await?;
+    let mut report = end(&status, run, colors)?;
+    report.notes.insert_str(0, &case.notes);
+    Ok(report)
+}
+
+/// Brings back what a checkpoint has.
+pub(super) async fn restore(
+    open: Open<'_>,
+    settings: &RestoreSettings,
+    (colors, screen): (Colors, Screen),
+) -> Result<Report, CliError> {
+    let run = settings.run();
+    let text = input::checkpoint(settings.file())?;
+    let handle = open(run)?;
+    let inventory = handle.observe().await;
+    let read = |inventory: &Inventory| checkpoint::read(&text, inventory);
+    let targets: Targets = read(&inventory).map_err(|source| CliError::Checkpoint {
+        place: input::place(settings.file()),
+        source,
+    })?;
+    let meant = |inventory: &Inventory| read(inventory).unwrap_or_else(|_| targets.clone());
+    let show = Show::new(screen);
+    let status = direct::run(&handle, run, ("(checkpoint)", &meant), &show).await?;
+    end(&status, run, colors)
+}
+
+fn end(status: &Status, run: &RunSettings, colors: Colors) -> Result<Report, CliError> {
+    let output = match run.format() {
+        ApplyFormat::Table => show::people(status, colors),
+        ApplyFormat::Json => json(status)?,
+    };
+    Ok(Report {
+        output,
+        exit: show::exit(status),
+        ..Report::default()
+    })
+}

@@ -1,0 +1,150 @@
+//! What a person sees while a node is being changed, and at the end.
+
+use crate::apply::executor::Board;
+use crate::cli::Exit;
+use crate::cli::paint::Ink;
+use crate::cli::print::live;
+use crate::cli::text::{Cell, columns, folded, lines};
+use crate::config::octavo::{Colors, Screen};
+use crate::domain::inventory::Inventory;
+use crate::domain::plan::words::Words;
+use crate::wire::local::{Device, Status};
+
+/// One line that is written over, on a terminal.
+#[derive(Debug)]
+pub(super) struct Show {
+    screen: Screen,
+}
+
+impl Show {
+    pub(super) fn new(screen: Screen) -> Self {
+        Self { screen }
+    }
+
+    /// Of an agent's devices.
+    pub(super) fn progress(&self, status: &Status) {
+        let devices = status.devices.iter();
+        let moving = devices.filter_map(|device| {
+            let progress = device.progress.as_ref()?;
+            Some((
+                device.name.clone(),
+                progress.doing.clone(),
+                progress.done,
+                progress.steps,
+            ))
+        });
+        self.line(&moving.collect::<Vec<_>>());
+    }
+
+    /// Of this process' devices.
+    pub(super) fn board(&self, inventory: &Inventory, board: &Board) {
+        let moving = board.iter().map(|(pci, progress)| {
+            let name = Words::new(inventory, *pci).device(*pci);
+            (name, progress.doing.clone(), progress.done, progress.steps)
+        });
+        self.line(&moving.collect::<Vec<_>>());
+    }
+
+    fn line(&self, moving: &[(String, String, usize, usize)]) {
+        if self.screen != Screen::Live {
+            return;
+        }
+        let text = match moving {
+            [] => String::new(),
+            [(name, doing, done, steps), others @ ..] => {
+                let more = match others.len() {
+                    0 => String::new(),
+                    more => format!(", and {more} more"),
+                };
+                format!("{name}: {doing} ({done} of {steps} steps done){more}")
+            }
+        };
+        live(&text);
+    }
+}
+
+/// Where the node stands, a line for each device and one for all.
+pub(super) fn people(status: &Status, colors: Colors) -> String {
+    let mut text = String::new();
+    if let Some(notice) = &status.notice {
+        text.push_str(&folded(&format!("Note: {notice}"), 6));
+        text.push('\n');
+    }
+    let rows: Vec<Vec<Cell>> = status
+        .devices
+        .iter()
+        .map(|device| {
+            vec![
+                Cell::plain(&device.name),
+                Cell::plain(&device.pci),
+                Cell::new(&device.state, ink(&device.state)),
+            ]
+        })
+        .collect();
+    let table = columns(&rows, colors);
+    for (row, device) in table.lines().zip(&status.devices) {
+        text.push_str(row);
+        text.push('\n');
+        text.push_str(&reason(device));
+    }
+    text.push_str(&summary(status));
+    text
+}
+
+fn reason(device: &Device) -> String {
+    if device.message.is_empty() {
+        return String::new();
+    }
+    lines([folded(&format!("  {}", device.message), 2)])
+}
+
+fn ink(state: &str) -> Ink {
+    match state {
+        "applied" => Ink::Plain,
+        "failed" | "rolled-back" | "infeasible" => Ink::Bad,
+        _ => Ink::Notice,
+    }
+}
+
+fn summary(status: &Status) -> String {
+    let layout = status.layout.as_deref().unwrap_or("(none)");
+    if status.devices.is_empty() {
+        return format!("Layout {layout}: nothing is asked of any device\n");
+    }
+    if status.is_applied() {
+        let all = status.devices.len();
+        let gpus = if all == 1 { "GPU" } else { "GPUs" };
+        return format!("Layout {layout}: applied on {all} {gpus}\n");
+    }
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for device in &status.devices {
+        match counts.iter_mut().find(|(state, _)| *state == device.state) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => counts.push((&device.state, 1)),
+        }
+    }
+    let counts: Vec<String> = counts
+        .iter()
+        .map(|(state, count)| format!("{count} {state}"))
+        .collect();
+    format!("Layout {layout}: {}\n", counts.join(", "))
+}
+
+/// The gravest of all devices.
+pub(super) fn exit(status: &Status) -> Exit {
+    let gravity = |device: &Device| match device.state.as_str() {
+        // What waits for another device is as grave as that one.
+        "applied" | "pending" => Exit::Done,
+        "infeasible" => Exit::Infeasible,
+        "blocked" | "needs-reset" | "drifted" | "yielded" => Exit::Blocked,
+        _ => Exit::Failed,
+    };
+    let rank = |exit: &Exit| match exit {
+        Exit::Done | Exit::Usage | Exit::Changes => 0,
+        Exit::Blocked => 1,
+        Exit::Failed => 2,
+        Exit::Infeasible => 3,
+    };
+    let exits = status.devices.iter().map(gravity);
+    exits.max_by_key(rank).unwrap_or_default()
+}

@@ -1,0 +1,74 @@
+//! Through the agent's socket.
+
+use std::io;
+use std::path::Path;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::time::{Instant, timeout_at};
+
+use super::show::Show;
+use crate::cli::CliError;
+use crate::config::octavo::apply::Patience;
+use crate::wire::local::{Answer, Request, SOCKET, Status, line};
+
+/// The agent of this node; `None` where none listens.
+pub(super) async fn connect(folder: &Path) -> Result<Option<UnixStream>, CliError> {
+    let socket = folder.join(SOCKET);
+    match UnixStream::connect(&socket).await {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(source) => Err(CliError::Agent { socket, source }),
+    }
+}
+
+/// Asks for something, and watches until it is done, or was tried, as far as there is patience.
+pub(super) async fn ask(
+    mut agent: UnixStream,
+    request: &Request,
+    patience: Patience,
+    show: &Show,
+) -> Result<Status, CliError> {
+    let end = Instant::now() + patience.limit();
+    let talk = |source| CliError::AgentGone { source };
+    agent
+        .write_all(line(request).as_bytes())
+        .await
+        .map_err(talk)?;
+    let mut lines = BufReader::new(agent).lines();
+    let mut wanted = None;
+    let mut last = None;
+    loop {
+        let said = match timeout_at(end, lines.next_line()).await {
+            Ok(said) => said.map_err(talk)?,
+            Err(_) => return last.ok_or(CliError::AgentSilent(patience.limit())),
+        };
+        let Some(said) = said else {
+            return Err(talk(io::ErrorKind::UnexpectedEof.into()));
+        };
+        let answer = serde_json::from_str(&said).map_err(|error| talk(io::Error::other(error)))?;
+        match answer {
+            Answer::Accepted { generation } => wanted = Some(generation),
+            Answer::Refused { reason } => return Err(CliError::AgentRefused(reason)),
+            Answer::Status(status) => {
+                show.progress(&status);
+                let seen = wanted.is_some_and(|wanted| status.generation >= wanted);
+                let done = match patience {
+                    Patience::Once(_) => status.is_settled(),
+                    Patience::UntilDone(_) => status.is_applied(),
+                };
+                if seen && done {
+                    return Ok(status);
+                }
+                last = Some(status);
+            }
+        }
+    }
+}

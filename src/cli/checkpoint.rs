@@ -1,0 +1,33 @@
+//! `octavo checkpoint`: what a node has, to be restored later.
+
+use super::{CliError, Report};
+use crate::apply::durable;
+use crate::config::octavo::Input;
+use crate::config::octavo::apply::CheckpointSettings;
+use crate::domain::inventory::Inventory;
+use crate::wire::checkpoint::write;
+
+/// The checkpoint, printed or written whole.
+pub(super) fn report(
+    inventory: &Inventory,
+    settings: &CheckpointSettings,
+) -> Result<Report, CliError> {
+    let text = write(inventory).map_err(|source| CliError::Checkpoint {
+        place: "this node".to_owned(),
+        source,
+    })?;
+    let output = match settings.file() {
+        Input::Stdin => text,
+        Input::File(path) => {
+            let mut draft = path.clone().into_os_string();
+            draft.push(".draft");
+            durable::replace(path, draft.as_ref(), text.as_bytes(), 0o644)
+                .map_err(CliError::Write)?;
+            String::new()
+        }
+    };
+    Ok(Report {
+        output,
+        ..Report::default()
+    })
+}

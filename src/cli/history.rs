@@ -1,0 +1,68 @@
+//! `octavo history`: what was done to this node's partitions.
+
+use super::paint::Ink;
+use super::text::{Cell, columns};
+use super::{CliError, Report, json};
+use crate::apply::store::history;
+use crate::config::octavo::Colors;
+use crate::config::octavo::apply::{ApplyFormat, HistorySettings};
+use crate::wire::history::{Attempt, DeviceAttempt};
+
+/// The last attempts, the newest last.
+pub(super) fn report(settings: &HistorySettings, colors: Colors) -> Result<Report, CliError> {
+    let mut attempts = history(settings.state_dir()).map_err(CliError::State)?;
+    let first = attempts.len().saturating_sub(settings.count());
+    let last = attempts.split_off(first);
+    let output = match settings.format() {
+        ApplyFormat::Json => json(&last)?,
+        ApplyFormat::Table if last.is_empty() => {
+            let folder = settings.state_dir().display();
+            format!("Nothing was done here yet (in {folder})\n")
+        }
+        ApplyFormat::Table => table(&last, colors),
+    };
+    Ok(Report {
+        output,
+        ..Report::default()
+    })
+}
+
+fn table(attempts: &[Attempt], colors: Colors) -> String {
+    let head = [
+        "TIME",
+        "LAYOUT",
+        "BY",
+        "DEVICE",
+        "RESULT",
+        "DESTROYED",
+        "CREATED",
+        "TIME TAKEN",
+        "REASON",
+    ];
+    let mut rows = vec![head.map(|name| Cell::new(name, Ink::Faint)).to_vec()];
+    for attempt in attempts {
+        rows.extend(attempt.devices.iter().map(|device| row(attempt, device)));
+    }
+    columns(&rows, colors)
+}
+
+fn row(attempt: &Attempt, device: &DeviceAttempt) -> Vec<Cell> {
+    // Parts of a second help nobody who looks back.
+    let time = attempt.time.split('.').next().unwrap_or(&attempt.time);
+    let ink = match device.result.as_str() {
+        "applied" => Ink::Plain,
+        "failed" | "rolled-back" => Ink::Bad,
+        _ => Ink::Notice,
+    };
+    vec![
+        Cell::plain(time),
+        Cell::plain(&attempt.layout),
+        Cell::plain(&attempt.by),
+        Cell::plain(&device.pci),
+        Cell::new(&device.result, ink),
+        Cell::plain(&device.destroyed.to_string()),
+        Cell::plain(&device.created.to_string()),
+        Cell::plain(&format!("{} ms", device.duration_ms)),
+        Cell::plain(&device.message),
+    ]
+}

@@ -1,0 +1,241 @@
+//! What the GPUs of a node had, in the form of NVIDIA's mig-parted, so that either tool restores what the other wrote.
+//!
+//! Source: mig-parted v0.15.0, `pkg/mig/state` and `cmd/nvidia-mig-parted/checkpoint`: field names are Go's, and both kinds of
+//! profiles are numbers of NVML's enumerations and not a driver's ids.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::domain::catalog::{GpuInstanceProfile, Placement};
+use crate::domain::inventory::{
+    Completeness, ComputeInstance, Device, GpuInstance, Inventory, MigMode, MigState,
+};
+use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Place, Targets};
+
+const VERSION: &str = "v1";
+
+/// Compute slices of NVML's compute-instance profiles, by their numbers. Source: `nvml.h`,
+/// `NVML_COMPUTE_INSTANCE_PROFILE_*`.
+const COMPUTE_SLICES: [u32; 8] = [1, 2, 3, 4, 7, 8, 6, 1];
+
+/// Why there is no checkpoint, or one cannot be used.
+#[derive(Debug, Error)]
+pub enum CheckpointError {
+    /// It is not in this form.
+    #[error("it is no checkpoint")]
+    Json(#[source] serde_json::Error),
+    /// It is of another version.
+    #[error("it is of version {0:?}, and this program knows {VERSION}")]
+    Version(String),
+    /// A GPU of it is not here.
+    #[error("this node has no GPU {0}")]
+    NoSuchDevice(String),
+    /// A GPU is there twice.
+    #[error("GPU {0} is in it twice")]
+    Twice(String),
+    /// The device cannot be partitioned.
+    #[error("GPU {0} cannot be partitioned, or does not tell")]
+    NotCapable(String),
+    /// The device does not offer a profile.
+    #[error("GPU {uuid} offers no {kind} profile {number}")]
+    NoSuchProfile {
+        /// The device.
+        uuid: String,
+        /// `GPU instance` or `compute instance`.
+        kind: &'static str,
+        /// NVML's number of it.
+        number: u32,
+    },
+    /// Nobody tells all that a device has.
+    #[error("nobody tells all the partitions of the GPU at {0}")]
+    Untold(String),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+struct Document {
+    version: String,
+    mig_state: State,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+struct State {
+    devices: Option<Vec<DeviceState>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+struct DeviceState {
+    #[serde(rename = "UUID")]
+    uuid: String,
+    mig_mode: u32,
+    gpu_instances: Option<Vec<InstanceState>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+struct InstanceState {
+    #[serde(rename = "ProfileID")]
+    profile: u32,
+    placement: PlacementState,
+    compute_instances: Option<Vec<ComputeState>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+struct PlacementState {
+    start: u32,
+    size: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+struct ComputeState {
+    #[serde(rename = "ProfileID")]
+    profile: u32,
+    #[serde(rename = "EngProfileID")]
+    engine: u32,
+}
+
+/// The checkpoint of a node: every MIG-capable GPU of it.
+pub fn write(inventory: &Inventory) -> Result<String, CheckpointError> {
+    let mut devices = Vec::new();
+    for device in &inventory.devices {
+        let Some(state) = device.mig.state() else {
+            continue;
+        };
+        let untold = || CheckpointError::Untold(device.pci.to_string());
+        let uuid = device.uuid.as_ref().ok_or_else(untold)?;
+        if state.geometry == Completeness::Partial {
+            return Err(untold());
+        }
+        let instances: Option<Vec<InstanceState>> = state
+            .gpu_instances
+            .iter()
+            .map(|instance| instance_out(state, instance))
+            .collect();
+        devices.push(DeviceState {
+            uuid: uuid.to_string(),
+            mig_mode: u32::from(state.current == MigMode::Enabled),
+            gpu_instances: Some(instances.ok_or_else(untold)?),
+        });
+    }
+    let document = Document {
+        version: VERSION.to_owned(),
+        mig_state: State {
+            devices: Some(devices),
+        },
+    };
+    let mut text = serde_json::to_string(&document).map_err(CheckpointError::Json)?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// What a checkpoint asks of the devices of a node, each instance in its place.
+pub fn read(text: &str, inventory: &Inventory) -> Result<Targets, CheckpointError> {
+    let document: Document = serde_json::from_str(text).map_err(CheckpointError::Json)?;
+    if document.version != VERSION {
+        return Err(CheckpointError::Version(document.version));
+    }
+    let mut targets = Targets::default();
+    for wanted in document.mig_state.devices.unwrap_or_default() {
+        let target = device_in(wanted, inventory)?;
+        if targets.devices.iter().any(|known| known.pci == target.pci) {
+            return Err(CheckpointError::Twice(target.pci.to_string()));
+        }
+        targets.devices.push(target);
+    }
+    targets.devices.sort_by_key(|target| target.pci);
+    Ok(targets)
+}
+
+fn instance_out(state: &MigState, instance: &GpuInstance) -> Option<InstanceState> {
+    let profile = state.catalog.by_id(instance.profile_id)?;
+    let all = instance.compute_instances.iter();
+    let computes: Option<Vec<ComputeState>> = all
+        .map(|compute| {
+            Some(ComputeState {
+                profile: compute_number(profile, compute)?,
+                engine: 0,
+            })
+        })
+        .collect();
+    Some(InstanceState {
+        profile: profile.index,
+        placement: PlacementState {
+            start: instance.placement.start,
+            size: instance.placement.size,
+        },
+        compute_instances: Some(computes?),
+    })
+}
+
+fn compute_number(profile: &GpuInstanceProfile, compute: &ComputeInstance) -> Option<u32> {
+    let mut listed = profile.compute_profiles.iter();
+    if let Some(known) = listed.find(|known| known.id == compute.profile_id) {
+        return Some(known.index);
+    }
+    let slices = compute.resources?.compute_slices;
+    let at = COMPUTE_SLICES.iter().position(|known| *known == slices)?;
+    u32::try_from(at).ok()
+}
+
+fn device_in(wanted: DeviceState, inventory: &Inventory) -> Result<DeviceTarget, CheckpointError> {
+    let named = |device: &&Device| {
+        let uuid = device.uuid.as_ref().map(ToString::to_string);
+        uuid.as_deref() == Some(&wanted.uuid)
+    };
+    let device = inventory.devices.iter().find(named);
+    let device = device.ok_or_else(|| CheckpointError::NoSuchDevice(wanted.uuid.clone()))?;
+    let capable = device.mig.state();
+    let state = capable.ok_or_else(|| CheckpointError::NotCapable(wanted.uuid.clone()))?;
+    let mig = if wanted.mig_mode == 0 {
+        MigTarget::Disabled
+    } else {
+        let all = wanted.gpu_instances.unwrap_or_default().into_iter();
+        let instances: Result<Vec<InstanceTarget>, CheckpointError> = all
+            .map(|instance| instance_in(state, instance, &wanted.uuid))
+            .collect();
+        let mut instances = instances?;
+        instances.sort();
+        MigTarget::Enabled(instances)
+    };
+    Ok(DeviceTarget {
+        pci: device.pci,
+        rule: Place::default(),
+        mig: Some(mig),
+        time_slicing: None,
+    })
+}
+
+fn instance_in(
+    state: &MigState,
+    instance: InstanceState,
+    uuid: &str,
+) -> Result<InstanceTarget, CheckpointError> {
+    let unknown = |kind, number| CheckpointError::NoSuchProfile {
+        uuid: uuid.to_owned(),
+        kind,
+        number,
+    };
+    let mut offered = state.catalog.profiles().iter();
+    let profile = offered
+        .find(|profile| profile.index == instance.profile)
+        .ok_or_else(|| unknown("GPU instance", instance.profile))?;
+    let mut compute = Vec::new();
+    for part in instance.compute_instances.unwrap_or_default() {
+        let number = usize::try_from(part.profile).unwrap_or(usize::MAX);
+        let slices = COMPUTE_SLICES.get(number);
+        compute.push(*slices.ok_or_else(|| unknown("compute instance", part.profile))?);
+    }
+    compute.sort_unstable_by(|one, other| other.cmp(one));
+    Ok(InstanceTarget {
+        profile_id: profile.id,
+        compute,
+        placement: Some(Placement {
+            start: instance.placement.start,
+            size: instance.placement.size,
+        }),
+    })
+}
