@@ -206,7 +206,8 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SinkEr
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::time::Duration;
 
     use super::*;

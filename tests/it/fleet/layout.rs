@@ -127,15 +127,26 @@ async fn a_layout_that_was_put_in_force_is_seen_to_be() {
     }
     promtool::finds_no_fault(&text);
     assert_eq!(Api::at(metrics).get("/elsewhere").await.status, 404);
+    assert!(agent.stop().success());
+}
 
-    // Somebody takes an instance away, and it is brought back and counted.
+#[tokio::test]
+async fn what_somebody_else_changed_is_brought_back_and_counted() {
+    let aggregator = Aggregator::start(&["--plaintext"]);
+    let machine = Machine::new(SHARED);
+    let mut agent = partition(&machine, &aggregator, "first");
+    let metrics = metrics_of(&mut agent);
+    let api = Api::at(aggregator.http);
+    let node = api
+        .node("shared", |node| node["layout"]["state"] == "applied")
+        .await;
     machine.change(|world| {
         let mig = world.gpu(Slot(0))?.mig.as_ref();
         let first = mig.unwrap().instances[0].id;
         world.destroy_ci(Slot(0), first, 0)?;
         world.destroy_gi(Slot(0), first)
     });
-    let plan = layout["plan"].clone();
+    let plan = node["layout"]["plan"].clone();
     let node = api
         .node("shared", |node| {
             node["layout"]["plan"] != plan && node["layout"]["state"] == "applied"
@@ -151,7 +162,6 @@ async fn a_layout_that_was_put_in_force_is_seen_to_be() {
         text.contains("octavo_applies_total{result=\"applied\"} 2\n"),
         "{text}"
     );
-    assert!(agent.stop().success());
 }
 
 #[tokio::test]
