@@ -11,7 +11,11 @@ use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
 
 /// On `inventory`: the first device so far with its steps, one of a state each after it, and the rest applied.
-fn standing(inventory: &Inventory, done: usize, others: &[(&str, &str)]) -> LayoutStatus {
+pub(super) fn standing(
+    inventory: &Inventory,
+    done: usize,
+    others: &[(&str, &str)],
+) -> LayoutStatus {
     let device = |(at, device): (usize, &octavo::domain::inventory::Device)| {
         let other = at.checked_sub(1).and_then(|at| others.get(at));
         let (state, message) = match (at, other) {
@@ -50,7 +54,7 @@ fn standing(inventory: &Inventory, done: usize, others: &[(&str, &str)]) -> Layo
     }
 }
 
-const IN_THE_WAY: [(&str, &str); 2] = [
+pub(super) const IN_THE_WAY: [(&str, &str); 2] = [
     (
         "blocked",
         "gi 2 (3g.40gb in slices 4-7) would have to go and is in use: pid 4711, python train.py",
