@@ -1,7 +1,5 @@
 //! Where a node stands with regard to its layout: on its page and in the list.
 
-use std::path::Path;
-
 use octavo::domain::fleet::{DeviceLayout, LayoutStatus};
 use octavo::domain::inventory::Inventory;
 use octavo::domain::reconcile::Progress;
@@ -90,11 +88,6 @@ async fn a_layout_is_shown_device_by_device_and_its_progress_as_it_goes() {
         page.until(".live", &["Live"]).await;
         page.ask("window.marker = 7", json!([])).await;
         assert_eq!(page.violations().await, Vec::<String>::new());
-        if let Some(folder) = std::env::var_os("OCTAVO_SCREENSHOTS") {
-            page.resize(1290).await;
-            let picture = page.screenshot().await;
-            std::fs::write(Path::new(&folder).join("layout-light.png"), picture).unwrap();
-        }
 
         // The page goes with it.
         site.put_standing("hgx-a100", &machine, &standing(&machine, 7, &[]));
