@@ -1,5 +1,6 @@
 //! Gives the node the layout that is chosen for it: which one, what it means here, one round of the engine after the other.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +21,9 @@ use crate::apply::witness::Witness;
 use crate::book::{Book, BookError, ChoiceError, Current};
 use crate::config::agent::PartitioningSettings;
 use crate::domain::error::chain;
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, NvmlState};
-use crate::domain::layout::Targets;
+use crate::domain::layout::{DeviceTarget, Targets};
 use crate::domain::reconcile::Status;
 use crate::hw::Handle;
 use crate::wire::local::Choice;
@@ -254,8 +256,9 @@ impl Partitioning {
                     for warning in &resolved.warnings {
                         warn!("layout {name}: {warning}");
                     }
+                    let changed = differing(self.meant.as_ref(), &meant);
                     if let Some(engine) = &mut self.engine {
-                        engine.select();
+                        engine.select(&changed);
                     }
                     self.meant = Some(meant);
                 }
@@ -280,4 +283,20 @@ impl Partitioning {
             self.notice = Some(notice);
         }
     }
+}
+
+/// Devices of which something else is asked now, wherever the rule stands that says so; all of a layout that was chosen anew.
+fn differing(
+    before: Option<&(String, Targets)>,
+    (name, now): &(String, Targets),
+) -> BTreeSet<PciAddress> {
+    let before = before.filter(|(known, _)| known == name);
+    let known = |pci: PciAddress| {
+        let mut devices = before.into_iter().flat_map(|(_, targets)| &targets.devices);
+        devices.find(|device| device.pci == pci)
+    };
+    let differs =
+        |device: &&DeviceTarget| known(device.pci).is_none_or(|known| known.mig != device.mig);
+    let devices = now.devices.iter().filter(differs);
+    devices.map(|device| device.pci).collect()
 }

@@ -56,6 +56,7 @@ pub struct Wanted<'a> {
 /// What a round is to change.
 #[derive(Clone, Copy)]
 struct Task<'a> {
+    holders: &'a [Holder],
     inventory: &'a Arc<Inventory>,
     targets: &'a Targets,
     decision: &'a Decision,
@@ -93,6 +94,8 @@ pub struct Engine {
     notice: Option<String>,
     /// What was last said of devices that are left as they are.
     said: BTreeMap<PciAddress, String>,
+    /// The journal's file says something else than it should.
+    stale: bool,
 }
 
 impl Engine {
@@ -136,6 +139,7 @@ impl Engine {
             rounds: 0,
             notice,
             said: BTreeMap::new(),
+            stale: false,
         })
     }
 
@@ -144,9 +148,9 @@ impl Engine {
         self.record.as_ref()
     }
 
-    /// Something else is asked for.
-    pub fn select(&mut self) {
-        self.node.select();
+    /// Something else is asked of these devices.
+    pub fn select(&mut self, devices: &BTreeSet<PciAddress>) {
+        self.node.select(devices);
     }
 
     /// Holds the node against what is wanted and changes what can be changed. It returns when every device has come to an
@@ -158,14 +162,18 @@ impl Engine {
         wanted: Wanted<'_>,
     ) -> Round {
         let began = Instant::now();
-        let targets = self.with_unfinished(wanted.targets);
+        if self.stale {
+            self.keep();
+        }
+        self.drop_strangers(inventory);
+        let targets = self.with_unfinished(inventory, wanted.targets);
         let mut holders = Vec::new();
         if self.has_to_do(inventory, &targets) {
             holders = self.holders(inventory).await;
         }
         let decision = self.decide(inventory, &targets, &holders);
         self.say_left(inventory);
-        self.settle_reached(&targets);
+        self.settle_reached();
         if decision.change.is_empty() {
             return Round {
                 again: decision.again,
@@ -182,6 +190,7 @@ impl Engine {
         let task = Task {
             inventory,
             targets: &targets,
+            holders: &holders,
             decision: &decision,
             plan: &plan,
             layout: wanted.layout,
@@ -189,10 +198,13 @@ impl Engine {
         let mut outcomes = self.change(hardware, task).await;
         // From before a reset: a device looks otherwise after it, and is gone on with at once.
         let read = hardware.latest();
-        self.reset(hardware, &mut outcomes).await;
+        let reset = self.reset(hardware, &mut outcomes).await;
         let holders = self.holders(&read).await;
         for outcome in &outcomes {
             self.ended((&read, &holders), &targets, outcome);
+        }
+        for pci in reset {
+            self.node.was_reset(pci);
         }
         let took = began.elapsed();
         self.remember(&read, (&plan, wanted.layout), &outcomes, took);
@@ -287,17 +299,21 @@ impl Engine {
         }
     }
 
-    /// Resets what waits for it, one after the other.
-    async fn reset(&self, hardware: &Handle, outcomes: &mut [Outcome]) {
+    /// Resets what waits for it, one after the other; which were.
+    async fn reset(&self, hardware: &Handle, outcomes: &mut [Outcome]) -> Vec<PciAddress> {
+        let mut reset = Vec::new();
         for outcome in outcomes {
             if let Ending::NeedsReset { scope, .. } = &outcome.ending {
                 let resets = &self.settings.resets;
                 let inventory = hardware.latest();
-                outcome.ending = resets
+                let done = resets
                     .perform(hardware, &inventory, scope, &self.witness)
                     .await;
+                reset.extend(done.reset.then_some(outcome.pci));
+                outcome.ending = done.ending;
             }
         }
+        reset
     }
 
     fn ended(

@@ -115,12 +115,8 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn run(mut self, job: Job, progress: &watch::Sender<Board>) -> Outcome {
         let pci = job.target.pci;
-        let mut device = job
-            .inventory
-            .devices
-            .iter()
-            .find(|device| device.pci == pci)
-            .cloned();
+        // All of them: what a pod was given is told by ids, and one of another device is no riddle.
+        let mut devices = job.inventory.devices.clone();
         let Some(mut transaction) = Transaction::new(job) else {
             return unknown(pci);
         };
@@ -136,7 +132,7 @@ impl Runner<'_> {
             }
             answer = match action {
                 Action::End(ending) => break ending,
-                Action::Look => Answer::Looked(self.look(device.as_ref())),
+                Action::Look => Answer::Looked(self.look(&devices)),
                 Action::Call(call) => {
                     Answer::Called(self.timed(|control, calls| control.call(call, calls)))
                 }
@@ -145,7 +141,7 @@ impl Runner<'_> {
                     thread::park_timeout(wait);
                     Answer::Waited
                 }
-                Action::Read => Answer::Read(self.read(&mut device)),
+                Action::Read => Answer::Read(self.read(&mut devices)),
             };
         };
         Outcome {
@@ -165,20 +161,22 @@ impl Runner<'_> {
     }
 
     /// Who uses the device: by the driver first, as a process that it names may go before somebody else looks.
-    fn look(&mut self, device: Option<&Device>) -> Result<Users, String> {
+    fn look(&mut self, devices: &[Device]) -> Result<Users, String> {
         let processes = self
             .timed(|control, calls| control.processes(calls))
             .map_err(|failure| format!("the driver does not say who uses it: {failure}"))?;
-        let holders = match device {
-            Some(device) => self.witness.holders(std::slice::from_ref(device))?,
-            None => Vec::new(),
-        };
+        let pci = self.control.pci();
+        let mut holders = self.witness.holders(devices)?;
+        holders.retain(|holder| holder.device == pci);
         Ok(Users { processes, holders })
     }
 
-    fn read(&mut self, device: &mut Option<Device>) -> Result<Box<Device>, Failure> {
+    fn read(&mut self, devices: &mut [Device]) -> Result<Box<Device>, Failure> {
         let read = self.timed(|control, calls| control.read(calls))?;
-        *device = Some(read.clone());
+        let known = devices.iter_mut().find(|device| device.pci == read.pci);
+        if let Some(known) = known {
+            known.clone_from(&read);
+        }
         Ok(Box::new(read))
     }
 }

@@ -27,6 +27,15 @@ pub struct Resets {
     pub sysfs: Option<PathBuf>,
 }
 
+/// What came of a reset.
+#[derive(Debug)]
+pub(super) struct Done {
+    /// Whether the GPU was reset.
+    pub(super) reset: bool,
+    /// How the change stands then.
+    pub(super) ending: Ending,
+}
+
 /// A reset takes seconds; NVIDIA's program waits for persistence daemons, and may wait for ever.
 const LONGEST: Duration = Duration::from_mins(1);
 
@@ -39,10 +48,13 @@ impl Resets {
         inventory: &Inventory,
         scope: &ResetScope,
         witness: &Arc<dyn Witness>,
-    ) -> Ending {
-        let needs = |causes| Ending::NeedsReset {
-            scope: scope.clone(),
-            causes,
+    ) -> Done {
+        let needs = |causes| Done {
+            reset: false,
+            ending: Ending::NeedsReset {
+                scope: scope.clone(),
+                causes,
+            },
         };
         if self.nvidia_smi.is_none() && self.sysfs.is_none() {
             return needs(Vec::new());
@@ -54,6 +66,11 @@ impl Resets {
             Ok(released) => released,
             Err(error) => return failed(error.to_string()),
         };
+        // Seconds have passed since. The driver tells nothing while its library is closed; the others do.
+        if let Some(causes) = in_the_way(&nobody(inventory), scope, witness).await {
+            drop(released);
+            return needs(causes);
+        }
         let done = self.reset(scope.device).await;
         drop(released);
         // Work waits until the library is open again: before that, whoever looks sees what was before the reset.
@@ -62,7 +79,10 @@ impl Resets {
             Ok(()) => {
                 info!("{} was reset", scope.device);
                 // Not at its end yet, and nothing stands in the way of going on at once.
-                needs(Vec::new())
+                Done {
+                    reset: true,
+                    ..needs(Vec::new())
+                }
             }
             Err(reason) => failed(format!("cannot reset {}: {reason}", scope.device)),
         }
@@ -77,8 +97,7 @@ impl Resets {
                     .arg("-i")
                     .arg(pci.to_string())
                     .env_clear()
-                    .stdin(Stdio::null())
-                    .kill_on_drop(true);
+                    .stdin(Stdio::null());
                 let output = timeout(LONGEST, command.output())
                     .await
                     .map_err(|_| format!("{} does not end", program.display()))?
@@ -99,7 +118,14 @@ impl Resets {
                     .join("bus/pci/devices")
                     .join(pci.to_string())
                     .join("reset");
-                fs::write(&path, "1").map_err(|error| format!("{}: {error}", path.display()))
+                // It takes as long as the reset, and for ever with a board that dies of it.
+                let written = tokio::task::spawn_blocking(move || {
+                    fs::write(&path, "1").map_err(|error| format!("{}: {error}", path.display()))
+                });
+                timeout(LONGEST, written)
+                    .await
+                    .map_err(|_| "the kernel does not end it".to_owned())?
+                    .map_err(|error| error.to_string())?
             }
             (None, None) => Err("there are no means to".to_owned()),
         }
@@ -130,9 +156,21 @@ async fn in_the_way(
     (!holders.is_empty()).then(|| vec![Cause::DeviceInUse { holders }])
 }
 
-fn failed(reason: String) -> Ending {
-    Ending::Failed {
-        reason,
-        rollback: None,
+/// The node without the processes that its driver named a while ago.
+fn nobody(inventory: &Inventory) -> Inventory {
+    let mut inventory = inventory.clone();
+    for device in &mut inventory.devices {
+        device.processes.clear();
+    }
+    inventory
+}
+
+fn failed(reason: String) -> Done {
+    Done {
+        reset: false,
+        ending: Ending::Failed {
+            reason,
+            rollback: None,
+        },
     }
 }

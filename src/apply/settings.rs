@@ -28,8 +28,5 @@ impl Settings {
 
 /// Who is asked who uses a device.
 pub fn witness(settings: &EngineSettings) -> Arc<dyn Witness> {
-    Arc::new(Node {
-        proc_root: settings.proc_root().to_owned(),
-        pod_resources: settings.pod_resources().to_owned(),
-    })
+    Arc::new(Node::new(settings))
 }

@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::time::{Instant, timeout};
+
+use crate::config::engine::EngineSettings;
 use crate::domain::error::chain;
-use crate::domain::holder::{self, Holder};
+use crate::domain::holder::{self, Holder, PodDevice};
 use crate::domain::inventory::{Device, Inventory};
 use crate::hw::holders;
 use crate::k8s::pod_resources::{self, PodResourcesError};
@@ -22,23 +25,66 @@ pub trait Witness: fmt::Debug + Send + Sync {
 
 /// What a node tells of itself: who has a device or a partition open, by procfs, and which pods were given one, by the
 /// kubelet.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Node {
-    /// Where procfs of the node is mounted.
-    pub proc_root: PathBuf,
-    /// The kubelet's socket.
-    pub pod_resources: PathBuf,
+    proc_root: PathBuf,
+    /// Absent where the settings say that there is no kubelet.
+    kubelet: Option<Kubelet>,
+}
+
+/// The kubelet, whose answers are shared: it answers a few questions at once, and as many threads ask as there are devices.
+#[derive(Debug)]
+struct Kubelet {
+    socket: PathBuf,
+    /// Whether this runs in a pod, so that there is a kubelet for certain.
+    in_pod: bool,
+    last: Mutex<Option<Answer>>,
+}
+
+/// What the kubelet said, and when it began to be asked.
+#[derive(Debug)]
+struct Answer {
+    asked: Instant,
+    given: Result<Vec<PodDevice>, String>,
 }
 
 /// The kubelet answers from memory.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Longer than looking through all processes takes; a file of a process that hangs may never be read.
+const LONGEST_LOOK: Duration = Duration::from_secs(30);
+
+impl Node {
+    /// As `settings` say.
+    pub fn new(settings: &EngineSettings) -> Self {
+        Self {
+            proc_root: settings.proc_root().to_owned(),
+            kubelet: settings.pod_resources().map(|socket| Kubelet {
+                socket: socket.to_owned(),
+                in_pod: settings.in_pod(),
+                last: Mutex::new(None),
+            }),
+        }
+    }
+}
 
 impl Witness for Node {
     fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
         let all: Vec<&Device> = devices.iter().collect();
         let mut found = holders::open(&self.proc_root, &all).map_err(|error| chain(&error))?;
-        found.extend(self.pods(devices)?);
-        Ok(found)
+        let Some(kubelet) = &self.kubelet else {
+            return Ok(found);
+        };
+        let pods = holder::of_pods(&kubelet.given()?, devices);
+        match pods.unassigned.first() {
+            None => {
+                found.extend(pods.holders);
+                Ok(found)
+            }
+            Some(one) => Err(format!(
+                "pod {}/{} was given {} {}, and nobody knows what of this node that is",
+                one.namespace, one.pod, one.resource, one.device_id
+            )),
+        }
     }
 
     fn describe(&self, holders: &mut [Holder]) {
@@ -46,24 +92,36 @@ impl Witness for Node {
     }
 }
 
-impl Node {
-    fn pods(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
+impl Kubelet {
+    /// Which containers were given which devices, by an answer that was begun after this was called.
+    fn given(&self) -> Result<Vec<PodDevice>, String> {
+        let now = Instant::now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = last.as_ref().filter(|answer| answer.asked >= now) {
+            return answer.given.clone();
+        }
+        let asked = Instant::now();
+        let given = self.ask();
+        *last = Some(Answer {
+            asked,
+            given: given.clone(),
+        });
+        given
+    }
+
+    fn ask(&self) -> Result<Vec<PodDevice>, String> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| error.to_string())?;
-        let given = match runtime.block_on(pod_resources::list(&self.pod_resources, PATIENCE)) {
-            Ok(given) => given,
-            Err(PodResourcesError::Absent { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(chain(&error)),
-        };
-        let pods = holder::of_pods(&given, devices);
-        match pods.unassigned.first() {
-            None => Ok(pods.holders),
-            Some(one) => Err(format!(
-                "pod {}/{} was given {} {}, and nobody knows what of this node that is",
-                one.namespace, one.pod, one.resource, one.device_id
+        match runtime.block_on(pod_resources::list(&self.socket, PATIENCE)) {
+            Ok(given) => Ok(given),
+            Err(PodResourcesError::Absent { .. }) if !self.in_pod => Ok(Vec::new()),
+            Err(error @ PodResourcesError::Absent { .. }) => Err(format!(
+                "{}: mount the kubelet's folder, or say --pod-resources none",
+                chain(&error)
             )),
+            Err(error) => Err(chain(&error)),
         }
     }
 }
@@ -75,16 +133,22 @@ pub(super) async fn everybody(
     inventory: &Inventory,
 ) -> (Vec<Holder>, Option<String>) {
     let witness = Arc::clone(witness);
-    let mut named = holder::of(inventory);
+    let named = holder::of(inventory);
     let devices = inventory.devices.clone();
     let asked = tokio::task::spawn_blocking(move || {
-        witness.describe(&mut named);
-        match witness.holders(&devices) {
+        let (mut all, untold) = match witness.holders(&devices) {
             Ok(others) => (holder::beside(named, others), None),
             Err(reason) => (named, Some(reason)),
-        }
+        };
+        witness.describe(&mut all);
+        (all, untold)
     });
-    asked
-        .await
-        .unwrap_or_else(|error| (Vec::new(), Some(error.to_string())))
+    match timeout(LONGEST_LOOK, asked).await {
+        Ok(Ok(told)) => told,
+        Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
+        Err(_) => {
+            let reason = "a process of this node does not let itself be looked at";
+            (Vec::new(), Some(reason.to_owned()))
+        }
+    }
 }

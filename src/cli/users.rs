@@ -32,7 +32,10 @@ pub(super) fn live(inventory: Arc<Inventory>, root: &Path) -> Users {
     holders::describe(root, &mut users.holders);
     let devices: Vec<&Device> = users.inventory.devices.iter().collect();
     match holders::open(root, &devices) {
-        Ok(open) => users.holders = holder::beside(users.holders, open),
+        Ok(mut open) => {
+            holders::describe(root, &mut open);
+            users.holders = holder::beside(users.holders, open);
+        }
         Err(error) => {
             users.notes = format!(
                 "warning: it cannot be told who has a GPU open, so everything counts as in use\n  because: {}\n",

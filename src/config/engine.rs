@@ -54,7 +54,10 @@ pub(super) struct EngineArgs {
     )]
     proc_root: PathBuf,
 
-    /// Where the kubelet tells which pods have which devices; not asked where no kubelet ever ran
+    /// Where the kubelet tells which pods have which devices; `none` where there is no kubelet
+    ///
+    /// Outside of a pod, a folder that is not there says the same. In a pod it has to be mounted: what cannot be told counts as
+    /// in use.
     #[arg(
         long,
         value_name = "PATH",
@@ -63,6 +66,10 @@ pub(super) struct EngineArgs {
         default_value = "/var/lib/kubelet/pod-resources/kubelet.sock"
     )]
     pod_resources: PathBuf,
+
+    /// What kubelet says to every container: not for people
+    #[arg(long, env = "KUBERNETES_SERVICE_HOST", hide = true)]
+    kubernetes_service_host: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -83,7 +90,8 @@ pub struct EngineSettings {
     nvidia_smi: PathBuf,
     sysfs_reset: bool,
     proc_root: PathBuf,
-    pod_resources: PathBuf,
+    pod_resources: Option<PathBuf>,
+    in_pod: bool,
 }
 
 impl EngineSettings {
@@ -112,9 +120,14 @@ impl EngineSettings {
         &self.proc_root
     }
 
-    /// The kubelet's socket.
-    pub fn pod_resources(&self) -> &Path {
-        &self.pod_resources
+    /// The kubelet's socket; `None` where there is no kubelet.
+    pub fn pod_resources(&self) -> Option<&Path> {
+        self.pod_resources.as_deref()
+    }
+
+    /// Whether this runs in a pod. Source: kubelet sets `KUBERNETES_SERVICE_HOST` in every container.
+    pub fn in_pod(&self) -> bool {
+        self.in_pod
     }
 }
 
@@ -132,7 +145,8 @@ impl From<EngineArgs> for EngineSettings {
             nvidia_smi: args.nvidia_smi,
             sysfs_reset: args.allow_sysfs_reset,
             proc_root: args.proc_root,
-            pod_resources: args.pod_resources,
+            pod_resources: Some(args.pod_resources).filter(|path| path != Path::new("none")),
+            in_pod: args.kubernetes_service_host.is_some(),
         }
     }
 }

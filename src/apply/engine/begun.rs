@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tracing::error;
+use tracing::{error, warn};
 
 use super::{Engine, Task, find};
 use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::Inventory;
+use crate::domain::inventory::{Device, Inventory};
 use crate::domain::layout::{DeviceTarget, Place, Targets, standing};
 use crate::domain::reconcile::{Entry, Job, Record, State};
 
@@ -22,11 +22,34 @@ impl Engine {
             .collect()
     }
 
-    /// Devices that were being changed when the agent was killed are brought to an end, whatever is asked for now.
-    pub(super) fn with_unfinished(&self, targets: &Targets) -> Targets {
+    /// Forgets devices whose place another one has taken: what was begun with them is of no meaning for it.
+    pub(super) fn drop_strangers(&mut self, inventory: &Inventory) {
+        let Some(record) = &mut self.record else {
+            return;
+        };
+        let before = record.devices.len();
+        record.devices.retain(|entry| {
+            let device = find(inventory, entry.pci);
+            let stays = device.is_none_or(|device| is_same(entry, device));
+            if !stays {
+                warn!(
+                    "what was begun with the device at {} is forgotten: another one is there now",
+                    entry.pci
+                );
+            }
+            stays
+        });
+        if record.devices.len() != before {
+            self.keep();
+        }
+    }
+
+    /// Devices that were being changed when the agent was killed are brought to an end, whatever is asked for now. One that is
+    /// not there waits until it is.
+    pub(super) fn with_unfinished(&self, inventory: &Inventory, targets: &Targets) -> Targets {
         let mut targets = targets.clone();
         let unfinished = self.record.iter().flat_map(|record| &record.devices);
-        for entry in unfinished {
+        for entry in unfinished.filter(|entry| find(inventory, entry.pci).is_some()) {
             let asked = targets.devices.iter_mut();
             let target = asked.into_iter().find(|target| target.pci == entry.pci);
             match target {
@@ -45,21 +68,19 @@ impl Engine {
     }
 
     /// A device of the journal that has what it shall have needs it no more.
-    pub(super) fn settle_reached(&mut self, targets: &Targets) {
+    pub(super) fn settle_reached(&mut self) {
         let reached: Vec<PciAddress> = self
             .node
             .states()
             .filter(|(_, state)| **state == State::Applied)
             .map(|(pci, _)| pci)
             .collect();
-        let known = |pci: &PciAddress| targets.devices.iter().any(|target| target.pci == *pci);
         let Some(record) = &mut self.record else {
             return;
         };
         let before = record.devices.len();
-        record
-            .devices
-            .retain(|entry| known(&entry.pci) && !reached.contains(&entry.pci));
+        let devices = &mut record.devices;
+        devices.retain(|entry| !reached.contains(&entry.pci));
         if record.devices.len() != before {
             self.keep();
         }
@@ -84,7 +105,7 @@ impl Engine {
                     target,
                     previous: begun.map_or_else(has, |entry| entry.previous.clone()),
                     resumed: begun.is_some(),
-                    holders: Vec::new(),
+                    holders: task.holders.to_vec(),
                     policy: self.settings.policy,
                     limits: self.settings.limits,
                 }
@@ -95,8 +116,8 @@ impl Engine {
     /// What the journal says of this very device.
     pub(super) fn begun(&self, inventory: &Inventory, pci: PciAddress) -> Option<&Entry> {
         let mut entries = self.record.iter().flat_map(|record| &record.devices);
-        let uuid = find(inventory, pci).and_then(|device| device.uuid.as_ref());
-        entries.find(|entry| entry.pci == pci && entry.uuid.as_ref() == uuid)
+        let device = find(inventory, pci)?;
+        entries.find(|entry| entry.pci == pci && is_same(entry, device))
     }
 
     pub(super) fn record_of(&self, task: Task<'_>, jobs: &[Job]) -> Record {
@@ -125,6 +146,7 @@ impl Engine {
 
     /// Brings the journal's file up to what is known.
     pub(super) fn keep(&mut self) {
+        self.stale = false;
         let kept = match &self.record {
             Some(record) if !record.devices.is_empty() => self.store.begin(record),
             Some(_) | None => {
@@ -135,11 +157,18 @@ impl Engine {
         match kept {
             Ok(()) => self.notice = None,
             Err(error) => {
-                // What it says then is that something was begun which has ended, which a next start finds to be so.
+                // It says that something was begun which has ended; a later start must not take that up.
                 let notice = chain(&error);
                 error!("{notice}");
                 self.notice = Some(notice);
+                self.stale = true;
             }
         }
     }
+}
+
+/// Whether it is the device that was begun with: another one only where both tell who they are.
+fn is_same(entry: &Entry, device: &Device) -> bool {
+    let both = entry.uuid.as_ref().zip(device.uuid.as_ref());
+    both.is_none_or(|(begun, now)| begun == now)
 }

@@ -48,6 +48,7 @@ pub(super) async fn ask(
     loop {
         let said = match timeout_at(end, lines.next_line()).await {
             Ok(said) => said.map_err(talk)?,
+            // What was said before the choice was looked at is no answer to it.
             Err(_) => return last.ok_or(CliError::AgentSilent(patience.limit())),
         };
         let Some(said) = said else {
@@ -67,7 +68,7 @@ pub(super) async fn ask(
                 if seen && done {
                     return Ok(status);
                 }
-                last = Some(status);
+                last = seen.then_some(status);
             }
         }
     }

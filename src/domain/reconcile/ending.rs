@@ -86,9 +86,8 @@ impl Ending {
             Self::Applied
             | Self::Blocked { .. }
             | Self::Infeasible(_)
-            | Self::RolledBack { .. }
-            | Self::Yielded { .. } => true,
-            Self::Failed { .. } | Self::NeedsReset { .. } => false,
+            | Self::RolledBack { .. } => true,
+            Self::Failed { .. } | Self::NeedsReset { .. } | Self::Yielded { .. } => false,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::ending::Ending;
 use super::state::{State, wait};
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Condition, Device, Inventory, MigMode, Process};
+use crate::domain::inventory::{Condition, Device, Inventory, MigMode};
 use crate::domain::layout::{MigTarget, Targets, standing};
 use crate::domain::plan::{NodePlan, Outcome, Policy, Question, Verdict, plan};
 
@@ -56,6 +56,9 @@ pub struct Decision {
     pub again: Option<Duration>,
 }
 
+/// Between two attempts at least this long, however much changes: whoever is in the way may come and go all the time.
+const BREATH: Duration = Duration::from_secs(1);
+
 /// Remembers what was tried.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
@@ -68,9 +71,19 @@ struct Record {
     /// Attempts in a row that ended badly.
     failures: u32,
     /// What it looked like after the last of these, and when it is tried again.
-    put_off: Option<(Looks, Duration)>,
+    put_off: Option<PutOff>,
     /// What it has had since it reached its target.
     reached: Option<MigTarget>,
+}
+
+/// An attempt that ended badly.
+#[derive(Debug, Clone)]
+struct PutOff {
+    looks: Looks,
+    /// Not before this, whatever happens.
+    soonest: Duration,
+    /// Then at the latest.
+    at: Duration,
 }
 
 /// Everything about a device that makes another attempt worth while when it changes.
@@ -79,14 +92,26 @@ struct Looks {
     geometry: Option<MigTarget>,
     pending: Option<MigMode>,
     condition: Condition,
-    processes: Vec<Process>,
-    holders: Vec<Holder>,
+    users: BTreeSet<User>,
 }
 
+/// Somebody who may be in the way: GPU instance, compute instance, process. How much memory one has, or that a monitor opened
+/// the device for a moment, is nothing to try again for.
+type User = (Option<u32>, Option<u32>, Option<u32>);
+
 impl Node {
-    /// Something else is asked for: every device is tried at once, and what they have now is no drift.
-    pub fn select(&mut self) {
-        self.devices.clear();
+    /// Something else is asked of these devices: they are tried at once, and what they have now is no drift.
+    pub fn select(&mut self, devices: &BTreeSet<PciAddress>) {
+        self.devices.retain(|pci, _| !devices.contains(pci));
+    }
+
+    /// The device was reset, and is worth another attempt now; a second reset in a row is not.
+    pub fn was_reset(&mut self, pci: PciAddress) {
+        if let Some(record) = self.devices.get_mut(&pci)
+            && record.failures <= 1
+        {
+            record.put_off = None;
+        }
     }
 
     /// Holds what is there against what shall be.
@@ -100,7 +125,10 @@ impl Node {
         });
         let asked = |pci: &PciAddress| planned.devices.iter().any(|device| device.pci == *pci);
         self.devices.retain(|pci, _| asked(pci));
-        let impossible = planned.outcome() == Outcome::Infeasible;
+        // What was begun is brought to an end, and is no reason to leave the others.
+        let begun = |pci: PciAddress| view.unfinished.contains(&pci);
+        let mut new = planned.devices.iter().filter(|device| !begun(device.pci));
+        let impossible = new.any(|device| device.verdict.outcome() == Outcome::Infeasible);
         let mut decision = Decision::default();
         let NodePlan { devices } = planned;
         for device in devices {
@@ -113,7 +141,7 @@ impl Node {
                 }
                 // It cannot be left half-way.
                 Verdict::Change(_) | Verdict::Blocked(_) | Verdict::Infeasible(_)
-                    if view.unfinished.contains(&device.pci) =>
+                    if begun(device.pci) =>
                 {
                     decision.take(device.pci, &record.due(now, &looks, view.drift));
                     decision.finish.push(device.pci);
@@ -151,7 +179,11 @@ impl Node {
             return;
         }
         record.failures = record.failures.saturating_add(1);
-        record.put_off = Some((looks, now.saturating_add(wait(record.failures))));
+        record.put_off = Some(PutOff {
+            looks,
+            soonest: now.saturating_add(BREATH),
+            at: now.saturating_add(wait(record.failures)),
+        });
         record.state = ending.into();
     }
 
@@ -189,11 +221,15 @@ impl Record {
 
     /// It could be changed now: unless it was tried a moment ago, or somebody else's change is to be left.
     fn due(&mut self, now: Duration, looks: &Looks, drift: Drift) -> Due {
-        if let Some((then, at)) = &self.put_off
-            && then == looks
-            && now < *at
-        {
-            return Due::At(*at);
+        if let Some(then) = &self.put_off {
+            let at = if then.looks == *looks {
+                then.at
+            } else {
+                then.soonest
+            };
+            if now < at {
+                return Due::At(at);
+            }
         }
         let has = looks.geometry.as_ref();
         let reached = self.reached.as_ref();
@@ -245,6 +281,17 @@ fn looks(view: &View<'_>, pci: PciAddress) -> Looks {
     let device: Option<&Device> = devices.find(|device| device.pci == pci);
     let state = device.and_then(|device| device.mig.state());
     let holders = view.holders.iter().filter(|holder| holder.device == pci);
+    let holders = holders
+        .filter(|holder| holder.gpu_instance.is_some() || holder.who.kind.is_some())
+        .map(|holder| (holder.gpu_instance, holder.compute_instance, holder.who.pid));
+    let processes = device.into_iter().flat_map(|device| &device.processes);
+    let processes = processes.map(|process| {
+        (
+            process.gpu_instance,
+            process.compute_instance,
+            Some(process.pid),
+        )
+    });
     Looks {
         geometry: state.and_then(standing),
         pending: state.map(|state| state.pending),
@@ -254,7 +301,6 @@ fn looks(view: &View<'_>, pci: PciAddress) -> Looks {
             },
             |device| device.condition.clone(),
         ),
-        processes: device.map_or_else(Vec::new, |device| device.processes.clone()),
-        holders: holders.cloned().collect(),
+        users: holders.chain(processes).collect(),
     }
 }

@@ -51,6 +51,11 @@ pub struct Transaction {
     doubt: Option<Refusal>,
     /// The call that is answered with "later", since when, and how often.
     put_off: Option<(Call, Duration, u32)>,
+    /// What was seen to be in the way right before a call, since the last plan that knew of it.
+    obstacle: Option<Cause>,
+    /// When going back began.
+    back_since: Option<Duration>,
+    now: Duration,
     touched: bool,
     work: Work,
 }
@@ -92,6 +97,9 @@ impl Transaction {
             note: None,
             doubt: None,
             put_off: None,
+            obstacle: None,
+            back_since: None,
+            now: Duration::ZERO,
             work: Work::default(),
         })
     }
@@ -123,6 +131,7 @@ impl Transaction {
 
     /// What to do next, `now` being the time since the beginning.
     pub fn next(&mut self, now: Duration, answer: Answer) -> Action {
+        self.now = now;
         match answer {
             Answer::Begin => self.plan(now),
             Answer::Looked(Ok(users)) => {
@@ -130,7 +139,7 @@ impl Transaction {
                 self.holders = users.holders;
                 self.attempt()
             }
-            Answer::Looked(Err(reason)) => self.stop(Stop::Blocked(vec![Cause::Untold { reason }])),
+            Answer::Looked(Err(reason)) => self.unlooked(now, reason),
             Answer::Called(Ok(done)) => self.called(now, &done),
             Answer::Called(Err(failure)) => self.failed(now, failure),
             Answer::Waited => self.step(now),
@@ -164,6 +173,9 @@ impl Transaction {
             Verdict::Blocked(blocked) => self.stop(Stop::Blocked(blocked.causes)),
             Verdict::Infeasible(infeasible) => self.stop(Stop::Infeasible(infeasible)),
             Verdict::Change(_) if self.idle_passes >= MOST_PASSES => {
+                if let Some(cause) = self.obstacle.take() {
+                    return self.stop(Stop::Blocked(vec![cause]));
+                }
                 let nothing = || "the driver says that it is done, and it is not".to_owned();
                 let why = self.note.clone().unwrap_or_else(nothing);
                 self.stop(Stop::Failed(why))
@@ -193,6 +205,10 @@ impl Transaction {
     }
 
     fn read(&mut self, now: Duration, device: Device) -> Action {
+        if !device.mig.is_told() && now < self.deadline() {
+            // What is missing in it may be there.
+            return self.read_again("the driver does not tell all the partitions that it has");
+        }
         let foreign = self.expected.read(device);
         if let Some(reason) = foreign {
             return Action::End(Ending::Yielded { reason });
@@ -214,13 +230,17 @@ impl Transaction {
         all.all(|one| end(one.placement) <= place.start || end(place) <= one.placement.start)
     }
 
+    fn read_again(&mut self, why: &str) -> Action {
+        // At the end of the pass, where it is read.
+        self.pass.at = self.pass.steps.len();
+        self.note = Some(why.to_owned());
+        Action::Wait(LONGEST_WAIT)
+    }
+
     fn unread(&mut self, now: Duration, failure: Failure) -> Action {
         match failure.kind {
             FailureKind::Again | FailureKind::InUse if now < self.deadline() => {
-                // At the end of the pass, where it is read.
-                self.pass.at = self.pass.steps.len();
-                self.note = Some(failure.what);
-                Action::Wait(LONGEST_WAIT)
+                self.read_again(&failure.what)
             }
             FailureKind::Again
             | FailureKind::InUse

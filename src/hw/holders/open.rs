@@ -78,9 +78,7 @@ fn within(root: &Path, devices: &[&Device], limits: Limits) -> Result<Vec<Holder
             holders.extend(of_node(&nodes, node, pid, devices)?);
         }
     }
-    let mut holders: Vec<Holder> = holders.into_iter().collect();
-    super::describe(root, &mut holders);
-    Ok(holders)
+    Ok(holders.into_iter().collect())
 }
 
 /// Whether the processes at `root` are all that there are. Process 2 of the machine's own namespace is a thread of the kernel,

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use crate::domain::call::{Call, Done, Failure, FailureKind};
 use crate::domain::catalog::Placement;
+use crate::domain::holder::Holder;
 use crate::domain::inventory::{
-    ComputeInstance, Device, GpuInstance, Inventory, Mig, MigMode, MigState, Process, ProcessKind,
+    Completeness, ComputeInstance, Device, GpuInstance, Inventory, Mig, MigMode, MigState, Process,
+    ProcessKind,
 };
 use crate::domain::layout::tests_support::{A100_40, node};
 use crate::domain::layout::{DeviceTarget, MigTarget, Place, standing};
@@ -41,6 +43,9 @@ pub(super) struct Hardware {
     pub(super) stubborn: usize,
     /// Places that it does not give: profile and start.
     pub(super) defects: BTreeSet<(u32, u32)>,
+    pub(super) holders: Vec<Holder>,
+    /// So many readings lack all instances.
+    pub(super) partial_readings: usize,
     pub(super) calls: Vec<Call>,
     /// What was destroyed although it was in use: must stay empty.
     pub(super) crimes: Vec<String>,
@@ -60,6 +65,8 @@ impl Hardware {
             troubles: Vec::new(),
             stubborn: 0,
             defects: BTreeSet::new(),
+            holders: Vec::new(),
+            partial_readings: 0,
             calls: Vec::new(),
             crimes: Vec::new(),
         }
@@ -143,7 +150,7 @@ impl Hardware {
                     Answer::Waited
                 }
                 Action::Look => Answer::Looked(self.look()),
-                Action::Read => Answer::Read(Ok(Box::new(self.device.clone()))),
+                Action::Read => Answer::Read(Ok(Box::new(self.read()))),
                 Action::Call(call) => {
                     if kill_after == Some(self.calls.len()) {
                         return None;
@@ -153,6 +160,16 @@ impl Hardware {
             };
         }
         panic!("I5: it does not end");
+    }
+
+    fn read(&mut self) -> Device {
+        let mut device = self.device.clone();
+        if let (Mig::Capable(state), 1..) = (&mut device.mig, self.partial_readings) {
+            self.partial_readings -= 1;
+            state.gpu_instances.truncate(1);
+            state.geometry = Completeness::Partial;
+        }
+        device
     }
 
     fn look(&mut self) -> Result<Users, String> {
@@ -172,7 +189,7 @@ impl Hardware {
         }
         Ok(Users {
             processes: self.device.processes.clone(),
-            holders: Vec::new(),
+            holders: self.holders.clone(),
         })
     }
 

@@ -154,7 +154,7 @@ fn i5_what_ended_badly_is_tried_again_later_each_time_and_at_once_when_something
     case.becomes(&[(19, 0, &[1])]);
     assert_eq!(case.look(now + SECOND / 100).change, [at(0)]);
     case.ended(now, at(0), failed());
-    assert!(case.look(now).change.is_empty());
+    assert!(case.look(now + SECOND).change.is_empty());
     case.inventory.devices[0].processes.push(Process {
         pid: 5,
         kind: ProcessKind::Compute,
@@ -163,10 +163,11 @@ fn i5_what_ended_badly_is_tried_again_later_each_time_and_at_once_when_something
         memory: None,
     });
     case.becomes(&[]);
-    assert_eq!(case.look(now).change, [at(0)]);
-    // And so does another choice.
+    assert!(case.look(now).change.is_empty(), "not within a second");
+    assert_eq!(case.look(now + SECOND).change, [at(0)]);
+    // And so does another choice, at once.
     case.ended(now, at(0), failed());
-    case.node.select();
+    case.node.select(&BTreeSet::from([at(0)]));
     assert_eq!(case.look(now).change, [at(0)]);
     // A good end forgets the bad ones.
     case.becomes(&[(9, 0, &[3])]);
@@ -274,4 +275,29 @@ fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
     assert_eq!(node.worst().map(State::as_str), Some("failed"));
     let decision = node.look(again, &view(&begun));
     assert_eq!(decision.change, [job.target.pci]);
+}
+
+#[test]
+fn i5_a_user_who_grows_or_a_monitor_that_looks_in_is_no_reason_to_try_again() {
+    let mut busy = Hardware::new(&[(9, 0, &[3])]).used_by(1, 0).device;
+    busy.processes[0].memory = None;
+    let mut case = Case::new(vec![busy], vec![wants(&[9, 9])]);
+    assert_eq!(case.look(SECOND).change, [at(0)]);
+    let reason = "no".to_owned();
+    case.ended(SECOND, at(0), Ending::RolledBack { reason });
+    let memory = crate::domain::quantity::Mebibytes::new(7);
+    case.inventory.devices[0].processes[0].memory = Some(memory);
+    assert!(case.look(SECOND * 2 - SECOND / 10).change.is_empty());
+}
+
+#[test]
+fn a_device_that_was_reset_is_tried_at_once_but_not_twice_in_a_row() {
+    let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
+    for again in [vec![at(0)], vec![]] {
+        let _decided = case.look(SECOND);
+        let reason = "no".to_owned();
+        case.ended(SECOND, at(0), Ending::RolledBack { reason });
+        case.node.was_reset(at(0));
+        assert_eq!(case.look(SECOND).change, again);
+    }
 }

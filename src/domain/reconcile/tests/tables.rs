@@ -3,6 +3,7 @@
 use super::hardware::{Hardware, Trouble, state_of};
 use super::wants;
 use crate::domain::call::{Call, FailureKind};
+use crate::domain::holder::{Holder, Who};
 use crate::domain::inventory::MigMode;
 use crate::domain::layout::{InstanceTarget, MigTarget};
 use crate::domain::plan::Cause;
@@ -76,9 +77,13 @@ fn i1_who_comes_between_plan_and_call_is_seen_and_all_is_brought_back() {
 }
 
 #[test]
-fn i1_unknown_counts_as_in_use() {
+fn i1_unknown_counts_as_in_use_and_is_asked_again_before_that_is_the_end() {
     let (mut hardware, target) = reshaped();
-    hardware.troubles = vec![(0, Trouble::Blind)];
+    hardware.troubles = vec![(0, Trouble::Blind); 3];
+    let job = hardware.job(target.clone());
+    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
+    let (mut hardware, _) = reshaped();
+    hardware.troubles = vec![(0, Trouble::Blind); 1000];
     let job = hardware.job(target);
     let ending = hardware.run(job, None);
     assert!(
@@ -87,6 +92,31 @@ fn i1_unknown_counts_as_in_use() {
         "{ending:?}"
     );
     assert!(hardware.calls.is_empty());
+}
+
+#[test]
+fn who_is_seen_right_before_a_call_is_gone_around_where_there_is_another_way() {
+    for held in [1, 2] {
+        let mut hardware = Hardware::new(&[(14, 0, &[2]), (14, 4, &[2])]);
+        hardware.holders = vec![Holder {
+            device: hardware.device.pci,
+            gpu_instance: Some(held),
+            compute_instance: Some(0),
+            who: Who::default(),
+        }];
+        let job = hardware.job(wants(&[9, 14]));
+        assert_eq!(hardware.run(job, None), Some(Ending::Applied), "{held}");
+        let there = state_of(&hardware.device).gpu_instances.iter();
+        assert!(there.map(|one| one.id).any(|id| id == held), "{held}");
+    }
+}
+
+#[test]
+fn i3_a_reading_that_lacks_something_is_not_taken_for_somebodys_doing() {
+    let (mut hardware, target) = reshaped();
+    hardware.partial_readings = 3;
+    let job = hardware.job(target);
+    assert_eq!(hardware.run(job, None), Some(Ending::Applied));
 }
 
 #[test]

@@ -44,7 +44,11 @@ impl Transaction {
     pub(super) fn deadline(&self) -> Duration {
         match self.aim {
             Aim::Target => self.job.limits.whole,
-            Aim::Previous(_) => self.job.limits.whole.saturating_mul(2),
+            // Going back has as long again, from when it began.
+            Aim::Previous(_) => {
+                let began = self.back_since.unwrap_or_default();
+                began.saturating_add(self.job.limits.whole)
+            }
         }
     }
 
@@ -89,13 +93,24 @@ impl Transaction {
         self.call(step)
     }
 
+    /// Nobody tells who uses the device, which counts as everybody; whoever is asked may answer in a moment.
+    pub(super) fn unlooked(&mut self, now: Duration, reason: String) -> Action {
+        let (_, since, times) = self.delay(now);
+        if now.saturating_sub(since) >= self.job.limits.in_use {
+            return self.stop(Stop::Blocked(vec![Cause::Untold { reason }]));
+        }
+        self.again(since, times)
+    }
+
     /// Makes the present call, unless it would take something away from somebody.
     pub(super) fn attempt(&mut self) -> Action {
         let Some(call) = self.present() else {
             return Action::Read;
         };
         if let Some(cause) = in_the_way(&self.expected.device, &self.holders, call) {
-            return self.stop(Stop::Blocked(vec![cause]));
+            // There may be another way, now that it is known who is where.
+            self.obstacle = Some(cause);
+            return Action::Read;
         }
         self.touched = true;
         self.expected.trying(call);
@@ -209,17 +224,30 @@ impl Transaction {
         let Some(call) = self.present() else {
             return Action::Read;
         };
-        let known = self.put_off.filter(|(of, _, _)| *of == call);
-        let (_, since, times) = known.unwrap_or((call, now, 0));
+        let (_, since, times) = self.delay(now);
         if now.saturating_sub(since) >= self.job.limits.in_use {
             return self.stop(self.held(why));
         }
-        self.work.retries = self.work.retries.saturating_add(1);
-        self.put_off = Some((call, since, times.saturating_add(1)));
+        let wait = self.again(since, times);
         if times == DOUBTFUL && call.destroys() {
             // Perhaps it is in use by a compute instance that was said to be destroyed.
             return Action::Read;
         }
+        wait
+    }
+
+    /// Since when the present call is put off, and how often.
+    fn delay(&self, now: Duration) -> (Option<Call>, Duration, u32) {
+        let call = self.present();
+        let known = self.put_off.filter(|(of, _, _)| Some(*of) == call);
+        let (since, times) = known.map_or((now, 0), |(_, since, times)| (since, times));
+        (call, since, times)
+    }
+
+    fn again(&mut self, since: Duration, times: u32) -> Action {
+        self.work.retries = self.work.retries.saturating_add(1);
+        let next = times.saturating_add(1);
+        self.put_off = self.present().map(|call| (call, since, next));
         let wait = FIRST_WAIT.saturating_mul(1 << times.min(5));
         Action::Wait(wait.min(LONGEST_WAIT))
     }

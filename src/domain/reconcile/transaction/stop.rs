@@ -80,6 +80,8 @@ impl Transaction {
             });
         }
         self.work.rollbacks = self.work.rollbacks.saturating_add(1);
+        self.back_since = Some(self.now);
+        self.obstacle = None;
         self.aim = Aim::Previous(stop);
         self.pass = Pass::default();
         self.idle_passes = 0;
