@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use octavo::aggregator::clock::{Clock, Moment};
 use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
-use octavo::aggregator::layouts::Book;
+use octavo::book::Book;
 use octavo::aggregator::rest;
 use octavo::aggregator::view::View;
 use octavo::domain::inventory::Inventory;

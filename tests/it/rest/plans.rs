@@ -3,7 +3,7 @@
 use std::fs;
 
 use axum::http::StatusCode;
-use octavo::aggregator::layouts::Book;
+use octavo::book::Book;
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
