@@ -97,7 +97,7 @@ impl Node {
             .env("OCTAVO_SYS_ROOT", self.path("sys"))
             .env("OCTAVO_PROC_ROOT", self.path("proc"))
             .env("OCTAVO_STATE_DIR", self.path("state"))
-            .env("OCTAVO_POD_RESOURCES", self.path("no-kubelet.sock"))
+            .env("OCTAVO_POD_RESOURCES", self.path("no-kubelet/kubelet.sock"))
             .env("OCTAVO_NVIDIA_SMI", self.path("bin/nvidia-smi"))
             .current_dir(self.machine.path())
             .stdin(Stdio::null());
