@@ -24,8 +24,8 @@ use super::{CliError, Exit, Report, checkpoint, explain, input, layouts};
 use crate::apply::durable;
 use crate::config::hardware::HardwareSettings;
 use crate::config::octavo::mig_parted::{
-    ApplySettings, CheckpointSettings, Depth, ExportSettings, GenerateSettings, MigPartedCommand,
-    MigPartedSettings, Reset, RestoreSettings, Talk,
+    ApplySettings, CheckpointSettings, Compat, Depth, ExportSettings, GenerateSettings,
+    MigPartedCommand, MigPartedSettings, Reset, RestoreSettings, Talk,
 };
 use crate::config::octavo::{Input, mig_parted_completion_script};
 use crate::domain::inventory::Inventory;
@@ -46,7 +46,7 @@ pub(super) async fn report(
 ) -> Result<Report, CliError> {
     let talk = settings.talk();
     match settings.command() {
-        MigPartedCommand::Apply(settings) => apply(open, settings, talk).await,
+        MigPartedCommand::Apply(verb) => apply(open, verb, (settings.compat(), talk)).await,
         MigPartedCommand::Restore(settings) => restore(open, settings, talk).await,
         MigPartedCommand::Assert(verb) => assert::report(open, verb, settings.compat()).await,
         MigPartedCommand::Export(settings) => exported(open, settings).await,
@@ -59,8 +59,12 @@ pub(super) async fn report(
     }
 }
 
-async fn apply(open: Open<'_>, settings: &ApplySettings, talk: Talk) -> Result<Report, CliError> {
-    let config = match Config::read(settings.config())? {
+async fn apply(
+    open: Open<'_>,
+    settings: &ApplySettings,
+    (compat, talk): (Compat, Talk),
+) -> Result<Report, CliError> {
+    let config = match Config::read(settings.config(), compat)? {
         Ok(config) => config,
         Err(refused) => return Ok(refused),
     };

@@ -16,7 +16,7 @@ pub(super) async fn report(
     settings: &AssertSettings,
     compat: Compat,
 ) -> Result<Report, CliError> {
-    let config = match Config::read(settings.config())? {
+    let config = match Config::read(settings.config(), compat)? {
         Ok(config) => config,
         Err(refused) => return Ok(refused),
     };

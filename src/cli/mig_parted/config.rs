@@ -4,9 +4,9 @@ use super::error::MigPartedError;
 use crate::cli::diagnose::Severity;
 use crate::cli::sheet::Sheet;
 use crate::cli::{CliError, Report, case};
-use crate::config::octavo::mig_parted::{ConfigSettings, Depth};
+use crate::config::octavo::mig_parted::{Compat, ConfigSettings, Depth};
 use crate::domain::inventory::Inventory;
-use crate::domain::layout::{Layout, Reason, Resolved, RuleError, resolve};
+use crate::domain::layout::{Layout, Reason, Resolved, RuleError, resolve, without_missing};
 use crate::wire::near;
 
 /// A configuration of a file.
@@ -14,6 +14,7 @@ use crate::wire::near;
 pub(super) struct Config {
     sheet: Sheet,
     layout: Layout,
+    compat: Compat,
 }
 
 /// What it means.
@@ -29,13 +30,20 @@ pub(super) enum Meaning {
 
 impl Config {
     /// Reads the file; a report where it cannot be used.
-    pub(super) fn read(settings: &ConfigSettings) -> Result<Result<Self, Report>, CliError> {
+    pub(super) fn read(
+        settings: &ConfigSettings,
+        compat: Compat,
+    ) -> Result<Result<Self, Report>, CliError> {
         let sheet = match Sheet::read(settings.file())? {
             Ok(sheet) => sheet,
             Err(refused) => return Ok(Err(super::failed(refused.said))),
         };
         let layout = selected(&sheet, settings.selected())?.clone();
-        Ok(Ok(Self { sheet, layout }))
+        Ok(Ok(Self {
+            sheet,
+            layout,
+            compat,
+        }))
     }
 
     /// Its name.
@@ -77,7 +85,11 @@ impl Config {
         layout: &Layout,
         inventory: &Inventory,
     ) -> Result<(Resolved, String), Vec<RuleError>> {
-        let resolved = resolve(layout, self.sheet.layouts.dialect, inventory)?;
+        let dialect = self.sheet.layouts.dialect;
+        let resolved = match self.compat {
+            Compat::Mended => resolve(layout, dialect, inventory)?,
+            Compat::Strict => resolve(&without_missing(layout, inventory), dialect, inventory)?,
+        };
         let notes = case::oddities(&self.sheet, &resolved.warnings);
         Ok((resolved, notes))
     }

@@ -22,7 +22,7 @@ pub use self::current::standing;
 pub use self::error::{DeviceRef, Reason, RuleError, RuleWarning, Surprise};
 pub use self::export::{ExportError, export};
 pub use self::generate::generate;
-pub use self::modes::{compare_modes, modes, modes_are_set};
+pub use self::modes::{compare_modes, modes, modes_are_set, without_missing};
 pub use self::resolve::{Resolved, resolve};
 pub use self::selector::{Criteria, DeviceFilter, IndexRange, Selector};
 pub use self::target::{DeviceTarget, InstanceTarget, MigTarget, Targets};

@@ -1,8 +1,8 @@
 //! Targets as far as MIG modes go: all that is partitioned stays as far as a mode lets it.
 
 use super::{
-    DeviceRef, DeviceTarget, Difference, DifferenceKind, Layout, MigTarget, MigWish, Targets,
-    standing,
+    Criteria, DeviceRef, DeviceTarget, Difference, DifferenceKind, IndexRange, Layout, MigTarget,
+    MigWish, Selector, Targets, standing,
 };
 use crate::domain::inventory::{Device, Inventory, MigMode, MigState};
 
@@ -19,6 +19,32 @@ impl Layout {
         }
         layout
     }
+}
+
+/// The same for the devices of `inventory` alone: of indices that no device has nothing remains, nor of rules that have no other.
+#[must_use]
+pub fn without_missing(layout: &Layout, inventory: &Inventory) -> Layout {
+    let mut layout = layout.clone();
+    let indices: Vec<u32> = inventory.devices.iter().filter_map(|is| is.index).collect();
+    layout.rules.retain_mut(|rule| {
+        let Selector::Matching(Criteria {
+            index: Some(ranges),
+            ..
+        }) = &mut rule.devices
+        else {
+            return true;
+        };
+        let there = |index: &&u32| ranges.iter().any(|range| range.contains(**index));
+        let kept = indices.iter().filter(there);
+        *ranges = kept
+            .map(|&index| IndexRange {
+                first: index,
+                last: index,
+            })
+            .collect();
+        !ranges.is_empty()
+    });
+    layout
 }
 
 /// Of `targets` the devices whose MIG mode has to change, and nothing but the mode: one that has its mode is left out, and one

@@ -156,7 +156,7 @@ const ROWS: &[Row] = &[
     ),
     (
         "an instance in use that may stay",
-        "  - {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\nprocesses:\n- {pid: 4711, gpu: 0, gi: 7, ci: 0}\n",
+        "  - {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\nprocesses:\n- {pid: 4711, gpu: 0, gi: 13, ci: 0}\n",
         "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 2, 3g.20gb: 1}}\n",
         OnlyOurs,
     ),
@@ -184,6 +184,8 @@ fn where_nvidias_mig_parted_does_what_it_says_ours_comes_to_the_same() {
                 assert_eq!(codes, [0, 0], "{seen}");
                 assert_eq!(has, have, "{seen}");
                 assert_eq!(said[0].out, said[1].out, "{seen}");
+                let config = ours.config(rules);
+                ours.ours(&["assert", "-f", &config]).ends(0);
             }
             TheyLie | TheyBreak => {
                 assert_eq!(codes, [i32::from(*expect == TheyBreak), 1], "{seen}");
@@ -262,4 +264,34 @@ fn what_can_be_typed_wrong_ends_alike() {
         let codes = [node.theirs(arguments).code, node.ours(arguments).code];
         assert_eq!(codes, [code, code], "{arguments:?}");
     }
+}
+
+#[test]
+fn variables_and_standard_input_do_what_flags_do() {
+    let node = Node::new("  - {board: A100_40GB}\n");
+    let text = "version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {3g.20gb: 1}}]\n  b: [{devices: all, mig-enabled: false}]\n";
+    let file = node.file("config.yaml", text);
+    let code = |node: &Node, variables: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = node.command(arguments);
+        command.envs(variables.iter().copied());
+        command.stdin(std::fs::File::open(&file).unwrap());
+        command.output().unwrap().status.code()
+    };
+    let variables = [
+        ("MIG_PARTED_CONFIG_FILE", file.as_str()),
+        ("MIG_PARTED_SELECTED_CONFIG", "a"),
+        ("MIG_PARTED_MODE_CHANGE_ONLY", "True"),
+        ("MIG_PARTED_SKIP_RESET", ""),
+        ("MIG_PARTED_DEBUG", "1"),
+    ];
+    assert_eq!(code(&node, &variables, &["apply"]), Some(0));
+    assert!(node.geometry()[0].mode);
+    assert_eq!(node.serials(0).len(), 0);
+    assert_eq!(code(&node, &[], &["apply", "-f", "-", "-c", "a"]), Some(0));
+    assert_eq!(node.serials(0).len(), 1);
+    let wrong = [("MIG_PARTED_DEBUG", "perhaps")];
+    assert_eq!(
+        code(&node, &wrong, &["assert", "-f", "-", "-c", "a"]),
+        Some(1)
+    );
 }

@@ -144,7 +144,15 @@ fn pain_19_a_configuration_for_some_gpus_asserts_those_and_a_gpu_that_is_not_the
         let ran = node.ours(&[verb, "-f", &config]);
         ran.ends(1).says("no GPU with the index 7");
     }
-    // NVIDIA's does nothing and is content.
+    let some =
+        node.config("  - {devices: [0, 1, 7], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
+    node.ours(&["assert", "-f", &some, "--strict-compat"])
+        .ends(0);
+    node.theirs(&["assert", "-f", &some]).ends(0);
+    let config = node.config("  - {devices: [7], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
+    // NVIDIA's does nothing and is content; to that nobody is kept.
+    node.ours(&["apply", "-f", &config, "--strict-compat"])
+        .ends(1);
     node.theirs(&["apply", "-f", &config]).ends(0);
 }
 
@@ -201,6 +209,39 @@ fn mode_only_changes_modes_and_keeps_what_modes_let_it() {
         .ends(0)
         .says("Selected MIG mode settings from configuration currently applied");
     node.ours(&["assert", "-f", &config]).ends(1);
+    // Somebody asked for the other mode, and the reset has not come.
+    node.machine.change(|world| {
+        world.gpus[0].mig.as_mut().unwrap().pending = false;
+        Ok(())
+    });
+    node.ours(&["apply", "-f", &config, "-m"]).ends(0);
+    assert!(node.machine.world().gpus[0].mig.as_ref().unwrap().pending);
+    assert_eq!(node.serials(0), before);
+}
+
+#[test]
+fn pain_9_mig_mode_of_a_gpu_in_use_is_not_switched_off_and_later_it_is() {
+    let node = Node::new(TWO);
+    let before = node.serials(1);
+    let gi = node.machine.world().gpus[1].mig.as_ref().unwrap().instances[0].id;
+    node.opened(4711, "trainer", (1, gi));
+    let off = "  - {devices: [1], mig-enabled: false}\n";
+    apply(&node, off).ends(1).says("pid 4711, trainer");
+    assert_eq!(node.serials(1), before);
+    std::fs::remove_dir_all(node.path("proc/4711")).unwrap();
+    apply(&node, off).ends(0);
+    assert!(!node.geometry()[1].mode);
+}
+
+#[test]
+fn a_driver_that_tells_its_profiles_only_with_mig_on_is_asked_again_then() {
+    let node = Node::with_driver("535.183.01", "  - {board: A100_40GB, count: 2}\n");
+    let rules = "  - {devices: [1], mig-enabled: true, mig-devices: {1g.5gb: 7}}\n";
+    apply(&node, rules).ends(0);
+    assert_eq!(node.serials(1).len(), 7);
+    // What it could not tell before may turn out to be nothing it has.
+    let rules = "  - {devices: [0], mig-enabled: true, mig-devices: {1g.20gb: 1}}\n";
+    apply(&node, rules).ends(1).says("does not offer 1g.20gb");
 }
 
 #[test]

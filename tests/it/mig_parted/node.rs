@@ -62,7 +62,11 @@ pub(crate) struct Geometry {
 
 impl Node {
     pub(crate) fn new(gpus: &str) -> Self {
-        let scenario = format!("machine: drop-in\ndriver: 570.133.20\ncuda: '12.8'\ngpus:\n{gpus}");
+        Self::with_driver("570.133.20", gpus)
+    }
+
+    pub(crate) fn with_driver(driver: &str, gpus: &str) -> Self {
+        let scenario = format!("machine: drop-in\ndriver: {driver}\ngpus:\n{gpus}");
         let node = Self {
             machine: Machine::new(&scenario),
         };
