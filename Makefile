@@ -9,7 +9,7 @@ export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/octavo/go/bin:$(PATH)
 export DEMO_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup fmt lint unit doc golden screenshots bench fuzz clean
+.PHONY: help demo test setup fmt lint unit doc golden screenshots bench fuzz crash-sweep clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ bench: ## measure: start to labels, memory, idle CPU; the aggregator under a swa
 
 fuzz: ## change layout files at random and read them; FUZZ_SECONDS=600 for longer, FUZZ_SEED=1 for the same again
 	$(CARGO) bench --locked --bench fuzz_layouts
+
+crash-sweep: ## kill the agent at every call and tear its journal at every byte (about ten minutes)
+	OCTAVO_CRASH_SWEEP=full TMPDIR="$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}")" \
+	  $(CARGO) test --locked --test it -- crash:: --nocapture --test-threads=1
 
 clean: ## remove what was built here
 	$(CARGO) clean

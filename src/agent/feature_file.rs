@@ -5,17 +5,19 @@
 //! node whose agent is gone for good it carries a time of expiry, which the agent moves while it lives, a stalled NVML or
 //! not. One agent keeps a file: it holds a lock beside it, so that two of them never write in turn. Format: NFD, "Feature files": `# +expiry-time=<RFC 3339>`, `key=value` lines, 64 kB at most, dot-files ignored.
 
-use std::fs::{self, File, Permissions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::agent::sink::{Claim, LabelSink, Published, Publishing, SinkError};
+use crate::apply::durable;
 use crate::config::duration::Expiry;
 use crate::domain::labels::LabelSet;
 
+/// Its reader is another user's process, whatever our umask is.
+const MODE: u32 = 0o644;
 const EXPIRY: &str = "# +expiry-time=";
 const LIMIT: usize = 64 * 1000;
 /// What is read of a file that is there: enough to tell that it is none of ours.
@@ -83,7 +85,7 @@ impl FeatureFile {
         if self.lock.is_none() {
             self.lock = Some(place.lock(&self.path)?);
         }
-        place.replace(&self.path, &text)?;
+        durable::replace(&self.path, &place.draft, text.as_bytes(), MODE)?;
         Ok(outcome)
     }
 
@@ -166,10 +168,7 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn of(path: &'a Path) -> Self {
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            Some(_) | None => Path::new("."),
-        };
+        let folder = durable::folder(path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Self {
             folder,
@@ -194,15 +193,6 @@ impl<'a> Place<'a> {
             Err(TryLockError::Error(source)) => Err(failed("lock", &self.lock)(source)),
         }
     }
-
-    /// Replaces the file whole: a reader, and a crash at any moment, finds the old content or the new.
-    fn replace(&self, path: &Path, text: &str) -> Result<(), SinkError> {
-        write_synced(&self.draft, text).map_err(failed("write", &self.draft))?;
-        fs::rename(&self.draft, path).map_err(failed("replace", path))?;
-        File::open(self.folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(failed("sync the folder", self.folder))
-    }
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SinkError {
@@ -212,14 +202,6 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SinkEr
         path,
         source,
     }
-}
-
-fn write_synced(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    // The reader is another user's process, whatever our umask is.
-    file.set_permissions(Permissions::from_mode(0o644))?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
 
 #[cfg(test)]

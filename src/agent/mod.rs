@@ -189,9 +189,19 @@ impl Teller<'_> {
     async fn tell(
         &mut self,
         inventory: &Arc<Inventory>,
-        _status: Option<&Status>,
+        status: Option<&Status>,
     ) -> ControlFlow<()> {
         self.log.inventory(inventory);
+        if let (Some(watched), Some(status)) = (&self.status, status) {
+            let new = wire_local::Status::from(status);
+            watched.send_if_modified(|known| {
+                let differs = **known != new;
+                if differs {
+                    *known = Arc::new(new);
+                }
+                differs
+            });
+        }
         let labels = labels::compile(inventory, &self.labels).labels;
         if let Some(outbox) = &mut self.outputs.outbox {
             outbox.put(inventory, &labels);

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use jiff::Timestamp;
 use thiserror::Error;
 
+use crate::apply::durable::DurableError;
 use crate::domain::labels::LabelSet;
 
 /// What a sink is still doing when it has been asked to publish.
@@ -89,6 +90,16 @@ pub enum SinkError {
         /// How long it may be.
         limit: usize,
     },
+}
+
+impl From<DurableError> for SinkError {
+    fn from(error: DurableError) -> Self {
+        Self::File {
+            action: error.action,
+            path: error.path,
+            source: error.source,
+        }
+    }
 }
 
 impl SinkError {

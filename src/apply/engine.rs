@@ -1,6 +1,9 @@
 //! One round after the other: look, decide, write the journal, change, look again, write the history.
 
-use std::collections::BTreeSet;
+mod begun;
+mod told;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +21,13 @@ use crate::domain::error::chain;
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Inventory};
-use crate::domain::layout::{DeviceTarget, Place, Targets, standing};
+use crate::domain::layout::Targets;
 use crate::domain::plan::words::Words;
 use crate::domain::plan::{self, Policy, Question, plan};
 use crate::domain::reconcile::{
-    Decision, DeviceStatus, Drift, Ending, Entry, Job, Limits, Node, Record, State, Status, View,
+    Decision, DeviceStatus, Drift, Ending, Limits, Node, Record, State, Status, View,
 };
 use crate::hw::Handle;
-use crate::wire::history::{Attempt, DeviceAttempt};
 
 /// How a node is changed.
 #[derive(Debug, Clone)]
@@ -56,7 +58,7 @@ pub struct Wanted<'a> {
 struct Task<'a> {
     inventory: &'a Arc<Inventory>,
     targets: &'a Targets,
-    devices: &'a [PciAddress],
+    decision: &'a Decision,
     plan: &'a str,
     layout: &'a str,
 }
@@ -89,6 +91,8 @@ pub struct Engine {
     rounds: u32,
     /// What is wrong with the journal or the state directory.
     notice: Option<String>,
+    /// What was last said of devices that are left as they are.
+    said: BTreeMap<PciAddress, String>,
 }
 
 impl Engine {
@@ -131,6 +135,7 @@ impl Engine {
             plan: None,
             rounds: 0,
             notice,
+            said: BTreeMap::new(),
         })
     }
 
@@ -159,6 +164,7 @@ impl Engine {
             holders = self.holders(inventory).await;
         }
         let decision = self.decide(inventory, &targets, &holders);
+        self.say_left(inventory);
         self.settle_reached(&targets);
         if decision.change.is_empty() {
             return Round {
@@ -176,12 +182,14 @@ impl Engine {
         let task = Task {
             inventory,
             targets: &targets,
-            devices: &decision.change,
+            decision: &decision,
             plan: &plan,
             layout: wanted.layout,
         };
-        let outcomes = self.change(hardware, task).await;
+        let mut outcomes = self.change(hardware, task).await;
+        // From before a reset: a device looks otherwise after it, and is gone on with at once.
         let read = hardware.latest();
+        self.reset(hardware, &mut outcomes).await;
         let holders = self.holders(&read).await;
         for outcome in &outcomes {
             self.ended((&read, &holders), &targets, outcome);
@@ -221,38 +229,18 @@ impl Engine {
 
     fn decide(&mut self, inventory: &Inventory, targets: &Targets, holders: &[Holder]) -> Decision {
         let now = self.began.elapsed();
+        let unfinished = self.unsettled(inventory);
         let view = View {
             inventory,
             targets,
             holders,
             policy: &self.settings.policy,
             drift: self.settings.drift,
+            unfinished: &unfinished,
         };
         let mut decision = self.node.look(now, &view);
         decision.again = decision.again.map(|at| at.saturating_sub(now));
         decision
-    }
-
-    /// Devices that were being changed when the agent was killed are brought to an end, whatever is asked for now.
-    fn with_unfinished(&self, targets: &Targets) -> Targets {
-        let mut targets = targets.clone();
-        let unfinished = self.record.iter().flat_map(|record| &record.devices);
-        for entry in unfinished {
-            let asked = targets.devices.iter_mut();
-            let target = asked.into_iter().find(|target| target.pci == entry.pci);
-            match target {
-                Some(target) if target.mig.is_some() => {}
-                Some(target) => target.mig = Some(entry.target.clone()),
-                None => targets.devices.push(DeviceTarget {
-                    pci: entry.pci,
-                    rule: Place::default(),
-                    mig: Some(entry.target.clone()),
-                    time_slicing: None,
-                }),
-            }
-        }
-        targets.devices.sort_by_key(|target| target.pci);
-        targets
     }
 
     /// Whoever is about to destroy something asks again; where nobody can tell then, it counts as in use.
@@ -272,31 +260,10 @@ impl Engine {
         plan.outcome() != plan::Outcome::Nothing
     }
 
-    /// A device of the journal that has what it shall have needs it no more.
-    fn settle_reached(&mut self, targets: &Targets) {
-        let reached: Vec<PciAddress> = self
-            .node
-            .states()
-            .filter(|(_, state)| **state == State::Applied)
-            .map(|(pci, _)| pci)
-            .collect();
-        let known = |pci: &PciAddress| targets.devices.iter().any(|target| target.pci == *pci);
-        let Some(record) = &mut self.record else {
-            return;
-        };
-        let before = record.devices.len();
-        record
-            .devices
-            .retain(|entry| known(&entry.pci) && !reached.contains(&entry.pci));
-        if record.devices.len() != before {
-            self.keep();
-        }
-    }
-
     /// The journal, and then the change. Without the one not the other.
     async fn change(&mut self, hardware: &Handle, task: Task<'_>) -> Vec<Outcome> {
         let all = |reason: &str| {
-            let devices = task.devices.iter();
+            let devices = task.decision.change.iter();
             devices.map(|pci| refused(*pci, reason)).collect()
         };
         let jobs = self.jobs(task);
@@ -307,18 +274,22 @@ impl Engine {
             return all(&reason);
         }
         self.record = Some(record);
-        for pci in task.devices {
+        for pci in &task.decision.change {
             self.node.began(*pci);
         }
-        let (plan, layout, count) = (task.plan, task.layout, task.devices.len());
+        let (plan, layout, count) = (task.plan, task.layout, task.decision.change.len());
         info!("plan {plan}: layout {layout}, devices to change: {count}");
         let witness = Arc::clone(&self.witness);
         let running = executor::run(hardware, jobs, witness, self.progress.clone());
-        let mut outcomes = match running.await {
+        match running.await {
             Ok(outcomes) => outcomes,
-            Err(error) => return all(&error.to_string()),
-        };
-        for outcome in &mut outcomes {
+            Err(error) => all(&error.to_string()),
+        }
+    }
+
+    /// Resets what waits for it, one after the other.
+    async fn reset(&self, hardware: &Handle, outcomes: &mut [Outcome]) {
+        for outcome in outcomes {
             if let Ending::NeedsReset { scope } = &outcome.ending {
                 let resets = &self.settings.resets;
                 let inventory = hardware.latest();
@@ -326,59 +297,6 @@ impl Engine {
                     .perform(hardware, &inventory, scope, &self.witness)
                     .await;
             }
-        }
-        outcomes
-    }
-
-    fn jobs(&self, task: Task<'_>) -> Vec<Job> {
-        let asked = task.targets.devices.iter();
-        asked
-            .filter(|target| task.devices.contains(&target.pci))
-            .map(|target| {
-                let begun = self.begun(task.inventory, target.pci);
-                let device = find(task.inventory, target.pci);
-                let has = || device.and_then(|device| standing(device.mig.state()?));
-                Job {
-                    inventory: Arc::clone(task.inventory),
-                    target: target.clone(),
-                    previous: begun.map_or_else(has, |entry| entry.previous.clone()),
-                    resumed: begun.is_some(),
-                    holders: Vec::new(),
-                    policy: self.settings.policy,
-                    limits: self.settings.limits,
-                }
-            })
-            .collect()
-    }
-
-    /// What the journal says of this very device.
-    fn begun(&self, inventory: &Inventory, pci: PciAddress) -> Option<&Entry> {
-        let mut entries = self.record.iter().flat_map(|record| &record.devices);
-        let uuid = find(inventory, pci).and_then(|device| device.uuid.as_ref());
-        entries.find(|entry| entry.pci == pci && entry.uuid.as_ref() == uuid)
-    }
-
-    fn record_of(&self, task: Task<'_>, jobs: &[Job]) -> Record {
-        let mut devices: Vec<Entry> = jobs
-            .iter()
-            .filter_map(|job| {
-                let pci = job.target.pci;
-                Some(Entry {
-                    pci,
-                    uuid: find(task.inventory, pci).and_then(|device| device.uuid.clone()),
-                    previous: job.previous.clone(),
-                    target: job.target.mig.clone()?,
-                })
-            })
-            .collect();
-        let earlier = self.record.iter().flat_map(|record| &record.devices);
-        let new = |entry: &&Entry| jobs.iter().all(|job| job.target.pci != entry.pci);
-        devices.extend(earlier.filter(new).cloned());
-        devices.sort_by_key(|entry| entry.pci);
-        Record {
-            plan: task.plan.to_owned(),
-            layout: task.layout.to_owned(),
-            devices,
         }
     }
 
@@ -394,7 +312,9 @@ impl Engine {
         if outcome.ending == Ending::Applied {
             info!("{device}: applied in {} ms", outcome.took.as_millis());
         } else {
-            warn!("{device}: {}: {message}", outcome.ending.as_str());
+            let text = format!("{device}: {}: {message}", outcome.ending.as_str());
+            warn!("{text}");
+            self.said.insert(outcome.pci, text);
         }
         let view = View {
             inventory,
@@ -402,6 +322,7 @@ impl Engine {
             holders,
             policy: &self.settings.policy,
             drift: self.settings.drift,
+            unfinished: &self.unsettled(inventory),
         };
         let now = self.began.elapsed();
         self.node
@@ -412,60 +333,6 @@ impl Engine {
             record.devices.retain(|entry| entry.pci != outcome.pci);
         }
         self.keep();
-    }
-
-    /// Brings the journal's file up to what is known.
-    fn keep(&mut self) {
-        let kept = match &self.record {
-            Some(record) if !record.devices.is_empty() => self.store.begin(record),
-            Some(_) | None => {
-                self.record = None;
-                self.store.clear()
-            }
-        };
-        match kept {
-            Ok(()) => self.notice = None,
-            Err(error) => {
-                // What it says then is that something was begun which has ended, which a next start finds to be so.
-                let notice = chain(&error);
-                error!("{notice}");
-                self.notice = Some(notice);
-            }
-        }
-    }
-
-    fn remember(
-        &self,
-        inventory: &Inventory,
-        (plan, layout): (&str, &str),
-        outcomes: &[Outcome],
-        took: Duration,
-    ) {
-        let devices = outcomes.iter().map(|outcome| {
-            let state = State::from(outcome.ending.clone());
-            DeviceAttempt {
-                pci: outcome.pci.to_string(),
-                result: outcome.ending.as_str().to_owned(),
-                message: state.message(&Words::new(inventory, outcome.pci)),
-                destroyed: outcome.work.destroyed,
-                created: outcome.work.created,
-                retries: outcome.work.retries,
-                rolled_back: outcome.work.rollbacks > 0,
-                duration_ms: millis(outcome.took),
-                hardware_ms: millis(outcome.hardware),
-            }
-        });
-        let attempt = Attempt {
-            time: Timestamp::now().to_string(),
-            plan: plan.to_owned(),
-            layout: layout.to_owned(),
-            by: self.settings.by.to_owned(),
-            duration_ms: millis(took),
-            devices: devices.collect(),
-        };
-        if let Err(error) = self.store.remember(&attempt) {
-            warn!("the history lacks plan {plan}: {}", chain(&error));
-        }
     }
 }
 
@@ -484,10 +351,6 @@ fn refused(pci: PciAddress, reason: &str) -> Outcome {
         took: Duration::ZERO,
         hardware: Duration::ZERO,
     }
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// When it was made, and which of this process: `20261121T193044Z-3`.

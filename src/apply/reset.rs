@@ -58,6 +58,8 @@ impl Resets {
         };
         let done = self.reset(scope.device).await;
         drop(released);
+        // Work waits until the library is open again: before that, whoever looks sees what was before the reset.
+        let _is_back = hardware.work(|_, _| ()).await;
         match done {
             Ok(()) => {
                 info!("{} was reset", scope.device);

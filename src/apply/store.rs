@@ -1,7 +1,7 @@
 //! The state directory: a lock, the journal, the history. One process at a time changes a node's devices, and holds the lock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -123,10 +123,15 @@ impl Store {
         self.shorten(&path)?;
         let mut file = OpenOptions::new()
             .create(true)
+            .read(true)
             .append(true)
             .open(&path)
             .map_err(failed("open", &path))?;
-        file.write_all(history::line(attempt).as_bytes())
+        let mut line = history::line(attempt);
+        if is_torn(&mut file).map_err(failed("read", &path))? {
+            line.insert(0, '\n');
+        }
+        file.write_all(line.as_bytes())
             .map_err(failed("write", &path))
     }
 
@@ -159,6 +164,17 @@ fn history_path(folder: &Path) -> PathBuf {
     folder.join("history.jsonl")
 }
 
+/// Whether its last line was not ended.
+fn is_torn(file: &mut File) -> io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
 /// `None` where there is no such file.
 fn read(path: &Path, longest: u64) -> Result<Option<Vec<u8>>, StoreError> {
     let file = match File::open(path) {
@@ -179,5 +195,114 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreE
         action,
         path,
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::layout::MigTarget;
+    use crate::domain::reconcile::Entry;
+
+    fn record() -> Record {
+        Record {
+            plan: "p".to_owned(),
+            layout: "l".to_owned(),
+            devices: vec![Entry {
+                pci: "0000:07:00.0".parse().unwrap(),
+                uuid: None,
+                previous: None,
+                target: MigTarget::Disabled,
+            }],
+        }
+    }
+
+    fn attempt(plan: &str) -> Attempt {
+        Attempt {
+            time: "2026-11-21T12:00:00Z".to_owned(),
+            plan: plan.to_owned(),
+            layout: "l".to_owned(),
+            by: "agent".to_owned(),
+            duration_ms: 3,
+            devices: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn one_process_at_a_time_has_the_state_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        let store = Store::open(&path).unwrap();
+        assert!(matches!(Store::open(&path), Err(StoreError::Locked(_))));
+        drop(store);
+        Store::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_journal_is_there_until_it_is_cleared() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        assert!(matches!(store.journal().unwrap(), Found::Nothing));
+        store.begin(&record()).unwrap();
+        assert!(matches!(store.journal().unwrap(), Found::Begun(found) if found == record()));
+        store.clear().unwrap();
+        store.clear().unwrap();
+        assert!(matches!(store.journal().unwrap(), Found::Nothing));
+    }
+
+    #[test]
+    fn i12_a_journal_that_cannot_be_read_is_kept_aside_and_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        store.begin(&record()).unwrap();
+        let path = folder.path().join("journal");
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        let Found::Unreadable { kept, reason } = store.journal().unwrap() else {
+            panic!("it is torn");
+        };
+        assert!(reason.to_string().contains("torn"), "{reason}");
+        assert_eq!(fs::read(kept).unwrap(), whole[..whole.len() / 2]);
+        assert!(matches!(store.journal().unwrap(), Found::Nothing));
+    }
+
+    #[test]
+    fn i4_a_journal_that_cannot_be_written_is_an_error_and_leaves_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        store.begin(&record()).unwrap();
+        // A folder where the draft would be: as good as a full or read-only disk, and root cannot write to it either.
+        fs::create_dir(folder.path().join("journal.draft")).unwrap();
+        let other = Record {
+            plan: "other".to_owned(),
+            ..record()
+        };
+        let error = store.begin(&other).unwrap_err();
+        assert!(error.to_string().starts_with("cannot write "), "{error}");
+        assert!(matches!(store.journal().unwrap(), Found::Begun(found) if found == record()));
+    }
+
+    #[test]
+    fn the_history_outlives_a_torn_line_and_does_not_grow_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        store.remember(&attempt("1")).unwrap();
+        let path = history_path(folder.path());
+        let mut torn = fs::read(&path).unwrap();
+        torn.extend_from_slice(b"{\"time\":\"2026");
+        fs::write(&path, torn).unwrap();
+        store.remember(&attempt("2")).unwrap();
+        let plans = || -> Vec<String> {
+            let all = history(folder.path()).unwrap().into_iter();
+            all.map(|attempt| attempt.plan).collect()
+        };
+        assert_eq!(plans(), ["1", "2"]);
+        let line = history::line(&attempt("3")).len();
+        let many = 2 * usize::try_from(LONGEST_HISTORY).unwrap() / line;
+        for _ in 0..many {
+            store.remember(&attempt("3")).unwrap();
+        }
+        assert!(fs::metadata(&path).unwrap().len() <= LONGEST_HISTORY + 1000);
+        assert!(plans().len() > many / 4);
     }
 }

@@ -9,9 +9,11 @@
 
 mod agent;
 mod aggregator;
+mod apply;
 mod browser;
 mod cli;
 mod control;
+mod crash;
 mod demo;
 mod driver_contract;
 mod driver_life;

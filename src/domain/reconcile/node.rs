@@ -4,7 +4,7 @@
 //! what was done before but how long to wait before it is done again. What a device has when it reached its target is kept, so
 //! that a change by somebody else can be told from one that was asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::ending::Ending;
@@ -38,6 +38,8 @@ pub struct View<'a> {
     pub policy: &'a Policy,
     /// What is done about changes by somebody else.
     pub drift: Drift,
+    /// Devices that somebody began to change and was killed, or could neither bring to their target nor back.
+    pub unfinished: &'a BTreeSet<PciAddress>,
 }
 
 /// What to do now.
@@ -45,7 +47,10 @@ pub struct View<'a> {
 pub struct Decision {
     /// Devices to change, in the order of their addresses.
     pub change: Vec<PciAddress>,
-    /// Devices of these on which somebody else had changed what they should have.
+    /// Devices that cannot have now what they shall have and are between that and what they had: when they are changed, they are
+    /// brought to what was begun, or back.
+    pub finish: Vec<PciAddress>,
+    /// Devices of those to change on which somebody else had changed what they should have.
     pub drifted: Vec<PciAddress>,
     /// When to look again, even if nothing hints at a change; `None` where there is no reason to.
     pub again: Option<Duration>,
@@ -91,7 +96,7 @@ impl Node {
             targets: view.targets,
             holders: view.holders,
             policy: view.policy,
-            refused: &std::collections::BTreeSet::new(),
+            refused: &BTreeSet::new(),
         });
         let asked = |pci: &PciAddress| planned.devices.iter().any(|device| device.pci == *pci);
         self.devices.retain(|pci, _| asked(pci));
@@ -103,6 +108,16 @@ impl Node {
             let record = self.devices.entry(device.pci).or_insert_with(Record::new);
             match device.verdict {
                 Verdict::Unchanged => record.reached(looks),
+                Verdict::Change(_) if !impossible => {
+                    decision.take(device.pci, &record.due(now, &looks, view.drift));
+                }
+                // It cannot be left half-way.
+                Verdict::Change(_) | Verdict::Blocked(_) | Verdict::Infeasible(_)
+                    if view.unfinished.contains(&device.pci) =>
+                {
+                    decision.take(device.pci, &record.due(now, &looks, view.drift));
+                    decision.finish.push(device.pci);
+                }
                 Verdict::Blocked(blocked) => {
                     record.state = State::Blocked {
                         causes: blocked.causes,
@@ -110,14 +125,11 @@ impl Node {
                 }
                 Verdict::Infeasible(infeasible) => record.state = State::Infeasible(infeasible),
                 // A plan is whole before its first step.
-                Verdict::Change(_) if impossible => {
+                Verdict::Change(_) => {
                     record.state = State::Pending {
                         reason: "another device can never have what this layout asks of it"
                             .to_owned(),
                     };
-                }
-                Verdict::Change(_) => {
-                    decision.take(device.pci, &record.due(now, &looks, view.drift));
                 }
             }
         }

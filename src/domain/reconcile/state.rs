@@ -104,12 +104,11 @@ impl State {
                 reason,
                 rollback: Some(rollback),
             } => format!("{reason}; what it had could not be brought back: {rollback}"),
-            Self::NeedsReset { scope } => {
-                format!(
-                    "MIG mode is set and comes into force with {}",
-                    words.scope(scope)
-                )
-            }
+            Self::NeedsReset { scope } => format!(
+                "MIG mode is set and comes into force with a reset of {}; `nvidia-smi --gpu-reset -i {}` does it, or a reboot",
+                words.scope(scope),
+                scope.device
+            ),
             Self::Drifted => "somebody changed it; by policy it is left so".to_owned(),
         }
     }

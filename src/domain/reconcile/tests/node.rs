@@ -1,0 +1,276 @@
+//! What a node is told to do, look after look.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::hardware::{Hardware, wants};
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{
+    Device, Driver, Inventory, Mig, MigMode, NvmlState, Process, ProcessKind,
+};
+use crate::domain::layout::tests_support::{A100_40, node, t4};
+use crate::domain::layout::{DeviceTarget, MigTarget, Place, Targets};
+use crate::domain::plan::Policy;
+use crate::domain::reconcile::{Decision, Drift, Ending, Node, State, View};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Case {
+    inventory: Inventory,
+    targets: Targets,
+    drift: Drift,
+    unfinished: BTreeSet<PciAddress>,
+    node: Node,
+}
+
+impl Case {
+    fn new(devices: Vec<Device>, targets: Vec<MigTarget>) -> Self {
+        let addresses: Vec<PciAddress> = devices.iter().map(|device| device.pci).collect();
+        let targets = addresses.into_iter().zip(targets);
+        Self {
+            inventory: Inventory {
+                nvml: NvmlState::Ready(Driver {
+                    version: "570.133.20".parse().unwrap(),
+                    cuda: None,
+                }),
+                ..node(devices)
+            },
+            targets: Targets {
+                devices: targets
+                    .map(|(pci, mig)| DeviceTarget {
+                        pci,
+                        rule: Place::default(),
+                        mig: Some(mig),
+                        time_slicing: None,
+                    })
+                    .collect(),
+            },
+            drift: Drift::Repair,
+            unfinished: BTreeSet::new(),
+            node: Node::default(),
+        }
+    }
+
+    fn look(&mut self, now: Duration) -> Decision {
+        let policy = Policy::default();
+        self.node.look(
+            now,
+            &View {
+                inventory: &self.inventory,
+                targets: &self.targets,
+                holders: &[],
+                policy: &policy,
+                drift: self.drift,
+                unfinished: &self.unfinished,
+            },
+        )
+    }
+
+    fn ended(&mut self, now: Duration, pci: PciAddress, ending: Ending) {
+        let policy = Policy::default();
+        let view = View {
+            inventory: &self.inventory,
+            targets: &self.targets,
+            holders: &[],
+            policy: &policy,
+            drift: self.drift,
+            unfinished: &self.unfinished,
+        };
+        self.node.ended(now, &view, pci, ending);
+    }
+
+    /// Gives the first device other instances.
+    fn becomes(&mut self, instances: &[(u32, u32, &[u32])]) {
+        self.inventory.devices[0] = A100_40.with(0, instances);
+    }
+
+    fn state(&self) -> &State {
+        self.node.states().next().unwrap().1
+    }
+}
+
+fn at(number: usize) -> PciAddress {
+    A100_40.gpu(u8::try_from(number).unwrap()).pci
+}
+
+#[test]
+fn what_is_as_it_shall_be_is_applied_and_left_alone() {
+    let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
+    assert_eq!(case.look(SECOND), Decision::default());
+    assert_eq!(case.state(), &State::Applied);
+    assert_eq!(case.node.worst(), Some(&State::Applied));
+}
+
+#[test]
+fn i4_one_device_that_can_never_have_its_part_keeps_all_from_being_changed() {
+    let mut case = Case::new(vec![A100_40.gpu(0), t4(1)], vec![wants(&[9]), wants(&[9])]);
+    assert_eq!(case.look(SECOND), Decision::default());
+    let states: Vec<&str> = case
+        .node
+        .states()
+        .map(|(_, state)| state.as_str())
+        .collect();
+    assert_eq!(states, ["pending", "infeasible"]);
+    assert_eq!(case.node.worst().unwrap().as_str(), "infeasible");
+}
+
+#[test]
+fn one_device_that_is_in_use_stops_no_other() {
+    let busy = Hardware::new(&[(9, 0, &[3])]).used_by(1, 0).device;
+    let mut case = Case::new(vec![busy, A100_40.gpu(1)], vec![wants(&[0]), wants(&[0])]);
+    assert_eq!(case.look(SECOND).change, [at(1)]);
+    assert_eq!(case.state().as_str(), "blocked");
+    // Nobody says when somebody lets go; the next look finds it.
+    case.inventory.devices[0].processes.clear();
+    assert_eq!(case.look(SECOND * 2).change, [at(0), at(1)]);
+}
+
+#[test]
+fn i5_what_ended_badly_is_tried_again_later_each_time_and_at_once_when_something_changed() {
+    let failed = || Ending::RolledBack {
+        reason: "no".to_owned(),
+    };
+    let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
+    let mut now = SECOND;
+    for wait in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
+        assert_eq!(case.look(now).change, [at(0)], "after {wait}");
+        case.node.began(at(0));
+        assert_eq!(case.state(), &State::Applying);
+        case.ended(now, at(0), failed());
+        assert_eq!(case.state().as_str(), "rolled-back");
+        let soon = case.look(now + SECOND / 2);
+        assert!(soon.change.is_empty());
+        let again = now + SECOND * wait;
+        assert_eq!(soon.again, Some(again));
+        assert_eq!(
+            case.state().as_str(),
+            "rolled-back",
+            "it goes on saying why"
+        );
+        now = again;
+    }
+    // A process that ends, or somebody's hand, makes it worth while.
+    case.becomes(&[(19, 0, &[1])]);
+    assert_eq!(case.look(now + SECOND / 100).change, [at(0)]);
+    case.ended(now, at(0), failed());
+    assert!(case.look(now).change.is_empty());
+    case.inventory.devices[0].processes.push(Process {
+        pid: 5,
+        kind: ProcessKind::Compute,
+        gpu_instance: Some(7),
+        compute_instance: Some(0),
+        memory: None,
+    });
+    case.becomes(&[]);
+    assert_eq!(case.look(now).change, [at(0)]);
+    // And so does another choice.
+    case.ended(now, at(0), failed());
+    case.node.select();
+    assert_eq!(case.look(now).change, [at(0)]);
+    // A good end forgets the bad ones.
+    case.becomes(&[(9, 0, &[3])]);
+    case.ended(now, at(0), Ending::Applied);
+    case.becomes(&[]);
+    assert_eq!(case.look(now).change, [at(0)]);
+    case.ended(now, at(0), failed());
+    assert_eq!(case.look(now).again, Some(now + SECOND));
+}
+
+#[test]
+fn a_change_by_somebody_else_is_repaired_or_reported_by_policy() {
+    for (drift, change) in [(Drift::Repair, vec![at(0)]), (Drift::Report, vec![])] {
+        let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
+        case.drift = drift;
+        assert_eq!(case.look(SECOND), Decision::default());
+        case.becomes(&[(9, 0, &[3]), (19, 4, &[1])]);
+        let decision = case.look(SECOND * 2);
+        assert_eq!(decision.change, change);
+        assert_eq!(decision.drifted, change);
+        if drift == Drift::Report {
+            assert_eq!(case.state(), &State::Drifted);
+        }
+    }
+}
+
+#[test]
+fn drift_that_is_in_use_is_reported_under_either_policy() {
+    let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
+    assert_eq!(case.look(SECOND), Decision::default());
+    case.inventory.devices[0] = Hardware::new(&[(0, 0, &[7])]).used_by(1, 0).device;
+    assert_eq!(case.look(SECOND * 2), Decision::default());
+    assert_eq!(case.state().as_str(), "blocked");
+}
+
+#[test]
+fn what_a_reset_or_reboot_took_is_made_again_under_either_policy_and_is_no_drift() {
+    let mut lost = A100_40.gpu(0);
+    if let Mig::Capable(state) = &mut lost.mig {
+        state.current = MigMode::Disabled;
+        state.pending = MigMode::Disabled;
+    }
+    for after in [A100_40.gpu(0), lost] {
+        let mut case = Case::new(vec![A100_40.with(0, &[(9, 0, &[3])])], vec![wants(&[9])]);
+        case.drift = Drift::Report;
+        assert_eq!(case.look(SECOND), Decision::default());
+        case.inventory.devices[0] = after;
+        let decision = case.look(SECOND * 2);
+        assert_eq!((decision.change, decision.drifted), (vec![at(0)], vec![]));
+    }
+}
+
+#[test]
+fn i2_a_device_that_nothing_is_asked_of_any_more_is_forgotten() {
+    let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
+    assert_eq!(case.look(SECOND).change, [at(0)]);
+    case.targets.devices.clear();
+    assert_eq!(case.look(SECOND), Decision::default());
+    assert_eq!(case.node.states().count(), 0);
+    assert_eq!(case.node.worst(), None);
+}
+
+#[test]
+fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
+    let hardware = Hardware::new(&[(19, 0, &[1]), (19, 1, &[])]).used_by(1, 0);
+    let job = hardware.job(wants(&[5, 14]));
+    let targets = Targets {
+        devices: vec![job.target.clone()],
+    };
+    let policy = Policy::default();
+    let (nothing, begun) = (BTreeSet::new(), BTreeSet::from([job.target.pci]));
+    let view = |unfinished| View {
+        inventory: &job.inventory,
+        targets: &targets,
+        holders: &[],
+        policy: &policy,
+        drift: Drift::Repair,
+        unfinished,
+    };
+    let mut node = Node::default();
+    let decision = node.look(Duration::ZERO, &view(&nothing));
+    assert!(decision.change.is_empty(), "it has what it had");
+    let blocked = node.worst().cloned();
+    assert!(
+        matches!(blocked, Some(State::Blocked { .. })),
+        "{blocked:?}"
+    );
+    let decision = node.look(Duration::ZERO, &view(&begun));
+    assert_eq!(decision.change, [job.target.pci]);
+    assert_eq!(
+        decision.finish,
+        [job.target.pci],
+        "as it was begun, or back"
+    );
+    // One that could not be brought back either is tried again, and not at once.
+    let failed = Ending::Failed {
+        reason: "it is in use".to_owned(),
+        rollback: Some("and it is stuck".to_owned()),
+    };
+    node.ended(Duration::ZERO, &view(&begun), job.target.pci, failed);
+    let decision = node.look(Duration::ZERO, &view(&begun));
+    assert!(decision.change.is_empty());
+    let again = decision.again.unwrap();
+    assert!(again > Duration::ZERO);
+    assert_eq!(node.worst().map(State::as_str), Some("failed"));
+    let decision = node.look(again, &view(&begun));
+    assert_eq!(decision.change, [job.target.pci]);
+}

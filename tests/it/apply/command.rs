@@ -1,0 +1,133 @@
+//! `octavo apply`, `history`, `checkpoint` and `restore`, with an agent and without one.
+
+use super::node::{Node, names};
+
+const USED: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 1g.5gb, start: 4}]}\nprocesses:\n- {pid: 4711, gpu: 1, gi: 1, ci: 0, memory_mib: 100}\n";
+
+#[track_caller]
+fn said(output: &std::process::Output, code: i32) -> String {
+    let all = [output.stdout.clone(), output.stderr.clone()].concat();
+    let text = String::from_utf8(all).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
+}
+
+#[test]
+fn without_an_agent_the_command_does_it_once_and_says_who_is_in_the_way() {
+    let node = Node::new(USED);
+    let text = said(&node.octavo(&["apply", "all-2g.10gb"]), 4);
+    assert!(text.contains("GPU 0") && text.contains("applied"), "{text}");
+    assert!(
+        text.contains(
+            "gi 1 (3g.20gb in slices 0-3) would have to go and is in use: pid 4711, compute"
+        ),
+        "{text}"
+    );
+    assert_eq!(names(&node.geometry(0)), ["2g.10gb"; 3]);
+    assert_eq!(names(&node.geometry(1)), ["3g.20gb", "1g.5gb"]);
+    let history = std::process::Command::new(env!("CARGO_BIN_EXE_octavo"))
+        .args(["history", "--state-dir"])
+        .arg(node.state())
+        .output()
+        .unwrap();
+    let history = said(&history, 0);
+    assert!(
+        history.contains("all-2g.10gb") && history.contains("command"),
+        "{history}"
+    );
+    // The other GPU was not touched, so nothing was done to it.
+    assert_eq!(history.lines().count(), 2, "{history}");
+}
+
+#[test]
+fn with_wait_it_is_done_as_soon_as_nobody_is_in_the_way() {
+    let node = Node::new(USED);
+    let waiting = std::thread::scope(|scope| {
+        let command = scope.spawn(|| node.octavo(&["apply", "all-2g.10gb", "--wait"]));
+        while names(&node.geometry(0)) != ["2g.10gb"; 3] {
+            std::thread::yield_now();
+        }
+        node.machine.change(|world| world.remove_process(4711));
+        command.join().unwrap()
+    });
+    let text = said(&waiting, 0);
+    assert!(
+        text.contains("Layout all-2g.10gb: applied on 2 GPUs"),
+        "{text}"
+    );
+    assert_eq!(names(&node.geometry(1)), ["2g.10gb"; 3]);
+}
+
+#[test]
+fn with_an_agent_the_agent_does_it_and_keeps_it_until_it_is_forgotten() {
+    let node = Node::new("- {board: A100_40GB, mig: enabled}\n");
+    let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
+    agent.says("listening for commands");
+    let text = said(&node.octavo(&["apply", "all-7g.40gb"]), 0);
+    assert!(
+        text.contains("Layout all-7g.40gb: applied on 1 GPU"),
+        "{text}"
+    );
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
+    let refused = said(&node.octavo(&["apply", "nonsense"]), 1);
+    assert!(refused.contains("no layout \"nonsense\""), "{refused}");
+    let locked = said(&node.octavo(&["restore", "/dev/null"]), 1);
+    assert!(locked.contains("checkpoint"), "{locked}");
+    // A new agent remembers what was chosen by hand.
+    agent.kill();
+    node.machine
+        .change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
+    let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
+    agent.says("GPU 0: applied");
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
+    agent.says("listening for commands");
+    said(&node.octavo(&["apply", "--forget"]), 0);
+    assert_eq!(names(&node.geometry(0)).len(), 4);
+}
+
+#[test]
+fn a_file_that_comes_with_the_command_is_what_the_agent_goes_by() {
+    let node = Node::new("- {board: A100_40GB, count: 2, mig: enabled}\n");
+    let mut agent = node.start(&["--layout", "all-balanced", "--interval=100ms"]);
+    agent.says("listening for commands");
+    let file = node.layouts("[{devices: [0], mig: {1g.5gb: 3}}]");
+    let text = said(&node.octavo(&["apply", "wanted", "-f", &file]), 0);
+    assert!(text.contains("applied on 1 GPU"), "{text}");
+    assert_eq!(names(&node.geometry(0)), ["1g.5gb"; 3]);
+    assert_eq!(
+        names(&node.geometry(1)).len(),
+        4,
+        "I2: it is left as it was"
+    );
+}
+
+#[test]
+fn i4_a_layout_that_one_gpu_can_never_have_changes_none() {
+    let node = Node::new("- {board: A100_40GB, mig: enabled}\n- {board: T4}\n");
+    let file =
+        node.layouts("[{devices: [0], mig: {3g.20gb: 1}}, {devices: [1], mig: {3g.20gb: 1}}]");
+    said(&node.octavo(&["apply", "wanted", "-f", &file]), 5);
+    assert!(node.geometry(0).is_empty());
+}
+
+#[test]
+fn a_checkpoint_brings_everything_back_in_its_place() {
+    let node = Node::new(
+        "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, start: 6}, {profile: 2g.10gb, start: 2}, {profile: 1g.5gb, start: 0}]}\n",
+    );
+    let before = node.geometry(0);
+    let file = node.machine.path().join("before.json");
+    let file = file.to_str().unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_octavo"))
+        .args(["checkpoint", file, "--nvml-library"])
+        .arg(node.machine.library())
+        .arg("--sys-root")
+        .arg(node.machine.path().join("sys"))
+        .output()
+        .unwrap();
+    said(&output, 0);
+    said(&node.octavo(&["apply", "all-7g.40gb"]), 0);
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
+    said(&node.octavo(&["restore", file]), 0);
+    assert_eq!(node.geometry(0), before);
+}

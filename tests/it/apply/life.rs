@@ -1,0 +1,114 @@
+//! An agent that goes on: what becomes of a layout when drivers reload, machines reboot and people interfere.
+
+use std::fs;
+
+use super::node::{Node, names};
+
+const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
+
+#[test]
+fn geometry_that_a_reset_took_is_made_again() {
+    let node = Node::new(TWO);
+    let mut agent = node.start(&["--layout", "all-3g.20gb"]);
+    agent.says("GPU 1: applied");
+    node.machine
+        .change(|world| world.reset_gpu(world.slot_of_index(0).unwrap()));
+    agent.says("GPU 0: applied");
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+}
+
+#[test]
+fn what_somebody_else_changed_is_undone_where_nobody_uses_it_or_left_by_policy() {
+    for (policy, expected) in [("repair", vec!["7g.40gb"]), ("report", vec!["1g.5gb"])] {
+        let node = Node::new("- {board: A100_40GB, mig: enabled}\n");
+        let mut agent = node.start(&[
+            "--layout",
+            "all-7g.40gb",
+            "--drift",
+            policy,
+            "--interval=100ms",
+        ]);
+        agent.says("GPU 0: applied");
+        node.machine.change(|world| {
+            let slot = world.slot_of_index(0).unwrap();
+            world.destroy_ci(slot, 0, 0)?;
+            world.destroy_gi(slot, 0)?;
+            // Profile 19 is 1g.5gb, and 0 its only compute instance.
+            let gi = world.create_gi(slot, 19, None)?;
+            world.create_ci(slot, gi, 0, None)
+        });
+        if policy == "repair" {
+            agent.says("somebody changed what it had; it is brought back");
+            agent.says("GPU 0: applied");
+        } else {
+            agent.says("GPU 0: drifted");
+        }
+        assert_eq!(names(&node.geometry(0)), expected, "{policy}");
+    }
+}
+
+#[test]
+fn a_second_agent_waits_until_the_first_is_gone() {
+    let node = Node::new(TWO);
+    let mut first = node.start(&["--layout", "all-3g.20gb"]);
+    first.says("GPU 1: applied");
+    let mut second = node.start(&["--layout", "all-7g.40gb", "--interval=100ms"]);
+    second.says("another process changes this node's devices");
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+    first.kill();
+    second.says("GPU 0: applied");
+    second.says("GPU 1: applied");
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
+}
+
+#[test]
+fn an_edited_file_of_layouts_is_taken_up_and_a_broken_one_leaves_what_there_was() {
+    let node = Node::new(TWO);
+    let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
+    let mut agent = node.start(&["--layouts", &file, "--layout", "wanted", "--interval=100ms"]);
+    agent.says("GPU 1: applied");
+    node.layouts("[{devices: [0], mig: {7g.40gb: 1}}]");
+    agent.says("GPU 0: applied");
+    fs::write(
+        &file,
+        "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: {wanted: 7}\n",
+    )
+    .unwrap();
+    agent.says("the layouts before stay in use");
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
+    assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
+}
+
+#[test]
+fn i8_a_gpu_whose_call_hangs_is_named_and_the_others_are_done() {
+    let node = Node::new(
+        "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n",
+    );
+    let stuck = node.machine.path().join("go-on");
+    node.machine.faults(&format!(
+        "- {{call: nvmlGpuInstanceDestroy, gpu: 0, times: 1, hang: {{until_file: {}}}}}",
+        stuck.display()
+    ));
+    let mut agent = node.start(&[
+        "--layout",
+        "all-3g.20gb",
+        "--call-deadline=500ms",
+        "--interval=100ms",
+    ]);
+    agent.says("nvml: stalled: nvmlGpuInstanceDestroy");
+    while names(&node.geometry(1)) != ["3g.20gb", "3g.20gb"] {
+        std::thread::yield_now();
+    }
+    fs::write(stuck, "").unwrap();
+    agent.says("GPU 0: applied");
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+}
+
+#[test]
+fn an_agent_without_a_layout_touches_nothing_and_takes_no_lock() {
+    let node = Node::new("- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\n");
+    let output = node.agent(&["--oneshot"]).output().unwrap();
+    assert!(output.status.success());
+    assert!(!node.state().exists());
+    assert_eq!(names(&node.geometry(0)), ["1g.5gb"]);
+}

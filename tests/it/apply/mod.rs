@@ -1,0 +1,6 @@
+//! Layouts put in force by the real programs on simulated machines: what is asked for, what is in the way, what goes wrong.
+
+mod command;
+mod faults;
+mod life;
+mod node;

@@ -1,0 +1,141 @@
+//! A machine with a state directory of its own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::demo::simulator;
+use crate::machine::Machine;
+use crate::process::Program;
+
+const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
+const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
+
+/// A machine, and what our programs keep of it.
+pub(super) struct Node {
+    pub(super) machine: Machine,
+}
+
+/// Profile name and first slice of every GPU instance of a GPU, by place; one without a compute instance has a `!`.
+pub(super) type Geometry = Vec<(String, u32)>;
+
+impl Node {
+    pub(super) fn new(gpus: &str) -> Self {
+        let machine = Machine::new(&format!("machine: node\ngpus:\n{gpus}"));
+        // No kernel driver is loaded here as far as this says, whatever machine the tests run on.
+        fs::create_dir(machine.path().join("proc")).unwrap();
+        let devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n";
+        fs::write(machine.path().join("proc/devices"), devices).unwrap();
+        Self { machine }
+    }
+
+    pub(super) fn state(&self) -> PathBuf {
+        self.machine.path().join("state")
+    }
+
+    /// A program of ours with everything it needs to know of this machine.
+    fn program(&self, name: &str, first: &[&str]) -> Command {
+        let path = self.machine.path();
+        let mut command = Command::new(name);
+        command
+            .args(first)
+            .arg("--nvml-library")
+            .arg(self.machine.library())
+            .arg("--sys-root")
+            .arg(path.join("sys"))
+            .arg("--state-dir")
+            .arg(self.state())
+            .arg("--proc-root")
+            .arg(path.join("proc"))
+            .arg("--pod-resources")
+            .arg(path.join("no-kubelet/kubelet.sock"))
+            .arg("--nvidia-smi")
+            .arg(path.join("nvidia-smi"));
+        command
+    }
+
+    /// The agent with these arguments.
+    pub(super) fn agent(&self, arguments: &[&str]) -> Command {
+        let mut command = self.program(AGENT, &[]);
+        command.args(arguments);
+        command
+    }
+
+    /// Gives the node a layout once, as far as that is possible now; what the agent said.
+    #[track_caller]
+    pub(super) fn once(&self, layout: &str) -> String {
+        let output = self.agent(&["--oneshot", "--layout", layout]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// An agent that goes on.
+    pub(super) fn start(&self, arguments: &[&str]) -> Program {
+        Program::start(&mut self.agent(arguments))
+    }
+
+    /// A command of `octavo` that changes the node.
+    pub(super) fn octavo(&self, command: &[&str]) -> Output {
+        self.program(OCTAVO, command).output().unwrap()
+    }
+
+    /// A file of layouts of which one is called `wanted`.
+    pub(super) fn layouts(&self, rules: &str) -> String {
+        let path = self.machine.path().join("layouts.yaml");
+        let text =
+            format!("apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  wanted: {rules}\n");
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// A program that resets the first GPU.
+    pub(super) fn install_nvidia_smi(&self) {
+        let path = self.machine.path();
+        let text = format!(
+            "#!/bin/sh\nexec '{}' --state '{}' reset 0\n",
+            simulator().display(),
+            path.join("nvml-sim.state").display()
+        );
+        fs::write(path.join("nvidia-smi"), text).unwrap();
+        fs::set_permissions(path.join("nvidia-smi"), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// What the GPU really has.
+    pub(super) fn geometry(&self, gpu: usize) -> Geometry {
+        let world = self.machine.world();
+        let gpu = &world.gpus[gpu];
+        let mut all: Geometry = gpu
+            .mig
+            .iter()
+            .flat_map(|mig| &mig.instances)
+            .map(|one| {
+                let profile = gpu.profiles.iter().find(|known| known.id == one.profile_id);
+                let mark = if one.compute.is_empty() { "!" } else { "" };
+                (
+                    format!("{}{mark}", profile.unwrap().name),
+                    one.placement.start,
+                )
+            })
+            .collect();
+        all.sort_by_key(|one| one.1);
+        all
+    }
+
+    /// Whether MIG mode is in force on the GPU.
+    pub(super) fn is_partitioned(&self, gpu: usize) -> bool {
+        let world = self.machine.world();
+        world.gpus[gpu].mig.as_ref().is_some_and(|mig| mig.current)
+    }
+
+    /// Whether nothing is left of what was begun.
+    pub(super) fn is_clear(&self) -> bool {
+        !self.state().join("journal").exists()
+    }
+}
+
+/// Names alone.
+pub(super) fn names(geometry: &Geometry) -> Vec<&str> {
+    geometry.iter().map(|(name, _)| name.as_str()).collect()
+}

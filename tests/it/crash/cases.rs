@@ -1,0 +1,252 @@
+//! The changes that are interrupted: what a machine has, what it shall have, and what may have become of it.
+
+/// One change of one machine.
+#[derive(Debug)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    /// Its GPUs as a scenario has them, in YAML's flow form.
+    pub(super) gpus: &'static str,
+    /// Who uses what, as a scenario has it.
+    pub(super) processes: &'static str,
+    /// The rules of the layout.
+    pub(super) layout: &'static str,
+    /// The GPUs as they shall be, as a scenario has them. Places do not count.
+    pub(super) wanted: &'static str,
+    /// Faults of the driver that stay.
+    pub(super) faults: &'static [&'static str],
+    /// How each GPU may end, as one character: `t` at its target, `p` as it was, `e` either.
+    pub(super) ends: &'static str,
+    /// While the agent is down somebody begins to use this instance, if it is there.
+    pub(super) newcomer: Option<Newcomer>,
+    /// While the agent is down somebody writes other rules for the same layout.
+    pub(super) afterwards: Option<&'static str>,
+    /// Whether `nvidia-smi` is there, which resets a GPU.
+    pub(super) nvidia_smi: bool,
+}
+
+/// Somebody who begins to use an instance.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    pub(super) gpu: usize,
+    pub(super) profile: &'static str,
+    pub(super) start: u32,
+}
+
+/// A change without faults, which always ends at its target.
+const PLAIN: Case = Case {
+    name: "",
+    gpus: "",
+    processes: "[]",
+    layout: "",
+    wanted: "",
+    faults: &[],
+    ends: "t",
+    newcomer: None,
+    afterwards: None,
+    nvidia_smi: false,
+};
+
+const SEVEN: &str = "[{board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}]";
+
+pub(super) const CASES: &[Case] = &[
+    Case {
+        name: "grow",
+        gpus: "[{board: A100_40GB, mig: enabled, instances: [{profile: 2g.10gb, start: 0}]}]",
+        layout: "[{devices: all, mig: {2g.10gb: 1, 1g.5gb: 3}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [
+            {profile: 2g.10gb}, {profile: 1g.5gb, count: 3}]}]",
+        ..PLAIN
+    },
+    Case {
+        name: "shrink",
+        gpus: SEVEN,
+        layout: "[{devices: all, mig: {1g.5gb: 2}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 2}]}]",
+        ..PLAIN
+    },
+    Case {
+        name: "reshape",
+        gpus: SEVEN,
+        layout: "[{devices: all, mig: {3g.20gb: 1, 2g.10gb: 1, 1g.5gb: 1}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [
+            {profile: 3g.20gb, start: 4}, {profile: 2g.10gb}, {profile: 1g.5gb}]}]",
+        ..PLAIN
+    },
+    Case {
+        name: "reshape-two-gpus",
+        gpus: "[{board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 4}]},
+            {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}]",
+        layout: "[{devices: all, mig: {4g.20gb: 1, 2g.10gb: 1, 1g.5gb: 1}}]",
+        wanted: "[{board: A100_40GB, count: 2, mig: enabled, instances: [
+            {profile: 4g.20gb}, {profile: 2g.10gb}, {profile: 1g.5gb}]}]",
+        ends: "tt",
+        ..PLAIN
+    },
+    Case {
+        name: "compute-splits",
+        gpus: "[{board: A100_40GB, mig: enabled, instances: [
+            {profile: 3g.20gb, start: 0, compute: [1c.3g.20gb, 1c.3g.20gb, 1c.3g.20gb]},
+            {profile: 2g.10gb, start: 4}]}]",
+        layout: "[{devices: all, mig: {1c.3g.20gb: 1, 2c.3g.20gb: 1, 1c.2g.10gb: 2}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [
+            {profile: 3g.20gb, compute: [2c.3g.20gb, 1c.3g.20gb]},
+            {profile: 2g.10gb, compute: [1c.2g.10gb, 1c.2g.10gb]}]}]",
+        ..PLAIN
+    },
+    Case {
+        name: "reshape-around-one-in-use",
+        gpus: "[{board: A100_40GB, mig: enabled, instances: [
+            {profile: 2g.10gb, start: 4}, {profile: 1g.5gb, start: 0},
+            {profile: 1g.5gb, start: 1}, {profile: 1g.5gb, start: 2}]}]",
+        processes: "[{pid: 5120, gpu: 0, gi: 5, ci: 0, memory_mib: 600}]",
+        layout: "[{devices: all, mig: {2g.10gb: 3}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 2g.10gb, count: 3}]}]",
+        ..PLAIN
+    },
+    Case {
+        name: "one-gpu-blocked",
+        gpus: "[{board: A100_40GB, mig: enabled, instances: [
+            {profile: 1g.5gb, start: 0}, {profile: 1g.5gb, start: 2}]},
+            {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 3}]}]",
+        processes: "[{pid: 5120, gpu: 0, gi: 7, ci: 0, memory_mib: 600}]",
+        layout: "[{devices: all, mig: {7g.40gb: 1}}]",
+        wanted: "[{board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 7g.40gb}]}]",
+        ends: "pt",
+        ..PLAIN
+    },
+    Case {
+        name: "mode-on-a100",
+        gpus: "[{board: A100_40GB}]",
+        layout: "[{devices: all, mig: {3g.20gb: 2}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}]",
+        ..PLAIN
+    },
+    Case {
+        name: "mode-on-a100-by-reset",
+        gpus: "[{board: A100_40GB}]",
+        layout: "[{devices: all, mig: {3g.20gb: 2}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}]",
+        faults: &["{call: nvmlDeviceSetMigMode, activation: IN_USE}"],
+        nvidia_smi: true,
+        ..PLAIN
+    },
+    Case {
+        name: "mode-on-h100",
+        gpus: "[{board: H100_80GB_SXM}]",
+        layout: "[{devices: all, mig: {3g.40gb: 1, 1g.10gb: 2}}]",
+        wanted: "[{board: H100_80GB_SXM, mig: enabled, instances: [
+            {profile: 3g.40gb}, {profile: 1g.10gb, count: 2}]}]",
+        ..PLAIN
+    },
+    Case {
+        name: "mode-off",
+        gpus: "[{board: A100_40GB, mig: enabled, instances: [{profile: 2g.10gb, count: 3}]}]",
+        layout: "[{devices: all, mig: disabled}]",
+        wanted: "[{board: A100_40GB}]",
+        ..PLAIN
+    },
+    Case {
+        name: "rtx-pro-6000",
+        gpus: "[{board: RTX_PRO_6000_BLACKWELL_96GB, mig: enabled, instances: [
+            {profile: 1g.24gb-me, start: 0}, {profile: 1g.24gb+me.all, start: 9}]}]",
+        layout: "[{devices: all, mig: {2g.48gb: 2}}]",
+        wanted: "[{board: RTX_PRO_6000_BLACKWELL_96GB, mig: enabled, instances: [
+            {profile: 2g.48gb, count: 2}]}]",
+        ..PLAIN
+    },
+    Case {
+        name: "a30",
+        gpus: "[{board: A30_24GB, mig: enabled, instances: [
+            {profile: 1g.6gb, start: 0}, {profile: 1g.6gb, start: 2}, {profile: 1g.6gb, start: 3}]}]",
+        processes: "[{pid: 310, gpu: 0, gi: 5, ci: 0, memory_mib: 900}]",
+        layout: "[{devices: all, mig: {2g.12gb: 1, 1g.6gb: 2}}]",
+        wanted: "[{board: A30_24GB, mig: enabled, instances: [
+            {profile: 2g.12gb}, {profile: 1g.6gb, count: 2}]}]",
+        ..PLAIN
+    },
+    // From here on the driver refuses for ever, or somebody comes in between, and the way leads back.
+    Case {
+        name: "compute-refused-beside-one-in-use",
+        gpus: "[{board: A100_40GB, mig: enabled, instances: [{profile: 2g.10gb, start: 0}]}]",
+        processes: "[{pid: 5120, gpu: 0, gi: 3, ci: 0, memory_mib: 600}]",
+        layout: "[{devices: all, mig: {2g.10gb: 1, 3g.20gb: 1, 1g.5gb: 1}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [
+            {profile: 3g.20gb, start: 4}, {profile: 2g.10gb}, {profile: 1g.5gb}]}]",
+        faults: &["{call: nvmlGpuInstanceCreateComputeInstance*, return: NOT_SUPPORTED}"],
+        ends: "p",
+        ..PLAIN
+    },
+    Case {
+        name: "second-instance-refused",
+        gpus: SEVEN,
+        layout: "[{devices: all, mig: {3g.20gb: 1, 2g.10gb: 2}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [
+            {profile: 3g.20gb, start: 4}, {profile: 2g.10gb, count: 2}]}]",
+        faults: &[
+            "{call: nvmlDeviceCreateGpuInstanceWithPlacement, nth: 2, times: 1, return: NOT_SUPPORTED}",
+        ],
+        ends: "e",
+        ..PLAIN
+    },
+    Case {
+        name: "destroying-refused",
+        gpus: "[{board: A100_40GB, mig: enabled, instances: [
+            {profile: 3g.20gb, start: 0, compute: [2c.3g.20gb, 1c.3g.20gb]}]}]",
+        layout: "[{devices: all, mig: {7g.40gb: 1}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 7g.40gb}]}]",
+        faults: &["{call: nvmlGpuInstanceDestroy, return: NO_PERMISSION}"],
+        ends: "p",
+        ..PLAIN
+    },
+    Case {
+        name: "mode-on-and-compute-refused",
+        gpus: "[{board: H100_80GB_SXM}]",
+        layout: "[{devices: all, mig: {3g.40gb: 2}}]",
+        wanted: "[{board: H100_80GB_SXM, mig: enabled, instances: [{profile: 3g.40gb, count: 2}]}]",
+        faults: &["{call: nvmlGpuInstanceCreateComputeInstance*, return: NOT_SUPPORTED}"],
+        ends: "p",
+        ..PLAIN
+    },
+    Case {
+        name: "somebody-comes-while-the-agent-is-down",
+        gpus: SEVEN,
+        layout: "[{devices: all, mig: {7g.40gb: 1}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 7g.40gb}]}]",
+        ends: "e",
+        newcomer: Some(Newcomer {
+            gpu: 0,
+            profile: "1g.5gb",
+            start: 6,
+        }),
+        ..PLAIN
+    },
+    Case {
+        name: "what-is-asked-for-is-impossible-afterwards",
+        gpus: SEVEN,
+        layout: "[{devices: all, mig: {3g.20gb: 2}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}]",
+        ends: "e",
+        afterwards: Some("[{devices: all, mig: {4g.20gb: 1, 3g.20gb: 1, 1g.5gb: 1}}]"),
+        ..PLAIN
+    },
+    Case {
+        name: "another-gpu-cannot-have-its-part-afterwards",
+        gpus: "[{board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]},
+            {board: A100_40GB, mig: enabled}]",
+        layout: "[{devices: 0, mig: {3g.20gb: 2}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]},
+            {board: A100_40GB, mig: enabled}]",
+        ends: "ee",
+        afterwards: Some("[{devices: 0, mig: {3g.20gb: 2}}, {devices: 1, mig: {4g.20gb: 1, 3g.20gb: 1, 1g.5gb: 1}}]"),
+        ..PLAIN
+    },
+    Case {
+        name: "the-layout-is-gone-afterwards",
+        gpus: SEVEN,
+        layout: "[{devices: all, mig: {3g.20gb: 2}}]",
+        wanted: "[{board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}]",
+        ends: "e",
+        afterwards: Some("[{devices: all, mig: {3g.40gb: 2}}]"),
+        ..PLAIN
+    },
+];
