@@ -382,3 +382,65 @@ fn path_of_process() -> Vec<PathBuf> {
         .filter(|folder| folder.is_absolute())
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::AnswerKind;
+    use crate::config::octavo::{Command, Invocation, Terminal};
+
+    fn parsed(arguments: &[&str]) -> MigPartedSettings {
+        let invocation = Invocation::from_arguments(arguments, Terminal::Plain).unwrap();
+        match invocation.command() {
+            Command::MigParted(settings) => settings.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_name_of_the_program_and_the_command_are_one() {
+        let rest = ["apply", "-f", "x.yaml", "-ms", "-c=y"];
+        let one = parsed(&[&["/opt/bin/nvidia-mig-parted"], &rest[..]].concat());
+        let other = parsed(&[&["octavo", "mig-parted"], &rest[..]].concat());
+        assert_eq!(one, other);
+        let MigPartedCommand::Apply(apply) = one.command() else {
+            panic!("{one:?}");
+        };
+        assert_eq!(apply.config().selected(), Some("y"));
+        assert_eq!(apply.run().depth(), Depth::ModeOnly);
+        assert_eq!(apply.run().reset(), Reset::Skipped);
+    }
+
+    #[test]
+    fn flags_are_read_as_go_reads_them() {
+        let settings = parsed(&[
+            "nvidia-mig-parted",
+            "-debug=T",
+            "assert",
+            "-config-file",
+            "-",
+            "-selected-config=",
+            "-valid-config=0",
+        ]);
+        assert_eq!(settings.talk(), Talk::Debug);
+        let MigPartedCommand::Assert(assert) = settings.command() else {
+            panic!("{settings:?}");
+        };
+        assert_eq!(assert.config().file(), &Input::Stdin);
+        assert_eq!(assert.config().selected(), None);
+        assert_eq!(assert.validity(), Validity::Node);
+    }
+
+    #[test]
+    fn wrong_usage_is_a_failure_like_any_other() {
+        for (arguments, kind) in [
+            (&["nvidia-mig-parted", "apply"][..], AnswerKind::Failure),
+            (&["octavo", "--color=never", "mig-parted", "frob"], AnswerKind::Failure),
+            (&["octavo", "mig-parted", "apply", "--help"], AnswerKind::Asked),
+            (&["octavo", "apply", "mig-parted", "--frob"], AnswerKind::UsageError),
+        ] {
+            let answer = Invocation::from_arguments(arguments, Terminal::Plain).unwrap_err();
+            assert_eq!(answer.kind(), kind, "{arguments:?}");
+        }
+    }
+}

@@ -118,3 +118,62 @@ fn device<'a>(inventory: &'a Inventory, target: &DeviceTarget) -> Option<&'a Dev
 fn state<'a>(inventory: &'a Inventory, target: &DeviceTarget) -> Option<&'a MigState> {
     device(inventory, target)?.mig.state()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::inventory::Mig;
+    use crate::domain::layout::Dialect;
+    use crate::domain::layout::resolve;
+    use crate::domain::layout::tests_support::{A100_40, index, layout, node, partition, rule, t4};
+
+    const THREE: u32 = 9;
+
+    fn set(device: &mut Device, current: MigMode, pending: MigMode) {
+        let Mig::Capable(state) = &mut device.mig else {
+            panic!("{device:?}");
+        };
+        (state.current, state.pending) = (current, pending);
+    }
+
+    #[test]
+    fn only_modes_change_and_the_rest_stays_as_far_as_a_mode_lets_it() {
+        let (on, off) = (MigMode::Enabled, MigMode::Disabled);
+        let with = |at| A100_40.with(at, &[(THREE, 0, &[3])]);
+        let mut devices = [with(0), with(1), with(2), A100_40.gpu(3), t4(4)];
+        set(&mut devices[1], on, off);
+        set(&mut devices[3], off, off);
+        let inventory = node(devices);
+        let asked = layout([
+            partition(index(&[(0, 1), (3, 3)]), &[("1g.5gb", 7)]),
+            rule(index(&[(2, 2), (4, 4)]), Some(MigWish::Disabled)),
+        ]);
+        let targets = resolve(&asked, Dialect::MigParted, &inventory).unwrap().targets;
+        let changed = modes(&targets, &inventory);
+        let kept = |target: &DeviceTarget| match &target.mig {
+            Some(MigTarget::Enabled(instances)) => Some(instances.len()),
+            Some(MigTarget::Disabled) | None => None,
+        };
+        let changed: Vec<_> = changed.devices.iter().map(|is| (is.pci, kept(is))).collect();
+        let pci = |at: usize| inventory.devices[at].pci;
+        assert_eq!(changed, [(pci(1), Some(1)), (pci(2), None), (pci(3), Some(0))]);
+        let differs = compare_modes(&targets, &inventory);
+        let differs: Vec<_> = differs.iter().map(|is| is.device.pci).collect();
+        assert_eq!(differs, [pci(2), pci(3)]);
+        assert!(!modes_are_set(&targets, &inventory));
+        assert!(modes_are_set(&Targets::default(), &inventory));
+    }
+
+    #[test]
+    fn of_indices_that_are_not_there_nothing_remains() {
+        let inventory = node([A100_40.gpu(0), A100_40.gpu(1)]);
+        let asked = layout([
+            partition(index(&[(1, 7)]), &[]),
+            partition(index(&[(8, 9)]), &[]),
+            partition(Selector::All, &[]),
+        ]);
+        let left = without_missing(&asked, &inventory);
+        let selectors: Vec<_> = left.rules.into_iter().map(|rule| rule.devices).collect();
+        assert_eq!(selectors, [index(&[(1, 1)]), Selector::All]);
+    }
+}
