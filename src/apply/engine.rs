@@ -290,7 +290,7 @@ impl Engine {
     /// Resets what waits for it, one after the other.
     async fn reset(&self, hardware: &Handle, outcomes: &mut [Outcome]) {
         for outcome in outcomes {
-            if let Ending::NeedsReset { scope } = &outcome.ending {
+            if let Ending::NeedsReset { scope, .. } = &outcome.ending {
                 let resets = &self.settings.resets;
                 let inventory = hardware.latest();
                 outcome.ending = resets

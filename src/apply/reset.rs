@@ -40,17 +40,15 @@ impl Resets {
         scope: &ResetScope,
         witness: &Arc<dyn Witness>,
     ) -> Ending {
-        let needs = || Ending::NeedsReset {
+        let needs = |causes| Ending::NeedsReset {
             scope: scope.clone(),
+            causes,
         };
         if self.nvidia_smi.is_none() && self.sysfs.is_none() {
-            return needs();
+            return needs(Vec::new());
         }
         if let Some(causes) = in_the_way(inventory, scope, witness).await {
-            return Ending::Blocked {
-                causes,
-                rolled_back: false,
-            };
+            return needs(causes);
         }
         let released = match hardware.release().await {
             Ok(released) => released,
@@ -64,7 +62,7 @@ impl Resets {
             Ok(()) => {
                 info!("{} was reset", scope.device);
                 // Not at its end yet, and nothing stands in the way of going on at once.
-                needs()
+                needs(Vec::new())
             }
             Err(reason) => failed(format!("cannot reset {}: {reason}", scope.device)),
         }

@@ -97,7 +97,7 @@ impl Store {
         match journal::parse(&bytes) {
             Ok(record) => Ok(Found::Begun(record)),
             Err(reason) => {
-                let kept = self.folder.join("journal.unreadable");
+                let kept = self.aside();
                 fs::rename(&path, &kept).map_err(failed("put aside", &path))?;
                 Ok(Found::Unreadable { kept, reason })
             }
@@ -146,6 +146,17 @@ impl Store {
         let newer = half.get(line.saturating_add(1)..).unwrap_or_default();
         let draft = self.folder.join("history.draft");
         Ok(durable::replace(path, &draft, newer, 0o644)?)
+    }
+
+    /// Where an unreadable journal is put: beside those that were put there before, as far as there are not very many.
+    fn aside(&self) -> PathBuf {
+        let names = (0..100).map(|number| match number {
+            0 => self.folder.join("journal.unreadable"),
+            number => self.folder.join(format!("journal.unreadable.{number}")),
+        });
+        let mut free = names.skip_while(|path| path.exists());
+        free.next()
+            .unwrap_or_else(|| self.folder.join("journal.unreadable"))
     }
 
     fn journal_path(&self) -> PathBuf {

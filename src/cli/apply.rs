@@ -8,7 +8,7 @@ use self::show::Show;
 use super::sheet::Sheet;
 use super::{CliError, Exit, Report, case, input, json};
 use crate::config::octavo::apply::{
-    ApplyFormat, ApplySettings, ChoiceSettings, RestoreSettings, RunSettings,
+    ApplyFormat, ApplySettings, ChoiceSettings, Doer, RestoreSettings, RunSettings,
 };
 use crate::config::octavo::{Colors, Screen};
 use crate::domain::inventory::Inventory;
@@ -53,6 +53,9 @@ pub(super) async fn apply(
         let request = Request::Apply(choice);
         let status = through::ask(agent, &request, run.patience(), &show).await?;
         return end(&status, run, colors);
+    }
+    if settings.doer() == Doer::Agent {
+        return Err(CliError::NoAgent);
     }
     let handle = open(run)?;
     let inventory = handle.observe().await;

@@ -12,6 +12,9 @@ use super::DemoError;
 use super::programs::Programs;
 use super::scenario::Scenario;
 
+/// The layouts that can be chosen.
+const LAYOUTS: &str = include_str!("../../../demo/layouts.yaml");
+
 /// A machine that was made.
 #[derive(Debug)]
 pub(super) struct Machine<'a> {
@@ -43,6 +46,7 @@ impl<'a> Machine<'a> {
         machine.simulate(init).await.map_err(failed)?;
         let sysfs: [&OsStr; 2] = ["sysfs".as_ref(), machine.folder.as_ref()];
         machine.simulate(sysfs).await.map_err(failed)?;
+        write(&machine.layouts(), |path| fs::write(path, LAYOUTS))?;
         if scenario.has_driver_at_once() {
             machine.install_driver()?;
         }
@@ -103,8 +107,37 @@ impl<'a> Machine<'a> {
             .args(["--interval=1s", "--heartbeat=2s", "--call-deadline=2s"])
             .args(["--mig-strategy=mixed", "--label-sink=file"])
             .args(["--feature-file-expiry=0", "--feature-file"])
-            .arg(self.folder.join("octavo"));
+            .arg(self.folder.join("octavo"))
+            .arg("--layouts")
+            .arg(self.layouts())
+            .arg("--state-dir")
+            .arg(self.state());
         command
+    }
+
+    /// Chooses a layout by hand, as a person does who is logged in there: `own` is this very program, which asks the agent
+    /// and never touches the machine that the demo runs on. What it says if it cannot; that somebody is in the way is no failure.
+    pub(super) async fn choose(&self, own: &Path, layout: &str) -> Result<(), String> {
+        let output = Command::new(own)
+            .args(["apply", layout, "--agent", "--timeout=10s", "--state-dir"])
+            .arg(self.state())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .map_err(|error| error.to_string())?;
+        match output.status.code() {
+            Some(0 | 4) => Ok(()),
+            Some(_) | None => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        }
+    }
+
+    fn layouts(&self) -> PathBuf {
+        self.folder.join("layouts.yaml")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.join("state")
     }
 
     fn driver_folder(&self) -> PathBuf {

@@ -14,7 +14,7 @@ use super::children::Children;
 use super::machine::Machine;
 use super::programs::Programs;
 use super::scenario::Scenario;
-use super::story::{self, Act};
+use super::story::{self, Act, Deed};
 use crate::cli::CliError;
 use crate::cli::client::{Client, Target};
 use crate::cli::fleet;
@@ -160,9 +160,14 @@ impl Play<'_> {
         let machine = machines
             .iter()
             .find(|machine| machine.name() == act.machine);
-        if let Some(machine) = machine
-            && let Err(said) = machine.simulate(&act.arguments).await
-        {
+        let Some(machine) = machine else {
+            return Ok(());
+        };
+        let done = match &act.deed {
+            Deed::Simulate(arguments) => machine.simulate(arguments).await,
+            Deed::Choose(layout) => machine.choose(self.settings.own(), layout).await,
+        };
+        if let Err(said) = done {
             print::note(&format!("note: it did not: {}", printable(&said)));
         }
         Ok(())

@@ -7,8 +7,17 @@ pub(super) struct Act {
     pub(super) machine: String,
     /// What, in words.
     pub(super) says: String,
-    /// The same for the simulation.
-    pub(super) arguments: Vec<String>,
+    /// The same for who makes it happen.
+    pub(super) deed: Deed,
+}
+
+/// How something is made to happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Deed {
+    /// The simulation is told.
+    Simulate(Vec<String>),
+    /// A layout of `demo/layouts.yaml` is chosen by hand.
+    Choose(String),
 }
 
 const TRAINING: &str = "process add 2 --pid 2002 --name torchrun --memory-mib 70000";
@@ -16,12 +25,17 @@ const SERVING: &str = "process add 1 --pid 2003 --gi 9 --ci 0 --name vllm --memo
 const TRITON: &str = "process add 0 --pid 77 --name tritonserver --memory-mib 2048";
 
 /// Machine, words, arguments.
-const ROUND: [(&str, &str, &str); 14] = [
+const ROUND: [(&str, &str, &str); 16] = [
     ("dgx-h100", "a training job starts on GPU 2", TRAINING),
     (
         "hgx-a100",
         "a model server starts in a partition of GPU 1",
         SERVING,
+    ),
+    (
+        "hgx-a100",
+        "somebody chooses the layout night: GPUs 0, 2 and 3 in sevenths",
+        "apply night",
     ),
     ("h200", "GPU 5 is reset and comes back", "reset 5"),
     ("dgx-h100", "GPU 7 falls off the bus", "lose 7"),
@@ -30,6 +44,11 @@ const ROUND: [(&str, &str, &str); 14] = [
         "mixed-l40s-a100",
         "the driver hangs",
         "fault add {id:demo,call:nvmlDeviceGetMigMode,hang:forever}",
+    ),
+    (
+        "hgx-a100",
+        "somebody chooses the layout day again",
+        "apply day",
     ),
     (
         "hgx-a100",
@@ -67,7 +86,7 @@ pub(super) fn round<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Act> {
     let act = |machine: &str, says: &str, arguments: &str| Act {
         machine: machine.to_owned(),
         says: says.to_owned(),
-        arguments: split(arguments),
+        deed: deed(arguments),
     };
     let written = ROUND.iter().filter(|(machine, ..)| names.contains(machine));
     let written: Vec<Act> = written
@@ -87,6 +106,13 @@ pub(super) fn round<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Act> {
         .iter()
         .map(|name| act(name, "the job on GPU 0 ends", "process remove 2001"));
     come.chain(go).collect()
+}
+
+fn deed(arguments: &str) -> Deed {
+    match arguments.strip_prefix("apply ") {
+        Some(layout) => Deed::Choose(layout.to_owned()),
+        None => Deed::Simulate(split(arguments)),
+    }
 }
 
 /// By blanks; a rule in braces is written without any and is YAML, which wants one after each colon.
@@ -110,14 +136,9 @@ mod tests {
     #[test]
     fn a_rule_is_one_argument() {
         let round = round(["mixed-l40s-a100"]);
-        assert_eq!(
-            round[0].arguments,
-            [
-                "fault",
-                "add",
-                "{id: demo, call: nvmlDeviceGetMigMode, hang: forever}"
-            ]
-        );
+        let rule = "{id: demo, call: nvmlDeviceGetMigMode, hang: forever}";
+        let arguments = ["fault", "add", rule].map(str::to_owned);
+        assert_eq!(round[0].deed, Deed::Simulate(arguments.to_vec()));
     }
 
     #[test]

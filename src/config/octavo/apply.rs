@@ -77,6 +77,10 @@ pub(super) struct ApplyArgs {
     #[arg(long, conflicts_with_all = ["layout", "layouts"])]
     forget: bool,
 
+    /// Ask the agent of this node; an error where none listens
+    #[arg(long)]
+    agent: bool,
+
     /// How to print where the node then stands
     #[arg(
         short,
@@ -179,7 +183,17 @@ pub enum ApplyFormat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplySettings {
     choice: ChoiceSettings,
+    doer: Doer,
     run: RunSettings,
+}
+
+/// Who may do it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doer {
+    /// The agent of this node, and nobody else.
+    Agent,
+    /// The agent, or this command where none runs.
+    Either,
 }
 
 /// What is chosen.
@@ -240,6 +254,11 @@ impl ApplySettings {
     /// What is chosen.
     pub fn choice(&self) -> &ChoiceSettings {
         &self.choice
+    }
+
+    /// Who may do it.
+    pub fn doer(&self) -> Doer {
+        self.doer
     }
 
     /// How it is done.
@@ -338,6 +357,11 @@ impl From<ApplyArgs> for ApplySettings {
                     name,
                     layouts,
                 }),
+            doer: if args.agent {
+                Doer::Agent
+            } else {
+                Doer::Either
+            },
             run: RunSettings {
                 patience: patience(args.wait, args.timeout),
                 format: args.output,

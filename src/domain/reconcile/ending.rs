@@ -32,6 +32,8 @@ pub enum Ending {
     NeedsReset {
         /// What the reset concerns.
         scope: ResetScope,
+        /// What is in its way, where it was tried.
+        causes: Vec<Cause>,
     },
     /// Somebody else changes it. It is left to them.
     Yielded {

@@ -41,6 +41,8 @@ pub enum State {
     NeedsReset {
         /// What the reset concerns.
         scope: ResetScope,
+        /// What is in its way, where it was tried.
+        causes: Vec<Cause>,
     },
     /// Somebody else changed it after it had what it shall have, and it is left as it is.
     Drifted,
@@ -104,13 +106,22 @@ impl State {
                 reason,
                 rollback: Some(rollback),
             } => format!("{reason}; what it had could not be brought back: {rollback}"),
-            Self::NeedsReset { scope } => format!(
-                "MIG mode is set and comes into force with a reset of {}; `nvidia-smi --gpu-reset -i {}` does it, or a reboot",
-                words.scope(scope),
-                scope.device
-            ),
+            Self::NeedsReset { scope, causes } => needs_reset(words, scope, causes),
             Self::Drifted => "somebody changed it; by policy it is left so".to_owned(),
         }
+    }
+}
+
+fn needs_reset(words: &Words<'_>, scope: &ResetScope, causes: &[Cause]) -> String {
+    let what = format!(
+        "MIG mode is set and comes into force with a reset of {}; `nvidia-smi --gpu-reset -i {}` does it, or a reboot",
+        words.scope(scope),
+        scope.device
+    );
+    let causes: Vec<String> = causes.iter().map(|cause| told(words, cause)).collect();
+    match causes.as_slice() {
+        [] => what,
+        some => format!("{what}. In the way of the reset: {}", some.join("; ")),
     }
 }
 
@@ -131,7 +142,7 @@ impl From<Ending> for State {
             Ending::Infeasible(infeasible) => Self::Infeasible(infeasible),
             Ending::RolledBack { reason } => Self::RolledBack { reason },
             Ending::Failed { reason, rollback } => Self::Failed { reason, rollback },
-            Ending::NeedsReset { scope } => Self::NeedsReset { scope },
+            Ending::NeedsReset { scope, causes } => Self::NeedsReset { scope, causes },
             Ending::Yielded { reason } => Self::Yielded { reason },
         }
     }

@@ -28,7 +28,8 @@ impl Transaction {
             None => Action::Read,
             Some(Step::Reset { scope }) => {
                 let scope = scope.clone();
-                Action::End(Ending::NeedsReset { scope })
+                let causes = Vec::new();
+                Action::End(Ending::NeedsReset { scope, causes })
             }
             Some(step) => match self.call(step) {
                 None => Action::Read,
