@@ -391,10 +391,10 @@ mod tests {
 
     fn parsed(arguments: &[&str]) -> MigPartedSettings {
         let invocation = Invocation::from_arguments(arguments, Terminal::Plain).unwrap();
-        match invocation.command() {
-            Command::MigParted(settings) => settings.clone(),
-            other => panic!("{other:?}"),
-        }
+        let Command::MigParted(settings) = invocation.command() else {
+            panic!("{invocation:?}");
+        };
+        settings.clone()
     }
 
     #[test]
@@ -435,9 +435,18 @@ mod tests {
     fn wrong_usage_is_a_failure_like_any_other() {
         for (arguments, kind) in [
             (&["nvidia-mig-parted", "apply"][..], AnswerKind::Failure),
-            (&["octavo", "--color=never", "mig-parted", "frob"], AnswerKind::Failure),
-            (&["octavo", "mig-parted", "apply", "--help"], AnswerKind::Asked),
-            (&["octavo", "apply", "mig-parted", "--frob"], AnswerKind::UsageError),
+            (
+                &["octavo", "--color=never", "mig-parted", "frob"],
+                AnswerKind::Failure,
+            ),
+            (
+                &["octavo", "mig-parted", "apply", "--help"],
+                AnswerKind::Asked,
+            ),
+            (
+                &["octavo", "apply", "mig-parted", "--frob"],
+                AnswerKind::UsageError,
+            ),
         ] {
             let answer = Invocation::from_arguments(arguments, Terminal::Plain).unwrap_err();
             assert_eq!(answer.kind(), kind, "{arguments:?}");

@@ -148,15 +148,24 @@ mod tests {
             partition(index(&[(0, 1), (3, 3)]), &[("1g.5gb", 7)]),
             rule(index(&[(2, 2), (4, 4)]), Some(MigWish::Disabled)),
         ]);
-        let targets = resolve(&asked, Dialect::MigParted, &inventory).unwrap().targets;
+        let targets = resolve(&asked, Dialect::MigParted, &inventory)
+            .unwrap()
+            .targets;
         let changed = modes(&targets, &inventory);
         let kept = |target: &DeviceTarget| match &target.mig {
             Some(MigTarget::Enabled(instances)) => Some(instances.len()),
             Some(MigTarget::Disabled) | None => None,
         };
-        let changed: Vec<_> = changed.devices.iter().map(|is| (is.pci, kept(is))).collect();
+        let changed: Vec<_> = changed
+            .devices
+            .iter()
+            .map(|is| (is.pci, kept(is)))
+            .collect();
         let pci = |at: usize| inventory.devices[at].pci;
-        assert_eq!(changed, [(pci(1), Some(1)), (pci(2), None), (pci(3), Some(0))]);
+        assert_eq!(
+            changed,
+            [(pci(1), Some(1)), (pci(2), None), (pci(3), Some(0))]
+        );
         let differs = compare_modes(&targets, &inventory);
         let differs: Vec<_> = differs.iter().map(|is| is.device.pci).collect();
         assert_eq!(differs, [pci(2), pci(3)]);

@@ -18,6 +18,9 @@ enum Expect {
 
 use Expect::{OnlyOurs, Same, TheyBreak, TheyLie};
 
+/// NVIDIA's program, or ours.
+type Program = fn(&Node, &[&str]) -> Ran;
+
 /// What it shows, the GPUs, the rules, what is expected.
 type Row = (&'static str, &'static str, &'static str, Expect);
 
@@ -162,7 +165,7 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-fn apply(node: &Node, rules: &str, who: fn(&Node, &[&str]) -> Ran) -> Ran {
+fn apply(node: &Node, rules: &str, who: Program) -> Ran {
     let config = node.config(rules);
     who(node, &["apply", "--config-file", &config, "-c", "wanted"])
 }
@@ -204,7 +207,7 @@ fn where_nvidias_mig_parted_does_what_it_says_ours_comes_to_the_same() {
 #[test]
 fn each_reads_what_the_other_exports_and_restores_what_the_other_wrote_down() {
     let gpus = "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, compute: [2c.3g.20gb, 1c.3g.20gb]}, {profile: 1g.5gb}]}\n  - {board: A100_40GB}\n";
-    let programs: [(fn(&Node, &[&str]) -> Ran, fn(&Node, &[&str]) -> Ran); 2] =
+    let programs: [(Program, Program); 2] =
         [(Node::theirs, Node::ours), (Node::ours, Node::theirs)];
     for (one, other) in programs {
         let node = Node::new(gpus);

@@ -10,18 +10,19 @@ const RULES: &str = "  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb
 
 /// Each moment says its name and its environment into `log`.
 fn logging(node: &Node) -> String {
-    let mut text = String::from("version: v1\nhooks:\n");
-    for moment in [
+    let folder = node.machine.path().display();
+    let moments = [
         "apply-start",
         "pre-apply-mode",
         "pre-apply-config",
         "apply-exit",
-    ] {
-        text.push_str(&format!(
-            "  {moment}:\n  - command: /bin/sh\n    workdir: {}\n    envs: {{PATH: '/usr/bin:/bin', MINE: {moment}, MIG_PARTED_HOOKS_FILE: overlaid}}\n    args: [-c, 'echo \"== $MINE\" >> log; env | grep -v -e PWD -e SHLVL -e ^_= | sort >> log']\n",
-            node.machine.path().display()
-        ));
-    }
+    ];
+    let hooks = moments.map(|moment| {
+        format!(
+            "  {moment}:\n  - command: /bin/sh\n    workdir: {folder}\n    envs: {{PATH: '/usr/bin:/bin', MINE: {moment}, MIG_PARTED_HOOKS_FILE: overlaid}}\n    args: [-c, 'echo \"== $MINE\" >> log; env | grep -v -e PWD -e SHLVL -e ^_= | sort >> log']\n"
+        )
+    });
+    let text = format!("version: v1\nhooks:\n{}", hooks.concat());
     node.file("hooks.yaml", &text)
 }
 

@@ -1,6 +1,7 @@
 //! A simulated node on which NVIDIA's mig-parted and ours can be run.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -190,10 +191,10 @@ impl Node {
         let mut minor = 3;
         for gpu in 0..self.machine.world().gpus.len() {
             for gi in 0..15 {
-                minors.push_str(&format!("gpu{gpu}/gi{gi}/access {minor}\n"));
+                writeln!(minors, "gpu{gpu}/gi{gi}/access {minor}").unwrap();
                 minor += 1;
                 for ci in 0..8 {
-                    minors.push_str(&format!("gpu{gpu}/gi{gi}/ci{ci}/access {minor}\n"));
+                    writeln!(minors, "gpu{gpu}/gi{gi}/ci{ci}/access {minor}").unwrap();
                     minor += 1;
                 }
             }
