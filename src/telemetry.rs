@@ -1,6 +1,9 @@
-//! How the programs log: lines on standard error, for people or for a collector.
+//! How the programs log: lines on standard error, for people or for a collector. How metrics are written is in
+//! [`exposition`].
 //!
 //! Standard output belongs to a program's answer (labels, tables), so nothing here writes to it.
+
+pub mod exposition;
 
 use std::io;
 

@@ -42,7 +42,7 @@ pub(crate) fn inventory(board: &str, instances: usize) -> Inventory {
 /// The status that an agent would send of them.
 pub(crate) fn parts(inventory: &Inventory) -> Parts {
     let labels = labels::compile(inventory, &Options::default()).labels;
-    status::encode(inventory, &labels)
+    status::encode(inventory, &labels, None)
 }
 
 /// The same machine with another process on its first device each time: the pid, and the parts.

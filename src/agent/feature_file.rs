@@ -206,6 +206,7 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SinkEr
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::time::Duration;
 
@@ -321,7 +322,7 @@ mod tests {
         let path = folder.path().join("octavo");
         let draft = folder.path().join(".octavo.draft");
         fs::write(&draft, "left behind by somebody careful").unwrap();
-        fs::set_permissions(&draft, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(&draft, Permissions::from_mode(0o600)).unwrap();
         let mut sink = FeatureFile::new(path.clone(), Expiry::Never);
         sink.write(&label_set(&[]), Claim::Read, noon()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);

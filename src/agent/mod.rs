@@ -15,6 +15,7 @@
 
 pub mod feature_file;
 pub mod local;
+pub mod metrics;
 pub mod partitioning;
 pub mod sink;
 pub mod uplink;
@@ -31,6 +32,7 @@ use tokio::time::{Duration, Interval, MissedTickBehavior, interval, sleep, timeo
 use tracing::{debug, info, warn};
 
 use crate::agent::local::{Asked, Desk};
+use crate::agent::metrics::Applies;
 use crate::agent::partitioning::Partitioning;
 use crate::agent::sink::{Claim, LabelSink, Published, SinkError};
 use crate::agent::uplink::Outbox;
@@ -38,7 +40,7 @@ use crate::apply::executor::Board;
 use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Inventory, NvmlState};
-use crate::domain::labels::{self, LabelSet, Options};
+use crate::domain::labels::{self, LabelSet, LayoutState, Options};
 use crate::domain::reconcile::{DeviceStatus, State, Status};
 use crate::hw::Handle;
 use crate::wire::local::{self as wire_local, Request};
@@ -75,13 +77,16 @@ pub async fn run_once(
     labels: &Options,
 ) -> Result<(), SinkError> {
     let mut inventory = hardware.observe().await;
+    let mut layout = None;
     if let Some(partitioning) = partitioning {
         while partitioning.round(hardware, &inventory).await == Some(Duration::ZERO) {
             inventory = hardware.observe().await;
         }
+        layout = LayoutState::of(&partitioning.status(&inventory));
     }
     Log::default().inventory(&inventory);
-    let labels = labels::compile(&inventory, labels).labels;
+    let options = Options { layout, ..*labels };
+    let labels = labels::compile(&inventory, &options).labels;
     publish(&inventory, sink, &labels).await.map(drop)
 }
 
@@ -101,6 +106,7 @@ pub async fn run(
         outputs,
         labels: settings.labels,
         log: Log::default(),
+        applies: partitioning.as_ref().map(|one| one.applies().clone()),
         status: None,
     };
     let mut desk = None;
@@ -123,12 +129,14 @@ pub async fn run(
             () = &mut shutdown => break,
             inventory = hardware.observe() => inventory,
         };
-        let status = partitioning.as_ref().map(|one| one.status(&inventory));
-        if teller.tell(&inventory, status.as_ref()).await.is_break() {
+        let before = partitioning.as_ref().map(|one| one.status(&inventory));
+        // Where nobody has held the node against its layout yet, there is nothing to say of it before the round has.
+        let silent = inventory.nvml.driver().is_some() && before.as_ref().is_some_and(is_unlooked);
+        if !silent && teller.tell(&inventory, before.as_ref()).await.is_break() {
             break;
         }
         if let Some(partitioning) = &mut partitioning {
-            let status = status.unwrap_or_default();
+            let status = before.clone().unwrap_or_default();
             let mut progress = partitioning.progress();
             let mut round = pin!(partitioning.round(hardware, &inventory));
             again = tokio::select! {
@@ -141,13 +149,18 @@ pub async fn run(
                 }
             };
         }
-        if let Some(partitioning) = &partitioning
-            && !listened
-            && partitioning.is_open()
-        {
-            listened = true;
-            desk = partitioning.listen();
-            teller.status = desk.as_ref().map(|desk| desk.status.clone());
+        if let Some(partitioning) = &partitioning {
+            if !listened && partitioning.is_open() {
+                listened = true;
+                desk = partitioning.listen();
+                teller.status = desk.as_ref().map(|desk| desk.status.clone());
+            }
+            let inventory = hardware.latest();
+            let after = partitioning.status(&inventory);
+            let new = silent || before.as_ref() != Some(&after);
+            if new && teller.tell(&inventory, Some(&after)).await.is_break() {
+                break;
+            }
         }
         tokio::select! {
             () = &mut shutdown => break,
@@ -156,6 +169,11 @@ pub async fn run(
         }
     }
     info!("stopped; labels and partitions stay as they are");
+}
+
+/// Whether a layout is chosen and nobody knows yet how the node stands.
+fn is_unlooked(status: &Status) -> bool {
+    status.layout.is_some() && status.state.is_none() && status.notice.is_none()
 }
 
 /// The next thing that a command asks for; never where there is no socket.
@@ -180,6 +198,8 @@ struct Teller<'a> {
     outputs: Outputs<'a>,
     labels: Options,
     log: Log,
+    /// Where it is counted.
+    applies: Option<Applies>,
     /// For commands that watch.
     status: Option<watch::Sender<Arc<wire_local::Status>>>,
 }
@@ -192,6 +212,9 @@ impl Teller<'_> {
         status: Option<&Status>,
     ) -> ControlFlow<()> {
         self.log.inventory(inventory);
+        if let (Some(applies), Some(status)) = (&self.applies, status) {
+            applies.stands(status);
+        }
         if let (Some(watched), Some(status)) = (&self.status, status) {
             let new = wire_local::Status::from(status);
             watched.send_if_modified(|known| {
@@ -202,9 +225,13 @@ impl Teller<'_> {
                 differs
             });
         }
-        let labels = labels::compile(inventory, &self.labels).labels;
+        let options = Options {
+            layout: status.and_then(LayoutState::of),
+            ..self.labels
+        };
+        let labels = labels::compile(inventory, &options).labels;
         if let Some(outbox) = &mut self.outputs.outbox {
-            outbox.put(inventory, &labels);
+            outbox.put(inventory, &labels, status);
         }
         let outcome = publish(inventory, self.outputs.sink, &labels).await;
         if outcome.as_ref().is_err_and(SinkError::has_no_reader) {

@@ -9,9 +9,10 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::agent::local::{self, Desk};
+use crate::agent::metrics::Applies;
 use crate::apply::choice;
 use crate::apply::durable::DurableError;
-use crate::apply::engine::{Engine, Round, Settings, Wanted};
+use crate::apply::engine::{Engine, Settings, Wanted};
 use crate::apply::executor::Board;
 use crate::apply::settings::witness;
 use crate::apply::store::StoreError;
@@ -40,6 +41,7 @@ pub struct Partitioning {
     /// The last of them that a round was made for.
     looked_at: u64,
     progress: watch::Sender<Board>,
+    applies: Applies,
     /// Absent while another process has the state directory.
     engine: Option<Engine>,
     /// What the engine was last told to make of the node.
@@ -85,6 +87,7 @@ impl Partitioning {
             generation: 0,
             looked_at: 0,
             progress: watch::Sender::new(Board::new()),
+            applies: Applies::default(),
             engine: None,
             meant: None,
             notice: None,
@@ -105,6 +108,11 @@ impl Partitioning {
                 None
             }
         }
+    }
+
+    /// What is counted of it.
+    pub fn applies(&self) -> &Applies {
+        &self.applies
     }
 
     /// How far the devices are that are being changed.
@@ -164,9 +172,10 @@ impl Partitioning {
             layout: layout.as_deref().unwrap_or("(none)"),
             targets: &targets,
         };
-        let Round { again, .. } = engine.round(hardware, inventory, wanted).await;
+        let round = engine.round(hardware, inventory, wanted).await;
+        self.applies.round(&round);
         self.looked_at = generation;
-        again
+        round.again
     }
 
     /// Where the node stands.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::clock::Moment;
 use super::roster::{Difference, Keyed, Roster};
-use crate::domain::fleet::{Counts, DeviceSummary, NodeState, NodeSummary, TypeCounts};
+use crate::domain::fleet::{
+    Counts, DeviceSummary, LayoutStatus, LayoutSummary, NodeState, NodeSummary, TypeCounts,
+};
 use crate::domain::id::{NodeName, TypeName};
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::LabelSet;
@@ -115,7 +117,7 @@ pub struct TypeOfFleet {
 
 impl Gist {
     /// Of a node that has and says this.
-    pub fn of(inventory: &Inventory, labels: Arc<LabelSet>) -> Self {
+    pub fn of(inventory: &Inventory, labels: Arc<LabelSet>, layout: Option<&LayoutStatus>) -> Self {
         let nvml = &inventory.nvml;
         let devices = inventory.devices.iter();
         let devices: Vec<DeviceSummary> = devices
@@ -123,7 +125,7 @@ impl Gist {
             .collect();
         Self {
             labels,
-            summary: NodeSummary::of(&devices, nvml),
+            summary: NodeSummary::of(&devices, nvml, layout.map(LayoutSummary::of)),
             devices,
         }
     }

@@ -8,6 +8,8 @@ mod address;
 mod assets;
 mod bar;
 mod facts;
+mod form;
+mod layout;
 mod list;
 mod live;
 mod node;

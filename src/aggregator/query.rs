@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use error::{Parameter, QueryError};
+pub use parse::NO_STATE;
 pub use selector::{Selector, SelectorError};
 pub use token::{Token, TokenError};
 
@@ -40,6 +41,10 @@ pub struct Query {
     pub states: Vec<NodeState>,
     /// How its devices are given out. Empty lets all through.
     pub sharing: Vec<Sharing>,
+    /// Names of layouts, of which the node shall have one. Empty lets all through.
+    pub layouts: Vec<String>,
+    /// How it stands with regard to its layout, in a word; `None` where nothing is asked of any device. Empty lets all through.
+    pub layout_states: Vec<Option<&'static str>>,
     /// What its labels must be.
     pub selector: Selector,
     /// The order.
@@ -219,13 +224,20 @@ impl<'a> Filter<'a> {
             types,
             states,
             sharing,
+            layouts,
+            layout_states,
             ..
         } = self.query;
+        let layout = node.summary.layout.as_ref();
+        let name = layout.and_then(|layout| layout.layout.as_deref());
+        let stands = layout.and_then(|layout| layout.state.as_deref());
         let has_type = |wanted: &Option<TypeName>| {
             let mut all = node.summary.types.iter();
             all.any(|one| one.type_name == *wanted)
         };
         (sharing.is_empty() || sharing.contains(&node.summary.sharing))
+            && (layout_states.is_empty() || layout_states.contains(&stands))
+            && (layouts.is_empty() || layouts.iter().any(|wanted| Some(wanted.as_str()) == name))
             && (states.is_empty() || states.contains(&node.state(self.now)))
             && (types.is_empty() || types.iter().any(has_type))
             && search
@@ -257,6 +269,8 @@ impl Default for Query {
             types: Vec::new(),
             states: Vec::new(),
             sharing: Vec::new(),
+            layouts: Vec::new(),
+            layout_states: Vec::new(),
             selector: Selector::default(),
             sort: Sort::default(),
             limit: DEFAULT_LIMIT,

@@ -212,7 +212,7 @@ mod tests {
             },
             agent_version: version.to_owned(),
         };
-        let gist = Gist::of(&inventory, Arc::new(label_set(&[])));
+        let gist = Gist::of(&inventory, Arc::new(label_set(&[])), None);
         let freshness = Freshness::new(Moment::from_millis(0), Duration::from_hours(1));
         let mut fleet = Fleet::default();
         let node = Node::new(origin, Parts::default(), gist, freshness);

@@ -5,10 +5,13 @@ mod program;
 
 use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use jiff::Timestamp;
 use octavo::agent::feature_file::FeatureFile;
+use octavo::agent::metrics::Applies;
+use octavo::agent::metrics::serve::Server;
 use octavo::agent::partitioning::Partitioning;
 use octavo::agent::sink::{self, LabelSink};
 use octavo::agent::uplink::dial::Aggregator;
@@ -17,6 +20,8 @@ use octavo::agent::{self, Outputs, Settings};
 use octavo::config::agent::{AgentSettings, LabelSink as Target, Schedule, UplinkSettings};
 use octavo::wire::stream::Identity;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tracing::info;
 
 fn main() -> ExitCode {
@@ -54,12 +59,18 @@ async fn start(settings: &AgentSettings) -> Result<(), Box<dyn Error>> {
         Schedule::Every(interval) => {
             let (outbox, uplink) = settings.uplink().map(uplink).unzip();
             let uplink = uplink.map(|uplink| tokio::spawn(uplink.run()));
+            let applies = partitioning.as_ref().map(|one| one.applies().clone());
+            let metrics = metrics(settings.metrics(), applies.unwrap_or_default()).await?;
             let settings = Settings { interval, labels };
             let outputs = Outputs {
                 sink: sink.as_mut(),
                 outbox,
             };
             agent::run(&hardware, outputs, partitioning, &settings, shutdown).await;
+            if let Some((stop, served)) = metrics {
+                drop(stop);
+                served.await?;
+            }
             // The outbox is gone, and the uplink takes its leave.
             if let Some(uplink) = uplink {
                 uplink.await?;
@@ -67,6 +78,20 @@ async fn start(settings: &AgentSettings) -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+/// The server of metrics, which ends when its other end is dropped.
+async fn metrics(
+    address: Option<SocketAddr>,
+    applies: Applies,
+) -> Result<Option<(oneshot::Sender<()>, JoinHandle<()>)>, Box<dyn Error>> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let server = Server::listen(address, applies).await;
+    let server = server.map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
+    let (stop, stopped) = oneshot::channel();
+    Ok(Some((stop, tokio::spawn(server.run(stopped)))))
 }
 
 /// What reports to the aggregator, and where it is told what.

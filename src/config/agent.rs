@@ -6,6 +6,7 @@ mod uplink;
 
 use std::env;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 
 use clap::Parser;
 
@@ -62,7 +63,25 @@ struct AgentArgs {
     uplink: UplinkArgs,
 
     #[command(flatten)]
+    metrics: MetricsArgs,
+
+    #[command(flatten)]
     log: LogArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Metrics")]
+struct MetricsArgs {
+    /// Where metrics of what was done to the devices are served, at /metrics; port 0 takes any free one
+    ///
+    /// Without it nothing is served. It is plaintext, and says nothing of who uses what.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "OCTAVO_METRICS_LISTEN",
+        hide_env_values = true
+    )]
+    metrics_listen: Option<SocketAddr>,
 }
 
 /// What the agent runs on.
@@ -74,6 +93,7 @@ pub struct AgentSettings {
     schedule: Schedule,
     partitioning: Option<PartitioningSettings>,
     uplink: Option<UplinkSettings>,
+    metrics: Option<SocketAddr>,
     log: LogSettings,
 }
 
@@ -121,6 +141,11 @@ impl AgentSettings {
         self.uplink.as_ref()
     }
 
+    /// Where metrics are served, if at all. An agent that looks only once serves none.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
     /// What is logged and how.
     pub fn log(&self) -> LogSettings {
         self.log
@@ -141,6 +166,10 @@ impl AgentArgs {
             schedule,
             partitioning: self.partitioning.resolve(),
             uplink,
+            metrics: match schedule {
+                Schedule::Once => None,
+                Schedule::Every(_) => self.metrics.metrics_listen,
+            },
             log: self.log.into(),
         })
     }
@@ -235,6 +264,17 @@ mod tests {
         assert!(answer.to_string().starts_with(
             "error: invalid value '10' for '--interval <DURATION>': not a duration such as 500ms, 10s, 5m or 1h30m"
         ), "{answer}");
+    }
+
+    #[test]
+    fn metrics_are_served_where_somebody_said_so_and_never_by_a_single_look() {
+        assert_eq!(settings(&[]).metrics(), None);
+        let address = "--metrics-listen=127.0.0.1:9402";
+        assert_eq!(
+            settings(&[address]).metrics(),
+            Some("127.0.0.1:9402".parse().unwrap())
+        );
+        assert_eq!(settings(&[address, "--oneshot"]).metrics(), None);
     }
 
     #[test]

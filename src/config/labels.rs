@@ -98,6 +98,7 @@ impl LabelSettings {
             },
             machine_type: publication(self.machine_type),
             nvidia: publication(self.nvidia_labels),
+            layout: None,
         }
     }
 }

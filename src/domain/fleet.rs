@@ -6,10 +6,14 @@
 
 mod counts;
 mod device;
+mod layout;
 mod node;
 
 pub use counts::{Counts, TypeCounts};
 pub use device::{DeviceSummary, Occupancy, Partitions};
+pub use layout::{
+    DeviceLayout, LONGEST_TEXT, LONGEST_WORD, LayoutStatus, LayoutSummary, MOST_DEVICES,
+};
 pub use node::{NodeState, NodeSummary, Sharing};
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub use set::LabelSet;
 pub use value::{LabelError, LabelKey, LabelValue};
 
 use crate::domain::inventory::{Device, Inventory};
+use crate::domain::reconcile::Status;
 use draft::Draft;
 
 /// How labels are to be made.
@@ -35,6 +36,47 @@ pub struct Options {
     pub machine_type: Publication,
     /// Whether `nvidia.com/*` is written at all.
     pub nvidia: Publication,
+    /// How far the node is on the way to its layout; absent where none is chosen for it or nobody has looked yet.
+    pub layout: Option<LayoutState>,
+}
+
+/// How far a node is on the way to its layout, for who selects nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LayoutState {
+    /// Every device has what the layout says.
+    Applied,
+    /// It will be so by itself.
+    Pending,
+    /// It will be so once somebody lets go of a device or resets it.
+    Blocked,
+    /// It could not be done.
+    Failed,
+}
+
+impl LayoutState {
+    /// Of a node that stands so; `None` where no layout is chosen for it, and before it was looked at.
+    pub fn of(status: &Status) -> Option<Self> {
+        status.layout.as_ref()?;
+        match status.state {
+            Some("applied") => Some(Self::Applied),
+            Some("pending" | "applying" | "yielded") => Some(Self::Pending),
+            Some("blocked" | "needs-reset" | "drifted") => Some(Self::Blocked),
+            // `failed`, `rolled-back`, `infeasible`.
+            Some(_) => Some(Self::Failed),
+            // The layout means nothing on this node.
+            None => status.notice.as_ref().map(|_| Self::Failed),
+        }
+    }
+
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Pending => "pending",
+            Self::Blocked => "blocked",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// How partitions appear among NVIDIA's keys. Source: NVIDIA k8s-device-plugin, `--mig-strategy`.
@@ -74,6 +116,7 @@ pub fn compile(inventory: &Inventory, options: &Options) -> Compiled {
     devices.sort_by_key(|device| device.pci);
     let mut draft = Draft::default();
     own::add(&mut draft, inventory, &devices);
+    own::add_layout(&mut draft, &devices, options.layout);
     match options.nvidia {
         Publication::Publish => gfd::add(&mut draft, inventory, &devices, options),
         Publication::Withhold => {}

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::inventory::Document;
-use crate::domain::fleet::{Counts, Partitions, TypeCounts};
+use crate::domain::fleet::{Counts, DeviceLayout, LayoutSummary, Partitions, TypeCounts};
 use crate::domain::id::TypeName;
 use crate::domain::quantity::Mebibytes;
 
@@ -62,8 +62,81 @@ pub struct NodeRow {
     pub memory_mib: u64,
     /// Devices by type.
     pub types: Vec<NodeType>,
+    /// Where it stands with regard to its layout; absent where nobody asks anything of its devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Box<LayoutRow>>,
     /// The version of its agent.
     pub agent_version: String,
+}
+
+/// Where a node stands with regard to its layout.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LayoutRow {
+    /// The layout that it shall have; absent where none is chosen and a device is still being brought to an end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Whether a person chose it by hand on the node.
+    #[serde(default)]
+    pub by_hand: bool,
+    /// Of its devices' states the one that most needs attention: `applied`, `pending`, `applying`, `yielded`, `drifted`,
+    /// `blocked`, `rolled-back`, `needs-reset`, `infeasible`, `failed`; absent where nothing is asked of any device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Why, in words for a person: of the first device in that state, or what is wrong with the layout itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The id of the last plan that was carried out, in vain or not: as in the agent's log and its history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// How far the devices are that are being changed now, taken together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<StepsJson>,
+    /// The devices that something is asked of, ordered by address. Not in lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceLayoutJson>,
+}
+
+/// Where a device stands with regard to its node's layout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceLayoutJson {
+    /// Its PCI address.
+    pub pci: String,
+    /// What people call it: `GPU 3`.
+    pub name: String,
+    /// As of the node.
+    pub state: String,
+    /// Why, in words for a person.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// How far it is, while it is being changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ProgressJson>,
+}
+
+/// Steps of plans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StepsJson {
+    /// Done.
+    pub done: usize,
+    /// All.
+    pub steps: usize,
+}
+
+/// How far a device is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProgressJson {
+    /// What is being done, in words for a person.
+    pub doing: String,
+    /// Steps of the present plan that are done.
+    pub done: usize,
+    /// Steps that it has.
+    pub steps: usize,
+    /// Whether what it had is being brought back.
+    pub back: bool,
 }
 
 /// Layouts that a node's plan can be asked for.
@@ -207,6 +280,10 @@ pub struct Problem {
 /// What an event stream sends, one object an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "camelCase")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is almost always a node"
+)]
 pub enum Event {
     /// A node that is new or has changed.
     Node {
@@ -231,6 +308,39 @@ impl From<TypeCounts> for NodeType {
             type_name: counts.type_name.as_ref().map(TypeName::to_string),
             memory_mib: counts.memory.map(Mebibytes::get),
             devices: counts.counts.into(),
+        }
+    }
+}
+
+impl From<&LayoutSummary> for LayoutRow {
+    fn from(layout: &LayoutSummary) -> Self {
+        Self {
+            name: layout.layout.clone(),
+            by_hand: layout.by_hand,
+            state: layout.state.clone(),
+            message: layout.message.clone(),
+            plan: layout.plan.clone(),
+            progress: layout
+                .progress
+                .map(|(done, steps)| StepsJson { done, steps }),
+            devices: Vec::new(),
+        }
+    }
+}
+
+impl From<&DeviceLayout> for DeviceLayoutJson {
+    fn from(device: &DeviceLayout) -> Self {
+        Self {
+            pci: device.pci.to_string(),
+            name: device.name.clone(),
+            state: device.state.clone(),
+            message: device.message.clone(),
+            progress: device.progress.as_ref().map(|progress| ProgressJson {
+                doing: progress.doing.clone(),
+                done: progress.done,
+                steps: progress.steps,
+                back: progress.back,
+            }),
         }
     }
 }

@@ -10,6 +10,7 @@
 
 mod error;
 mod field;
+mod layout;
 mod read;
 mod write;
 
@@ -19,6 +20,7 @@ use prost::Message;
 
 pub use self::error::{StatusError, StatusProblem};
 use crate::domain::catalog::ProfileCatalog;
+use crate::domain::fleet::LayoutStatus;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Inventory, Machine, NvmlState};
 use crate::domain::labels::LabelSet;
@@ -40,6 +42,8 @@ pub struct Status {
     pub inventory: Inventory,
     /// What it tells the scheduler.
     pub labels: LabelSet,
+    /// Where it stands with regard to its layout; `None` where nobody asks anything of its devices.
+    pub layout: Option<LayoutStatus>,
 }
 
 /// What the MIG-capable devices of one status offer, by the part that says so.
@@ -47,7 +51,7 @@ pub struct Status {
 pub struct Catalogs(BTreeMap<Box<str>, ProfileCatalog>);
 
 /// A status as parts. A device's vendor is not said: it is that of its PCI ids.
-pub fn encode(inventory: &Inventory, labels: &LabelSet) -> Parts {
+pub fn encode(inventory: &Inventory, labels: &LabelSet, layout: Option<&LayoutStatus>) -> Parts {
     let mut parts = vec![
         (
             PartKey::node(),
@@ -55,6 +59,7 @@ pub fn encode(inventory: &Inventory, labels: &LabelSet) -> Parts {
         ),
         (PartKey::labels(), content(&write::labels(labels))),
     ];
+    parts.extend(layout.map(|one| (PartKey::layout(), content(&write::layout(one)))));
     for device in &inventory.devices {
         let offer = device.mig.state().and_then(|state| offer(&state.catalog));
         let profiles = offer.as_ref().map(|(key, _)| key.to_string());
@@ -85,6 +90,7 @@ pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
     let node = node.ok_or_else(|| StatusError::part(&key, StatusProblem::MissingPart))?;
     let (machine, nvml) = decode_node(node)?;
     let labels = parts.get(PartKey::labels().as_str());
+    let layout = parts.get(PartKey::layout().as_str());
     let catalogs = Catalogs::decode(parts)?;
     let mut devices = Vec::new();
     for (key, content) in device_parts(parts) {
@@ -99,6 +105,7 @@ pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
             devices,
         },
         labels: labels.map(decode_labels).transpose()?.unwrap_or_default(),
+        layout: layout.map(decode_layout).transpose()?,
     })
 }
 
@@ -110,6 +117,11 @@ pub fn decode_node(content: &Content) -> Result<(Machine, NvmlState), StatusErro
 /// The part `labels`.
 pub fn decode_labels(content: &Content) -> Result<LabelSet, StatusError> {
     decode_part(&PartKey::labels(), content, read::labels)
+}
+
+/// The part `layout`.
+pub fn decode_layout(content: &Content) -> Result<LayoutStatus, StatusError> {
+    decode_part(&PartKey::layout(), content, layout::read)
 }
 
 /// A part `device/<PCI address>`, of a status that has these catalogues.

@@ -3,8 +3,10 @@
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::domain::fleet::LayoutStatus;
 use crate::domain::inventory::{Inventory, Problem};
 use crate::domain::labels::LabelSet;
+use crate::domain::reconcile::Status;
 use crate::domain::stream::Parts;
 use crate::wire::status::{self, MOST, MOST_PROCESSES};
 use crate::wire::stream::{LARGEST_STATUS, MOST_PARTS};
@@ -47,8 +49,9 @@ pub(super) fn outbox() -> (Outbox, watch::Receiver<Latest>) {
 
 impl Outbox {
     /// The node is like this now.
-    pub fn put(&mut self, inventory: &Inventory, labels: &LabelSet) {
-        let whole = status::encode(inventory, labels);
+    pub fn put(&mut self, inventory: &Inventory, labels: &LabelSet, layout: Option<&Status>) {
+        let layout = layout.and_then(LayoutStatus::of);
+        let whole = status::encode(inventory, labels, layout.as_ref());
         let fits = fits(inventory, &whole);
         if fits == self.shortened {
             self.shortened = !fits;
@@ -61,7 +64,7 @@ impl Outbox {
         let latest = if fits {
             Latest::Status(whole)
         } else {
-            shortened(inventory, labels)
+            shortened(inventory, labels, layout)
         };
         self.latest.send_if_modified(|known| {
             let new = *known != latest;
@@ -83,7 +86,10 @@ fn fits(inventory: &Inventory, parts: &Parts) -> bool {
 }
 
 /// The same with fewer processes and shorter lists; each device that has lost something says so.
-fn shortened(inventory: &Inventory, labels: &LabelSet) -> Latest {
+fn shortened(inventory: &Inventory, labels: &LabelSet, mut layout: Option<LayoutStatus>) -> Latest {
+    if let Some(layout) = &mut layout {
+        layout.shorten(SHORT);
+    }
     let mut inventory = inventory.clone();
     for device in &mut inventory.devices {
         let told = device.processes.len();
@@ -101,7 +107,7 @@ fn shortened(inventory: &Inventory, labels: &LabelSet) -> Latest {
             });
         }
     }
-    let parts = status::encode(&inventory, labels);
+    let parts = status::encode(&inventory, labels, layout.as_ref());
     if fits(&inventory, &parts) {
         Latest::Status(parts)
     } else {
@@ -116,10 +122,13 @@ fn beginning(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::fleet::LONGEST_TEXT;
     use crate::domain::id::PciAddress;
     use crate::domain::inventory::{
         Condition, Device, Machine, NvmlState, PciIds, Process, ProcessKind, Usage,
     };
+
+    use crate::domain::reconcile::DeviceStatus;
 
     fn busy(processes: u32) -> Inventory {
         let ids = PciIds {
@@ -149,7 +158,7 @@ mod tests {
 
     fn told(inventory: &Inventory) -> Latest {
         let (mut outbox, uplink) = outbox();
-        outbox.put(inventory, &LabelSet::default());
+        outbox.put(inventory, &LabelSet::default(), None);
         uplink.borrow().clone()
     }
 
@@ -167,10 +176,10 @@ mod tests {
         let inventory = busy(1000);
         assert_eq!(read(told(&inventory)), inventory);
         let (mut outbox, mut uplink) = outbox();
-        outbox.put(&inventory, &LabelSet::default());
+        outbox.put(&inventory, &LabelSet::default(), None);
         assert!(uplink.has_changed().unwrap());
         uplink.mark_unchanged();
-        outbox.put(&inventory, &LabelSet::default());
+        outbox.put(&inventory, &LabelSet::default(), None);
         assert!(!uplink.has_changed().unwrap());
     }
 
@@ -183,6 +192,40 @@ mod tests {
             let said = &device.problems[0].error;
             assert!(said.starts_with(&many.to_string()), "{said}");
         }
+    }
+
+    #[test]
+    fn a_layout_s_messages_are_cut_to_what_an_aggregator_takes() {
+        let device = |number: u8| DeviceStatus {
+            pci: PciAddress::new(0, number, 0, 0).unwrap(),
+            name: "GPU 0".to_owned(),
+            state: "blocked",
+            message: "\u{e9}".repeat(5_000),
+            progress: None,
+        };
+        let status = Status {
+            layout: Some("serving".to_owned()),
+            state: Some("blocked"),
+            devices: (0..200).map(device).collect(),
+            ..Status::default()
+        };
+        let message = |inventory: &Inventory, status: &Status| {
+            let (mut outbox, uplink) = outbox();
+            outbox.put(inventory, &LabelSet::default(), Some(status));
+            let Latest::Status(parts) = uplink.borrow().clone() else {
+                panic!("nothing was told");
+            };
+            assert!(fits(inventory, &parts));
+            let layout = status::decode(&parts).unwrap().layout.unwrap();
+            layout.devices[0].message.clone()
+        };
+        // 200 long ones are more than a status may be; one is not.
+        assert_eq!(message(&busy(1), &status).len(), SHORT);
+        let few = Status {
+            devices: vec![device(0)],
+            ..status
+        };
+        assert_eq!(message(&busy(1), &few).len(), LONGEST_TEXT);
     }
 
     #[test]

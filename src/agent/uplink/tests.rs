@@ -38,7 +38,7 @@ fn inventory(word: &str) -> Inventory {
 }
 
 fn put(outbox: &mut Outbox, word: &str) {
-    outbox.put(&inventory(word), &LabelSet::default());
+    outbox.put(&inventory(word), &LabelSet::default(), None);
 }
 
 /// An uplink that has `word` to report, and the aggregator it reports to.

@@ -51,9 +51,10 @@ impl Asked {
     /// the command line has directions of its own.
     pub(super) fn flags(&self) -> String {
         let flag = |(name, value): &(String, String)| match name.as_str() {
-            "search" | "type" | "state" | "sharing" | "selector" => {
+            "search" | "type" | "state" | "sharing" | "layout" | "selector" => {
                 Some(format!(" --{name}={}", quoted(value)))
             }
+            "layoutState" => Some(format!(" --layout-state={}", quoted(value))),
             _ => None,
         };
         self.0.iter().filter_map(flag).collect()

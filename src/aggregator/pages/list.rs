@@ -6,14 +6,15 @@ use axum::http::Uri;
 use super::address::{Asked, encoded};
 use super::assets::Assets;
 use super::bar::{Bar, Key, legend};
-use super::rows::{Head, Row, heads, sorted};
+use super::form::{Form, form, type_value};
+use super::rows::{Head, Row, heads};
 use super::words::{Badge, age, counted, memory, millis, node_state, type_name};
 use crate::aggregator::clock::Moment;
 use crate::aggregator::fleet::{Fleet, TypeOfFleet};
-use crate::aggregator::query::{self, Query, SortKey};
+use crate::aggregator::query::{self, Query};
 use crate::aggregator::view::View;
 use crate::domain::error::chain;
-use crate::domain::fleet::{Counts, NodeState, Sharing};
+use crate::domain::fleet::{Counts, NodeState};
 use crate::domain::quantity::Mebibytes;
 
 /// Rows on a page.
@@ -89,32 +90,6 @@ struct TypeCard {
     legend: Vec<Key>,
 }
 
-/// The filter.
-#[derive(Debug)]
-struct Form {
-    search: String,
-    selector: String,
-    selects: Vec<Select>,
-    active: bool,
-    clear: String,
-}
-
-/// A choice.
-#[derive(Debug)]
-struct Select {
-    name: &'static str,
-    label: &'static str,
-    options: Vec<Choice>,
-}
-
-/// One thing to choose.
-#[derive(Debug)]
-struct Choice {
-    value: String,
-    word: String,
-    chosen: bool,
-}
-
 /// Where other pages are.
 #[derive(Debug)]
 struct Pager {
@@ -153,12 +128,14 @@ pub(super) fn page(view: &View, uri: &Uri, origin: &str) -> ListPage {
     };
     let found = query::run(&fleet, &query, now);
     let types = fleet.types(now);
+    let mut nodes = fleet.nodes.iter();
+    let has_layouts = nodes.any(|node| node.summary.layout.is_some());
     let pager = pager(&asked, &found, fleet.nodes.len());
     ListPage {
         assets: Assets::links(),
         empty: fleet.nodes.is_empty().then(|| empty(now, origin)),
         glance: glance(&fleet, &types, &asked, now),
-        form: form(&asked, &types, &query),
+        form: form(&asked, &types, &query, has_layouts),
         types: types.iter().map(|one| card(one, &asked)).collect(),
         wrong,
         caption: format!(
@@ -283,91 +260,6 @@ fn card(one: &TypeOfFleet, asked: &Asked) -> TypeCard {
         bar: Bar::of(counts.counts, 11),
         legend: legend(counts.counts),
     }
-}
-
-/// A type as the parameter `type` has it.
-fn type_value(one: &TypeOfFleet) -> String {
-    let name = one.counts.type_name.as_ref();
-    name.map_or_else(|| "unknown".to_owned(), ToString::to_string)
-}
-
-fn form(asked: &Asked, types: &[TypeOfFleet], query: &Query) -> Form {
-    let types = types.iter().map(|one| {
-        let name = type_name(one.counts.type_name.as_ref());
-        (type_value(one), name)
-    });
-    let states = NodeState::ALL.into_iter().rev();
-    let states = states.map(|state| (state.as_str().to_owned(), node_state(state).word.to_owned()));
-    let sharing = [
-        Sharing::Exclusive,
-        Sharing::Mig,
-        Sharing::Mixed,
-        Sharing::None,
-    ];
-    let sharing = sharing.map(|one| (one.as_str().to_owned(), one.as_str().to_owned()));
-    let sort = sorted(query.sort.key, query.sort.descending);
-    let orders = [
-        (SortKey::Name, false, "name"),
-        (SortKey::State, true, "state, gravest first"),
-        (SortKey::Devices, true, "devices, most first"),
-        (SortKey::Free, true, "free devices, most first"),
-        (SortKey::Memory, true, "memory, most first"),
-        (SortKey::Age, true, "confirmed, longest ago first"),
-    ];
-    let mut orders: Vec<(String, String)> = orders
-        .map(|(key, descending, word)| (sorted(key, descending), word.to_owned()))
-        .to_vec();
-    if !orders.iter().any(|(value, _)| *value == sort) {
-        orders.push((sort.clone(), sort.trim_start_matches('-').to_owned()));
-    }
-    let active = ["search", "type", "state", "sharing", "selector"];
-    Form {
-        search: asked.get("search").to_owned(),
-        selector: asked.get("selector").to_owned(),
-        selects: vec![
-            select("type", "Type", asked.get("type"), types),
-            select("state", "State", asked.get("state"), states),
-            select("sharing", "Sharing", asked.get("sharing"), sharing),
-            Select {
-                name: "sort",
-                label: "Order",
-                options: chosen(orders, &sort).collect(),
-            },
-        ],
-        active: active.iter().any(|name| !asked.get(name).is_empty()),
-        clear: match asked.get("sort") {
-            "" => "/".to_owned(),
-            sort => format!("/?sort={}", encoded(sort)),
-        },
-    }
-}
-
-/// A choice among these, or any.
-fn select(
-    name: &'static str,
-    label: &'static str,
-    now: &str,
-    all: impl IntoIterator<Item = (String, String)>,
-) -> Select {
-    let any = (String::new(), "any".to_owned());
-    let mut all: Vec<(String, String)> = std::iter::once(any).chain(all).collect();
-    // An address may ask for what the fleet does not have, and the form must say what is asked for.
-    if !all.iter().any(|(value, _)| value == now) {
-        all.push((now.to_owned(), now.to_owned()));
-    }
-    Select {
-        name,
-        label,
-        options: chosen(all, now).collect(),
-    }
-}
-
-fn chosen(all: Vec<(String, String)>, now: &str) -> impl Iterator<Item = Choice> {
-    all.into_iter().map(move |(value, word)| Choice {
-        chosen: value == now,
-        value,
-        word,
-    })
 }
 
 fn pager(asked: &Asked, found: &query::Page, all: usize) -> Option<Pager> {

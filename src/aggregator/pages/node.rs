@@ -7,6 +7,7 @@ use askama::Template;
 use super::assets::Assets;
 use super::bar::in_words;
 use super::facts::Card;
+use super::layout::Section;
 use super::plan::WhatIf;
 use super::words::{Badge, age, counted, millis, node_state, printable, time};
 use crate::aggregator::clock::{Clock, Moment};
@@ -35,6 +36,7 @@ pub(super) struct NodePage {
     age_ms: u64,
     confirmed: String,
     changed: String,
+    layout: Option<Section>,
     devices: Vec<Card>,
     /// What the ids in the pictures mean, where there are any.
     legend: Option<&'static str>,
@@ -72,13 +74,13 @@ struct Named {
 pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
     let now = clock.now();
     let mut notices = freshness(node, clock, now);
-    let inventory = match status::decode(&node.parts) {
-        Ok(status) => Some(status.inventory),
+    let (inventory, layout) = match status::decode(&node.parts) {
+        Ok(status) => (Some(status.inventory), status.layout),
         Err(error) => {
             let text = printable(&chain(&error));
             let text = format!("What its agent sent cannot be read as a whole: {text}");
             notices.push(Notice { text, since: None });
-            None
+            (None, None)
         }
     };
     notices.extend(inventory.as_ref().and_then(|all| nvml(&all.nvml)));
@@ -102,6 +104,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
         age_ms: millis(since),
         confirmed: time(clock.wall(node.freshness.confirmed())),
         changed: time(clock.wall(node.changed)),
+        layout: layout.as_ref().map(Section::of),
         legend: devices.iter().any(Card::has_ids).then_some(LEGEND),
         devices,
         what_if: inventory

@@ -2,6 +2,7 @@
 
 use super::address::Asked;
 use super::bar::{Bar, in_words};
+use super::layout::Short;
 use super::words::{Badge, age, memory, millis, node_state, printable, time, type_name};
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::Node;
@@ -19,6 +20,7 @@ pub(super) struct Row {
     pub(super) words: String,
     pub(super) memory: String,
     pub(super) sharing: &'static str,
+    pub(super) layout: Option<Short>,
     pub(super) partitions: String,
     pub(super) state: Badge,
     pub(super) reason: Option<String>,
@@ -85,6 +87,7 @@ impl Row {
                 Sharing::None => "-",
                 some @ (Sharing::Exclusive | Sharing::Mig | Sharing::Mixed) => some.as_str(),
             },
+            layout: node.summary.layout.as_ref().map(Short::of),
             partitions: match partitions.count {
                 0 => "-".to_owned(),
                 count => format!("{} of {count} free", partitions.free()),

@@ -38,7 +38,7 @@ fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
         let node = Node::new(
             origin,
             Parts::default(),
-            Gist::of(&inventory, Arc::default()),
+            Gist::of(&inventory, Arc::default(), None),
             fresh,
         );
         fleet.nodes.insert(Arc::new(node));

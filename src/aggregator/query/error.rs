@@ -17,6 +17,10 @@ pub enum Parameter {
     State,
     /// How devices are given out.
     Sharing,
+    /// The layout.
+    Layout,
+    /// How nodes stand with regard to it.
+    LayoutState,
     /// Labels.
     Selector,
     /// The order.
@@ -74,11 +78,13 @@ pub enum QueryError {
 
 impl Parameter {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Search,
         Self::Type,
         Self::State,
         Self::Sharing,
+        Self::Layout,
+        Self::LayoutState,
         Self::Selector,
         Self::Sort,
         Self::Limit,
@@ -92,6 +98,8 @@ impl Parameter {
             Self::Type => "type",
             Self::State => "state",
             Self::Sharing => "sharing",
+            Self::Layout => "layout",
+            Self::LayoutState => "layoutState",
             Self::Selector => "selector",
             Self::Sort => "sort",
             Self::Limit => "limit",

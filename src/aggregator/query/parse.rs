@@ -3,15 +3,18 @@
 use super::error::{Parameter, QueryError};
 use super::token::Token;
 use super::{MAX_LIMIT, Query, Sort, SortKey};
-use crate::domain::fleet::{NodeState, Sharing};
+use crate::domain::fleet::{LONGEST_WORD, NodeState, Sharing};
 use crate::domain::id::TypeName;
+use crate::domain::reconcile::State;
 
 /// The value that stands for devices nobody knows.
 const UNKNOWN_TYPE: &str = "unknown";
+/// The value that stands for nodes of which no layout asks anything.
+pub const NO_STATE: &str = "none";
 
 impl Query {
     /// Of the parameters in `pairs`. One without a value counts as absent, which is how a form sends a field that was left
-    /// empty. `type`, `state` and `sharing` can be repeated, and take several values with commas between them.
+    /// empty. `type`, `state`, `sharing`, `layout` and `layoutState` can be repeated, and take several values with commas between them.
     pub fn parse(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, QueryError> {
         let mut query = Self::default();
         let mut seen: Vec<Parameter> = Vec::new();
@@ -26,7 +29,11 @@ impl Query {
             }
             let repeats = matches!(
                 parameter,
-                Parameter::Type | Parameter::State | Parameter::Sharing
+                Parameter::Type
+                    | Parameter::State
+                    | Parameter::Sharing
+                    | Parameter::Layout
+                    | Parameter::LayoutState
             );
             if !repeats && seen.contains(&parameter) {
                 return Err(QueryError::Repeated(parameter.as_str()));
@@ -46,6 +53,8 @@ impl Query {
             Parameter::Type => add(&mut self.types, value, type_name)?,
             Parameter::State => add(&mut self.states, value, state)?,
             Parameter::Sharing => add(&mut self.sharing, value, sharing)?,
+            Parameter::Layout => add(&mut self.layouts, value, layout)?,
+            Parameter::LayoutState => add(&mut self.layout_states, value, layout_state)?,
             Parameter::Selector => {
                 self.selector = value.parse().map_err(QueryError::Selector)?;
             }
@@ -98,6 +107,26 @@ fn sharing(text: &str) -> Result<Sharing, QueryError> {
     all.find(|sharing| sharing.as_str() == text).ok_or_else(|| {
         let allowed = Sharing::ALL.map(Sharing::as_str).join(", ");
         QueryError::value(Parameter::Sharing, text, allowed)
+    })
+}
+
+/// Layouts are named by people, and one that no node has is no mistake.
+fn layout(text: &str) -> Result<String, QueryError> {
+    if text.len() > LONGEST_WORD {
+        let allowed = format!("a name of at most {LONGEST_WORD} bytes");
+        return Err(QueryError::value(Parameter::Layout, text, allowed));
+    }
+    Ok(text.to_owned())
+}
+
+fn layout_state(text: &str) -> Result<Option<&'static str>, QueryError> {
+    if text == NO_STATE {
+        return Ok(None);
+    }
+    let mut all = State::WORDS.into_iter();
+    all.find(|word| *word == text).map(Some).ok_or_else(|| {
+        let allowed = format!("{NO_STATE}, {}", State::WORDS.join(", "));
+        QueryError::value(Parameter::LayoutState, text, allowed)
     })
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::aggregator::fleet::{Freshness, Gist, Origin};
-use crate::domain::fleet::{DeviceSummary, NodeSummary, Occupancy, Partitions};
+use crate::domain::fleet::{DeviceSummary, LayoutSummary, NodeSummary, Occupancy, Partitions};
 use crate::domain::id::NodeName;
 use crate::domain::inventory::{DeviceState, Inventory, Machine, NvmlState};
 use crate::domain::quantity::Mebibytes;
@@ -52,10 +52,29 @@ fn labels() -> impl Strategy<Value = Arc<LabelSet>> {
     })
 }
 
+/// Where a node may stand with regard to a layout.
+fn layout() -> impl Strategy<Value = Option<LayoutSummary>> {
+    let word = |words: &[&'static str]| {
+        prop::option::of(prop::sample::select(words.to_vec()))
+            .prop_map(|word| word.map(str::to_owned))
+    };
+    let layout = (
+        word(&["one", "two"]),
+        word(&["applied", "blocked", "later"]),
+    )
+        .prop_map(|(layout, state)| LayoutSummary {
+            layout,
+            state,
+            ..LayoutSummary::default()
+        });
+    prop::option::of(layout)
+}
+
 /// A node; names collide often enough that a later one replaces an earlier.
 fn node() -> impl Strategy<Value = Node> {
     let devices = prop::collection::vec(device(), 0..3);
-    (0_u16..60, devices, labels(), 0..NOW).prop_map(|(number, devices, labels, confirmed)| {
+    let drawn = (0_u16..60, devices, labels(), layout(), 0..NOW);
+    drawn.prop_map(|(number, devices, labels, layout, confirmed)| {
         let inventory = Inventory {
             machine: Machine::default(),
             nvml: NvmlState::Loading,
@@ -73,10 +92,10 @@ fn node() -> impl Strategy<Value = Node> {
         let mut node = Node::new(
             origin,
             Parts::default(),
-            Gist::of(&inventory, labels),
+            Gist::of(&inventory, labels, None),
             freshness,
         );
-        node.summary = NodeSummary::of(&devices, &inventory.nvml);
+        node.summary = NodeSummary::of(&devices, &inventory.nvml, layout);
         node.devices = devices;
         node
     })
@@ -110,13 +129,15 @@ fn parameters() -> impl Strategy<Value = Vec<(String, String)>> {
         ),
         filter("state", &["stale", "ok,stale", "empty,degraded"]),
         filter("sharing", &["mig", "none,exclusive"]),
+        filter("layout", &["one", "one,three"]),
+        filter("layoutState", &["applied", "none,blocked"]),
         filter(
             "selector",
             &["k", "!k", "k=1", "octavo.dev/k in (1,2),k!=1"],
         ),
     );
     (filters, sort, any::<bool>(), 1_usize..9).prop_map(|(filters, key, descending, limit)| {
-        let mut all: Vec<_> = <[_; 5]>::from(filters).into_iter().flatten().collect();
+        let mut all: Vec<_> = <[_; 7]>::from(filters).into_iter().flatten().collect();
         all.push(("sort".to_owned(), Sort { key, descending }.to_string()));
         all.push(("limit".to_owned(), limit.to_string()));
         all
@@ -148,6 +169,15 @@ fn model(fleet: &Fleet, query: &Query, now: Moment) -> Vec<Arc<Node>> {
                 && (query.states.is_empty() || query.states.contains(&node.state(now)))
                 && (query.sharing.is_empty() || query.sharing.contains(&node.summary.sharing))
                 && query.selector.matches(&node.labels)
+                && {
+                    let layout = node.summary.layout.clone().unwrap_or_default();
+                    let name = layout.layout.unwrap_or_default();
+                    let state = layout.state.unwrap_or_default();
+                    let mut words = query.layout_states.iter();
+                    (query.layouts.is_empty() || query.layouts.contains(&name))
+                        && (query.layout_states.is_empty()
+                            || words.any(|word| word.unwrap_or_default() == state))
+                }
         })
         .cloned()
         .collect();
@@ -259,7 +289,7 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
     for (pairs, expected) in [
         (
             &[("stat", "ok")][..],
-            "stat: there is no parameter \"stat\"; did you mean state? There are search, type, state, sharing, selector, sort, limit, continue",
+            "stat: there is no parameter \"stat\"; did you mean state? There are search, type, state, sharing, layout, layoutState, selector, sort, limit, continue",
         ),
         (
             &[("search", "a"), ("search", "b")],
@@ -272,6 +302,10 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
         (
             &[("sharing", "MIG")],
             "sharing: the parameter sharing cannot be \"MIG\"; it can be none, exclusive, mig, mixed",
+        ),
+        (
+            &[("layoutState", "done")],
+            "layoutState: the parameter layoutState cannot be \"done\"; it can be none, applied, pending, applying, yielded, drifted, blocked, rolled-back, needs-reset, infeasible, failed",
         ),
         (
             &[("sort", "+name")],

@@ -46,7 +46,9 @@ pub enum TokenError {
     #[error("it is not one that an answer gave as `continue`")]
     Malformed,
     /// It was given for other filters.
-    #[error("it was given for other values of search, type, state, sharing or selector")]
+    #[error(
+        "it was given for other values of search, type, state, sharing, layout, layoutState or selector"
+    )]
     OtherFilter,
     /// It was given for another order.
     #[error("it was given for sort={given}, and this is sort={asked}")]
@@ -99,9 +101,13 @@ fn fingerprint(query: &Query) -> Digest {
     states.sort_unstable();
     let mut sharing = query.sharing.clone();
     sharing.sort_unstable();
+    let mut layouts: Vec<&str> = query.layouts.iter().map(String::as_str).collect();
+    layouts.sort_unstable();
+    let mut stands = query.layout_states.clone();
+    stands.sort_unstable();
     let search = query.search.as_deref();
     let filters = format!(
-        "{search:?} {types:?} {states:?} {sharing:?} {}",
+        "{search:?} {types:?} {states:?} {sharing:?} {layouts:?} {stands:?} {}",
         query.selector
     );
     Digest::of(filters.as_bytes())

@@ -3,14 +3,14 @@
 //! Series are made of our own words and of types, never of nodes or devices. Types are what peers say they are, so there is
 //! a bound on how many get series of their own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
@@ -21,13 +21,8 @@ use crate::aggregator::clock::Moment;
 use crate::aggregator::fleet::{Fleet, TypeOfFleet};
 use crate::aggregator::view::View;
 use crate::domain::fleet::{Counts, NodeState};
+use crate::telemetry::exposition;
 use crate::wire::api::Problem;
-
-/// Source: Prometheus, "Exposition formats".
-const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// Source: OpenMetrics 1.0, "Overall structure".
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Types that get series of their own; the devices of all others are told together, as type `other`.
 const MAX_TYPES: usize = 256;
@@ -54,47 +49,13 @@ pub(super) async fn scrape(
     State(api): State<Api>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Failure> {
-    let mut body = String::new();
-    text::encode(&mut body, &api.registry).map_err(|_| {
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    let accepted = accepted.filter_map(|value| value.to_str().ok());
+    let (kind, body) = exposition::write(&api.registry, accepted).map_err(|_| {
         let detail = "a metric could not be written";
         Failure::new(Kind::Internal, detail)
     })?;
-    let accepted = headers.get_all(header::ACCEPT).iter();
-    let open = accepted
-        .filter_map(|value| value.to_str().ok())
-        .any(|value| value.contains("application/openmetrics-text"));
-    Ok(if open {
-        ([(header::CONTENT_TYPE, OPEN_METRICS)], body)
-    } else {
-        ([(header::CONTENT_TYPE, TEXT)], plain(&body))
-    })
-}
-
-/// OpenMetrics text in the older form, in which a counter is described under the name that its samples have. A person with
-/// `curl` and `promtool check metrics` read that one.
-fn plain(open: &str) -> String {
-    let described = |line: &'_ str| {
-        let (what, rest) = line.strip_prefix("# ")?.split_once(' ')?;
-        let (name, rest) = rest.split_once(' ')?;
-        Some((what.to_owned(), name.to_owned(), rest.to_owned()))
-    };
-    let counters: BTreeSet<String> = open
-        .lines()
-        .filter_map(described)
-        .filter(|(what, _, kind)| what == "TYPE" && kind == "counter")
-        .map(|(_, name, _)| name)
-        .collect();
-    let mut text = String::with_capacity(open.len());
-    for line in open.lines().filter(|line| *line != "# EOF") {
-        match described(line) {
-            Some((what, name, rest)) if counters.contains(&name) => {
-                text.extend(["# ", &what, " ", &name, "_total ", &rest]);
-            }
-            _ => text.push_str(line),
-        }
-        text.push('\n');
-    }
-    text
+    Ok(([(header::CONTENT_TYPE, kind)], body))
 }
 
 /// Devices and nodes by the name of a type.

@@ -13,7 +13,7 @@ use crate::domain::error::chain;
 use crate::domain::id::NodeName;
 use crate::domain::inventory::Inventory;
 use crate::wire::api::{API_VERSION, NodeDetail, NodeList, Problem, TypeList};
-use crate::wire::status;
+use crate::wire::status::{self, Status};
 
 /// The parameters of a request, decoded, in their order.
 pub(super) struct Pairs(pub(super) Vec<(String, String)>);
@@ -49,6 +49,8 @@ impl Pairs {
         ("type" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Types of which a node has at least one device; `unknown` for devices that nobody knows", example = json!(["nvidia-h200-141gb"])),
         ("state" = Option<Vec<openapi::State>>, Query, style = Form, explode = false, description = "How the node is"),
         ("sharing" = Option<Vec<openapi::SharingWord>>, Query, style = Form, explode = false, description = "How its devices are given out"),
+        ("layout" = Option<Vec<String>>, Query, style = Form, explode = false, description = "Names of layouts, of which the node shall have one", example = json!(["serving"])),
+        ("layoutState" = Option<Vec<openapi::LayoutStateWord>>, Query, style = Form, explode = false, description = "How the node stands with regard to its layout; `none` where no layout asks anything of its devices"),
         ("selector" = Option<String>, Query, description = "A Kubernetes label selector over the labels that the node says of itself", example = "octavo.dev/type in (nvidia-h200-141gb,nvidia-h100-80gb),!octavo.dev/mig-capable"),
         ("sort" = Option<openapi::SortWord>, Query, description = "The order; equal ones by name"),
         ("limit" = Option<openapi::Limit>, Query, description = "Nodes on a page"),
@@ -99,9 +101,9 @@ pub(super) async fn get(
     pairs.none()?;
     let fleet = api.view.fleet();
     let node = known(&fleet, name)?;
-    let inventory = inventory(node)?;
+    let status = status(node)?;
     let clock = api.view.clock();
-    let detail = rows::detail(node, &inventory, clock, clock.now());
+    let detail = rows::detail(node, &status, clock, clock.now());
     Ok(Json(detail))
 }
 
@@ -130,15 +132,18 @@ pub(super) fn known(
 
 /// What `node` has.
 pub(super) fn inventory(node: &Node) -> Result<Inventory, Failure> {
-    let status = status::decode(&node.parts).map_err(|error| {
+    status(node).map(|status| status.inventory)
+}
+
+fn status(node: &Node) -> Result<Status, Failure> {
+    status::decode(&node.parts).map_err(|error| {
         let detail = format!(
             "the status of {} cannot be read: {}",
             node.name,
             chain(&error)
         );
         Failure::new(Kind::Internal, detail)
-    })?;
-    Ok(status.inventory)
+    })
 }
 
 /// Types of devices over the whole fleet

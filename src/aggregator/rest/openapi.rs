@@ -8,9 +8,10 @@ use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
 use utoipa::{OpenApi, PartialSchema, ToSchema};
 
 use super::Api;
-use crate::aggregator::query::{DEFAULT_LIMIT, MAX_LIMIT, Sort, SortKey};
+use crate::aggregator::query::{DEFAULT_LIMIT, MAX_LIMIT, NO_STATE, Sort, SortKey};
 use crate::domain::fleet::{NodeState, Sharing};
 use crate::domain::plan::{Disruption, Policy};
+use crate::domain::reconcile::State as Standing;
 use crate::wire::api::{Event, Problem};
 
 /// The document without its paths, which the router adds.
@@ -24,7 +25,7 @@ use crate::wire::api::{Event, Problem};
         (name = "fleet", description = "What the fleet has"),
         (name = "operations", description = "How the aggregator is")
     ),
-    components(schemas(Problem, Event, State, SharingWord, SortWord, Limit, DisruptionWord))
+    components(schemas(Problem, Event, State, SharingWord, LayoutStateWord, SortWord, Limit, DisruptionWord))
 )]
 pub(super) struct Document;
 
@@ -59,6 +60,9 @@ pub(super) struct State;
 /// A word for how devices are given out.
 pub(super) struct SharingWord;
 
+/// A word for how a node stands with regard to its layout.
+pub(super) struct LayoutStateWord;
+
 /// An order.
 pub(super) struct SortWord;
 
@@ -87,6 +91,12 @@ impl PartialSchema for State {
 impl PartialSchema for SharingWord {
     fn schema() -> RefOr<Schema> {
         schema(words(Sharing::ALL.map(Sharing::as_str)))
+    }
+}
+
+impl PartialSchema for LayoutStateWord {
+    fn schema() -> RefOr<Schema> {
+        schema(words([NO_STATE].into_iter().chain(Standing::WORDS)))
     }
 }
 
@@ -123,5 +133,6 @@ impl PartialSchema for DisruptionWord {
 impl ToSchema for State {}
 impl ToSchema for DisruptionWord {}
 impl ToSchema for SharingWord {}
+impl ToSchema for LayoutStateWord {}
 impl ToSchema for SortWord {}
 impl ToSchema for Limit {}

@@ -3,14 +3,16 @@
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::{Fleet, Node, TypeOfFleet};
 use crate::book::Names;
-use crate::domain::inventory::Inventory;
 use crate::wire::api::{
-    API_VERSION, LayoutName, LayoutNames, NodeDetail, NodeRow, NodeType, TypeList, TypeRow,
+    API_VERSION, DeviceLayoutJson, LayoutName, LayoutNames, LayoutRow, NodeDetail, NodeRow,
+    NodeType, TypeList, TypeRow,
 };
 use crate::wire::inventory::Document;
+use crate::wire::status::Status;
 
 /// A node in a list, as it is at `now`.
 pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
+    let layout = node.summary.layout.as_ref();
     NodeRow {
         name: node.name.as_str().to_owned(),
         state: node.state(now).as_str().to_owned(),
@@ -22,23 +24,28 @@ pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
         devices: node.counts(now).into(),
         memory_mib: node.summary.memory.get(),
         types: node.types(now).map(NodeType::from).collect(),
+        layout: layout.map(|layout| Box::new(LayoutRow::from(layout))),
         agent_version: node.agent_version.clone(),
     }
 }
 
-/// A node with its devices, as it is at `now`. `inventory` is what its parts say.
-pub fn detail(node: &Node, inventory: &Inventory, clock: &Clock, now: Moment) -> NodeDetail {
+/// A node with its devices, as it is at `now`. `status` is what its parts say.
+pub fn detail(node: &Node, status: &Status, clock: &Clock, now: Moment) -> NodeDetail {
     let labels = node.labels.iter();
+    let mut row = row(node, clock, now);
+    if let (Some(shown), Some(told)) = (&mut row.layout, &status.layout) {
+        shown.devices = told.devices.iter().map(DeviceLayoutJson::from).collect();
+    }
     NodeDetail {
         api_version: API_VERSION.to_owned(),
         kind: "Node".to_owned(),
-        row: row(node, clock, now),
+        row,
         boot_id: node.run.boot_id.clone(),
         last_changed: clock.wall(node.changed).to_string(),
         labels: labels
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
-        inventory: Document::from(inventory),
+        inventory: Document::from(&status.inventory),
     }
 }
 
@@ -100,7 +107,7 @@ mod tests {
             };
             let freshness = Freshness::new(Moment::default(), Duration::from_secs(1));
             let labels = Arc::new(LabelSet::default());
-            let node = Node::new(origin, Parts::default(), Gist::of(&inventory, labels), freshness);
+            let node = Node::new(origin, Parts::default(), Gist::of(&inventory, labels, None), freshness);
             let clock = Clock::start();
             let there = u32::try_from(inventory.devices.len()).unwrap();
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::intern::Interned;
 use crate::aggregator::fleet::{Gist, Node};
-use crate::domain::fleet::{DeviceSummary, NodeSummary};
+use crate::domain::fleet::{DeviceSummary, LayoutSummary, NodeSummary};
 use crate::domain::id::PciAddress;
 use crate::domain::labels::LabelSet;
 use crate::domain::stream::{Content, PartKey, Parts};
@@ -27,7 +27,7 @@ pub(super) fn read(
         _ => {
             let status = status::decode(parts)?;
             let labels = interned.remember(parts, status.labels);
-            Ok(Gist::of(&status.inventory, labels))
+            Ok(Gist::of(&status.inventory, labels, status.layout.as_ref()))
         }
     }
 }
@@ -66,9 +66,19 @@ fn read_changes(
     let devices: Vec<DeviceSummary> = devices.into_values().collect();
     Ok(Gist {
         labels: labels(parts, known, interned)?,
-        summary: NodeSummary::of(&devices, &nvml),
+        summary: NodeSummary::of(&devices, &nvml, layout(parts, known)?),
         devices,
     })
+}
+
+fn layout(parts: &Parts, known: &Node) -> Result<Option<LayoutSummary>, StatusError> {
+    let key = PartKey::layout();
+    let content = parts.get(key.as_str());
+    if content == known.parts.get(key.as_str()) {
+        return Ok(known.summary.layout.clone());
+    }
+    let layout = content.map(status::decode_layout).transpose()?;
+    Ok(layout.as_ref().map(LayoutSummary::of))
 }
 
 fn labels(
@@ -149,6 +159,14 @@ mod tests {
         })
     }
 
+    fn layout(state: &str) -> Vec<u8> {
+        bytes(&v1::Layout {
+            layout: Some("serving".to_owned()),
+            state: Some(state.to_owned()),
+            ..v1::Layout::default()
+        })
+    }
+
     /// What a part may be, and mostly is; what it cannot be comes last.
     fn choices(key: &str) -> Vec<Vec<u8>> {
         let garbage = b"\xff\xff\xff".to_vec();
@@ -159,6 +177,7 @@ mod tests {
                 garbage,
             ],
             "labels" => vec![label("one"), label("two"), label("not a value")],
+            "layout" => vec![layout("applied"), layout("blocked"), garbage],
             "profiles/a" | "profiles/b" => vec![Vec::new(), garbage],
             _ => vec![
                 device(1, ""),
@@ -169,9 +188,10 @@ mod tests {
         }
     }
 
-    const KEYS: [&str; 9] = [
+    const KEYS: [&str; 10] = [
         "node",
         "labels",
+        "layout",
         "profiles/a",
         "profiles/b",
         "device/0000:07:00.0",

@@ -138,7 +138,7 @@ fn parts(number: u64) -> Parts {
         },
         devices: Vec::new(),
     };
-    status::encode(&inventory, &label_set(&[("octavo.dev/count", "8")]))
+    status::encode(&inventory, &label_set(&[("octavo.dev/count", "8")]), None)
 }
 
 fn changed(key: &str, bytes: &[u8]) -> Change {

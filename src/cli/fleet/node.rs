@@ -7,7 +7,7 @@ use crate::cli::text::{folded, lines, printable};
 use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::{FleetFormat, Printed};
 use crate::domain::inventory::Inventory;
-use crate::wire::api::NodeDetail;
+use crate::wire::api::{LayoutRow, NodeDetail};
 
 pub(super) fn text(
     detail: &NodeDetail,
@@ -55,5 +55,96 @@ fn facts(detail: &NodeDetail, colors: Colors) -> String {
         "Last change: {}",
         printable(&words::second(&detail.last_changed))
     ));
+    if let Some(layout) = &row.layout {
+        said.extend(standing(layout, colors));
+    }
     lines(said)
+}
+
+/// The layout, and every device that has not what it says.
+fn standing(layout: &LayoutRow, colors: Colors) -> Vec<String> {
+    let paint = |state: &str| words::layout_ink(state).paint(&printable(state), colors);
+    let mut head = match &layout.name {
+        Some(name) => format!("Layout: {}", Ink::Strong.paint(&printable(name), colors)),
+        None => "Layout: none".to_owned(),
+    };
+    if let Some(state) = &layout.state {
+        head = format!("{head}, {}", paint(state));
+    }
+    if layout.by_hand {
+        head = format!("{head}, chosen by hand");
+    }
+    let mut said = vec![head];
+    for device in layout.devices.iter().filter(|one| one.state != "applied") {
+        let mut line = format!("  {}: {}", printable(&device.name), paint(&device.state));
+        if let Some(at) = &device.progress {
+            let back = if at.back { ", going back" } else { "" };
+            let doing = printable(&at.doing);
+            line = format!("{line}, {} of {} steps{back}: {doing}", at.done, at.steps);
+        }
+        if !device.message.is_empty() {
+            line = format!("{line}: {}", printable(&device.message));
+        }
+        said.push(folded(&line, 4));
+    }
+    // A device's message is said with the device.
+    if let Some(message) = &layout.message
+        && (layout.devices.iter()).all(|device| device.message.is_empty())
+    {
+        said.push(folded(&format!("  {}", printable(message)), 4));
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::api::{DeviceLayoutJson, ProgressJson};
+
+    #[test]
+    fn a_layout_is_told_with_every_device_that_has_not_what_it_says() {
+        let device = |name: &str, state: &str, message: &str| DeviceLayoutJson {
+            pci: "0000:07:00.0".to_owned(),
+            name: name.to_owned(),
+            state: state.to_owned(),
+            message: message.to_owned(),
+            progress: None,
+        };
+        let mut applying = device("GPU 2", "applying", "");
+        applying.progress = Some(ProgressJson {
+            doing: "create 3g.40gb".to_owned(),
+            done: 1,
+            steps: 4,
+            back: false,
+        });
+        let layout = LayoutRow {
+            name: Some("serving".to_owned()),
+            by_hand: true,
+            state: Some("blocked".to_owned()),
+            message: Some("GPU 1: blocked: in use by pid 7".to_owned()),
+            devices: vec![
+                device("GPU 0", "applied", ""),
+                device("GPU 1", "blocked", "in use by pid 7"),
+                applying,
+            ],
+            ..LayoutRow::default()
+        };
+        assert_eq!(
+            standing(&layout, Colors::Off),
+            [
+                "Layout: serving, blocked, chosen by hand",
+                "  GPU 1: blocked: in use by pid 7",
+                "  GPU 2: applying, 1 of 4 steps: create 3g.40gb",
+            ]
+        );
+        let unknown = LayoutRow {
+            name: Some("nosuch".to_owned()),
+            message: Some("there is no layout nosuch".to_owned()),
+            ..LayoutRow::default()
+        };
+        assert_eq!(
+            standing(&unknown, Colors::Off),
+            ["Layout: nosuch", "  there is no layout nosuch"]
+        );
+    }
 }

@@ -10,7 +10,9 @@ use crate::wire::api::NodeRow;
 const FEW: [&str; 9] = [
     "NAME", "TYPES", "DEVICES", "FREE", "PARTS", "MEMORY", "SHARING", "STATE", "AGE",
 ];
-const MORE: [&str; 7] = [
+const MORE: [&str; 9] = [
+    "LAYOUT",
+    "LAYOUT STATE",
     "IN USE",
     "PARTITIONED",
     "UNAVAILABLE",
@@ -51,7 +53,14 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
         Cell::plain(&words::age(row.age_seconds)),
     ];
     if wide {
+        let layout = row.layout.as_deref();
         cells.extend([
+            Cell::plain(
+                layout
+                    .and_then(|one| one.name.as_deref())
+                    .unwrap_or(words::NONE),
+            ),
+            words::layout_state(layout),
             number(devices.in_use),
             number(devices.partitioned),
             number(devices.unavailable),
@@ -72,7 +81,7 @@ pub(super) fn number(number: u32) -> Cell {
 pub(in crate::cli) mod tests {
     use super::*;
     use crate::config::octavo::Headers;
-    use crate::wire::api::{CountsJson, NodeType, PartitionsJson};
+    use crate::wire::api::{CountsJson, LayoutRow, NodeType, PartitionsJson};
 
     /// A node with eight devices of one type, two of them free, four partitioned with five free parts of twelve.
     pub(in crate::cli) fn row(name: &str, state: &str) -> NodeRow {
@@ -104,6 +113,7 @@ pub(in crate::cli) mod tests {
                 memory_mib: Some(81_920),
                 devices,
             }],
+            layout: None,
             agent_version: "0.1.0".to_owned(),
         }
     }
@@ -137,13 +147,18 @@ b           8x unknown           8        2     5/12   640Gi   mixed    stale  1
     fn wide_adds_columns_and_no_headers_leaves_rows() {
         let mut away = row("a", "ok");
         away.connected = false;
+        away.layout = Some(Box::new(LayoutRow {
+            name: Some("serving".to_owned()),
+            state: Some("blocked".to_owned()),
+            ..LayoutRow::default()
+        }));
         assert_eq!(
             table(
                 &[away],
                 printed(FleetFormat::Wide, Headers::Hidden),
                 Colors::Off
             ),
-            "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent away  3s  1  4  1  0  no  2026-11-21T10:00:00Z  0.1.0\n"
+            "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent away  3s  serving  blocked  1  4  1  0  no  2026-11-21T10:00:00Z  0.1.0\n"
         );
     }
 

@@ -3,7 +3,8 @@
 use crate::cli::paint::Ink;
 use crate::cli::text::Cell;
 use crate::domain::fleet::NodeState;
-use crate::wire::api::{NodeRow, NodeType, PartitionsJson};
+use crate::domain::reconcile::State;
+use crate::wire::api::{LayoutRow, NodeRow, NodeType, PartitionsJson};
 
 /// Stands for what is not there.
 pub(super) const NONE: &str = "-";
@@ -80,6 +81,28 @@ pub(in crate::cli) fn state(row: &NodeRow) -> Cell {
         format!("{}, agent away", row.state)
     };
     Cell::new(&text, ink(&row.state))
+}
+
+/// How it stands with regard to its layout, with the steps while something is being changed.
+pub(in crate::cli) fn layout_state(layout: Option<&LayoutRow>) -> Cell {
+    let Some(state) = layout.and_then(|one| one.state.as_deref()) else {
+        return Cell::plain(NONE);
+    };
+    let text = match layout.and_then(|one| one.progress) {
+        Some(at) => format!("{state} {}/{}", at.done, at.steps),
+        None => state.to_owned(),
+    };
+    Cell::new(&text, layout_ink(state))
+}
+
+/// What a layout's state is written in.
+pub(in crate::cli) fn layout_ink(state: &str) -> Ink {
+    match state {
+        "applied" => Ink::Good,
+        "blocked" | "drifted" | "yielded" => Ink::Notice,
+        bad if State::wants_a_look(bad) => Ink::Bad,
+        _ => Ink::Plain,
+    }
 }
 
 /// What a state is written in.

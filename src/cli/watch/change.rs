@@ -3,7 +3,7 @@
 use crate::cli::fleet::words;
 use crate::cli::text::printable;
 use crate::config::octavo::Colors;
-use crate::wire::api::{Event, NodeRow};
+use crate::wire::api::{Event, LayoutRow, NodeRow};
 
 /// The change in a line, or nothing where it is none that the rows show.
 pub(in crate::cli) fn words(
@@ -46,7 +46,37 @@ fn described(node: &NodeRow, colors: Colors) -> String {
     if parts.total > 0 {
         text = format!("{text}, {} of {} partitions free", parts.free, parts.total);
     }
+    if let Some(layout) = layout(None, node.layout.as_deref(), colors) {
+        text = format!("{text}, {}", layout.replacen("none -> ", "", 1));
+    }
     text
+}
+
+/// The layout and how the node stands with regard to it, where either is another one.
+fn layout(before: Option<&LayoutRow>, after: Option<&LayoutRow>, colors: Colors) -> Option<String> {
+    let name = |row: Option<&LayoutRow>| {
+        let name = row.and_then(|row| row.name.as_deref());
+        name.map_or_else(|| "none".to_owned(), printable)
+    };
+    let state = |row: Option<&LayoutRow>| row.and_then(|row| row.state.clone());
+    let (was, is) = (name(before), name(after));
+    if was == is && state(before) == state(after) {
+        return None;
+    }
+    let change = if was == is {
+        format!("layout {is}")
+    } else {
+        format!("layout {was} -> {is}")
+    };
+    let Some(word) = state(after) else {
+        return Some(change);
+    };
+    let painted = words::layout_ink(&word).paint(&printable(&word), colors);
+    let why = after.and_then(|row| row.message.as_deref());
+    Some(match why {
+        Some(why) => format!("{change} {painted} ({})", printable(why)),
+        None => format!("{change} {painted}"),
+    })
 }
 
 fn differences(before: &NodeRow, after: &NodeRow, colors: Colors) -> Vec<String> {
@@ -104,6 +134,11 @@ fn differences(before: &NodeRow, after: &NodeRow, colors: Colors) -> Vec<String>
     } else {
         said.extend(said_of(&partitions));
     }
+    said.extend(layout(
+        before.layout.as_deref(),
+        after.layout.as_deref(),
+        colors,
+    ));
     match (before.connected, after.connected) {
         (true, false) => said.push("its agent went away".to_owned()),
         (false, true) => said.push("its agent is back".to_owned()),
@@ -148,6 +183,25 @@ mod tests {
         assert!(told.ends_with(", partitions unknown"), "{told}");
         let told = said(Some(&hangs), before.clone()).unwrap();
         assert!(told.ends_with(", 5 of 12 partitions free"), "{told}");
+        let stands = |name: &str, state: &str, message: Option<&str>| {
+            let mut node = row("a", "ok");
+            node.layout = Some(Box::new(LayoutRow {
+                name: Some(name.to_owned()),
+                state: Some(state.to_owned()),
+                message: message.map(str::to_owned),
+                ..LayoutRow::default()
+            }));
+            node
+        };
+        let applied = stands("serving", "applied", None);
+        let told = said(Some(&before), applied.clone()).unwrap();
+        assert_eq!(told, "a: layout none -> serving applied");
+        let blocked = stands("serving", "blocked", Some("GPU 1: in use"));
+        let told = said(Some(&applied), blocked).unwrap();
+        assert_eq!(told, "a: layout serving blocked (GPU 1: in use)");
+        let told = said(None, applied.clone()).unwrap();
+        assert!(told.ends_with(", layout serving applied"), "{told}");
+        assert_eq!(said(Some(&applied), applied.clone()), None);
         let mut confirmed = row("a", "ok");
         confirmed.age_seconds = 0;
         assert_eq!(said(Some(&before), confirmed), None);

@@ -105,10 +105,18 @@ impl Filter {
             types,
             states,
             sharing,
+            layouts,
+            layout_states,
             selector,
             search,
         } = &self.filter;
-        let several = [("type", types), ("state", states), ("sharing", sharing)];
+        let several = [
+            ("type", types),
+            ("state", states),
+            ("sharing", sharing),
+            ("layout", layouts),
+            ("layoutState", layout_states),
+        ];
         let several = several
             .into_iter()
             .flat_map(|(name, values)| values.iter().map(move |value| (name, value.as_str())));

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::counts::{Counts, TypeCounts};
 use super::device::{DeviceSummary, Occupancy};
+use super::layout::LayoutSummary;
 use crate::domain::inventory::{DeviceState, NvmlState};
 use crate::domain::quantity::Mebibytes;
 
@@ -20,6 +21,8 @@ pub struct NodeSummary {
     pub state: NodeState,
     /// Why it is not as it should be, in words for a person; parts of them are the driver's own.
     pub reason: Option<String>,
+    /// Where it stands with regard to its layout; `None` where nobody asks anything of its devices.
+    pub layout: Option<LayoutSummary>,
 }
 
 /// How devices are given out. The words are those of the label `octavo.dev/sharing`.
@@ -42,7 +45,7 @@ pub enum NodeState {
     Empty,
     /// As it should be.
     Ok,
-    /// A device wants attention, and works.
+    /// A device wants attention, and works; or it has not what its layout says, and somebody should know why.
     Attention,
     /// A device is of no use.
     Degraded,
@@ -58,15 +61,23 @@ pub enum NodeState {
 
 impl NodeSummary {
     /// Of a node with these devices.
-    pub fn of(devices: &[DeviceSummary], nvml: &NvmlState) -> Self {
+    pub fn of(devices: &[DeviceSummary], nvml: &NvmlState, layout: Option<LayoutSummary>) -> Self {
+        // A node without a device misses nothing.
+        let missed = layout.as_ref().filter(|_| !devices.is_empty());
+        let (mut state, mut reason) = (state(devices, nvml), reason(devices, nvml));
+        if let Some(layout) = missed.filter(|layout| layout.wants_a_look()) {
+            state = state.max(NodeState::Attention);
+            reason = reason.or_else(|| layout.message.clone());
+        }
         let memory = devices.iter().filter_map(|device| device.memory);
         let memory = memory.fold(0_u64, |sum, memory| sum.saturating_add(memory.get()));
         Self {
             types: TypeCounts::of(devices),
             memory: Mebibytes::new(memory),
             sharing: sharing(devices),
-            state: state(devices, nvml),
-            reason: reason(devices, nvml),
+            state,
+            reason,
+            layout,
         }
     }
 

@@ -1,5 +1,7 @@
 //! What hand-made devices and nodes count as; and that nothing is counted twice or not at all, whatever the hardware says.
 
+mod layout;
+
 use super::*;
 use crate::domain::catalog::ProfileCatalog;
 use crate::domain::inventory::tests_support::{compute_instance, gpu, gpu_instance, process};
@@ -169,7 +171,7 @@ fn node(devices: &[Device], nvml: &NvmlState) -> NodeSummary {
         .iter()
         .map(|device| DeviceSummary::of(device, nvml))
         .collect();
-    NodeSummary::of(&devices, nvml)
+    NodeSummary::of(&devices, nvml, None)
 }
 
 #[test]
@@ -277,7 +279,7 @@ proptest! {
     fn counts_add_up_to_the_devices_in_every_grouping(devices in summaries()) {
         let types = TypeCounts::of(&devices);
         prop_assert!(types.is_sorted_by_key(|one| (one.type_name.is_none(), one.type_name.clone())));
-        let node = NodeSummary::of(&devices, &NvmlState::Loading);
+        let node = NodeSummary::of(&devices, &NvmlState::Loading, None);
         let counts = node.counts();
         prop_assert_eq!(counts.total() as usize, devices.len());
         let one_by_one = devices.iter().fold(Counts::default(), |sum, device| sum.with(device.occupancy));

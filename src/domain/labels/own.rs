@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use crate::domain::interconnect;
 use crate::domain::inventory::{Architecture, Condition, Device, Identity, Inventory, Mig, Vendor};
-use crate::domain::labels::Omission;
 use crate::domain::labels::draft::Draft;
+use crate::domain::labels::{LayoutState, Omission};
 
 /// Adds our keys.
 pub(super) fn add(draft: &mut Draft, inventory: &Inventory, devices: &[&Device]) {
@@ -146,6 +146,13 @@ fn add_partitioning(draft: &mut Draft, devices: &[&Device]) {
         _ => "mixed",
     };
     draft.put("octavo.dev/sharing", sharing);
+}
+
+/// How far the node is on the way to its layout. A node without devices has none.
+pub(super) fn add_layout(draft: &mut Draft, devices: &[&Device], layout: Option<LayoutState>) {
+    if let Some(state) = layout.filter(|_| !devices.is_empty()) {
+        draft.put("octavo.dev/layout-state", state.as_str());
+    }
 }
 
 fn add_driver(draft: &mut Draft, inventory: &Inventory) {

@@ -56,6 +56,17 @@ pub struct Work {
 }
 
 impl Ending {
+    /// All the words there are.
+    pub const WORDS: [&'static str; 7] = [
+        "applied",
+        "blocked",
+        "infeasible",
+        "rolled-back",
+        "failed",
+        "needs-reset",
+        "yielded",
+    ];
+
     /// The word: part of metrics, history and status, and never changed.
     pub fn as_str(&self) -> &'static str {
         match self {

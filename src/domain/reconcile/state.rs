@@ -112,6 +112,30 @@ impl State {
     }
 }
 
+impl State {
+    /// Whether a device in the state of this word is to be looked at by somebody. A word that is not known is not.
+    pub fn wants_a_look(word: &str) -> bool {
+        matches!(
+            word,
+            "blocked" | "infeasible" | "rolled-back" | "failed" | "needs-reset" | "drifted"
+        )
+    }
+
+    /// All the words there are, the least grave first.
+    pub const WORDS: [&'static str; 10] = [
+        "applied",
+        "pending",
+        "applying",
+        "yielded",
+        "drifted",
+        "blocked",
+        "rolled-back",
+        "needs-reset",
+        "infeasible",
+        "failed",
+    ];
+}
+
 fn needs_reset(words: &Words<'_>, scope: &ResetScope, causes: &[Cause]) -> String {
     let what = format!(
         "MIG mode is set and comes into force with a reset of {}; `nvidia-smi --gpu-reset -i {}` does it, or a reboot",

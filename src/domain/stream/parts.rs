@@ -59,6 +59,11 @@ impl PartKey {
         Self("labels".into())
     }
 
+    /// Of where the node stands with regard to its layout.
+    pub fn layout() -> Self {
+        Self("layout".into())
+    }
+
     /// Of a device.
     pub fn device(pci: PciAddress) -> Self {
         Self(format!("device/{pci}").into())

@@ -45,6 +45,23 @@ pub(super) fn short<'a>(field: &str, text: &'a str) -> Read<&'a str> {
     Ok(text)
 }
 
+/// A text of at most so many bytes.
+pub(super) fn text(field: &str, most: usize, text: String) -> Read<String> {
+    if text.len() > most {
+        let length = text.len();
+        return Err(FieldError::new(field, StatusProblem::TooLong { length }));
+    }
+    Ok(text)
+}
+
+pub(super) fn text_if_there(
+    field: &str,
+    most: usize,
+    value: Option<String>,
+) -> Read<Option<String>> {
+    value.map(|value| text(field, most, value)).transpose()
+}
+
 pub(super) fn parsed<T>(field: &str, text: &str) -> Read<T>
 where
     T: FromStr<Err: Into<StatusProblem>>,

@@ -4,8 +4,10 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::fleet::{DeviceLayout, LONGEST_TEXT, LONGEST_WORD};
 use crate::domain::inventory::{Condition, LinkRemote, Mig, Vendor};
 use crate::domain::labels::{LabelKey, LabelValue};
+use crate::domain::reconcile::Progress;
 use crate::wire::inventory::tests::any;
 
 fn labels() -> impl Strategy<Value = LabelSet> {
@@ -31,22 +33,60 @@ fn inventory() -> impl Strategy<Value = Inventory> {
     })
 }
 
+/// Where a node may stand, in states that there are and in others.
+fn layout() -> impl Strategy<Value = LayoutStatus> {
+    let text = || "[ -~]{0,12}";
+    let progress = (text(), 0..9_usize, 0..9_usize, any::<bool>()).prop_map(|told| Progress {
+        doing: told.0,
+        done: told.1,
+        steps: told.2,
+        back: told.3,
+    });
+    let progress = proptest::option::of(progress);
+    let told = (text(), "[a-z-]{1,12}", text(), progress);
+    let devices = btree_map(0..32_u8, told, 0..4).prop_map(|devices| {
+        let devices = devices.into_iter();
+        let device = |(number, (name, state, message, progress))| DeviceLayout {
+            pci: PciAddress::new(0, number, 0, 0).unwrap(),
+            name,
+            state,
+            message,
+            progress,
+        };
+        devices.map(device).collect()
+    });
+    let maybe = || proptest::option::of(text());
+    let words = (maybe(), maybe(), maybe(), maybe());
+    (words, any::<bool>(), devices).prop_map(|((layout, plan, state, notice), by_hand, devices)| {
+        LayoutStatus {
+            layout,
+            by_hand,
+            plan,
+            state,
+            notice,
+            devices,
+        }
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn a_status_survives_its_parts(inventory in inventory(), labels in labels()) {
-        let parts = encode(&inventory, &labels);
-        prop_assert_eq!(&parts, &encode(&inventory, &labels));
+    fn a_status_survives_its_parts(
+        inventory in inventory(), labels in labels(), layout in proptest::option::of(layout()),
+    ) {
+        let parts = encode(&inventory, &labels, layout.as_ref());
+        prop_assert_eq!(&parts, &encode(&inventory, &labels, layout.as_ref()));
         let status = decode(&parts).unwrap();
-        prop_assert_eq!(status, Status { inventory, labels });
+        prop_assert_eq!(status, Status { inventory, labels, layout });
     }
 
     #[test]
     fn no_bytes_make_the_reader_panic(
-        contents in vec((0..5_usize, vec(any::<u8>(), 0..40)), 0..6),
+        contents in vec((0..6_usize, vec(any::<u8>(), 0..40)), 0..6),
     ) {
-        let keys = ["node", "labels", "device/0000:07:00.0", "profiles/x", "later"];
+        let keys = ["node", "labels", "device/0000:07:00.0", "profiles/x", "layout", "later"];
         let parts = contents.into_iter().map(|(key, bytes)| {
             (keys[key].parse().unwrap(), Content::new(bytes))
         });
@@ -57,7 +97,7 @@ proptest! {
     fn no_bent_status_makes_the_reader_panic(
         inventory in inventory(), place in any::<prop::sample::Index>(), byte in any::<u8>(),
     ) {
-        let parts = encode(&inventory, &LabelSet::default());
+        let parts = encode(&inventory, &LabelSet::default(), None);
         for (key, content) in parts.iter() {
             let mut bytes = content.bytes().to_vec();
             if bytes.is_empty() {
@@ -106,7 +146,7 @@ fn two_gpus() -> Inventory {
 
 #[test]
 fn devices_that_offer_the_same_share_a_part() {
-    let parts = encode(&two_gpus(), &LabelSet::default());
+    let parts = encode(&two_gpus(), &LabelSet::default(), None);
     let keys: Vec<&str> = parts.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(
         keys[..4],
@@ -130,7 +170,7 @@ fn what_changes_on_one_device_changes_one_part() {
     let mut after = before.clone();
     after.devices[1].index = Some(7);
     let labels = LabelSet::default();
-    let change = encode(&before, &labels).change_to(&encode(&after, &labels));
+    let change = encode(&before, &labels, None).change_to(&encode(&after, &labels, None));
     let changed: Vec<&str> = change.changed.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(
         (changed, change.removed),
@@ -141,7 +181,7 @@ fn what_changes_on_one_device_changes_one_part() {
 #[test]
 fn a_status_of_a_newer_agent_is_read_as_far_as_it_is_known() {
     let inventory = two_gpus();
-    let parts = encode(&inventory, &LabelSet::default());
+    let parts = encode(&inventory, &LabelSet::default(), None);
     let newer = with(&parts, "power/0000:07:00.0", Content::new(*b"what is this"));
     assert_eq!(decode(&newer), decode(&parts));
 
@@ -157,7 +197,7 @@ fn a_status_of_a_newer_agent_is_read_as_far_as_it_is_known() {
 
 /// The status of [`two_gpus`] with the first device as `edit` leaves it.
 fn edited(edit: impl FnOnce(&mut v1::Device)) -> Result<Status, StatusError> {
-    let parts = encode(&two_gpus(), &LabelSet::default());
+    let parts = encode(&two_gpus(), &LabelSet::default(), None);
     let key = "device/0000:07:00.0";
     let mut device = v1::Device::decode(parts.get(key).unwrap().bytes()).unwrap();
     edit(&mut device);
@@ -246,8 +286,64 @@ fn i12_a_device_that_cannot_be_is_refused_with_its_field() {
 }
 
 #[test]
+fn i12_a_layout_that_cannot_be_is_refused_with_its_field() {
+    type Edit = fn(&mut v1::Layout);
+    let cases: [(Edit, &str); 9] = [
+        (|l| l.layout = Some("x".repeat(LONGEST_WORD + 1)), "layout"),
+        (|l| l.plan = Some("x".repeat(LONGEST_WORD + 1)), "plan"),
+        (|l| l.state = Some("x".repeat(LONGEST_WORD + 1)), "state"),
+        (|l| l.notice = Some("x".repeat(LONGEST_TEXT + 1)), "notice"),
+        (
+            |l| l.devices = vec![v1::LayoutDevice::default(); 300],
+            "devices",
+        ),
+        (|l| l.devices[1].pci = "7".to_owned(), "devices[1].pci"),
+        (
+            |l| l.devices[1].state = "x".repeat(LONGEST_WORD + 1),
+            "devices[1].state",
+        ),
+        (
+            |l| l.devices[1].message = "x".repeat(LONGEST_TEXT + 1),
+            "devices[1].message",
+        ),
+        (
+            |l| {
+                l.devices[0].progress = Some(v1::LayoutProgress {
+                    doing: "x".repeat(LONGEST_TEXT + 1),
+                    ..v1::LayoutProgress::default()
+                });
+            },
+            "devices[0].progress.doing",
+        ),
+    ];
+    let device = |pci: &str| v1::LayoutDevice {
+        pci: pci.to_owned(),
+        state: "resting".to_owned(),
+        ..v1::LayoutDevice::default()
+    };
+    let good = v1::Layout {
+        layout: Some("serving".to_owned()),
+        devices: vec![device("0000:07:00.0"), device("0000:08:00.0")],
+        ..v1::Layout::default()
+    };
+    let parts = encode(&two_gpus(), &LabelSet::default(), None);
+    let read = |layout: &v1::Layout| decode(&with(&parts, "layout", content(layout)));
+    // A state that is newer than this reader is kept as it is told.
+    assert_eq!(
+        read(&good).unwrap().layout.unwrap().devices[1].state,
+        "resting"
+    );
+    for (edit, place) in cases {
+        let mut bad = good.clone();
+        edit(&mut bad);
+        let error = read(&bad).unwrap_err();
+        assert_eq!((error.key().as_str(), error.place()), ("layout", place));
+    }
+}
+
+#[test]
 fn i12_parts_that_cannot_be_are_refused_by_name() {
-    let parts = encode(&two_gpus(), &LabelSet::default());
+    let parts = encode(&two_gpus(), &LabelSet::default(), None);
     let mangled = || Content::new([0xff; 3]);
     let profiles = parts.iter().last().unwrap().0.to_string();
     let nothing = || content(&v1::Node::default());

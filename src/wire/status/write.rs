@@ -3,6 +3,7 @@
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
 };
+use crate::domain::fleet::{DeviceLayout, LayoutStatus};
 use crate::domain::inventory::{
     Architecture, Completeness, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance,
     Health, Identity, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds,
@@ -40,6 +41,33 @@ fn nvml(state: &NvmlState) -> v1::Nvml {
         cuda_version: driver
             .and_then(|driver| driver.cuda)
             .map(|version| version.to_string()),
+    }
+}
+
+pub(super) fn layout(layout: &LayoutStatus) -> v1::Layout {
+    v1::Layout {
+        layout: layout.layout.clone(),
+        by_hand: layout.by_hand,
+        plan: layout.plan.clone(),
+        state: layout.state.clone(),
+        notice: layout.notice.clone(),
+        devices: layout.devices.iter().map(device_layout).collect(),
+    }
+}
+
+fn device_layout(device: &DeviceLayout) -> v1::LayoutDevice {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    v1::LayoutDevice {
+        pci: device.pci.to_string(),
+        name: device.name.clone(),
+        state: device.state.clone(),
+        message: device.message.clone(),
+        progress: device.progress.as_ref().map(|progress| v1::LayoutProgress {
+            doing: progress.doing.clone(),
+            done: count(progress.done),
+            steps: count(progress.steps),
+            back: progress.back,
+        }),
     }
 }
 

@@ -253,7 +253,7 @@ pub(crate) fn parts(number: u64) -> Parts {
         },
         devices: Vec::new(),
     };
-    status::encode(&inventory, &LabelSet::default())
+    status::encode(&inventory, &LabelSet::default(), None)
 }
 
 /// The same with a part of so many bytes, which no reader understands.

@@ -112,3 +112,54 @@ fn an_agent_without_a_layout_touches_nothing_and_takes_no_lock() {
     assert!(!node.state().exists());
     assert_eq!(names(&node.geometry(0)), ["1g.5gb"]);
 }
+
+#[test]
+fn a_driver_that_was_replaced_under_the_agent_is_no_end_but_a_new_beginning() {
+    // Of mig-manager, "failed" was the end of it: the pod had to be deleted by hand (gpu-operator #2874).
+    let node = Node::new(TWO);
+    let mut agent = node.start(&["--layout", "all-3g.20gb", "--interval=100ms"]);
+    agent.says("GPU 1: applied");
+    node.machine
+        .change(|world| world.reload_driver(Some("590.10")));
+    agent.says("GPU 0: applied");
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+    while names(&node.geometry(1)) != ["3g.20gb", "3g.20gb"] {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_reboot_takes_mode_and_partitions_and_the_next_start_brings_both_back() {
+    for board in ["H100_80GB_SXM", "A100_80GB"] {
+        let node = Node::new(&format!("- {{board: {board}}}\n"));
+        node.once("all-3g.40gb");
+        node.machine.change(|world| {
+            world.reboot();
+            Ok(())
+        });
+        assert!(node.geometry(0).is_empty());
+        node.once("all-3g.40gb");
+        assert_eq!(names(&node.geometry(0)), ["3g.40gb", "3g.40gb"], "{board}");
+    }
+}
+
+#[test]
+fn mig_that_could_not_be_disabled_before_a_reboot_is_disabled_after_it() {
+    let node = Node::new(
+        "- {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, start: 0}]}\n",
+    );
+    node.machine
+        .faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
+    let said = node.once("all-disabled");
+    assert!(said.contains("needs-reset"), "{said}");
+    assert!(node.is_partitioned(0));
+    node.machine.faults("[]");
+    node.machine.change(|world| {
+        world.reboot();
+        Ok(())
+    });
+    let said = node.once("all-disabled");
+    assert!(!said.contains("needs-reset"), "{said}");
+    assert!(!node.is_partitioned(0));
+    assert!(node.is_clear());
+}

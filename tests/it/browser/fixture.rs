@@ -9,6 +9,7 @@ use octavo::aggregator::clock::{Clock, Moment};
 use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use octavo::aggregator::pages;
 use octavo::aggregator::view::View;
+use octavo::domain::fleet::LayoutStatus;
 use octavo::domain::inventory::Inventory;
 use octavo::domain::labels;
 use octavo::domain::stream::Run;
@@ -113,6 +114,13 @@ impl Site {
         self.insert(node(name, inventory, Freshness::new(now, FRESH)));
     }
 
+    /// The same, and where it stands with regard to its layout.
+    pub(super) fn put_standing(&self, name: &str, inventory: &Inventory, layout: &LayoutStatus) {
+        let now = self.clock.now();
+        let fresh = Freshness::new(now, FRESH);
+        self.insert(standing(name, inventory, Some(layout), fresh));
+    }
+
     /// A node of which nothing was heard since the start.
     pub(super) fn put_stale(&self, name: &str, inventory: &Inventory) {
         let freshness = Freshness::new(Moment::from_millis(0), Duration::ZERO);
@@ -136,6 +144,15 @@ impl Drop for Site {
 }
 
 fn node(name: &str, inventory: &Inventory, freshness: Freshness) -> Node {
+    standing(name, inventory, None, freshness)
+}
+
+fn standing(
+    name: &str,
+    inventory: &Inventory,
+    layout: Option<&LayoutStatus>,
+    freshness: Freshness,
+) -> Node {
     let compiled = labels::compile(inventory, &labels::Options::default());
     let labels = compiled.labels;
     let origin = Origin {
@@ -146,11 +163,11 @@ fn node(name: &str, inventory: &Inventory, freshness: Freshness) -> Node {
         },
         agent_version: "0.1.0".to_owned(),
     };
-    let parts = status::encode(inventory, &labels);
+    let parts = status::encode(inventory, &labels, layout);
     Node::new(
         origin,
         parts,
-        Gist::of(inventory, Arc::new(labels)),
+        Gist::of(inventory, Arc::new(labels), layout),
         freshness,
     )
 }

@@ -3,6 +3,7 @@
 mod chrome;
 mod fixture;
 mod keyboard;
+mod layout;
 mod list;
 mod live;
 mod node;

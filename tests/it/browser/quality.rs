@@ -2,6 +2,7 @@
 
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
+use super::layout::{IN_THE_WAY, standing};
 
 async fn check(page: &Page, path: &str) {
     for theme in ["light", "dark"] {
@@ -20,10 +21,18 @@ async fn check(page: &Page, path: &str) {
     }
 }
 
+/// A node with something to say of its layout, in the list and on its page.
+async fn give_a_layout(site: &Site) {
+    let machine = inventory("hgx-a100").await;
+    let layout = standing(&machine, 2, &IN_THE_WAY);
+    site.put_standing("hgx-a100", &machine, &layout);
+}
+
 #[tokio::test]
 async fn axe_finds_nothing_on_any_page_in_either_theme() {
     let site = Site::of_the_demo().await;
     site.put_stale("stale", &inventory("t4").await);
+    give_a_layout(&site).await;
     browse(&site.url, Start::default(), async |page| {
         for path in [
             "/",
@@ -50,6 +59,7 @@ async fn axe_finds_nothing_on_any_page_in_either_theme() {
 #[tokio::test]
 async fn a_narrow_page_scrolls_in_one_direction_only() {
     let site = Site::of_the_demo().await;
+    give_a_layout(&site).await;
     let start = Start {
         narrow: true,
         ..Start::default()

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
+use super::layout::{IN_THE_WAY, standing};
 
 #[tokio::test]
 async fn the_pages_can_be_photographed() {
@@ -12,7 +13,16 @@ async fn the_pages_can_be_photographed() {
     site.put("inference-01", &inventory("t4").await);
     site.put_stale("train-07", &inventory("dgx-h100").await);
     browse(&site.url, Start::default(), async |page| {
-        for (path, name, height) in [("/", "nodes", 1170), ("/nodes/hgx-a100", "node", 1290)] {
+        for (path, name, height) in [
+            ("/", "nodes", 1170),
+            ("/nodes/hgx-a100", "node", 1290),
+            ("/nodes/hgx-a100", "layout", 700),
+        ] {
+            if name == "layout" {
+                let machine = inventory("hgx-a100").await;
+                let layout = standing(&machine, 2, &IN_THE_WAY);
+                site.put_standing("hgx-a100", &machine, &layout);
+            }
             page.resize(height).await;
             for theme in ["light", "dark"] {
                 page.open(path).await;

@@ -99,7 +99,7 @@ fn with(parts: &Parts, key: &str, content: Vec<u8>) -> Parts {
 /// A real status of a machine in which the first device has a condition that nobody knows yet.
 async fn of_an_unknown_condition() -> (Parts, Parts) {
     let inventory = Machine::new(SINGLE).observe().await;
-    let parts = status::encode(&inventory, &LabelSet::default());
+    let parts = status::encode(&inventory, &LabelSet::default(), None);
     let (key, content) = parts
         .iter()
         .find(|(key, _)| key.as_str().starts_with("device/"))

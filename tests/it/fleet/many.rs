@@ -115,6 +115,7 @@ fn uplink(number: usize, to: &Aggregator) -> Outbox {
     outbox.put(
         &inventory("first", NvmlState::Loading),
         &LabelSet::default(),
+        None,
     );
     let span = info_span!("agent", %node);
     tokio::spawn(uplink.run().instrument(span));
@@ -148,7 +149,7 @@ async fn two_hundred_agents_come_back_spread_over_time_and_with_all_that_changed
     aggregator.kill();
     let said = log.says("not reporting to ", AGENTS).await;
     for agent in agents.iter_mut().step_by(2) {
-        agent.put(&inventory("second", lost()), &LabelSet::default());
+        agent.put(&inventory("second", lost()), &LabelSet::default(), None);
     }
     aggregator.restart();
     log.says(": reporting to ", 2 * AGENTS).await;
@@ -194,7 +195,11 @@ fn parts(number: u64) -> Parts {
     } else {
         NvmlState::Loading
     };
-    status::encode(&inventory(&number.to_string(), nvml), &LabelSet::default())
+    status::encode(
+        &inventory(&number.to_string(), nvml),
+        &LabelSet::default(),
+        None,
+    )
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 
 mod api;
 mod hostile;
+mod layout;
 mod many;
 mod one;
 mod restart;

@@ -111,12 +111,12 @@ impl Aggregator {
             },
             agent_version: "0.1.0".to_owned(),
         };
-        let parts = status::encode(inventory, &labels);
+        let parts = status::encode(inventory, &labels, None);
         let freshness = Freshness::new(self.clock.now(), Duration::from_hours(1));
         self.store(Node::new(
             origin,
             parts,
-            Gist::of(inventory, Arc::new(labels)),
+            Gist::of(inventory, Arc::new(labels), None),
             freshness,
         ));
     }

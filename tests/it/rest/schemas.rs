@@ -182,13 +182,23 @@ async fn the_document_tells_every_word_a_parameter_can_be() {
     assert_eq!(
         names,
         [
-            "search", "type", "state", "sharing", "selector", "sort", "limit", "continue"
+            "search",
+            "type",
+            "state",
+            "sharing",
+            "layout",
+            "layoutState",
+            "selector",
+            "sort",
+            "limit",
+            "continue"
         ]
     );
     let text = document.to_string();
     for word in [
         "\"nvml-stalled\"",
         "\"exclusive\"",
+        "\"needs-reset\"",
         "\"-memory\"",
         "\"maximum\":1000",
         "\"default\":500",

@@ -9,6 +9,7 @@ use super::{Filter, FleetFormat, NodeSettings, NodesSettings, Printed, SortBy, T
 use crate::config::octavo::Headers;
 use crate::config::octavo::server::ServerArgs;
 use crate::domain::fleet::{NodeState, Sharing};
+use crate::domain::reconcile::State;
 
 pub(in crate::config::octavo) const NODES_EXAMPLES: &str = "\
 Examples:
@@ -175,6 +176,19 @@ pub(super) struct FilterArgs {
         value_parser = PossibleValuesParser::new(SHARINGS.map(Sharing::as_str))
     )]
     pub(super) sharing: Vec<String>,
+
+    /// Nodes that shall have this layout; repeat for any of several
+    #[arg(long = "layout", value_name = "NAME", value_delimiter = ',')]
+    pub(super) layouts: Vec<String>,
+
+    /// Nodes that stand so with regard to their layout; `none` where no layout asks anything; repeat for any of several
+    #[arg(
+        long = "layout-state",
+        value_name = "STATE",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(["none"].into_iter().chain(State::WORDS))
+    )]
+    pub(super) layout_states: Vec<String>,
 
     /// Nodes whose labels match, in the words of kubectl: a=b, a!=b, a in (b,c), a, !a
     #[arg(short = 'l', long, value_name = "SELECTOR")]

@@ -3,6 +3,7 @@
 use super::machines::{A100_80, L40S, driverless, gpu, hgx, machine, on_bus};
 use super::*;
 use crate::domain::inventory::{Condition, NvmlState};
+use crate::domain::reconcile::{State, Status};
 
 fn ours() -> Options {
     Options {
@@ -158,4 +159,48 @@ fn two_skus_of_one_type_are_homogeneous_without_a_sku() {
         octavo.dev/vendor=nvidia
         type.octavo.dev/nvidia-a100-80gb=2"],
     );
+}
+
+#[test]
+fn how_far_a_node_is_on_the_way_to_its_layout_is_a_label_of_four_values() {
+    let label = |status: &Status, node: &Inventory| {
+        let options = Options {
+            layout: LayoutState::of(status),
+            ..Options::default()
+        };
+        let labels = compile(node, &options).labels;
+        let mut all = labels.iter();
+        all.find(|(key, _)| *key == "octavo.dev/layout-state")
+            .map(|(_, value)| value.to_owned())
+    };
+    let node = machine(vec![gpu(1, &A100_80)]);
+    let stands = |state| Status {
+        layout: Some("serving".to_owned()),
+        state,
+        ..Status::default()
+    };
+    for word in State::WORDS {
+        let expected = match word {
+            "applied" => "applied",
+            "pending" | "applying" | "yielded" => "pending",
+            "blocked" | "needs-reset" | "drifted" => "blocked",
+            _ => "failed",
+        };
+        let status = stands(Some(word));
+        assert_eq!(label(&status, &node).as_deref(), Some(expected), "{word}");
+    }
+    // Nobody has looked yet; then the layout turned out to mean nothing here.
+    assert_eq!(label(&stands(None), &node), None);
+    let nonsense = Status {
+        notice: Some("there is no such layout".to_owned()),
+        ..stands(None)
+    };
+    assert_eq!(label(&nonsense, &node).as_deref(), Some("failed"));
+    // A device of an older layout is brought to its end, and no layout is chosen; and nothing is said of no device.
+    let left = Status {
+        state: Some("applying"),
+        ..Status::default()
+    };
+    assert_eq!(label(&left, &node), None);
+    assert_eq!(label(&stands(Some("applied")), &machine(Vec::new())), None);
 }

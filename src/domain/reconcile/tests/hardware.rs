@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::domain::call::{Call, Done, Failure, FailureKind};
 use crate::domain::catalog::Placement;
 use crate::domain::inventory::{
-    ComputeInstance, Device, GpuInstance, Inventory, Mig, MigState, Process, ProcessKind,
+    ComputeInstance, Device, GpuInstance, Inventory, Mig, MigMode, MigState, Process, ProcessKind,
 };
 use crate::domain::layout::tests_support::{A100_40, node};
-use crate::domain::layout::{DeviceTarget, InstanceTarget, MigTarget, Place, standing};
+use crate::domain::layout::{DeviceTarget, MigTarget, Place, standing};
 use crate::domain::plan::Policy;
 use crate::domain::reconcile::{Action, Answer, Ending, Job, Limits, Transaction, Users};
 
@@ -264,96 +264,99 @@ impl Hardware {
     }
 
     fn really(&mut self, call: Call) -> Result<Done, Failure> {
-        let fail = |kind| {
-            Err(Failure {
-                kind,
-                what: format!("{call:?}: {kind:?}"),
-            })
-        };
-        let used = |device: &Device, gi: u32, ci: Option<u32>| {
-            device.processes.iter().any(|process| {
-                process.gpu_instance == Some(gi) && (ci.is_none() || process.compute_instance == ci)
-            })
-        };
-        match call {
+        let done = match call {
             Call::DestroyComputeInstance {
                 gpu_instance,
                 compute_instance,
-            } => {
-                if used(&self.device, gpu_instance, Some(compute_instance)) {
-                    self.crimes.push(format!("{call:?}"));
-                }
-                let state = self.state();
-                let mut all = state.gpu_instances.iter_mut();
-                let Some(one) = all.find(|one| one.id == gpu_instance) else {
-                    return fail(FailureKind::Gone);
-                };
-                one.compute_instances
-                    .retain(|part| part.id != compute_instance);
-                Ok(Done::AsAsked)
-            }
-            Call::DestroyGpuInstance { gpu_instance } => {
-                if used(&self.device, gpu_instance, None) {
-                    self.crimes.push(format!("{call:?}"));
-                }
-                let state = self.state();
-                let mut all = state.gpu_instances.iter();
-                let Some(at) = all.position(|one| one.id == gpu_instance) else {
-                    return fail(FailureKind::Gone);
-                };
-                if !state.gpu_instances[at].compute_instances.is_empty() {
-                    return fail(FailureKind::InUse);
-                }
-                state.gpu_instances.remove(at);
-                Ok(Done::AsAsked)
-            }
+            } => self.destroy_compute(call, gpu_instance, compute_instance),
+            Call::DestroyGpuInstance { gpu_instance } => self.destroy(call, gpu_instance),
             Call::CreateGpuInstance {
                 profile_id,
                 placement,
-            } => {
-                let defect = self.defects.contains(&(profile_id, placement.start));
-                self.next += 1;
-                let id = self.next;
-                let state = self.state();
-                let mut all = state.gpu_instances.iter();
-                if defect || !all.all(|one| apart(one.placement, placement)) {
-                    return fail(FailureKind::NoRoom);
-                }
-                state.gpu_instances.push(GpuInstance {
-                    id,
-                    profile_id,
-                    placement,
-                    compute_instances: Vec::new(),
-                });
-                Ok(Done::Created { id, placement })
-            }
+            } => self.create(profile_id, placement),
             Call::CreateComputeInstance {
                 gpu_instance,
                 slices,
-            } => {
-                let state = self.state();
-                let mut all = state.gpu_instances.iter_mut();
-                let Some(one) = all.find(|one| one.id == gpu_instance) else {
-                    return fail(FailureKind::Gone);
-                };
-                let ids: BTreeSet<u32> = one.compute_instances.iter().map(|part| part.id).collect();
-                let id = (0..).find(|id| !ids.contains(id)).unwrap();
-                one.compute_instances.push(compute(id, slices));
-                Ok(Done::AsAsked)
-            }
-            Call::SetMigMode { to } => {
-                let clients = !self.device.processes.is_empty();
-                let state = self.state();
-                state.pending = to;
-                if state.current == to {
-                    return Ok(Done::AsAsked);
-                }
-                if clients {
-                    return Ok(Done::Pending("in use (19)".to_owned()));
-                }
-                Ok(Done::Pending("reset required (16)".to_owned()))
-            }
+            } => self.create_compute(gpu_instance, slices),
+            Call::SetMigMode { to } => Ok(self.set_mode(to)),
+        };
+        done.map_err(|kind| Failure {
+            kind,
+            what: format!("{call:?}: {kind:?}"),
+        })
+    }
+
+    /// Whoever destroys what somebody uses has committed a crime.
+    fn accuse(&mut self, call: Call, gi: u32, ci: Option<u32>) {
+        let used = self.device.processes.iter().any(|process| {
+            process.gpu_instance == Some(gi) && (ci.is_none() || process.compute_instance == ci)
+        });
+        if used {
+            self.crimes.push(format!("{call:?}"));
         }
+    }
+
+    fn find(&mut self, gi: u32) -> Result<&mut GpuInstance, FailureKind> {
+        let mut all = self.state().gpu_instances.iter_mut();
+        all.find(|one| one.id == gi).ok_or(FailureKind::Gone)
+    }
+
+    fn destroy_compute(&mut self, call: Call, gi: u32, ci: u32) -> Result<Done, FailureKind> {
+        self.accuse(call, gi, Some(ci));
+        self.find(gi)?
+            .compute_instances
+            .retain(|part| part.id != ci);
+        Ok(Done::AsAsked)
+    }
+
+    fn destroy(&mut self, call: Call, gi: u32) -> Result<Done, FailureKind> {
+        self.accuse(call, gi, None);
+        if !self.find(gi)?.compute_instances.is_empty() {
+            return Err(FailureKind::InUse);
+        }
+        self.state().gpu_instances.retain(|one| one.id != gi);
+        Ok(Done::AsAsked)
+    }
+
+    fn create(&mut self, profile_id: u32, placement: Placement) -> Result<Done, FailureKind> {
+        let defect = self.defects.contains(&(profile_id, placement.start));
+        self.next += 1;
+        let id = self.next;
+        let state = self.state();
+        let mut all = state.gpu_instances.iter();
+        if defect || !all.all(|one| apart(one.placement, placement)) {
+            return Err(FailureKind::NoRoom);
+        }
+        state.gpu_instances.push(GpuInstance {
+            id,
+            profile_id,
+            placement,
+            compute_instances: Vec::new(),
+        });
+        Ok(Done::Created { id, placement })
+    }
+
+    fn create_compute(&mut self, gi: u32, slices: u32) -> Result<Done, FailureKind> {
+        let parts = &mut self.find(gi)?.compute_instances;
+        let free = |id: &u32| parts.iter().all(|part| part.id != *id);
+        let id = (0..8).find(free).unwrap();
+        parts.push(compute(id, slices));
+        Ok(Done::AsAsked)
+    }
+
+    fn set_mode(&mut self, to: MigMode) -> Done {
+        let clients = !self.device.processes.is_empty();
+        let state = self.state();
+        state.pending = to;
+        if state.current == to {
+            return Done::AsAsked;
+        }
+        let why = if clients {
+            "in use (19)"
+        } else {
+            "reset required (16)"
+        };
+        Done::Pending(why.to_owned())
     }
 }
 
@@ -377,29 +380,4 @@ fn apart(one: Placement, other: Placement) -> bool {
 
 pub(super) fn state_of(device: &Device) -> &MigState {
     device.mig.state().unwrap()
-}
-
-/// Instances that are not split, by profile id: their compute slices are known from the A100's table.
-pub(super) fn wants(ids: &[u32]) -> MigTarget {
-    let slices = |id: u32| match id {
-        19 | 20 | 15 => 1,
-        14 => 2,
-        9 => 3,
-        5 => 4,
-        _ => 7,
-    };
-    let mut all: Vec<InstanceTarget> = ids
-        .iter()
-        .map(|id| InstanceTarget {
-            profile_id: *id,
-            compute: vec![slices(*id)],
-            placement: None,
-        })
-        .collect();
-    all.sort();
-    MigTarget::Enabled(all)
-}
-
-pub(super) fn off() -> MigTarget {
-    MigTarget::Disabled
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::hardware::{Hardware, wants};
+use super::hardware::Hardware;
+use super::wants;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
     Device, Driver, Inventory, Mig, MigMode, NvmlState, Process, ProcessKind,

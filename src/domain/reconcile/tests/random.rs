@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::hardware::{Hardware, Trouble, wants};
+use super::hardware::{Hardware, Trouble};
+use super::wants;
 use crate::domain::call::FailureKind;
 use crate::domain::reconcile::{Ending, Job};
 
@@ -97,7 +98,7 @@ proptest! {
             Ending::Blocked { rolled_back: true, .. } | Ending::RolledBack { .. } => {
                 let mut now = hardware.geometry();
                 now.retain(|one| !one.2.is_empty());
-                prop_assert_eq!(now, before.clone(), "I3: {:?}", &ending);
+                prop_assert_eq!(now, before, "I3: {:?}", &ending);
             }
             Ending::Blocked { .. } | Ending::Applied | Ending::Failed { .. } | Ending::Yielded { .. } => {}
             Ending::Infeasible(_) | Ending::NeedsReset { .. } => prop_assert!(false, "{:?}", ending),

@@ -1,0 +1,135 @@
+//! Serves the agent's metrics to whom asks.
+//!
+//! An agent is no web server: few connections at a time, one request each, and a time in which it must be asked and
+//! answered. Whatever somebody does here delays no label.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::registry::Registry;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+use tower::ServiceExt;
+use tracing::{debug, info, warn};
+
+use super::Applies;
+use crate::telemetry::exposition;
+
+/// Connections at a time; more wait in the kernel.
+const CONNECTIONS: u32 = 16;
+/// How long a connection may take, its answer included.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long those may take that are there when the agent ends.
+const GRACE: Duration = Duration::from_secs(1);
+/// After a failure to accept, which is most often for want of file descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+/// Request line and headers.
+const BUFFER: usize = 16 * 1024;
+
+/// A server that is to be run.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    router: Router,
+}
+
+/// What a request is answered from.
+#[derive(Debug, Clone)]
+struct Source {
+    applies: Applies,
+    registry: Arc<Registry>,
+}
+
+impl Server {
+    /// Listens at `address`; port 0 takes any free one.
+    pub async fn listen(address: SocketAddr, applies: Applies) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        info!("listening for metrics on {}", listener.local_addr()?);
+        let registry = Arc::new(applies.registry());
+        let router = Router::new()
+            .route("/metrics", get(scrape))
+            .with_state(Source { applies, registry });
+        Ok(Self { listener, router })
+    }
+
+    /// Answers until `stop` is sent or gone, then lets those end that have begun.
+    pub async fn run(self, mut stop: oneshot::Receiver<()>) {
+        let seats = Arc::new(Semaphore::new(
+            usize::try_from(CONNECTIONS).unwrap_or_default(),
+        ));
+        loop {
+            let accepted = tokio::select! {
+                _stopped = &mut stop => break,
+                accepted = accept(&self.listener, &seats) => accepted,
+            };
+            match accepted {
+                Some((socket, seat)) => {
+                    let router = self.router.clone();
+                    tokio::spawn(async move {
+                        answer(socket, router).await;
+                        drop(seat);
+                    });
+                }
+                None => sleep(ACCEPT_AGAIN).await,
+            }
+        }
+        drop(self.listener);
+        let _all_ended = timeout(GRACE, seats.acquire_many(CONNECTIONS)).await;
+    }
+}
+
+/// The next connection and its seat, once there is one.
+async fn accept(
+    listener: &TcpListener,
+    seats: &Arc<Semaphore>,
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let seat = Arc::clone(seats).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((socket, _)) => Some((socket, seat)),
+        Err(error) => {
+            warn!("cannot accept a connection for metrics: {error}");
+            None
+        }
+    }
+}
+
+async fn answer(socket: TcpStream, router: Router) {
+    let service = service_fn(move |request: Request<Incoming>| router.clone().oneshot(request));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(BUFFER)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(socket), service);
+    match timeout(PATIENCE, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!("a connection for metrics: {error}"),
+        Err(_late) => debug!("a connection for metrics took too long"),
+    }
+}
+
+async fn scrape(State(source): State<Source>, headers: HeaderMap) -> Response {
+    source.applies.up_to_now();
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    let accepted = accepted.filter_map(|value| value.to_str().ok());
+    match exposition::write(&source.registry, accepted) {
+        Ok((kind, body)) => ([(header::CONTENT_TYPE, kind)], body).into_response(),
+        Err(_) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "a metric could not be written\n",
+        )
+            .into_response(),
+    }
+}

@@ -1,0 +1,137 @@
+//! The filter of the list of nodes.
+
+use super::address::{Asked, encoded};
+use super::rows::sorted;
+use super::words::{node_state, type_name};
+use crate::aggregator::fleet::TypeOfFleet;
+use crate::aggregator::query::{self, Query, SortKey};
+use crate::domain::fleet::{NodeState, Sharing};
+use crate::domain::reconcile::State;
+
+/// The filter.
+#[derive(Debug)]
+pub(super) struct Form {
+    pub(super) search: String,
+    pub(super) selector: String,
+    pub(super) selects: Vec<Select>,
+    pub(super) active: bool,
+    pub(super) clear: String,
+}
+
+/// A choice.
+#[derive(Debug)]
+pub(super) struct Select {
+    pub(super) name: &'static str,
+    pub(super) label: &'static str,
+    pub(super) options: Vec<Choice>,
+}
+
+/// One thing to choose.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub(super) value: String,
+    pub(super) word: String,
+    pub(super) chosen: bool,
+}
+
+/// The filter that shows what was asked for.
+pub(super) fn form(asked: &Asked, types: &[TypeOfFleet], query: &Query, has_layouts: bool) -> Form {
+    let types = types.iter().map(|one| {
+        let name = type_name(one.counts.type_name.as_ref());
+        (type_value(one), name)
+    });
+    let states = NodeState::ALL.into_iter().rev();
+    let states = states.map(|state| (state.as_str().to_owned(), node_state(state).word.to_owned()));
+    let sharing = [
+        Sharing::Exclusive,
+        Sharing::Mig,
+        Sharing::Mixed,
+        Sharing::None,
+    ];
+    let sharing = sharing.map(|one| (one.as_str().to_owned(), one.as_str().to_owned()));
+    let sort = sorted(query.sort.key, query.sort.descending);
+    let orders = [
+        (SortKey::Name, false, "name"),
+        (SortKey::State, true, "state, gravest first"),
+        (SortKey::Devices, true, "devices, most first"),
+        (SortKey::Free, true, "free devices, most first"),
+        (SortKey::Memory, true, "memory, most first"),
+        (SortKey::Age, true, "confirmed, longest ago first"),
+    ];
+    let mut orders: Vec<(String, String)> = orders
+        .map(|(key, descending, word)| (sorted(key, descending), word.to_owned()))
+        .to_vec();
+    if !orders.iter().any(|(value, _)| *value == sort) {
+        orders.push((sort.clone(), sort.trim_start_matches('-').to_owned()));
+    }
+    let filters = [
+        "search",
+        "type",
+        "state",
+        "sharing",
+        "layout",
+        "layoutState",
+        "selector",
+    ];
+    let mut selects = vec![
+        select("type", "Type", asked.get("type"), types),
+        select("state", "State", asked.get("state"), states),
+        select("sharing", "Sharing", asked.get("sharing"), sharing),
+    ];
+    // A fleet without layouts need not be asked about them.
+    if has_layouts || !asked.get("layoutState").is_empty() {
+        let words = State::WORDS.into_iter().rev().chain([query::NO_STATE]);
+        let words = words.map(|word| (word.to_owned(), word.to_owned()));
+        let now = asked.get("layoutState");
+        selects.push(select("layoutState", "Layout", now, words));
+    }
+    selects.push(Select {
+        name: "sort",
+        label: "Order",
+        options: chosen(orders, &sort).collect(),
+    });
+    Form {
+        search: asked.get("search").to_owned(),
+        selector: asked.get("selector").to_owned(),
+        selects,
+        active: filters.iter().any(|name| !asked.get(name).is_empty()),
+        clear: match asked.get("sort") {
+            "" => "/".to_owned(),
+            sort => format!("/?sort={}", encoded(sort)),
+        },
+    }
+}
+
+/// A choice among these, or any.
+fn select(
+    name: &'static str,
+    label: &'static str,
+    now: &str,
+    all: impl IntoIterator<Item = (String, String)>,
+) -> Select {
+    let any = (String::new(), "any".to_owned());
+    let mut all: Vec<(String, String)> = std::iter::once(any).chain(all).collect();
+    // An address may ask for what the fleet does not have, and the form must say what is asked for.
+    if !all.iter().any(|(value, _)| value == now) {
+        all.push((now.to_owned(), now.to_owned()));
+    }
+    Select {
+        name,
+        label,
+        options: chosen(all, now).collect(),
+    }
+}
+
+fn chosen(all: Vec<(String, String)>, now: &str) -> impl Iterator<Item = Choice> {
+    all.into_iter().map(move |(value, word)| Choice {
+        chosen: value == now,
+        value,
+        word,
+    })
+}
+
+/// A type as the parameter `type` has it.
+pub(super) fn type_value(one: &TypeOfFleet) -> String {
+    let name = one.counts.type_name.as_ref();
+    name.map_or_else(|| "unknown".to_owned(), ToString::to_string)
+}

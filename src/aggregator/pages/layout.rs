@@ -1,0 +1,203 @@
+//! Where a node stands with regard to its layout.
+
+use super::words::printable;
+use crate::domain::fleet::{DeviceLayout, LayoutStatus, LayoutSummary};
+use crate::domain::reconcile::State;
+
+/// The section of a node's page.
+#[derive(Debug)]
+pub(super) struct Section {
+    pub(super) name: Option<String>,
+    pub(super) by_hand: bool,
+    pub(super) plan: Option<String>,
+    pub(super) badge: Option<Standing>,
+    /// In force, or how far from it.
+    pub(super) verdict: String,
+    pub(super) notice: Option<String>,
+    pub(super) devices: Vec<Stand>,
+}
+
+/// A state with an icon and a colour. Its word may be one that a newer agent has.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub(super) tone: &'static str,
+    pub(super) icon: &'static str,
+    pub(super) word: String,
+}
+
+/// A device.
+#[derive(Debug)]
+pub(super) struct Stand {
+    pub(super) pci: String,
+    pub(super) name: String,
+    pub(super) badge: Standing,
+    pub(super) message: String,
+    pub(super) progress: Option<Steps>,
+}
+
+/// How far it is.
+#[derive(Debug)]
+pub(super) struct Steps {
+    pub(super) doing: String,
+    pub(super) done: usize,
+    pub(super) all: usize,
+    pub(super) words: String,
+}
+
+/// What the list shows of a node.
+#[derive(Debug)]
+pub(super) struct Short {
+    pub(super) name: String,
+    pub(super) badge: Option<Standing>,
+    /// Steps that are done, of all, while something is being changed.
+    pub(super) steps: Option<String>,
+}
+
+impl Section {
+    /// Of what the node tells.
+    pub(super) fn of(layout: &LayoutStatus) -> Self {
+        Self {
+            name: layout.layout.as_deref().map(printable),
+            by_hand: layout.by_hand,
+            plan: layout.plan.as_deref().map(printable),
+            badge: layout.state.as_deref().map(Standing::of),
+            verdict: verdict(layout),
+            notice: layout.notice.as_deref().map(printable),
+            devices: layout.devices.iter().map(Stand::of).collect(),
+        }
+    }
+}
+
+impl Short {
+    /// Of what is kept of the node.
+    pub(super) fn of(layout: &LayoutSummary) -> Self {
+        Self {
+            name: layout
+                .layout
+                .as_deref()
+                .map_or_else(|| "none".to_owned(), printable),
+            badge: layout.state.as_deref().map(Standing::of),
+            steps: layout
+                .progress
+                .map(|(done, steps)| format!("{done} of {steps}")),
+        }
+    }
+}
+
+impl Standing {
+    pub(super) fn of(state: &str) -> Self {
+        let (tone, icon) = match state {
+            "applied" => ("good", "ok"),
+            "pending" | "applying" => ("soft", "stale"),
+            "yielded" | "drifted" | "blocked" => ("warn", "warn"),
+            bad if State::wants_a_look(bad) => ("bad", "bad"),
+            _ => ("soft", "note"),
+        };
+        let word = printable(state);
+        Self { tone, icon, word }
+    }
+}
+
+impl Stand {
+    fn of(device: &DeviceLayout) -> Self {
+        Self {
+            pci: device.pci.to_string(),
+            name: printable(&device.name),
+            badge: Standing::of(&device.state),
+            message: printable(&device.message),
+            progress: device.progress.as_ref().map(|progress| {
+                let (done, steps) = (progress.done, progress.steps.max(progress.done));
+                let back = if progress.back {
+                    ", back to what it had"
+                } else {
+                    ""
+                };
+                Steps {
+                    doing: printable(&progress.doing),
+                    done,
+                    all: steps,
+                    words: format!("{done} of {steps} steps{back}"),
+                }
+            }),
+        }
+    }
+}
+
+fn verdict(layout: &LayoutStatus) -> String {
+    let all = layout.devices.len();
+    let devices = layout.devices.iter();
+    let have = devices.filter(|device| device.state == "applied").count();
+    match (all, all.saturating_sub(have)) {
+        (0, _) => "It asks nothing of any device here.".to_owned(),
+        (1, 0) => "In force on the one device that it is about.".to_owned(),
+        (_, 0) => format!("In force on all {all} devices that it is about."),
+        (_, _) => format!("Not in force: {have} of {all} devices have what it says."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::id::PciAddress;
+    use crate::domain::reconcile::Progress;
+
+    fn layout(states: &[&str]) -> LayoutStatus {
+        let device = |(number, state): (u8, &&str)| DeviceLayout {
+            pci: PciAddress::new(0, number, 0, 0).unwrap(),
+            name: format!("GPU {number}"),
+            state: (*state).to_owned(),
+            message: String::new(),
+            progress: None,
+        };
+        LayoutStatus {
+            layout: Some("serving".to_owned()),
+            devices: (0..).zip(states).map(device).collect(),
+            ..LayoutStatus::default()
+        }
+    }
+
+    #[test]
+    fn whether_it_is_in_force_is_said_in_a_sentence() {
+        for (states, said) in [
+            (&[][..], "It asks nothing of any device here."),
+            (&["applied"], "In force on the one device that it is about."),
+            (
+                &["applied", "applied"],
+                "In force on all 2 devices that it is about.",
+            ),
+            (
+                &["applied", "blocked"],
+                "Not in force: 1 of 2 devices have what it says.",
+            ),
+        ] {
+            assert_eq!(Section::of(&layout(states)).verdict, said);
+        }
+    }
+
+    #[test]
+    fn every_state_has_a_look_and_a_newer_one_its_word() {
+        for word in State::WORDS {
+            assert_ne!(Standing::of(word).icon, "note", "{word}");
+        }
+        let newer = Standing::of("re\u{202e}sting");
+        assert_eq!(
+            (newer.icon, newer.word.as_str()),
+            ("note", "re\u{fffd}sting")
+        );
+    }
+
+    #[test]
+    fn progress_never_shows_more_steps_done_than_there_are() {
+        let mut layout = layout(&["applying"]);
+        layout.devices[0].progress = Some(Progress {
+            doing: "create 3g.40gb".to_owned(),
+            done: 9,
+            steps: 4,
+            back: true,
+        });
+        let section = Section::of(&layout);
+        let steps = section.devices[0].progress.as_ref().unwrap();
+        assert_eq!((steps.done, steps.all), (9, 9));
+        assert_eq!(steps.words, "9 of 9 steps, back to what it had");
+    }
+}

@@ -1,0 +1,130 @@
+//! What is told of a node's layout, and what a node comes to that has not its own.
+
+use super::*;
+use crate::domain::id::PciAddress;
+use crate::domain::reconcile::{DeviceStatus, State, Status};
+
+fn standing(state: &str, message: &str) -> LayoutStatus {
+    let device = |number: u8, state: &str, message: &str| DeviceLayout {
+        pci: PciAddress::new(0, number, 0, 0).unwrap(),
+        name: format!("GPU {number}"),
+        state: state.to_owned(),
+        message: message.to_owned(),
+        progress: None,
+    };
+    LayoutStatus {
+        layout: Some("serving".to_owned()),
+        state: Some(state.to_owned()),
+        devices: vec![
+            device(0, "applied", ""),
+            device(1, state, message),
+            device(2, state, message),
+        ],
+        ..LayoutStatus::default()
+    }
+}
+
+#[test]
+fn a_node_that_has_not_its_layout_says_why_where_nothing_graver_is() {
+    let summary = |devices: &[Device], layout: &LayoutStatus| {
+        let nvml = NvmlState::Loading;
+        let devices: Vec<DeviceSummary> = devices
+            .iter()
+            .map(|device| DeviceSummary::of(device, &nvml))
+            .collect();
+        NodeSummary::of(&devices, &nvml, Some(LayoutSummary::of(layout)))
+    };
+    let good = [whole(Vec::new())];
+    let blocked = summary(&good, &standing("blocked", "in use by pid 7"));
+    assert_eq!(
+        blocked.reason.as_deref(),
+        Some("GPU 1: blocked: in use by pid 7 (and 1 more)")
+    );
+    assert_eq!(blocked.state, NodeState::Attention);
+    for (state, wanted) in [
+        ("drifted", NodeState::Attention),
+        ("failed", NodeState::Attention),
+        ("needs-reset", NodeState::Attention),
+        ("infeasible", NodeState::Attention),
+        ("rolled-back", NodeState::Attention),
+        ("applied", NodeState::Ok),
+        ("pending", NodeState::Ok),
+        ("applying", NodeState::Ok),
+        ("yielded", NodeState::Ok),
+        ("of a later version", NodeState::Ok),
+    ] {
+        let node = summary(&good, &standing(state, "why"));
+        assert_eq!(
+            (node.state, node.reason.is_some()),
+            (wanted, wanted == NodeState::Attention)
+        );
+        assert_eq!(node.layout.unwrap().state.as_deref(), Some(state));
+    }
+    let graver = summary(&[failing()], &standing("failed", "why"));
+    assert_eq!(graver.state, NodeState::Degraded);
+    assert!(graver.reason.unwrap().contains("GPU is lost"));
+
+    // A layout that means nothing here.
+    let unknown = LayoutStatus {
+        layout: Some("nosuch".to_owned()),
+        notice: Some("there is no layout nosuch".to_owned()),
+        ..LayoutStatus::default()
+    };
+    assert_eq!(
+        summary(&good, &unknown).reason.as_deref(),
+        Some("there is no layout nosuch")
+    );
+    // Which asks nothing of a node that has nothing.
+    assert_eq!(summary(&[], &unknown).state, NodeState::Empty);
+}
+
+#[test]
+fn what_is_told_of_a_layout_has_bounds_and_nothing_is_told_of_none() {
+    assert_eq!(LayoutStatus::of(&Status::default()), None);
+    let device = DeviceStatus {
+        pci: PciAddress::new(0, 7, 0, 0).unwrap(),
+        name: "n".repeat(1000),
+        state: "blocked",
+        message: "\u{20ac}".repeat(10_000),
+        progress: None,
+    };
+    let status = Status {
+        layout: Some("l".repeat(1000)),
+        devices: vec![device; 1000],
+        ..Status::default()
+    };
+    let told = LayoutStatus::of(&status).unwrap();
+    assert_eq!(told.layout.map(|name| name.len()), Some(LONGEST_WORD));
+    assert_eq!(told.devices.len(), MOST_DEVICES);
+    assert_eq!(told.devices[0].name.len(), LONGEST_WORD);
+    // Three bytes each, and no half of one.
+    assert_eq!(told.devices[0].message.len(), LONGEST_TEXT / 3 * 3);
+}
+
+#[test]
+fn the_words_of_states_are_in_the_order_of_their_gravity() {
+    let states = [
+        State::Applied,
+        State::Pending {
+            reason: String::new(),
+        },
+        State::Applying,
+        State::Yielded {
+            reason: String::new(),
+        },
+        State::Drifted,
+        State::Blocked { causes: Vec::new() },
+        State::RolledBack {
+            reason: String::new(),
+        },
+    ];
+    for (place, state) in states.iter().enumerate() {
+        assert_eq!(usize::from(state.gravity()), place);
+        assert_eq!(State::WORDS[place], state.as_str());
+    }
+    let failed = State::Failed {
+        reason: String::new(),
+        rollback: None,
+    };
+    assert_eq!(State::WORDS[usize::from(failed.gravity())], failed.as_str());
+}

@@ -1,0 +1,119 @@
+//! Where a node stands with regard to its layout: on its page and in the list.
+
+use octavo::domain::fleet::{DeviceLayout, LayoutStatus};
+use octavo::domain::inventory::Inventory;
+use octavo::domain::reconcile::Progress;
+use serde_json::json;
+
+use super::chrome::{Start, browse};
+use super::fixture::{Site, inventory};
+
+/// On `inventory`: the first device so far with its steps, one of a state each after it, and the rest applied.
+pub(super) fn standing(
+    inventory: &Inventory,
+    done: usize,
+    others: &[(&str, &str)],
+) -> LayoutStatus {
+    let device = |(at, device): (usize, &octavo::domain::inventory::Device)| {
+        let other = at.checked_sub(1).and_then(|at| others.get(at));
+        let (state, message) = match (at, other) {
+            (0, _) => ("applying", ""),
+            (_, Some(other)) => *other,
+            (_, None) => ("applied", ""),
+        };
+        DeviceLayout {
+            pci: device.pci,
+            name: format!("GPU {at}"),
+            state: state.to_owned(),
+            message: message.to_owned(),
+            progress: (at == 0).then(|| Progress {
+                doing: "create 3g.40gb in slices 4-7".to_owned(),
+                done,
+                steps: 8,
+                back: false,
+            }),
+        }
+    };
+    let devices: Vec<DeviceLayout> = inventory.devices.iter().enumerate().map(device).collect();
+    LayoutStatus {
+        layout: Some("serving".to_owned()),
+        by_hand: true,
+        plan: Some("20261121T193044Z-3".to_owned()),
+        state: Some(
+            if others.is_empty() {
+                "applying"
+            } else {
+                others[0].0
+            }
+            .to_owned(),
+        ),
+        notice: None,
+        devices,
+    }
+}
+
+pub(super) const IN_THE_WAY: [(&str, &str); 2] = [
+    (
+        "blocked",
+        "gi 2 (3g.40gb in slices 4-7) would have to go and is in use: pid 4711, python train.py",
+    ),
+    ("failed", "nvmlDeviceCreateGpuInstance: Unknown Error"),
+];
+
+#[tokio::test]
+async fn a_layout_is_shown_device_by_device_and_its_progress_as_it_goes() {
+    let site = Site::of_the_demo().await;
+    let machine = inventory("hgx-a100").await;
+    site.put_standing("hgx-a100", &machine, &standing(&machine, 2, &IN_THE_WAY));
+    browse(&site.url.clone(), Start::default(), async move |page| {
+        page.open("/nodes/mixed-l40s-a100").await;
+        assert_eq!(page.count("#layout-now").await, 0, "nobody asks anything of it");
+
+        page.open("/nodes/hgx-a100").await;
+        page.until("#layout-now h2", &["Layout serving blocked"]).await;
+        let verdict = page.text("#layout-now p").await;
+        assert!(
+            verdict.starts_with("Not in force: 5 of 8 devices have what it says. Chosen by hand"),
+            "{verdict}"
+        );
+        let stands = page.texts(".stands li").await;
+        assert_eq!(stands.len(), 8);
+        assert_eq!(
+            stands[0],
+            "GPU 0 applying 2 of 8 steps create 3g.40gb in slices 4-7"
+        );
+        assert!(stands[1].starts_with("GPU 1 blocked"), "{stands:?}");
+        assert!(stands[1].contains("pid 4711, python train.py"), "{stands:?}");
+        assert_eq!(stands[7], "GPU 7 applied");
+        page.until(".live", &["Live"]).await;
+        page.ask("window.marker = 7", json!([])).await;
+        assert_eq!(page.violations().await, Vec::<String>::new());
+
+        // The page goes with it.
+        site.put_standing("hgx-a100", &machine, &standing(&machine, 7, &[]));
+        page.until_true("return document.querySelector('.stands progress').value === 7")
+            .await;
+        page.until("#layout-now h2", &["Layout serving applying"]).await;
+        assert_eq!(page.ask("return window.marker", json!([])).await, 7);
+
+        page.open("/").await;
+        page.until("#node-hgx-a100 .by-layout", &["layout serving applying 7 of 8"])
+            .await;
+        site.put_standing("hgx-a100", &machine, &standing(&machine, 7, &IN_THE_WAY));
+        page.until("#node-hgx-a100 .at-state .why", &[
+            "GPU 1: blocked: gi 2 (3g.40gb in slices 4-7) would have to go and is in use: pid 4711, python train.py",
+        ])
+        .await;
+        page.until("#node-hgx-a100 .at-state .badge", &["attention"]).await;
+        page.open("/?layoutState=applied").await;
+        page.until("#main .empty p", &["No node matches. There are 7 nodes without the filter."])
+            .await;
+        page.open("/?layoutState=blocked").await;
+        page.until("#main tbody th", &["hgx-a100"]).await;
+        let same = page.text(".same code").await;
+        assert!(same.ends_with("--layout-state=blocked"), "{same}");
+        assert_eq!(page.violations().await, Vec::<String>::new());
+        page.assert_clean().await;
+    })
+    .await;
+}
