@@ -7,6 +7,7 @@
 pub mod api;
 pub mod checkpoint;
 pub mod history;
+pub mod hooks;
 pub mod inventory;
 pub mod journal;
 pub mod labels;

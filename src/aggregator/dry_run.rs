@@ -26,7 +26,9 @@ pub fn dry_run(
     inventory: &Inventory,
     policy: Policy,
 ) -> Result<DryRun, ChoiceError> {
-    let Resolved { targets, warnings } = layouts.meant(name, inventory)?;
+    let Resolved {
+        targets, warnings, ..
+    } = layouts.meant(name, inventory)?;
     let plan = plan::plan(&Question {
         inventory,
         targets: &targets,

@@ -1,7 +1,7 @@
 //! `octavo apply` and `octavo restore`: through the agent of this node, or by this process where none runs.
 
-mod direct;
-mod show;
+pub(super) mod direct;
+pub(super) mod show;
 mod through;
 
 use self::show::Show;

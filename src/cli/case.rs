@@ -5,7 +5,7 @@ use super::sheet::Sheet;
 use super::{CliError, Exit, Report};
 use crate::config::octavo::layouts::Wish;
 use crate::domain::inventory::Inventory;
-use crate::domain::layout::{Layout, Reason, RuleError, Targets, resolve};
+use crate::domain::layout::{Layout, Reason, RuleError, RuleWarning, Targets, resolve};
 
 /// A layout that means something on a node.
 #[derive(Debug)]
@@ -45,16 +45,21 @@ pub(super) fn held(sheet: &Sheet, layout: &Layout, inventory: &Inventory) -> Res
             return Err(refusal(said.collect(), exit(&errors)));
         }
     };
-    let odd = resolved.warnings.iter();
-    let notes = odd
-        .clone()
-        .map(|warning| page.at(Severity::Warning, warning.place(), &warning.to_string()));
     Ok(Case {
         layout: layout.name.clone(),
-        warnings: odd.map(ToString::to_string).collect(),
-        notes: sheet.warnings().into_iter().chain(notes).collect(),
+        warnings: resolved.warnings.iter().map(ToString::to_string).collect(),
+        notes: oddities(sheet, &resolved.warnings),
         targets: resolved.targets,
     })
+}
+
+/// What is odd about the file and about what it means here, with the places.
+pub(super) fn oddities(sheet: &Sheet, warnings: &[RuleWarning]) -> String {
+    let page = sheet.page();
+    let here = warnings
+        .iter()
+        .map(|warning| page.at(Severity::Warning, warning.place(), &warning.to_string()));
+    sheet.warnings().into_iter().chain(here).collect()
 }
 
 fn refusal(notes: String, exit: Exit) -> Report {

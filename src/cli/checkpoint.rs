@@ -12,11 +12,16 @@ pub(super) fn report(
     inventory: &Inventory,
     settings: &CheckpointSettings,
 ) -> Result<Report, CliError> {
+    write_to(inventory, settings.file())
+}
+
+/// The same to a file, or printed.
+pub(super) fn write_to(inventory: &Inventory, file: &Input) -> Result<Report, CliError> {
     let text = write(inventory).map_err(|source| CliError::Checkpoint {
         place: "this node".to_owned(),
         source,
     })?;
-    let output = match settings.file() {
+    let output = match file {
         Input::Stdin => text,
         Input::File(path) => {
             let mut draft = path.clone().into_os_string();

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::client::ClientError;
 use super::demo::DemoError;
+use super::mig_parted::MigPartedError;
 use super::simulated::SimulationError;
 use crate::apply::durable::DurableError;
 use crate::apply::store::StoreError;
@@ -72,6 +73,9 @@ pub enum CliError {
     /// A file could not be written.
     #[error(transparent)]
     Write(DurableError),
+    /// What only mig-parted's verbs have.
+    #[error(transparent)]
+    MigParted(#[from] MigPartedError),
     /// The agent of this node may not be spoken to.
     #[error("cannot speak to the agent through {}", .socket.display())]
     Agent {
@@ -185,6 +189,7 @@ impl CliError {
             ),
             Self::Checkpoint { .. }
             | Self::Write(_)
+            | Self::MigParted(_)
             | Self::AgentRefused(_)
             | Self::NoAgent
             | Self::Export(_)

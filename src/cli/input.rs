@@ -37,6 +37,11 @@ pub(super) fn checkpoint(input: &Input) -> Result<String, CliError> {
     text(input, "a checkpoint")
 }
 
+/// Hooks, whatever is in them.
+pub(super) fn hooks(input: &Input) -> Result<String, CliError> {
+    text(input, "hooks")
+}
+
 /// Labels to compare with.
 pub(super) fn labels(input: &Input) -> Result<BTreeMap<String, String>, CliError> {
     let text = text(input, "labels")?;

@@ -57,7 +57,8 @@ pub(super) fn export(inventory: &Inventory, settings: &ExportSettings) -> Result
     document(&layouts, settings.dialect(), settings.format())
 }
 
-fn document(
+/// As a document.
+pub(super) fn document(
     layouts: &Layouts,
     dialect: Dialect,
     format: DocumentFormat,

@@ -22,6 +22,7 @@ mod input;
 mod inspect;
 mod labels;
 mod layouts;
+mod mig_parted;
 mod paint;
 mod plan;
 mod print;
@@ -42,6 +43,7 @@ pub use self::demo::DemoError;
 pub use self::error::{CliError, explain};
 pub use self::exit::Exit;
 use self::layouts::Machine;
+pub use self::mig_parted::MigPartedError;
 use self::print::publish;
 pub use self::simulated::SimulationError;
 use self::users::Users;
@@ -88,6 +90,7 @@ fn say(answer: &Answer) -> Exit {
     match answer.kind() {
         AnswerKind::Asked => Exit::Done,
         AnswerKind::UsageError => Exit::Usage,
+        AnswerKind::Failure => Exit::Failed,
     }
 }
 
@@ -139,6 +142,10 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
             layouts::export(&*inventory(settings.source(), open)?, settings)
         }
         Command::Layouts(command) => of_layouts(command, open, colors),
+        Command::MigParted(settings) => {
+            let open = |hardware: &HardwareSettings| opened(hardware, open);
+            block_on(mig_parted::report(&open, settings))?
+        }
         Command::Nodes(settings) => block_on(fleet::nodes(settings, colors))?,
         Command::Types(settings) => block_on(fleet::types(settings, colors))?,
         Command::Node(settings) => block_on(fleet::node(settings, colors))?,

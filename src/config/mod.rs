@@ -28,8 +28,12 @@ use thiserror::Error;
 
 /// clap's own answer instead of a run: help, a version, or what is wrong with the arguments.
 #[derive(Debug, Error)]
-#[error(transparent)]
-pub struct Answer(#[from] clap::Error);
+#[error("{error}")]
+pub struct Answer {
+    // Not a source: it is the message.
+    error: clap::Error,
+    usage: AnswerKind,
+}
 
 /// What kind of answer it is, which decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,25 +42,44 @@ pub enum AnswerKind {
     Asked,
     /// The arguments are wrong.
     UsageError,
+    /// The arguments are wrong, and whoever gave them knows one exit code for all that fails.
+    Failure,
+}
+
+impl From<clap::Error> for Answer {
+    fn from(error: clap::Error) -> Self {
+        Self {
+            error,
+            usage: AnswerKind::UsageError,
+        }
+    }
 }
 
 impl Answer {
     /// Prints it: what was asked for on standard output, an error on standard error.
     pub fn print(&self) -> io::Result<()> {
-        self.0.print()
+        self.error.print()
     }
 
     /// Wrong usage that clap cannot see by itself.
     fn usage(command: &mut Command, message: &str) -> Self {
-        Self(command.error(ErrorKind::ArgumentConflict, message))
+        command.error(ErrorKind::ArgumentConflict, message).into()
     }
 
     /// What kind it is.
     pub fn kind(&self) -> AnswerKind {
-        if self.0.use_stderr() {
-            AnswerKind::UsageError
+        if self.error.use_stderr() {
+            self.usage
         } else {
             AnswerKind::Asked
+        }
+    }
+
+    /// Wrong usage as a failure like any other.
+    fn into_failure(self) -> Self {
+        Self {
+            usage: AnswerKind::Failure,
+            ..self
         }
     }
 }

@@ -5,6 +5,7 @@ mod args;
 pub mod demo;
 pub mod fleet;
 pub mod layouts;
+pub mod mig_parted;
 pub mod server;
 
 use std::env;
@@ -15,10 +16,11 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSettings};
-pub use self::args::completion_script;
+pub use self::args::{completion_script, mig_parted_completion_script};
 use self::demo::DemoSettings;
 use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
 use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
+use self::mig_parted::MigPartedSettings;
 use super::Answer;
 use super::hardware::HardwareSettings;
 use super::labels::LabelSettings;
@@ -54,6 +56,8 @@ pub enum Command {
     Export(ExportSettings),
     /// `octavo layouts`.
     Layouts(LayoutsCommand),
+    /// `octavo mig-parted`, and `nvidia-mig-parted`.
+    MigParted(MigPartedSettings),
     /// `octavo nodes`.
     Nodes(NodesSettings),
     /// `octavo types`.

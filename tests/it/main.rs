@@ -24,6 +24,7 @@ mod hw_smoke;
 mod labels;
 mod layouts;
 mod machine;
+mod mig_parted;
 mod partitions_untold;
 mod peer;
 mod peer_gfd;

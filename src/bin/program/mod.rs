@@ -35,5 +35,6 @@ fn say(answer: &Answer) -> ExitCode {
     match answer.kind() {
         AnswerKind::Asked => ExitCode::SUCCESS,
         AnswerKind::UsageError => ExitCode::from(2),
+        AnswerKind::Failure => ExitCode::FAILURE,
     }
 }

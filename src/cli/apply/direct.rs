@@ -8,6 +8,7 @@ use crate::apply::engine::{Engine, Settings, Wanted};
 use crate::apply::executor::Board;
 use crate::apply::settings::witness;
 use crate::cli::CliError;
+use crate::config::engine::EngineSettings;
 use crate::config::octavo::apply::{Patience, RunSettings};
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::Targets;
@@ -18,59 +19,93 @@ use crate::wire::local::Status;
 /// How often it is looked whether what was in the way has gone; processes say nothing when they end.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// Who changes this node now.
+#[derive(Debug)]
+pub(in crate::cli) struct Hand {
+    engine: Engine,
+    board: watch::Receiver<Board>,
+}
+
+/// A layout's name, and what it means on what is there.
+pub(in crate::cli) type Meant<'a> = (&'a str, &'a dyn Fn(&Inventory) -> Targets);
+
 /// Rounds until everything is done, or was tried, as far as there is patience.
 pub(super) async fn run(
     hardware: &Handle,
     settings: &RunSettings,
-    (layout, meant): (&str, &dyn Fn(&Inventory) -> Targets),
+    meant: Meant<'_>,
     show: &Show,
 ) -> Result<Status, CliError> {
-    let patience = settings.patience();
-    let end = Instant::now() + patience.limit();
     let how = Settings::new(
         settings.engine(),
         settings.hardware().sys_root(),
         Drift::Repair,
         "command",
     );
-    let progress = watch::Sender::new(Board::new());
-    let mut board = progress.subscribe();
-    let folder = settings.engine().state_dir();
-    let mut engine =
-        Engine::open(folder, how, witness(settings.engine()), progress).map_err(CliError::State)?;
-    let mut hints = hardware.hints();
-    loop {
-        let inventory = hardware.observe().await;
-        let targets = meant(&inventory);
-        let wanted = Wanted {
-            layout,
-            targets: &targets,
-        };
-        let round = {
-            let mut round = std::pin::pin!(engine.round(hardware, &inventory, wanted));
-            loop {
-                tokio::select! {
-                    round = &mut round => break round,
-                    Ok(()) = board.changed() => show.board(&inventory, &board.borrow_and_update()),
+    let mut hand = Hand::take(settings.engine(), how)?;
+    let patience = settings.patience();
+    Ok(hand.rounds(hardware, patience, meant, show).await)
+}
+
+impl Hand {
+    /// Takes the state directory, or says who has it.
+    pub(in crate::cli) fn take(settings: &EngineSettings, how: Settings) -> Result<Self, CliError> {
+        let progress = watch::Sender::new(Board::new());
+        let board = progress.subscribe();
+        let engine = Engine::open(settings.state_dir(), how, witness(settings), progress)
+            .map_err(CliError::State)?;
+        Ok(Self { engine, board })
+    }
+
+    /// Something else is asked for from now on.
+    pub(in crate::cli) fn select(&mut self) {
+        self.engine.select();
+    }
+
+    /// Rounds until everything is done, or was tried, as far as there is patience.
+    pub(in crate::cli) async fn rounds(
+        &mut self,
+        hardware: &Handle,
+        patience: Patience,
+        (layout, meant): Meant<'_>,
+        show: &Show,
+    ) -> Status {
+        let Self { engine, board } = self;
+        let end = Instant::now() + patience.limit();
+        let mut hints = hardware.hints();
+        loop {
+            let inventory = hardware.observe().await;
+            let targets = meant(&inventory);
+            let wanted = Wanted {
+                layout,
+                targets: &targets,
+            };
+            let round = {
+                let mut round = std::pin::pin!(engine.round(hardware, &inventory, wanted));
+                loop {
+                    tokio::select! {
+                        round = &mut round => break round,
+                        Ok(()) = board.changed() => show.board(&inventory, &board.borrow_and_update()),
+                    }
                 }
+            };
+            let status = Status::from(&engine.status(&hardware.latest(), Some(layout)));
+            show.progress(&status);
+            if status.is_applied() || Instant::now() >= end {
+                return status;
             }
-        };
-        let status = Status::from(&engine.status(&hardware.latest(), Some(layout)));
-        show.progress(&status);
-        if status.is_applied() || Instant::now() >= end {
-            return Ok(status);
-        }
-        if !round.outcomes.is_empty() {
-            continue;
-        }
-        match patience {
-            Patience::Once(_) => return Ok(status),
-            Patience::UntilDone(_) => {
-                let again = Instant::now() + round.again.unwrap_or(LOOK).min(LOOK);
-                let hint = timeout_at(again, hints.changed());
-                tokio::select! {
-                    _ = hint => {}
-                    () = sleep_until(end) => return Ok(status),
+            if !round.outcomes.is_empty() {
+                continue;
+            }
+            match patience {
+                Patience::Once(_) => return status,
+                Patience::UntilDone(_) => {
+                    let again = Instant::now() + round.again.unwrap_or(LOOK).min(LOOK);
+                    let hint = timeout_at(again, hints.changed());
+                    tokio::select! {
+                        _ = hint => {}
+                        () = sleep_until(end) => return status,
+                    }
                 }
             }
         }

@@ -12,17 +12,17 @@ use crate::wire::local::{Device, Status};
 
 /// One line that is written over, on a terminal.
 #[derive(Debug)]
-pub(super) struct Show {
+pub(in crate::cli) struct Show {
     screen: Screen,
 }
 
 impl Show {
-    pub(super) fn new(screen: Screen) -> Self {
+    pub(in crate::cli) fn new(screen: Screen) -> Self {
         Self { screen }
     }
 
     /// Of an agent's devices.
-    pub(super) fn progress(&self, status: &Status) {
+    pub(in crate::cli) fn progress(&self, status: &Status) {
         let devices = status.devices.iter();
         let moving = devices.filter_map(|device| {
             let progress = device.progress.as_ref()?;
@@ -37,7 +37,7 @@ impl Show {
     }
 
     /// Of this process' devices.
-    pub(super) fn board(&self, inventory: &Inventory, board: &Board) {
+    pub(in crate::cli) fn board(&self, inventory: &Inventory, board: &Board) {
         let moving = board.iter().map(|(pci, progress)| {
             let name = Words::new(inventory, *pci).device(*pci);
             (name, progress.doing.clone(), progress.done, progress.steps)
@@ -64,7 +64,7 @@ impl Show {
 }
 
 /// Where the node stands, a line for each device and one for all.
-pub(super) fn people(status: &Status, colors: Colors) -> String {
+pub(in crate::cli) fn people(status: &Status, colors: Colors) -> String {
     let mut text = String::new();
     if let Some(notice) = &status.notice {
         text.push_str(&folded(&format!("Note: {notice}"), 6));
@@ -131,7 +131,7 @@ fn summary(status: &Status) -> String {
 }
 
 /// The gravest of all devices.
-pub(super) fn exit(status: &Status) -> Exit {
+pub(in crate::cli) fn exit(status: &Status) -> Exit {
     let gravity = |device: &Device| match device.state.as_str() {
         // What waits for another device is as grave as that one.
         "applied" | "pending" => Exit::Done,

@@ -9,6 +9,7 @@ use super::apply::{self, ApplyArgs, CheckpointArgs, HistoryArgs, RestoreArgs};
 use super::demo::{self, DemoArgs};
 use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
+use super::mig_parted::{self, MigPartedArgs, NvidiaMigPartedArgs};
 use super::{
     Colors, Command, Headers, Input, InspectFormat, InspectSettings, Invocation, LabelsFormat,
     LabelsPurpose, LabelsSettings, Screen, Shell, Source, Terminal,
@@ -128,6 +129,9 @@ enum CommandArgs {
     /// Check, show and generate files of layouts
     #[command(after_long_help = layouts::LAYOUTS_EXAMPLES)]
     Layouts(LayoutsArgs),
+    /// Do what NVIDIA's mig-parted does, in its words
+    #[command(after_long_help = mig_parted::EXAMPLES)]
+    MigParted(MigPartedArgs),
     /// List the nodes of the fleet
     #[command(after_long_help = fleet::NODES_EXAMPLES)]
     Nodes(NodesArgs),
@@ -229,11 +233,27 @@ where
 {
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     let program = arguments.first().map(Path::new).and_then(Path::file_name);
+    if program.is_some_and(|name| name == mig_parted::NAME) {
+        let arguments = mig_parted::with_two_dashes(arguments);
+        let parsed = parse_as::<NvidiaMigPartedArgs, _>(NvidiaMigPartedArgs::command(), arguments);
+        let settings = parsed.map_err(|error| Answer::from(error).into_failure())?;
+        return Ok(Invocation {
+            command: Command::MigParted(settings.into()),
+            colors: Colors::Off,
+            screen: Screen::Scroll,
+        });
+    }
     let command = if program.is_some_and(|name| name == PLUGIN) {
         as_plugin(OctavoArgs::command())
     } else {
         OctavoArgs::command()
     };
+    if mig_parted::is_meant(&arguments) {
+        let arguments = mig_parted::with_two_dashes(arguments);
+        let parsed = parse_as::<OctavoArgs, _>(command, arguments).map_err(Answer::from);
+        let parsed = parsed.map_err(Answer::into_failure)?;
+        return parsed.resolve(terminal);
+    }
     parse_as::<OctavoArgs, _>(command, arguments)?.resolve(terminal)
 }
 
@@ -284,6 +304,7 @@ impl OctavoArgs {
             CommandArgs::Assert(args) => Command::Assert(usage(args.resolve())?),
             CommandArgs::Export(args) => Command::Export(args.into()),
             CommandArgs::Layouts(args) => Command::Layouts(usage(args.resolve())?),
+            CommandArgs::MigParted(args) => Command::MigParted(args.into()),
             CommandArgs::Nodes(args) => match args.resolve() {
                 (settings, true) => Command::Watch(settings),
                 (settings, false) => Command::Nodes(settings),
@@ -304,13 +325,25 @@ impl OctavoArgs {
 
 /// The script that completes `octavo` in `shell`.
 pub fn completion_script(shell: Shell) -> String {
+    script(shell, (&mut OctavoArgs::command(), "octavo"))
+}
+
+/// The script that completes `nvidia-mig-parted` in `shell`.
+pub fn mig_parted_completion_script(shell: Shell) -> String {
+    script(
+        shell,
+        (&mut NvidiaMigPartedArgs::command(), mig_parted::NAME),
+    )
+}
+
+fn script(shell: Shell, (command, name): (&mut clap::Command, &str)) -> String {
     let shell = match shell {
         Shell::Bash => clap_complete::Shell::Bash,
         Shell::Zsh => clap_complete::Shell::Zsh,
         Shell::Fish => clap_complete::Shell::Fish,
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut OctavoArgs::command(), "octavo", &mut script);
+    clap_complete::generate(shell, command, name, &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
 
@@ -370,5 +403,6 @@ mod tests {
     #[test]
     fn the_description_given_to_clap_is_sound() {
         OctavoArgs::command().debug_assert();
+        NvidiaMigPartedArgs::command().debug_assert();
     }
 }

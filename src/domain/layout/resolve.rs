@@ -9,6 +9,7 @@ use super::{
     DeviceTarget, Dialect, Layout, MigTarget, MigWish, Place, ProfileCount, Rule, Targets,
 };
 use crate::domain::catalog::GpuInstanceProfile;
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode, MigState, Vendor};
 
 /// What a layout means on one node.
@@ -16,6 +17,8 @@ use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode, MigSt
 pub struct Resolved {
     /// What its devices shall have.
     pub targets: Targets,
+    /// The devices that its rules speak of, also those of which nothing is asked then; in no particular order.
+    pub covered: Vec<PciAddress>,
     /// What a person may not have meant.
     pub warnings: Vec<RuleWarning>,
 }
@@ -48,6 +51,7 @@ pub fn resolve(
     if report.errors.is_empty() {
         Ok(Resolved {
             targets: Targets { devices },
+            covered: chosen.iter().map(|chosen| chosen.device.pci).collect(),
             warnings: report.warnings,
         })
     } else {

@@ -1,0 +1,203 @@
+//! `nvidia-mig-parted`, and `octavo mig-parted`: the verbs of NVIDIA's program on our engine. `docs/migration.md` says what
+//! differs and why.
+//!
+//! ```text
+//! config.rs    which configuration of a file is meant, and what it means on what is there
+//! assert.rs    whether the node has it
+//! change.rs    apply and restore, with hooks around
+//! hooks.rs     hooks
+//! ```
+
+mod assert;
+mod change;
+mod config;
+mod error;
+mod hooks;
+
+use std::collections::BTreeMap;
+
+use self::change::Wish;
+use self::config::{Config, Meaning};
+pub use self::error::MigPartedError;
+use self::hooks::Runner;
+use super::{CliError, Exit, Report, checkpoint, explain, input, layouts};
+use crate::apply::durable;
+use crate::config::hardware::HardwareSettings;
+use crate::config::octavo::mig_parted::{
+    ApplySettings, CheckpointSettings, Compat, Depth, ExportSettings, GenerateSettings,
+    MigPartedCommand, MigPartedSettings, Reset, RestoreSettings, Talk,
+};
+use crate::config::octavo::{Input, mig_parted_completion_script};
+use crate::domain::inventory::Inventory;
+use crate::domain::layout::{
+    Dialect, ExportError, Layout, Layouts, MigWish, Place, Resolved, Rule, Selector, export,
+    generate,
+};
+use crate::hw::Handle;
+use crate::wire;
+
+/// Opens this machine's hardware.
+pub(super) type Open<'a> = &'a dyn Fn(&HardwareSettings) -> Result<Handle, CliError>;
+
+/// Does what was asked for. All that fails ends with 1, as there.
+pub(super) async fn report(
+    open: Open<'_>,
+    settings: &MigPartedSettings,
+) -> Result<Report, CliError> {
+    let talk = settings.talk();
+    match settings.command() {
+        MigPartedCommand::Apply(verb) => apply(open, verb, (settings.compat(), talk)).await,
+        MigPartedCommand::Restore(settings) => restore(open, settings, talk).await,
+        MigPartedCommand::Assert(verb) => assert::report(open, verb, settings.compat()).await,
+        MigPartedCommand::Export(settings) => exported(open, settings).await,
+        MigPartedCommand::Checkpoint(settings) => checkpointed(open, settings).await,
+        MigPartedCommand::Generate(settings) => generated(open, settings).await,
+        MigPartedCommand::Completion(shell) => Ok(Report {
+            output: mig_parted_completion_script(*shell),
+            ..Report::default()
+        }),
+    }
+}
+
+async fn apply(
+    open: Open<'_>,
+    settings: &ApplySettings,
+    (compat, talk): (Compat, Talk),
+) -> Result<Report, CliError> {
+    let config = match Config::read(settings.config(), compat)? {
+        Ok(config) => config,
+        Err(refused) => return Ok(refused),
+    };
+    let run = settings.run();
+    let text = |is: bool| is.to_string();
+    let variables = BTreeMap::from([
+        (
+            "MIG_PARTED_CONFIG_FILE",
+            settings.config().path().display().to_string(),
+        ),
+        ("MIG_PARTED_SELECTED_CONFIG", config.name().to_owned()),
+        ("MIG_PARTED_HOOKS_FILE", hooks_file(run.hooks())),
+        ("MIG_PARTED_SKIP_RESET", text(run.reset() == Reset::Skipped)),
+        (
+            "MIG_PARTED_MODE_CHANGE_ONLY",
+            text(run.depth() == Depth::ModeOnly),
+        ),
+    ]);
+    let runner = Runner::new(run.hooks(), variables, talk)?;
+    let wish = Wish {
+        name: config.name(),
+        meaning: &|inventory| config.meaning(inventory),
+        done: "MIG configuration applied successfully",
+    };
+    change::change(open, run, &wish, &runner).await
+}
+
+async fn restore(
+    open: Open<'_>,
+    settings: &RestoreSettings,
+    talk: Talk,
+) -> Result<Report, CliError> {
+    let text = input::checkpoint(settings.file())?;
+    let place = input::place(settings.file());
+    let run = settings.run();
+    let variables = BTreeMap::from([
+        (
+            "MIG_PARTED_CHECKPOINT_FILE",
+            settings.path().display().to_string(),
+        ),
+        ("MIG_PARTED_HOOKS_FILE", hooks_file(run.hooks())),
+        (
+            "MIG_PARTED_MODE_CHANGE_ONLY",
+            (run.depth() == Depth::ModeOnly).to_string(),
+        ),
+    ]);
+    let runner = Runner::new(run.hooks(), variables, talk)?;
+    let meaning = |inventory: &Inventory| match wire::checkpoint::read(&text, inventory) {
+        Ok(targets) => {
+            let covered = targets.devices.iter().map(|target| target.pci).collect();
+            let resolved = Resolved {
+                targets,
+                covered,
+                warnings: Vec::new(),
+            };
+            Meaning::Whole(resolved, String::new())
+        }
+        Err(source) => {
+            let place = place.clone();
+            Meaning::Refused(explain(&CliError::Checkpoint { place, source }))
+        }
+    };
+    let wish = Wish {
+        name: "(checkpoint)",
+        meaning: &meaning,
+        done: "MIG configuration restored successfully",
+    };
+    change::change(open, run, &wish, &runner).await
+}
+
+fn hooks_file(settings: &crate::config::octavo::mig_parted::HooksSettings) -> String {
+    let file = settings.file();
+    file.map(|path| path.display().to_string())
+        .unwrap_or_default()
+}
+
+async fn exported(open: Open<'_>, settings: &ExportSettings) -> Result<Report, CliError> {
+    let inventory = open(settings.hardware())?.observe().await;
+    let layout = match export(&inventory, settings.label(), Dialect::MigParted) {
+        Err(ExportError::Nothing) if !inventory.devices.is_empty() => whole_gpus(settings.label()),
+        layout => layout.map_err(CliError::Export)?,
+    };
+    let layouts = Layouts {
+        dialect: Dialect::MigParted,
+        layouts: vec![layout],
+    };
+    layouts::document(&layouts, Dialect::MigParted, settings.format())
+}
+
+/// What GPUs have that cannot be partitioned.
+fn whole_gpus(name: &str) -> Layout {
+    let rule = Rule {
+        place: Place::default(),
+        devices: Selector::All,
+        mig: Some(MigWish::Disabled),
+        time_slicing: None,
+    };
+    Layout {
+        name: name.to_owned(),
+        place: Place::default(),
+        rules: vec![rule],
+    }
+}
+
+async fn checkpointed(open: Open<'_>, settings: &CheckpointSettings) -> Result<Report, CliError> {
+    let inventory = open(settings.hardware())?.observe().await;
+    let mut report = checkpoint::write_to(&inventory, settings.file())?;
+    if let Input::File(_) = settings.file() {
+        report.output = String::from("MIG configuration checkpointed successfully\n");
+    }
+    Ok(report)
+}
+
+async fn generated(open: Open<'_>, settings: &GenerateSettings) -> Result<Report, CliError> {
+    let inventory = open(settings.hardware())?.observe().await;
+    let layouts = generate(&inventory, Dialect::MigParted);
+    if layouts.layouts.is_empty() {
+        return Err(MigPartedError::NothingToGenerate.into());
+    }
+    let mut report = layouts::document(&layouts, Dialect::MigParted, settings.format())?;
+    if let Some(path) = settings.file() {
+        let mut draft = path.to_owned().into_os_string();
+        draft.push(".draft");
+        let text = std::mem::take(&mut report.output);
+        durable::replace(path, draft.as_ref(), text.as_bytes(), 0o644).map_err(CliError::Write)?;
+    }
+    Ok(report)
+}
+
+fn failed(notes: String) -> Report {
+    Report {
+        notes,
+        exit: Exit::Failed,
+        ..Report::default()
+    }
+}

@@ -1,0 +1,78 @@
+//! `assert`: whether the node has a configuration.
+
+use super::config::Config;
+use super::error::MigPartedError;
+use super::{Open, failed};
+use crate::cli::text::{folded, lines};
+use crate::cli::{CliError, Report};
+use crate::config::octavo::mig_parted::{AssertSettings, Compat, Depth, Validity};
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Inventory, Vendor};
+use crate::domain::layout::{DeviceRef, compare, compare_modes};
+
+/// Says that it has, or fails and says where not.
+pub(super) async fn report(
+    open: Open<'_>,
+    settings: &AssertSettings,
+    compat: Compat,
+) -> Result<Report, CliError> {
+    let config = match Config::read(settings.config(), compat)? {
+        Ok(config) => config,
+        Err(refused) => return Ok(refused),
+    };
+    if settings.validity() == Validity::FileOnly {
+        return Ok(said("Selected MIG configuration is valid", String::new()));
+    }
+    let inventory = open(settings.hardware())?.observe().await;
+    let (resolved, notes) = match config.looked_up(settings.depth(), &inventory) {
+        Ok(resolved) => resolved,
+        Err(errors) => return Ok(not_applied(&errors)),
+    };
+    let (differences, yes) = match settings.depth() {
+        Depth::ModeOnly => (
+            compare_modes(&resolved.targets, &inventory),
+            "Selected MIG mode settings from configuration currently applied",
+        ),
+        Depth::Whole => (
+            compare(&resolved.targets, &inventory),
+            "Selected MIG configuration currently applied",
+        ),
+    };
+    let mut differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    if compat == Compat::Strict && settings.depth() == Depth::Whole {
+        differences.extend(uncovered(&resolved.covered, &inventory));
+    }
+    if differences.is_empty() {
+        return Ok(said(yes, notes));
+    }
+    let told = lines(differences.iter().map(|one| folded(one, 2)));
+    Ok(not_applied(&(notes + &told)))
+}
+
+/// mig-parted wants every GPU of the node to be in a configuration.
+fn uncovered<'a>(
+    covered: &'a [PciAddress],
+    inventory: &'a Inventory,
+) -> impl Iterator<Item = String> + 'a {
+    let gpus = inventory.devices.iter();
+    let missing = gpus.filter(|device| {
+        device.vendor == Vendor::Nvidia && device.index.is_some() && !covered.contains(&device.pci)
+    });
+    missing.map(|device| {
+        let name = DeviceRef::of(device);
+        format!("{name}: the configuration does not speak of it, and --strict-compat is given")
+    })
+}
+
+fn not_applied(told: &str) -> Report {
+    let error = CliError::from(MigPartedError::NotApplied);
+    failed(told.to_owned() + &crate::cli::explain(&error))
+}
+
+fn said(yes: &str, notes: String) -> Report {
+    Report {
+        output: format!("{yes}\n"),
+        notes,
+        ..Report::default()
+    }
+}

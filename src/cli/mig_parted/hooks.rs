@@ -1,0 +1,190 @@
+//! Runs hooks as mig-parted does: with the variables of its flags and their own, and nothing else of our environment.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::error::MigPartedError;
+use crate::cli::print::note;
+use crate::cli::text::printable;
+use crate::cli::{CliError, input};
+use crate::config::octavo::Input;
+use crate::config::octavo::mig_parted::{HooksSettings, Talk};
+use crate::wire::hooks::{Hook, Hooks, Moment};
+
+/// What is shown of what a hook printed before it failed.
+const SHOWN: u64 = 16 << 10;
+
+/// Hooks, and what they are told.
+#[derive(Debug)]
+pub(super) struct Runner<'a> {
+    hooks: Hooks,
+    settings: &'a HooksSettings,
+    variables: BTreeMap<&'static str, String>,
+    talk: Talk,
+}
+
+impl<'a> Runner<'a> {
+    /// Reads the file, if there is one.
+    pub(super) fn new(
+        settings: &'a HooksSettings,
+        variables: BTreeMap<&'static str, String>,
+        talk: Talk,
+    ) -> Result<Self, CliError> {
+        let hooks = match settings.file() {
+            None => Hooks::default(),
+            Some(path) => {
+                let text = input::hooks(&Input::File(path.to_owned()))?;
+                Hooks::parse(&text).map_err(|source| MigPartedError::Hooks {
+                    path: path.to_owned(),
+                    source,
+                })?
+            }
+        };
+        Ok(Self {
+            hooks,
+            settings,
+            variables,
+            talk,
+        })
+    }
+
+    /// Whether anything runs then.
+    pub(super) fn has(&self, moment: Moment) -> bool {
+        !self.hooks.at(moment).is_empty()
+    }
+
+    /// Runs those of a moment, one after the other, until one fails.
+    pub(super) async fn run(&self, moment: Moment) -> Result<(), MigPartedError> {
+        for hook in self.hooks.at(moment) {
+            self.say(&format!("Running {moment} hook {}", hook.command));
+            self.one(moment, hook).await?;
+        }
+        Ok(())
+    }
+
+    /// Something that only matters to somebody who looks closely.
+    pub(super) fn say(&self, text: &str) {
+        if self.talk == Talk::Debug {
+            note(&printable(text));
+        }
+    }
+
+    async fn one(&self, moment: Moment, hook: &Hook) -> Result<(), MigPartedError> {
+        let failed = |source| MigPartedError::HookStart {
+            moment,
+            command: hook.command.clone(),
+            source,
+        };
+        let program = self.program(hook).map_err(failed)?;
+        let kept = match self.talk {
+            Talk::Debug => None,
+            // Without a place for files it is shown as it comes, rather than not run.
+            Talk::Quiet => tempfile::tempfile().ok(),
+        };
+        let mut command = self.command(&program, hook);
+        if let Some(file) = &kept {
+            command.stdout(file.try_clone().map_err(failed)?);
+            command.stderr(file.try_clone().map_err(failed)?);
+        }
+        let mut child = command.spawn().map_err(failed)?;
+        let longest = self.settings.longest();
+        let error = match timeout(longest, child.wait()).await {
+            Ok(Ok(status)) if status.success() => return Ok(()),
+            Ok(Ok(status)) => MigPartedError::HookFailed {
+                moment,
+                command: hook.command.clone(),
+                status,
+            },
+            Ok(Err(source)) => failed(source),
+            Err(_) => {
+                end(&mut child).await;
+                MigPartedError::HookEndless {
+                    moment,
+                    command: hook.command.clone(),
+                    longest,
+                }
+            }
+        };
+        if let Some(printed) = kept.and_then(|file| tail(file).ok()) {
+            show(moment, hook, &printed);
+        }
+        Err(error)
+    }
+
+    fn command(&self, program: &Path, hook: &Hook) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(hook.args.iter().flatten())
+            .env_clear()
+            .envs(hook.envs.iter().flatten())
+            .envs(&self.variables)
+            .stdin(Stdio::null())
+            // So that what it started can be ended with it.
+            .process_group(0)
+            .kill_on_drop(true);
+        if let Some(folder) = hook
+            .workdir
+            .as_ref()
+            .filter(|it| !it.as_os_str().is_empty())
+        {
+            command.current_dir(folder);
+        }
+        command
+    }
+
+    /// A name without a folder is looked for in our `PATH`, as the hook has none.
+    fn program(&self, hook: &Hook) -> io::Result<PathBuf> {
+        if hook.command.contains('/') {
+            return Ok(PathBuf::from(&hook.command));
+        }
+        let folders = self.settings.folders().iter();
+        let mut programs = folders.map(|folder| folder.join(&hook.command));
+        let runs = |path: &PathBuf| {
+            fs::metadata(path)
+                .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        };
+        programs
+            .find(runs)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not in PATH"))
+    }
+}
+
+/// Ends a hook and what it started and did not put elsewhere.
+async fn end(child: &mut Child) {
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    if let Some(group) = group {
+        let _gone_already = killpg(Pid::from_raw(group), Signal::SIGKILL);
+    }
+    let _gone_already = child.wait().await;
+}
+
+/// The end of what was written, as far as it is shown.
+fn tail(mut file: File) -> io::Result<String> {
+    let length = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(SHOWN)))?;
+    let mut bytes = Vec::new();
+    file.take(SHOWN).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn show(moment: Moment, hook: &Hook, printed: &str) {
+    if printed.trim().is_empty() {
+        return;
+    }
+    note(&printable(&format!(
+        "The {moment} hook {} printed:",
+        hook.command
+    )));
+    for line in printed.lines() {
+        note(&format!("  {}", printable(line)));
+    }
+}

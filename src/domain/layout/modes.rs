@@ -1,0 +1,188 @@
+//! Targets as far as MIG modes go: all that is partitioned stays as far as a mode lets it.
+
+use super::{
+    Criteria, DeviceRef, DeviceTarget, Difference, DifferenceKind, IndexRange, Layout, MigTarget,
+    MigWish, Selector, Targets, standing,
+};
+use crate::domain::inventory::{Device, Inventory, MigMode, MigState};
+
+impl Layout {
+    /// The same without partitions: what remains asks for MIG modes alone.
+    #[must_use]
+    pub fn modes_alone(&self) -> Self {
+        let mut layout = self.clone();
+        for rule in &mut layout.rules {
+            rule.time_slicing = None;
+            if let Some(MigWish::Enabled(counts)) = &mut rule.mig {
+                counts.clear();
+            }
+        }
+        layout
+    }
+}
+
+/// The same for the devices of `inventory` alone: of indices that no device has nothing remains, nor of rules that have no other.
+#[must_use]
+pub fn without_missing(layout: &Layout, inventory: &Inventory) -> Layout {
+    let mut layout = layout.clone();
+    let indices: Vec<u32> = inventory.devices.iter().filter_map(|is| is.index).collect();
+    layout.rules.retain_mut(|rule| {
+        let Selector::Matching(Criteria {
+            index: Some(ranges),
+            ..
+        }) = &mut rule.devices
+        else {
+            return true;
+        };
+        let there = |index: &&u32| ranges.iter().any(|range| range.contains(**index));
+        let kept = indices.iter().filter(there);
+        *ranges = kept
+            .map(|&index| IndexRange {
+                first: index,
+                last: index,
+            })
+            .collect();
+        !ranges.is_empty()
+    });
+    layout
+}
+
+/// Of `targets` the devices whose MIG mode has to change, and nothing but the mode: one that has its mode is left out, and one
+/// whose other mode is merely pending keeps what it has.
+pub fn modes(targets: &Targets, inventory: &Inventory) -> Targets {
+    let all = targets.devices.iter().filter_map(|target| {
+        let wanted = mode(target.mig.as_ref()?);
+        let mig = match state(inventory, target) {
+            Some(state) if state.current == wanted && state.pending == wanted => return None,
+            Some(state) if state.current == wanted => standing(state)?,
+            Some(_) | None => match wanted {
+                MigMode::Enabled => MigTarget::Enabled(Vec::new()),
+                MigMode::Disabled => MigTarget::Disabled,
+            },
+        };
+        Some(DeviceTarget {
+            mig: Some(mig),
+            time_slicing: None,
+            ..target.clone()
+        })
+    });
+    Targets {
+        devices: all.collect(),
+    }
+}
+
+/// Where MIG modes differ from what `targets` ask for; a mode that is pending is not there yet.
+pub fn compare_modes(targets: &Targets, inventory: &Inventory) -> Vec<Difference> {
+    let all = targets.devices.iter().filter_map(|target| {
+        let wanted = mode(target.mig.as_ref()?);
+        let kind = match state(inventory, target) {
+            Some(state) if state.current == wanted => return None,
+            Some(_) => DifferenceKind::Mode { wanted },
+            None => DifferenceKind::Untold,
+        };
+        let unknown = DeviceRef {
+            pci: target.pci,
+            index: None,
+        };
+        Some(Difference {
+            device: device(inventory, target).map_or(unknown, DeviceRef::of),
+            kind,
+        })
+    });
+    all.collect()
+}
+
+/// Whether every mode that `targets` ask for is there or comes with the next reset.
+pub fn modes_are_set(targets: &Targets, inventory: &Inventory) -> bool {
+    let mut wishes = targets
+        .devices
+        .iter()
+        .filter_map(|target| Some((target, mode(target.mig.as_ref()?))));
+    wishes.all(|(target, wanted)| {
+        state(inventory, target).is_some_and(|state| state.pending == wanted)
+    })
+}
+
+fn mode(target: &MigTarget) -> MigMode {
+    match target {
+        MigTarget::Disabled => MigMode::Disabled,
+        MigTarget::Enabled(_) => MigMode::Enabled,
+    }
+}
+
+fn device<'a>(inventory: &'a Inventory, target: &DeviceTarget) -> Option<&'a Device> {
+    let mut devices = inventory.devices.iter();
+    devices.find(|device| device.pci == target.pci)
+}
+
+fn state<'a>(inventory: &'a Inventory, target: &DeviceTarget) -> Option<&'a MigState> {
+    device(inventory, target)?.mig.state()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::inventory::Mig;
+    use crate::domain::layout::Dialect;
+    use crate::domain::layout::resolve;
+    use crate::domain::layout::tests_support::{A100_40, index, layout, node, partition, rule, t4};
+
+    const THREE: u32 = 9;
+
+    fn set(device: &mut Device, current: MigMode, pending: MigMode) {
+        let Mig::Capable(state) = &mut device.mig else {
+            panic!("{device:?}");
+        };
+        (state.current, state.pending) = (current, pending);
+    }
+
+    #[test]
+    fn only_modes_change_and_the_rest_stays_as_far_as_a_mode_lets_it() {
+        let (on, off) = (MigMode::Enabled, MigMode::Disabled);
+        let with = |at| A100_40.with(at, &[(THREE, 0, &[3])]);
+        let mut devices = [with(0), with(1), with(2), A100_40.gpu(3), t4(4)];
+        set(&mut devices[1], on, off);
+        set(&mut devices[3], off, off);
+        let inventory = node(devices);
+        let asked = layout([
+            partition(index(&[(0, 1), (3, 3)]), &[("1g.5gb", 7)]),
+            rule(index(&[(2, 2), (4, 4)]), Some(MigWish::Disabled)),
+        ]);
+        let targets = resolve(&asked, Dialect::MigParted, &inventory)
+            .unwrap()
+            .targets;
+        let changed = modes(&targets, &inventory);
+        let kept = |target: &DeviceTarget| match &target.mig {
+            Some(MigTarget::Enabled(instances)) => Some(instances.len()),
+            Some(MigTarget::Disabled) | None => None,
+        };
+        let changed: Vec<_> = changed
+            .devices
+            .iter()
+            .map(|is| (is.pci, kept(is)))
+            .collect();
+        let pci = |at: usize| inventory.devices[at].pci;
+        assert_eq!(
+            changed,
+            [(pci(1), Some(1)), (pci(2), None), (pci(3), Some(0))]
+        );
+        let differs = compare_modes(&targets, &inventory);
+        let differs: Vec<_> = differs.iter().map(|is| is.device.pci).collect();
+        assert_eq!(differs, [pci(2), pci(3)]);
+        assert!(!modes_are_set(&targets, &inventory));
+        assert!(modes_are_set(&Targets::default(), &inventory));
+    }
+
+    #[test]
+    fn of_indices_that_are_not_there_nothing_remains() {
+        let inventory = node([A100_40.gpu(0), A100_40.gpu(1)]);
+        let asked = layout([
+            partition(index(&[(1, 7)]), &[]),
+            partition(index(&[(8, 9)]), &[]),
+            partition(Selector::All, &[]),
+        ]);
+        let left = without_missing(&asked, &inventory);
+        let selectors: Vec<_> = left.rules.into_iter().map(|rule| rule.devices).collect();
+        assert_eq!(selectors, [index(&[(1, 1)]), Selector::All]);
+    }
+}

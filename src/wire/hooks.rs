@@ -1,0 +1,158 @@
+//! Files of hooks: programs that mig-parted runs around a change. Source: mig-parted v0.15.0, `api/hooks/v1`.
+//!
+//! What it passes over in silence is an error: a key or a hook that it does not know is one that never runs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use thiserror::Error;
+
+const VERSION: &str = "v1";
+
+/// When a hook runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Moment {
+    /// Before anything.
+    ApplyStart,
+    /// Before a MIG mode changes.
+    PreApplyMode,
+    /// Before partitions change.
+    PreApplyConfig,
+    /// After everything, whatever came of it.
+    ApplyExit,
+}
+
+/// A program to run.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hook {
+    /// Where it runs; nothing for where this program runs.
+    #[serde(default)]
+    pub workdir: Option<PathBuf>,
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Option<Vec<String>>,
+    /// Its environment.
+    #[serde(default)]
+    pub envs: Option<BTreeMap<String, String>>,
+}
+
+/// All hooks, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Hooks {
+    moments: BTreeMap<Moment, Vec<Hook>>,
+}
+
+/// Why a file of hooks cannot be used.
+#[derive(Debug, Error)]
+pub enum HooksError {
+    /// It is not in this form.
+    #[error("{0}")]
+    Form(String),
+    /// It is of another version.
+    #[error("it is of version {0:?}, and this program knows {VERSION}")]
+    Version(String),
+    /// A hook has no program.
+    #[error("a hook of {0} has no command")]
+    NoCommand(Moment),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    #[serde(default)]
+    version: Option<String>,
+    #[serde(default)]
+    hooks: Option<BTreeMap<Moment, Option<Vec<Hook>>>>,
+}
+
+impl Hooks {
+    /// Those of a file.
+    pub fn parse(text: &str) -> Result<Self, HooksError> {
+        let document: Document =
+            serde_saphyr::from_str(text).map_err(|error| HooksError::Form(error.to_string()))?;
+        if let Some(version) = document.version.filter(|version| version != VERSION) {
+            return Err(HooksError::Version(version));
+        }
+        let mut moments = BTreeMap::new();
+        for (moment, hooks) in document.hooks.unwrap_or_default() {
+            let hooks = hooks.unwrap_or_default();
+            if hooks.iter().any(|hook| hook.command.is_empty()) {
+                return Err(HooksError::NoCommand(moment));
+            }
+            moments.insert(moment, hooks);
+        }
+        Ok(Self { moments })
+    }
+
+    /// Those of a moment.
+    pub fn at(&self, moment: Moment) -> &[Hook] {
+        self.moments.get(&moment).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl std::fmt::Display for Moment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::ApplyStart => "apply-start",
+            Self::PreApplyMode => "pre-apply-mode",
+            Self::PreApplyConfig => "pre-apply-config",
+            Self::ApplyExit => "apply-exit",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nvidias_own_form_is_read() {
+        let text = "version: v1\nhooks:\n  apply-start:\n  - workdir: /etc\n    command: /bin/bash\n    args: [-x, -c, 'true']\n    envs: {A: b, PORT: 8080}\n  apply-exit:\n  - command: /bin/true\n";
+        let hooks = Hooks::parse(text).unwrap();
+        let [start] = hooks.at(Moment::ApplyStart) else {
+            panic!("{hooks:?}");
+        };
+        assert_eq!(start.command, "/bin/bash");
+        assert_eq!(start.args.as_deref().unwrap().len(), 3);
+        assert_eq!(start.envs.as_ref().unwrap()["PORT"], "8080");
+        assert_eq!(hooks.at(Moment::PreApplyMode), []);
+        assert_eq!(hooks.at(Moment::ApplyExit).len(), 1);
+        assert_eq!(
+            Hooks::parse("version: v1\nhooks:\n").unwrap(),
+            Hooks::default()
+        );
+        assert_eq!(
+            Hooks::parse("hooks: {apply-exit: }")
+                .unwrap()
+                .at(Moment::ApplyExit),
+            []
+        );
+    }
+
+    #[test]
+    fn what_would_never_run_is_an_error() {
+        for (text, says) in [
+            ("version: v2\nhooks: {}", "version \"v2\""),
+            ("version: v1\nhooks: {pre-aply-mode: []}", "pre-aply-mode"),
+            ("version: v1\nhook: {}", "hook"),
+            ("version: v1\nhooks: {apply-exit: [{comand: x}]}", "comand"),
+            (
+                "version: v1\nhooks: {apply-exit: [{command: ''}]}",
+                "no command",
+            ),
+            ("version: v1\nhooks: {apply-exit: [{args: [x]}]}", "command"),
+            (
+                "version: v1\nhooks: {apply-exit: [], apply-exit: []}",
+                "apply-exit",
+            ),
+        ] {
+            let error = Hooks::parse(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

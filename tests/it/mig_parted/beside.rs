@@ -1,0 +1,300 @@
+//! Both programs, the same configuration, the same machine: where NVIDIA's does what it says, ours comes to the same.
+
+use super::node::{Node, Ran};
+
+/// What is expected of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expect {
+    /// Both succeed, and the GPUs have the same afterwards.
+    Same,
+    /// NVIDIA's says that it succeeded and has taken partitions away that nothing took the place of; ours says why not and
+    /// leaves everything.
+    TheyLie,
+    /// NVIDIA's fails and has taken something away; ours fails and leaves everything.
+    TheyBreak,
+    /// NVIDIA's fails; ours succeeds, and the node has it.
+    OnlyOurs,
+}
+
+use Expect::{OnlyOurs, Same, TheyBreak, TheyLie};
+
+/// NVIDIA's program, or ours.
+type Program = fn(&Node, &[&str]) -> Ran;
+
+/// What it shows, the GPUs, the rules, what is expected.
+type Row = (&'static str, &'static str, &'static str, Expect);
+
+const ROWS: &[Row] = &[
+    (
+        "mode off, seven small ones",
+        "  - {board: A100_40GB}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}\n",
+        Same,
+    ),
+    (
+        "one GPU instance split in three",
+        "  - {board: A100_40GB, mig: enabled}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1c.3g.20gb: 3, 1g.5gb: 1}}\n",
+        Same,
+    ),
+    (
+        "one GPU instance split unevenly",
+        "  - {board: A100_40GB, mig: enabled}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {2c.3g.20gb: 1, 1c.3g.20gb: 1}}\n",
+        Same,
+    ),
+    (
+        "two GPUs, three profiles",
+        "  - {board: A100_80GB, count: 2}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1, 2g.20gb: 1, 1g.10gb: 2}}\n",
+        Same,
+    ),
+    (
+        "media engines, others there before",
+        "  - {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 1g.10gb, count: 2}]}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1g.10gb+me: 1, 1g.10gb: 4}}\n",
+        Same,
+    ),
+    (
+        "twice the memory",
+        "  - {board: H100_80GB_SXM}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1g.20gb: 2, 3g.40gb: 1}}\n",
+        Same,
+    ),
+    (
+        "a board of four slices",
+        "  - {board: A30_24GB}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1g.6gb: 2, 2g.12gb: 1}}\n",
+        Same,
+    ),
+    (
+        "each GPU otherwise",
+        "  - {board: A100_40GB, count: 2, mig: enabled}\n",
+        "  - {devices: [0], mig-enabled: true, mig-devices: {7g.40gb: 1}}\n  - {devices: [1], mig-enabled: true, mig-devices: {4g.20gb: 1, 3g.20gb: 1}}\n",
+        Same,
+    ),
+    (
+        "one on and one off",
+        "  - {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 2g.10gb}]}\n",
+        "  - {devices: [0], mig-enabled: false}\n  - {devices: [1], mig-enabled: true, mig-devices: {2g.10gb: 3}}\n",
+        Same,
+    ),
+    (
+        "one GPU only, the other is nobody's business",
+        "  - {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 2g.10gb}]}\n",
+        "  - {devices: [1], mig-enabled: true, mig-devices: {1g.5gb: 4}}\n",
+        Same,
+    ),
+    (
+        "a GPU beside that cannot be partitioned",
+        "  - {board: T4}\n  - {board: A100_40GB}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {2g.10gb: 2}}\n",
+        Same,
+    ),
+    (
+        "nothing but a GPU that cannot be partitioned, and nothing asked",
+        "  - {board: T4}\n",
+        "  - {devices: all, mig-enabled: false}\n",
+        Same,
+    ),
+    (
+        "all off",
+        "  - {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb}]}\n",
+        "  - {devices: all, mig-enabled: false}\n",
+        Same,
+    ),
+    (
+        "on and empty",
+        "  - {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 3g.40gb}]}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {}}\n",
+        Same,
+    ),
+    (
+        "as it is already",
+        "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb}, {profile: 1g.5gb}]}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 1, 3g.20gb: 1}}\n",
+        Same,
+    ),
+    (
+        "of rules that overlap the last counts",
+        "  - {board: A100_40GB, count: 2, mig: enabled}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}\n  - {devices: [1], mig-enabled: true, mig-devices: {3g.20gb: 2}}\n",
+        Same,
+    ),
+    (
+        "filters for each of two models",
+        "  - {board: A100_40GB}\n  - {board: H100_80GB_SXM}\n",
+        "  - {device-filter: '0x20B010DE', devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n  - {device-filter: ['0x233010DE'], devices: all, mig-enabled: true, mig-devices: {3g.40gb: 2}}\n",
+        Same,
+    ),
+    (
+        "a name that two boards have with two profiles",
+        "  - {board: A100_40GB}\n  - {board: A100_80GB}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1g.10gb: 2}}\n",
+        OnlyOurs,
+    ),
+    (
+        "an unknown profile",
+        "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb}]}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1g.10gb: 2, 1g.12gb: 1}}\n",
+        TheyLie,
+    ),
+    (
+        "more than fit",
+        "  - {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 2g.10gb}]}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2, 1g.5gb: 1}}\n",
+        TheyBreak,
+    ),
+    (
+        "a profile of one of two models",
+        "  - {board: A100_40GB, mig: enabled}\n  - {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 3g.40gb}]}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}\n",
+        TheyBreak,
+    ),
+    (
+        "a GPU instance without a compute instance in the way",
+        "  - {board: A100_40GB, mig: enabled, instances: [{profile: 4g.20gb, compute: []}]}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}\n",
+        OnlyOurs,
+    ),
+    (
+        "an instance in use that may stay",
+        "  - {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\nprocesses:\n- {pid: 4711, gpu: 0, gi: 13, ci: 0}\n",
+        "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 2, 3g.20gb: 1}}\n",
+        OnlyOurs,
+    ),
+];
+
+fn apply(node: &Node, rules: &str, who: Program) -> Ran {
+    let config = node.config(rules);
+    who(node, &["apply", "--config-file", &config, "-c", "wanted"])
+}
+
+#[test]
+fn where_nvidias_mig_parted_does_what_it_says_ours_comes_to_the_same() {
+    for (name, gpus, rules, expect) in ROWS {
+        let (theirs, ours) = (Node::new(gpus), Node::new(gpus));
+        let before = ours.geometry();
+        let said = [
+            apply(&theirs, rules, Node::theirs),
+            apply(&ours, rules, Node::ours),
+        ];
+        let codes = [said[0].code, said[1].code];
+        let (has, have) = (ours.geometry(), theirs.geometry());
+        let seen = format!("{name}: {said:#?}\ntheirs {have:?}\nours {has:?}");
+        match expect {
+            Same => {
+                assert_eq!(codes, [0, 0], "{seen}");
+                assert_eq!(has, have, "{seen}");
+                assert_eq!(said[0].out, said[1].out, "{seen}");
+                let config = ours.config(rules);
+                ours.ours(&["assert", "-f", &config]).ends(0);
+            }
+            TheyLie | TheyBreak => {
+                assert_eq!(codes, [i32::from(*expect == TheyBreak), 1], "{seen}");
+                assert_ne!(have, before, "{seen}");
+                assert_eq!(has, before, "{seen}");
+            }
+            OnlyOurs => {
+                assert_eq!(codes, [1, 0], "{seen}");
+                let config = ours.config(rules);
+                ours.ours(&["assert", "-f", &config]).ends(0);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_reads_what_the_other_exports_and_restores_what_the_other_wrote_down() {
+    let gpus = "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, compute: [2c.3g.20gb, 1c.3g.20gb]}, {profile: 1g.5gb}]}\n  - {board: A100_40GB}\n";
+    let programs: [(Program, Program); 2] =
+        [(Node::theirs, Node::ours), (Node::ours, Node::theirs)];
+    for (one, other) in programs {
+        let node = Node::new(gpus);
+        let before = node.geometry();
+        for format in ["yaml", "json"] {
+            let exported = one(&node, &["export", "-o", format, "-l", "now"]).ends(0);
+            let file = node.file("exported", &exported.out);
+            other(&node, &["assert", "-f", &file, "-c", "now"]).ends(0);
+        }
+        let file = node.file("checkpoint.json", "");
+        one(&node, &["checkpoint", "-f", &file])
+            .ends(0)
+            .says("MIG configuration checkpointed successfully");
+        let config =
+            node.config("  - {devices: [0], mig-enabled: true, mig-devices: {7g.40gb: 1}}\n");
+        one(&node, &["apply", "-f", &config]).ends(0);
+        assert_ne!(node.geometry(), before);
+        other(&node, &["restore", "-f", &file])
+            .ends(0)
+            .says("MIG configuration restored successfully");
+        assert_eq!(node.geometry(), before);
+    }
+}
+
+#[test]
+fn what_can_be_typed_wrong_ends_alike() {
+    let node = Node::new("  - {board: A100_40GB}\n");
+    let config = node.file(
+        "two.yaml",
+        "version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: false}]\n  b: [{devices: all, mig-enabled: true, mig-devices: {}}]\n",
+    );
+    for (arguments, code) in [
+        (&["apply"][..], 1),
+        (&["apply", "--frob"], 1),
+        (&["apply", "-f", "/nonexistent"], 1),
+        (&["apply", "-f", &config], 1),
+        (&["apply", "-f", &config, "-c", "c"], 1),
+        (&["assert", "-f", &config, "-c", "a"], 0),
+        (&["assert", "-f", &config, "-c", "b"], 1),
+        (&["assert", "-f", &config, "-c", "b", "-a"], 0),
+        (
+            &["assert", "-f", &config, "-c", "b", "--valid-config=true"],
+            0,
+        ),
+        (
+            &["assert", "-config-file", &config, "-selected-config=a"],
+            0,
+        ),
+        (&["-d", "assert", "-f", &config, "-c", "a", "-m"], 0),
+        (&["export", "-o", "xml"], 1),
+        (&["checkpoint"], 1),
+        (&["restore", "-f", "/nonexistent"], 1),
+        (&["assert", "--help"], 0),
+        (&["--version"], 0),
+        (&["help"], 0),
+    ] {
+        let codes = [node.theirs(arguments).code, node.ours(arguments).code];
+        assert_eq!(codes, [code, code], "{arguments:?}");
+    }
+}
+
+#[test]
+fn variables_and_standard_input_do_what_flags_do() {
+    let node = Node::new("  - {board: A100_40GB}\n");
+    let text = "version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {3g.20gb: 1}}]\n  b: [{devices: all, mig-enabled: false}]\n";
+    let file = node.file("config.yaml", text);
+    let code = |node: &Node, variables: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = node.command(arguments);
+        command.envs(variables.iter().copied());
+        command.stdin(std::fs::File::open(&file).unwrap());
+        command.output().unwrap().status.code()
+    };
+    let variables = [
+        ("MIG_PARTED_CONFIG_FILE", file.as_str()),
+        ("MIG_PARTED_SELECTED_CONFIG", "a"),
+        ("MIG_PARTED_MODE_CHANGE_ONLY", "True"),
+        ("MIG_PARTED_SKIP_RESET", ""),
+        ("MIG_PARTED_DEBUG", "1"),
+    ];
+    assert_eq!(code(&node, &variables, &["apply"]), Some(0));
+    assert!(node.geometry()[0].mode);
+    assert_eq!(node.serials(0).len(), 0);
+    assert_eq!(code(&node, &[], &["apply", "-f", "-", "-c", "a"]), Some(0));
+    assert_eq!(node.serials(0).len(), 1);
+    let wrong = [("MIG_PARTED_DEBUG", "perhaps")];
+    assert_eq!(
+        code(&node, &wrong, &["assert", "-f", "-", "-c", "a"]),
+        Some(1)
+    );
+}

@@ -1,0 +1,283 @@
+//! What users suffer from, and the defects behind it: each through our program, on the simulated driver.
+
+use std::os::unix::process::CommandExt;
+
+use super::node::Node;
+
+const TWO: &str =
+    "  - {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb}]}\n";
+
+fn apply(node: &Node, rules: &str) -> super::node::Ran {
+    let config = node.config(rules);
+    node.ours(&["apply", "-f", &config])
+}
+
+#[test]
+fn pain_3_and_defect_a_an_unknown_profile_is_no_success_and_touches_nothing() {
+    let node = Node::new(TWO);
+    let before = [node.serials(0), node.serials(1)];
+    let hooks = node.file(
+        "hooks.yaml",
+        "version: v1\nhooks: {apply-start: [{command: /bin/touch, args: [ran]}]}\n",
+    );
+    let rules = "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 1, 1g.20gb: 1}}\n";
+    let config = node.config(rules);
+    for flags in [&[][..], &["--mode-only"], &["--strict-compat"]] {
+        let arguments = [&["apply", "-f", &config, "-k", &hooks], flags].concat();
+        node.ours(&arguments)
+            .ends(1)
+            .says("config.yaml:4:")
+            .says("does not offer 1g.20gb");
+    }
+    assert_eq!([node.serials(0), node.serials(1)], before);
+    // Nobody's clients were stopped for it.
+    assert!(!node.path("ran").exists());
+}
+
+#[test]
+fn pain_39_and_defect_c_a_gpu_instance_without_a_compute_instance_is_seen_and_goes() {
+    let node = Node::new(
+        "  - {board: A100_40GB, mig: enabled, instances: [{profile: 4g.20gb, compute: []}]}\n",
+    );
+    node.ours(&["export"])
+        .ends(1)
+        .says("has no compute instance");
+    let rules = "  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n";
+    apply(&node, rules).ends(0);
+    node.ours(&["export"]).ends(0).says("3g.20gb: 2");
+}
+
+#[test]
+fn pain_4_and_defect_e_a_gpu_that_is_right_is_left_alone_and_not_reset_with_another() {
+    let node = Node::new(
+        "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}\n  - {board: A100_40GB}\n",
+    );
+    // As on hardware where somebody had the GPU open a moment ago.
+    node.machine
+        .faults("[{call: nvmlDeviceSetMigMode, activation: IN_USE, times: 1}]");
+    let before = node.serials(0);
+    let rules = "  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n";
+    apply(&node, rules).ends(0);
+    assert_eq!(node.serials(0), before);
+    let geometry = node.geometry();
+    assert_eq!(geometry[0], geometry[1]);
+    let resets = node.resets();
+    let second = node.machine.world().gpus[1].pci.sysfs();
+    assert_eq!(resets, [format!("--gpu-reset -i {second}")]);
+}
+
+#[test]
+fn pain_5_slices_are_added_and_removed_while_others_run() {
+    let node = Node::new(
+        "  - {board: A100_40GB, mig: enabled, instances: [{profile: 4g.20gb}, {profile: 2g.10gb}]}\nprocesses:\n- {pid: 4711, gpu: 0, gi: 1, ci: 0}\n",
+    );
+    let running = node.serials(0)[0];
+    let rules = "  - {devices: all, mig-enabled: true, mig-devices: {4g.20gb: 1, 1g.5gb: 3}}\n";
+    apply(&node, rules)
+        .ends(0)
+        .says("MIG configuration applied successfully");
+    assert!(node.serials(0).contains(&running));
+}
+
+#[test]
+fn pain_10_who_is_in_the_way_is_said_by_process_and_command() {
+    let node = Node::new(TWO);
+    let gi = node.machine.world().gpus[0].mig.as_ref().unwrap().instances[0].id;
+    node.opened(4711, "jupyter", (0, gi));
+    let before = node.serials(0);
+    let rules = "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}\n";
+    apply(&node, rules)
+        .ends(1)
+        .says("pid 4711, jupyter")
+        .says("blocked");
+    assert_eq!(node.serials(0), before);
+    // The other GPU is nobody's and has what was asked for.
+    assert_eq!(node.serials(1).len(), 7);
+    let off = "  - {devices: [0], mig-enabled: false}\n";
+    apply(&node, off).ends(1).says("pid 4711, jupyter");
+    assert_eq!(node.serials(0), before);
+}
+
+#[test]
+fn pain_17_a_name_of_another_drivers_rounding_is_taken_for_what_it_is_and_said() {
+    let node = Node::new("  - {board: A100_80GB}\n");
+    let rules = "  - {devices: all, mig-enabled: true, mig-devices: {3g.39gb: 2}}\n";
+    let config = node.config(rules);
+    node.ours(&["apply", "-f", &config])
+        .ends(0)
+        .says("warning: ")
+        .says("3g.39gb is called 3g.40gb here");
+    node.ours(&["assert", "-f", &config]).ends(0);
+}
+
+#[test]
+fn pain_18_one_name_for_two_profiles_is_looked_up_on_each_gpu() {
+    let node =
+        Node::new("  - {board: A100_40GB, mig: enabled}\n  - {board: A100_80GB, mig: enabled}\n");
+    let rules = "  - {devices: [1], mig-enabled: true, mig-devices: {1g.10gb: 3}}\n";
+    apply(&node, rules).ends(0);
+    let rules = "  - {devices: all, mig-enabled: true, mig-devices: {1g.10gb: 3}}\n";
+    apply(&node, rules).ends(0);
+    let ids = |gpu: usize| {
+        let world = node.machine.world();
+        let instances = &world.gpus[gpu].mig.as_ref().unwrap().instances;
+        let ids: Vec<u32> = instances.iter().map(|is| is.profile_id).collect();
+        ids
+    };
+    assert_eq!([ids(0).len(), ids(1).len()], [3, 3]);
+    assert_ne!(ids(0)[0], ids(1)[0]);
+}
+
+#[test]
+fn pain_19_a_configuration_for_some_gpus_asserts_those_and_a_gpu_that_is_not_there_is_said() {
+    let node = Node::new(TWO);
+    let config = node.config("  - {devices: [1], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
+    node.ours(&["assert", "-f", &config])
+        .ends(0)
+        .says("Selected MIG configuration currently applied");
+    node.theirs(&["assert", "-f", &config]).ends(1);
+    node.ours(&["--strict-compat", "assert", "-f", &config])
+        .ends(1)
+        .says("GPU 0");
+    let config = node.config("  - {devices: [7], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
+    for verb in ["assert", "apply"] {
+        let ran = node.ours(&[verb, "-f", &config]);
+        ran.ends(1).says("no GPU with the index 7");
+    }
+    let some =
+        node.config("  - {devices: [0, 1, 7], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
+    node.ours(&["assert", "-f", &some, "--strict-compat"])
+        .ends(0);
+    node.theirs(&["assert", "-f", &some]).ends(0);
+    let config = node.config("  - {devices: [7], mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
+    // NVIDIA's does nothing and is content; to that nobody is kept.
+    node.ours(&["apply", "-f", &config, "--strict-compat"])
+        .ends(1);
+    node.theirs(&["apply", "-f", &config]).ends(0);
+}
+
+#[test]
+fn pain_20_a_node_with_a_gpu_that_cannot_be_partitioned_has_its_configuration() {
+    let node = Node::new("  - {board: T4}\n  - {board: A100_40GB}\n");
+    let config = node.config("  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n");
+    node.ours(&["apply", "-f", &config]).ends(0);
+    node.ours(&["assert", "-f", &config]).ends(0);
+    node.theirs(&["assert", "-f", &config]).ends(1);
+    node.ours(&["assert", "-f", &config, "--strict-compat"])
+        .ends(1);
+    // One that says something of every GPU is what both agree about.
+    let config = node.config("  - {devices: [0], mig-enabled: false}\n  - {devices: [1], mig-enabled: true, mig-devices: {3g.20gb: 2}}\n");
+    node.ours(&["assert", "-f", &config, "--strict-compat"])
+        .ends(0);
+    node.theirs(&["assert", "-f", &config]).ends(0);
+}
+
+#[test]
+fn pain_44_what_would_change_is_shown_before_anything_is_touched() {
+    let node = Node::new(TWO);
+    let before = node.serials(0);
+    let config = node
+        .config("  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 1, 2g.10gb: 1}}\n");
+    let output = node
+        .command(&["plan", "wanted", "-f", &config])
+        .arg0("octavo")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("+2g.10gb"), "{shown}");
+    assert_eq!(node.serials(0), before);
+}
+
+#[test]
+fn mode_only_changes_modes_and_keeps_what_modes_let_it() {
+    let node = Node::new(
+        "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb}]}\n  - {board: A100_40GB}\n  - {board: A100_40GB, mig: enabled, instances: [{profile: 2g.10gb}]}\n",
+    );
+    let before = node.serials(0);
+    let config = node.config(
+        "  - {devices: [0, 1], mig-enabled: true, mig-devices: {1g.5gb: 7}}\n  - {devices: [2], mig-enabled: false}\n",
+    );
+    node.ours(&["assert", "-f", &config, "-m"]).ends(1);
+    node.ours(&["apply", "-f", &config, "-m"])
+        .ends(0)
+        .says("MIG configuration applied successfully");
+    assert_eq!(node.serials(0), before);
+    let modes: Vec<bool> = node.geometry().iter().map(|gpu| gpu.mode).collect();
+    assert_eq!(modes, [true, true, false]);
+    node.ours(&["assert", "-f", &config, "-m"])
+        .ends(0)
+        .says("Selected MIG mode settings from configuration currently applied");
+    node.ours(&["assert", "-f", &config]).ends(1);
+    // Somebody asked for the other mode, and the reset has not come.
+    node.machine.change(|world| {
+        world.gpus[0].mig.as_mut().unwrap().pending = false;
+        Ok(())
+    });
+    node.ours(&["apply", "-f", &config, "-m"]).ends(0);
+    assert!(node.machine.world().gpus[0].mig.as_ref().unwrap().pending);
+    assert_eq!(node.serials(0), before);
+}
+
+#[test]
+fn pain_9_mig_mode_of_a_gpu_in_use_is_not_switched_off_and_later_it_is() {
+    let node = Node::new(TWO);
+    let before = node.serials(1);
+    let gi = node.machine.world().gpus[1].mig.as_ref().unwrap().instances[0].id;
+    node.opened(4711, "trainer", (1, gi));
+    let off = "  - {devices: [1], mig-enabled: false}\n";
+    apply(&node, off).ends(1).says("pid 4711, trainer");
+    assert_eq!(node.serials(1), before);
+    std::fs::remove_dir_all(node.path("proc/4711")).unwrap();
+    apply(&node, off).ends(0);
+    assert!(!node.geometry()[1].mode);
+}
+
+#[test]
+fn a_driver_that_tells_its_profiles_only_with_mig_on_is_asked_again_then() {
+    let node = Node::with_driver("535.183.01", "  - {board: A100_40GB, count: 2}\n");
+    let rules = "  - {devices: [1], mig-enabled: true, mig-devices: {1g.5gb: 7}}\n";
+    apply(&node, rules).ends(0);
+    assert_eq!(node.serials(1).len(), 7);
+    // What it could not tell before may turn out to be nothing it has.
+    let rules = "  - {devices: [0], mig-enabled: true, mig-devices: {1g.20gb: 1}}\n";
+    apply(&node, rules).ends(1).says("does not offer 1g.20gb");
+}
+
+#[test]
+fn a_reset_that_is_to_be_skipped_leaves_the_mode_waiting_with_the_exit_codes_of_nvidias() {
+    for who in [Node::theirs, Node::ours] {
+        let node = Node::new(
+            "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb}]}\n  - {board: A100_40GB}\n",
+        );
+        node.machine
+            .faults("[{call: nvmlDeviceSetMigMode, gpu: 1, activation: IN_USE}]");
+        let config =
+            node.config("  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 1}}\n");
+        who(
+            &node,
+            &["apply", "-f", &config, "--skip-reset", "--mode-only"],
+        )
+        .ends(0);
+        let pending = |gpu: usize| node.machine.world().gpus[gpu].mig.as_ref().unwrap().pending;
+        assert!(pending(1));
+        assert!(!node.geometry()[1].mode);
+        who(&node, &["apply", "-f", &config, "--skip-reset"]).ends(1);
+        assert_eq!(node.resets(), [""; 0]);
+    }
+}
+
+#[test]
+fn while_an_agent_has_the_node_nothing_is_changed_and_it_is_said() {
+    let node = Node::new(TWO);
+    let folder = node.path("state");
+    std::fs::create_dir_all(&folder).unwrap();
+    let lock = std::fs::File::create(folder.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let before = node.serials(0);
+    let rules = "  - {devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}\n";
+    apply(&node, rules)
+        .ends(1)
+        .says("an agent manages this node");
+    assert_eq!(node.serials(0), before);
+}

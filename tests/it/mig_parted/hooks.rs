@@ -1,0 +1,174 @@
+//! Hooks run when NVIDIA's run them, with what NVIDIA's give them, and never for ever.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use super::node::{Node, Ran};
+
+const GPU: &str = "  - {board: A100_40GB}\n";
+const RULES: &str = "  - {devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2}}\n";
+
+/// Each moment says its name and its environment into `log`.
+fn logging(node: &Node) -> String {
+    let folder = node.machine.path().display();
+    let moments = [
+        "apply-start",
+        "pre-apply-mode",
+        "pre-apply-config",
+        "apply-exit",
+    ];
+    let hooks = moments.map(|moment| {
+        format!(
+            "  {moment}:\n  - command: /bin/sh\n    workdir: {folder}\n    envs: {{PATH: '/usr/bin:/bin', MINE: {moment}, MIG_PARTED_HOOKS_FILE: overlaid}}\n    args: [-c, 'echo \"== $MINE\" >> log; env | grep -v -e PWD -e SHLVL -e ^_= | sort >> log']\n"
+        )
+    });
+    let text = format!("version: v1\nhooks:\n{}", hooks.concat());
+    node.file("hooks.yaml", &text)
+}
+
+fn moments(node: &Node) -> Vec<String> {
+    let log = fs::read_to_string(node.path("log")).unwrap_or_default();
+    let names = log.lines().filter_map(|line| line.strip_prefix("== "));
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_same_hooks_run_in_the_same_order_with_the_same_environment_as_nvidias() {
+    for (gpus, verb, flags, expected) in [
+        (
+            GPU,
+            "apply",
+            &[][..],
+            &[
+                "apply-start",
+                "pre-apply-mode",
+                "pre-apply-config",
+                "apply-exit",
+            ][..],
+        ),
+        (
+            GPU,
+            "apply",
+            &["-m"],
+            &["apply-start", "pre-apply-mode", "apply-exit"],
+        ),
+        (
+            "  - {board: A100_40GB, mig: enabled}\n",
+            "apply",
+            &["-s"],
+            &["apply-start", "pre-apply-config", "apply-exit"],
+        ),
+        (
+            "  - {board: A100_40GB, mig: enabled, instances: [{profile: 3g.20gb, count: 2}]}\n",
+            "apply",
+            &["--selected-config", "wanted"],
+            &["apply-start", "apply-exit"],
+        ),
+    ] {
+        let node = Node::new(gpus);
+        let (config, hooks) = (node.config(RULES), logging(&node));
+        let arguments = [&[verb, "-f", &config, "-k", &hooks], flags].concat();
+        let logs = [Node::theirs, Node::ours].map(|who| {
+            let node = &node;
+            let _not_there_yet = fs::remove_file(node.path("log"));
+            // The second one finds what the first one found.
+            let before = node.machine.world();
+            who(node, &arguments).ends(0);
+            let seen = moments(node);
+            assert_eq!(seen, expected);
+            node.machine.change(|world| {
+                world.gpus.clone_from(&before.gpus);
+                Ok(())
+            });
+            fs::read_to_string(node.path("log")).unwrap()
+        });
+        assert_eq!(logs[0], logs[1]);
+        assert!(logs[1].contains("\nMIG_PARTED_SELECTED_CONFIG=wanted\n"));
+        assert!(logs[1].contains(&format!("\nMIG_PARTED_HOOKS_FILE={hooks}\n")));
+    }
+}
+
+fn with(node: &Node, hooks: &str, flags: &[&str]) -> Ran {
+    let hooks = node.file("hooks.yaml", &format!("version: v1\nhooks:\n{hooks}"));
+    let config = node.config(RULES);
+    node.ours(&[&["apply", "-f", &config, "-k", &hooks], flags].concat())
+}
+
+const EXIT: &str = "  apply-exit: [{command: /bin/touch, args: [ended]}]\n";
+
+#[test]
+fn a_hook_that_fails_ends_the_run_and_shows_what_it_printed_and_the_last_one_runs_all_the_same() {
+    for moment in ["apply-start", "pre-apply-mode"] {
+        let node = Node::new(GPU);
+        let failing = format!(
+            "  {moment}: [{{command: sh, args: [-c, 'echo to one; echo to other >&2; exit 7']}}, {{command: /bin/touch, args: [went-on]}}]\n{EXIT}"
+        );
+        with(&node, &failing, &[])
+            .ends(1)
+            .says(&format!("the {moment} hook sh failed: exit status: 7"))
+            .says("to one")
+            .says("to other");
+        assert!(!node.path("went-on").exists());
+        assert!(node.path("ended").exists());
+        assert!(!node.geometry()[0].mode);
+    }
+}
+
+#[test]
+fn a_hook_before_partitions_that_fails_leaves_them_as_they_are() {
+    let node = Node::new("  - {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\n");
+    let before = node.serials(0);
+    let failing = format!("  pre-apply-config: [{{command: /bin/false}}]\n{EXIT}");
+    with(&node, &failing, &[]).ends(1);
+    assert_eq!(node.serials(0), before);
+    assert!(node.path("ended").exists());
+}
+
+#[test]
+fn a_last_hook_that_fails_is_no_success_though_the_gpus_have_it() {
+    let node = Node::new(GPU);
+    let ran = with(&node, "  apply-exit: [{command: /bin/false}]\n", &[]).ends(1);
+    assert_eq!(ran.out, "");
+    assert_eq!(node.serials(0).len(), 2);
+}
+
+#[test]
+fn a_hook_that_hangs_is_killed_with_what_it_started() {
+    let node = Node::new(GPU);
+    let hanging =
+        format!("  apply-start: [{{command: /bin/sh, args: [-c, 'sleep 600 & wait']}}]\n{EXIT}");
+    let began = Instant::now();
+    with(&node, &hanging, &["--hook-timeout", "300ms"])
+        .ends(1)
+        .says("did not end within")
+        .says("--hook-timeout");
+    assert!(began.elapsed() < Duration::from_mins(2));
+    assert!(node.path("ended").exists());
+    assert!(!node.geometry()[0].mode);
+}
+
+#[test]
+fn what_hooks_print_is_shown_with_debug_and_else_kept_to_themselves() {
+    let node = Node::new(GPU);
+    let talking = "  apply-start: [{command: /bin/echo, args: [hello there]}]\n";
+    let ran = with(&node, talking, &[]).ends(0);
+    assert!(
+        !ran.out.contains("hello") && !ran.err.contains("hello"),
+        "{ran:?}"
+    );
+    with(&node, talking, &["-d"])
+        .ends(0)
+        .says("hello there\n")
+        .says("Running apply-start hook");
+}
+
+#[test]
+fn a_hook_that_would_never_run_is_a_mistake_and_nothing_is_touched() {
+    for hooks in ["  pre-aply-mode: []\n", "  apply-exit: [{comand: x}]\n"] {
+        let node = Node::new(GPU);
+        with(&node, hooks, &[])
+            .ends(1)
+            .says("cannot use the hooks in");
+        assert!(!node.geometry()[0].mode);
+    }
+}

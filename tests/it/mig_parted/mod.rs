@@ -1,0 +1,41 @@
+//! `nvidia-mig-parted`: ours beside NVIDIA's own on the same simulated GPUs, and each defect of NVIDIA's that ours does not
+//! have.
+//!
+//! Of the defects of nvidia-mig-manager, three are about pausing and waking its clients within one long-lived process
+//! (flags that are never reset, waiting for pods for ever, a condition variable outside a loop). They cannot happen in this
+//! program: it pauses nobody itself, keeps nothing from one run to the next but the journal, and its hooks have an end.
+
+mod beside;
+mod defects;
+mod hooks;
+mod node;
+
+use std::os::unix::fs::symlink;
+
+use node::Node;
+
+#[test]
+fn both_names_of_the_program_are_what_was_reviewed() {
+    let programs = tempfile::tempdir().unwrap();
+    let named = programs.path().join("nvidia-mig-parted");
+    symlink(env!("CARGO_BIN_EXE_octavo"), &named).unwrap();
+    for case in ["help", "verbs", "errors"] {
+        let node = Node::new(
+            "  - {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\n  - {board: A100_40GB}\n",
+        );
+        let text = |name: &str| node.path(name).to_str().unwrap().to_owned();
+        trycmd::TestCases::new()
+            .register_bin("nvidia-mig-parted", named.as_path())
+            .env("COLUMNS", "80")
+            .env(
+                "OCTAVO_NVML_LIBRARY",
+                node.machine.library().to_str().unwrap(),
+            )
+            .env("OCTAVO_SYS_ROOT", text("sys"))
+            .env("OCTAVO_PROC_ROOT", text("proc"))
+            .env("OCTAVO_STATE_DIR", text("state"))
+            .env("OCTAVO_POD_RESOURCES", text("no-kubelet/kubelet.sock"))
+            .env("OCTAVO_NVIDIA_SMI", text("bin/nvidia-smi"))
+            .case(format!("tests/golden/mig-parted/{case}.trycmd"));
+    }
+}
