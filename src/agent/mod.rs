@@ -187,6 +187,7 @@ async fn next(desk: &mut Option<Desk>) -> Option<Asked> {
 fn answer(partitioning: &mut Partitioning, hardware: &Handle, asked: Asked) {
     let answer = match &asked.request {
         Request::Apply(choice) => partitioning.choose(choice, &hardware.latest()),
+        // Who only watches does not ask.
         Request::Forget {} | Request::Watch {} => partitioning.forget(),
     };
     // Who has gone meanwhile is no reason not to do it.

@@ -2,12 +2,16 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use thiserror::Error;
 
-/// A step that failed. The file is as it was.
+/// `O_NOFOLLOW` as the system has it.
+const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
+
+/// A step that failed. The file is as it was, or, where its folder could not be synced, perhaps the new one.
 #[derive(Debug, Error)]
 #[error("cannot {action} {}", .path.display())]
 pub struct DurableError {
@@ -53,7 +57,13 @@ fn sync_folder(path: &Path) -> Result<(), DurableError> {
 }
 
 fn write_synced(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    // A link that somebody laid there leads nowhere.
+    let mut file = File::options()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .custom_flags(NO_LINKS)
+        .open(path)?;
     // Its reader may be another user's process, whatever our umask is.
     file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(content)?;

@@ -153,6 +153,11 @@ impl Engine {
         self.node.select(devices);
     }
 
+    /// Something else is asked of all devices.
+    pub fn select_all(&mut self) {
+        self.node.select_all();
+    }
+
     /// Holds the node against what is wanted and changes what can be changed. It returns when every device has come to an
     /// end, good or bad.
     pub async fn round(

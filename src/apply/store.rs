@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -38,6 +39,9 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
+    /// Whoever may write there could have a GPU re-partitioned.
+    #[error("{} belongs to somebody else, or others may write to it", .0.display())]
+    Unsafe(PathBuf),
     /// Another agent, or a command, changes this node now.
     #[error("another process changes this node's devices: it holds {}", .0.display())]
     Locked(PathBuf),
@@ -65,7 +69,15 @@ pub enum Found {
 impl Store {
     /// Opens `folder`, which is made if need be, and locks it.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(folder).map_err(failed("create the folder", folder))?;
+        // Layouts and processes of others are named in it.
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder
+            .create(folder)
+            .map_err(failed("create the folder", folder))?;
+        if is_others(folder).map_err(failed("look at", folder))? {
+            return Err(StoreError::Unsafe(folder.to_owned()));
+        }
         let path = folder.join("lock");
         let lock = OpenOptions::new()
             .create(true)
@@ -87,7 +99,7 @@ impl Store {
         &self.folder
     }
 
-    /// What the journal says. One that cannot be read is put aside, never lost: the hardware is the truth, and the next apply
+    /// What the journal says. One that cannot be read is put aside: the hardware is the truth, and the next apply
     /// begins from it.
     pub fn journal(&self) -> Result<Found, StoreError> {
         let path = self.journal_path();
@@ -173,6 +185,14 @@ pub fn history(folder: &Path) -> Result<Vec<Attempt>, StoreError> {
 
 fn history_path(folder: &Path) -> PathBuf {
     folder.join("history.jsonl")
+}
+
+/// Whether somebody else may write to the folder: what is in it is believed.
+fn is_others(folder: &Path) -> io::Result<bool> {
+    let data = fs::metadata(folder)?;
+    let own = rustix::process::geteuid().as_raw();
+    let owner = data.uid();
+    Ok((owner != own && owner != 0) || data.mode() & 0o002 != 0)
 }
 
 /// Whether its last line was not ended.

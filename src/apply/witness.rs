@@ -75,7 +75,7 @@ impl Witness for Node {
             return Ok(found);
         };
         let pods = holder::of_pods(&kubelet.given()?, devices);
-        match pods.unassigned.first() {
+        match pods.unassigned.iter().find(|one| is_of_gpus(&one.resource)) {
             None => {
                 found.extend(pods.holders);
                 Ok(found)
@@ -124,6 +124,13 @@ impl Kubelet {
             Err(error) => Err(chain(&error)),
         }
     }
+}
+
+/// Whether a resource is made of GPUs or partitions, by its name: NVIDIA has others, such as network cards.
+fn is_of_gpus(resource: &str) -> bool {
+    resource == "gpu.nvidia.com"
+        || resource.starts_with("nvidia.com/gpu")
+        || resource.starts_with("nvidia.com/mig-")
 }
 
 /// Everybody who uses a device of a node, whom its driver names and all others; asked on a thread where that may block. Why not

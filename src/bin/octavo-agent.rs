@@ -28,8 +28,17 @@ fn main() -> ExitCode {
     program::main(AgentSettings::from_process(), AgentSettings::log, start)
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn start(settings: &AgentSettings) -> Result<(), Box<dyn Error>> {
+fn start(settings: &AgentSettings) -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let ended = runtime.block_on(run(settings));
+    // Whoever hangs in a file of /proc or /sys is not waited for.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn run(settings: &AgentSettings) -> Result<(), Box<dyn Error>> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let hardware = hardware::open(settings.hardware())?;

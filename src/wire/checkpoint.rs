@@ -192,6 +192,9 @@ fn device_in(wanted: DeviceState, inventory: &Inventory) -> Result<DeviceTarget,
     let state = capable.ok_or_else(|| CheckpointError::NotCapable(wanted.uuid.clone()))?;
     let mig = if wanted.mig_mode == 0 {
         MigTarget::Disabled
+    } else if state.catalog.profiles().is_empty() {
+        // Older drivers tell nothing of profiles before MIG mode is on; then it is read once more.
+        MigTarget::Enabled(Vec::new())
     } else {
         let all = wanted.gpu_instances.unwrap_or_default().into_iter();
         let instances: Result<Vec<InstanceTarget>, CheckpointError> = all

@@ -1,7 +1,7 @@
 //! By this process, which then holds the lock of the state directory, as an agent would.
 
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant, sleep_until, timeout_at};
+use tokio::time::{Duration, Instant, interval_at, sleep_until, timeout_at};
 
 use super::show::Show;
 use crate::apply::engine::{Engine, Settings, Wanted};
@@ -10,7 +10,7 @@ use crate::apply::settings::witness;
 use crate::cli::CliError;
 use crate::config::engine::EngineSettings;
 use crate::config::octavo::apply::{Patience, RunSettings};
-use crate::domain::inventory::Inventory;
+use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::layout::Targets;
 use crate::domain::reconcile::Drift;
 use crate::hw::Handle;
@@ -59,7 +59,7 @@ impl Hand {
 
     /// Something else is asked for from now on.
     pub(in crate::cli) fn select(&mut self) {
-        self.engine.select();
+        self.engine.select_all();
     }
 
     /// Rounds until everything is done, or was tried, as far as there is patience.
@@ -82,20 +82,30 @@ impl Hand {
             };
             let round = {
                 let mut round = std::pin::pin!(engine.round(hardware, &inventory, wanted));
+                let mut late = interval_at(end, LOOK);
                 loop {
                     tokio::select! {
-                        round = &mut round => break round,
+                        round = &mut round => break Some(round),
                         Ok(()) = board.changed() => show.board(&inventory, &board.borrow_and_update()),
+                        // What was begun is brought to its end, unless the driver does not let it.
+                        _ = late.tick() => if stalled(hardware).is_some() {
+                            break None;
+                        },
                     }
                 }
             };
-            let status = Status::from(&engine.status(&hardware.latest(), Some(layout)));
+            let mut status = Status::from(&engine.status(&hardware.latest(), Some(layout)));
             show.progress(&status);
+            let Some(round) = round else {
+                status.notice = stalled(hardware);
+                return status;
+            };
+            if !round.outcomes.is_empty() && Instant::now() < end {
+                // Looked at once more: what it means may be another thing now that there is a catalogue.
+                continue;
+            }
             if status.is_applied() || Instant::now() >= end {
                 return status;
-            }
-            if !round.outcomes.is_empty() {
-                continue;
             }
             match patience {
                 Patience::Once(_) => return status,
@@ -109,5 +119,18 @@ impl Hand {
                 }
             }
         }
+    }
+}
+
+/// Which call of the driver does not return, if one does not.
+fn stalled(hardware: &Handle) -> Option<String> {
+    match &hardware.latest().nvml {
+        NvmlState::Stalled { call, .. } => Some(format!(
+            "the driver does not return from {call}; what was begun is in the journal, and is taken up by the next start"
+        )),
+        NvmlState::Absent { .. }
+        | NvmlState::Loading
+        | NvmlState::Ready(_)
+        | NvmlState::Lost { .. } => None,
     }
 }

@@ -133,10 +133,10 @@ fn summary(status: &Status) -> String {
 /// The gravest of all devices.
 pub(in crate::cli) fn exit(status: &Status) -> Exit {
     let gravity = |device: &Device| match device.state.as_str() {
-        // What waits for another device is as grave as that one.
-        "applied" | "pending" => Exit::Done,
+        "applied" => Exit::Done,
         "infeasible" => Exit::Infeasible,
-        "blocked" | "needs-reset" | "drifted" | "yielded" => Exit::Blocked,
+        // What waits for another device, or was not begun in time, is not done.
+        "blocked" | "needs-reset" | "drifted" | "yielded" | "pending" => Exit::Blocked,
         _ => Exit::Failed,
     };
     let rank = |exit: &Exit| match exit {

@@ -105,6 +105,11 @@ impl Node {
         self.devices.retain(|pci, _| !devices.contains(pci));
     }
 
+    /// Something else is asked of all devices.
+    pub fn select_all(&mut self) {
+        self.devices.clear();
+    }
+
     /// The device was reset, and is worth another attempt now; a second reset in a row is not.
     pub fn was_reset(&mut self, pci: PciAddress) {
         if let Some(record) = self.devices.get_mut(&pci)

@@ -138,7 +138,7 @@ impl State {
 
 fn needs_reset(words: &Words<'_>, scope: &ResetScope, causes: &[Cause]) -> String {
     let what = format!(
-        "MIG mode is set and comes into force with a reset of {}; `nvidia-smi --gpu-reset -i {}` does it, or a reboot",
+        "MIG mode is set and comes into force with a reset of {}; `nvidia-smi --gpu-reset -i {}` does it while no agent runs, or a reboot",
         words.scope(scope),
         scope.device
     );

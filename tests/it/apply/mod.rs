@@ -4,3 +4,4 @@ mod command;
 mod faults;
 mod life;
 mod node;
+mod pods;

@@ -34,6 +34,11 @@ impl Node {
         self.machine.path().join("state")
     }
 
+    /// Where a kubelet would listen.
+    pub(super) fn kubelet(&self) -> PathBuf {
+        self.machine.path().join("kubelet/kubelet.sock")
+    }
+
     /// A program of ours with everything it needs to know of this machine.
     fn program(&self, name: &str, first: &[&str]) -> Command {
         let path = self.machine.path();
@@ -49,7 +54,7 @@ impl Node {
             .arg("--proc-root")
             .arg(path.join("proc"))
             .arg("--pod-resources")
-            .arg(path.join("no-kubelet/kubelet.sock"))
+            .arg(self.kubelet())
             .arg("--nvidia-smi")
             .arg(path.join("nvidia-smi"));
         command

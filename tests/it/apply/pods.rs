@@ -1,0 +1,136 @@
+//! Pods that were given devices, by a kubelet at a real socket.
+
+use std::fs;
+use std::sync::Arc;
+
+use octavo::proto::pod_resources::pod_resources_lister_server::{
+    PodResourcesLister, PodResourcesListerServer,
+};
+use octavo::proto::pod_resources::{
+    ContainerDevices, ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse,
+    PodResources,
+};
+use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+use super::node::{Node, names};
+
+const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
+
+/// Says that one pod was given these devices.
+struct Kubelet(Vec<(String, String)>);
+
+#[tonic::async_trait]
+impl PodResourcesLister for Kubelet {
+    async fn list(
+        &self,
+        _: Request<ListPodResourcesRequest>,
+    ) -> Result<Response<ListPodResourcesResponse>, Status> {
+        let devices = self.0.iter().map(|(resource, id)| ContainerDevices {
+            resource_name: resource.clone(),
+            device_ids: vec![id.clone()],
+        });
+        Ok(Response::new(ListPodResourcesResponse {
+            pod_resources: vec![PodResources {
+                name: "notebook-7".to_owned(),
+                namespace: "team-a".to_owned(),
+                containers: vec![ContainerResources {
+                    name: "main".to_owned(),
+                    devices: devices.collect(),
+                    dynamic_resources: Vec::new(),
+                }],
+            }],
+        }))
+    }
+}
+
+fn listen(node: &Node, given: Vec<(String, String)>) -> JoinHandle<()> {
+    fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
+    let socket = UnixListener::bind(node.kubelet()).unwrap();
+    let server = Server::builder().add_service(PodResourcesListerServer::new(Kubelet(given)));
+    tokio::spawn(async move {
+        let incoming = UnixListenerStream::new(socket);
+        server.serve_with_incoming(incoming).await.unwrap();
+    })
+}
+
+/// Gives the node a layout while the kubelet of this very thread answers.
+async fn once(node: &Arc<Node>) -> String {
+    let node = Arc::clone(node);
+    let done = tokio::task::spawn_blocking(move || node.once("all-7g.40gb"));
+    done.await.unwrap()
+}
+
+/// The MIG device in the first instance of a GPU.
+fn partition(node: &Node, gpu: usize) -> String {
+    let world = node.machine.world();
+    let mig = world.gpus[gpu].mig.as_ref().unwrap();
+    mig.instances[0].compute[0].uuid.clone()
+}
+
+#[tokio::test]
+async fn i1_a_partition_that_a_pod_was_given_stays_and_the_pod_is_named_and_other_gpus_are_done() {
+    let node = Arc::new(Node::new(GPUS));
+    let held = partition(&node, 1);
+    let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), held.clone())];
+    let _kubelet = listen(&node, given);
+    let said = once(&node).await;
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"], "{said}");
+    assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"], "{said}");
+    assert_eq!(partition(&node, 1), held);
+    assert!(
+        said.contains("GPU 1: blocked: ")
+            && said.contains("pod team-a/notebook-7 (container main)"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn i1_a_device_that_nobody_can_place_may_be_any_and_one_of_another_kind_is_none() {
+    let node = Arc::new(Node::new(GPUS));
+    let given = vec![("nvidia.com/gpu".to_owned(), "0".to_owned())];
+    let kubelet = listen(&node, given);
+    let said = once(&node).await;
+    assert!(
+        said.contains("nobody knows what of this node that is"),
+        "{said}"
+    );
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+    kubelet.abort();
+    fs::remove_file(node.kubelet()).unwrap();
+    let _kubelet = listen(
+        &node,
+        vec![("nvidia.com/rdma".to_owned(), "nic-0".to_owned())],
+    );
+    once(&node).await;
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
+}
+
+#[test]
+fn i1_a_kubelet_that_is_away_may_have_given_anything() {
+    let node = Node::new(GPUS);
+    fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
+    let said = node.once("all-7g.40gb");
+    assert!(said.contains("cannot connect to kubelet"), "{said}");
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+}
+
+#[test]
+fn i1_in_a_pod_a_kubelet_that_is_not_mounted_is_no_kubelet_that_is_not_there() {
+    let node = Node::new(GPUS);
+    let in_pod = |arguments: &[&str]| {
+        let output = node
+            .agent(&["--oneshot", "--layout", "all-7g.40gb"])
+            .args(arguments)
+            .env("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+            .output()
+            .unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = in_pod(&[]);
+    assert!(said.contains("say --pod-resources none"), "{said}");
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+}
