@@ -287,7 +287,7 @@ fn i5_a_user_who_grows_or_a_monitor_that_looks_in_is_no_reason_to_try_again() {
     case.ended(SECOND, at(0), Ending::RolledBack { reason });
     let memory = crate::domain::quantity::Mebibytes::new(7);
     case.inventory.devices[0].processes[0].memory = Some(memory);
-    assert!(case.look(SECOND * 2 - SECOND / 10).change.is_empty());
+    assert!(case.look(SECOND + SECOND / 2).change.is_empty());
 }
 
 #[test]
