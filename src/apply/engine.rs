@@ -194,6 +194,8 @@ impl Engine {
         for outcome in &outcomes {
             self.ended((&read, &holders), &targets, outcome);
         }
+        // Once for all of them: each writing waits for the disk.
+        self.keep();
         let took = began.elapsed();
         self.remember(&read, (&plan, wanted.layout), &outcomes, took);
         Round {
@@ -332,7 +334,6 @@ impl Engine {
         {
             record.devices.retain(|entry| entry.pci != outcome.pci);
         }
-        self.keep();
     }
 }
 
