@@ -12,4 +12,5 @@ cargo build --release --locked --bins
 stat -c 'binary %n: %s bytes' target/release/octavo{-agent,-aggregator,}
 cargo bench --locked --bench plan
 cargo bench --locked --bench agent -- "${1:-60}"
+cargo bench --locked --bench apply
 exec cargo bench --locked --bench fleet -- "${2:-10000}"

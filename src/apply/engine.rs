@@ -211,6 +211,8 @@ impl Engine {
         for pci in reset {
             self.node.was_reset(pci);
         }
+        // Once for all of them: each writing waits for the disk.
+        self.keep();
         let took = began.elapsed();
         self.remember(&read, (&plan, wanted.layout), &outcomes, took);
         Round {
@@ -353,7 +355,6 @@ impl Engine {
         {
             record.devices.retain(|entry| entry.pci != outcome.pci);
         }
-        self.keep();
     }
 }
 

@@ -1,0 +1,297 @@
+//! A simulated machine that is re-partitioned: by our agent, and by NVIDIA's mig-parted in a mount namespace of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use octavo::wire::history::{self, Attempt};
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use crate::simulated;
+
+/// Profiles, and how many of each.
+pub(crate) type Mix = [(&'static str, u32)];
+
+/// The first argument of the benchmark where it is started to measure one program.
+pub(crate) const MEASURED: &str = "--measured";
+
+/// A machine, and what our agent keeps of it.
+pub(crate) struct Node {
+    folder: TempDir,
+}
+
+/// Whether the simulator writes its call log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Log {
+    On,
+    Off,
+}
+
+/// NVIDIA's mig-parted, as `tests/it/peer_mig_parted.rs` built it.
+pub(crate) struct Peer {
+    program: PathBuf,
+}
+
+/// What a program took.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Cost {
+    /// From exec to exit.
+    pub(crate) wall_ms: f64,
+    /// User and system time of all its threads.
+    pub(crate) cpu_ms: f64,
+    /// The most memory that was resident. Source: `getrusage`.
+    pub(crate) peak_mib: f64,
+}
+
+/// One line of the simulator's call log.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Call {
+    pub(crate) tid: u32,
+    pub(crate) function: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) result: String,
+    start_ns: u64,
+    duration_ns: u64,
+}
+
+/// One run of a program, with the calls that it made in the order in which they began.
+pub(crate) struct Ran {
+    pub(crate) cost: Cost,
+    pub(crate) calls: Vec<Call>,
+}
+
+impl Node {
+    /// `count` boards that have `instances` each.
+    pub(crate) fn new(count: usize, instances: &Mix, latency: &str) -> Self {
+        let instances: Vec<String> = instances
+            .iter()
+            .map(|(profile, count)| format!("{{profile: {profile}, count: {count}}}"))
+            .collect();
+        let instances = instances.join(", ");
+        let scenario = format!(
+            "machine: bench\nlinks: nvswitch\nlatency: {latency}\ngpus:\n- board: A100_80GB\n  count: {count}\n  mig: enabled\n  instances: [{instances}]\n"
+        );
+        let folder = simulated::folder("apply", &scenario);
+        let path = folder.path();
+        fs::create_dir(path.join("proc")).unwrap();
+        let devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n";
+        fs::write(path.join("proc/devices"), devices).unwrap();
+        prepare_for_peer(path);
+        Self { folder }
+    }
+
+    /// What every GPU shall have, in both dialects.
+    pub(crate) fn want(&self, mix: &Mix) {
+        let counts: Vec<String> = mix
+            .iter()
+            .map(|(name, count)| format!("{name}: {count}"))
+            .collect();
+        let counts = counts.join(", ");
+        let ours = format!(
+            "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  wanted: [{{devices: all, mig: {{{counts}}}}}]\n"
+        );
+        let theirs = format!(
+            "version: v1\nmig-configs:\n  wanted:\n  - devices: all\n    mig-enabled: true\n    mig-devices: {{{counts}}}\n"
+        );
+        fs::write(self.file("layouts.yaml"), ours).unwrap();
+        fs::write(self.file("mig-parted.yaml"), theirs).unwrap();
+    }
+
+    /// Our agent does it once.
+    pub(crate) fn ours(&self, log: Log) -> Ran {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args([MEASURED, env!("CARGO_BIN_EXE_octavo-agent")])
+            .args(["--oneshot", "--log-level", "error", "--layout", "wanted"]);
+        for (flag, file) in [
+            ("--layouts", "layouts.yaml"),
+            ("--nvml-library", simulated::LIBRARY),
+            ("--sys-root", "sys"),
+            ("--state-dir", "state"),
+            ("--proc-root", "proc"),
+            ("--pod-resources", "no-kubelet/kubelet.sock"),
+            ("--nvidia-smi", "nvidia-smi"),
+        ] {
+            command.arg(flag).arg(self.file(file));
+        }
+        self.run(command, log)
+    }
+
+    /// mig-parted does it once. It looks for GPUs in the real /proc and /sys, so it is given this machine's in a mount
+    /// namespace.
+    pub(crate) fn theirs(&self, peer: &Peer, log: Log) -> Ran {
+        const SCRIPT: &str = "cd \"$1\" && shift && mount --rbind /proc peer/real && mount --rbind peer /proc \
+                              && mount --bind sys/bus/pci /sys/bus/pci && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command
+            .args(["-m", "sh", "-c", SCRIPT, "sh"])
+            .arg(self.folder.path())
+            .arg(std::env::current_exe().unwrap())
+            .arg(MEASURED)
+            .arg(&peer.program)
+            .args(["apply", "-c", "wanted", "-f", "mig-parted.yaml"])
+            .env("LD_LIBRARY_PATH", self.folder.path());
+        self.run(command, log)
+    }
+
+    /// What the agent wrote of its last apply.
+    pub(crate) fn last_attempt(&self) -> Attempt {
+        let text = fs::read_to_string(self.file("state/history.jsonl")).unwrap();
+        history::parse(&text).pop().unwrap()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, mut command: Command, log: Log) -> Ran {
+        let calls = self.file("calls.jsonl");
+        let _none_yet = fs::remove_file(&calls);
+        if log == Log::On {
+            command.env("NVML_SIM_LOG", &calls);
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let cost = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let text = fs::read_to_string(&calls).unwrap_or_default();
+        let mut calls: Vec<Call> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        calls.sort_by_key(|call| call.start_ns);
+        Ran { cost, calls }
+    }
+}
+
+/// What mig-parted looks for before it asks NVML: the module in `/proc/modules`, and two files of each device.
+fn prepare_for_peer(folder: &Path) {
+    fs::create_dir_all(folder.join("peer/real")).unwrap();
+    fs::write(
+        folder.join("peer/modules"),
+        "nvidia 1 0 - Live 0x0000000000000000\n",
+    )
+    .unwrap();
+    std::os::unix::fs::symlink("real/self", folder.join("peer/self")).unwrap();
+    for device in fs::read_dir(folder.join("sys/bus/pci/devices")).unwrap() {
+        let device = device.unwrap().path();
+        for (file, text) in [("numa_node", "-1\n"), ("resource", "0x0 0x0 0x0\n")] {
+            if !device.join(file).exists() {
+                fs::write(device.join(file), text).unwrap();
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// The one in the cache, if it was built and can be run here.
+    pub(crate) fn find() -> Option<Self> {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
+            || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"),
+            PathBuf::from,
+        );
+        let program = cache.join("octavo/nvidia-mig-parted-v0.13.1");
+        let namespace = Command::new("unshare").args(["-m", "true"]).output();
+        let allowed = namespace.is_ok_and(|output| output.status.success());
+        (program.is_file() && allowed).then_some(Self { program })
+    }
+}
+
+/// Runs the program in the arguments and says what it took; for a process of its own, whose memory is small, as what a
+/// process had before exec counts to its peak.
+pub(crate) fn measured(mut arguments: impl Iterator<Item = String>) {
+    let of = |usage: &Usage| {
+        let times = [usage.user_time(), usage.system_time()];
+        let nanos = times.map(|time| time.tv_sec() * 1_000_000 + time.tv_usec());
+        Duration::from_micros(u64::try_from(nanos.iter().sum::<i64>()).unwrap())
+    };
+    let before = of(&getrusage(UsageWho::RUSAGE_CHILDREN).unwrap());
+    let start = Instant::now();
+    let status = Command::new(arguments.next().unwrap())
+        .args(arguments)
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    let wall = start.elapsed();
+    assert!(status.success(), "{status}");
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
+    let cost = Cost {
+        wall_ms: millis(wall),
+        cpu_ms: millis(of(&usage).checked_sub(before).unwrap()),
+        peak_mib: f64::from(u32::try_from(usage.max_rss()).unwrap()) / 1024.0,
+    };
+    println!("{}", serde_json::to_string(&cost).unwrap());
+}
+
+/// What a program costs that does nothing: the floor of everything that is measured so.
+pub(crate) fn floor() -> Cost {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([MEASURED, "true"])
+        .output()
+        .unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+pub(crate) fn millis(span: Duration) -> f64 {
+    span.as_secs_f64() * 1000.0
+}
+
+impl Call {
+    /// Whether it changes the hardware, or tries to.
+    pub(crate) fn changes(&self) -> bool {
+        const CHANGES: [&str; 5] = [
+            "nvmlDeviceSet",
+            "nvmlDeviceCreateGpuInstance",
+            "nvmlGpuInstanceCreateComputeInstance",
+            "nvmlGpuInstanceDestroy",
+            "nvmlComputeInstanceDestroy",
+        ];
+        CHANGES.iter().any(|begin| self.function.starts_with(begin))
+    }
+
+    /// Whether it waits for events, which a thread of its own does all the time.
+    pub(crate) fn waits(&self) -> bool {
+        self.function.starts_with("nvmlEventSetWait")
+    }
+
+    pub(crate) fn took(&self) -> Duration {
+        Duration::from_nanos(self.duration_ns)
+    }
+}
+
+/// Time inside these calls, in milliseconds.
+pub(crate) fn inside<'a>(calls: impl IntoIterator<Item = &'a Call>) -> f64 {
+    millis(calls.into_iter().map(Call::took).sum())
+}
+
+/// The most time that one of the threads which change devices spent inside calls from `from` on.
+pub(crate) fn critical(calls: &[Call]) -> f64 {
+    let changing = changing(calls);
+    let mut sums: BTreeMap<u32, Duration> = BTreeMap::new();
+    for call in calls.iter().filter(|call| changing.contains(&call.tid)) {
+        *sums.entry(call.tid).or_default() += call.took();
+    }
+    millis(sums.into_values().max().unwrap_or_default())
+}
+
+/// The threads that change something.
+pub(crate) fn changing(calls: &[Call]) -> BTreeSet<u32> {
+    let changes = calls.iter().filter(|call| call.changes());
+    changes.map(|call| call.tid).collect()
+}
+
+/// GPU instances destroyed and created.
+pub(crate) fn counts(calls: &[Call]) -> (usize, usize) {
+    let of = |begin: &str| {
+        let all = calls.iter().filter(|call| call.result == "SUCCESS");
+        all.filter(|call| call.function.starts_with(begin)).count()
+    };
+    (
+        of("nvmlGpuInstanceDestroy"),
+        of("nvmlDeviceCreateGpuInstance"),
+    )
+}
