@@ -263,6 +263,8 @@ impl Teller<'_> {
             if self.tell(&inventory, Some(&now)).await.is_break() {
                 return;
             }
+            // Steps follow each other faster than anybody reads.
+            sleep(BREATH).await;
         }
     }
 }
