@@ -1,6 +1,7 @@
 //! One round after the other: look, decide, write the journal, change, look again, write the history.
 
 mod begun;
+mod reboot;
 mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -180,6 +181,7 @@ impl Engine {
         self.say_left(inventory);
         self.settle_reached();
         if decision.change.is_empty() {
+            self.forget_reboot();
             return Round {
                 again: decision.again,
                 ..Round::default()
@@ -204,6 +206,7 @@ impl Engine {
         // From before a reset: a device looks otherwise after it, and is gone on with at once.
         let read = hardware.latest();
         let reset = self.reset(hardware, &mut outcomes).await;
+        self.reboot(&read, wanted.layout, &mut outcomes).await;
         let holders = self.holders(&read).await;
         for outcome in &outcomes {
             self.ended((&read, &holders), &targets, outcome);

@@ -1,7 +1,7 @@
 //! Resets of a GPU. NVML has no call for it: `nvidia-smi` has, and the kernel has for whoever may write to sysfs.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub struct Resets {
     pub nvidia_smi: Option<PathBuf>,
     /// Where sysfs is mounted, if the kernel may be asked.
     pub sysfs: Option<PathBuf>,
+    /// What reboots the node, by its whole path, where that is allowed.
+    pub reboot: Option<PathBuf>,
 }
 
 /// What came of a reset.
@@ -86,6 +88,12 @@ impl Resets {
             }
             Err(reason) => failed(format!("cannot reset {}: {reason}", scope.device)),
         }
+    }
+
+    /// Whether a reboot is what is left to try for `scope`.
+    pub(super) fn leave_a_reboot(&self) -> Option<&PathBuf> {
+        let others = self.nvidia_smi.is_some() || self.sysfs.is_some();
+        self.reboot.as_ref().filter(|_| !others)
     }
 
     async fn reset(&self, pci: PciAddress) -> Result<(), String> {
@@ -154,6 +162,20 @@ async fn in_the_way(
         |holder: &Holder| holder.device == scope.device || scope.coupled.contains(&holder.device);
     let holders: Vec<Holder> = holders.into_iter().filter(of_these).collect();
     (!holders.is_empty()).then(|| vec![Cause::DeviceInUse { holders }])
+}
+
+/// Reboots the node; it takes some time until that is felt.
+pub(super) async fn reboot(program: &Path) -> Result<(), String> {
+    let mut command = Command::new(program);
+    command.env_clear().stdin(Stdio::null());
+    let done = timeout(LONGEST, command.status())
+        .await
+        .map_err(|_| format!("{} does not end", program.display()))?
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    if done.success() {
+        return Ok(());
+    }
+    Err(format!("{} failed", program.display()))
 }
 
 /// The node without the processes that its driver named a while ago.

@@ -20,6 +20,7 @@ impl Settings {
             resets: Resets {
                 nvidia_smi: program.exists().then(|| program.to_owned()),
                 sysfs: settings.sysfs_reset().then(|| sys_root.to_owned()),
+                reboot: settings.reboot_program().map(Path::to_owned),
             },
             by,
         }

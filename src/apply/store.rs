@@ -160,6 +160,32 @@ impl Store {
         Ok(durable::replace(path, &draft, newer, 0o644)?)
     }
 
+    /// The layout for which the node was rebooted last, if that did not help yet.
+    pub fn rebooted(&self) -> Result<Option<String>, StoreError> {
+        let bytes = read(&self.reboot_path(), LONGEST_JOURNAL)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// The node will be rebooted for this layout.
+    pub fn will_reboot(&self, layout: &str) -> Result<(), StoreError> {
+        let draft = self.folder.join("rebooted.draft");
+        Ok(durable::replace(
+            &self.reboot_path(),
+            &draft,
+            layout.as_bytes(),
+            0o600,
+        )?)
+    }
+
+    /// It helped, or is not needed any more.
+    pub fn forget_reboot(&self) -> Result<(), StoreError> {
+        Ok(durable::remove(&self.reboot_path())?)
+    }
+
+    fn reboot_path(&self) -> PathBuf {
+        self.folder.join("rebooted")
+    }
+
     /// Where an unreadable journal is put: beside those that were put there before, as far as there are not very many.
     fn aside(&self) -> PathBuf {
         let names = (0..100).map(|number| match number {

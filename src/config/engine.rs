@@ -40,6 +40,16 @@ pub(super) struct EngineArgs {
     )]
     nvidia_smi: PathBuf,
 
+    /// Reboots the node, with --allow reboot
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "OCTAVO_REBOOT_PROGRAM",
+        hide_env_values = true,
+        default_value = "/usr/sbin/reboot"
+    )]
+    reboot_program: PathBuf,
+
     /// Let the kernel reset a GPU, through sysfs, where there is no nvidia-smi
     #[arg(long, env = "OCTAVO_ALLOW_SYSFS_RESET", hide_env_values = true)]
     allow_sysfs_reset: bool,
@@ -80,6 +90,8 @@ enum Allow {
     ClientsBounce,
     /// A GPU is reset
     GpuReset,
+    /// The node is rebooted, where a reset is needed and cannot be done, nobody uses a GPU, and it was not tried before
+    Reboot,
 }
 
 /// How devices are changed.
@@ -88,6 +100,7 @@ pub struct EngineSettings {
     policy: Policy,
     state_dir: PathBuf,
     nvidia_smi: PathBuf,
+    reboot_program: PathBuf,
     sysfs_reset: bool,
     proc_root: PathBuf,
     pod_resources: Option<PathBuf>,
@@ -108,6 +121,12 @@ impl EngineSettings {
     /// What resets a GPU, if it is there.
     pub fn nvidia_smi(&self) -> &Path {
         &self.nvidia_smi
+    }
+
+    /// What reboots the node, where that is allowed.
+    pub fn reboot_program(&self) -> Option<&Path> {
+        let allowed = self.policy.most_disruption >= Disruption::Reboot;
+        allowed.then_some(self.reboot_program.as_path())
     }
 
     /// Whether the kernel may be asked to reset a GPU.
@@ -139,10 +158,12 @@ impl From<EngineArgs> for EngineSettings {
                     Allow::None => Disruption::None,
                     Allow::ClientsBounce => Disruption::ClientsBounce,
                     Allow::GpuReset => Disruption::GpuReset,
+                    Allow::Reboot => Disruption::Reboot,
                 },
             },
             state_dir: args.state_dir,
             nvidia_smi: args.nvidia_smi,
+            reboot_program: args.reboot_program,
             sysfs_reset: args.allow_sysfs_reset,
             proc_root: args.proc_root,
             pod_resources: Some(args.pod_resources).filter(|path| path != Path::new("none")),

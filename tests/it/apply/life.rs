@@ -1,6 +1,7 @@
 //! An agent that goes on: what becomes of a layout when drivers reload, machines reboot and people interfere.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use super::node::{Node, names};
 
@@ -162,4 +163,57 @@ fn mig_that_could_not_be_disabled_before_a_reboot_is_disabled_after_it() {
     assert!(!said.contains("needs-reset"), "{said}");
     assert!(!node.is_partitioned(0));
     assert!(node.is_clear());
+}
+
+#[test]
+fn a_node_is_rebooted_only_where_that_is_allowed_and_nobody_uses_it_and_once() {
+    let node = Node::new("- {board: A100_40GB}\n");
+    node.machine
+        .faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
+    let marks = node.machine.path().join("reboots");
+    let program = node.machine.path().join("reboot");
+    fs::write(
+        &program,
+        format!("#!/bin/sh\necho once >> '{}'\n", marks.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = program.display().to_string();
+    let reboots = || {
+        fs::read_to_string(&marks)
+            .unwrap_or_default()
+            .lines()
+            .count()
+    };
+    let run = |more: &[&str]| {
+        let arguments = [
+            "--oneshot",
+            "--layout",
+            "all-3g.20gb",
+            "--reboot-program",
+            &program,
+        ];
+        let output = node.agent(&arguments).args(more).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(run(&[]).contains("needs-reset"));
+    assert_eq!(reboots(), 0, "by default nothing is rebooted");
+    run(&["--allow", "reboot"]);
+    assert_eq!(reboots(), 1);
+    // It did not help, as nothing here really reboots.
+    let said = run(&["--allow", "reboot"]);
+    assert!(
+        said.contains("was rebooted for this layout already"),
+        "{said}"
+    );
+    assert_eq!(reboots(), 1);
+    // When it has helped, the next time is another one.
+    node.machine.faults("[]");
+    node.machine.change(|world| {
+        world.reboot();
+        Ok(())
+    });
+    run(&["--allow", "reboot"]);
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+    assert!(!node.state().join("rebooted").exists());
 }

@@ -1,0 +1,77 @@
+//! The last resort: a reboot of the node, where it is allowed, once for each layout, and while nobody uses a GPU.
+
+use tracing::{info, warn};
+
+use super::Engine;
+use crate::apply::executor::Outcome;
+use crate::apply::{reset, witness};
+use crate::domain::error::chain;
+use crate::domain::inventory::{Inventory, Usage};
+use crate::domain::plan::Cause;
+use crate::domain::reconcile::{Ending, State};
+
+impl Engine {
+    /// Reboots the node where a device waits for a reset that nothing else can do.
+    pub(super) async fn reboot(
+        &mut self,
+        inventory: &Inventory,
+        layout: &str,
+        outcomes: &mut [Outcome],
+    ) {
+        let Some(program) = self.settings.resets.leave_a_reboot().cloned() else {
+            return;
+        };
+        let waits = |outcome: &&mut Outcome| matches!(outcome.ending, Ending::NeedsReset { .. });
+        let mut waiting = outcomes.iter_mut().filter(waits);
+        let Some(first) = waiting.next() else {
+            return;
+        };
+        if let Err(cause) = self.may_reboot(inventory, layout).await {
+            for outcome in std::iter::once(first).chain(waiting) {
+                if let Ending::NeedsReset { causes, .. } = &mut outcome.ending {
+                    causes.push(cause.clone());
+                }
+            }
+            return;
+        }
+        info!("the node is rebooted for layout {layout}");
+        if let Err(reason) = reset::reboot(&program).await {
+            warn!("the node is not rebooted: {reason}");
+        }
+    }
+
+    /// Why not, where it may not be. That it is tried is written down before, so that it is tried once.
+    async fn may_reboot(&self, inventory: &Inventory, layout: &str) -> Result<(), Cause> {
+        let untold = |reason: String| Cause::Untold { reason };
+        let (holders, nobody_knows) = witness::everybody(&self.witness, inventory).await;
+        if let Some(reason) = nobody_knows {
+            return Err(untold(reason));
+        }
+        let mut devices = inventory.devices.iter();
+        let unknown =
+            devices.any(|device| device.mig.state().is_some() && device.usage() == Usage::Unknown);
+        if unknown || !holders.is_empty() {
+            return Err(Cause::DeviceInUse { holders });
+        }
+        let tried = self
+            .store
+            .rebooted()
+            .map_err(|error| untold(chain(&error)))?;
+        if tried.as_deref() == Some(layout) {
+            let reason = "the node was rebooted for this layout already, and it did not help";
+            return Err(untold(reason.to_owned()));
+        }
+        let kept = self.store.will_reboot(layout);
+        kept.map_err(|error| untold(chain(&error)))
+    }
+
+    /// Where all is as it shall be, the next time is another one.
+    pub(super) fn forget_reboot(&self) {
+        let mut states = self.node.states();
+        if states.all(|(_, state)| *state == State::Applied)
+            && let Err(error) = self.store.forget_reboot()
+        {
+            warn!("{}", chain(&error));
+        }
+    }
+}
