@@ -27,7 +27,7 @@ const HALVES: &Mix = &[("3g.40gb", 2)];
 const BALANCED: &Mix = &[("3g.40gb", 1), ("2g.20gb", 1), ("1g.10gb", 2)];
 
 /// Rounds of each kind whose overhead is measured.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 6;
 /// Runs of each program whose CPU time and memory are measured.
 const RUNS: usize = 11;
 
