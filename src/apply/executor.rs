@@ -42,7 +42,7 @@ pub async fn run(
     progress: watch::Sender<Board>,
 ) -> Result<Vec<Outcome>, NoDriver> {
     hardware
-        .work(move |driver, calls| perform(driver, calls, jobs, &*witness, &progress))
+        .work_and_read(move |driver, calls| perform(driver, calls, jobs, &*witness, &progress))
         .await
 }
 
@@ -52,7 +52,7 @@ fn perform(
     jobs: Vec<Job>,
     witness: &dyn Witness,
     progress: &watch::Sender<Board>,
-) -> Vec<Outcome> {
+) -> (Vec<Outcome>, Option<Vec<Device>>) {
     let asked: Vec<PciAddress> = jobs.iter().map(|job| job.target.pci).collect();
     let mut controls: BTreeMap<PciAddress, Box<dyn GpuControl + '_>> = driver
         .controls(&asked)
@@ -60,11 +60,11 @@ fn perform(
         .map(|control| (control.pci(), control))
         .collect();
     let mut pairs = Vec::new();
-    let mut outcomes = Vec::new();
+    let mut ends = Vec::new();
     for job in jobs {
         match controls.remove(&job.target.pci) {
             Some(control) => pairs.push((job, control)),
-            None => outcomes.push(unknown(job.target.pci)),
+            None => ends.push((unknown(job.target.pci), Left::Untouched)),
         }
     }
     let run = |(job, control): (Job, Box<dyn GpuControl + '_>)| {
@@ -73,11 +73,13 @@ fn perform(
             calls,
             witness,
             hardware: Duration::ZERO,
+            left: Left::Untouched,
         }
         .run(job, progress)
     };
+    let all = pairs.len().saturating_add(ends.len());
     if pairs.len() == 1 {
-        outcomes.extend(pairs.into_iter().map(run));
+        ends.extend(pairs.into_iter().map(run));
     } else {
         thread::scope(|scope| {
             let threads: Vec<_> = pairs
@@ -85,11 +87,33 @@ fn perform(
                 .map(|pair| scope.spawn(move || run(pair)))
                 .collect();
             // A thread that panicked has left its device in the journal.
-            outcomes.extend(threads.into_iter().filter_map(|thread| thread.join().ok()));
+            ends.extend(threads.into_iter().filter_map(|thread| thread.join().ok()));
         });
     }
     progress.send_modify(Board::clear);
-    outcomes
+    let mut read = Some(Vec::new()).filter(|_| ends.len() == all);
+    let mut outcomes = Vec::new();
+    for (outcome, left) in ends {
+        outcomes.push(outcome);
+        match left {
+            Left::Untouched => {}
+            Left::Read(device) => read
+                .iter_mut()
+                .for_each(|read| read.push((*device).clone())),
+            Left::Changed => read = None,
+        }
+    }
+    (outcomes, read)
+}
+
+/// How a device was left.
+enum Left {
+    /// No call was made that changes it.
+    Untouched,
+    /// It was read after the last of them.
+    Read(Box<Device>),
+    /// It was not.
+    Changed,
 }
 
 fn unknown(pci: PciAddress) -> Outcome {
@@ -110,15 +134,16 @@ struct Runner<'a> {
     calls: &'a CallWatch,
     witness: &'a dyn Witness,
     hardware: Duration,
+    left: Left,
 }
 
 impl Runner<'_> {
-    fn run(mut self, job: Job, progress: &watch::Sender<Board>) -> Outcome {
+    fn run(mut self, job: Job, progress: &watch::Sender<Board>) -> (Outcome, Left) {
         let pci = job.target.pci;
         // All of them: what a pod was given is told by ids, and one of another device is no riddle.
         let mut devices = job.inventory.devices.clone();
         let Some(mut transaction) = Transaction::new(job) else {
-            return unknown(pci);
+            return (unknown(pci), Left::Untouched);
         };
         let began = Instant::now();
         let mut answer = Answer::Begin;
@@ -134,6 +159,7 @@ impl Runner<'_> {
                 Action::End(ending) => break ending,
                 Action::Look => Answer::Looked(self.look(&devices)),
                 Action::Call(call) => {
+                    self.left = Left::Changed;
                     Answer::Called(self.timed(|control, calls| control.call(call, calls)))
                 }
                 Action::Wait(wait) => {
@@ -144,13 +170,14 @@ impl Runner<'_> {
                 Action::Read => Answer::Read(self.read(&mut devices)),
             };
         };
-        Outcome {
+        let outcome = Outcome {
             pci,
             ending,
             work: transaction.work(),
             took: began.elapsed(),
             hardware: self.hardware,
-        }
+        };
+        (outcome, self.left)
     }
 
     fn timed<T>(&mut self, call: impl FnOnce(&mut dyn GpuControl, &CallWatch) -> T) -> T {
@@ -177,6 +204,10 @@ impl Runner<'_> {
         if let Some(known) = known {
             known.clone_from(&read);
         }
-        Ok(Box::new(read))
+        let read = Box::new(read);
+        if matches!(self.left, Left::Changed | Left::Read(_)) {
+            self.left = Left::Read(read.clone());
+        }
+        Ok(read)
     }
 }

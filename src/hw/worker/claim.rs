@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::events::Events;
 use super::{Message, Shared, Worker};
 use crate::domain::driver_link::{Event, Past, State};
+use crate::domain::inventory::Device;
 use crate::hw::GpuDriver;
 use crate::hw::calls::CallWatch;
 
@@ -60,11 +61,17 @@ impl Drop for Released {
     }
 }
 
-/// What is done with the driver, or with the reason why there is none; what it returns tells who asked for it.
-pub(super) type Job = Box<
-    dyn FnOnce(Result<&mut (dyn GpuDriver + 'static), NoDriver>, &CallWatch) -> Box<dyn FnOnce()>
-        + Send,
->;
+/// What is done with the driver, or with the reason why there is none.
+pub(super) type Job =
+    Box<dyn FnOnce(Result<&mut (dyn GpuDriver + 'static), NoDriver>, &CallWatch) -> Ended + Send>;
+
+/// The end of a piece of work.
+pub(super) struct Ended {
+    /// Every device that the work changed, as it was read after its last change; `None` where that is not all.
+    pub(super) read: Option<Vec<Device>>,
+    /// Tells who asked for it.
+    pub(super) reply: Box<dyn FnOnce()>,
+}
 
 /// Who has the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,7 +103,7 @@ impl Shared {
 }
 
 impl Worker {
-    /// Does the work, reads the devices that it may have changed, and only then tells who asked for it.
+    /// Does the work, reads the devices that it may have changed unless it has done so, and only then tells who asked for it.
     pub(super) fn work(&mut self, job: Job) {
         let shared = Arc::clone(&self.shared);
         if self.observation.is_none() {
@@ -104,20 +111,34 @@ impl Worker {
             self.observe();
         }
         let lacking = self.lacking();
-        let reply = match (lacking, self.driver.as_deref_mut()) {
+        let ended = match (lacking, self.driver.as_deref_mut()) {
             (None, Some(driver)) => {
                 shared.set_claim(Claim::Work);
-                let reply = job(Ok(driver), &shared.calls);
-                self.observe();
+                let ended = job(Ok(driver), &shared.calls);
+                if !ended.read.as_deref().is_some_and(|read| self.take_in(read)) {
+                    self.observe();
+                }
                 self.publish();
                 shared.set_claim(Claim::Readings);
                 shared.say_news();
-                reply
+                ended
             }
             (None, None) => job(Err(NoDriver::Loading), &shared.calls),
             (Some(reason), _) => job(Err(reason), &shared.calls),
         };
-        reply();
+        (ended.reply)();
+    }
+
+    /// Puts devices that were read into what was read last; whether all of them are in there.
+    fn take_in(&mut self, read: &[Device]) -> bool {
+        let Some(observation) = &mut self.observation else {
+            return false;
+        };
+        read.iter().all(|device| {
+            let mut known = observation.devices.iter_mut();
+            let known = known.find(|known| known.pci == device.pci);
+            known.map(|known| known.clone_from(device)).is_some()
+        })
     }
 
     fn lacking(&self) -> Option<NoDriver> {

@@ -7,9 +7,9 @@ use std::sync::mpsc::Sender;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{self, Instant};
 
-use super::claim::{Claim, Job, NoDriver, Released};
+use super::claim::{Claim, Ended, Job, NoDriver, Released};
 use super::{Message, Pulse, Shared};
-use crate::domain::inventory::{Inventory, NvmlState};
+use crate::domain::inventory::{Device, Inventory, NvmlState};
 use crate::hw::GpuDriver;
 use crate::hw::calls::{CallWatch, InFlight};
 use crate::hw::merge;
@@ -90,12 +90,28 @@ impl Handle {
         &self,
         work: impl FnOnce(&mut dyn GpuDriver, &CallWatch) -> T + Send + 'static,
     ) -> Result<T, NoDriver> {
+        self.work_and_read(|driver, calls| (work(driver, calls), None))
+            .await
+    }
+
+    /// The same for work that reads what it changes: every device that it changed, as it was read after its last change.
+    /// These then need not be read once more; where it is `None`, all are.
+    pub async fn work_and_read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn GpuDriver, &CallWatch) -> (T, Option<Vec<Device>>) + Send + 'static,
+    ) -> Result<T, NoDriver> {
         let (asker, answer) = oneshot::channel();
         let job: Job = Box::new(move |driver, calls| {
-            let done = driver.map(|driver| work(driver, calls));
-            Box::new(move || {
-                let _gone = asker.send(done);
-            })
+            let (done, read) = match driver.map(|driver| work(driver, calls)) {
+                Ok((done, read)) => (Ok(done), read),
+                Err(error) => (Err(error), None),
+            };
+            Ended {
+                read,
+                reply: Box::new(move || {
+                    let _gone = asker.send(done);
+                }),
+            }
         });
         self.ask(Message::Work(job), answer).await
     }
