@@ -154,7 +154,9 @@ fn an_open_node_is_told_with_its_place_and_who_has_it() {
         (7, Some(1), Some(0), 50),
         (8, None, None, 51),
     ]);
-    let who = &proc.open().unwrap()[0].who;
+    let mut holders = proc.open().unwrap();
+    crate::hw::holders::describe(proc.path(), &mut holders);
+    let who = &holders[0].who;
     assert_eq!(who.kind, None);
     assert_eq!(who.command.as_deref(), Some("train --all"));
     assert!(who.since.is_some_and(|since| since >= 1_700_000_000));
