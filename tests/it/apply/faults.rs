@@ -1,6 +1,11 @@
 //! The fault menu: each item is a bug or a behaviour of real drivers, and each test names the invariant that it protects.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use octavo::domain::layout::MigTarget;
+use octavo::domain::reconcile::{Entry, Record};
+use octavo::wire::journal;
 
 use super::node::{Node, names};
 
@@ -258,4 +263,46 @@ fn a_journal_of_a_later_version_or_of_nonsense_is_told_and_kept_and_the_hardware
         assert_eq!(kept.unwrap(), text);
         assert!(node.is_clear());
     }
+}
+
+#[test]
+fn i2_a_board_that_took_anothers_slot_does_not_get_what_was_begun_with_that_one() {
+    let node = Node::new(
+        "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 1g.5gb, start: 0}]}\n",
+    );
+    let before = node.geometry(0);
+    let pci = node.machine.world().gpus[0].pci.sysfs();
+    let record = Record {
+        plan: "20261121T120000Z-1".to_owned(),
+        layout: "wanted".to_owned(),
+        devices: vec![Entry {
+            pci: pci.parse().unwrap(),
+            uuid: "GPU-3f1c9a52-7d0b-4a6e-9c7f-0d3b8e5a1c24".parse().ok(),
+            previous: Some(MigTarget::Disabled),
+            target: MigTarget::Enabled(Vec::new()),
+        }],
+    };
+    fs::create_dir_all(node.state()).unwrap();
+    fs::write(node.state().join("journal"), journal::write(&record)).unwrap();
+    let file = node.layouts("[{devices: [1], mig: {7g.40gb: 1}}]");
+    let output = node
+        .agent(&["--oneshot", "--layouts", &file, "--layout", "wanted"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("another one is there now"), "{said}");
+    assert_eq!(node.geometry(0), before);
+    assert_eq!(names(&node.geometry(1)), ["7g.40gb"]);
+    assert!(node.is_clear());
+}
+
+#[test]
+fn i12_a_state_directory_that_others_may_write_to_is_refused() {
+    let node = Node::new(SEVEN);
+    fs::create_dir_all(node.state()).unwrap();
+    fs::set_permissions(node.state(), fs::Permissions::from_mode(0o777)).unwrap();
+    let before = node.geometry(0);
+    let said = node.once("all-7g.40gb");
+    assert!(said.contains("others may write to it"), "{said}");
+    assert_eq!(node.geometry(0), before);
 }
