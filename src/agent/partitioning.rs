@@ -23,9 +23,10 @@ use crate::config::agent::PartitioningSettings;
 use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, NvmlState};
-use crate::domain::layout::{DeviceTarget, Targets};
+use crate::domain::layout::{DeviceTarget, Resolved, Targets};
 use crate::domain::reconcile::Status;
 use crate::hw::Handle;
+use crate::wire::checkpoint::{self, CheckpointError};
 use crate::wire::local::Choice;
 
 /// Everything that partitions the node.
@@ -55,8 +56,32 @@ pub struct Partitioning {
 #[derive(Debug)]
 struct Chosen {
     layout: String,
+    what: What,
+}
+
+/// What a person's choice is among.
+#[derive(Debug)]
+enum What {
+    /// The agent's own layouts.
+    Own,
     /// The file that came with it.
-    layouts: Option<Current>,
+    Layouts(Current),
+    /// Nothing else: a checkpoint.
+    Checkpoint(String),
+}
+
+impl Chosen {
+    fn of(choice: &Choice) -> Result<Self, BookError> {
+        let what = match (&choice.checkpoint, &choice.layouts) {
+            (Some(text), _) => What::Checkpoint(text.clone()),
+            (None, Some(text)) => What::Layouts(Current::of(text)?),
+            (None, None) => What::Own,
+        };
+        Ok(Self {
+            layout: choice.layout.clone(),
+            what,
+        })
+    }
 }
 
 /// Why a choice is not taken.
@@ -68,6 +93,9 @@ pub enum ChoiceRefused {
     /// The layout means nothing on this node.
     #[error(transparent)]
     Layout(#[from] ChoiceError),
+    /// The checkpoint means nothing on this node.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// It could not be kept.
     #[error(transparent)]
     Keep(#[from] DurableError),
@@ -124,18 +152,15 @@ impl Partitioning {
 
     /// Takes a person's choice, which then goes before the settings' layout, here and after a restart.
     pub fn choose(&mut self, choice: &Choice, inventory: &Inventory) -> Result<u64, ChoiceRefused> {
-        let layouts = choice.layouts.as_deref().map(Current::of).transpose()?;
-        let own = self.book.current();
-        layouts
-            .as_ref()
-            .unwrap_or(&own)
-            .meant(&choice.layout, inventory)?;
+        let chosen = Chosen::of(choice)?;
+        match &chosen.what {
+            What::Own => drop(self.book.current().meant(&choice.layout, inventory)?),
+            What::Layouts(layouts) => drop(layouts.meant(&choice.layout, inventory)?),
+            What::Checkpoint(text) => drop(checkpoint::read(text, inventory)?),
+        }
         choice::write(&self.folder, choice)?;
         info!("layout {} was chosen by hand", choice.layout);
-        self.chosen = Some(Chosen {
-            layout: choice.layout.clone(),
-            layouts,
-        });
+        self.chosen = Some(chosen);
         Ok(self.turn())
     }
 
@@ -223,11 +248,8 @@ impl Partitioning {
                 return None;
             }
         };
-        match choice.layouts.as_deref().map(Current::of).transpose() {
-            Ok(layouts) => Some(Chosen {
-                layout: choice.layout,
-                layouts,
-            }),
+        match Chosen::of(&choice) {
+            Ok(chosen) => Some(chosen),
             Err(error) => {
                 warn!("cannot use what was chosen by hand, and go by the settings: {error}");
                 None
@@ -235,10 +257,24 @@ impl Partitioning {
         }
     }
 
-    /// The layouts that the one that counts is among.
-    fn layouts(&self) -> Current {
-        let chosen = self.chosen.as_ref().and_then(|one| one.layouts.clone());
-        chosen.unwrap_or_else(|| self.book.current())
+    /// What the layout that counts means on this node, and what is wrong with the file that it is in.
+    fn looked_up(
+        &self,
+        name: &str,
+        inventory: &Inventory,
+    ) -> Result<(Resolved, Option<String>), ChoiceRefused> {
+        let current = match self.chosen.as_ref().map(|chosen| &chosen.what) {
+            Some(What::Checkpoint(text)) => {
+                let resolved = Resolved {
+                    targets: checkpoint::read(text, inventory)?,
+                    ..Resolved::default()
+                };
+                return Ok((resolved, None));
+            }
+            Some(What::Layouts(layouts)) => layouts.clone(),
+            Some(What::Own) | None => self.book.current(),
+        };
+        Ok((current.meant(name, inventory)?, current.notice))
     }
 
     /// The chosen layout and what it means here; nothing is asked of any device where it means nothing.
@@ -246,10 +282,9 @@ impl Partitioning {
         let Some(name) = self.name().map(ToOwned::to_owned) else {
             return (None, Targets::default());
         };
-        let current = self.layouts();
-        match current.meant(&name, inventory) {
-            Ok(resolved) => {
-                self.notice = current.notice;
+        match self.looked_up(&name, inventory) {
+            Ok((resolved, notice)) => {
+                self.notice = notice;
                 let meant = (name.clone(), resolved.targets.clone());
                 if self.meant.as_ref() != Some(&meant) {
                     info!("layout {name}: {} devices", resolved.targets.devices.len());

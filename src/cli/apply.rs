@@ -49,6 +49,7 @@ pub(super) async fn apply(
         let choice = Choice {
             layout: name.clone(),
             layouts: sheet.map(|sheet| sheet.text),
+            checkpoint: None,
         };
         let request = Request::Apply(choice);
         let status = through::ask(agent, &request, run.patience(), &show).await?;
@@ -84,6 +85,16 @@ pub(super) async fn restore(
 ) -> Result<Report, CliError> {
     let run = settings.run();
     let text = input::checkpoint(settings.file())?;
+    let show = Show::new(screen);
+    if let Some(agent) = through::connect(run.engine().state_dir()).await? {
+        let request = Request::Apply(Choice {
+            layout: Choice::CHECKPOINT.to_owned(),
+            layouts: None,
+            checkpoint: Some(text),
+        });
+        let status = through::ask(agent, &request, run.patience(), &show).await?;
+        return end(&status, run, colors);
+    }
     let handle = open(run)?;
     let inventory = handle.observe().await;
     let read = |inventory: &Inventory| checkpoint::read(&text, inventory);
@@ -92,8 +103,7 @@ pub(super) async fn restore(
         source,
     })?;
     let meant = |inventory: &Inventory| read(inventory).unwrap_or_else(|_| targets.clone());
-    let show = Show::new(screen);
-    let status = direct::run(&handle, run, ("(checkpoint)", &meant), &show).await?;
+    let status = direct::run(&handle, run, (Choice::CHECKPOINT, &meant), &show).await?;
     end(&status, run, colors)
 }
 

@@ -32,6 +32,14 @@ pub struct Choice {
     /// The file it is in, whole; without it the agent's own file, or the layouts that are generated for the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layouts: Option<String>,
+    /// A checkpoint, whole, instead of a layout; then the name is for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+}
+
+impl Choice {
+    /// What a checkpoint is called where a layout has its name.
+    pub const CHECKPOINT: &str = "(checkpoint)";
 }
 
 /// What the agent says.

@@ -13,7 +13,7 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode, MigState, Vendor};
 
 /// What a layout means on one node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Resolved {
     /// What its devices shall have.
     pub targets: Targets,

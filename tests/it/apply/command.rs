@@ -130,4 +130,16 @@ fn a_checkpoint_brings_everything_back_in_its_place() {
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
     said(&node.octavo(&["restore", file]), 0);
     assert_eq!(node.geometry(0), before);
+    // And through an agent, which keeps it so until it is forgotten.
+    let mut agent = node.start(&["--layout", "all-7g.40gb", "--interval=100ms"]);
+    agent.says("GPU 0: applied");
+    agent.says("listening for commands");
+    let text = said(&node.octavo(&["restore", file]), 0);
+    assert!(
+        text.contains("Layout (checkpoint): applied on 1 GPU"),
+        "{text}"
+    );
+    assert_eq!(node.geometry(0), before);
+    said(&node.octavo(&["apply", "--forget"]), 0);
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }
