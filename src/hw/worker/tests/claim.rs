@@ -127,16 +127,19 @@ async fn a_call_of_the_work_that_hangs_is_told() {
     let fake = Fake::with_driver("570.1");
     let handle = ready_handle(&fake).await;
     let (release, held) = mpsc::channel::<()>();
+    let (begin, beginning) = oneshot::channel();
     let work = tokio::spawn({
         let handle = handle.clone();
         let call = move |_: &mut dyn GpuDriver, calls: &CallWatch| {
             calls.during("nvmlDeviceCreateGpuInstance", None, || {
+                begin.send(()).unwrap();
                 let _released = held.recv();
             });
         };
         async move { handle.work(call).await }
     });
-    tokio::task::yield_now().await;
+    // A reading that begins later waits for as long as the call is overdue by then.
+    beginning.await.unwrap();
     let told = handle.observe().await;
     let expected = stalled("nvmlDeviceCreateGpuInstance", Some(driver("570.1")));
     assert_eq!(told.nvml, expected);
