@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
-use crate::wire::local::{Answer, LONGEST_LINE, Request, SOCKET, Status, line};
+use crate::wire::local::{Answer, Choice, LONGEST_LINE, Request, SOCKET, Status, line};
 
 /// Commands that are listened to at once.
 const MOST: usize = 8;
@@ -26,8 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Something a command asks for, which the agent's loop does.
 #[derive(Debug)]
 pub struct Asked {
-    /// What.
-    pub request: Request,
+    /// The layout that is chosen; `None` goes back to that of the settings.
+    pub choice: Option<Choice>,
     /// Its generation, or why not.
     pub reply: oneshot::Sender<Result<u64, String>>,
 }
@@ -109,7 +109,8 @@ async fn serve(
     timeout(PATIENCE, reader.read_line(&mut text)).await??;
     let answer = match serde_json::from_str::<Request>(&text) {
         Ok(Request::Watch {}) => None,
-        Ok(request) => Some(decide(&ask, request).await),
+        Ok(Request::Apply(choice)) => Some(decide(&ask, Some(choice)).await),
+        Ok(Request::Forget {}) => Some(decide(&ask, None).await),
         Err(error) => Some(Answer::Refused {
             reason: format!("cannot read what is asked for: {error}"),
         }),
@@ -135,12 +136,12 @@ async fn serve(
 }
 
 /// The loop's answer; it may be some time in coming, as the loop ends what it is doing first.
-async fn decide(ask: &mpsc::Sender<Asked>, request: Request) -> Answer {
+async fn decide(ask: &mpsc::Sender<Asked>, choice: Option<Choice>) -> Answer {
     let (reply, answer) = oneshot::channel();
     let gone = || Answer::Refused {
         reason: "the agent is stopping".to_owned(),
     };
-    if ask.send(Asked { request, reply }).await.is_err() {
+    if ask.send(Asked { choice, reply }).await.is_err() {
         return gone();
     }
     match answer.await {

@@ -43,7 +43,7 @@ use crate::domain::inventory::{Condition, Inventory, NvmlState};
 use crate::domain::labels::{self, LabelSet, LayoutState, Options};
 use crate::domain::reconcile::{DeviceStatus, State, Status};
 use crate::hw::Handle;
-use crate::wire::local::{self as wire_local, Request};
+use crate::wire::local as wire_local;
 
 /// Between two looks at least this long, however often the hardware cries: a storm of Xids is one thing to look at.
 const BREATH: Duration = Duration::from_millis(100);
@@ -185,10 +185,9 @@ async fn next(desk: &mut Option<Desk>) -> Option<Asked> {
 }
 
 fn answer(partitioning: &mut Partitioning, hardware: &Handle, asked: Asked) {
-    let answer = match &asked.request {
-        Request::Apply(choice) => partitioning.choose(choice, &hardware.latest()),
-        // Who only watches does not ask.
-        Request::Forget {} | Request::Watch {} => partitioning.forget(),
+    let answer = match &asked.choice {
+        Some(choice) => partitioning.choose(choice, &hardware.latest()),
+        None => partitioning.forget(),
     };
     // Who has gone meanwhile is no reason not to do it.
     let _gone = asked.reply.send(answer.map_err(|error| chain(&error)));

@@ -144,11 +144,6 @@ impl Engine {
         })
     }
 
-    /// What was begun and has not ended.
-    pub fn unfinished(&self) -> Option<&Record> {
-        self.record.as_ref()
-    }
-
     /// Something else is asked of these devices.
     pub fn select(&mut self, devices: &BTreeSet<PciAddress>) {
         self.node.select(devices);
@@ -209,7 +204,7 @@ impl Engine {
         self.reboot(&read, wanted.layout, &mut outcomes).await;
         let holders = self.holders(&read).await;
         for outcome in &outcomes {
-            self.ended((&read, &holders), &targets, outcome);
+            self.ended((&read, &holders), outcome);
         }
         for pci in reset {
             self.node.was_reset(pci);
@@ -242,11 +237,6 @@ impl Engine {
             notice: self.notice.clone(),
             devices: devices.collect(),
         }
-    }
-
-    /// Where each device stands.
-    pub fn states(&self) -> impl Iterator<Item = (PciAddress, &State)> {
-        self.node.states()
     }
 
     fn decide(&mut self, inventory: &Inventory, targets: &Targets, holders: &[Holder]) -> Decision {
@@ -326,12 +316,7 @@ impl Engine {
         reset
     }
 
-    fn ended(
-        &mut self,
-        (inventory, holders): (&Inventory, &[Holder]),
-        targets: &Targets,
-        outcome: &Outcome,
-    ) {
+    fn ended(&mut self, (inventory, holders): (&Inventory, &[Holder]), outcome: &Outcome) {
         let device = Words::new(inventory, outcome.pci).device(outcome.pci);
         let state = State::from(outcome.ending.clone());
         let message = state.message(&Words::new(inventory, outcome.pci));
@@ -342,17 +327,10 @@ impl Engine {
             warn!("{text}");
             self.said.insert(outcome.pci, text);
         }
-        let view = View {
-            inventory,
-            targets,
-            holders,
-            policy: &self.settings.policy,
-            drift: self.settings.drift,
-            unfinished: &self.unsettled(inventory),
-        };
         let now = self.began.elapsed();
+        let after = (inventory, holders);
         self.node
-            .ended(now, &view, outcome.pci, outcome.ending.clone());
+            .ended(now, after, outcome.pci, outcome.ending.clone());
         if outcome.ending.is_settled()
             && let Some(record) = &mut self.record
         {

@@ -94,11 +94,6 @@ impl Store {
         }
     }
 
-    /// The folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// What the journal says. One that cannot be read is put aside: the hardware is the truth, and the next apply
     /// begins from it.
     pub fn journal(&self) -> Result<Found, StoreError> {

@@ -137,7 +137,7 @@ impl Node {
         let mut decision = Decision::default();
         let NodePlan { devices } = planned;
         for device in devices {
-            let looks = looks(view, device.pci);
+            let looks = looks(view.inventory, view.holders, device.pci);
             let record = self.devices.entry(device.pci).or_insert_with(Record::new);
             match device.verdict {
                 Verdict::Unchanged => record.reached(looks),
@@ -175,9 +175,15 @@ impl Node {
         record.state = State::Applying;
     }
 
-    /// How that ended. `view` is what was read after it.
-    pub fn ended(&mut self, now: Duration, view: &View<'_>, pci: PciAddress, ending: Ending) {
-        let looks = looks(view, pci);
+    /// How that ended: what was read after it, and who used the node's devices then.
+    pub fn ended(
+        &mut self,
+        now: Duration,
+        (inventory, holders): (&Inventory, &[Holder]),
+        pci: PciAddress,
+        ending: Ending,
+    ) {
+        let looks = looks(inventory, holders, pci);
         let record = self.devices.entry(pci).or_insert_with(Record::new);
         if ending == Ending::Applied {
             record.reached(looks);
@@ -281,11 +287,11 @@ fn is_lost(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
     }
 }
 
-fn looks(view: &View<'_>, pci: PciAddress) -> Looks {
-    let mut devices = view.inventory.devices.iter();
+fn looks(inventory: &Inventory, holders: &[Holder], pci: PciAddress) -> Looks {
+    let mut devices = inventory.devices.iter();
     let device: Option<&Device> = devices.find(|device| device.pci == pci);
     let state = device.and_then(|device| device.mig.state());
-    let holders = view.holders.iter().filter(|holder| holder.device == pci);
+    let holders = holders.iter().filter(|holder| holder.device == pci);
     let holders = holders
         .filter(|holder| holder.gpu_instance.is_some() || holder.who.kind.is_some())
         .map(|holder| (holder.gpu_instance, holder.compute_instance, holder.who.pid));

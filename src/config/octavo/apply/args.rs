@@ -64,6 +64,21 @@ pub(in crate::config::octavo) struct ApplyArgs {
     #[arg(short = 'f', long, value_name = "FILE")]
     layouts: Option<PathBuf>,
 
+    /// Forget what was chosen by hand: the agent goes back to the layout of its settings
+    #[arg(long, conflicts_with_all = ["layout", "layouts"])]
+    forget: bool,
+
+    /// Ask the agent of this node; an error where none listens
+    #[arg(long)]
+    agent: bool,
+
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// How a node is changed, be it by a layout or by a checkpoint.
+#[derive(Debug, Args)]
+struct RunArgs {
     /// Wait until every GPU has it, whoever is in the way
     #[arg(long)]
     wait: bool,
@@ -76,14 +91,6 @@ pub(in crate::config::octavo) struct ApplyArgs {
         value_parser = duration::positive
     )]
     timeout: Duration,
-
-    /// Forget what was chosen by hand: the agent goes back to the layout of its settings
-    #[arg(long, conflicts_with_all = ["layout", "layouts"])]
-    forget: bool,
-
-    /// Ask the agent of this node; an error where none listens
-    #[arg(long)]
-    agent: bool,
 
     /// How to print where the node then stands
     #[arg(
@@ -144,41 +151,22 @@ pub(in crate::config::octavo) struct RestoreArgs {
     /// The checkpoint; - for standard input
     file: PathBuf,
 
-    /// Wait until every GPU has it, whoever is in the way
-    #[arg(long)]
-    wait: bool,
-
-    /// Wait no longer than this
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "5m",
-        value_parser = duration::positive
-    )]
-    timeout: Duration,
-
-    /// How to print where the node then stands
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        default_value = "table"
-    )]
-    output: ApplyFormat,
-
     #[command(flatten)]
-    engine: EngineArgs,
-
-    #[command(flatten)]
-    hardware: HardwareArgs,
+    run: RunArgs,
 }
 
-fn patience(wait: bool, timeout: Duration) -> Patience {
-    if wait {
-        Patience::UntilDone(timeout)
-    } else {
-        Patience::Once(timeout)
+impl From<RunArgs> for RunSettings {
+    fn from(args: RunArgs) -> Self {
+        Self {
+            patience: if args.wait {
+                Patience::UntilDone(args.timeout)
+            } else {
+                Patience::Once(args.timeout)
+            },
+            format: args.output,
+            engine: args.engine.into(),
+            hardware: args.hardware.into(),
+        }
     }
 }
 
@@ -197,12 +185,7 @@ impl From<ApplyArgs> for ApplySettings {
             } else {
                 Doer::Either
             },
-            run: RunSettings {
-                patience: patience(args.wait, args.timeout),
-                format: args.output,
-                engine: args.engine.into(),
-                hardware: args.hardware.into(),
-            },
+            run: args.run.into(),
         }
     }
 }
@@ -230,12 +213,7 @@ impl From<RestoreArgs> for RestoreSettings {
     fn from(args: RestoreArgs) -> Self {
         Self {
             file: args.file.into(),
-            run: RunSettings {
-                patience: patience(args.wait, args.timeout),
-                format: args.output,
-                engine: args.engine.into(),
-                hardware: args.hardware.into(),
-            },
+            run: args.run.into(),
         }
     }
 }

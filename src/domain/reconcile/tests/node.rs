@@ -68,16 +68,8 @@ impl Case {
     }
 
     fn ended(&mut self, now: Duration, pci: PciAddress, ending: Ending) {
-        let policy = Policy::default();
-        let view = View {
-            inventory: &self.inventory,
-            targets: &self.targets,
-            holders: &[],
-            policy: &policy,
-            drift: self.drift,
-            unfinished: &self.unfinished,
-        };
-        self.node.ended(now, &view, pci, ending);
+        let after = (&self.inventory, &[][..]);
+        self.node.ended(now, after, pci, ending);
     }
 
     /// Gives the first device other instances.
@@ -267,7 +259,8 @@ fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
         reason: "it is in use".to_owned(),
         rollback: Some("and it is stuck".to_owned()),
     };
-    node.ended(Duration::ZERO, &view(&begun), job.target.pci, failed);
+    let after = (&*job.inventory, &[][..]);
+    node.ended(Duration::ZERO, after, job.target.pci, failed);
     let decision = node.look(Duration::ZERO, &view(&begun));
     assert!(decision.change.is_empty());
     let again = decision.again.unwrap();
