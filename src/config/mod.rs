@@ -13,6 +13,7 @@ pub mod aggregator;
 pub mod duration;
 pub mod engine;
 pub mod hardware;
+pub mod kubernetes;
 pub mod labels;
 pub mod log;
 pub mod octavo;

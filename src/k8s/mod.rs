@@ -1,3 +1,4 @@
-//! What Kubernetes knows: so far, which pod kubelet gave which device.
+//! Kubernetes: the API server, and what kubelet tells of this node's pods.
 
+pub mod client;
 pub mod pod_resources;

@@ -1,0 +1,73 @@
+//! The connection to the API server: where it is, who we are to it, and how patient we are.
+//!
+//! Token and certificates are read again when they were replaced, so a rotated one needs no restart. Nothing is retried in here:
+//! who asks decides whether and when to ask again, so that requests can be counted.
+
+use std::error::Error as StdError;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use thiserror::Error;
+
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long one request may take, its answer included; watches apart.
+pub const REQUEST: Duration = Duration::from_secs(10);
+
+/// Why there is no way to reach an API server.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The file cannot be used.
+    #[error("cannot use the kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: Box<KubeconfigError>,
+    },
+    /// This is no pod with a service account.
+    #[error("there is no service account of a pod here; outside of a pod give a --kubeconfig")]
+    InCluster(#[source] Box<dyn StdError + Send + Sync>),
+    /// The credentials cannot be used.
+    #[error("cannot use the credentials for the API server")]
+    Client(#[source] Box<kube::Error>),
+}
+
+/// A client for the cluster of `kubeconfig`, or for the one whose pod this is. Nothing is asked yet, so the API server may be away.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    let mut config = match kubeconfig {
+        Some(path) => of_file(path).await?,
+        None => Config::incluster_env().map_err(|error| ConnectError::InCluster(error.into()))?,
+    };
+    config.connect_timeout = Some(CONNECT);
+    config.default_retry = false;
+    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+}
+
+async fn of_file(path: &Path) -> Result<Config, ConnectError> {
+    let unusable = |source| ConnectError::Kubeconfig {
+        path: path.to_owned(),
+        source: Box::new(source),
+    };
+    let options = KubeConfigOptions::default();
+    let file = Kubeconfig::read_from(path).map_err(unusable)?;
+    let authority = authority(&file);
+    let mut config = Config::from_custom_kubeconfig(file, &options)
+        .await
+        .map_err(unusable)?;
+    // Read again when it was replaced, as in a pod.
+    config.root_cert_file = authority;
+    Ok(config)
+}
+
+/// The file of authorities of the context that counts, where it is one.
+fn authority(file: &Kubeconfig) -> Option<PathBuf> {
+    let context = file.current_context.as_ref()?;
+    let context = file.contexts.iter().find(|one| one.name == *context)?;
+    let cluster = &context.context.as_ref()?.cluster;
+    let cluster = file.clusters.iter().find(|one| one.name == *cluster)?;
+    let path = cluster.cluster.as_ref()?.certificate_authority.as_ref()?;
+    Some(PathBuf::from(path))
+}
