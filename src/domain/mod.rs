@@ -17,6 +17,7 @@ pub mod interconnect;
 pub mod inventory;
 pub mod labels;
 pub mod layout;
+pub mod node;
 pub mod plan;
 pub mod profile;
 pub mod quantity;

@@ -1,0 +1,249 @@
+//! What is written to a Node, and what is left.
+
+use super::*;
+use crate::domain::labels::tests_support::label_set;
+
+fn texts_of(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let labels = labels.iter();
+    labels
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+/// A Node with labels, each of one or more owners.
+fn node(labels: &[(&str, &str, &[&str])]) -> View {
+    let mut view = View::default();
+    for (key, value, owners) in labels {
+        view.labels.insert((*key).to_owned(), (*value).to_owned());
+        let owners = owners.iter().map(|&owner| owner.to_owned()).collect();
+        view.owners.labels.insert((*key).to_owned(), owners);
+    }
+    view
+}
+
+fn exactly(labels: &[(&str, &str)]) -> Wanted {
+    Wanted {
+        labels: Labels::Exactly(label_set(labels)),
+        ..Wanted::default()
+    }
+}
+
+/// The labels that are applied as ours; `None` where nothing is written.
+fn applied(decision: &Decision) -> Option<&BTreeMap<String, String>> {
+    decision.writes.iter().find_map(|write| match write {
+        Write::Apply {
+            manager: MANAGER,
+            labels,
+            ..
+        } => Some(labels),
+        _ => None,
+    })
+}
+
+const OURS: &[&str] = &[MANAGER];
+const NFD: &[&str] = &["nfd-master"];
+
+#[test]
+fn a_node_that_says_what_it_shall_say_is_not_written() {
+    let view = node(&[
+        ("a.b/x", "1", OURS),
+        ("kubernetes.io/os", "linux", &["kubelet"]),
+    ]);
+    assert_eq!(
+        decide(&view, &exactly(&[("a.b/x", "1")])),
+        Decision::default()
+    );
+    assert_eq!(
+        decide(&View::default(), &Wanted::default()),
+        Decision::default()
+    );
+}
+
+#[test]
+fn what_differs_is_applied_with_all_that_is_ours_and_what_is_gone_is_left_out() {
+    let view = node(&[("a.b/x", "1", OURS), ("a.b/gone", "1", OURS)]);
+    let decision = decide(&view, &exactly(&[("a.b/x", "2"), ("a.b/new", "3")]));
+    assert_eq!(
+        applied(&decision),
+        Some(&texts_of(&[("a.b/x", "2"), ("a.b/new", "3")]))
+    );
+    assert_eq!(decision.yielded, []);
+}
+
+#[test]
+fn a_key_that_another_has_is_left_to_it_and_named_where_it_says_something_else() {
+    let view = node(&[("a.b/x", "theirs", NFD), ("a.b/same", "1", NFD)]);
+    let decision = decide(
+        &view,
+        &exactly(&[("a.b/x", "1"), ("a.b/same", "1"), ("a.b/y", "2")]),
+    );
+    assert_eq!(applied(&decision), Some(&texts_of(&[("a.b/y", "2")])));
+    let yielded = Yielded {
+        key: "a.b/x".to_owned(),
+        owner: "nfd-master".to_owned(),
+    };
+    assert_eq!(decision.yielded, [yielded]);
+    let view = node(&[
+        ("a.b/x", "theirs", NFD),
+        ("a.b/same", "1", NFD),
+        ("a.b/y", "2", OURS),
+    ]);
+    let decision = decide(
+        &view,
+        &exactly(&[("a.b/x", "1"), ("a.b/same", "1"), ("a.b/y", "2")]),
+    );
+    assert_eq!(decision.writes, []);
+}
+
+#[test]
+fn what_both_say_stays_ours_until_it_has_to_change() {
+    let both: &[&str] = &[MANAGER, "nfd-master"];
+    let view = node(&[("a.b/x", "1", both)]);
+    assert_eq!(decide(&view, &exactly(&[("a.b/x", "1")])).writes, []);
+    let decision = decide(&view, &exactly(&[("a.b/x", "2")]));
+    assert_eq!(applied(&decision), Some(&BTreeMap::new()));
+    assert_eq!(decision.yielded.len(), 1);
+}
+
+#[test]
+fn nothing_read_means_nothing_written_and_a_hanging_driver_leaves_what_there_is() {
+    let view = node(&[("a.b/x", "1", OURS)]);
+    let wanted = |labels| Wanted {
+        labels,
+        ..Wanted::default()
+    };
+    assert_eq!(decide(&view, &wanted(Labels::Unread)).writes, []);
+    let other = label_set(&[("a.b/y", "1")]);
+    assert_eq!(
+        decide(&view, &wanted(Labels::Unless(other.clone()))).writes,
+        []
+    );
+    let decision = decide(&View::default(), &wanted(Labels::Unless(other)));
+    assert_eq!(applied(&decision), Some(&texts_of(&[("a.b/y", "1")])));
+    // To clean up is to say nothing.
+    let decision = decide(&view, &wanted(Labels::None));
+    assert_eq!(applied(&decision), Some(&BTreeMap::new()));
+}
+
+#[test]
+fn annotations_are_kept_as_labels_are() {
+    let wanted = Wanted {
+        annotations: texts_of(&[("octavo.dev/status", "{}")]),
+        ..Wanted::default()
+    };
+    let mut view = View::default();
+    assert_eq!(decide(&view, &wanted).writes.len(), 1);
+    view.annotations = wanted.annotations.clone();
+    let ours = [MANAGER.to_owned()].into();
+    view.owners
+        .annotations
+        .insert("octavo.dev/status".to_owned(), ours);
+    assert_eq!(decide(&view, &wanted).writes, []);
+    assert_eq!(decide(&view, &Wanted::default()).writes.len(), 1);
+}
+
+#[test]
+fn mig_managers_answer_is_taken_over_and_given_back() {
+    let wanted = Wanted {
+        mig_config_state: Some("success"),
+        ..Wanted::default()
+    };
+    let view = node(&[(MIG_CONFIG_STATE, "failed", &["nvidia-mig-manager"])]);
+    let decision = decide(&view, &wanted);
+    let [
+        Write::Apply {
+            manager,
+            force,
+            labels,
+            ..
+        },
+    ] = decision.writes.as_slice()
+    else {
+        panic!("{decision:?}");
+    };
+    assert_eq!((*manager, *force), (COMPAT_MANAGER, true));
+    assert_eq!(*labels, texts_of(&[(MIG_CONFIG_STATE, "success")]));
+    let view = node(&[(MIG_CONFIG_STATE, "success", &[COMPAT_MANAGER])]);
+    assert_eq!(decide(&view, &wanted).writes, []);
+    assert_eq!(decide(&view, &Wanted::default()).writes.len(), 1);
+}
+
+#[test]
+fn our_taint_comes_and_goes_and_those_of_others_stay_as_they_are() {
+    let taint = |key: &str| Taint {
+        key: key.to_owned(),
+        value: Some("v".to_owned()),
+        effect: "NoExecute".to_owned(),
+        added: Some("2026-01-01T00:00:00Z".to_owned()),
+    };
+    let mut view = View {
+        taints: vec![taint("b"), taint("a")],
+        ..View::default()
+    };
+    let wanted = |not_ready| Wanted {
+        not_ready,
+        ..Wanted::default()
+    };
+    assert_eq!(decide(&view, &wanted(false)).writes, []);
+    let decision = decide(&view, &wanted(true));
+    let [Write::Taints(taints)] = decision.writes.as_slice() else {
+        panic!("{decision:?}");
+    };
+    assert_eq!(taints[..2], [taint("b"), taint("a")]);
+    assert_eq!((taints[2].key.as_str(), taints.len()), (NOT_READY, 3));
+    view.taints.clone_from(taints);
+    assert_eq!(decide(&view, &wanted(true)).writes, []);
+    let back = Write::Taints(vec![taint("b"), taint("a")]);
+    assert_eq!(decide(&view, &wanted(false)).writes, [back]);
+}
+
+#[test]
+fn i11_only_what_runs_is_paused_and_only_what_we_paused_is_put_back() {
+    let mut view = node(&[
+        ("nvidia.com/gpu.deploy.dcgm", "true", &["gpu-operator"]),
+        ("nvidia.com/gpu.deploy.nvsm", "false", &["gpu-operator"]),
+        (
+            "nvidia.com/gpu.deploy.driver",
+            "paused-for-driver-upgrade",
+            &["k8s-driver-manager"],
+        ),
+    ]);
+    let all = ["dcgm", "nvsm", "driver", "device-plugin"];
+    let paused = Wanted {
+        paused: all
+            .iter()
+            .map(|name| format!("nvidia.com/gpu.deploy.{name}"))
+            .collect(),
+        ..Wanted::default()
+    };
+    let replace = |from: &str, to: &str| Write::Replace {
+        key: "nvidia.com/gpu.deploy.dcgm".to_owned(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+    };
+    assert_eq!(decide(&view, &paused).writes, [replace(RUNNING, PAUSED)]);
+    assert_eq!(decide(&view, &Wanted::default()).writes, []);
+    view.labels
+        .insert("nvidia.com/gpu.deploy.dcgm".to_owned(), PAUSED.to_owned());
+    assert_eq!(decide(&view, &paused).writes, []);
+    // Also what an agent left that was killed meanwhile.
+    assert_eq!(
+        decide(&view, &Wanted::default()).writes,
+        [replace(PAUSED, RUNNING)]
+    );
+}
+
+#[test]
+fn the_plugins_configuration_is_changed_where_there_is_one() {
+    let wanted = Wanted {
+        plugin_config: Some("b".to_owned()),
+        ..Wanted::default()
+    };
+    assert_eq!(decide(&View::default(), &wanted).writes, []);
+    let view = node(&[(PLUGIN_CONFIG, "a", &["kubectl-label"])]);
+    assert_eq!(decide(&view, &wanted).writes.len(), 1);
+    let view = node(&[(PLUGIN_CONFIG, "b", OURS)]);
+    let mut left = decide(&view, &wanted).writes;
+    left.retain(|write| matches!(write, Write::Replace { .. }));
+    assert_eq!(left, []);
+}

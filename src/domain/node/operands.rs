@@ -1,0 +1,280 @@
+//! NVIDIA's GPU Operator's operands on this node: which of them are paused, and for how long.
+//!
+//! An operand runs where a label of the Node says `true`. What we pause says [`PAUSED`] instead, and that value is all the
+//! memory there is: whoever finds it and has no reason for it, an agent after a crash or one that cleans up, puts `true` back.
+//! Labels that are absent, that say `false`, or that somebody else paused are never touched.
+//!
+//! They are paused for one of two reasons. A client of a GPU is in the way of a change of its MIG mode, and may be one of
+//! them. Or partitions were made or destroyed, which NVIDIA's device plugin does not see before it starts again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::keep::PLUGIN_CONFIG;
+use super::view::View;
+
+/// An operand runs. Source: NVIDIA GPU Operator, `controllers/state_manager.go`.
+pub const RUNNING: &str = "true";
+/// We paused it.
+pub const PAUSED: &str = "paused-for-octavo";
+
+/// The device plugin's label.
+pub const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
+/// Labels of operands that have GPUs open. Source: NVIDIA mig-parted, `cmd/nvidia-mig-manager/reconfigure`.
+pub const CLIENTS: [&str; 5] = [
+    PLUGIN,
+    "nvidia.com/gpu.deploy.gpu-feature-discovery",
+    "nvidia.com/gpu.deploy.dcgm-exporter",
+    "nvidia.com/gpu.deploy.dcgm",
+    "nvidia.com/gpu.deploy.nvsm",
+];
+
+/// How long operands are paused for a device that is not let go of.
+const CLIENTS_WITHIN: Duration = Duration::from_mins(2);
+/// How long the device plugin may take to be gone.
+const OFF_WITHIN: Duration = Duration::from_mins(1);
+/// How long the node may take to offer what it has.
+const OFFERS_WITHIN: Duration = Duration::from_mins(3);
+
+/// What is known of the node.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The Node.
+    pub view: &'a View,
+    /// Whether somebody has a device open whose MIG mode is to change.
+    pub in_the_way: bool,
+    /// Whether devices are being changed.
+    pub busy: bool,
+    /// Grows whenever partitions were made or destroyed.
+    pub changes: u64,
+    /// Grows whenever something else is asked of the node.
+    pub choice: u64,
+    /// Partitions that the node has, by extended resource; `None` where they are not offered one by one.
+    pub partitions: Option<&'a BTreeMap<String, u64>>,
+}
+
+/// Where the operands are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Operands {
+    phase: Phase,
+    /// Of the partitions that the plugin was made to see.
+    seen: Option<u64>,
+    /// What was asked when they were paused last: for the same they are not paused twice.
+    tried: Option<u64>,
+    /// Two configurations of the device plugin that say the same, between which a change makes it start again.
+    configs: Option<(String, String)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+enum Phase {
+    #[default]
+    Running,
+    /// All clients are paused.
+    Paused { since: Duration },
+    /// The plugin is paused, so that it starts again.
+    PluginOff { since: Duration },
+    /// The plugin shall offer what the node has.
+    Checking {
+        since: Duration,
+        config: Option<String>,
+    },
+}
+
+/// What is to be, and what has come of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// Labels that shall say [`PAUSED`]; all others of [`CLIENTS`] shall not.
+    pub paused: BTreeSet<String>,
+    /// What the plugin's configuration shall be called.
+    pub plugin_config: Option<String>,
+    /// When to look again at the latest.
+    pub again: Option<Duration>,
+    /// What just happened.
+    pub news: Option<News>,
+}
+
+/// Something to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// Operands are paused, because a client is in the way.
+    Paused,
+    /// They run again, and the device was let go of.
+    Restored,
+    /// They run again, and somebody still has the device open.
+    StillInTheWay,
+    /// The plugin was made to look again.
+    Refreshed,
+    /// The node offers what it has.
+    Offered,
+    /// It does not, after a long time.
+    NotOffered,
+}
+
+impl Operands {
+    /// Operands of a node; `configs` are two names of one configuration of the device plugin, where there are such.
+    pub fn new(configs: Option<(String, String)>) -> Self {
+        Self {
+            configs,
+            ..Self::default()
+        }
+    }
+
+    /// Holds them against what is known now.
+    pub fn look(&mut self, now: Duration, facts: &Facts<'_>) -> Outcome {
+        // What was there when we came is known to the plugin, as far as we know.
+        let seen = *self.seen.get_or_insert(facts.changes);
+        let before = self.phase.clone();
+        self.phase = match before.clone() {
+            Phase::Running => self.from_running(now, facts, seen),
+            Phase::Paused { since } => from_paused(now, facts, since),
+            Phase::PluginOff { since } => from_plugin_off(now, facts, since),
+            Phase::Checking { since, config } => {
+                if self.may_pause(facts) || (facts.changes != seen && !facts.busy) {
+                    self.from_running(now, facts, seen)
+                } else {
+                    from_checking(now, facts, since, config)
+                }
+            }
+        };
+        // A pause of all clients made the plugin start again too.
+        if self.phase != Phase::Running && !facts.busy {
+            self.seen = Some(facts.changes);
+        }
+        Outcome {
+            news: news(&before, &self.phase, facts),
+            ..self.wanted(facts)
+        }
+    }
+
+    fn may_pause(&self, facts: &Facts<'_>) -> bool {
+        facts.in_the_way && self.tried != Some(facts.choice)
+    }
+
+    fn from_running(&mut self, now: Duration, facts: &Facts<'_>, seen: u64) -> Phase {
+        if self.may_pause(facts) && runs(facts.view, &CLIENTS) {
+            self.tried = Some(facts.choice);
+            return Phase::Paused { since: now };
+        }
+        if facts.changes == seen || facts.busy {
+            return Phase::Running;
+        }
+        if let Some(config) = self.other_config(facts.view) {
+            let config = Some(config);
+            return Phase::Checking { since: now, config };
+        }
+        if runs(facts.view, &[PLUGIN]) {
+            return Phase::PluginOff { since: now };
+        }
+        self.seen = Some(facts.changes);
+        Phase::Running
+    }
+
+    /// The one of the two configurations that is not in use.
+    fn other_config(&self, view: &View) -> Option<String> {
+        let now = view.labels.get(PLUGIN_CONFIG)?;
+        let (one, other) = self.configs.as_ref()?;
+        if now == one {
+            Some(other.clone())
+        } else {
+            (now == other).then(|| one.clone())
+        }
+    }
+
+    fn wanted(&self, facts: &Facts<'_>) -> Outcome {
+        let keys: &[&str] = match &self.phase {
+            Phase::Running | Phase::Checking { .. } => &[],
+            Phase::Paused { .. } => &CLIENTS,
+            Phase::PluginOff { .. } => &[PLUGIN],
+        };
+        let (plugin_config, deadline) = match &self.phase {
+            Phase::Running => (None, None),
+            Phase::Paused { since } => (None, Some(since.saturating_add(CLIENTS_WITHIN))),
+            Phase::PluginOff { since } => (None, Some(since.saturating_add(OFF_WITHIN))),
+            Phase::Checking { since, config } => {
+                (config.clone(), Some(since.saturating_add(OFFERS_WITHIN)))
+            }
+        };
+        let there = |key: &&&str| facts.view.labels.contains_key(**key);
+        Outcome {
+            paused: keys.iter().filter(there).map(ToString::to_string).collect(),
+            plugin_config,
+            again: deadline,
+            news: None,
+        }
+    }
+}
+
+fn from_paused(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
+    let late = now.saturating_sub(since) >= CLIENTS_WITHIN;
+    if facts.busy || (facts.in_the_way && !late) {
+        return Phase::Paused { since };
+    }
+    Phase::Checking {
+        since: now,
+        config: None,
+    }
+}
+
+fn from_plugin_off(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
+    let nvidia = |(name, count): (&String, &u64)| name.starts_with("nvidia.com/") && *count > 0;
+    let paused = facts.view.labels.get(PLUGIN).map(String::as_str) == Some(PAUSED);
+    let gone = paused && !facts.view.allocatable.iter().any(nvidia);
+    if !gone && now.saturating_sub(since) < OFF_WITHIN {
+        return Phase::PluginOff { since };
+    }
+    Phase::Checking {
+        since: now,
+        config: None,
+    }
+}
+
+fn from_checking(
+    now: Duration,
+    facts: &Facts<'_>,
+    since: Duration,
+    config: Option<String>,
+) -> Phase {
+    if offered(facts) || now.saturating_sub(since) >= OFFERS_WITHIN {
+        return Phase::Running;
+    }
+    Phase::Checking { since, config }
+}
+
+/// Whether one of these operands is to run.
+fn runs(view: &View, keys: &[&str]) -> bool {
+    keys.iter()
+        .any(|key| view.labels.get(*key).map(String::as_str) == Some(RUNNING))
+}
+
+/// Whether what kubelet offers is what there is: each partition, or each a number of times where they are shared.
+fn offered(facts: &Facts<'_>) -> bool {
+    let Some(partitions) = facts.partitions else {
+        return true;
+    };
+    let offers = &facts.view.allocatable;
+    let there = partitions.iter().all(|(name, count)| {
+        let offered = offers.get(name).copied().unwrap_or_default();
+        offered > 0 && offered.checked_rem(*count) == Some(0)
+    });
+    let gone = offers.iter().all(|(name, count)| {
+        *count == 0 || !name.starts_with("nvidia.com/mig-") || partitions.contains_key(name)
+    });
+    there && gone
+}
+
+fn news(before: &Phase, now: &Phase, facts: &Facts<'_>) -> Option<News> {
+    match (before, now) {
+        (Phase::Running | Phase::Checking { .. }, Phase::Paused { .. }) => Some(News::Paused),
+        (Phase::Paused { .. }, Phase::Checking { .. }) if facts.in_the_way => {
+            Some(News::StillInTheWay)
+        }
+        (Phase::Paused { .. }, Phase::Checking { .. }) => Some(News::Restored),
+        (Phase::PluginOff { .. } | Phase::Running, Phase::Checking { .. }) => Some(News::Refreshed),
+        (Phase::Checking { .. }, Phase::Running) if offered(facts) => Some(News::Offered),
+        (Phase::Checking { .. }, Phase::Running) => Some(News::NotOffered),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! How often is written: not at once after a failure, and ever more seldom to whom undoes it.
+
+use std::time::Duration;
+
+/// When the next write may be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pace<T> {
+    failures: u32,
+    /// How often the last write was found undone.
+    undone: u32,
+    last: Option<T>,
+    /// When it was made.
+    made: Duration,
+    not_before: Duration,
+}
+
+/// Changes that follow each other closely are one write.
+const GAP: Duration = Duration::from_millis(250);
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_mins(5);
+/// What stood so long was not undone, but changed.
+const PEACE: Duration = Duration::from_mins(10);
+
+impl<T> Default for Pace<T> {
+    fn default() -> Self {
+        Self {
+            failures: 0,
+            undone: 0,
+            last: None,
+            made: Duration::ZERO,
+            not_before: Duration::ZERO,
+        }
+    }
+}
+
+impl<T: PartialEq> Pace<T> {
+    /// How long to wait before this is written; `None` where it may be now.
+    pub fn wait(&self, now: Duration, write: &T) -> Option<Duration> {
+        // What somebody undid is written again later and later; anything else is not held up by that.
+        let again = self.last.as_ref() == Some(write);
+        let held = if again && self.undone > 0 {
+            self.made.saturating_add(doubled(self.undone))
+        } else {
+            Duration::ZERO
+        };
+        let due = held.max(self.not_before);
+        (due > now).then(|| due.saturating_sub(now))
+    }
+
+    /// It was written.
+    pub fn written(&mut self, now: Duration, write: T) {
+        let again = self.last.as_ref() == Some(&write);
+        let soon = now.saturating_sub(self.made) < PEACE.saturating_add(doubled(self.undone));
+        self.undone = if again && soon {
+            self.undone.saturating_add(1)
+        } else {
+            0
+        };
+        self.last = Some(write);
+        self.made = now;
+        self.failures = 0;
+        self.not_before = now.saturating_add(GAP);
+    }
+
+    /// It could not be written; the server asked for patience of at least this.
+    pub fn failed(&mut self, now: Duration, patience: Option<Duration>) {
+        self.failures = self.failures.saturating_add(1);
+        let wait = doubled(self.failures).max(patience.unwrap_or_default());
+        self.not_before = now.saturating_add(wait.min(LONGEST));
+    }
+
+    /// How often what we wrote was undone in a row.
+    pub fn undone(&self) -> u32 {
+        self.undone
+    }
+}
+
+fn doubled(times: u32) -> Duration {
+    match times {
+        0 => Duration::ZERO,
+        some => FIRST
+            .saturating_mul(1 << some.saturating_sub(1).min(16))
+            .min(LONGEST),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// How often is written in a time, when whatever is written is undone at once.
+    fn writes(seconds: u64, undone: bool) -> u32 {
+        let mut pace = Pace::default();
+        let (mut now, mut count) = (Duration::ZERO, 0);
+        while now < at(seconds) {
+            let write = if undone { 0 } else { count };
+            match pace.wait(now, &write) {
+                Some(wait) => now += wait,
+                None => {
+                    pace.written(now, write);
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn two_who_undo_each_other_come_to_a_few_writes_an_hour_and_other_news_is_not_held_up() {
+        assert!(writes(3600, true) <= 22, "{}", writes(3600, true));
+        assert_eq!(writes(60, false), 240);
+        let mut pace = Pace::default();
+        for _ in 0..5 {
+            pace.written(at(1), "a");
+        }
+        assert!(pace.wait(at(2), &"a").is_some());
+        assert_eq!(pace.wait(at(2), &"b"), None);
+    }
+
+    #[test]
+    fn a_failure_is_waited_for_longer_each_time_and_as_long_as_the_server_says() {
+        let mut pace = Pace::default();
+        let waits: Vec<u64> = (0..11)
+            .map(|_| {
+                pace.failed(at(0), None);
+                pace.wait(at(0), &"a").unwrap().as_secs()
+            })
+            .collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        pace.written(at(0), "a");
+        pace.failed(at(10), Some(at(7)));
+        assert_eq!(pace.wait(at(10), &"a"), Some(at(7)));
+    }
+
+    #[test]
+    fn what_stood_for_long_is_written_again_at_once() {
+        let mut pace = Pace::default();
+        pace.written(at(0), "a");
+        pace.written(at(100), "a");
+        assert_eq!(pace.undone(), 1);
+        pace.written(at(2000), "a");
+        assert_eq!(pace.undone(), 0);
+    }
+}

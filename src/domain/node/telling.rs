@@ -1,0 +1,302 @@
+//! What of a node's way to its layout is an event of the Node: turns of the way, each once, and not more than a reader can
+//! read.
+
+use std::time::Duration;
+
+use super::keep::Yielded;
+use super::operands::News;
+use crate::domain::inventory::NvmlState;
+use crate::domain::reconcile::Status;
+
+/// An event of a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Whether somebody should look.
+    pub kind: Kind,
+    /// In a word: part of what people filter by, and never changed.
+    pub reason: &'static str,
+    /// In words for a person.
+    pub message: String,
+}
+
+/// How an event is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It is as it should be.
+    Normal,
+    /// It is not.
+    Warning,
+}
+
+/// What was told last, and how much more may be told.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Telling {
+    layout: Option<Told>,
+    driver: Option<&'static str>,
+    notice: Option<String>,
+    yielded: Vec<Yielded>,
+    spent: Spent,
+}
+
+/// A turn that was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Told {
+    layout: String,
+    state: &'static str,
+    /// How each device stood, in a word.
+    devices: Vec<&'static str>,
+    message: String,
+    at: Duration,
+}
+
+/// What there is to be told of at one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    /// Where the node stands, where a layout can be chosen for it.
+    pub status: Option<&'a Status>,
+    /// The driver.
+    pub nvml: &'a NvmlState,
+    /// Keys that others have.
+    pub yielded: &'a [Yielded],
+}
+
+/// So many at once, and then one in this time.
+const BURST: u32 = 25;
+const EACH: Duration = Duration::from_secs(30);
+/// After so long the same turn is told again where its words have changed.
+const SAME_AGAIN: Duration = Duration::from_mins(5);
+/// Source: Kubernetes, `events.k8s.io/v1`, `note`: 1 kB.
+const LONGEST: usize = 1000;
+
+/// A bucket that fills with time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Spent {
+    count: u32,
+    since: Duration,
+}
+
+impl Telling {
+    /// What is new in this scene.
+    pub fn look(&mut self, now: Duration, scene: &Scene<'_>) -> Vec<Event> {
+        let mut events = Vec::new();
+        events.extend(self.driver(scene.nvml));
+        if let Some(status) = scene.status {
+            events.extend(self.notice(status));
+            events.extend(self.layout(now, status));
+        }
+        events.extend(self.others(scene.yielded));
+        self.afford(now, events)
+    }
+
+    /// What happened by the way, if there is still room for it.
+    pub fn afford(&mut self, now: Duration, mut events: Vec<Event>) -> Vec<Event> {
+        let gone = now.saturating_sub(self.spent.since).as_secs() / EACH.as_secs();
+        let gone = u32::try_from(gone).unwrap_or(u32::MAX);
+        if gone > 0 {
+            self.spent.count = self.spent.count.saturating_sub(gone);
+            self.spent.since = now;
+        }
+        let room = BURST.saturating_sub(self.spent.count);
+        events.truncate(usize::try_from(room).unwrap_or_default());
+        let told = u32::try_from(events.len()).unwrap_or(u32::MAX);
+        self.spent.count = self.spent.count.saturating_add(told);
+        for event in &mut events {
+            shorten(&mut event.message);
+        }
+        events
+    }
+
+    fn driver(&mut self, nvml: &NvmlState) -> Option<Event> {
+        let (word, event) = match nvml {
+            NvmlState::Ready(driver) => (
+                "ready",
+                normal(
+                    "DriverBack",
+                    format!("driver {} answers again", driver.version),
+                ),
+            ),
+            NvmlState::Lost { reason } => (
+                "lost",
+                warning("DriverLost", format!("the driver is gone: {reason}")),
+            ),
+            NvmlState::Stalled { call, .. } => (
+                "stalled",
+                warning("DriverStalled", format!("{call} does not return")),
+            ),
+            // Before the driver came, and while it is being replaced.
+            NvmlState::Absent { .. } | NvmlState::Loading => return None,
+        };
+        let before = self.driver.replace(word);
+        let first = before.is_none() && word == "ready";
+        (before != Some(word) && !first).then_some(event)
+    }
+
+    fn notice(&mut self, status: &Status) -> Option<Event> {
+        if self.notice == status.notice {
+            return None;
+        }
+        self.notice.clone_from(&status.notice);
+        let notice = status.notice.clone()?;
+        Some(warning("LayoutNotice", notice))
+    }
+
+    fn layout(&mut self, now: Duration, status: &Status) -> Option<Event> {
+        let (layout, state) = (status.layout.clone()?, status.state?);
+        let told = Told {
+            devices: status.devices.iter().map(|device| device.state).collect(),
+            message: message(&layout, status),
+            layout,
+            state,
+            at: now,
+        };
+        let before = self.layout.as_ref();
+        let same = before.is_some_and(|before| before.is_same_turn(&told));
+        let news = !same || before.is_some_and(|before| before.is_worth_it_again(&told));
+        // A node that has what it shall have when we come is nothing new.
+        let quiet = before.is_none() && state == "applied";
+        let event = (news && !quiet).then(|| of_state(state, told.message.clone()));
+        if news {
+            self.layout = Some(told);
+        }
+        event
+    }
+
+    fn others(&mut self, yielded: &[Yielded]) -> Option<Event> {
+        if self.yielded == yielded {
+            return None;
+        }
+        self.yielded = yielded.to_vec();
+        if yielded.is_empty() {
+            return None;
+        }
+        let keys: Vec<String> = yielded
+            .iter()
+            .map(|one| format!("{} ({})", one.key, one.owner))
+            .collect();
+        let message = format!(
+            "others write these, and they are left to them: {}",
+            keys.join(", ")
+        );
+        Some(warning("KeysLeftToOthers", message))
+    }
+}
+
+impl Told {
+    fn is_same_turn(&self, other: &Self) -> bool {
+        (&self.layout, self.state, &self.devices) == (&other.layout, other.state, &other.devices)
+    }
+
+    fn is_worth_it_again(&self, other: &Self) -> bool {
+        self.message != other.message && other.at.saturating_sub(self.at) >= SAME_AGAIN
+    }
+}
+
+impl Event {
+    /// That somebody changed devices, which are brought back.
+    pub fn drift(devices: &[String]) -> Self {
+        let devices = devices.join(", ");
+        warning(
+            "LayoutDrift",
+            format!("somebody changed what {devices} had; it is brought back"),
+        )
+    }
+}
+
+impl From<News> for Event {
+    fn from(news: News) -> Self {
+        match news {
+            News::Paused => normal(
+                "OperandsPaused",
+                "GPU Operator's operands are paused: a client has a GPU open whose MIG mode is to change".to_owned(),
+            ),
+            News::Restored => normal(
+                "OperandsRestored",
+                "GPU Operator's operands run again".to_owned(),
+            ),
+            News::StillInTheWay => warning(
+                "OperandsRestored",
+                "GPU Operator's operands run again; it was not they who have the GPU open".to_owned(),
+            ),
+            News::Refreshed => normal(
+                "DevicePluginRefreshed",
+                "NVIDIA's device plugin starts again to see the new partitions".to_owned(),
+            ),
+            News::Offered => normal(
+                "PartitionsOffered",
+                "kubelet offers the partitions that the node has".to_owned(),
+            ),
+            News::NotOffered => warning(
+                "PartitionsNotOffered",
+                "kubelet does not offer the partitions that the node has: look at NVIDIA's device plugin".to_owned(),
+            ),
+        }
+    }
+}
+
+fn of_state(state: &'static str, message: String) -> Event {
+    match state {
+        "applied" => normal("LayoutApplied", message),
+        "pending" => normal("LayoutPlanned", message),
+        "applying" => normal("LayoutApplying", message),
+        "blocked" => warning("LayoutBlocked", message),
+        "needs-reset" => warning("LayoutNeedsReset", message),
+        "infeasible" => warning("LayoutInfeasible", message),
+        "rolled-back" => warning("LayoutRolledBack", message),
+        "drifted" => warning("LayoutDrift", message),
+        "yielded" => warning("LayoutYielded", message),
+        _ => warning("LayoutFailed", message),
+    }
+}
+
+/// How many devices stand how, and what is to be said of those that have something to say.
+fn message(layout: &str, status: &Status) -> String {
+    let told: Vec<String> = status
+        .devices
+        .iter()
+        .filter(|device| !device.message.is_empty())
+        .map(|device| format!("{}: {}: {}", device.name, device.state, device.message))
+        .collect();
+    let mut words: Vec<&'static str> = status.devices.iter().map(|device| device.state).collect();
+    words.sort_unstable();
+    let mut counts: Vec<String> = Vec::new();
+    for same in words.chunk_by(|one, other| one == other) {
+        let word = same.first().copied().unwrap_or_default();
+        counts.push(format!("{} {word}", same.len()));
+    }
+    let head = format!("layout {layout}: {}", counts.join(", "));
+    match told.as_slice() {
+        [] => head,
+        some => format!("{head}. {}", some.join("; ")),
+    }
+}
+
+fn normal(reason: &'static str, message: String) -> Event {
+    Event {
+        kind: Kind::Normal,
+        reason,
+        message,
+    }
+}
+
+fn warning(reason: &'static str, message: String) -> Event {
+    Event {
+        kind: Kind::Warning,
+        reason,
+        message,
+    }
+}
+
+/// At most as long as an event may be, cut between characters.
+fn shorten(text: &mut String) {
+    if text.len() <= LONGEST {
+        return;
+    }
+    let end = (0..=LONGEST - 3)
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or_default());
+    text.push('…');
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! What becomes an event, and what does not.
+
+use super::*;
+use crate::domain::inventory::Driver;
+use crate::domain::reconcile::DeviceStatus;
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn status(layout: &str, state: &'static str, message: &str) -> Status {
+    Status {
+        layout: Some(layout.to_owned()),
+        state: Some(state),
+        devices: vec![DeviceStatus {
+            pci: "0000:1b:00.0".parse().unwrap(),
+            name: "GPU 0".to_owned(),
+            state,
+            message: message.to_owned(),
+            progress: None,
+        }],
+        ..Status::default()
+    }
+}
+
+const ABSENT: NvmlState = NvmlState::Loading;
+
+fn look(telling: &mut Telling, seconds: u64, status: &Status) -> Vec<(&'static str, String)> {
+    let scene = Scene {
+        status: Some(status),
+        nvml: &ABSENT,
+        yielded: &[],
+    };
+    let events = telling.look(at(seconds), &scene);
+    events
+        .into_iter()
+        .map(|event| (event.reason, event.message))
+        .collect()
+}
+
+fn reasons(telling: &mut Telling, seconds: u64, status: &Status) -> Vec<&'static str> {
+    look(telling, seconds, status)
+        .into_iter()
+        .map(|(reason, _)| reason)
+        .collect()
+}
+
+#[test]
+fn each_turn_is_told_once_with_its_reason() {
+    let mut telling = Telling::default();
+    for (state, reason) in [
+        ("pending", "LayoutPlanned"),
+        ("applying", "LayoutApplying"),
+        ("blocked", "LayoutBlocked"),
+        ("rolled-back", "LayoutRolledBack"),
+        ("failed", "LayoutFailed"),
+        ("drifted", "LayoutDrift"),
+        ("applied", "LayoutApplied"),
+    ] {
+        assert_eq!(
+            reasons(&mut telling, 0, &status("night", state, "")),
+            [reason]
+        );
+        assert!(reasons(&mut telling, 1, &status("night", state, "")).is_empty());
+    }
+    assert_eq!(
+        reasons(&mut telling, 2, &status("day", "applied", "")),
+        ["LayoutApplied"]
+    );
+}
+
+#[test]
+fn a_restart_of_an_agent_on_a_node_that_is_as_it_shall_be_tells_nothing() {
+    let mut telling = Telling::default();
+    assert!(reasons(&mut telling, 0, &status("night", "applied", "")).is_empty());
+    assert!(reasons(&mut telling, 9, &status("night", "applied", "")).is_empty());
+}
+
+#[test]
+fn who_is_in_the_way_is_named_and_told_again_after_a_while_where_it_is_somebody_else() {
+    let mut telling = Telling::default();
+    let first = look(&mut telling, 0, &status("night", "blocked", "pid 7"));
+    assert_eq!(first[0].1, "layout night: 1 blocked. GPU 0: blocked: pid 7");
+    assert!(reasons(&mut telling, 10, &status("night", "blocked", "pid 8")).is_empty());
+    assert_eq!(
+        reasons(&mut telling, 300, &status("night", "blocked", "pid 9")),
+        ["LayoutBlocked"]
+    );
+}
+
+#[test]
+fn a_driver_that_goes_and_comes_back_is_told_and_one_that_was_always_there_is_not() {
+    let ready = NvmlState::Ready(Driver {
+        version: "570.133.20".parse().unwrap(),
+        cuda: None,
+    });
+    let lost = NvmlState::Lost {
+        reason: "it was unloaded".to_owned(),
+    };
+    let mut telling = Telling::default();
+    let mut told = |nvml: &NvmlState| -> Vec<&'static str> {
+        let scene = Scene {
+            status: None,
+            nvml,
+            yielded: &[],
+        };
+        telling
+            .look(at(0), &scene)
+            .iter()
+            .map(|event| event.reason)
+            .collect()
+    };
+    assert!(told(&ready).is_empty());
+    assert_eq!(told(&lost), ["DriverLost"]);
+    assert!(told(&lost).is_empty());
+    assert!(told(&ABSENT).is_empty());
+    assert_eq!(told(&ready), ["DriverBack"]);
+}
+
+#[test]
+fn i10_a_flapping_node_tells_no_more_than_a_reader_can_read() {
+    let mut telling = Telling::default();
+    let mut count = 0;
+    for turn in 0..36_000_u64 {
+        let state = ["blocked", "applied"][usize::from(turn % 2 == 0)];
+        let now = Duration::from_millis(turn * 100);
+        let scene = Scene {
+            status: Some(&status("night", state, "")),
+            nvml: &ABSENT,
+            yielded: &[],
+        };
+        count += telling.look(now, &scene).len();
+    }
+    // 25 at once, and one each half a minute of the hour.
+    assert!((100..=146).contains(&count), "{count}");
+}
+
+#[test]
+fn a_message_is_as_long_as_an_event_may_be_and_stays_text() {
+    let mut telling = Telling::default();
+    let long = "ä".repeat(900);
+    let told = look(&mut telling, 0, &status("night", "blocked", &long));
+    assert!(told[0].1.len() <= LONGEST && told[0].1.ends_with('…'));
+}
+
+#[test]
+fn keys_of_others_are_told_when_they_change() {
+    let yielded = [Yielded {
+        key: "nvidia.com/gpu.count".to_owned(),
+        owner: "nfd-master".to_owned(),
+    }];
+    let mut telling = Telling::default();
+    let mut told = |yielded: &[Yielded]| {
+        telling.look(
+            at(0),
+            &Scene {
+                status: None,
+                nvml: &ABSENT,
+                yielded,
+            },
+        )
+    };
+    let first = told(&yielded);
+    assert_eq!(first[0].reason, "KeysLeftToOthers");
+    assert!(
+        first[0]
+            .message
+            .contains("nvidia.com/gpu.count (nfd-master)")
+    );
+    assert!(told(&yielded).is_empty());
+    assert!(told(&[]).is_empty());
+}
