@@ -11,12 +11,14 @@
 mod diff;
 mod draft;
 mod gfd;
+mod instances;
 mod note;
 mod own;
 mod set;
 mod value;
 
 pub use diff::{Change, Side, diff};
+pub use instances::instances;
 pub use note::{InvalidMig, Note, Omission};
 pub use set::LabelSet;
 pub use value::{LabelError, LabelKey, LabelValue};

@@ -11,6 +11,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use thiserror::Error;
 
+use crate::domain::error::chain;
+
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long one request may take, its answer included; watches apart.
@@ -70,4 +72,20 @@ fn authority(file: &Kubeconfig) -> Option<PathBuf> {
     let cluster = file.clusters.iter().find(|one| one.name == *cluster)?;
     let path = cluster.cluster.as_ref()?.certificate_authority.as_ref()?;
     Some(PathBuf::from(path))
+}
+
+/// What went wrong, in words for a person: the client's own print the whole answer.
+pub fn told(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => {
+            let reason = if status.reason.is_empty() {
+                String::new()
+            } else {
+                format!(" {}", status.reason)
+            };
+            let message = status.message.trim();
+            format!("the API server says {}{reason}: {message}", status.code)
+        }
+        other => chain(other),
+    }
 }

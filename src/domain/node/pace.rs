@@ -69,6 +69,11 @@ impl<T: PartialEq> Pace<T> {
         self.not_before = now.saturating_add(wait.min(LONGEST));
     }
 
+    /// How often it could not be written since it last could.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
     /// How often what we wrote was undone in a row.
     pub fn undone(&self) -> u32 {
         self.undone

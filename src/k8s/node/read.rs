@@ -1,0 +1,129 @@
+//! A Node as the API server gives it, read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{Node, Taint as ApiTaint};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use serde_json::Value;
+
+use crate::domain::node::{COMPAT_MANAGER, MANAGER, Owners, Taint, View};
+
+const OURS: &str = "octavo.dev/";
+
+/// What of `node` concerns us.
+pub(super) fn view(node: Node) -> View {
+    let meta = node.metadata;
+    let mut annotations = meta.annotations.unwrap_or_default();
+    annotations.retain(|key, _| key.starts_with(OURS));
+    let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
+    let allocatable = node.status.and_then(|status| status.allocatable);
+    View {
+        uid: meta.uid.unwrap_or_default(),
+        version: meta.resource_version.unwrap_or_default(),
+        labels: meta.labels.unwrap_or_default(),
+        annotations,
+        taints: taints.into_iter().map(taint).collect(),
+        allocatable: counts(allocatable.unwrap_or_default()),
+        owners: owners(&meta.managed_fields.unwrap_or_default()),
+    }
+}
+
+fn taint(taint: ApiTaint) -> Taint {
+    Taint {
+        key: taint.key,
+        value: taint.value,
+        effect: taint.effect,
+        added: taint.time_added.map(|time| time.0.to_string()),
+    }
+}
+
+/// Extended resources, which have a prefix and come in whole pieces.
+fn counts(allocatable: BTreeMap<String, Quantity>) -> BTreeMap<String, u64> {
+    let extended = allocatable
+        .into_iter()
+        .filter(|(name, _)| name.contains('/'));
+    extended
+        .filter_map(|(name, quantity)| Some((name, quantity.0.parse().ok()?)))
+        .collect()
+}
+
+fn owners(entries: &[ManagedFieldsEntry]) -> Owners {
+    let mut owners = Owners::default();
+    for entry in entries {
+        let Some(fields) = &entry.fields_v1 else {
+            continue;
+        };
+        let manager = manager(entry);
+        let metadata = fields.0.get("f:metadata");
+        let within = |name| metadata.and_then(|metadata| metadata.get(name));
+        add(&mut owners.labels, within("f:labels"), &manager);
+        add(&mut owners.annotations, within("f:annotations"), &manager);
+    }
+    owners
+}
+
+/// Ours is only what we applied: another way to write leaves no claim on what is not said again.
+fn manager(entry: &ManagedFieldsEntry) -> String {
+    let name = entry.manager.clone().unwrap_or_default();
+    let applied = entry.operation.as_deref() == Some("Apply");
+    if !applied && matches!(name.as_str(), MANAGER | COMPAT_MANAGER) {
+        return format!("{name}, updating");
+    }
+    name
+}
+
+fn add(owners: &mut BTreeMap<String, BTreeSet<String>>, fields: Option<&Value>, manager: &str) {
+    let Some(fields) = fields.and_then(Value::as_object) else {
+        return;
+    };
+    for key in fields.keys().filter_map(|field| field.strip_prefix("f:")) {
+        let all = owners.entry(key.to_owned()).or_default();
+        all.insert(manager.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_read_with_who_writes_its_keys() {
+        let node = serde_json::json!({
+            "metadata": {
+                "name": "n", "uid": "u", "resourceVersion": "7",
+                "labels": {"octavo.dev/type": "a", "kubernetes.io/os": "linux"},
+                "annotations": {"octavo.dev/status": "{}", "other": "x"},
+                "managedFields": [
+                    {"manager": "octavo-agent", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                     "fieldsV1": {"f:metadata": {"f:labels": {"f:octavo.dev/type": {}}, "f:annotations": {"f:octavo.dev/status": {}}}}},
+                    {"manager": "kubelet", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                     "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:kubernetes.io/os": {}}}}},
+                    {"manager": "octavo-agent", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                     "fieldsV1": {"f:metadata": {"f:labels": {"f:octavo.dev/type": {}}}}},
+                    {"manager": "kubelet", "operation": "Update", "subresource": "status"}
+                ]
+            },
+            "spec": {"taints": [{"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]},
+            "status": {"allocatable": {"cpu": "2", "nvidia.com/gpu": "8", "example.com/odd": "1k"}}
+        });
+        let view = view(serde_json::from_value(node).unwrap());
+        assert_eq!((view.uid.as_str(), view.version.as_str()), ("u", "7"));
+        assert_eq!(view.annotations.len(), 1);
+        assert_eq!(view.allocatable, [("nvidia.com/gpu".to_owned(), 8)].into());
+        assert_eq!(
+            view.taints[0].added.as_deref(),
+            Some("2026-01-01T00:00:00Z")
+        );
+        let owners: Vec<&String> = view.owners.labels["octavo.dev/type"].iter().collect();
+        assert_eq!(owners, [MANAGER, "octavo-agent, updating"]);
+        assert!(view.owners.labels.contains_key("kubernetes.io/os"));
+        assert_eq!(view.labels_of(MANAGER).len(), 1);
+    }
+
+    #[test]
+    fn a_node_that_says_nothing_is_an_empty_one() {
+        let node = serde_json::from_value(serde_json::json!({"metadata": {}})).unwrap();
+        assert_eq!(view(node), View::default());
+    }
+}

@@ -1,0 +1,125 @@
+//! Changes of a Node as requests.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use thiserror::Error;
+use tokio::time::timeout;
+
+use crate::domain::node::{Taint, View, Write};
+use crate::k8s::client::{REQUEST, told};
+
+/// Who we are where we change what is not ours.
+const UPDATER: &str = "octavo-agent-operands";
+
+/// Why a Node was not written.
+#[derive(Debug, Error)]
+pub(super) enum WriteError {
+    /// The API server refused it or could not be reached.
+    #[error("cannot write the Node: {}", told(.0))]
+    Refused(Box<kube::Error>),
+    /// No answer came.
+    #[error("cannot write the Node: the API server does not answer within {REQUEST:?}")]
+    Late,
+}
+
+impl WriteError {
+    /// How long the server asks to be left alone.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        match self {
+            Self::Refused(error) => patience(error),
+            Self::Late => None,
+        }
+    }
+
+    /// Whether it is a matter of somebody having been faster: the Node is other than it was thought to be.
+    pub(super) fn is_race(&self) -> bool {
+        match self {
+            Self::Refused(error) => {
+                matches!(&**error, kube::Error::Api(status) if status.code == 409)
+            }
+            Self::Late => false,
+        }
+    }
+}
+
+/// How long the server asks to be left alone. Source: Kubernetes, `Status.details.retryAfterSeconds`.
+pub(super) fn patience(error: &kube::Error) -> Option<Duration> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+}
+
+/// Writes to the Node `name` that was seen as `view`; the Node afterwards.
+pub(super) async fn perform(
+    nodes: &Api<Node>,
+    name: &str,
+    view: &View,
+    write: &Write,
+) -> Result<Node, WriteError> {
+    let (params, patch) = request(view, write);
+    match timeout(REQUEST, nodes.patch(name, &params, &patch)).await {
+        Ok(done) => done.map_err(|error| WriteError::Refused(Box::new(error))),
+        Err(_late) => Err(WriteError::Late),
+    }
+}
+
+/// The UID keeps a Node that was deleted and made again from getting what was meant for the one before, and what has to be as
+/// it was seen is bound to its version.
+fn request(view: &View, write: &Write) -> (PatchParams, Patch<Value>) {
+    let merge = PatchParams {
+        field_manager: Some(UPDATER.to_owned()),
+        ..PatchParams::default()
+    };
+    match write {
+        Write::Apply {
+            manager,
+            force,
+            labels,
+            annotations,
+        } => {
+            let params = PatchParams {
+                force: *force,
+                ..PatchParams::apply(manager)
+            };
+            let body = json!({
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"uid": view.uid, "labels": labels, "annotations": annotations},
+            });
+            (params, Patch::Apply(body))
+        }
+        Write::Taints(taints) => {
+            let taints: Vec<Value> = taints.iter().map(taint).collect();
+            let body = json!({
+                "metadata": {"resourceVersion": view.version, "uid": view.uid},
+                "spec": {"taints": taints},
+            });
+            (merge, Patch::Merge(body))
+        }
+        Write::Replace { key, to, .. } => {
+            let body = json!({
+                "metadata": {"resourceVersion": view.version, "uid": view.uid, "labels": {key: to}},
+            });
+            (merge, Patch::Merge(body))
+        }
+    }
+}
+
+fn taint(taint: &Taint) -> Value {
+    let mut body = json!({"key": taint.key, "effect": taint.effect});
+    if let Some(fields) = body.as_object_mut() {
+        let rest = [("value", &taint.value), ("timeAdded", &taint.added)];
+        for (name, value) in rest {
+            if let Some(value) = value {
+                fields.insert(name.to_owned(), Value::String(value.clone()));
+            }
+        }
+    }
+    body
+}

@@ -1,0 +1,283 @@
+//! The NodeFeature of this node, through which node-feature-discovery makes labels, and rules look at single devices.
+//!
+//! It is one object of ours, so it is applied as a whole; what the API server has is asked for at the start and now and then, and
+//! nothing is written while it is what it shall be. Source: node-feature-discovery, `api/nfd/v1alpha1/types.go`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{info, warn};
+
+use crate::domain::id::NodeName;
+use crate::domain::node::MANAGER;
+use crate::domain::node::pace::Pace;
+use crate::k8s::client::{REQUEST, told};
+
+/// How often it is looked whether the object is still what was written.
+const LOOK: Duration = Duration::from_mins(10);
+const NODE_NAME: &str = "nfd.node.kubernetes.io/node-name";
+
+/// What a node's object shall say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Feature {
+    /// Labels of the Node.
+    pub labels: BTreeMap<String, String>,
+    /// Attributes of each device.
+    pub devices: Vec<BTreeMap<String, String>>,
+}
+
+/// What shall be said, and whether it is.
+#[derive(Debug)]
+pub struct Post {
+    wanted: watch::Sender<(u64, Wanted)>,
+    said: watch::Receiver<Said>,
+}
+
+/// How saying it goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Said {
+    /// The last turn that is said.
+    pub turn: Option<u64>,
+    /// What is wrong.
+    pub trouble: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+enum Wanted {
+    /// Nothing was read yet: whatever is there.
+    #[default]
+    Anything,
+    /// No object.
+    Nothing,
+    /// This.
+    This(Feature),
+}
+
+/// Keeps the object, to be run.
+#[derive(Debug)]
+pub struct Publisher {
+    objects: Api<DynamicObject>,
+    node: String,
+    wanted: watch::Receiver<(u64, Wanted)>,
+    said: watch::Sender<Said>,
+}
+
+impl Post {
+    /// Says this from now on.
+    pub fn say(&self, feature: Feature) {
+        self.want(Wanted::This(feature));
+    }
+
+    /// Takes the object away.
+    pub fn unsay(&self) {
+        self.want(Wanted::Nothing);
+    }
+
+    fn want(&self, new: Wanted) {
+        self.wanted.send_if_modified(|(turn, wanted)| {
+            let differs = *wanted != new;
+            *turn = turn.saturating_add(u64::from(differs));
+            *wanted = new;
+            differs
+        });
+    }
+
+    /// Waits until the API server has it, however long that takes.
+    pub async fn settled(&mut self) {
+        let turn = self.wanted.borrow().0;
+        let _gone = self.said.wait_for(|said| said.turn >= Some(turn)).await;
+    }
+
+    /// How it goes.
+    pub fn said(&self) -> Said {
+        self.said.borrow().clone()
+    }
+}
+
+impl Publisher {
+    /// For the node, in the client's own namespace; nothing is asked before it runs.
+    pub fn new(client: Client, node: &NodeName) -> (Post, Self) {
+        let kind = GroupVersionKind::gvk("nfd.k8s-sigs.io", "v1alpha1", "NodeFeature");
+        let kind = ApiResource::from_gvk(&kind);
+        let namespace = client.default_namespace().to_owned();
+        let (want, wanted) = watch::channel((0, Wanted::default()));
+        let (say, said) = watch::channel(Said::default());
+        let publisher = Self {
+            objects: Api::namespaced_with(client, &namespace, &kind),
+            node: node.as_str().to_owned(),
+            wanted,
+            said: say,
+        };
+        let post = Post { wanted: want, said };
+        (post, publisher)
+    }
+
+    /// Keeps the object as it shall be until the other end is dropped.
+    pub async fn run(mut self) {
+        let began = Instant::now();
+        let mut pace = Pace::default();
+        // What the API server has, once it was asked.
+        let mut there: Option<Option<Value>> = None;
+        loop {
+            let (turn, wanted) = self.wanted.borrow_and_update().clone();
+            let want = wanted.object(&self.node);
+            let now = began.elapsed();
+            let known = there.is_some();
+            let wait = match (&there, &want) {
+                (_, Want::Anything) => LOOK,
+                (Some(there), want) if want.is(there.as_ref()) => {
+                    self.told(Some(turn), None);
+                    LOOK
+                }
+                (_, want) => match pace.wait(now, want) {
+                    Some(wait) => wait,
+                    None => match self.step(known, want).await {
+                        Ok(object) => {
+                            if known {
+                                pace.written(began.elapsed(), want.clone());
+                            }
+                            there = Some(object);
+                            Duration::ZERO
+                        }
+                        Err(trouble) => {
+                            pace.failed(began.elapsed(), None);
+                            self.told(None, Some(trouble));
+                            there = None;
+                            pace.wait(began.elapsed(), want).unwrap_or_default()
+                        }
+                    },
+                },
+            };
+            tokio::select! {
+                changed = self.wanted.changed() => if changed.is_err() {
+                    return;
+                },
+                () = sleep(wait) => if wait == LOOK {
+                    there = None;
+                },
+            }
+        }
+    }
+
+    /// Asks what there is, or writes; what there is then.
+    async fn step(&self, known: bool, want: &Want) -> Result<Option<Value>, String> {
+        let name = name(&self.node);
+        let asked = async {
+            match want {
+                _ if !known => self.objects.get_opt(&name).await,
+                Want::Nothing => {
+                    let gone = self.objects.delete(&name, &DeleteParams::default()).await;
+                    match gone {
+                        Ok(_) => Ok(None),
+                        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+                        Err(error) => Err(error),
+                    }
+                }
+                Want::Anything => Ok(None),
+                Want::This(body) => {
+                    let params = PatchParams::apply(MANAGER).force();
+                    let done = self
+                        .objects
+                        .patch(&name, &params, &Patch::Apply(body))
+                        .await;
+                    info!("NodeFeature {name}: written");
+                    done.map(Some)
+                }
+            }
+        };
+        match timeout(REQUEST, asked).await {
+            Ok(Ok(object)) => Ok(object.map(essence)),
+            Ok(Err(error)) => Err(told(&error)),
+            Err(_late) => Err("the API server does not answer".to_owned()),
+        }
+    }
+
+    fn told(&self, turn: Option<u64>, trouble: Option<String>) {
+        self.said.send_if_modified(|said| {
+            let new = Said {
+                turn: turn.or(said.turn),
+                trouble,
+            };
+            if new.trouble != said.trouble
+                && let Some(trouble) = &new.trouble
+            {
+                warn!("the NodeFeature cannot be kept: {trouble}; it is tried again later");
+            }
+            let differs = *said != new;
+            *said = new;
+            differs
+        });
+    }
+}
+
+/// What is wanted, as the API server has it.
+#[derive(Debug, Clone, PartialEq)]
+enum Want {
+    Anything,
+    Nothing,
+    This(Value),
+}
+
+impl Want {
+    fn is(&self, there: Option<&Value>) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Nothing => there.is_none(),
+            Self::This(body) => {
+                let part = |of: &Value, at: &str| of.pointer(at).cloned();
+                there.is_some_and(|there| {
+                    ["/spec", "/metadata/labels"]
+                        .iter()
+                        .all(|at| part(there, at) == part(body, at))
+                })
+            }
+        }
+    }
+}
+
+impl Wanted {
+    fn object(&self, node: &str) -> Want {
+        match self {
+            Self::Anything => Want::Anything,
+            Self::Nothing => Want::Nothing,
+            Self::This(feature) => Want::This(body(node, feature)),
+        }
+    }
+}
+
+fn name(node: &str) -> String {
+    format!("octavo-{node}")
+}
+
+fn body(node: &str, feature: &Feature) -> Value {
+    let devices: Vec<Value> = feature
+        .devices
+        .iter()
+        .map(|attributes| json!({"attributes": attributes}))
+        .collect();
+    json!({
+        "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+        "kind": "NodeFeature",
+        "metadata": {"name": name(node), "labels": {NODE_NAME: node}},
+        "spec": {
+            "labels": feature.labels,
+            "features": {
+                "flags": {},
+                "attributes": {},
+                "instances": {"octavo.device": {"elements": devices}},
+            },
+        },
+    })
+}
+
+/// What of an object is compared.
+fn essence(object: DynamicObject) -> Value {
+    let labels = object.metadata.labels.unwrap_or_default();
+    let spec = object.data.get("spec").cloned().unwrap_or_default();
+    json!({"metadata": {"labels": labels}, "spec": spec})
+}
