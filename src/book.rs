@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use thiserror::Error;
 use tracing::{info, warn};
 
@@ -39,6 +40,7 @@ struct Kept {
 #[derive(Debug)]
 struct Page {
     layouts: Arc<Layouts>,
+    hash: String,
     /// Of the file that was read last, be it in vain.
     stamp: Option<Stamp>,
     wrong: Option<String>,
@@ -49,6 +51,8 @@ struct Page {
 pub struct Current {
     /// Those of the file, if there is one.
     pub layouts: Option<Arc<Layouts>>,
+    /// The file's content: the first digits of its SHA-256, as `sha256sum` prints it.
+    pub hash: Option<String>,
     /// Why they may not be what the file says now.
     pub notice: Option<String>,
 }
@@ -81,8 +85,10 @@ impl Book {
     /// The layouts in `path`.
     pub fn open(path: &Path) -> Result<Self, BookError> {
         let stamp = Stamp::of(path);
+        let (layouts, hash) = read(path)?;
         let page = Page {
-            layouts: Arc::new(read(path)?),
+            layouts: Arc::new(layouts),
+            hash,
             stamp,
             wrong: None,
         };
@@ -107,6 +113,7 @@ impl Book {
         }
         Current {
             layouts: Some(Arc::clone(&page.layouts)),
+            hash: Some(page.hash.clone()),
             notice: page.wrong.clone(),
         }
     }
@@ -118,6 +125,7 @@ impl Current {
         let parsed = layouts::parse(text).map_err(BookError::Text)?;
         Ok(Self {
             layouts: Some(Arc::new(parsed.layouts)),
+            hash: Some(hash(text)),
             notice: None,
         })
     }
@@ -126,7 +134,8 @@ impl Current {
 impl Page {
     fn turn(&mut self, path: &Path) {
         match read(path) {
-            Ok(layouts) => {
+            Ok((layouts, hash)) => {
+                self.hash = hash;
                 info!("the layouts in {} were replaced", path.display());
                 self.layouts = Arc::new(layouts);
                 self.wrong = None;
@@ -140,7 +149,8 @@ impl Page {
     }
 }
 
-fn read(path: &Path) -> Result<Layouts, BookError> {
+/// The layouts of a file, and what its content is known by.
+fn read(path: &Path) -> Result<(Layouts, String), BookError> {
     let failed = |source| BookError::Read {
         path: path.to_owned(),
         source,
@@ -156,12 +166,19 @@ fn read(path: &Path) -> Result<Layouts, BookError> {
         return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, message)));
     }
     match layouts::parse(&text) {
-        Ok(parsed) => Ok(parsed.layouts),
+        Ok(parsed) => Ok((parsed.layouts, hash(&text))),
         Err(errors) => Err(BookError::Wrong {
             path: path.to_owned(),
             errors,
         }),
     }
+}
+
+fn hash(text: &str) -> String {
+    const BYTES: usize = 6;
+    let digest = digest(&SHA256, text.as_bytes());
+    let bytes = digest.as_ref().iter().take(BYTES);
+    bytes.fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// The first few, each with its place.

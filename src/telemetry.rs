@@ -6,23 +6,98 @@
 pub mod exposition;
 
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::level_filters::LevelFilter;
+use tracing::{info, warn};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::log::{LogFormat, LogLevel, LogSettings};
 
+/// Turns the log's level while a program runs. Clones turn the same.
+#[derive(Debug, Clone)]
+pub struct Level {
+    handle: reload::Handle<Targets, Registry>,
+    usual: Targets,
+    now: Arc<Mutex<Option<String>>>,
+}
+
 /// Starts logging. Called once, by `main`; a second call changes nothing.
-pub fn start(settings: LogSettings) {
-    let builder = tracing_subscriber::fmt()
-        .with_max_level(filter(settings.level()))
+pub fn start(settings: &LogSettings) -> Level {
+    let usual = match settings.filter() {
+        Some(filter) => filter.clone(),
+        None => targets(filter(settings.level())),
+    };
+    let (targets, handle) = reload::Layer::new(usual.clone());
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(false)
         .with_target(false);
-    // A subscriber that is there already is the caller's own, and stays.
-    let _already_started = match settings.format() {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
+    let lines = match settings.format() {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().boxed(),
     };
+    // A subscriber that is there already is the caller's own, and stays.
+    let _already_started = tracing_subscriber::registry()
+        .with(targets)
+        .with(lines)
+        .try_init();
+    Level {
+        handle,
+        usual,
+        now: Arc::default(),
+    }
+}
+
+impl Level {
+    /// Logs from `level` on; without one, or with one that is none, as the settings say.
+    pub fn set(&self, level: Option<&str>) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.as_deref() == level {
+            return;
+        }
+        *now = level.map(ToOwned::to_owned);
+        let wanted = match level.map(str::parse) {
+            None => self.usual.clone(),
+            Some(Ok(level)) => targets(level),
+            Some(Err(_)) => {
+                warn!("{level:?} is no level to log from: error, warn, info, debug or trace");
+                self.usual.clone()
+            }
+        };
+        // Nobody logs, where somebody else had started to before us.
+        if self.handle.reload(wanted).is_ok() {
+            info!(
+                "logging from level {} on",
+                level.unwrap_or("of the settings")
+            );
+        }
+    }
+
+    /// Between `debug` and the settings' level.
+    pub fn toggle(&self) {
+        let known = self
+            .now
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        self.set(known.is_none().then_some("debug"));
+    }
+}
+
+/// What others say of their own work is for those who ask for everything.
+fn targets(level: LevelFilter) -> Targets {
+    let of_others = if level == LevelFilter::TRACE {
+        level
+    } else {
+        level.min(LevelFilter::WARN)
+    };
+    Targets::new()
+        .with_default(of_others)
+        .with_target("octavo", level)
 }
 
 fn filter(level: LogLevel) -> LevelFilter {

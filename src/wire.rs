@@ -14,6 +14,7 @@ pub mod labels;
 pub mod layouts;
 pub mod local;
 pub(crate) mod near;
+pub mod node_status;
 pub mod plan;
 pub mod status;
 pub mod stream;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::agent::sink::{Claim, LabelSink, Published, Publishing, SinkError};
+use crate::agent::sink::{Claim, LabelSink, Published, Publishing, Sheet, SinkError};
 use crate::apply::durable;
 use crate::config::duration::Expiry;
 use crate::domain::labels::LabelSet;
@@ -112,13 +112,8 @@ impl FeatureFile {
 
 impl LabelSink for FeatureFile {
     // Blocking on purpose: one small write to a local folder, and nothing else of the agent's runs on a sink's behalf.
-    fn publish<'a>(
-        &'a mut self,
-        labels: &'a LabelSet,
-        claim: Claim,
-        now: Timestamp,
-    ) -> Publishing<'a> {
-        Box::pin(async move { self.write(labels, claim, now) })
+    fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a> {
+        Box::pin(async move { self.write(sheet.labels, sheet.claim, sheet.now) })
     }
 }
 

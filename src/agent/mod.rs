@@ -13,14 +13,17 @@
 //! ten thousand. It ends when it is told to, or when whoever read its output is gone: hardware, driver and disk may
 //! fail and come back.
 
+pub mod cluster;
 pub mod feature_file;
 pub mod local;
+mod log;
 pub mod metrics;
+pub mod node_sink;
 pub mod partitioning;
+pub mod pulse;
 pub mod sink;
 pub mod uplink;
 
-use std::collections::BTreeMap;
 use std::future::{Future, pending, ready};
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -29,17 +32,19 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::{Duration, Interval, MissedTickBehavior, interval, sleep, timeout};
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
+use crate::agent::cluster::Cluster;
 use crate::agent::local::{Asked, Desk};
+use crate::agent::log::Log;
 use crate::agent::metrics::Applies;
 use crate::agent::partitioning::Partitioning;
-use crate::agent::sink::{Claim, LabelSink, Published, SinkError};
+use crate::agent::pulse::Pulse;
+use crate::agent::sink::{Claim, LabelSink, Published, Sheet, SinkError};
 use crate::agent::uplink::Outbox;
 use crate::apply::executor::Board;
 use crate::domain::error::chain;
-use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Condition, Inventory, NvmlState};
+use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{self, LabelSet, LayoutState, Options};
 use crate::domain::reconcile::{DeviceStatus, State, Status};
 use crate::hw::Handle;
@@ -66,28 +71,46 @@ pub struct Outputs<'a> {
     pub sink: &'a mut dyn LabelSink,
     /// What an uplink shall report, which ends when this does.
     pub outbox: Option<Outbox>,
+    /// This machine's Node.
+    pub cluster: Option<Cluster>,
+    /// Who asks whether this lives.
+    pub pulse: Pulse,
 }
 
 /// Looks once and publishes once; before that it partitions the node as far as that is possible now. An error is that of the
 /// sink.
 pub async fn run_once(
     hardware: &Handle,
-    sink: &mut dyn LabelSink,
-    partitioning: Option<&mut Partitioning>,
+    outputs: Outputs<'_>,
+    mut partitioning: Option<Partitioning>,
     labels: &Options,
 ) -> Result<(), SinkError> {
     let mut inventory = hardware.observe().await;
     let mut layout = None;
-    if let Some(partitioning) = partitioning {
+    let mut cluster = outputs.cluster;
+    if let Some(cluster) = &mut cluster {
+        cluster.look(partitioning.as_mut()).await?;
+    }
+    let mut status = None;
+    if let Some(partitioning) = &mut partitioning {
         while partitioning.round(hardware, &inventory).await == Some(Duration::ZERO) {
             inventory = hardware.observe().await;
         }
-        layout = LayoutState::of(&partitioning.status(&inventory));
+        let now = partitioning.status(&inventory);
+        layout = LayoutState::of(&now);
+        status = Some(now);
     }
     Log::default().inventory(&inventory);
     let options = Options { layout, ..*labels };
     let labels = labels::compile(&inventory, &options).labels;
-    publish(&inventory, sink, &labels).await.map(drop)
+    if let Some(cluster) = &mut cluster {
+        cluster.say(&inventory, &labels, status.as_ref());
+    }
+    publish(&inventory, outputs.sink, &labels).await?;
+    if let Some(cluster) = &cluster {
+        cluster.leave().await;
+    }
+    Ok(())
 }
 
 /// Looks, publishes and partitions until `shutdown` resolves. What was published stays.
@@ -102,29 +125,27 @@ pub async fn run(
     let mut ticks = interval(settings.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut hints = hardware.hints();
-    let mut teller = Teller {
-        outputs,
-        labels: settings.labels,
-        log: Log::default(),
-        applies: partitioning.as_ref().map(|one| one.applies().clone()),
-        status: None,
-    };
+    let mut teller = Teller::new(outputs, settings.labels, partitioning.as_ref());
     let mut desk = None;
     let mut listened = false;
-    let mut again = None;
+    let mut again: Option<Duration> = None;
     loop {
+        let due = soonest(again, teller.again);
         // Each arm can be dropped at any time: a tick, a hint and a signal that are not taken now are still there later.
         tokio::select! {
             () = &mut shutdown => break,
             _ = ticks.tick() => {}
             () = hints.changed() => debug!("the hardware hints at a change"),
-            () = sleep(again.unwrap_or_default()), if again.is_some() => {}
+            () = teller.node_changed() => debug!("the Node says something else"),
+            () = sleep(due.unwrap_or_default()), if due.is_some() => {}
             Some(asked) = next(&mut desk) => {
                 if let Some(partitioning) = &mut partitioning {
                     answer(partitioning, hardware, asked);
                 }
             }
         }
+        teller.outputs.pulse.beat();
+        let waits = teller.follow_node(partitioning.as_mut());
         let inventory = tokio::select! {
             () = &mut shutdown => break,
             inventory = hardware.observe() => inventory,
@@ -135,6 +156,7 @@ pub async fn run(
         if !silent && teller.tell(&inventory, before.as_ref()).await.is_break() {
             break;
         }
+        again = None;
         if let Some(partitioning) = &mut partitioning {
             let status = before.clone().unwrap_or_default();
             let mut progress = partitioning.progress();
@@ -152,8 +174,7 @@ pub async fn run(
         if let Some(partitioning) = &partitioning {
             if !listened && partitioning.is_open() {
                 listened = true;
-                desk = partitioning.listen();
-                teller.status = desk.as_ref().map(|desk| desk.status.clone());
+                desk = teller.listen(partitioning);
             }
             let inventory = hardware.latest();
             let after = partitioning.status(&inventory);
@@ -162,13 +183,20 @@ pub async fn run(
                 break;
             }
         }
+        again = soonest(again, waits);
         tokio::select! {
             () = &mut shutdown => break,
             () = sleep(BREATH.min(settings.interval)), if again != Some(Duration::ZERO) => {}
             () = ready(()), if again == Some(Duration::ZERO) => {}
         }
     }
+    teller.leave().await;
     info!("stopped; labels and partitions stay as they are");
+}
+
+/// The shorter of two waits, where there is one.
+fn soonest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    [one, other].into_iter().flatten().min()
 }
 
 /// Whether a layout is chosen and nobody knows yet how the node stands.
@@ -202,9 +230,50 @@ struct Teller<'a> {
     applies: Option<Applies>,
     /// For commands that watch.
     status: Option<watch::Sender<Arc<wire_local::Status>>>,
+    /// When there is something to be said again, whatever happens.
+    again: Option<Duration>,
 }
 
-impl Teller<'_> {
+impl<'a> Teller<'a> {
+    fn new(outputs: Outputs<'a>, labels: Options, partitioning: Option<&Partitioning>) -> Self {
+        Self {
+            outputs,
+            labels,
+            log: Log::default(),
+            applies: partitioning.map(|one| one.applies().clone()),
+            status: None,
+            again: None,
+        }
+    }
+
+    /// Waits until the Node says something else; for ever where there is none.
+    async fn node_changed(&mut self) {
+        match &mut self.outputs.cluster {
+            Some(cluster) => cluster.changed().await,
+            None => pending().await,
+        }
+    }
+
+    /// Lets the Node choose the layout; says when to come again, where that is before it says something else.
+    fn follow_node(&mut self, partitioning: Option<&mut Partitioning>) -> Option<Duration> {
+        let (following, again) = self.outputs.cluster.as_mut()?.follow();
+        partitioning?.follow(following);
+        again
+    }
+
+    /// The socket for commands, whose watchers are told too.
+    fn listen(&mut self, partitioning: &Partitioning) -> Option<Desk> {
+        let desk = partitioning.listen()?;
+        self.status = Some(desk.status.clone());
+        Some(desk)
+    }
+
+    async fn leave(&self) {
+        if let Some(cluster) = &self.outputs.cluster {
+            cluster.leave().await;
+        }
+    }
+
     /// Breaks where nobody reads the labels any more.
     async fn tell(
         &mut self,
@@ -233,7 +302,16 @@ impl Teller<'_> {
         if let Some(outbox) = &mut self.outputs.outbox {
             outbox.put(inventory, &labels, status);
         }
+        self.outputs.pulse.beat();
+        let mut served = true;
+        if let Some(cluster) = &mut self.outputs.cluster {
+            self.again = cluster.say(inventory, &labels, status);
+            served = cluster.is_heard();
+        }
         let outcome = publish(inventory, self.outputs.sink, &labels).await;
+        if served && outcome.is_ok() {
+            self.outputs.pulse.serves();
+        }
         if outcome.as_ref().is_err_and(SinkError::has_no_reader) {
             info!("nobody reads the labels any more");
             return ControlFlow::Break(());
@@ -291,8 +369,13 @@ async fn publish(
     sink: &mut dyn LabelSink,
     labels: &LabelSet,
 ) -> Result<Published, SinkError> {
-    let claim = claim(&inventory.nvml);
-    sink.publish(labels, claim, Timestamp::now()).await
+    let sheet = Sheet {
+        labels,
+        inventory,
+        claim: claim(&inventory.nvml),
+        now: Timestamp::now(),
+    };
+    sink.publish(sheet).await
 }
 
 /// A call that hangs before the driver said which it is hangs before anything was read.
@@ -306,88 +389,5 @@ fn claim(nvml: &NvmlState) -> Claim {
         | NvmlState::Stalled {
             driver: Some(_), ..
         } => Claim::Read,
-    }
-}
-
-/// Remembers what was last said, and says only what is new.
-#[derive(Debug, Default)]
-struct Log {
-    nvml: Option<NvmlState>,
-    devices: BTreeMap<PciAddress, String>,
-    failure: Option<String>,
-}
-
-impl Log {
-    fn inventory(&mut self, inventory: &Arc<Inventory>) {
-        if self.nvml.as_ref() != Some(&inventory.nvml) {
-            say_nvml(&inventory.nvml);
-            self.nvml = Some(inventory.nvml.clone());
-        }
-        let devices: BTreeMap<PciAddress, String> = inventory
-            .devices
-            .iter()
-            .map(|device| (device.pci, describe(device)))
-            .collect();
-        for (pci, device) in &devices {
-            match self.devices.get(pci) {
-                None => info!("device: {device}"),
-                Some(before) if before != device => info!("device now: {device}"),
-                Some(_) => {}
-            }
-        }
-        for (_, gone) in self
-            .devices
-            .iter()
-            .filter(|(pci, _)| !devices.contains_key(pci))
-        {
-            info!("device gone: {gone}");
-        }
-        self.devices = devices;
-    }
-
-    fn publishing(&mut self, outcome: Result<Published, SinkError>) {
-        match outcome {
-            Ok(published) => {
-                if self.failure.take().is_some() {
-                    info!("labels can be published again");
-                }
-                match published {
-                    Published::Changed => info!("labels published"),
-                    Published::Refreshed => debug!("the labels' time of expiry moved"),
-                    Published::Unchanged => {}
-                }
-            }
-            Err(error) => {
-                let failure = chain(&error);
-                if self.failure.as_ref() != Some(&failure) {
-                    warn!("{failure}; what was published before stays, and it is tried again");
-                    self.failure = Some(failure);
-                }
-            }
-        }
-    }
-}
-
-fn say_nvml(state: &NvmlState) {
-    match state {
-        NvmlState::Absent { reason } => info!("nvml: absent: {reason}"),
-        NvmlState::Loading => info!("nvml: loading"),
-        NvmlState::Ready(driver) => info!("nvml: ready, driver {}", driver.version),
-        NvmlState::Lost { reason } => warn!("nvml: lost: {reason}"),
-        NvmlState::Stalled { call, .. } => {
-            warn!("nvml: stalled: {call} does not return; the labels stay as they are");
-        }
-    }
-}
-
-fn describe(device: &crate::domain::inventory::Device) -> String {
-    let place = format!("{} {}", device.pci, device.identity);
-    match &device.condition {
-        Condition::Working => place,
-        Condition::Failing { reason } => format!("{place}, failing: {reason}"),
-        Condition::PciOnly { kernel_driver } => {
-            let driver = kernel_driver.as_deref().unwrap_or("none");
-            format!("{place}, seen on the PCI bus only (kernel driver: {driver})")
-        }
     }
 }

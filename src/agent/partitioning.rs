@@ -1,33 +1,39 @@
 //! Gives the node the layout that is chosen for it: which one, what it means here, one round of the engine after the other.
 
+mod choice;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thiserror::Error;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+pub use self::choice::{ChoiceRefused, Following};
+use self::choice::{Chosen, What};
 use crate::agent::local::{self, Desk};
 use crate::agent::metrics::Applies;
-use crate::apply::choice;
-use crate::apply::durable::DurableError;
+use crate::apply::choice as kept;
 use crate::apply::engine::{Engine, Settings, Wanted};
 use crate::apply::executor::Board;
 use crate::apply::settings::witness;
 use crate::apply::store::StoreError;
 use crate::apply::witness::Witness;
-use crate::book::{Book, BookError, ChoiceError, Current};
+use crate::book::{Book, BookError};
 use crate::config::agent::PartitioningSettings;
 use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::layout::{DeviceTarget, Resolved, Targets};
+use crate::domain::node::Selected;
 use crate::domain::reconcile::Status;
 use crate::hw::Handle;
-use crate::wire::checkpoint::{self, CheckpointError};
+use crate::wire::checkpoint;
 use crate::wire::local::Choice;
+
+/// How a node stands whose layout means nothing on it.
+const REFUSED: &str = "failed";
 
 /// Everything that partitions the node.
 #[derive(Debug)]
@@ -38,8 +44,14 @@ pub struct Partitioning {
     book: Book,
     /// The layout that the settings name.
     layout: Option<String>,
-    /// The one that a person chose by hand, which goes first.
+    /// The one that a person chose by hand, which goes before that.
     chosen: Option<Chosen>,
+    /// What the Node says, which goes before both.
+    following: Following,
+    /// The layout that counts means nothing here.
+    refused: bool,
+    /// The content of the file that it was looked up in.
+    layouts: Option<String>,
     generation: u64,
     /// The last of them that a round was made for.
     looked_at: u64,
@@ -49,56 +61,9 @@ pub struct Partitioning {
     engine: Option<Engine>,
     /// What the engine was last told to make of the node.
     meant: Option<(String, Targets)>,
+    /// It is to be told so once more.
+    anew: bool,
     notice: Option<String>,
-}
-
-/// A layout that a person chose by hand.
-#[derive(Debug)]
-struct Chosen {
-    layout: String,
-    what: What,
-}
-
-/// What a person's choice is among.
-#[derive(Debug)]
-enum What {
-    /// The agent's own layouts.
-    Own,
-    /// The file that came with it.
-    Layouts(Current),
-    /// Nothing else: a checkpoint.
-    Checkpoint(String),
-}
-
-impl Chosen {
-    fn of(choice: &Choice) -> Result<Self, BookError> {
-        let what = match (&choice.checkpoint, &choice.layouts) {
-            (Some(text), _) => What::Checkpoint(text.clone()),
-            (None, Some(text)) => What::Layouts(Current::of(text)?),
-            (None, None) => What::Own,
-        };
-        Ok(Self {
-            layout: choice.layout.clone(),
-            what,
-        })
-    }
-}
-
-/// Why a choice is not taken.
-#[derive(Debug, Error)]
-pub enum ChoiceRefused {
-    /// The file that came with it cannot be used.
-    #[error(transparent)]
-    Layouts(#[from] BookError),
-    /// The layout means nothing on this node.
-    #[error(transparent)]
-    Layout(#[from] ChoiceError),
-    /// The checkpoint means nothing on this node.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// It could not be kept.
-    #[error(transparent)]
-    Keep(#[from] DurableError),
 }
 
 impl Partitioning {
@@ -114,12 +79,16 @@ impl Partitioning {
             book,
             layout: settings.layout().map(ToOwned::to_owned),
             chosen: None,
+            following: Following::Nobody,
+            refused: false,
+            layouts: None,
             generation: 0,
             looked_at: 0,
             progress: watch::Sender::new(Board::new()),
             applies: Applies::default(),
             engine: None,
             meant: None,
+            anew: false,
             notice: None,
         })
     }
@@ -152,13 +121,17 @@ impl Partitioning {
 
     /// Takes a person's choice, which then goes before the settings' layout, here and after a restart.
     pub fn choose(&mut self, choice: &Choice, inventory: &Inventory) -> Result<u64, ChoiceRefused> {
+        if let Following::Label(Selected { layout, key }) = &self.following {
+            let layout = layout.clone();
+            return Err(ChoiceRefused::Label { key, layout });
+        }
         let chosen = Chosen::of(choice)?;
         match &chosen.what {
             What::Own => drop(self.book.current().meant(&choice.layout, inventory)?),
             What::Layouts(layouts) => drop(layouts.meant(&choice.layout, inventory)?),
             What::Checkpoint(text) => drop(checkpoint::read(text, inventory)?),
         }
-        choice::write(&self.folder, choice)?;
+        kept::write(&self.folder, choice)?;
         info!("layout {} was chosen by hand", choice.layout);
         self.chosen = Some(chosen);
         Ok(self.turn())
@@ -166,15 +139,27 @@ impl Partitioning {
 
     /// Goes back to the settings' layout.
     pub fn forget(&mut self) -> Result<u64, ChoiceRefused> {
-        choice::forget(&self.folder)?;
+        kept::forget(&self.folder)?;
         info!("what was chosen by hand is forgotten");
         self.chosen = None;
         Ok(self.turn())
     }
 
+    /// The Node says this now.
+    pub fn follow(&mut self, following: Following) {
+        if self.following == following {
+            return;
+        }
+        if let Following::Label(Selected { layout, key }) = &following {
+            info!("layout {layout} is chosen by the label {key}");
+        }
+        self.following = following;
+        self.turn();
+    }
+
     /// A choice was made, be it the same one: everything is tried anew.
     fn turn(&mut self) -> u64 {
-        self.meant = None;
+        self.anew = true;
         self.generation = self.generation.saturating_add(1);
         self.generation
     }
@@ -193,6 +178,12 @@ impl Partitioning {
             return None;
         }
         let generation = self.generation;
+        if let Following::Held(owner) = &self.following {
+            let notice =
+                format!("{owner} says that it partitions this node just now: it is left to it");
+            self.complain(notice);
+            return None;
+        }
         let (layout, targets) = self.wanted(inventory);
         let engine = self.engine.as_mut()?;
         let wanted = Wanted {
@@ -215,7 +206,15 @@ impl Partitioning {
                 ..Status::default()
             },
         };
-        status.by_hand = self.chosen.is_some();
+        match &self.following {
+            Following::Label(selected) => status.label = Some(selected.key),
+            Following::Nobody | Following::Free => status.by_hand = self.chosen.is_some(),
+            Following::Unseen | Following::Held(_) => {}
+        }
+        if self.refused {
+            status.state = Some(REFUSED);
+        }
+        status.layouts.clone_from(&self.layouts);
         status.generation = self.looked_at;
         status.notice = self.notice.clone().or(status.notice);
         status
@@ -223,8 +222,22 @@ impl Partitioning {
 
     /// The layout that counts.
     fn name(&self) -> Option<&str> {
-        let chosen = self.chosen.as_ref().map(|chosen| chosen.layout.as_str());
-        chosen.or(self.layout.as_deref())
+        match &self.following {
+            Following::Label(selected) => Some(&selected.layout),
+            Following::Unseen | Following::Held(_) => None,
+            Following::Nobody | Following::Free => {
+                let chosen = self.chosen.as_ref().map(|chosen| chosen.layout.as_str());
+                chosen.or(self.layout.as_deref())
+            }
+        }
+    }
+
+    /// What a person chose by hand, where nothing goes before it.
+    fn by_hand(&self) -> Option<&What> {
+        match &self.following {
+            Following::Nobody | Following::Free => self.chosen.as_ref().map(|chosen| &chosen.what),
+            Following::Label(_) | Following::Unseen | Following::Held(_) => None,
+        }
     }
 
     fn take(&mut self) -> Result<(), StoreError> {
@@ -241,7 +254,7 @@ impl Partitioning {
 
     /// What was chosen by hand before this agent started.
     fn remembered(&self) -> Option<Chosen> {
-        let choice = match choice::read(&self.folder) {
+        let choice = match kept::read(&self.folder) {
             Ok(choice) => choice?,
             Err(error) => {
                 warn!("cannot read what was chosen by hand, and go by the settings: {error}");
@@ -259,11 +272,11 @@ impl Partitioning {
 
     /// What the layout that counts means on this node, and what is wrong with the file that it is in.
     fn looked_up(
-        &self,
+        &mut self,
         name: &str,
         inventory: &Inventory,
     ) -> Result<(Resolved, Option<String>), ChoiceRefused> {
-        let current = match self.chosen.as_ref().map(|chosen| &chosen.what) {
+        let current = match self.by_hand() {
             Some(What::Checkpoint(text)) => {
                 let resolved = Resolved {
                     targets: checkpoint::read(text, inventory)?,
@@ -274,24 +287,29 @@ impl Partitioning {
             Some(What::Layouts(layouts)) => layouts.clone(),
             Some(What::Own) | None => self.book.current(),
         };
+        self.layouts.clone_from(&current.hash);
         Ok((current.meant(name, inventory)?, current.notice))
     }
 
     /// The chosen layout and what it means here; nothing is asked of any device where it means nothing.
     fn wanted(&mut self, inventory: &Inventory) -> (Option<String>, Targets) {
+        self.refused = false;
         let Some(name) = self.name().map(ToOwned::to_owned) else {
+            self.notice = None;
+            self.meant = None;
             return (None, Targets::default());
         };
         match self.looked_up(&name, inventory) {
             Ok((resolved, notice)) => {
                 self.notice = notice;
                 let meant = (name.clone(), resolved.targets.clone());
-                if self.meant.as_ref() != Some(&meant) {
+                let anew = std::mem::take(&mut self.anew);
+                if anew || self.meant.as_ref() != Some(&meant) {
                     info!("layout {name}: {} devices", resolved.targets.devices.len());
                     for warning in &resolved.warnings {
                         warn!("layout {name}: {warning}");
                     }
-                    let changed = differing(self.meant.as_ref(), &meant);
+                    let changed = differing(self.meant.as_ref().filter(|_| !anew), &meant);
                     if let Some(engine) = &mut self.engine {
                         engine.select(&changed);
                     }
@@ -300,8 +318,11 @@ impl Partitioning {
                 (Some(name), resolved.targets)
             }
             Err(error) => {
-                self.complain(chain(&error));
-                // What was meant last stays in force.
+                self.refused = true;
+                self.complain(format!(
+                    "{}. What was in force before stays so",
+                    chain(&error)
+                ));
                 let meant = self.meant.clone();
                 meant.map_or_else(
                     || (Some(name), Targets::default()),

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use crate::apply::durable::DurableError;
+use crate::domain::inventory::Inventory;
 use crate::domain::labels::LabelSet;
 
 /// What a sink is still doing when it has been asked to publish.
@@ -20,15 +21,23 @@ pub type Publishing<'a> = Pin<Box<dyn Future<Output = Result<Published, SinkErro
 
 /// A place that carries a node's labels to the scheduler.
 pub trait LabelSink: Send {
-    /// Makes `labels` the published set, as far as `claim` says, writing only when something differs from what is there.
+    /// Makes the labels of `sheet` the published set, as far as its claim says, writing only when something differs from what is there.
     ///
     /// A failure leaves what was published before, and is to be tried again with the next call.
-    fn publish<'a>(
-        &'a mut self,
-        labels: &'a LabelSet,
-        claim: Claim,
-        now: Timestamp,
-    ) -> Publishing<'a>;
+    fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a>;
+}
+
+/// What is published.
+#[derive(Debug, Clone, Copy)]
+pub struct Sheet<'a> {
+    /// The labels.
+    pub labels: &'a LabelSet,
+    /// What they were made of.
+    pub inventory: &'a Inventory,
+    /// What stands behind them.
+    pub claim: Claim,
+    /// When it is.
+    pub now: Timestamp,
 }
 
 /// What stands behind labels.
@@ -80,6 +89,9 @@ pub enum SinkError {
         /// The lock.
         lock: PathBuf,
     },
+    /// The cluster does not take them.
+    #[error("the cluster does not have the labels yet: {0}")]
+    Cluster(String),
     /// The reader of the file would refuse it.
     #[error("{path} would be {bytes} bytes; NFD reads feature files of at most {limit}")]
     TooLarge {
@@ -142,12 +154,7 @@ impl<W: Write + Send> Stdout<W> {
 }
 
 impl<W: Write + Send> LabelSink for Stdout<W> {
-    fn publish<'a>(
-        &'a mut self,
-        labels: &'a LabelSet,
-        claim: Claim,
-        _now: Timestamp,
-    ) -> Publishing<'a> {
-        Box::pin(async move { self.print(labels, claim) })
+    fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a> {
+        Box::pin(async move { self.print(sheet.labels, sheet.claim) })
     }
 }

@@ -26,7 +26,7 @@ use crate::domain::layout::Targets;
 use crate::domain::plan::words::Words;
 use crate::domain::plan::{self, Policy, Question, plan};
 use crate::domain::reconcile::{
-    Decision, DeviceStatus, Drift, Ending, Limits, Node, Record, State, Status, View,
+    Decision, DeviceStatus, Drift, Ending, Limits, Node, Past, Record, State, Status, View,
 };
 use crate::hw::Handle;
 
@@ -97,6 +97,7 @@ pub struct Engine {
     said: BTreeMap<PciAddress, String>,
     /// The journal's file says something else than it should.
     stale: bool,
+    past: Past,
 }
 
 impl Engine {
@@ -141,6 +142,7 @@ impl Engine {
             notice,
             said: BTreeMap::new(),
             stale: false,
+            past: Past::default(),
         })
     }
 
@@ -185,10 +187,7 @@ impl Engine {
         self.rounds = self.rounds.saturating_add(1);
         let plan = plan_id(self.rounds);
         self.plan = Some(plan.clone());
-        for pci in &decision.drifted {
-            let device = Words::new(inventory, *pci).device(*pci);
-            warn!("{device}: somebody changed what it had; it is brought back");
-        }
+        self.say_drifted(inventory, &decision.drifted);
         let task = Task {
             inventory,
             targets: &targets,
@@ -231,11 +230,14 @@ impl Engine {
         Status {
             layout: layout.map(ToOwned::to_owned),
             by_hand: false,
+            label: None,
+            layouts: None,
             generation: 0,
             plan: self.plan.clone(),
             state: self.node.worst().map(State::as_str),
             notice: self.notice.clone(),
             devices: devices.collect(),
+            past: self.past.clone(),
         }
     }
 
@@ -326,6 +328,9 @@ impl Engine {
             let text = format!("{device}: {}: {message}", outcome.ending.as_str());
             warn!("{text}");
             self.said.insert(outcome.pci, text);
+        }
+        if outcome.work.created > 0 || outcome.work.destroyed > 0 {
+            self.past.changes = self.past.changes.saturating_add(1);
         }
         let now = self.began.elapsed();
         let after = (inventory, holders);

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use octavo::aggregator::run;
 use octavo::config::aggregator::AggregatorSettings;
+use octavo::telemetry::Level;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn start(settings: &AggregatorSettings) -> Result<(), Box<dyn Error>> {
+async fn start(settings: &AggregatorSettings, _level: Level) -> Result<(), Box<dyn Error>> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     info!("octavo-aggregator {}", env!("CARGO_PKG_VERSION"));

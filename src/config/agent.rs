@@ -1,5 +1,6 @@
 //! Settings of the node agent.
 
+mod cluster;
 mod partitioning;
 mod publishing;
 mod uplink;
@@ -10,6 +11,8 @@ use std::net::SocketAddr;
 
 use clap::Parser;
 
+use self::cluster::ClusterArgs;
+pub use self::cluster::ClusterSettings;
 use self::partitioning::PartitioningArgs;
 pub use self::partitioning::PartitioningSettings;
 use self::publishing::PublishingArgs;
@@ -34,6 +37,12 @@ Examples:
 
   # Give the node a layout, and keep it so
   octavo-agent --layouts /etc/octavo/layouts.yaml --layout serving
+
+  # In a cluster: labels on this machine's Node, and the layout that its label octavo.dev/layout names
+  octavo-agent --label-sink node --layouts /etc/octavo/layouts.yaml
+
+  # Take away all that it wrote to the Node
+  octavo-agent --label-sink node --cleanup
 
   # Report to an aggregator too, which is known by its CA
   octavo-agent --aggregator https://aggregator:7443 --aggregator-ca ca.crt
@@ -60,6 +69,9 @@ struct AgentArgs {
     partitioning: PartitioningArgs,
 
     #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
     uplink: UplinkArgs,
 
     #[command(flatten)]
@@ -72,7 +84,7 @@ struct AgentArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Metrics")]
 struct MetricsArgs {
-    /// Where metrics of what was done to the devices are served, at /metrics; port 0 takes any free one
+    /// Where /metrics, /healthz and /readyz are served; port 0 takes any free one
     ///
     /// Without it nothing is served. It is plaintext, and says nothing of who uses what.
     #[arg(
@@ -85,15 +97,17 @@ struct MetricsArgs {
 }
 
 /// What the agent runs on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct AgentSettings {
     hardware: HardwareSettings,
     labels: LabelSettings,
     sink: LabelSink,
     schedule: Schedule,
     partitioning: Option<PartitioningSettings>,
+    cluster: Option<ClusterSettings>,
     uplink: Option<UplinkSettings>,
     metrics: Option<SocketAddr>,
+    cleanup: bool,
     log: LogSettings,
 }
 
@@ -146,15 +160,28 @@ impl AgentSettings {
         self.metrics
     }
 
+    /// What there is to do with the Node of this machine; `None` where no API server is asked anything.
+    pub fn cluster(&self) -> Option<&ClusterSettings> {
+        self.cluster.as_ref()
+    }
+
+    /// Whether nothing is to be done but to take away what an agent has written.
+    pub fn cleanup(&self) -> bool {
+        self.cleanup
+    }
+
     /// What is logged and how.
-    pub fn log(&self) -> LogSettings {
-        self.log
+    pub fn log(&self) -> &LogSettings {
+        &self.log
     }
 }
 
 impl AgentArgs {
     fn resolve(self) -> Result<AgentSettings, Answer> {
         let (sink, schedule) = self.publishing.resolve()?;
+        let cleanup = self.cluster.cleanup;
+        let cluster = self.cluster.resolve(&sink, || self.uplink.node())?;
+        let follows = cluster.as_ref().is_some_and(ClusterSettings::follows);
         let uplink = match schedule {
             Schedule::Once => None,
             Schedule::Every(_) => self.uplink.resolve()?,
@@ -164,12 +191,14 @@ impl AgentArgs {
             labels: self.labels.into(),
             sink,
             schedule,
-            partitioning: self.partitioning.resolve(),
+            partitioning: self.partitioning.resolve(follows),
+            cluster,
             uplink,
             metrics: match schedule {
                 Schedule::Once => None,
                 Schedule::Every(_) => self.metrics.metrics_listen,
             },
+            cleanup,
             log: self.log.into(),
         })
     }

@@ -156,7 +156,7 @@ struct FleetArgs {
 }
 
 /// What the aggregator runs on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct AggregatorSettings {
     serving: ServingSettings,
     fleet: FleetSettings,
@@ -233,8 +233,8 @@ impl AggregatorSettings {
     }
 
     /// What is logged and how.
-    pub fn log(&self) -> LogSettings {
-        self.log
+    pub fn log(&self) -> &LogSettings {
+        &self.log
     }
 }
 

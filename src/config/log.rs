@@ -1,10 +1,12 @@
 //! What is logged and how: the flags every program that runs for long has in common.
 
 use clap::{Args, ValueEnum};
+use tracing_subscriber::filter::Targets;
 
 /// Raw arguments.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Logging")]
+#[expect(clippy::struct_field_names, reason = "they are the flags")]
 pub(super) struct LogArgs {
     /// The least severe messages to log
     #[arg(
@@ -16,6 +18,16 @@ pub(super) struct LogArgs {
         default_value = "info"
     )]
     log_level: LogLevel,
+
+    /// Levels of single parts, such as `octavo::apply=debug,kube=trace`; goes before --log-level
+    #[arg(
+        long,
+        value_name = "PART=LEVEL,...",
+        env = "RUST_LOG",
+        hide_env_values = true,
+        value_parser = parts
+    )]
+    log_filter: Option<Targets>,
 
     /// How messages are written
     #[arg(
@@ -30,9 +42,10 @@ pub(super) struct LogArgs {
 }
 
 /// What is logged and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LogSettings {
     level: LogLevel,
+    filter: Option<Targets>,
     format: LogFormat,
 }
 
@@ -62,12 +75,17 @@ pub enum LogFormat {
 
 impl LogSettings {
     /// The least severe messages to log.
-    pub fn level(self) -> LogLevel {
+    pub fn level(&self) -> LogLevel {
         self.level
     }
 
+    /// Levels of single parts, which go before that.
+    pub fn filter(&self) -> Option<&Targets> {
+        self.filter.as_ref()
+    }
+
     /// How messages are written.
-    pub fn format(self) -> LogFormat {
+    pub fn format(&self) -> LogFormat {
         self.format
     }
 }
@@ -76,7 +94,14 @@ impl From<LogArgs> for LogSettings {
     fn from(args: LogArgs) -> Self {
         Self {
             level: args.log_level,
+            filter: args.log_filter,
             format: args.log_format,
         }
     }
+}
+
+/// Where a level is misspelt the others would count for nothing, so the whole is refused.
+fn parts(text: &str) -> Result<Targets, String> {
+    let parsed = text.parse::<Targets>();
+    parsed.map_err(|error| format!("{error}; it reads like octavo=debug,kube=trace"))
 }

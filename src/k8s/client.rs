@@ -76,16 +76,12 @@ fn authority(file: &Kubeconfig) -> Option<PathBuf> {
 
 /// What went wrong, in words for a person: the client's own print the whole answer.
 pub fn told(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => {
-            let reason = if status.reason.is_empty() {
-                String::new()
-            } else {
-                format!(" {}", status.reason)
-            };
-            let message = status.message.trim();
-            format!("the API server says {}{reason}: {message}", status.code)
-        }
-        other => chain(other),
+    let kube::Error::Api(status) = error else {
+        return chain(error);
+    };
+    let (code, message) = (status.code, status.message.trim());
+    match status.reason.as_str() {
+        "" => format!("the API server says {code}: {message}"),
+        reason => format!("the API server says {code} {reason}: {message}"),
     }
 }

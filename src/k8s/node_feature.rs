@@ -88,9 +88,10 @@ impl Post {
     }
 
     /// Waits until the API server has it, however long that takes.
-    pub async fn settled(&mut self) {
+    pub async fn settled(&self) {
         let turn = self.wanted.borrow().0;
-        let _gone = self.said.wait_for(|said| said.turn >= Some(turn)).await;
+        let mut said = self.said.clone();
+        let _gone = said.wait_for(|said| said.turn >= Some(turn)).await;
     }
 
     /// How it goes.
@@ -125,21 +126,21 @@ impl Publisher {
         let mut there: Option<Option<Value>> = None;
         loop {
             let (turn, wanted) = self.wanted.borrow_and_update().clone();
-            let want = wanted.object(&self.node);
+            let wish = wanted.object(&self.node);
             let now = began.elapsed();
             let known = there.is_some();
-            let wait = match (&there, &want) {
+            let wait = match (&there, &wish) {
                 (_, Want::Anything) => LOOK,
-                (Some(there), want) if want.is(there.as_ref()) => {
+                (Some(there), wish) if wish.is(there.as_ref()) => {
                     self.told(Some(turn), None);
                     LOOK
                 }
-                (_, want) => match pace.wait(now, want) {
+                (_, wish) => match pace.wait(now, wish) {
                     Some(wait) => wait,
-                    None => match self.step(known, want).await {
+                    None => match self.step(known, wish).await {
                         Ok(object) => {
                             if known {
-                                pace.written(began.elapsed(), want.clone());
+                                pace.written(began.elapsed(), wish.clone());
                             }
                             there = Some(object);
                             Duration::ZERO
@@ -148,7 +149,7 @@ impl Publisher {
                             pace.failed(began.elapsed(), None);
                             self.told(None, Some(trouble));
                             there = None;
-                            pace.wait(began.elapsed(), want).unwrap_or_default()
+                            pace.wait(began.elapsed(), wish).unwrap_or_default()
                         }
                     },
                 },

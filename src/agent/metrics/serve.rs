@@ -1,4 +1,4 @@
-//! Serves the agent's metrics to whom asks.
+//! Serves the agent's metrics, and whether it lives, to whom asks.
 //!
 //! An agent is no web server: few connections at a time, one request each, and a time in which it must be asked and
 //! answered. Whatever somebody does here delays no label.
@@ -25,6 +25,7 @@ use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
 use super::Applies;
+use crate::agent::pulse::Pulse;
 use crate::telemetry::exposition;
 
 /// Connections at a time; more wait in the kernel.
@@ -50,17 +51,24 @@ pub struct Server {
 struct Source {
     applies: Applies,
     registry: Arc<Registry>,
+    pulse: Pulse,
 }
 
 impl Server {
     /// Listens at `address`; port 0 takes any free one.
-    pub async fn listen(address: SocketAddr, applies: Applies) -> io::Result<Self> {
+    pub async fn listen(address: SocketAddr, applies: Applies, pulse: Pulse) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         info!("listening for metrics on {}", listener.local_addr()?);
         let registry = Arc::new(applies.registry());
         let router = Router::new()
             .route("/metrics", get(scrape))
-            .with_state(Source { applies, registry });
+            .route("/healthz", get(alive))
+            .route("/readyz", get(ready))
+            .with_state(Source {
+                applies,
+                registry,
+                pulse,
+            });
         Ok(Self { listener, router })
     }
 
@@ -117,6 +125,22 @@ async fn answer(socket: TcpStream, router: Router) {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!("a connection for metrics: {error}"),
         Err(_late) => debug!("a connection for metrics took too long"),
+    }
+}
+
+async fn alive(State(source): State<Source>) -> (StatusCode, &'static str) {
+    verdict(source.pulse.is_alive(), "the agent stands still\n")
+}
+
+async fn ready(State(source): State<Source>) -> (StatusCode, &'static str) {
+    verdict(source.pulse.is_ready(), "nothing was published yet\n")
+}
+
+fn verdict(good: bool, bad: &'static str) -> (StatusCode, &'static str) {
+    if good {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, bad)
     }
 }
 

@@ -9,6 +9,7 @@ use tracing::warn;
 use super::Engine;
 use crate::apply::executor::Outcome;
 use crate::domain::error::chain;
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::plan::words::Words;
 use crate::domain::reconcile::State;
@@ -41,6 +42,21 @@ impl Engine {
             }
         }
         self.said = now;
+    }
+
+    /// Says which devices somebody else changed.
+    pub(super) fn say_drifted(&mut self, inventory: &Inventory, drifted: &[PciAddress]) {
+        if drifted.is_empty() {
+            return;
+        }
+        let names = drifted
+            .iter()
+            .map(|pci| Words::new(inventory, *pci).device(*pci));
+        self.past.drifted = names.collect();
+        self.past.drifts = self.past.drifts.saturating_add(1);
+        for device in &self.past.drifted {
+            warn!("{device}: somebody changed what it had; it is brought back");
+        }
     }
 
     pub(super) fn remember(

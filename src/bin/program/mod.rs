@@ -6,21 +6,21 @@ use std::process::ExitCode;
 use octavo::config::log::LogSettings;
 use octavo::config::{Answer, AnswerKind};
 use octavo::domain::error::chain;
-use octavo::telemetry;
+use octavo::telemetry::{self, Level};
 use tracing::error;
 
 /// Runs `start` with the settings, logging as they say.
 pub(crate) fn main<S>(
     settings: Result<S, Answer>,
-    log: impl FnOnce(&S) -> LogSettings,
-    start: impl FnOnce(&S) -> Result<(), Box<dyn Error>>,
+    log: impl FnOnce(&S) -> &LogSettings,
+    start: impl FnOnce(&S, Level) -> Result<(), Box<dyn Error>>,
 ) -> ExitCode {
     let settings = match settings {
         Ok(settings) => settings,
         Err(answer) => return say(&answer),
     };
-    telemetry::start(log(&settings));
-    match start(&settings) {
+    let level = telemetry::start(log(&settings));
+    match start(&settings, level) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             error!("{}", chain(failure.as_ref()));

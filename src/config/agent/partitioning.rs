@@ -12,7 +12,7 @@ use crate::domain::reconcile::Drift;
 pub(super) struct PartitioningArgs {
     /// A file of layouts; without it those that are generated for this node can be named
     ///
-    /// It is read again when it was replaced. An agent with neither this nor --layout changes nothing.
+    /// It is read again when it was replaced. An agent with neither this nor --layout, and whose Node names none, changes nothing.
     #[arg(
         long,
         value_name = "FILE",
@@ -87,9 +87,9 @@ impl PartitioningSettings {
 }
 
 impl PartitioningArgs {
-    /// `None` where nothing is to be changed.
-    pub(super) fn resolve(self) -> Option<PartitioningSettings> {
-        if self.layouts.is_none() && self.layout.is_none() {
+    /// `None` where nothing is to be changed; a Node that is followed may name a layout.
+    pub(super) fn resolve(self, follows: bool) -> Option<PartitioningSettings> {
+        if self.layouts.is_none() && self.layout.is_none() && !follows {
             return None;
         }
         Some(PartitioningSettings {

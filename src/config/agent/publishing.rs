@@ -65,6 +65,11 @@ pub(super) struct PublishingArgs {
 enum SinkName {
     /// Lines of key=value, whenever they change
     Stdout,
+    /// Labels of this machine's Node
+    Node,
+    /// A NodeFeature, of which Node Feature Discovery makes labels
+    #[value(name = "nodefeature")]
+    NodeFeature,
     /// A feature file of Node Feature Discovery
     File,
 }
@@ -74,6 +79,10 @@ enum SinkName {
 pub enum LabelSink {
     /// Standard output.
     Stdout,
+    /// The Node.
+    Node,
+    /// The node's NodeFeature.
+    NodeFeature,
     /// A feature file.
     FeatureFile(FeatureFile),
 }
@@ -112,6 +121,8 @@ impl PublishingArgs {
         self.refuse_an_expiry_between_two_looks()?;
         let sink = match self.label_sink {
             SinkName::Stdout => LabelSink::Stdout,
+            SinkName::Node => LabelSink::Node,
+            SinkName::NodeFeature => LabelSink::NodeFeature,
             SinkName::File => LabelSink::FeatureFile(FeatureFile {
                 path: self.feature_file,
                 expiry: self.feature_file_expiry,

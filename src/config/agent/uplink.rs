@@ -199,6 +199,13 @@ fn server_name(given: Option<&str>, url: &Uri) -> Result<ServerName<'static>, An
     })
 }
 
+impl UplinkArgs {
+    /// The name of this machine's Node.
+    pub(super) fn node(&self) -> Result<NodeName, Answer> {
+        node_name(self.node_name.as_deref(), Path::new(HOSTNAME))
+    }
+}
+
 fn node_name(given: Option<&str>, hostname: &Path) -> Result<NodeName, Answer> {
     let name = match given {
         Some(name) => name.to_owned(),

@@ -13,6 +13,8 @@ use crate::domain::labels::LabelSet;
 /// What a Node shall say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wanted {
+    /// Whether all of it is known: before that nothing is written, for what is there may be right.
+    pub whole: bool,
     /// Labels of the hardware.
     pub labels: Labels,
     /// Annotations: keys below `octavo.dev/`.
@@ -33,8 +35,6 @@ pub enum Labels {
     /// None of ours: they go elsewhere, or are to go.
     #[default]
     None,
-    /// Whatever it has of ours: nothing was read yet.
-    Unread,
     /// Whatever it has of ours, and these where it has nothing: the driver hangs since we started.
     Unless(LabelSet),
     /// These.
@@ -92,6 +92,9 @@ pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 /// Holds what a Node says against what it shall say.
 pub fn decide(view: &View, wanted: &Wanted) -> Decision {
     let mut decision = Decision::default();
+    if !wanted.whole {
+        return decision;
+    }
     decision.apply(view, wanted);
     decision.answer(view, wanted);
     decision.taint(view, wanted);
@@ -105,7 +108,6 @@ impl Decision {
         let had = view.labels_of(MANAGER);
         let wished = match &wanted.labels {
             Labels::None => BTreeMap::new(),
-            Labels::Unread => had.clone(),
             Labels::Unless(_) if !had.is_empty() => had.clone(),
             Labels::Unless(labels) | Labels::Exactly(labels) => texts(labels),
         };

@@ -125,14 +125,14 @@ impl Operands {
         let seen = *self.seen.get_or_insert(facts.changes);
         let before = self.phase.clone();
         self.phase = match before.clone() {
-            Phase::Running => self.from_running(now, facts, seen),
-            Phase::Paused { since } => from_paused(now, facts, since),
-            Phase::PluginOff { since } => from_plugin_off(now, facts, since),
+            Phase::Running => self.after_running(now, facts, seen),
+            Phase::Paused { since } => after_paused(now, facts, since),
+            Phase::PluginOff { since } => after_plugin_off(now, facts, since),
             Phase::Checking { since, config } => {
                 if self.may_pause(facts) || (facts.changes != seen && !facts.busy) {
-                    self.from_running(now, facts, seen)
+                    self.after_running(now, facts, seen)
                 } else {
-                    from_checking(now, facts, since, config)
+                    after_checking(now, facts, since, config)
                 }
             }
         };
@@ -150,7 +150,7 @@ impl Operands {
         facts.in_the_way && self.tried != Some(facts.choice)
     }
 
-    fn from_running(&mut self, now: Duration, facts: &Facts<'_>, seen: u64) -> Phase {
+    fn after_running(&mut self, now: Duration, facts: &Facts<'_>, seen: u64) -> Phase {
         if self.may_pause(facts) && runs(facts.view, &CLIENTS) {
             self.tried = Some(facts.choice);
             return Phase::Paused { since: now };
@@ -204,7 +204,7 @@ impl Operands {
     }
 }
 
-fn from_paused(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
+fn after_paused(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
     let late = now.saturating_sub(since) >= CLIENTS_WITHIN;
     if facts.busy || (facts.in_the_way && !late) {
         return Phase::Paused { since };
@@ -215,7 +215,7 @@ fn from_paused(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
     }
 }
 
-fn from_plugin_off(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
+fn after_plugin_off(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
     let nvidia = |(name, count): (&String, &u64)| name.starts_with("nvidia.com/") && *count > 0;
     let paused = facts.view.labels.get(PLUGIN).map(String::as_str) == Some(PAUSED);
     let gone = paused && !facts.view.allocatable.iter().any(nvidia);
@@ -228,7 +228,7 @@ fn from_plugin_off(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
     }
 }
 
-fn from_checking(
+fn after_checking(
     now: Duration,
     facts: &Facts<'_>,
     since: Duration,

@@ -35,6 +35,7 @@ pub struct Telling {
     driver: Option<&'static str>,
     notice: Option<String>,
     yielded: Vec<Yielded>,
+    drifts: u64,
     spent: Spent,
 }
 
@@ -82,6 +83,7 @@ impl Telling {
         events.extend(self.driver(scene.nvml));
         if let Some(status) = scene.status {
             events.extend(self.notice(status));
+            events.extend(self.drift(status));
             events.extend(self.layout(now, status));
         }
         events.extend(self.others(scene.yielded));
@@ -140,6 +142,16 @@ impl Telling {
         Some(warning("LayoutNotice", notice))
     }
 
+    fn drift(&mut self, status: &Status) -> Option<Event> {
+        let known = std::mem::replace(&mut self.drifts, status.past.drifts);
+        if known >= status.past.drifts {
+            return None;
+        }
+        let devices = status.past.drifted.join(", ");
+        let message = format!("somebody changed what {devices} had; it is brought back");
+        Some(warning("LayoutDrift", message))
+    }
+
     fn layout(&mut self, now: Duration, status: &Status) -> Option<Event> {
         let (layout, state) = (status.layout.clone()?, status.state?);
         let told = Told {
@@ -188,17 +200,6 @@ impl Told {
 
     fn is_worth_it_again(&self, other: &Self) -> bool {
         self.message != other.message && other.at.saturating_sub(self.at) >= SAME_AGAIN
-    }
-}
-
-impl Event {
-    /// That somebody changed devices, which are brought back.
-    pub fn drift(devices: &[String]) -> Self {
-        let devices = devices.join(", ");
-        warning(
-            "LayoutDrift",
-            format!("somebody changed what {devices} had; it is brought back"),
-        )
     }
 }
 

@@ -113,6 +113,23 @@ impl State {
 }
 
 impl State {
+    /// Whether somebody has the device open who is in the way of a change of its MIG mode, or of a reset.
+    pub fn is_held(&self) -> bool {
+        match self {
+            Self::Blocked { causes } | Self::NeedsReset { causes, .. } => causes
+                .iter()
+                .any(|cause| matches!(cause, Cause::DeviceInUse { .. })),
+            Self::Applied
+            | Self::Pending { .. }
+            | Self::Applying
+            | Self::Infeasible(_)
+            | Self::RolledBack { .. }
+            | Self::Failed { .. }
+            | Self::Drifted
+            | Self::Yielded { .. } => false,
+        }
+    }
+
     /// Whether a device in the state of this word is to be looked at by somebody. A word that is not known is not.
     pub fn wants_a_look(word: &str) -> bool {
         matches!(

@@ -13,6 +13,10 @@ pub struct Status {
     pub layout: Option<String>,
     /// Whether a person chose it by hand.
     pub by_hand: bool,
+    /// The label of the Node that chose it, if it was one.
+    pub label: Option<&'static str>,
+    /// The file that it was looked up in, by its content: the first digits of its SHA-256.
+    pub layouts: Option<String>,
     /// The last choice that was looked at from beginning to end; grows with each.
     pub generation: u64,
     /// The id of the last plan that was carried out, in vain or not.
@@ -23,6 +27,27 @@ pub struct Status {
     pub notice: Option<String>,
     /// The devices that something is asked of, in the order of their addresses.
     pub devices: Vec<DeviceStatus>,
+    /// What happened so far.
+    pub past: Past,
+}
+
+/// What happened since the agent started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Past {
+    /// How often partitions were made or destroyed.
+    pub changes: u64,
+    /// How often devices were found changed by somebody else.
+    pub drifts: u64,
+    /// Which, the last time.
+    pub drifted: Vec<String>,
+}
+
+impl Status {
+    /// Whether devices are being changed.
+    pub fn is_busy(&self) -> bool {
+        let applying = State::Applying.as_str();
+        self.devices.iter().any(|device| device.state == applying)
+    }
 }
 
 /// Where a device stands.
@@ -36,6 +61,8 @@ pub struct DeviceStatus {
     pub state: &'static str,
     /// Why, in words for a person; empty where there is nothing to explain.
     pub message: String,
+    /// Whether somebody has it open who is in the way of a change of its MIG mode, or of a reset.
+    pub is_held: bool,
     /// How far it is, while it is being changed.
     pub progress: Option<Progress>,
 }
@@ -49,6 +76,7 @@ impl DeviceStatus {
             name: words.device(pci),
             state: state.as_str(),
             message: state.message(&words),
+            is_held: state.is_held(),
             progress: None,
         }
     }

@@ -19,7 +19,7 @@ use super::write::{self, WriteError};
 use crate::domain::id::NodeName;
 use crate::domain::node::pace::Pace;
 use crate::domain::node::telling::Event;
-use crate::domain::node::{Labels, View, Wanted, Write, Yielded, decide};
+use crate::domain::node::{View, Wanted, Write, Yielded, decide};
 use crate::k8s::client::told;
 
 /// Events that wait to be told; more are dropped.
@@ -78,10 +78,25 @@ impl Link {
     }
 
     /// Waits until the Node says what is wanted, however long that takes.
-    pub async fn settled(&mut self) {
+    pub async fn settled(&self) {
         let turn = self.wanted.borrow().0;
         let settled = |report: &Report| report.settled >= Some(turn);
-        let _gone = self.report.wait_for(settled).await;
+        let mut report = self.report.clone();
+        let _gone = report.wait_for(settled).await;
+    }
+
+    /// Why it does not yet, in words for a person.
+    pub fn trouble(&self) -> String {
+        let report = self.report.borrow();
+        let known = report.trouble.clone();
+        known.unwrap_or_else(|| {
+            let told = match (report.asked, self.view.borrow().is_some()) {
+                (true, false) => "there is no such Node",
+                (false, _) => "the API server has not answered",
+                (true, true) => "it does not take them in time",
+            };
+            told.to_owned()
+        })
     }
 
     /// Wants something else.
@@ -100,11 +115,7 @@ impl Keeper {
     /// For the Node `name`; nothing is asked before it runs.
     pub fn new(client: Client, name: &NodeName) -> (Link, Self) {
         let (view, seen) = watch::channel(None);
-        let unread = Wanted {
-            labels: Labels::Unread,
-            ..Wanted::default()
-        };
-        let (want, wanted) = watch::channel((0, unread));
+        let (want, wanted) = watch::channel((0, Wanted::default()));
         let (report, reported) = watch::channel(Report::default());
         let (tell, events) = mpsc::channel(QUEUE);
         let link = Link {
@@ -275,7 +286,8 @@ impl Hands<'_> {
         let decision = decide(view, wanted);
         self.eyes.report.send_if_modified(|report| {
             let before = report.clone();
-            report.settled = decision.writes.is_empty().then_some(turn);
+            let settled = wanted.whole && decision.writes.is_empty();
+            report.settled = settled.then_some(turn);
             report.yielded.clone_from(&decision.yielded);
             *report != before
         });
@@ -328,9 +340,10 @@ impl Hands<'_> {
         if self.trouble == trouble {
             return;
         }
-        match &trouble {
-            Some(trouble) => warn!("{trouble}; it is tried again later"),
-            None => info!("the Node can be written again"),
+        if let Some(trouble) = &trouble {
+            warn!("{trouble}; it is tried again later");
+        } else {
+            info!("the Node can be written again");
         }
         self.trouble.clone_from(&trouble);
         self.eyes

@@ -21,10 +21,18 @@ fn node(labels: &[(&str, &str, &[&str])]) -> View {
     view
 }
 
+/// Nothing at all, and that is certain.
+fn nothing() -> Wanted {
+    Wanted {
+        whole: true,
+        ..Wanted::default()
+    }
+}
+
 fn exactly(labels: &[(&str, &str)]) -> Wanted {
     Wanted {
         labels: Labels::Exactly(label_set(labels)),
-        ..Wanted::default()
+        ..nothing()
     }
 }
 
@@ -53,10 +61,7 @@ fn a_node_that_says_what_it_shall_say_is_not_written() {
         decide(&view, &exactly(&[("a.b/x", "1")])),
         Decision::default()
     );
-    assert_eq!(
-        decide(&View::default(), &Wanted::default()),
-        Decision::default()
-    );
+    assert_eq!(decide(&View::default(), &nothing()), Decision::default());
 }
 
 #[test]
@@ -110,9 +115,10 @@ fn nothing_read_means_nothing_written_and_a_hanging_driver_leaves_what_there_is(
     let view = node(&[("a.b/x", "1", OURS)]);
     let wanted = |labels| Wanted {
         labels,
-        ..Wanted::default()
+        ..nothing()
     };
-    assert_eq!(decide(&view, &wanted(Labels::Unread)).writes, []);
+    let unread = Wanted::default();
+    assert_eq!(decide(&view, &unread).writes, []);
     let other = label_set(&[("a.b/y", "1")]);
     assert_eq!(
         decide(&view, &wanted(Labels::Unless(other.clone()))).writes,
@@ -129,7 +135,7 @@ fn nothing_read_means_nothing_written_and_a_hanging_driver_leaves_what_there_is(
 fn annotations_are_kept_as_labels_are() {
     let wanted = Wanted {
         annotations: texts_of(&[("octavo.dev/status", "{}")]),
-        ..Wanted::default()
+        ..nothing()
     };
     let mut view = View::default();
     assert_eq!(decide(&view, &wanted).writes.len(), 1);
@@ -139,14 +145,14 @@ fn annotations_are_kept_as_labels_are() {
         .annotations
         .insert("octavo.dev/status".to_owned(), ours);
     assert_eq!(decide(&view, &wanted).writes, []);
-    assert_eq!(decide(&view, &Wanted::default()).writes.len(), 1);
+    assert_eq!(decide(&view, &nothing()).writes.len(), 1);
 }
 
 #[test]
 fn mig_managers_answer_is_taken_over_and_given_back() {
     let wanted = Wanted {
         mig_config_state: Some("success"),
-        ..Wanted::default()
+        ..nothing()
     };
     let view = node(&[(MIG_CONFIG_STATE, "failed", &["nvidia-mig-manager"])]);
     let decision = decide(&view, &wanted);
@@ -165,7 +171,7 @@ fn mig_managers_answer_is_taken_over_and_given_back() {
     assert_eq!(*labels, texts_of(&[(MIG_CONFIG_STATE, "success")]));
     let view = node(&[(MIG_CONFIG_STATE, "success", &[COMPAT_MANAGER])]);
     assert_eq!(decide(&view, &wanted).writes, []);
-    assert_eq!(decide(&view, &Wanted::default()).writes.len(), 1);
+    assert_eq!(decide(&view, &nothing()).writes.len(), 1);
 }
 
 #[test]
@@ -182,7 +188,7 @@ fn our_taint_comes_and_goes_and_those_of_others_stay_as_they_are() {
     };
     let wanted = |not_ready| Wanted {
         not_ready,
-        ..Wanted::default()
+        ..nothing()
     };
     assert_eq!(decide(&view, &wanted(false)).writes, []);
     let decision = decide(&view, &wanted(true));
@@ -214,7 +220,7 @@ fn i11_only_what_runs_is_paused_and_only_what_we_paused_is_put_back() {
             .iter()
             .map(|name| format!("nvidia.com/gpu.deploy.{name}"))
             .collect(),
-        ..Wanted::default()
+        ..nothing()
     };
     let replace = |from: &str, to: &str| Write::Replace {
         key: "nvidia.com/gpu.deploy.dcgm".to_owned(),
@@ -222,22 +228,19 @@ fn i11_only_what_runs_is_paused_and_only_what_we_paused_is_put_back() {
         to: to.to_owned(),
     };
     assert_eq!(decide(&view, &paused).writes, [replace(RUNNING, PAUSED)]);
-    assert_eq!(decide(&view, &Wanted::default()).writes, []);
+    assert_eq!(decide(&view, &nothing()).writes, []);
     view.labels
         .insert("nvidia.com/gpu.deploy.dcgm".to_owned(), PAUSED.to_owned());
     assert_eq!(decide(&view, &paused).writes, []);
     // Also what an agent left that was killed meanwhile.
-    assert_eq!(
-        decide(&view, &Wanted::default()).writes,
-        [replace(PAUSED, RUNNING)]
-    );
+    assert_eq!(decide(&view, &nothing()).writes, [replace(PAUSED, RUNNING)]);
 }
 
 #[test]
 fn the_plugins_configuration_is_changed_where_there_is_one() {
     let wanted = Wanted {
         plugin_config: Some("b".to_owned()),
-        ..Wanted::default()
+        ..nothing()
     };
     assert_eq!(decide(&View::default(), &wanted).writes, []);
     let view = node(&[(PLUGIN_CONFIG, "a", &["kubectl-label"])]);

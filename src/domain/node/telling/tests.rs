@@ -17,6 +17,7 @@ fn status(layout: &str, state: &'static str, message: &str) -> Status {
             name: "GPU 0".to_owned(),
             state,
             message: message.to_owned(),
+            is_held: false,
             progress: None,
         }],
         ..Status::default()

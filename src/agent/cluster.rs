@@ -1,0 +1,245 @@
+//! What the agent has to do with its Node: takes the layout from its labels, and says in its annotation, its taint and its
+//! events how far it is.
+//!
+//! Nothing here waits for an API server: a [`Link`] has what was seen last and takes what is to be said, and keeps at it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tracing::{info, warn};
+
+use crate::agent::node_sink::ONCE;
+use crate::agent::partitioning::{Following, Partitioning};
+use crate::agent::sink::SinkError;
+use crate::config::agent::ClusterSettings;
+use crate::domain::inventory::Inventory;
+use crate::domain::labels::{LabelSet, LayoutState};
+use crate::domain::node::operands::{self, Facts, Operands};
+use crate::domain::node::selection::at_work;
+use crate::domain::node::telling::{Event, Scene, Telling};
+use crate::domain::node::{Compat, LOG_LEVEL, MIG_CONFIG, STATUS, Selected, Settled, View, select};
+use crate::domain::reconcile::Status;
+use crate::k8s::node::Link;
+use crate::telemetry::Level;
+use crate::wire::node_status::annotation;
+
+/// How long the last that is to be said may take when the agent ends.
+const LAST_WORD: Duration = Duration::from_secs(5);
+
+/// The agent's side of its Node.
+#[derive(Debug)]
+pub struct Cluster {
+    link: Arc<Link>,
+    view: watch::Receiver<Option<Arc<View>>>,
+    began: Instant,
+    compat: Compat,
+    taint: bool,
+    level: Level,
+    /// What of the Node was acted on.
+    seen: Option<Facet>,
+    selected: Settled<Option<Selected>>,
+    telling: Telling,
+    operands: Operands,
+}
+
+/// What of a Node the agent acts on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Facet {
+    uid: String,
+    selected: Option<Selected>,
+    at_work: Option<String>,
+    log_level: Option<String>,
+    deployed: BTreeMap<String, String>,
+    offered: BTreeMap<String, u64>,
+}
+
+impl Cluster {
+    /// With the Node at the other end of `link`.
+    pub fn new(link: Arc<Link>, settings: &ClusterSettings, level: Level) -> Self {
+        Self {
+            view: link.view.clone(),
+            link,
+            began: Instant::now(),
+            compat: settings.compat(),
+            taint: settings.taint(),
+            level,
+            seen: None,
+            selected: Settled::default(),
+            telling: Telling::default(),
+            operands: Operands::new(settings.plugin_configs()),
+        }
+    }
+
+    /// Waits until the Node says something else that the agent acts on.
+    pub async fn changed(&mut self) {
+        loop {
+            if self.view.changed().await.is_err() {
+                // Whoever followed the Node has ended, and so will we.
+                return std::future::pending().await;
+            }
+            let facet = self.facet();
+            if facet.is_some() && facet != self.seen {
+                return;
+            }
+        }
+    }
+
+    /// Waits until the Node was seen, and lets it choose the layout: for an agent that looks once.
+    pub async fn look(&mut self, partitioning: Option<&mut Partitioning>) -> Result<(), SinkError> {
+        let mut view = self.view.clone();
+        let seen = timeout(ONCE, view.wait_for(Option::is_some)).await;
+        if seen.is_err() {
+            return Err(SinkError::Cluster(self.link.trouble()));
+        }
+        let (following, _) = self.follow();
+        if let Some(partitioning) = partitioning {
+            partitioning.follow(following);
+        }
+        Ok(())
+    }
+
+    /// Whether the Node has said something of ours yet.
+    pub fn is_heard(&self) -> bool {
+        self.link.report.borrow().settled.is_some()
+    }
+
+    /// What the Node says of its layout, and when to come again, where that is before it changes.
+    pub fn follow(&mut self) -> (Following, Option<Duration>) {
+        let facet = self.facet();
+        if let Some(facet) = &facet {
+            self.level.set(facet.log_level.as_deref());
+            self.seen = Some(facet.clone());
+        }
+        // A Node that is gone has said what it has said.
+        let Some(facet) = self.seen.clone() else {
+            return (Following::Unseen, None);
+        };
+        if let Some(owner) = facet.at_work {
+            return (Following::Held(owner), None);
+        }
+        let now = self.began.elapsed();
+        let again = self.selected.see(now, &facet.selected);
+        let selected = self.selected.get().cloned().flatten();
+        (selected.map_or(Following::Free, Following::Label), again)
+    }
+
+    /// Says where the node stands; says when to come again, where that is before something changes.
+    pub fn say(
+        &mut self,
+        inventory: &Inventory,
+        labels: &LabelSet,
+        status: Option<&Status>,
+    ) -> Option<Duration> {
+        let now = self.began.elapsed();
+        let yielded = self.link.report.borrow().yielded.clone();
+        let scene = Scene {
+            status,
+            nvml: &inventory.nvml,
+            yielded: &yielded,
+        };
+        for event in self.telling.look(now, &scene) {
+            self.link.tell(event);
+        }
+        let nothing = Status::default();
+        let status = status.unwrap_or(&nothing);
+        let operands = self.look_at_operands(now, labels, status);
+        let text = annotation(status, inventory, &yielded);
+        let not_ready = self.taint && status.layout.is_some() && status.state != Some("applied");
+        let answer = (status.label == Some(MIG_CONFIG)).then(|| answer(status));
+        // What an earlier agent said stands until we know better.
+        let whole = self.seen.is_some();
+        self.link.want(|wanted| {
+            wanted.whole = whole;
+            wanted.annotations.insert(STATUS.to_owned(), text);
+            wanted.not_ready = not_ready;
+            wanted.mig_config_state = answer.flatten();
+            wanted.paused = operands.paused;
+            if operands.plugin_config.is_some() {
+                wanted.plugin_config = operands.plugin_config;
+            }
+        });
+        operands.again.map(|at| at.saturating_sub(now))
+    }
+
+    fn look_at_operands(
+        &mut self,
+        now: Duration,
+        labels: &LabelSet,
+        status: &Status,
+    ) -> operands::Outcome {
+        let view = self.view.borrow().clone();
+        let (Some(view), Compat::MigManager) = (view, self.compat) else {
+            return operands::Outcome::default();
+        };
+        let partitions = partitions(labels);
+        let facts = Facts {
+            view: &view,
+            in_the_way: status.devices.iter().any(|device| device.is_held),
+            busy: status.is_busy(),
+            changes: status.past.changes,
+            choice: status.generation,
+            partitions: partitions.as_ref(),
+        };
+        let outcome = self.operands.look(now, &facts);
+        if let Some(news) = outcome.news {
+            let event = Event::from(news);
+            info!("{}", event.message);
+            for event in self.telling.afford(now, vec![event]) {
+                self.link.tell(event);
+            }
+        }
+        outcome
+    }
+
+    /// Says the last: what was paused runs again. Whether the Node has it.
+    pub async fn leave(&self) {
+        self.link.want(|wanted| wanted.paused.clear());
+        if self.view.borrow().is_some() && timeout(LAST_WORD, self.link.settled()).await.is_err() {
+            warn!("the Node does not have the last that was to be said; the next agent says it");
+        }
+    }
+
+    fn facet(&self) -> Option<Facet> {
+        let view = self.view.borrow();
+        let view = view.as_deref()?;
+        let deployed = view.labels.iter().filter(|(key, _)| {
+            operands::CLIENTS.contains(&key.as_str())
+                || *key == crate::domain::node::keep::PLUGIN_CONFIG
+        });
+        Some(Facet {
+            uid: view.uid.clone(),
+            selected: select(view, self.compat),
+            at_work: at_work(view),
+            log_level: view.annotations.get(LOG_LEVEL).cloned(),
+            deployed: deployed
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
+            offered: view.allocatable.clone(),
+        })
+    }
+}
+
+/// What mig-manager would say. Source: NVIDIA mig-parted, `nvidia.com/mig.config.state`.
+fn answer(status: &Status) -> Option<&'static str> {
+    Some(match LayoutState::of(status)? {
+        LayoutState::Applied => "success",
+        LayoutState::Pending | LayoutState::Blocked => "pending",
+        LayoutState::Failed => "failed",
+    })
+}
+
+/// Partitions by the resource that NVIDIA's device plugin offers each profile as; `None` where it offers them otherwise.
+fn partitions(labels: &LabelSet) -> Option<BTreeMap<String, u64>> {
+    let mixed = labels.get("nvidia.com/mig.strategy") == Some("mixed");
+    let counts = labels.iter().filter_map(|(key, value)| {
+        let resource = key.strip_suffix(".count")?;
+        let count = value.parse().ok()?;
+        resource
+            .starts_with("nvidia.com/mig-")
+            .then(|| (resource.to_owned(), count))
+    });
+    mixed.then(|| counts.collect())
+}

@@ -1,0 +1,93 @@
+//! Labels in the cluster: on this machine's Node, or in its NodeFeature.
+//!
+//! Publishing is handing over. An API server that is away holds up nobody, and gets the last that was said when it is back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::agent::sink::{Claim, LabelSink, Published, Publishing, Sheet, SinkError};
+use crate::domain::labels::instances;
+use crate::domain::node::Labels;
+use crate::k8s::node::Link;
+use crate::k8s::node_feature::{Feature, Post};
+
+/// How long an agent that says something once waits until it is there.
+pub const ONCE: Duration = Duration::from_secs(30);
+
+/// Labels on the Node.
+#[derive(Debug)]
+pub struct NodeSink {
+    link: Arc<Link>,
+    /// Whether publishing ends when the Node has it.
+    waits: bool,
+}
+
+/// Labels and devices in the NodeFeature.
+#[derive(Debug)]
+pub struct NodeFeatureSink {
+    post: Post,
+    waits: bool,
+}
+
+impl NodeSink {
+    /// Through `link`; whoever publishes once waits until it is there.
+    pub fn new(link: Arc<Link>, waits: bool) -> Self {
+        Self { link, waits }
+    }
+
+    async fn hand_over(&self, sheet: Sheet<'_>) -> Result<Published, SinkError> {
+        self.link.want(|wanted| {
+            wanted.labels = match sheet.claim {
+                Claim::Read => Labels::Exactly(sheet.labels.clone()),
+                Claim::Unread => Labels::Unless(sheet.labels.clone()),
+            };
+        });
+        if self.waits && timeout(ONCE, self.link.settled()).await.is_err() {
+            return Err(SinkError::Cluster(self.link.trouble()));
+        }
+        Ok(Published::Unchanged)
+    }
+}
+
+impl NodeFeatureSink {
+    /// Through `post`; whoever publishes once waits until it is there.
+    pub fn new(post: Post, waits: bool) -> Self {
+        Self { post, waits }
+    }
+
+    async fn hand_over(&self, sheet: Sheet<'_>) -> Result<Published, SinkError> {
+        // What an earlier agent said is better than what nobody has read.
+        if sheet.claim == Claim::Read {
+            let labels = sheet.labels.iter();
+            self.post.say(Feature {
+                labels: labels
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .collect(),
+                devices: instances(sheet.inventory),
+            });
+        }
+        if self.waits && timeout(ONCE, self.post.settled()).await.is_err() {
+            let trouble = self.post.said().trouble;
+            return Err(SinkError::Cluster(trouble.unwrap_or_else(no_answer)));
+        }
+        Ok(Published::Unchanged)
+    }
+}
+
+fn no_answer() -> String {
+    format!("the API server has not answered within {ONCE:?}")
+}
+
+impl LabelSink for NodeSink {
+    fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a> {
+        Box::pin(self.hand_over(sheet))
+    }
+}
+
+impl LabelSink for NodeFeatureSink {
+    fn publish<'a>(&'a mut self, sheet: Sheet<'a>) -> Publishing<'a> {
+        Box::pin(self.hand_over(sheet))
+    }
+}

@@ -1,0 +1,103 @@
+//! What of the cluster the agent speaks to: its Node, its NodeFeature, or neither; and where labels go.
+
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::sync::Arc;
+
+use octavo::agent::cluster::Cluster;
+use octavo::agent::feature_file::FeatureFile;
+use octavo::agent::node_sink::{NodeFeatureSink, NodeSink, ONCE};
+use octavo::agent::sink::{LabelSink, Stdout};
+use octavo::config::agent::{AgentSettings, ClusterSettings, LabelSink as Target};
+use octavo::domain::node::Wanted;
+use octavo::k8s::client;
+use octavo::k8s::node::{Keeper, Link};
+use octavo::k8s::node_feature::{Post, Publisher};
+use octavo::telemetry::Level;
+use tokio::time::timeout;
+use tracing::info;
+
+/// The ends of the tasks that speak to the API server.
+pub(crate) struct Node {
+    link: Option<Arc<Link>>,
+    post: Option<Post>,
+}
+
+/// Where labels go, and the Node.
+type Places = (Box<dyn LabelSink>, Option<Cluster>);
+
+/// Starts what speaks to the API server. That may be away; credentials that cannot be read are an error.
+pub(crate) async fn connect(settings: &ClusterSettings) -> Result<Node, Box<dyn Error>> {
+    let client = client::connect(settings.kubeconfig()).await?;
+    let link = settings.follows().then(|| {
+        let (link, keeper) = Keeper::new(client.clone(), settings.node());
+        tokio::spawn(keeper.run());
+        Arc::new(link)
+    });
+    let post = settings.features().then(|| {
+        let (post, publisher) = Publisher::new(client, settings.node());
+        tokio::spawn(publisher.run());
+        post
+    });
+    Ok(Node { link, post })
+}
+
+/// Where labels go, and the Node where it is followed.
+pub(crate) fn outputs(
+    settings: &AgentSettings,
+    node: Option<Node>,
+    level: Level,
+    once: bool,
+) -> Result<Places, Box<dyn Error>> {
+    let (link, post) = node.map(|node| (node.link, node.post)).unwrap_or_default();
+    let cluster = settings.cluster().zip(link.clone());
+    let cluster = cluster.map(|(settings, link)| Cluster::new(link, settings, level));
+    let sink: Box<dyn LabelSink> = match (settings.sink(), link, post) {
+        (Target::Stdout, ..) => Box::new(Stdout::new(io::stdout())),
+        (Target::FeatureFile(file), ..) => {
+            Box::new(FeatureFile::new(file.path().to_owned(), file.expiry()))
+        }
+        (Target::Node, Some(link), _) => Box::new(NodeSink::new(link, once)),
+        (Target::NodeFeature, _, Some(post)) => Box::new(NodeFeatureSink::new(post, once)),
+        (Target::Node | Target::NodeFeature, ..) => {
+            return Err("nobody speaks to the cluster".into());
+        }
+    };
+    Ok((sink, cluster))
+}
+
+/// Takes away all that an agent with these settings has written.
+pub(crate) async fn clean_up(sink: &Target, node: Option<Node>) -> Result<(), Box<dyn Error>> {
+    if let Target::FeatureFile(file) = sink {
+        match fs::remove_file(file.path()) {
+            Ok(()) => info!("{} is removed", file.path().display()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let path = file.path().display();
+                return Err(format!("cannot remove {path}: {error}").into());
+            }
+        }
+    }
+    let Some(node) = node else { return Ok(()) };
+    if let Some(link) = node.link {
+        let nothing = Wanted {
+            whole: true,
+            ..Wanted::default()
+        };
+        link.want(|wanted| *wanted = nothing);
+        if timeout(ONCE, link.settled()).await.is_err() {
+            return Err(format!("the Node still has what was written: {}", link.trouble()).into());
+        }
+        info!("the Node has nothing of ours any more");
+    }
+    if let Some(post) = node.post {
+        post.unsay();
+        if timeout(ONCE, post.settled()).await.is_err() {
+            let trouble = post.said().trouble.unwrap_or_default();
+            return Err(format!("the NodeFeature is still there: {trouble}").into());
+        }
+        info!("there is no NodeFeature of ours any more");
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! What the agent has to do with the Kubernetes Node of its machine.
+
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, ValueEnum};
+
+use super::LabelSink;
+use crate::config::Answer;
+use crate::config::kubernetes::KubernetesArgs;
+use crate::domain::id::NodeName;
+use crate::domain::node::Compat;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Kubernetes")]
+pub(super) struct ClusterArgs {
+    #[command(flatten)]
+    kubernetes: KubernetesArgs,
+
+    /// Take the layout from the labels of this machine's Node, and say in its annotation and events how far it is
+    ///
+    /// The label octavo.dev/layout names a layout and goes before --layout. On by itself with --label-sink node.
+    #[arg(long, env = "OCTAVO_FOLLOW_NODE", hide_env_values = true)]
+    follow_node: bool,
+
+    /// Honour the labels of another program in its place; needs --follow-node or --label-sink node
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PROGRAM",
+        env = "OCTAVO_COMPAT",
+        hide_env_values = true
+    )]
+    compat: Option<CompatName>,
+
+    /// Keep pods away with the taint octavo.dev/not-ready:NoSchedule until the layout is in force
+    #[arg(long, env = "OCTAVO_TAINT_NOT_READY", hide_env_values = true)]
+    taint_not_ready: bool,
+
+    /// Two names of one configuration of NVIDIA's device plugin
+    ///
+    /// With --compat mig-manager: where config-manager runs, it is given the other one of them after partitions have changed, so
+    /// that the plugin looks again without its pod being stopped.
+    #[arg(
+        long,
+        value_name = "NAME,NAME",
+        env = "OCTAVO_DEVICE_PLUGIN_CONFIGS",
+        hide_env_values = true,
+        value_delimiter = ',',
+        num_args = 1
+    )]
+    device_plugin_configs: Vec<String>,
+
+    /// Take away all that an agent has written to the cluster or the feature file, and end
+    ///
+    /// With the same --label-sink and credentials as the agent's. What was paused runs again; partitions stay.
+    #[arg(long, conflicts_with = "oneshot")]
+    pub(super) cleanup: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CompatName {
+    /// NVIDIA's: nvidia.com/mig.config is a layout, nvidia.com/mig.config.state is answered, GPU Operator's operands are paused
+    /// where they are in the way
+    MigManager,
+}
+
+/// What the agent has to do with its Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterSettings {
+    kubeconfig: Option<PathBuf>,
+    node: NodeName,
+    follows: bool,
+    features: bool,
+    compat: Compat,
+    taint: bool,
+    plugin_configs: Option<(String, String)>,
+}
+
+impl ClusterSettings {
+    /// The cluster, outside of a pod.
+    pub fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref()
+    }
+
+    /// This machine's Node.
+    pub fn node(&self) -> &NodeName {
+        &self.node
+    }
+
+    /// Whether the Node is followed and written.
+    pub fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// Whether labels go to the node's NodeFeature.
+    pub fn features(&self) -> bool {
+        self.features
+    }
+
+    /// Whose labels are honoured.
+    pub fn compat(&self) -> Compat {
+        self.compat
+    }
+
+    /// Whether pods are kept away until the layout is in force.
+    pub fn taint(&self) -> bool {
+        self.taint
+    }
+
+    /// Two names of one configuration of NVIDIA's device plugin.
+    pub fn plugin_configs(&self) -> Option<(String, String)> {
+        self.plugin_configs.clone()
+    }
+}
+
+impl ClusterArgs {
+    /// `None` where no API server is asked anything.
+    pub(super) fn resolve(
+        self,
+        sink: &LabelSink,
+        node: impl FnOnce() -> Result<NodeName, Answer>,
+    ) -> Result<Option<ClusterSettings>, Answer> {
+        let follows = self.follow_node || *sink == LabelSink::Node;
+        if !follows {
+            let without = |given: bool, name: &str| {
+                let message = format!("{name} needs --follow-node or --label-sink node");
+                if given { Err(usage(&message)) } else { Ok(()) }
+            };
+            without(self.compat.is_some(), "--compat")?;
+            without(self.taint_not_ready, "--taint-not-ready")?;
+        }
+        let plugin_configs = self.plugin_configs()?;
+        if !follows && *sink != LabelSink::NodeFeature {
+            return Ok(None);
+        }
+        Ok(Some(ClusterSettings {
+            kubeconfig: self.kubernetes.kubeconfig,
+            node: node()?,
+            follows,
+            features: *sink == LabelSink::NodeFeature,
+            compat: match self.compat {
+                Some(CompatName::MigManager) => Compat::MigManager,
+                None => Compat::None,
+            },
+            taint: self.taint_not_ready,
+            plugin_configs,
+        }))
+    }
+
+    fn plugin_configs(&self) -> Result<Option<(String, String)>, Answer> {
+        match self.device_plugin_configs.as_slice() {
+            [] => Ok(None),
+            _ if self.compat.is_none() => {
+                Err(usage("--device-plugin-configs needs --compat mig-manager"))
+            }
+            [one, other] if one != other && !one.is_empty() && !other.is_empty() => {
+                Ok(Some((one.clone(), other.clone())))
+            }
+            _ => Err(usage(
+                "--device-plugin-configs: two names that differ are needed, such as a,b",
+            )),
+        }
+    }
+}
+
+fn usage(message: &str) -> Answer {
+    Answer::usage(&mut super::AgentArgs::command(), message)
+}
