@@ -89,5 +89,5 @@ down() {
   for part in kube-scheduler kube-controller-manager kube-apiserver etcd; do kill_now $part; done
   for part in /sys/fs/cgroup/test-cluster /sys/fs/cgroup/*/test-cluster; do [ ! -d "$part" ] || rmdir "$part" 2>/dev/null; done
   case $ADDR in 127.*) ;; *) ip addr del "$ADDR/32" dev lo 2>/dev/null ;; esac
-  rm -rf "$D/etcd" "$D/nodes" "$RUN"
+  rm -rf "$D/etcd" "$D/nodes" "$D/kubectl" "$RUN"
 }

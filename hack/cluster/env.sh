@@ -24,7 +24,7 @@ PARTS=${CLUSTER_PARTS:-all}
 PATIENCE=${CLUSTER_PATIENCE:-300}
 # Held by etcd of the one cluster on this machine that has an address of its own.
 LOCK=${CLUSTER_LOCK:-/run/octavo-test-cluster.lock}
-export KUBECONFIG=$PKI/admin.kubeconfig
+export KUBECONFIG=$PKI/admin.kubeconfig KUBECACHEDIR=$D/kubectl
 
 # need PROGRAM...: puts the folder that has them into PATH; the first time that may be a build
 need() {

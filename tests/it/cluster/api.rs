@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::kubectl::Kubectl;
 use super::objects::{Bearer, TestNode};
-use super::supervisor::{Supervisor, command, programs, script, setting};
+use super::supervisor::{Supervisor, command, folder, programs, script, setting};
 
 /// Counts what must have a name of its own in this process.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -52,7 +52,7 @@ impl Api {
         let programs = programs(&names);
         let number = number();
         let process = std::process::id();
-        let folder = std::env::temp_dir().join(format!("octavo-cluster-{process}-{number}"));
+        let folder = folder();
         // An address of its own, so that nobody takes its ports while it is stopped.
         let [_, _, high, low] = process.to_be_bytes();
         let host = u8::try_from(201 + number % 50).unwrap();
@@ -86,6 +86,7 @@ impl Api {
         let kubectl = Kubectl {
             program: programs.join("kubectl"),
             kubeconfig: folder.join("pki/admin.kubeconfig"),
+            cache: folder.join("kubectl"),
         };
         Self {
             ca: folder.join("pki/ca.crt"),

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use super::api::{Api, number};
-use super::supervisor::{Supervisor, command, programs, script, setting};
+use super::api::Api;
+use super::supervisor::{Supervisor, command, folder, programs, script, setting};
 
 /// An API server at the service address, and the nodes node-1 and node-2.
 pub(crate) struct Nodes {
@@ -31,8 +31,7 @@ impl Nodes {
             "kube-scheduler",
             "kubelet",
         ]);
-        let process = std::process::id();
-        let folder = std::env::temp_dir().join(format!("octavo-cluster-{process}-{}", number()));
+        let folder = folder();
         let supervisor = Supervisor::start(
             command(&folder, &programs, true)
                 // Nodes that are only objects have no heartbeat.
@@ -106,6 +105,7 @@ mod tests {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "namespace": namespace},
             "spec": {
                 "nodeSelector": {"kubernetes.io/hostname": node}, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+                "securityContext": {"runAsUser": 65532, "runAsGroup": 65532},
                 "containers": [{
                     "name": "one", "image": "test.invalid/shell:1", "imagePullPolicy": "Never", "args": ["-c", script],
                 }],
