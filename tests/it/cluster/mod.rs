@@ -7,6 +7,7 @@ mod api;
 mod facts;
 mod kubectl;
 mod objects;
+mod permissions;
 mod supervisor;
 
 pub(crate) use api::Api;
