@@ -75,6 +75,9 @@ async fn tokens_are_good_for_their_node_only(place: &Place) {
     let b = place.agent("agent-b").await;
     b.expects("the token of node-b on node-b", &other, Done)
         .await;
+    let cordon = Ask::patch(OTHER, json!({"spec": {"unschedulable": true}}));
+    let frozen = Refused("nothing of a node's spec but its own taints");
+    b.expects("its node is cordoned", &cordon, frozen).await;
     let words = "the agent on node node-b may not change node node-a";
     b.expects("the token of node-b on node-a", &own, Refused(words))
         .await;

@@ -273,7 +273,7 @@ impl Place {
     }
 }
 
-/// A node with something of everybody on it.
+/// A node with something of everybody on it; node-a is cordoned.
 pub(super) fn node(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -298,6 +298,7 @@ pub(super) fn node(name: &str) -> Value {
         },
         "spec": {
             "providerID": format!("test://{name}"),
+            "unschedulable": name == "node-a",
             "taints": [
                 {"key": "person", "value": "1", "effect": "NoSchedule"},
                 {"key": "octavo.dev/not-ready", "effect": "NoSchedule"},

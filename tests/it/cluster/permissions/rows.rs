@@ -219,14 +219,14 @@ pub(super) fn spec() -> Vec<Row> {
         (what, ask, verdict)
     })
     .collect();
-    let cordon = json!({"spec": {"unschedulable": true}});
-    let both = json!({"spec": {"unschedulable": true, "taints": [theirs]}});
+    let uncordon = json!({"spec": {"unschedulable": null}});
+    let both = json!({"spec": {"unschedulable": false, "taints": [theirs]}});
     let taint = json!({"spec": {"taints": [theirs]}});
     let count = labels(OTHER, &json!({"octavo.dev/count": "8"}));
     rows.extend([
         row("nothing differs", Ask::patch(OWN, json!({})), Done),
-        row("its node is cordoned", Ask::patch(OWN, cordon), frozen),
-        row("a cordon, and its taint", Ask::patch(OWN, both), frozen),
+        row("its node is uncordoned", Ask::patch(OWN, uncordon), frozen),
+        row("that, and its taint", Ask::patch(OWN, both), frozen),
         row("another node's label", count, other),
         row("another node's taint", Ask::patch(OTHER, taint), other),
         row("another node as it is", Ask::patch(OTHER, json!({})), other),
