@@ -9,10 +9,10 @@ export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/octavo/go/bin:$(PATH)
 export DEMO_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup fmt lint unit doc golden screenshots bench fuzz crash-sweep clean
+.PHONY: help demo test setup fmt lint unit doc golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## build, and run a fleet of simulated machines; DEMO_SECONDS=20 ends it, and fails if it was not seen as it is
 	$(CARGO) build --workspace --bins --lib --locked
@@ -51,6 +51,15 @@ fuzz: ## change layout files at random and read them; FUZZ_SECONDS=600 for longe
 crash-sweep: ## kill the agent at every call and tear its journal at every byte (about ten minutes)
 	OCTAVO_CRASH_SWEEP=full TMPDIR="$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}")" \
 	  $(CARGO) test --locked --test it -- crash:: --nocapture --test-threads=1
+
+e2e: setup ## only the tests with a real API server and real nodes
+	$(CARGO) test --locked --test it -- cluster
+
+cluster-up: setup ## a Kubernetes with two nodes on this machine, for people; says how to reach it
+	@hack/cluster/up.sh 1 2
+
+cluster-down: ## end that, and leave nothing of it but logs
+	@hack/cluster/down.sh
 
 clean: ## remove what was built here
 	$(CARGO) clean

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # env.sh sets what is not set here
-# The parts of a control plane, started and ended. Read after env.sh.
+# The parts of a control plane, started and ended. Read after env.sh and together with nodes.sh.
 
 start_etcd() {
   start etcd etcd --name test --data-dir "$D/etcd" --unsafe-no-fsync \
@@ -82,30 +82,12 @@ rotate() {
   "$here/pki.sh" --renew && start_apiserver
 }
 
-down_node() {
-  local node=$1 c ctr=(ctr -a "$RUN/$1.containerd.sock" -n k8s.io)
-  kill_now "$node.kubelet"
-  if [ -e "$RUN/$node.containerd.pid" ]; then
-    for c in $("${ctr[@]}" tasks ls -q); do "${ctr[@]}" tasks kill -s KILL "$c"; done
-    # A killed task is gone a moment later; forced removal waits for it.
-    for c in $("${ctr[@]}" tasks ls -q); do "${ctr[@]}" tasks rm -f "$c"; done
-    for c in $("${ctr[@]}" containers ls -q); do "${ctr[@]}" containers rm "$c"; done
-  fi >/dev/null 2>&1
-  kill_now "$node.containerd"
-  for c in /sys/fs/cgroup/*/test-cluster/"$node"; do
-    [ ! -d "$c" ] || find "$c" -depth -type d -exec rmdir {} \;
-  done 2>/dev/null
-  ip link del "cni-${node#node-}" 2>/dev/null
-  ip addr del "10.98.0.${node#node-}/32" dev lo 2>/dev/null
-  rm -rf "$D/nodes/$node"
-}
-
 # Everything, and the data; logs and certificates stay.
 down() {
   local part
   for part in "$D"/nodes/*; do [ ! -d "$part" ] || down_node "${part##*/}"; done
   for part in kube-scheduler kube-controller-manager kube-apiserver etcd; do kill_now $part; done
-  for part in /sys/fs/cgroup/*/test-cluster; do [ ! -d "$part" ] || rmdir "$part" 2>/dev/null; done
+  for part in /sys/fs/cgroup/test-cluster /sys/fs/cgroup/*/test-cluster; do [ ! -d "$part" ] || rmdir "$part" 2>/dev/null; done
   case $ADDR in 127.*) ;; *) ip addr del "$ADDR/32" dev lo 2>/dev/null ;; esac
-  rm -rf "$D/etcd" "$RUN"
+  rm -rf "$D/etcd" "$D/nodes" "$D/kubectl" "$RUN"
 }

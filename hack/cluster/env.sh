@@ -24,7 +24,7 @@ PARTS=${CLUSTER_PARTS:-all}
 PATIENCE=${CLUSTER_PATIENCE:-300}
 # Held by etcd of the one cluster on this machine that has an address of its own.
 LOCK=${CLUSTER_LOCK:-/run/octavo-test-cluster.lock}
-export KUBECONFIG=$PKI/admin.kubeconfig
+export KUBECONFIG=$PKI/admin.kubeconfig KUBECACHEDIR=$D/kubectl
 
 # need PROGRAM...: puts the folder that has them into PATH; the first time that may be a build
 need() {
@@ -32,14 +32,32 @@ need() {
   export PATH=$BIN:$PATH
 }
 
+# as_root "$@": the script goes on as root where the cluster is to have addresses of its own; programs are built before, by the user
+as_root() {
+  local settings=("PATH=$PATH") name
+  case $ADDR in 127.*) return ;; esac
+  [ "$EUID" != 0 ] || return 0
+  CLUSTER_DIR=$D CLUSTER_BIN=${BIN:-}
+  for name in $(compgen -v CLUSTER_) APISERVER_FLAGS CONTROLLER_MANAGER_FLAGS KUBELET_FLAGS KUBELET_CONFIG; do
+    [ -z "${!name:-}" ] || settings+=("$name=${!name}")
+  done
+  exec sudo env "${settings[@]}" "$0" "$@"
+}
+
+# hand_over: whoever called sudo wants to read the keys and the logs
+hand_over() { [ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID" "$PKI" "$LOG"; }
+
+# What every program is started by.
+WITH=()
+
 # start NAME COMMAND...: in the background, pid in $RUN/NAME.pid, output in $LOG/NAME.log
 start() {
   local name=$1
   shift
   kill_now "$name" # a second one would make the first one's pid forgotten
   # File 9 is the lock, which only etcd shall hold.
-  if [ "$name" = etcd ]; then setsid "$@" >>"$LOG/$name.log" 2>&1 </dev/null &
-  else setsid "$@" >>"$LOG/$name.log" 2>&1 </dev/null 9>&- &
+  if [ "$name" = etcd ]; then setsid "${WITH[@]}" "$@" >>"$LOG/$name.log" 2>&1 </dev/null &
+  else setsid "${WITH[@]}" "$@" >>"$LOG/$name.log" 2>&1 </dev/null 9>&- &
   fi
   echo $! >"$RUN/$name.pid"
 }

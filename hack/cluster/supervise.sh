@@ -7,8 +7,11 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 . "$here/control-plane.sh"
+. "$here/nodes.sh"
 trap '' PIPE # nobody listens any more: still to be ended in good order
 trap 'exit 1' INT TERM HUP
+# Should this very process be killed, its programs are too; only folders and pods stay.
+WITH=(setpriv --pdeathsig KILL)
 end() {
   set +e
   down
@@ -25,9 +28,8 @@ case $ADDR in
     ;;
 esac
 up
-for index; do "$here/node.sh" "$index" >&2; done
-# Whoever called sudo wants to read the keys.
-[ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID" "$PKI"
+for index; do up_node "$index" >&2; done
+hand_over
 echo ready
 while read -r command arguments; do
   # shellcheck disable=SC2086 # words
@@ -35,7 +37,7 @@ while read -r command arguments; do
     stop) kill_now kube-apiserver ;;
     start) start_apiserver ;;
     rotate) rotate ;;
-    image) "$here/image.sh" $arguments >&2 ;;
+    image) image $arguments >&2 ;;
     *) false ;;
   esac; then echo 'done'; else echo failed; fi
 done

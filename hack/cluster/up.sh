@@ -1,8 +1,17 @@
 #!/usr/bin/env bash
-# Brings up a control plane that stays until down.sh: etcd, kube-apiserver, kube-controller-manager, kube-scheduler.
+# up.sh [NODE-INDEX...]: a cluster that stays until down.sh, with these nodes; none is none.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 . "$here/control-plane.sh"
+. "$here/nodes.sh"
+if curl -fsSo /dev/null --max-time 5 --cacert "$PKI/ca.crt" "$SERVER/readyz" 2>/dev/null; then
+  echo "runs already: export KUBECONFIG=$KUBECONFIG"
+  exit
+fi
+need etcd kube-apiserver kubectl kube-controller-manager kube-scheduler kubelet
+as_root "$@"
 case $ADDR in 127.*) ;; *) take_lock alone ;; esac
 up
-echo "control plane ready: export KUBECONFIG=$KUBECONFIG"
+for index; do up_node "$index"; done
+hand_over
+echo "ready: export KUBECONFIG=$KUBECONFIG PATH=$BIN:\$PATH"

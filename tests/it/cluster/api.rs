@@ -5,15 +5,15 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::Output;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use serde_json::Value;
 
 use super::kubectl::Kubectl;
 use super::objects::{Bearer, TestNode};
-use super::supervisor::{Supervisor, command, programs, script, setting};
+use super::supervisor::{Supervisor, command, folder, programs, script, setting};
 
 /// Counts what must have a name of its own in this process.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -29,7 +29,7 @@ pub(crate) struct Api {
     url: String,
     ca: PathBuf,
     kubectl: Kubectl,
-    supervisor: Supervisor,
+    supervisor: Mutex<Supervisor>,
 }
 
 impl Api {
@@ -52,7 +52,7 @@ impl Api {
         let programs = programs(&names);
         let number = number();
         let process = std::process::id();
-        let folder = std::env::temp_dir().join(format!("octavo-cluster-{process}-{number}"));
+        let folder = folder();
         // An address of its own, so that nobody takes its ports while it is stopped.
         let [_, _, high, low] = process.to_be_bytes();
         let host = u8::try_from(201 + number % 50).unwrap();
@@ -86,13 +86,14 @@ impl Api {
         let kubectl = Kubectl {
             program: programs.join("kubectl"),
             kubeconfig: folder.join("pki/admin.kubeconfig"),
+            cache: folder.join("kubectl"),
         };
         Self {
             ca: folder.join("pki/ca.crt"),
             folder,
             url,
             kubectl,
-            supervisor,
+            supervisor: Mutex::new(supervisor),
         }
     }
 
@@ -160,6 +161,14 @@ impl Api {
         name
     }
 
+    /// Waits until a namespace has the service account that pods have when they name none; of a server with controllers.
+    #[track_caller]
+    pub(crate) fn await_account(&self, namespace: &str) {
+        let wait = ["wait", "-n", namespace, "--for=create", "--timeout=120s"];
+        self.kubectl(&[&wait[..], &["serviceaccount/default"]].concat());
+        self.kubectl(&[&wait[..], &["configmap/kube-root-ca.crt"]].concat());
+    }
+
     /// A token of a service account, bound to a pod and so to the node that the pod is on.
     #[track_caller]
     pub(crate) fn token(
@@ -204,19 +213,30 @@ impl Api {
     /// Kills the API server; etcd stays.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
-        self.supervisor.order("stop");
+        self.order("stop");
     }
 
     /// Starts it again where it was, and waits until it is ready.
     #[track_caller]
     pub(crate) fn start(&mut self) {
-        self.supervisor.order("start");
+        self.order("start");
     }
 
     /// A new authority, new certificates in the same files, and a restart with them. Tokens stay good.
     #[track_caller]
     pub(crate) fn rotate_ca(&mut self) {
-        self.supervisor.order("rotate");
+        self.order("rotate");
+    }
+
+    /// Has its supervisor do something.
+    #[track_caller]
+    pub(super) fn order(&self, line: &str) {
+        // Of a failed order the next test shall hear by its own.
+        let mut supervisor = self
+            .supervisor
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        supervisor.order(line);
     }
 
     /// Bytes of memory that the API server has.
@@ -241,7 +261,7 @@ impl Api {
 
     /// The process that ends it.
     pub(super) fn supervisor(&self) -> u32 {
-        self.supervisor.id()
+        self.supervisor.lock().unwrap().id()
     }
 }
 

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 
 use super::Api;
@@ -245,21 +247,36 @@ fn a_test_process_that_is_killed_leaves_no_process_and_no_file() {
     assert!(!std::path::Path::new(folder).exists());
 }
 
+#[test]
+fn programs_of_a_killed_supervisor_end_with_it() {
+    let api = Api::fresh();
+    let pids = ["etcd", "kube-apiserver"].map(|name| api.pid(name));
+    let supervisor = Pid::from_raw(i32::try_from(api.supervisor()).unwrap());
+    kill(supervisor, Signal::SIGKILL).unwrap();
+    for pid in pids {
+        await_end(pid);
+    }
+    std::fs::remove_dir_all(api.folder()).unwrap();
+}
+
 /// Whether there is a process that is not merely waiting to be counted out by its parent.
 fn process_exists(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
 }
 
-/// Returns when a process has ended.
+/// Returns when a process has ended, counted out or not.
 fn await_end(pid: u32) {
-    let output = Command::new("timeout")
-        .args(["120", "tail", "-s", "0.1", "-f", "/dev/null"])
-        .arg(format!("--pid={pid}"))
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success() || !process_exists(pid),
-        "{pid} is still there"
-    );
+    for _second in 0..120 {
+        if !process_exists(pid) {
+            return;
+        }
+        // Ends with the process, or after a second.
+        Command::new("timeout")
+            .args(["1", "tail", "-s", "0.05", "-f", "/dev/null"])
+            .arg(format!("--pid={pid}"))
+            .status()
+            .unwrap();
+    }
+    panic!("{pid} is still there");
 }

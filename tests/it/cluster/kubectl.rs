@@ -9,6 +9,8 @@ use std::process::{Command, Output, Stdio};
 pub(crate) struct Kubectl {
     pub(super) program: PathBuf,
     pub(super) kubeconfig: PathBuf,
+    /// What it knows of the server, which goes with it.
+    pub(super) cache: PathBuf,
 }
 
 impl Kubectl {
@@ -40,6 +42,7 @@ impl Kubectl {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
+        command.env("KUBECACHEDIR", &self.cache);
         command.args(arguments);
         command
     }

@@ -6,6 +6,7 @@
 mod api;
 mod facts;
 mod kubectl;
+pub(crate) mod nodes;
 mod objects;
 mod permissions;
 mod supervisor;

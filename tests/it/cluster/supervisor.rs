@@ -94,6 +94,12 @@ pub(super) fn programs(names: &[&str]) -> PathBuf {
     PathBuf::from(folder.trim_end())
 }
 
+/// A folder for a cluster. It is ours also where the cluster is root's, and the supervisor removes it.
+pub(super) fn folder() -> PathBuf {
+    let folder = tempfile::Builder::new().prefix("octavo-cluster-").tempdir();
+    folder.unwrap().keep()
+}
+
 /// The command of a supervisor with its folder and programs, as root if `privileged`.
 pub(super) fn command(folder: &Path, programs: &Path, privileged: bool) -> Command {
     let mut command = if privileged && !rustix::process::geteuid().is_root() {

@@ -1,0 +1,155 @@
+# shellcheck shell=bash disable=SC2154 # env.sh sets what is not set here
+# Nodes with a kubelet and containerd, and images for them. Read after env.sh and control-plane.sh; needs root.
+#
+# Each node has a mount namespace of its own in which $D/nodes/NAME/kubelet is /var/lib/kubelet. So the sockets have their usual
+# paths inside pods, several nodes fit on one machine, and the machine's own /var/lib/kubelet stays empty. From outside a node's
+# sockets are under $D/nodes/NAME/kubelet.
+
+# Where kubelet shall put the groups of its pods; it makes none at the top by itself.
+make_cgroups() {
+  local node=$1 c controller controllers part
+  if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+    c=/sys/fs/cgroup
+    for part in test-cluster "$node"; do
+      read -ra controllers <"$c/cgroup.controllers"
+      for controller in "${controllers[@]}"; do
+        echo "+$controller" >"$c/cgroup.subtree_control" || true # some cannot be handed on
+      done 2>/dev/null
+      c=$c/$part
+      mkdir -p "$c"
+    done
+    return
+  fi
+  for controller in cpu cpuacct cpuset memory devices freezer blkio pids systemd; do
+    c=/sys/fs/cgroup/$controller
+    [ -d "$c" ] || continue
+    for part in test-cluster "$node"; do
+      mkdir -p "$c/$part"
+      if [ "$controller" = cpuset ]; then
+        cat "$c/cpuset.cpus" >"$c/$part/cpuset.cpus"
+        cat "$c/cpuset.mems" >"$c/$part/cpuset.mems"
+      fi
+      c=$c/$part
+    done
+  done
+}
+
+# image NODE NAME:TAG ROOT ENTRYPOINT...: imports the folder ROOT as an image of NODE, with no registry
+image() {
+  local node=$1 name=$2 root=$3 work layer status=0
+  shift 3
+  work=$(mktemp -d "$D/image.XXXXXX")
+  tar -C "$root" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf "$work/layer.tar" . || return 1
+  layer=$(sha256sum <"$work/layer.tar" | cut -d' ' -f1)
+  jq -cn --arg layer "sha256:$layer" --arg arch "$(dpkg --print-architecture)" '{architecture: $arch, os: "linux",
+    config: {Entrypoint: $ARGS.positional, Env: ["PATH=/bin:/usr/bin:/sbin:/usr/sbin"]},
+    rootfs: {type: "layers", diff_ids: [$layer]}}' --args "$@" >"$work/config.json"
+  jq -cn --arg name "$name" '[{Config: "config.json", RepoTags: [$name], Layers: ["layer.tar"]}]' >"$work/manifest.json"
+  tar -C "$work" -cf "$work/image.tar" manifest.json config.json layer.tar
+  ctr -a "$RUN/$node.containerd.sock" -n k8s.io images import "$work/image.tar" || status=1
+  rm -rf "$work"
+  return $status
+}
+
+start_containerd() {
+  local index=$1 node=node-$1 N=$D/nodes/node-$1
+  cat >"$N/cni/10-test.conflist" <<YAML
+{"cniVersion": "0.4.0", "name": "$node", "plugins": [
+  {"type": "bridge", "bridge": "cni-$index", "isGateway": true,
+   "ipam": {"type": "host-local", "dataDir": "$N/cni-ipam", "ranges": [[{"subnet": "10.97.$index.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+  {"type": "loopback"}]}
+YAML
+  cat >"$N/containerd.toml" <<TOML
+version = 2
+root = "$N/containerd/root"
+state = "$N/containerd/state"
+[grpc]
+  address = "$RUN/$node.containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "test.invalid/pause:1"
+  # Without CAP_SYS_RESOURCE a negative score cannot be written, and runc dies of it ("can't get final child's PID from pipe: EOF").
+  restrict_oom_score_adj = true
+  disable_hugetlb_controller = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "$N/cni"
+TOML
+  mkdir -p /var/lib/kubelet /run/containerd /run/netns /var/log/containers
+  # shellcheck disable=SC2016 # for the shell that is started
+  start "$node.containerd" unshare --mount --propagation slave sh -ec '
+    mount --bind "$1" /var/lib/kubelet
+    for private in /run/containerd /run/netns /var/log/containers; do mount -t tmpfs tmpfs "$private"; done
+    shift; exec "$@"' sh "$N/kubelet" containerd --config "$N/containerd.toml"
+  wait_for "$node.containerd" ctr -a "$RUN/$node.containerd.sock" version
+}
+
+start_kubelet() {
+  local node=$1 address=$2 N=$D/nodes/$1
+  cat >"$N/kubelet.yaml" <<YAML
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix://$RUN/$node.containerd.sock
+failCgroupV1: false
+cgroupDriver: cgroupfs
+cgroupRoot: /test-cluster/$node
+failSwapOn: false
+address: $address
+healthzBindAddress: $address
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+  x509: {clientCAFile: $PKI/ca.crt}
+authorization: {mode: Webhook}
+tlsCertFile: $PKI/$node.crt
+tlsPrivateKeyFile: $PKI/$node.key
+podLogsDir: $N/logs
+nodeStatusUpdateFrequency: 2s
+nodeLeaseDurationSeconds: 8
+syncFrequency: 5s
+clusterDomain: cluster.local
+clusterDNS: [10.96.0.10]
+evictionHard: {memory.available: 100Mi, nodefs.available: 1%, nodefs.inodesFree: 1%, imagefs.available: 1%}
+imageGCHighThresholdPercent: 100
+imageGCLowThresholdPercent: 99
+${KUBELET_CONFIG:-}
+YAML
+  # shellcheck disable=SC2086 # several flags in one variable
+  start "$node.kubelet" nsenter --mount="/proc/$(cat "$RUN/$node.containerd.pid")/ns/mnt" -- "$BIN/kubelet" \
+    --config="$N/kubelet.yaml" --kubeconfig="$PKI/$node.kubeconfig" --hostname-override="$node" --node-ip="$address" ${KUBELET_FLAGS:-}
+  wait_for "$node.kubelet" kubectl wait --for=condition=Ready --timeout=5s "node/$node"
+}
+
+# up_node INDEX: containerd and a kubelet that registers as node-INDEX
+up_node() {
+  local node=node-$1 address=10.98.0.$1
+  need kubelet kubectl || return 1
+  mkdir -p "$D/nodes/$node/kubelet" "$D/nodes/$node/cni" "$D/nodes/$node/logs"
+  "$here/pki.sh" "$node" "$address" || return 1
+  ip addr replace "$address/32" dev lo || return 1 # a kubelet refuses 127.0.0.1 as its own address
+  make_cgroups "$node"
+  start_containerd "$1" || return 1
+  if ! [ -e "$D/images/pause/pause" ]; then
+    mkdir -p "$D/images/pause"
+    gcc -static -Os -s -o "$D/images/pause/pause" "$here/pause.c" || return 1
+  fi
+  image "$node" test.invalid/pause:1 "$D/images/pause" /pause || return 1
+  start_kubelet "$node" "$address" || return 1
+  echo "$node ready at $address"
+}
+
+# down_node NODE: with its pods, its network and its groups
+down_node() {
+  local node=$1 c ctr=(ctr -a "$RUN/$1.containerd.sock" -n k8s.io)
+  kill_now "$node.kubelet"
+  if [ -e "$RUN/$node.containerd.pid" ]; then
+    for c in $("${ctr[@]}" tasks ls -q); do "${ctr[@]}" tasks rm -f "$c"; done
+    for c in $("${ctr[@]}" containers ls -q); do "${ctr[@]}" containers rm "$c"; done
+  fi >/dev/null 2>&1
+  kill_now "$node.containerd"
+  for c in /sys/fs/cgroup/test-cluster/"$node" /sys/fs/cgroup/*/test-cluster/"$node"; do
+    [ ! -d "$c" ] || find "$c" -depth -type d -exec rmdir {} \;
+  done 2>/dev/null
+  ip link del "cni-${node#node-}" 2>/dev/null
+  ip addr del "10.98.0.${node#node-}/32" dev lo 2>/dev/null
+  rm -rf "$D/nodes/$node"
+}

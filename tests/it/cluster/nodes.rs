@@ -1,0 +1,178 @@
+//! A whole cluster: two nodes with kubelet and containerd, on addresses of the machine itself. There is one at a time on a machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use super::api::Api;
+use super::supervisor::{Supervisor, command, folder, programs, script, setting};
+
+/// An API server at the service address, and the nodes node-1 and node-2.
+pub(crate) struct Nodes {
+    api: Api,
+}
+
+impl Nodes {
+    /// The one that all tests of this process share. Started with the first call, which waits for other processes that have one.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<Nodes> = OnceLock::new();
+        SHARED.get_or_init(Self::launch)
+    }
+
+    fn launch() -> Self {
+        let programs = programs(&[
+            "etcd",
+            "kube-apiserver",
+            "kubectl",
+            "kube-controller-manager",
+            "kube-scheduler",
+            "kubelet",
+        ]);
+        let folder = folder();
+        let supervisor = Supervisor::start(
+            command(&folder, &programs, true)
+                // Nodes that are only objects have no heartbeat.
+                .arg(setting(
+                    "CONTROLLER_MANAGER_FLAGS",
+                    "--node-monitor-grace-period=24h",
+                ))
+                .arg(script("supervise.sh"))
+                .args(["1", "2"]),
+        );
+        let url = "https://10.96.0.1:443".to_owned();
+        Self {
+            api: Api::new(folder, url, &programs, supervisor),
+        }
+    }
+
+    /// Its API server.
+    pub(crate) fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Makes an image of all that is in a folder, for pods of one node. To be used with `imagePullPolicy: Never`.
+    #[track_caller]
+    pub(crate) fn image(&self, node: &str, name: &str, root: &Path, entrypoint: &[&str]) {
+        let root = root.to_str().unwrap();
+        let words = [&["image", node, name, root], entrypoint].concat();
+        let spaced = words
+            .iter()
+            .find(|word| word.contains(char::is_whitespace) || word.is_empty());
+        assert_eq!(spaced, None, "an order is words");
+        self.api.order(&words.join(" "));
+    }
+
+    /// A node's `/var/lib/kubelet`, with its sockets, as this process sees it.
+    pub(crate) fn kubelet(&self, node: &str) -> PathBuf {
+        self.api.folder().join("nodes").join(node).join("kubelet")
+    }
+}
+
+/// A folder with programs of this machine under other names, and the libraries that they need.
+pub(crate) fn root(programs: &[(&Path, &str)]) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let put = |from: &Path, to: &str| {
+        let to = root.path().join(to.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+    };
+    fs::create_dir(root.path().join("tmp")).unwrap();
+    for (program, name) in programs {
+        put(program, name);
+        let output = Command::new("ldd").arg(program).output().unwrap();
+        // "libm.so.6 => /lib/libm.so.6 (0x…)", or the loader: "/lib64/ld-linux-x86-64.so.2 (0x…)"; a static program has none.
+        for line in String::from_utf8(output.stdout).unwrap().lines() {
+            if let Some(library) = line.split_whitespace().find(|word| word.starts_with('/')) {
+                put(Path::new(library), library);
+            }
+        }
+    }
+    root
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A pod on one node that does what `script` says.
+    fn pod(namespace: &str, node: &str, script: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "namespace": namespace},
+            "spec": {
+                "nodeSelector": {"kubernetes.io/hostname": node}, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+                "securityContext": {"runAsUser": 65532, "runAsGroup": 65532},
+                "containers": [{
+                    "name": "one", "image": "test.invalid/shell:1", "imagePullPolicy": "Never", "args": ["-c", script],
+                }],
+            },
+        })
+    }
+
+    /// Runs a script in a pod of a node, and gives its log.
+    fn run(node: &str, script: &str) -> String {
+        let nodes = Nodes::shared();
+        let tools = ["/bin/sh", "/bin/cat", "/usr/bin/curl"].map(|path| (Path::new(path), path));
+        nodes.image(
+            node,
+            "test.invalid/shell:1",
+            root(&tools).path(),
+            &["/bin/sh"],
+        );
+        let api = nodes.api();
+        let namespace = api.namespace();
+        api.await_account(&namespace);
+        api.apply(&pod(&namespace, node, script).to_string());
+        let done = "--for=jsonpath={.status.phase}=Succeeded";
+        let waited =
+            api.try_kubectl(&["wait", "-n", &namespace, "pod/one", done, "--timeout=120s"]);
+        let log = api.kubectl(&["logs", "-n", &namespace, "one"]);
+        assert!(
+            waited.status.success(),
+            "{log}\n{}",
+            api.kubectl(&["describe", "-n", &namespace, "pod/one"])
+        );
+        log
+    }
+
+    #[test]
+    fn two_nodes_with_kubelets_are_ready() {
+        let nodes = Nodes::shared();
+        for node in ["node-1", "node-2"] {
+            let ready = ["wait", "--for=condition=Ready", "--timeout=120s"];
+            let api = nodes.api();
+            api.kubectl(&[&ready[..], &[&format!("node/{node}")]].concat());
+            let runtime = "-o=jsonpath={.status.nodeInfo.containerRuntimeVersion}";
+            let runtime = api.kubectl(&["get", "node", node, runtime]);
+            assert!(runtime.starts_with("containerd://"), "{runtime}");
+            assert!(
+                nodes
+                    .kubelet(node)
+                    .join("device-plugins/kubelet.sock")
+                    .exists()
+            );
+        }
+    }
+
+    #[test]
+    fn a_pod_runs_and_its_log_can_be_read() {
+        assert_eq!(run("node-2", "echo hello from a pod"), "hello from a pod\n");
+    }
+
+    #[test]
+    fn a_pod_in_a_network_of_its_own_reaches_the_api_server_with_its_token() {
+        let script = "
+            cd /var/run/secrets/kubernetes.io/serviceaccount
+            curl -sS --cacert ca.crt -H \"Authorization: Bearer $(cat token)\" -H 'Content-Type: application/json' \
+              -d '{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}' \
+              https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let answer: Value = serde_json::from_str(&run("node-1", script)).unwrap();
+        let user = &answer["status"]["userInfo"];
+        let node = &user["extra"]["authentication.kubernetes.io/node-name"];
+        assert_eq!(*node, json!(["node-1"]), "{answer}");
+    }
+}
