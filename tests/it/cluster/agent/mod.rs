@@ -1,6 +1,5 @@
 //! The agent as it ships, on a simulated machine, with a Node of a real API server.
 
-mod faults;
 mod operands;
 mod places;
 mod selection;
@@ -80,12 +79,20 @@ impl<'a> Rig<'a> {
     fn await_path(&self, path: &str) {
         let name = format!("node/{}", self.name());
         let wanted = format!("--for=jsonpath={path}");
-        self.api.kubectl(&["wait", &name, &wanted, "--timeout=100s"]);
+        self.api
+            .kubectl(&["wait", &name, &wanted, "--timeout=100s"]);
     }
 
     #[track_caller]
     fn get(&self) -> Value {
-        let text = self.api.kubectl(&["get", "node", self.name(), "-o", "json", "--show-managed-fields"]);
+        let text = self.api.kubectl(&[
+            "get",
+            "node",
+            self.name(),
+            "-o",
+            "json",
+            "--show-managed-fields",
+        ]);
         serde_json::from_str(&text).unwrap()
     }
 
@@ -111,10 +118,18 @@ impl<'a> Rig<'a> {
     /// Reasons and messages of the Node's events, the oldest first.
     fn events(&self) -> Vec<(String, String)> {
         let selector = format!("--field-selector=involvedObject.name={}", self.name());
-        let text = self.api.kubectl(&["get", "events", "-n", "default", &selector, "-o", "json"]);
+        let text = self
+            .api
+            .kubectl(&["get", "events", "-n", "default", &selector, "-o", "json"]);
         let list: Value = serde_json::from_str(&text).unwrap();
         let mut events: Vec<&Value> = list["items"].as_array().unwrap().iter().collect();
-        events.sort_by_key(|event| event["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap());
+        events.sort_by_key(|event| {
+            event["metadata"]["resourceVersion"]
+                .as_str()
+                .unwrap()
+                .parse::<u64>()
+                .unwrap()
+        });
         let text = |event: &Value, field: &str| event[field].as_str().unwrap().to_owned();
         events
             .iter()
@@ -131,9 +146,18 @@ impl<'a> Rig<'a> {
                 return message;
             }
             // The watch ends with the next event of whatever kind, or soon.
-            let selector = format!("--field-selector=involvedObject.name={},reason={reason}", self.name());
+            let selector = format!(
+                "--field-selector=involvedObject.name={},reason={reason}",
+                self.name()
+            );
             let _nothing_came = self.api.try_kubectl(&[
-                "wait", "-n", "default", "events", &selector, "--for=create", "--timeout=1s",
+                "wait",
+                "-n",
+                "default",
+                "events",
+                &selector,
+                "--for=create",
+                "--timeout=1s",
             ]);
         }
         panic!("no event {reason}: {:?}", self.events());
@@ -143,15 +167,24 @@ impl<'a> Rig<'a> {
     fn writes(&self) -> Vec<String> {
         let of_ours = |event: &Value| {
             let uri = event["requestURI"].as_str().unwrap_or_default();
-            let writes = matches!(event["verb"].as_str(), Some("patch" | "create" | "update" | "delete"));
+            let writes = matches!(
+                event["verb"].as_str(),
+                Some("patch" | "create" | "update" | "delete")
+            );
             let ours = uri.contains("fieldManager=octavo-agent") || uri.contains("/events");
-            let about = uri.contains(&format!("/nodes/{}?", self.name())) || uri.contains("/events");
+            let about =
+                uri.contains(&format!("/nodes/{}?", self.name())) || uri.contains("/events");
             writes && ours && about
         };
         let events = self.api.audit();
         let writes = events.iter().filter(|event| of_ours(event));
         writes
-            .map(|event| format!("{} {} {}", event["verb"], event["requestURI"], event["responseStatus"]["code"]))
+            .map(|event| {
+                format!(
+                    "{} {} {}",
+                    event["verb"], event["requestURI"], event["responseStatus"]["code"]
+                )
+            })
             .collect()
     }
 }

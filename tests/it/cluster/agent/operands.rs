@@ -1,5 +1,7 @@
 //! GPU Operator's operands: paused while they are in the way, and back whatever happens.
 
+use nvml_sim::model::{Process, ProcessKind};
+
 use super::Rig;
 use crate::cluster::Api;
 
@@ -8,6 +10,7 @@ const MIG: &str = "- {board: A100_40GB, mig: enabled}\n";
 const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
 const DCGM: &str = "nvidia.com/gpu.deploy.dcgm";
 const NVSM: &str = "nvidia.com/gpu.deploy.nvsm";
+const MONITOR: u32 = 4242;
 const COMPAT: &str = "--compat=mig-manager";
 
 /// What the operator has put there: one that runs, one that does not, one of somebody else's, and none of the rest.
@@ -26,16 +29,23 @@ fn deployed(rig: &Rig<'_>) -> Vec<(String, String)> {
 /// A monitor that has the GPU open, as dcgm does, until it is told to end.
 fn open_the_gpu(rig: &Rig<'_>) {
     rig.machine.machine.change(|world| {
-        let slot = world.slot_of_index(0).unwrap();
-        world.start_process(slot, None, None, 4242)
+        let gpu_uuid = world.gpus[0].uuid.clone();
+        world.add_process(Process {
+            pid: MONITOR,
+            name: "nv-hostengine".to_owned(),
+            gpu_uuid,
+            gi: None,
+            ci: None,
+            memory_mib: 1,
+            kind: ProcessKind::Compute,
+        })
     });
 }
 
 fn close_the_gpu(rig: &Rig<'_>) {
-    rig.machine.machine.change(|world| {
-        let slot = world.slot_of_index(0).unwrap();
-        world.stop_process(slot, 4242)
-    });
+    rig.machine
+        .machine
+        .change(|world| world.remove_process(MONITOR));
 }
 
 #[test]
@@ -50,7 +60,13 @@ fn operands_are_paused_while_a_client_is_in_the_way_of_a_mode_change_and_restore
     rig.await_label(DCGM, "paused-for-octavo");
     let during = deployed(&rig);
     assert_eq!(during.len(), before.len(), "{during:?}");
-    assert_eq!(during.iter().filter(|(_, value)| value == "paused-for-octavo").count(), 1);
+    assert_eq!(
+        during
+            .iter()
+            .filter(|(_, value)| value == "paused-for-octavo")
+            .count(),
+        1
+    );
     // Its pod is gone.
     close_the_gpu(&rig);
     rig.await_label("nvidia.com/mig.config.state", "success");
@@ -109,8 +125,18 @@ fn after_new_partitions_the_device_plugin_is_taken_off_and_on_and_what_kubelet_o
     let rig = Rig::new(Api::shared(), MIG);
     rig.label(&[&format!("{PLUGIN}=true")]);
     let offer = |resource: &str| {
-        let patch = format!(r#"{{"status": {{"allocatable": {{"nvidia.com/mig-1g.5gb": "0", "{resource}": "7"}}}}}}"#);
-        rig.api.kubectl(&["patch", "node", rig.name(), "--subresource=status", "--type=merge", "-p", &patch]);
+        let patch = format!(
+            r#"{{"status": {{"allocatable": {{"nvidia.com/mig-1g.5gb": "0", "{resource}": "7"}}}}}}"#
+        );
+        rig.api.kubectl(&[
+            "patch",
+            "node",
+            rig.name(),
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            &patch,
+        ]);
     };
     offer("nvidia.com/mig-3g.20gb");
     let _agent = rig.start(&[COMPAT, "--mig-strategy=mixed"]);
@@ -119,7 +145,15 @@ fn after_new_partitions_the_device_plugin_is_taken_off_and_on_and_what_kubelet_o
     // The plugin is gone, and kubelet has seen that.
     offer("nvidia.com/mig-3g.20gb\": \"0\", \"nvidia.com/none");
     let patch = r#"{"status": {"allocatable": {"nvidia.com/none": "0"}}}"#;
-    rig.api.kubectl(&["patch", "node", rig.name(), "--subresource=status", "--type=merge", "-p", patch]);
+    rig.api.kubectl(&[
+        "patch",
+        "node",
+        rig.name(),
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        patch,
+    ]);
     rig.await_label(PLUGIN, "true");
     rig.await_event("DevicePluginRefreshed");
     offer("nvidia.com/mig-1g.5gb");
@@ -129,7 +163,10 @@ fn after_new_partitions_the_device_plugin_is_taken_off_and_on_and_what_kubelet_o
 #[test]
 fn where_config_manager_runs_the_plugin_is_given_the_other_name_of_its_configuration() {
     let rig = Rig::new(Api::shared(), MIG);
-    rig.label(&[&format!("{PLUGIN}=true"), "nvidia.com/device-plugin.config=a"]);
+    rig.label(&[
+        &format!("{PLUGIN}=true"),
+        "nvidia.com/device-plugin.config=a",
+    ]);
     let _agent = rig.start(&[COMPAT, "--device-plugin-configs=a,b"]);
     rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
     rig.await_label("nvidia.com/device-plugin.config", "b");

@@ -35,10 +35,15 @@ fn without_the_label_what_there_is_stays_and_a_layout_that_nobody_has_changes_no
     rig.label(&["octavo.dev/layout=all-3g.20gb"]);
     rig.await_label("octavo.dev/layout-state", "applied");
     rig.label(&["octavo.dev/layout=all-9g.99gb"]);
-    agent.says("there is no layout \"all-9g.99gb\" for this node. What was in force before stays so");
+    agent.says(
+        "there is no layout \"all-9g.99gb\" for this node. What was in force before stays so",
+    );
     rig.await_label("octavo.dev/layout-state", "failed");
     let status = rig.status();
-    assert!(status["message"].as_str().unwrap().contains("all-9g.99gb"), "{status}");
+    assert!(
+        status["message"].as_str().unwrap().contains("all-9g.99gb"),
+        "{status}"
+    );
     assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
     assert!(rig.await_event("LayoutNotice").contains("all-9g.99gb"));
     rig.label(&["octavo.dev/layout-"]);
@@ -65,13 +70,23 @@ fn a_file_of_layouts_that_is_edited_is_taken_and_a_broken_one_leaves_the_one_bef
     agent.says("GPU 1: applied");
     assert_eq!(names(&rig.machine.geometry(0)), ["2g.10gb"; 3]);
     // Replaced whole, as a mounted ConfigMap is.
-    fs::write(format!("{file}.new"), "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: [[\n").unwrap();
+    fs::write(
+        format!("{file}.new"),
+        "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts: [[\n",
+    )
+    .unwrap();
     fs::rename(format!("{file}.new"), &file).unwrap();
     agent.says("the layouts before stay in use");
     agent.says("the Node was written");
     let status = rig.status();
-    assert!(status["message"].as_str().unwrap().contains("line 3"), "{status}");
-    assert_eq!((&status["state"], &status["layout"]), (&"applied".into(), &"wanted".into()));
+    assert!(
+        status["message"].as_str().unwrap().contains("line 3"),
+        "{status}"
+    );
+    assert_eq!(
+        (&status["state"], &status["layout"]),
+        (&"applied".into(), &"wanted".into())
+    );
     assert_ne!(status["layouts"], first);
     rig.machine.layouts("[{devices: all, mig: {7g.40gb: 1}}]");
     agent.says("GPU 1: applied");
@@ -107,7 +122,10 @@ fn a_label_that_flaps_ten_times_a_second_is_waited_out() {
 #[test]
 fn mig_managers_label_is_honoured_and_answered_where_that_is_wanted() {
     let rig = Rig::new(Api::shared(), TWO);
-    rig.label(&["nvidia.com/mig.config=all-1g.5gb", "nvidia.com/mig.config.state=failed"]);
+    rig.label(&[
+        "nvidia.com/mig.config=all-1g.5gb",
+        "nvidia.com/mig.config.state=failed",
+    ]);
     let _agent = rig.start(&["--compat=mig-manager"]);
     rig.await_label("nvidia.com/mig.config.state", "success");
     assert_eq!(names(&rig.machine.geometry(1)).len(), 7);
@@ -147,14 +165,18 @@ fn what_a_label_chose_is_not_chosen_by_hand() {
     let refused = rig.machine.octavo(&["apply", "all-1g.5gb", "--agent"]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success());
-    assert!(said.contains("octavo.dev/layout=all-7g.40gb of its Node"), "{said}");
+    assert!(
+        said.contains("octavo.dev/layout=all-7g.40gb of its Node"),
+        "{said}"
+    );
     assert_eq!(names(&rig.machine.geometry(0)), ["7g.40gb"]);
 }
 
 #[test]
 fn pods_are_kept_away_until_the_layout_is_in_force_and_other_taints_stay() {
     let rig = Rig::new(Api::shared(), TWO);
-    rig.api.kubectl(&["taint", "node", rig.name(), "team=a:NoExecute"]);
+    rig.api
+        .kubectl(&["taint", "node", rig.name(), "team=a:NoExecute"]);
     rig.label(&["octavo.dev/layout=no-such-layout"]);
     let mut agent = rig.start(&["--taint-not-ready"]);
     agent.says("2 taints");
@@ -163,7 +185,11 @@ fn pods_are_kept_away_until_the_layout_is_in_force_and_other_taints_stay() {
     agent.says("1 taints");
     let node = rig.get();
     let taints = node["spec"]["taints"].as_array().unwrap();
-    assert_eq!((taints.len(), &taints[0]["key"]), (1, &"team".into()), "{taints:?}");
+    assert_eq!(
+        (taints.len(), &taints[0]["key"]),
+        (1, &"team".into()),
+        "{taints:?}"
+    );
 }
 
 #[test]
