@@ -17,6 +17,7 @@ use tokio_stream::Stream;
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use super::auth::{Gate, Refused};
 use super::peer::{Live, Peer};
 use super::stats::Stats;
 use super::store::desk::Desk;
@@ -32,6 +33,7 @@ use crate::wire::stream::{Incoming, encode_to_agent, parse_from_agent};
 #[derive(Debug)]
 pub struct Ingest {
     desk: Arc<Desk>,
+    gate: Gate,
     stats: Stats,
     patience: Patience,
     watchers: Arc<Semaphore>,
@@ -80,10 +82,11 @@ impl Default for Patience {
 }
 
 impl Ingest {
-    /// A service that writes to this desk.
-    pub fn new(desk: Arc<Desk>, stats: Stats, patience: Patience) -> Self {
+    /// A service that writes to this desk what those say whom the gate lets in.
+    pub fn new(desk: Arc<Desk>, gate: Gate, stats: Stats, patience: Patience) -> Self {
         Self {
             desk,
+            gate,
             stats,
             patience,
             watchers: Arc::new(Semaphore::new(MOST_WATCHERS)),
@@ -94,6 +97,10 @@ impl Ingest {
     pub fn into_router(self) -> Router {
         let service = FleetServer::new(self).max_decoding_message_size(MOST_BYTES);
         Routes::new(service).prepare().into_axum_router()
+    }
+
+    fn turned_away(&self, refused: &Refused) -> Status {
+        self.refused(refused.word(), refused.status())
     }
 
     fn refused(&self, word: &'static str, status: Status) -> Status {
@@ -112,6 +119,9 @@ impl Fleet for Ingest {
         request: Request<Streaming<v1::FromAgent>>,
     ) -> Result<Response<Answers>, Status> {
         let peer = Arc::new(peer(&request)?);
+        // Of who has proven nothing, nothing is read.
+        let proven = self.gate.admit(request.metadata()).await;
+        let proven = proven.map_err(|refused| self.turned_away(&refused))?;
         let mut messages = request.into_inner();
         let first = timeout(self.patience.hello, messages.message())
             .await
@@ -131,6 +141,10 @@ impl Fleet for Ingest {
             let said = "the first message of a stream is a hello, and this was another one";
             return Err(self.refused("no_hello", Status::invalid_argument(said)));
         };
+        if let Some(proven) = proven.filter(|proven| *proven != identity.node) {
+            let said = identity.node;
+            return Err(self.turned_away(&Refused::OtherNode { said, proven }));
+        }
         let welcome = self
             .desk
             .with(|store, now| store.greet(identity, &hello, &peer, now))

@@ -2,3 +2,4 @@
 
 pub mod client;
 pub mod pod_resources;
+pub mod token_review;
