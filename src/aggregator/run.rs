@@ -103,6 +103,12 @@ fn router(view: View, stats: &Stats, ready: watch::Receiver<bool>) -> Router {
 
 /// Starts both servers; they listen when this returns.
 pub fn start(settings: &AggregatorSettings) -> Result<Running, StartError> {
+    // In a thread of its own: within the caller's runtime no other one can be waited for, nor be dropped after a failure.
+    let started = thread::scope(|scope| scope.spawn(|| launch(settings)).join());
+    started.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let stats = Stats::default();
     let desk = Arc::new(Desk::new(settings.fleet(), stats.clone()));
     let (stop, stopped) = watch::channel(false);
@@ -208,9 +214,7 @@ fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, Star
     };
     let rule = settings.rule().clone();
     let connect = Reviewer::connect(settings.kubeconfig(), rule.audience.clone());
-    // In a thread of its own: within the caller's runtime no other one can be waited for.
-    let connected = thread::scope(|scope| scope.spawn(|| runtime.block_on(connect)).join());
-    let reviewer = connected.unwrap_or_else(|panic| resume_unwind(panic))?;
+    let reviewer = runtime.block_on(connect)?;
     let account = &rule.account;
     info!("agents report for their own node, with a token of the service account {account}");
     Ok(Gate::checked(rule, Box::new(reviewer), stats.clone()))
