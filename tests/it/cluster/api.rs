@@ -1,0 +1,253 @@
+//! An API server with its etcd, on an address of the loopback network that is nobody else's.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::Output;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use serde_json::Value;
+
+use super::kubectl::Kubectl;
+use super::objects::{Bearer, TestNode};
+use super::supervisor::{Supervisor, command, programs, script, setting};
+
+/// Counts what must have a name of its own in this process.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// A number that nobody else in this process has.
+pub(super) fn number() -> u32 {
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// An API server and what belongs to it; ended when dropped, and when this process ends in whatever way.
+pub(crate) struct Api {
+    folder: PathBuf,
+    url: String,
+    ca: PathBuf,
+    kubectl: Kubectl,
+    supervisor: Supervisor,
+}
+
+impl Api {
+    /// The one that all tests of this process share: etcd, kube-apiserver, controller-manager, scheduler. Started with the first call.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<Api> = OnceLock::new();
+        SHARED.get_or_init(|| Self::launch(true))
+    }
+
+    /// One of a test's own: etcd and kube-apiserver only, so nobody makes service accounts or schedules pods.
+    pub(crate) fn fresh() -> Self {
+        Self::launch(false)
+    }
+
+    fn launch(all: bool) -> Self {
+        let mut names = vec!["etcd", "kube-apiserver", "kubectl"];
+        if all {
+            names.extend(["kube-controller-manager", "kube-scheduler"]);
+        }
+        let programs = programs(&names);
+        let number = number();
+        let process = std::process::id();
+        let folder = std::env::temp_dir().join(format!("octavo-cluster-{process}-{number}"));
+        // An address of its own, so that nobody takes its ports while it is stopped.
+        let [_, _, high, low] = process.to_be_bytes();
+        let host = u8::try_from(201 + number % 50).unwrap();
+        let address = Ipv4Addr::new(127, host, high, low.max(1));
+        let [port, etcd, peer, controllers, scheduler] = ports(address);
+        let supervisor = Supervisor::start(
+            command(&folder, &programs, false)
+                .arg(setting("CLUSTER_PARTS", if all { "all" } else { "api" }))
+                .arg(setting("CLUSTER_ADDR", address.to_string()))
+                .arg(setting("CLUSTER_PORT", port.to_string()))
+                .arg(setting("CLUSTER_ETCD_PORT", etcd.to_string()))
+                .arg(setting("CLUSTER_ETCD_PEER_PORT", peer.to_string()))
+                .arg(setting(
+                    "CLUSTER_CONTROLLER_MANAGER_PORT",
+                    controllers.to_string(),
+                ))
+                .arg(setting("CLUSTER_SCHEDULER_PORT", scheduler.to_string()))
+                .arg(script("supervise.sh")),
+        );
+        let url = format!("https://{address}:{port}");
+        Self::new(folder, url, &programs, supervisor)
+    }
+
+    /// A cluster that runs already.
+    pub(super) fn new(
+        folder: PathBuf,
+        url: String,
+        programs: &Path,
+        supervisor: Supervisor,
+    ) -> Self {
+        let kubectl = Kubectl {
+            program: programs.join("kubectl"),
+            kubeconfig: folder.join("pki/admin.kubeconfig"),
+        };
+        Self {
+            ca: folder.join("pki/ca.crt"),
+            folder,
+            url,
+            kubectl,
+            supervisor,
+        }
+    }
+
+    /// Of an administrator.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubectl.kubeconfig
+    }
+
+    /// Where it listens.
+    pub(crate) fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// The authority that its certificate is of.
+    pub(crate) fn ca(&self) -> &Path {
+        &self.ca
+    }
+
+    /// Runs kubectl as an administrator, and gives what it printed.
+    #[track_caller]
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
+        self.kubectl.run(arguments)
+    }
+
+    /// Runs kubectl as an administrator, who may be refused.
+    pub(crate) fn try_kubectl(&self, arguments: &[&str]) -> Output {
+        self.kubectl.attempt(arguments)
+    }
+
+    /// Makes objects be as they are written here.
+    #[track_caller]
+    pub(crate) fn apply(&self, yaml: &str) {
+        self.kubectl
+            .feed(&["apply", "--server-side", "-f", "-"], yaml);
+    }
+
+    /// Creates an object, and gives it as the server answers it.
+    #[track_caller]
+    pub(crate) fn create(&self, object: &Value) -> Value {
+        let arguments = ["create", "-f", "-", "-o", "json"];
+        serde_json::from_str(&self.kubectl.feed(&arguments, &object.to_string())).unwrap()
+    }
+
+    /// An administrator's client. To be called within a runtime, to which its connections belong.
+    pub(crate) fn client(&self) -> kube::Client {
+        // Nothing in there waits when a file has all the credentials.
+        let connecting = pin!(octavo::k8s::client::connect(Some(self.kubeconfig())));
+        match connecting.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(client) => client.unwrap(),
+            Poll::Pending => panic!("reading a kubeconfig waits for something"),
+        }
+    }
+
+    /// A Node object that is ready and has no machine; deleted when dropped.
+    #[track_caller]
+    pub(crate) fn node(&self, prefix: &str) -> TestNode {
+        TestNode::new(&self.kubectl, format!("{prefix}-{}", number()))
+    }
+
+    /// A namespace of the caller's own.
+    #[track_caller]
+    pub(crate) fn namespace(&self) -> String {
+        let name = format!("test-{}", number());
+        self.kubectl(&["create", "namespace", &name]);
+        name
+    }
+
+    /// A token of a service account, bound to a pod and so to the node that the pod is on.
+    #[track_caller]
+    pub(crate) fn token(
+        &self,
+        namespace: &str,
+        account: &str,
+        pod: &str,
+        audiences: &[&str],
+    ) -> String {
+        let mut arguments = vec!["create", "token", account, "--namespace", namespace];
+        arguments.extend(["--bound-object-kind", "Pod", "--bound-object-name", pod]);
+        for audience in audiences {
+            arguments.extend(["--audience", audience]);
+        }
+        self.kubectl(&arguments).trim_end().to_owned()
+    }
+
+    /// A way in for somebody who has this token.
+    pub(crate) fn as_bearer(&self, token: &str) -> Bearer {
+        Bearer::new(&self.url, &self.ca, token)
+    }
+
+    /// All requests that were answered until now, as the audit log has them; our own question included, while the server runs.
+    pub(crate) fn audit(&self) -> Vec<Value> {
+        let path = self.folder.join("log/audit.log");
+        loop {
+            // A request's line is written about when its answer is: a request later than all of interest says that they are there.
+            let mark = format!("/readyz?until={}", number());
+            let asked = self.try_kubectl(&["get", "--raw", &mark]).status.success();
+            let text = fs::read_to_string(&path).unwrap();
+            let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+            let events: Vec<Value> = whole
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect();
+            if !asked || events.iter().any(|event| event["requestURI"] == mark) {
+                return events;
+            }
+        }
+    }
+
+    /// Kills the API server; etcd stays.
+    #[track_caller]
+    pub(crate) fn stop(&mut self) {
+        self.supervisor.order("stop");
+    }
+
+    /// Starts it again where it was, and waits until it is ready.
+    #[track_caller]
+    pub(crate) fn start(&mut self) {
+        self.supervisor.order("start");
+    }
+
+    /// A new authority, new certificates in the same files, and a restart with them. Tokens stay good.
+    #[track_caller]
+    pub(crate) fn rotate_ca(&mut self) {
+        self.supervisor.order("rotate");
+    }
+
+    /// Bytes of memory that the API server has.
+    pub(crate) fn memory(&self) -> u64 {
+        let pid = self.pid("kube-apiserver");
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kibibytes = line.and_then(|line| line.split_whitespace().nth(1));
+        kibibytes.unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// The process of one of its programs.
+    pub(super) fn pid(&self, program: &str) -> u32 {
+        let path = self.folder.join(format!("run/{program}.pid"));
+        fs::read_to_string(path).unwrap().trim().parse().unwrap()
+    }
+
+    /// Where everything of it is.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The process that ends it.
+    pub(super) fn supervisor(&self) -> u32 {
+        self.supervisor.id()
+    }
+}
+
+/// Ports of an address that nobody has.
+fn ports<const N: usize>(address: Ipv4Addr) -> [u16; N] {
+    // All at once, or they might be the same.
+    let listeners = [(); N].map(|()| TcpListener::bind((address, 0)).unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}

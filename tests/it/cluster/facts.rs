@@ -1,0 +1,265 @@
+//! What every test with a cluster relies on.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::json;
+
+use super::Api;
+
+/// Set in a test process that another one started in order to kill it; and how its lines for that one begin.
+const VICTIM: &str = "OCTAVO_TEST_CLUSTER_VICTIM";
+
+/// A pod that needs no controller; on `node` where one is given.
+fn pod(namespace: &str, account: &str, node: Option<&str>) -> String {
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": account, "namespace": namespace},
+    });
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "namespace": namespace},
+        "spec": {
+            "nodeName": node, "serviceAccountName": account["metadata"]["name"], "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "one", "image": "test.invalid/none:1"}],
+        },
+    });
+    format!("{account}\n---\n{pod}\n")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+#[tokio::test]
+async fn the_shared_api_server_answers_kubectl_and_our_client() {
+    let api = Api::shared();
+    assert_eq!(api.kubectl(&["get", "--raw", "/readyz"]), "ok");
+    let version = api.client().apiserver_version().await.unwrap();
+    assert_eq!(version.major, "1");
+    assert!(api.url().starts_with("https://127."));
+}
+
+#[test]
+fn a_pod_is_scheduled_on_a_node_that_is_only_an_object() {
+    let api = Api::shared();
+    let namespace = api.namespace();
+    let node = api.node("scheduled");
+    let label = format!("test={}", node.name());
+    api.kubectl(&["label", "node", node.name(), &label]);
+    api.kubectl(&["create", "serviceaccount", "runner", "-n", &namespace]);
+    api.apply(
+        &json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "namespace": namespace},
+            "spec": {
+                "nodeSelector": {"test": node.name()}, "serviceAccountName": "runner",
+                "containers": [{"name": "one", "image": "test.invalid/none:1"}],
+            },
+        })
+        .to_string(),
+    );
+    let scheduled = ["wait", "-n", &namespace, "pod/one", "--timeout=120s"];
+    api.kubectl(&[&scheduled[..], &["--for=condition=PodScheduled"]].concat());
+    let place = ["get", "pod", "one", "-n", &namespace];
+    let place = api.kubectl(&[&place[..], &["-o=jsonpath={.spec.nodeName}"]].concat());
+    assert_eq!(place, node.name());
+}
+
+#[test]
+fn a_node_of_a_test_is_ready_untainted_and_gone_when_dropped() {
+    let api = Api::shared();
+    let node = api.node("brief");
+    let name = node.name().to_owned();
+    let format =
+        "-o=jsonpath={.status.conditions[?(@.type==\"Ready\")].status}{.spec.taints[*].key}";
+    assert_eq!(api.kubectl(&["get", "node", &name, format]), "True");
+    assert_ne!(api.node("brief").name(), name);
+    drop(node);
+    let output = api.try_kubectl(&["get", "node", &name]);
+    assert!(said(&output).contains("NotFound"), "{}", said(&output));
+}
+
+#[test]
+fn a_token_for_octavo_tells_its_node_and_opens_nothing() {
+    let api = Api::shared();
+    let node = api.node("claims");
+    let namespace = api.namespace();
+    api.apply(&pod(&namespace, "agent", Some(node.name())));
+    let token = api.token(&namespace, "agent", "one", &["octavo"]);
+    let review = |audiences: &[&str]| {
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
+            "spec": {"token": token, "audiences": audiences},
+        });
+        api.create(&review)["status"].take()
+    };
+    let good = review(&["octavo"]);
+    assert_eq!(good["authenticated"], true, "{good}");
+    assert_eq!(good["audiences"], json!(["octavo"]));
+    let claim = &good["user"]["extra"]["authentication.kubernetes.io/node-name"];
+    assert_eq!(*claim, json!([node.name()]));
+    assert_eq!(
+        good["user"]["username"],
+        format!("system:serviceaccount:{namespace}:agent")
+    );
+    assert_ne!(review(&["somebody-else"])["authenticated"], true);
+    assert_ne!(review(&[])["authenticated"], true);
+
+    let bearer = api.as_bearer(&token);
+    let whoami = |bearer: &super::objects::Bearer| {
+        let path = bearer.path();
+        let path = path.to_str().unwrap();
+        api.try_kubectl(&["--kubeconfig", path, "auth", "whoami"])
+    };
+    let refused = whoami(&bearer);
+    assert!(!refused.status.success());
+    assert!(
+        said(&refused).contains("Unauthorized") || said(&refused).contains("logged in"),
+        "{}",
+        said(&refused)
+    );
+    bearer.set_token(&api.token(&namespace, "agent", "one", &[]));
+    let known = whoami(&bearer);
+    assert!(
+        said(&known).contains(":agent") && said(&known).contains(node.name()),
+        "{}",
+        said(&known)
+    );
+}
+
+#[test]
+fn the_audit_log_says_who_wrote_what_with_which_program() {
+    let api = Api::shared();
+    let node = api.node("audited");
+    api.kubectl(&["label", "node", node.name(), "a=b"]);
+    let events = api.audit();
+    let write = events
+        .iter()
+        .find(|event| {
+            event["verb"] == "patch"
+                && event["objectRef"]["name"] == node.name()
+                && event["objectRef"]["subresource"].is_null()
+                && event["requestURI"]
+                    .as_str()
+                    .unwrap()
+                    .contains("kubectl-label")
+        })
+        .unwrap_or_else(|| panic!("{} events, and not that", events.len()));
+    assert_eq!(write["user"]["username"], "admin");
+    assert_eq!(write["objectRef"]["resource"], "nodes");
+    assert_eq!(write["responseStatus"]["code"], 200);
+    assert_eq!(write["stage"], "ResponseComplete");
+    assert!(write["userAgent"].as_str().unwrap().starts_with("kubectl/"));
+}
+
+#[test]
+fn a_fresh_api_server_is_stopped_and_started_with_its_data_and_is_gone_when_dropped() {
+    let mut api = Api::fresh();
+    let other = Api::fresh();
+    let node = api.node("kept");
+    let output = other.try_kubectl(&["get", "node", node.name()]);
+    assert!(said(&output).contains("NotFound"), "{}", said(&output));
+    assert!(api.memory() > 50 << 20, "{} bytes", api.memory());
+    api.stop();
+    let output = api.try_kubectl(&["get", "nodes"]);
+    assert!(said(&output).contains("refused"), "{}", said(&output));
+    let before = api.audit().len();
+    api.start();
+    api.kubectl(&["get", "node", node.name()]);
+    assert!(api.audit().len() > before, "the audit log goes on");
+    let pids = [api.pid("etcd"), api.pid("kube-apiserver")];
+    let folder = api.folder().to_owned();
+    drop(node);
+    drop(api);
+    assert!(!folder.exists());
+    for pid in pids {
+        assert!(!process_exists(pid), "{pid} is still there");
+    }
+    other.kubectl(&["get", "nodes"]);
+}
+
+#[test]
+fn an_authority_is_replaced_under_the_same_names_and_tokens_stay_good() {
+    let mut api = Api::fresh();
+    let node = api.node("rotated");
+    let namespace = api.namespace();
+    api.apply(&pod(&namespace, "agent", Some(node.name())));
+    let bearer = api.as_bearer(&api.token(&namespace, "agent", "one", &[]));
+    let old = std::fs::read_to_string(api.ca()).unwrap();
+    api.rotate_ca();
+    assert_ne!(std::fs::read_to_string(api.ca()).unwrap(), old);
+    api.kubectl(&["get", "node", node.name()]);
+    let path = bearer.path();
+    let who = api.kubectl(&["--kubeconfig", path.to_str().unwrap(), "auth", "whoami"]);
+    assert!(who.contains(":agent"), "{who}");
+    // Who still trusts the old one only is refused nothing and refuses everything.
+    let stale = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(stale.path(), old).unwrap();
+    let curl = Command::new("curl")
+        .args(["-sS", "--cacert"])
+        .arg(stale.path())
+        .arg(api.url())
+        .output()
+        .unwrap();
+    assert_eq!(curl.status.code(), Some(60), "{}", said(&curl));
+}
+
+#[test]
+fn a_test_process_that_is_killed_leaves_no_process_and_no_file() {
+    if std::env::var_os(VICTIM).is_some() {
+        let api = Api::fresh();
+        let pids = ["etcd", "kube-apiserver"].map(|name| api.pid(name));
+        let (folder, supervisor) = (api.folder().display(), api.supervisor());
+        let mut out = std::io::stdout();
+        writeln!(out, "\n{VICTIM} {folder} {supervisor}").unwrap();
+        writeln!(out, "{VICTIM} {} {}", pids[0], pids[1]).unwrap();
+        // Until it is killed: nothing is ever written to its standard input.
+        let _never = std::io::stdin().read_line(&mut String::new());
+        return;
+    }
+    let name = "cluster::facts::a_test_process_that_is_killed_leaves_no_process_and_no_file";
+    let mut victim = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(VICTIM, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+    let mut said = || {
+        let mut lines = lines.by_ref().map(Result::unwrap);
+        let line = lines.find(|line| line.starts_with(VICTIM)).unwrap();
+        let words: Vec<String> = line.split(' ').skip(1).map(str::to_owned).collect();
+        words
+    };
+    let (first, pids) = (said(), said());
+    let [folder, supervisor] = [&first[0], &first[1]];
+    assert!(std::path::Path::new(folder).exists());
+    for pid in &pids {
+        assert!(process_exists(pid.parse().unwrap()), "{pid} never was");
+    }
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    for pid in pids.iter().chain([supervisor]) {
+        await_end(pid.parse().unwrap());
+    }
+    assert!(!std::path::Path::new(folder).exists());
+}
+
+/// Whether there is a process that is not merely waiting to be counted out by its parent.
+fn process_exists(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.starts_with(" Z"))
+}
+
+/// Returns when a process has ended.
+fn await_end(pid: u32) {
+    let output = Command::new("timeout")
+        .args(["120", "tail", "-s", "0.1", "-f", "/dev/null"])
+        .arg(format!("--pid={pid}"))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success() || !process_exists(pid),
+        "{pid} is still there"
+    );
+}

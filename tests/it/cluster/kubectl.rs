@@ -1,0 +1,59 @@
+//! kubectl as an administrator.
+
+use std::io::{Seek, Write};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// Where kubectl is, and to whom it speaks.
+#[derive(Clone)]
+pub(crate) struct Kubectl {
+    pub(super) program: PathBuf,
+    pub(super) kubeconfig: PathBuf,
+}
+
+impl Kubectl {
+    /// Runs it.
+    pub(crate) fn attempt(&self, arguments: &[&str]) -> Output {
+        self.command(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    /// Runs it, and gives what it printed.
+    #[track_caller]
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
+        said(arguments, self.attempt(arguments))
+    }
+
+    /// Runs it with a text as its standard input.
+    #[track_caller]
+    pub(crate) fn feed(&self, arguments: &[&str], text: &str) -> String {
+        // A file, so that nobody has to write while somebody reads.
+        let mut input = tempfile::tempfile().unwrap();
+        input.write_all(text.as_bytes()).unwrap();
+        input.rewind().unwrap();
+        let output = self.command(arguments).stdin(input).output().unwrap();
+        said(arguments, output)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        command.args(arguments);
+        command
+    }
+}
+
+#[track_caller]
+fn said(arguments: &[&str], output: Output) -> String {
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "kubectl {}: {}\n{stdout}{}",
+        arguments.join(" "),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    stdout
+}

@@ -1,0 +1,12 @@
+//! A real API server for tests, and tests of that.
+//!
+//! `hack/cluster` builds and runs it. A test takes the one that all share, with a namespace and Node objects of its own, or, if it
+//! stops the server or counts its requests, a fresh one. Whatever was started ends with the process that started it.
+
+mod api;
+mod facts;
+mod kubectl;
+mod objects;
+mod supervisor;
+
+pub(crate) use api::Api;
