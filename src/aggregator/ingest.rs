@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use tokio_stream::Stream;
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
+use tracing::debug;
 
 use super::auth::{Gate, Refused};
 use super::peer::{Live, Peer};
@@ -99,7 +100,9 @@ impl Ingest {
         Routes::new(service).prepare().into_axum_router()
     }
 
-    fn turned_away(&self, refused: &Refused) -> Status {
+    fn turned_away(&self, peer: &Peer, refused: &Refused) -> Status {
+        // Not louder: strangers could fill a disk. The agent says the same in its own log.
+        debug!(peer = %peer.address(), "not let in: {refused}");
         self.refused(refused.word(), refused.status())
     }
 
@@ -121,7 +124,7 @@ impl Fleet for Ingest {
         let peer = Arc::new(peer(&request)?);
         // Of who has proven nothing, nothing is read.
         let proven = self.gate.admit(request.metadata()).await;
-        let proven = proven.map_err(|refused| self.turned_away(&refused))?;
+        let proven = proven.map_err(|refused| self.turned_away(&peer, &refused))?;
         let mut messages = request.into_inner();
         let first = timeout(self.patience.hello, messages.message())
             .await
@@ -143,7 +146,7 @@ impl Fleet for Ingest {
         };
         if let Some(proven) = proven.filter(|proven| *proven != identity.node) {
             let said = identity.node;
-            return Err(self.turned_away(&Refused::OtherNode { said, proven }));
+            return Err(self.turned_away(&peer, &Refused::OtherNode { said, proven }));
         }
         let welcome = self
             .desk
