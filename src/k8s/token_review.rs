@@ -1,4 +1,4 @@
-//! Asking the API server what a token is worth (TokenReview). What follows from its answer is [`Rule::judge`]'s to say.
+//! Asking the API server what a token is worth (`TokenReview`). What follows from its answer is [`Rule::judge`]'s to say.
 //!
 //! [`Rule::judge`]: crate::domain::credential::Rule::judge
 

@@ -237,7 +237,7 @@ fn host(url: &Uri) -> &str {
 }
 
 fn server_name(given: Option<&str>, url: &Uri) -> Result<ServerName<'static>, Answer> {
-    let name = given.unwrap_or(host(url)).to_owned();
+    let name = given.unwrap_or_else(|| host(url)).to_owned();
     ServerName::try_from(name.clone()).map_err(|_| {
         usage(&format!(
             "--aggregator-server-name: {name:?} is no name that a certificate could have"

@@ -14,35 +14,35 @@ use crate::domain::credential::{Audience, Rule, ServiceAccount};
 pub(super) struct AuthArgs {
     /// What an agent has to prove before it may report
     #[arg(
-        long,
+        long = "agent-auth",
         value_name = "HOW",
         env = "OCTAVO_AGENT_AUTH",
         hide_env_values = true,
         default_value = "none"
     )]
-    agent_auth: How,
+    auth: How,
 
     /// As whom agents run, with --agent-auth token-review
     #[arg(
-        long,
+        long = "agent-service-account",
         value_name = "NAMESPACE/NAME",
         env = "OCTAVO_AGENT_SERVICE_ACCOUNT",
         hide_env_values = true,
         default_value = "octavo-system/octavo-agent"
     )]
-    agent_service_account: ServiceAccount,
+    service_account: ServiceAccount,
 
     /// For whom agents' tokens are, with --agent-auth token-review
     ///
     /// Tokens for another audience do not count, those for the API server included.
     #[arg(
-        long,
+        long = "agent-audience",
         value_name = "AUDIENCE",
         env = "OCTAVO_AGENT_AUDIENCE",
         hide_env_values = true,
         default_value = "octavo"
     )]
-    agent_audience: Audience,
+    audience: Audience,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -87,7 +87,7 @@ impl AuthArgs {
         kubernetes: KubernetesArgs,
         serving: &ServingSettings,
     ) -> Result<AgentAuth, Answer> {
-        match self.agent_auth {
+        match self.auth {
             How::None => Ok(AgentAuth::None),
             How::TokenReview => {
                 let open = *serving.transport() == Transport::Plaintext;
@@ -100,8 +100,8 @@ impl AuthArgs {
                 }
                 Ok(AgentAuth::TokenReview(TokenReviewSettings {
                     rule: Rule {
-                        account: self.agent_service_account,
-                        audience: self.agent_audience,
+                        account: self.service_account,
+                        audience: self.audience,
                     },
                     kubeconfig: kubernetes.kubeconfig,
                 }))

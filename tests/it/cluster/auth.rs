@@ -351,9 +351,9 @@ async fn while_the_api_server_is_away_who_is_in_stays_and_who_comes_waits() {
     site.aggregator.says("agents' tokens cannot be reviewed: ");
     // The one that was there is heard all the while.
     let heard = site.metric("messages_total{kind=\"heartbeat\"}").await;
-    let mut pace = crate::fleet::api::pace();
+    let mut look_again = crate::fleet::api::pace();
     while site.metric("messages_total{kind=\"heartbeat\"}").await < heard + 3 {
-        pace.tick().await;
+        look_again.tick().await;
     }
     assert_eq!(site.names().await, [a.name()]);
 
