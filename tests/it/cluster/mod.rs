@@ -5,6 +5,7 @@
 
 mod agent;
 mod api;
+mod auth;
 mod facts;
 mod kubectl;
 pub(crate) mod nodes;
