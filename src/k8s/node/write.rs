@@ -87,11 +87,14 @@ fn request(view: &View, write: &Write) -> (PatchParams, Patch<Value>) {
                 force: *force,
                 ..PatchParams::apply(manager)
             };
-            let body = json!({
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"uid": view.uid, "labels": labels, "annotations": annotations},
-            });
+            // Who says nothing at all is no manager any more, where not even an empty set is given.
+            let mut metadata = json!({"uid": view.uid});
+            for (name, set) in [("labels", labels), ("annotations", annotations)] {
+                if let Some(fields) = metadata.as_object_mut().filter(|_| !set.is_empty()) {
+                    fields.insert(name.to_owned(), json!(set));
+                }
+            }
+            let body = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
             (params, Patch::Apply(body))
         }
         Write::Taints(taints) => {
