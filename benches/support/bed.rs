@@ -266,7 +266,7 @@ fn resident_mib(pid: &str) -> f64 {
     kibibytes.unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
-/// User and system time, threads that have ended included. Source: proc_pid_stat(5), fields 14 and 15.
+/// User and system time, threads that have ended included. Source: `proc_pid_stat(5)`, fields 14 and 15.
 fn cpu_s(pid: &str) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields = stat.rsplit(") ").next().unwrap();
