@@ -42,7 +42,7 @@ screenshots: ## photograph the pages for the documentation (docs/images)
 	@mkdir -p docs/images
 	OCTAVO_SCREENSHOTS=$(CURDIR)/docs/images $(CARGO) test --locked --test it -- browser::shots
 
-bench: ## measure: start to labels, memory, idle CPU; applies; the aggregator under a swarm (docs/performance.md)
+bench: ## measure: start to labels, memory, idle CPU; applies; in a cluster; the aggregator under a swarm (docs/performance.md)
 	@hack/bench.sh
 
 fuzz: ## change layout files at random and read them; FUZZ_SECONDS=600 for longer, FUZZ_SEED=1 for the same again

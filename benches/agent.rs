@@ -14,12 +14,15 @@
 
 #[path = "support/measure.rs"]
 mod measure;
+#[path = "support/process.rs"]
+mod process;
 #[path = "support/simulated.rs"]
 mod simulated;
 
 use std::time::Duration;
 
-use measure::{Idle, Log, Machine, Memory, Peer, Spread};
+use measure::{Idle, Log, Machine, Peer, Spread};
+use process::Memory;
 
 /// Runs of everything that is short.
 const RUNS: usize = 21;

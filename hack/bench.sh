@@ -13,4 +13,5 @@ stat -c 'binary %n: %s bytes' target/release/octavo{-agent,-aggregator,}
 cargo bench --locked --bench plan
 cargo bench --locked --bench agent -- "${1:-60}"
 cargo bench --locked --bench apply
+cargo bench --locked --bench cluster
 exec cargo bench --locked --bench fleet -- "${2:-10000}"

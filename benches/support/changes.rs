@@ -163,7 +163,7 @@ impl Node {
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        calls.sort_by_key(|call| call.start_ns);
+        calls.sort_by_key(Call::began);
         Ran { cost, calls }
     }
 }
@@ -256,6 +256,11 @@ impl Call {
     /// Whether it waits for events, which a thread of its own does all the time.
     pub(crate) fn waits(&self) -> bool {
         self.function.starts_with("nvmlEventSetWait")
+    }
+
+    /// When it began, since 1970.
+    pub(crate) fn began(&self) -> Duration {
+        Duration::from_nanos(self.start_ns)
     }
 
     pub(crate) fn took(&self) -> Duration {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use tempfile::TempDir;
 
+use crate::process::{self, Memory};
 use crate::simulated;
 
 /// A simulated machine in a folder of its own.
@@ -31,12 +32,6 @@ pub(crate) struct Observations {
     pub(crate) later_calls: usize,
     pub(crate) later_nvml_ms: f64,
     pub(crate) cpu_ms: f64,
-}
-
-/// Memory of a process in MiB. Source: `/proc/PID/smaps_rollup`.
-pub(crate) struct Memory {
-    pub(crate) pss: f64,
-    pub(crate) anonymous: f64,
 }
 
 /// What an idle process does.
@@ -337,25 +332,8 @@ impl Daemon {
         Self { child }
     }
 
-    fn proc_file(&self, name: &str) -> String {
-        fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).unwrap()
-    }
-
     fn memory(&self) -> Memory {
-        let rollup = self.proc_file("smaps_rollup");
-        let mebibytes = |key: &str| {
-            let line = rollup.lines().find(|line| line.starts_with(key)).unwrap();
-            line.split_whitespace()
-                .nth(1)
-                .unwrap()
-                .parse::<f64>()
-                .unwrap()
-                / 1024.0
-        };
-        Memory {
-            pss: mebibytes("Pss:"),
-            anonymous: mebibytes("Pss_Anon:"),
-        }
+        process::memory(self.child.id())
     }
 
     /// What it does for `span`, once it has settled.
@@ -371,41 +349,12 @@ impl Daemon {
         }
     }
 
-    /// CPU time of all threads so far.
     fn cpu_ms(&self) -> f64 {
-        let per_thread = |thread: PathBuf| {
-            let text = fs::read_to_string(thread.join("schedstat")).unwrap();
-            text.split_whitespace()
-                .next()
-                .unwrap()
-                .parse::<f64>()
-                .unwrap()
-                / 1e6
-        };
-        self.threads().map(per_thread).sum()
+        process::cpu_ms(self.child.id())
     }
 
     fn wakeups(&self) -> f64 {
-        let per_thread = |thread: PathBuf| {
-            let text = fs::read_to_string(thread.join("status")).unwrap();
-            let line = text
-                .lines()
-                .find(|line| line.starts_with("voluntary_ctxt_switches"))
-                .unwrap();
-            line.split_whitespace()
-                .nth(1)
-                .unwrap()
-                .parse::<f64>()
-                .unwrap()
-        };
-        self.threads().map(per_thread).sum()
-    }
-
-    fn threads(&self) -> impl Iterator<Item = PathBuf> {
-        let folder = format!("/proc/{}/task", self.child.id());
-        fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
+        process::wakeups(self.child.id())
     }
 }
 
