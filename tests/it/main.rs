@@ -16,6 +16,7 @@ mod cluster;
 mod control;
 mod crash;
 mod demo;
+mod deploy;
 mod driver_contract;
 mod driver_life;
 mod fleet;

@@ -8,6 +8,7 @@ mod facts;
 mod kubectl;
 pub(crate) mod nodes;
 mod objects;
+mod permissions;
 mod supervisor;
 
 pub(crate) use api::Api;
