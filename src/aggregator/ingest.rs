@@ -16,7 +16,9 @@ use tokio::time::timeout;
 use tokio_stream::Stream;
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
+use tracing::debug;
 
+use super::auth::{Gate, Refused};
 use super::peer::{Live, Peer};
 use super::stats::Stats;
 use super::store::desk::Desk;
@@ -32,6 +34,7 @@ use crate::wire::stream::{Incoming, encode_to_agent, parse_from_agent};
 #[derive(Debug)]
 pub struct Ingest {
     desk: Arc<Desk>,
+    gate: Gate,
     stats: Stats,
     patience: Patience,
     watchers: Arc<Semaphore>,
@@ -80,10 +83,11 @@ impl Default for Patience {
 }
 
 impl Ingest {
-    /// A service that writes to this desk.
-    pub fn new(desk: Arc<Desk>, stats: Stats, patience: Patience) -> Self {
+    /// A service that writes to this desk what those say whom the gate lets in.
+    pub fn new(desk: Arc<Desk>, gate: Gate, stats: Stats, patience: Patience) -> Self {
         Self {
             desk,
+            gate,
             stats,
             patience,
             watchers: Arc::new(Semaphore::new(MOST_WATCHERS)),
@@ -94,6 +98,12 @@ impl Ingest {
     pub fn into_router(self) -> Router {
         let service = FleetServer::new(self).max_decoding_message_size(MOST_BYTES);
         Routes::new(service).prepare().into_axum_router()
+    }
+
+    fn turned_away(&self, peer: &Peer, refused: &Refused) -> Status {
+        // Not louder: strangers could fill a disk. The agent says the same in its own log.
+        debug!(peer = %peer.address(), "not let in: {refused}");
+        self.refused(refused.word(), refused.status())
     }
 
     fn refused(&self, word: &'static str, status: Status) -> Status {
@@ -112,6 +122,9 @@ impl Fleet for Ingest {
         request: Request<Streaming<v1::FromAgent>>,
     ) -> Result<Response<Answers>, Status> {
         let peer = Arc::new(peer(&request)?);
+        // Of who has proven nothing, nothing is read.
+        let proven = self.gate.admit(request.metadata()).await;
+        let proven = proven.map_err(|refused| self.turned_away(&peer, &refused))?;
         let mut messages = request.into_inner();
         let first = timeout(self.patience.hello, messages.message())
             .await
@@ -131,6 +144,10 @@ impl Fleet for Ingest {
             let said = "the first message of a stream is a hello, and this was another one";
             return Err(self.refused("no_hello", Status::invalid_argument(said)));
         };
+        if let Some(proven) = proven.filter(|proven| *proven != identity.node) {
+            let said = identity.node;
+            return Err(self.turned_away(&peer, &Refused::OtherNode { said, proven }));
+        }
         let welcome = self
             .desk
             .with(|store, now| store.greet(identity, &hello, &peer, now))

@@ -1,12 +1,13 @@
 //! The fleet's shell: receives the agents' streams, keeps what they say, and serves it.
 //!
 //! ```text
-//!  agents --> ingest --> store (one writer) --> Fleet (immutable, shared) --> rest, pages, events, watch, metrics
+//!  agents --> auth --> ingest --> store (one writer) --> Fleet (immutable, shared) --> rest, pages, events, watch, metrics
 //! ```
 //!
 //! Readers hold a [`fleet::Fleet`] that never changes under them; the writer makes a new one that shares all that did not
 //! change. So a reader can be as slow as it likes without delaying anybody, and compares two fleets to see what happened.
 
+pub mod auth;
 pub mod clock;
 pub mod dry_run;
 pub mod fleet;

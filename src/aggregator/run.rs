@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -18,6 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use super::auth::Gate;
 use super::ingest::{Ingest, Patience};
 use super::serve::{Limits, Protocol, Server};
 use super::stats::Stats;
@@ -26,7 +28,9 @@ use super::tls::{Tls, TlsError};
 use super::view::View;
 use super::{pages, rest};
 use crate::book::{Book, BookError};
-use crate::config::aggregator::{AggregatorSettings, ServingSettings, Transport};
+use crate::config::aggregator::{AgentAuth, AggregatorSettings, ServingSettings, Transport};
+use crate::k8s::client::ConnectError;
+use crate::k8s::token_review::Reviewer;
 
 /// An aggregator that runs. It stops when it is told to, or dropped.
 #[derive(Debug)]
@@ -58,6 +62,9 @@ pub enum StartError {
     /// The layouts cannot be used.
     #[error("there are no layouts to plan for")]
     Layouts(#[from] BookError),
+    /// Nobody could be asked about agents' tokens.
+    #[error("no API server to review agents' tokens")]
+    Auth(#[from] ConnectError),
     /// The machine gave no thread.
     #[error("cannot start the thread {name}")]
     Thread {
@@ -96,6 +103,12 @@ fn router(view: View, stats: &Stats, ready: watch::Receiver<bool>) -> Router {
 
 /// Starts both servers; they listen when this returns.
 pub fn start(settings: &AggregatorSettings) -> Result<Running, StartError> {
+    // In a thread of its own: within the caller's runtime no other one can be waited for, nor be dropped after a failure.
+    let started = thread::scope(|scope| scope.spawn(|| launch(settings)).join());
+    started.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let stats = Stats::default();
     let desk = Arc::new(Desk::new(settings.fleet(), stats.clone()));
     let (stop, stopped) = watch::channel(false);
@@ -103,11 +116,12 @@ pub fn start(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let book = settings.layouts().map(Book::open).transpose()?;
     let view = desk.view().with_layouts(book.unwrap_or_default());
     let router = router(view, &stats, is_ready);
-    let ingest = Ingest::new(Arc::clone(&desk), stats.clone(), Patience::default());
     let serving = settings.serving();
+    let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
+    let gate = gate(&ingest_runtime, settings.agent_auth(), &stats)?;
+    let ingest = Ingest::new(Arc::clone(&desk), gate, stats.clone(), Patience::default());
     let agents = server(Protocol::Grpc, ingest.into_router(), serving, &stats)?;
     let people = server(Protocol::Http, router, serving, &stats)?;
-    let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
     let agents_at = listen(&ingest_runtime, AGENTS, serving.grpc_listen())?;
     let people_at = listen(&http_runtime, PEOPLE, serving.http_listen())?;
     let (grpc, http) = (agents_at.1, people_at.1);
@@ -132,6 +146,11 @@ pub fn start(settings: &AggregatorSettings) -> Result<Running, StartError> {
         http_runtime.shutdown_timeout(RUNTIME_ENDS);
         drop(alive);
     })?;
+    if *settings.agent_auth() == AgentAuth::None && !grpc.ip().is_loopback() {
+        warn!(
+            "whoever reaches {grpc} can report as any node: there is no --agent-auth token-review"
+        );
+    }
     info!("listening for {AGENTS} on {grpc} ({transport})");
     info!("listening for {PEOPLE} on {http} ({transport})");
     ready.send_replace(true);
@@ -186,6 +205,19 @@ fn server(
         limits: Limits::new(protocol, settings.max_connections()),
         stats: stats.clone(),
     })
+}
+
+/// Who may report. The client of the API server lives in `runtime`, which asks it.
+fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, StartError> {
+    let AgentAuth::TokenReview(settings) = auth else {
+        return Ok(Gate::open());
+    };
+    let rule = settings.rule().clone();
+    let connect = Reviewer::connect(settings.kubeconfig(), rule.audience.clone());
+    let reviewer = runtime.block_on(connect)?;
+    let account = &rule.account;
+    info!("agents report for their own node, with a token of the service account {account}");
+    Ok(Gate::checked(rule, Box::new(reviewer), stats.clone()))
 }
 
 fn runtime(name: &'static str) -> Result<Runtime, StartError> {

@@ -13,6 +13,7 @@ type By<M> = Family<[(&'static str, &'static str); 1], M>;
 pub struct Stats {
     messages: By<Counter>,
     refusals: By<Counter>,
+    token_reviews: By<Counter>,
     resyncs: By<Counter>,
     connections: By<Gauge>,
     accepted: By<Counter>,
@@ -41,6 +42,13 @@ impl Stats {
     /// Messages and streams that were refused.
     pub fn refused(&self, reason: &'static str) {
         self.refusals.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// The API server was asked what a token is worth.
+    pub fn reviewed(&self, outcome: &'static str) {
+        self.token_reviews
+            .get_or_create(&[("outcome", outcome)])
+            .inc();
     }
 
     /// Snapshots that were asked for.
@@ -138,6 +146,11 @@ impl Stats {
             self.refusals.clone(),
         );
         registry.register(
+            "token_reviews",
+            "Times that the API server was asked what an agent's token is worth, by outcome",
+            self.token_reviews.clone(),
+        );
+        registry.register(
             "resyncs",
             "Snapshots that agents were asked for, by reason",
             self.resyncs.clone(),
@@ -197,6 +210,7 @@ mod tests {
         // What was never counted has no series and would not be told.
         stats.message("hello");
         stats.refused("claimed");
+        stats.reviewed("accepted");
         stats.resync("hello");
         stats.connections("grpc").inc();
         stats.accepted("grpc");
@@ -213,7 +227,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE "))
             .collect();
-        assert_eq!(types.len(), 15, "{types:?}");
+        assert_eq!(types.len(), 16, "{types:?}");
         for told in types {
             let (name, kind) = told.split_once(' ').unwrap();
             let suffix = if kind == "counter" { "_total" } else { "" };

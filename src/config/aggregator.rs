@@ -1,5 +1,7 @@
 //! Settings of the aggregator.
 
+mod auth;
+
 use std::env;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -9,8 +11,12 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, value_parser};
 
 use super::duration;
+use super::kubernetes::KubernetesArgs;
 use super::log::{LogArgs, LogSettings};
 use super::{Answer, parse};
+
+use auth::AuthArgs;
+pub use auth::{AgentAuth, TokenReviewSettings};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,6 +25,9 @@ Examples:
 
   # In a cluster, with a certificate that something renews in place
   octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key
+
+  # In a cluster where only agents report, each for its own node
+  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --agent-auth token-review
 
   # Behind a proxy that does TLS
   octavo-aggregator --plaintext --grpc-listen 127.0.0.1:7443 --http-listen 127.0.0.1:8443
@@ -35,7 +44,13 @@ struct AggregatorArgs {
     serving: ServingArgs,
 
     #[command(flatten)]
+    auth: AuthArgs,
+
+    #[command(flatten)]
     fleet: FleetArgs,
+
+    #[command(flatten)]
+    kubernetes: KubernetesArgs,
 
     #[command(flatten)]
     log: LogArgs,
@@ -159,6 +174,7 @@ struct FleetArgs {
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregatorSettings {
     serving: ServingSettings,
+    agent_auth: AgentAuth,
     fleet: FleetSettings,
     layouts: Option<PathBuf>,
     log: LogSettings,
@@ -209,8 +225,10 @@ impl AggregatorSettings {
         A: Into<OsString> + Clone,
     {
         let args = parse::<AggregatorArgs, _>(arguments)?;
+        let serving = args.serving.resolve()?;
         Ok(Self {
-            serving: args.serving.resolve()?,
+            agent_auth: args.auth.resolve(args.kubernetes, &serving)?,
+            serving,
             layouts: args.fleet.layouts.clone(),
             fleet: args.fleet.into(),
             log: args.log.into(),
@@ -220,6 +238,11 @@ impl AggregatorSettings {
     /// Where and how it is reached.
     pub fn serving(&self) -> &ServingSettings {
         &self.serving
+    }
+
+    /// What an agent has to prove.
+    pub fn agent_auth(&self) -> &AgentAuth {
+        &self.agent_auth
     }
 
     /// What is kept of the fleet, and for how long.
@@ -240,7 +263,7 @@ impl AggregatorSettings {
 
 impl ServingArgs {
     fn resolve(self) -> Result<ServingSettings, Answer> {
-        let usage = |message| Err(Answer::usage(&mut AggregatorArgs::command(), message));
+        let usage = |message| Err(usage(message));
         let transport = match (self.tls_cert, self.tls_key, self.plaintext) {
             (None, None, true) => Transport::Plaintext,
             (Some(certificate), Some(key), false) => Transport::Tls(TlsFiles { certificate, key }),
@@ -268,6 +291,10 @@ impl From<FleetArgs> for FleetSettings {
     fn from(args: FleetArgs) -> Self {
         Self::new(args.stale_after, args.forget_after, count(args.max_nodes))
     }
+}
+
+fn usage(message: &str) -> Answer {
+    Answer::usage(&mut AggregatorArgs::command(), message)
 }
 
 fn count(number: u32) -> usize {
@@ -372,6 +399,45 @@ mod tests {
         let text = answer.to_string();
         for flag in ["--tls-cert", "--tls-key", "--plaintext"] {
             assert!(text.contains(flag), "{text}");
+        }
+    }
+
+    #[test]
+    fn agents_are_reviewed_by_a_documented_rule_and_only_where_a_token_stays_secret() {
+        assert_eq!(
+            settings(&["--plaintext"]).unwrap().agent_auth(),
+            &AgentAuth::None
+        );
+        let reviewed =
+            |arguments: &[&str]| settings(&[&["--agent-auth=token-review"], arguments].concat());
+        for arguments in [
+            &["--tls-cert=/c", "--tls-key=/k"][..],
+            &["--plaintext", "--grpc-listen=127.0.0.1:0"],
+            &["--plaintext", "--grpc-listen=[::1]:0"],
+        ] {
+            let found = reviewed(arguments).unwrap();
+            let AgentAuth::TokenReview(found) = found.agent_auth() else {
+                panic!("{found:?}");
+            };
+            assert_eq!(
+                found.rule().account.to_string(),
+                "octavo-system/octavo-agent"
+            );
+            assert_eq!(found.rule().audience.as_str(), "octavo");
+            assert_eq!(found.kubeconfig(), None);
+        }
+        for (arguments, said) in [
+            (&["--plaintext"][..], "unencrypted"),
+            (&["--plaintext", "--grpc-listen=10.0.0.1:1"], "unencrypted"),
+            (
+                &["--plaintext", "--agent-service-account=agent"],
+                "octavo-system/octavo-agent",
+            ),
+            (&["--plaintext", "--agent-audience="], "--agent-audience"),
+            (&["--plaintext", "--kubeconfig="], "--kubeconfig"),
+        ] {
+            let text = reviewed(arguments).unwrap_err().to_string();
+            assert!(text.contains(said), "{text}");
         }
     }
 

@@ -7,6 +7,7 @@
 pub mod accelerators;
 pub mod call;
 pub mod catalog;
+pub mod credential;
 pub mod driver_link;
 pub mod error;
 mod fit;

@@ -4,3 +4,4 @@ pub mod client;
 pub mod node;
 pub mod node_feature;
 pub mod pod_resources;
+pub mod token_review;

@@ -175,9 +175,15 @@ impl Aggregator {
         self.program.id()
     }
 
-    /// Ends it as the kernel does when memory is short.
-    pub(crate) fn kill(&mut self) {
-        self.program.kill();
+    /// Waits until it says a line with `text` in it.
+    #[track_caller]
+    pub(crate) fn says(&mut self, text: &str) -> String {
+        self.program.says(text)
+    }
+
+    /// Ends it as the kernel does when memory is short, and gives all that it ever said.
+    pub(crate) fn kill(&mut self) -> Vec<String> {
+        self.program.kill()
     }
 
     /// Starts it again where it was, after it was killed.

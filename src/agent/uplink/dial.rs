@@ -1,8 +1,9 @@
-//! How a connection to the aggregator is made.
+//! How a connection to the aggregator is made, and what is shown there.
 
 use std::error::Error;
-use std::fs;
+use std::fs::{self, File};
 use std::future::Future;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +18,15 @@ use thiserror::Error as ThisError;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::config::agent::{Security, UplinkSettings};
+use crate::domain::credential::{LONGEST_TOKEN, Token, TokenError};
 
 /// Makes connections; the uplink asks for one at a time.
 pub trait Dial {
     /// A new connection.
     fn dial(&self) -> impl Future<Output = Result<Channel, DialError>> + Send;
+
+    /// What proves to it who this is; nothing where it does not ask.
+    fn token(&self) -> Result<Option<Token>, DialError>;
 
     /// Whom it reaches, for a log.
     fn name(&self) -> String;
@@ -36,6 +41,15 @@ pub enum DialError {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The token cannot be read.
+    #[error("cannot use the token in {}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, without what is in it.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -81,6 +95,10 @@ impl Dial for Aggregator {
         }
     }
 
+    fn token(&self) -> Result<Option<Token>, DialError> {
+        self.0.token().map(read_token).transpose()
+    }
+
     fn name(&self) -> String {
         let url = self.0.url().to_string();
         url.trim_end_matches('/').to_owned()
@@ -96,6 +114,24 @@ pub(super) fn tuned(endpoint: Endpoint) -> Endpoint {
         .keep_alive_while_idle(true)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
+}
+
+/// The token in the file as it is now.
+fn read_token(path: &Path) -> Result<Token, DialError> {
+    let unusable = |source: Box<dyn Error + Send + Sync>| DialError::Token {
+        path: path.to_owned(),
+        source,
+    };
+    // One byte more than there may be tells that there is too much, however much there is.
+    let most = u64::try_from(LONGEST_TOKEN).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes));
+    read.map_err(|error| unusable(error.into()))?;
+    let text = str::from_utf8(&bytes).map_err(|_odd| unusable(TokenError::Malformed.into()))?;
+    text.trim_ascii()
+        .parse()
+        .map_err(|error: TokenError| unusable(error.into()))
 }
 
 /// Trusts the authorities in the file as it is now. The file is small and local, so reading it holds nobody up.

@@ -6,12 +6,15 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Status, Streaming};
+use tonic::metadata::errors::InvalidMetadataValue;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::{Request, Status, Streaming};
 use tracing::debug;
 
 use super::dial::Dial;
 use super::outbox::Latest;
 use super::{Log, chance, closed, share};
+use crate::domain::credential::Token;
 use crate::domain::error::chain;
 use crate::domain::stream::{FromAgent, Sender, ToAgent};
 use crate::proto::v1;
@@ -84,13 +87,19 @@ impl Session<'_> {
 
     /// Connects, greets, and waits for the aggregator to accept the stream.
     async fn connect(&mut self, dial: &impl Dial) -> Result<Line, String> {
+        let token = dial.token().map_err(|error| chain(&error))?;
         let channel = dial.dial().await.map_err(|error| chain(&error))?;
         let mut client = FleetClient::new(channel).max_decoding_message_size(LARGEST_ANSWER);
         let (out, messages) = mpsc::channel(WAITING);
         let greeting = self.sender.connected();
         let greeted = out.try_send(encode_from_agent(&greeting, self.identity));
         greeted.map_err(|error| chain(&error))?;
-        let report = client.report(ReceiverStream::new(messages));
+        let mut request = Request::new(ReceiverStream::new(messages));
+        if let Some(token) = token {
+            let shown = bearer(&token).map_err(|error| chain(&error))?;
+            request.metadata_mut().insert("authorization", shown);
+        }
+        let report = client.report(request);
         match timeout(self.heartbeat.saturating_mul(PATIENCE), report).await {
             Ok(Ok(response)) => Ok(Line {
                 out,
@@ -206,6 +215,13 @@ impl Session<'_> {
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
         }
     }
+}
+
+/// A token as it is shown, marked so that nobody on the way keeps or prints it.
+fn bearer(token: &Token) -> Result<MetadataValue<Ascii>, InvalidMetadataValue> {
+    let mut shown: MetadataValue<Ascii> = format!("Bearer {}", token.expose()).parse()?;
+    shown.set_sensitive(true);
+    Ok(shown)
 }
 
 /// Why the aggregator refused the stream, or what broke it.

@@ -231,6 +231,31 @@ async fn a_refused_status_is_tried_again_ever_more_seldom() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_is_not_let_in_comes_back_ever_more_seldom() {
+    for code in [
+        tonic::Code::Unauthenticated,
+        tonic::Code::PermissionDenied,
+        tonic::Code::Unavailable,
+    ] {
+        let (mut fake, service) = Fake::new();
+        let service = service.closed(tonic::Status::new(code, "no"));
+        let (mut outbox, uplink) = Uplink::new(Memory(service), identity(), this_one(), HEARTBEAT);
+        put(&mut outbox, "one");
+        let uplink = tokio::spawn(uplink.run());
+        let start = Instant::now();
+        let mut times = 0;
+        while start.elapsed() < Duration::from_hours(1) {
+            fake.peer().await;
+            times += 1;
+        }
+        // Waits are 16.5 s on average and 3 s at least, after the first few.
+        assert!((100..=500).contains(&times), "{code:?}: {times}");
+        drop(outbox);
+        uplink.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_ends_at_once_while_it_waits_for_an_aggregator() {
     let (mut fake, outbox, uplink) = reporting("one");
     let mut peer = fake.peer().await;

@@ -1,6 +1,7 @@
 //! Which aggregator the node reports to, and how that is trusted.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,6 +47,18 @@ pub(super) struct UplinkArgs {
     )]
     aggregator_server_name: Option<String>,
 
+    /// The token that says to the aggregator which node this is: a file that kubelet projects for its audience
+    ///
+    /// Read again for each connection, so it may be replaced at any time. It is never sent unencrypted: it needs https, or an
+    /// aggregator at a loopback address.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OCTAVO_AGGREGATOR_TOKEN",
+        hide_env_values = true
+    )]
+    aggregator_token: Option<PathBuf>,
+
     /// Report without encryption, to whoever answers
     #[arg(long, env = "OCTAVO_AGGREGATOR_PLAINTEXT", hide_env_values = true)]
     aggregator_plaintext: bool,
@@ -78,6 +91,7 @@ pub(super) struct UplinkArgs {
 pub struct UplinkSettings {
     url: Uri,
     security: Security,
+    token: Option<PathBuf>,
     node: NodeName,
     heartbeat: Duration,
 }
@@ -100,13 +114,23 @@ pub enum Security {
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
 
 impl UplinkSettings {
-    /// Settings, for those that are not read from arguments.
+    /// Settings without a token, for those that are not read from arguments.
     pub fn new(url: Uri, security: Security, node: NodeName, heartbeat: Duration) -> Self {
         Self {
             url,
             security,
+            token: None,
             node,
             heartbeat,
+        }
+    }
+
+    /// The same with a token, which lies in this file.
+    #[must_use]
+    pub fn with_token(self, file: PathBuf) -> Self {
+        Self {
+            token: Some(file),
+            ..self
         }
     }
 
@@ -118,6 +142,11 @@ impl UplinkSettings {
     /// How it is trusted.
     pub fn security(&self) -> &Security {
         &self.security
+    }
+
+    /// Where the token lies that says so to the aggregator, if there is one.
+    pub fn token(&self) -> Option<&Path> {
+        self.token.as_deref()
     }
 
     /// The node that is reported.
@@ -162,11 +191,18 @@ impl UplinkArgs {
                     "--aggregator-ca has no use with http://: nobody would be checked against it",
                 ));
             }
+            if self.aggregator_token.is_some() && !is_loopback(&url) {
+                return Err(usage(
+                    "--aggregator-token with http://: the token would be sent unencrypted, for anybody on the way to \
+                     take. Use https://, or an aggregator at a loopback address such as http://127.0.0.1:7443",
+                ));
+            }
             Security::Plaintext
         };
         Ok(Some(UplinkSettings {
             url,
             security,
+            token: self.aggregator_token,
             node: node_name(self.node_name.as_deref(), Path::new(HOSTNAME))?,
             heartbeat: self.heartbeat,
         }))
@@ -187,11 +223,21 @@ fn url(text: &str) -> Option<Uri> {
     (known && plain && bare).then_some(url)
 }
 
-fn server_name(given: Option<&str>, url: &Uri) -> Result<ServerName<'static>, Answer> {
-    // An IPv6 address stands in brackets there.
+/// Whether it is an address of this machine. A name is none: who knows where that leads.
+fn is_loopback(url: &Uri) -> bool {
+    host(url)
+        .parse()
+        .is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// An IPv6 address stands in brackets in a URL.
+fn host(url: &Uri) -> &str {
     let host = url.host().unwrap_or_default();
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let name = given.unwrap_or(host).to_owned();
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn server_name(given: Option<&str>, url: &Uri) -> Result<ServerName<'static>, Answer> {
+    let name = given.unwrap_or_else(|| host(url)).to_owned();
     ServerName::try_from(name.clone()).map_err(|_| {
         usage(&format!(
             "--aggregator-server-name: {name:?} is no name that a certificate could have"
@@ -226,6 +272,39 @@ fn node_name(given: Option<&str>, hostname: &Path) -> Result<NodeName, Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::agent::AgentSettings;
+
+    #[test]
+    fn a_token_is_sent_encrypted_or_not_beyond_this_machine() {
+        let settings = |arguments: &[&str]| {
+            let fixed = ["octavo-agent", "--node-name=n", "--aggregator-token=/token"];
+            let settings = AgentSettings::from_arguments(fixed.iter().chain(arguments))?;
+            Ok::<_, Answer>(settings.uplink().unwrap().clone())
+        };
+        for arguments in [
+            &["--aggregator=https://a:1", "--aggregator-ca=/ca"][..],
+            &["--aggregator=http://127.0.0.1:1", "--aggregator-plaintext"],
+            &["--aggregator=http://127.8.0.9:1", "--aggregator-plaintext"],
+            &["--aggregator=http://[::1]:1", "--aggregator-plaintext"],
+        ] {
+            let found = settings(arguments).unwrap();
+            assert_eq!(found.token(), Some(Path::new("/token")), "{arguments:?}");
+        }
+        for host in [
+            "10.0.0.1",
+            "[2001:db8::1]",
+            "localhost",
+            "127.0.0.1.example.org",
+            "0.0.0.0",
+        ] {
+            let url = format!("--aggregator=http://{host}:1");
+            let refusal = settings(&[&url, "--aggregator-plaintext"]).unwrap_err();
+            assert!(
+                refusal.to_string().contains("sent unencrypted"),
+                "{refusal}"
+            );
+        }
+    }
 
     #[test]
     fn the_node_is_named_as_kubelet_names_it() {

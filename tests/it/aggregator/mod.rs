@@ -20,6 +20,7 @@ use hyper::{Method, Request};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use octavo::aggregator::auth::Gate;
 use octavo::aggregator::fleet::{Fleet, Node};
 use octavo::aggregator::ingest::{Ingest, Patience};
 use octavo::aggregator::serve::{Limits, Protocol, Server};
@@ -84,9 +85,13 @@ impl Plan {
         stats.register(&mut registry);
         let desk = Arc::new(Desk::new(self.fleet, stats.clone()));
         let router = match self.protocol {
-            Protocol::Grpc => {
-                Ingest::new(Arc::clone(&desk), stats.clone(), self.patience).into_router()
-            }
+            Protocol::Grpc => Ingest::new(
+                Arc::clone(&desk),
+                Gate::open(),
+                stats.clone(),
+                self.patience,
+            )
+            .into_router(),
             Protocol::Http => Router::new().route("/", axum::routing::get(async || "here\n")),
         };
         let tls = self

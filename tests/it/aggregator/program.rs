@@ -1,7 +1,7 @@
 //! The aggregator as it ships.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -92,7 +92,7 @@ async fn it_says_where_it_listens_serves_both_and_ends_when_told() {
 }
 
 #[test]
-fn it_does_not_start_without_a_word_on_encryption_or_with_a_wrong_certificate() {
+fn it_does_not_start_without_a_word_on_encryption_or_with_what_it_cannot_use() {
     let run = |arguments: &[&str]| Command::new(AGGREGATOR).args(arguments).output().unwrap();
     let said = run(&[]);
     assert_eq!(said.status.code(), Some(2));
@@ -100,4 +100,23 @@ fn it_does_not_start_without_a_word_on_encryption_or_with_a_wrong_certificate() 
     let said = run(&["--tls-cert=/nonexistent/c", "--tls-key=/nonexistent/k"]);
     assert_eq!(said.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&said.stderr).contains("cannot read /nonexistent/c"));
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = format!("--grpc-listen={}", holder.local_addr().unwrap());
+    let said = run(&["--plaintext", "--http-listen=127.0.0.1:0", &taken]);
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("cannot listen for agents on"));
+    let said = run(&[
+        "--plaintext",
+        "--grpc-listen=127.0.0.1:0",
+        "--agent-auth=token-review",
+        "--kubeconfig=/nonexistent/k",
+    ]);
+    assert_eq!(said.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&said.stderr);
+    assert!(
+        said.contains(
+            "no API server to review agents' tokens: cannot use the kubeconfig /nonexistent/k"
+        ),
+        "{said}"
+    );
 }

@@ -4,6 +4,7 @@
 //! stops the server or counts its requests, a fresh one. Whatever was started ends with the process that started it.
 
 mod api;
+mod auth;
 mod facts;
 mod kubectl;
 pub(crate) mod nodes;

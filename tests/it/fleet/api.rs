@@ -15,24 +15,24 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsConnector;
 
 /// Longer than anything takes on a loaded machine; only a failing test waits for it.
-pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Where the API is.
 #[derive(Clone)]
-pub(super) struct Api {
+pub(crate) struct Api {
     address: SocketAddr,
     tls: Option<TlsConnector>,
 }
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
 }
 
 /// A reader of the event stream.
-pub(super) struct Events {
+pub(crate) struct Events {
     stream: Box<dyn Stream>,
     bytes: Vec<u8>,
 }
@@ -44,19 +44,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 impl Answer {
     #[track_caller]
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
     }
 }
 
 impl Api {
     /// In plaintext.
-    pub(super) fn at(address: SocketAddr) -> Self {
+    pub(crate) fn at(address: SocketAddr) -> Self {
         Self { address, tls: None }
     }
 
     /// Over TLS, proved by this certificate for localhost.
-    pub(super) fn trusting(address: SocketAddr, certificate: &Path) -> Self {
+    pub(crate) fn trusting(address: SocketAddr, certificate: &Path) -> Self {
         let mut roots = RootCertStore::empty();
         let certificate = CertificateDer::from_pem_file(certificate).unwrap();
         roots.add(certificate).unwrap();
@@ -85,7 +85,7 @@ impl Api {
         stream
     }
 
-    pub(super) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         let answer = async {
             let mut stream = self.ask(path).await;
             let mut bytes = Vec::new();
@@ -101,13 +101,13 @@ impl Api {
     }
 
     /// The nodes of the list, ordered by name.
-    pub(super) async fn nodes(&self) -> Vec<Value> {
+    pub(crate) async fn nodes(&self) -> Vec<Value> {
         let list = self.get("/api/v1/nodes?limit=1000").await.json();
         list["items"].as_array().unwrap().clone()
     }
 
     /// The event stream, all that it begins with read.
-    pub(super) async fn events(&self) -> Events {
+    pub(crate) async fn events(&self) -> Events {
         let mut events = Events {
             stream: self.ask("/api/v1/events?changes=only").await,
             bytes: Vec::new(),
@@ -117,7 +117,7 @@ impl Api {
     }
 
     /// The same, of which nothing is read yet and for which the kernel keeps as little as it can.
-    pub(super) async fn unread_events(&self) -> Events {
+    pub(crate) async fn unread_events(&self) -> Events {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(2048).unwrap();
         let mut stream = socket.connect(self.address).await.unwrap();
@@ -130,7 +130,7 @@ impl Api {
     }
 
     /// Waits until what is at `path` is as wanted, and gives it.
-    pub(super) async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+    pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
         let mut events = self.events().await;
         loop {
             let answer = self.get(path).await;
@@ -143,7 +143,7 @@ impl Api {
     }
 
     /// Waits until a node is as wanted, and gives it.
-    pub(super) async fn node(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn node(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/api/v1/nodes/{name}");
         let node = self.until(&path, |answer| {
             answer.status == 200 && wanted(&answer.json())
@@ -152,7 +152,7 @@ impl Api {
     }
 
     /// Waits until the list of nodes is as wanted, and gives it.
-    pub(super) async fn list(&self, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    pub(crate) async fn list(&self, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let nodes = |answer: &Answer| answer.json()["items"].as_array().unwrap().clone();
         let path = "/api/v1/nodes?limit=1000";
         nodes(&self.until(path, |answer| wanted(&nodes(answer))).await)
@@ -161,7 +161,7 @@ impl Api {
 
 impl Events {
     /// The data of the next event, whenever that comes.
-    pub(super) async fn next(&mut self) -> Value {
+    pub(crate) async fn next(&mut self) -> Value {
         let data = async {
             loop {
                 let end = self.bytes.iter().position(|&byte| byte == b'\n');
@@ -181,7 +181,7 @@ impl Events {
 }
 
 /// The pace of those who look again and again at what no event tells: ages.
-pub(super) fn pace() -> Interval {
+pub(crate) fn pace() -> Interval {
     let mut pace = interval(Duration::from_millis(20));
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     pace

@@ -3,7 +3,7 @@
 //! Nothing waits by sleeping. Whoever needs something to have happened waits for a line in a log, or asks the API again
 //! whenever its event stream says that something changed.
 
-mod api;
+pub(crate) mod api;
 mod hostile;
 mod layout;
 mod many;

@@ -12,6 +12,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::agent::uplink::dial::{Dial, DialError, tuned};
+use crate::domain::credential::Token;
 use crate::domain::stream::{Hello, ToAgent};
 use crate::proto::v1;
 use crate::proto::v1::fleet_server::{Fleet, FleetServer};
@@ -33,11 +34,15 @@ pub(super) struct Fake {
 #[derive(Debug, Clone)]
 pub(super) struct Service {
     peers: mpsc::UnboundedSender<Peer>,
+    /// What those who come are told, where nobody is let in.
+    closed: Option<Status>,
 }
 
 /// One stream. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Peer {
+    /// The authorization it showed.
+    pub(super) shown: Option<String>,
     from: Streaming<v1::FromAgent>,
     to: mpsc::Sender<Result<v1::ToAgent, Status>>,
 }
@@ -45,7 +50,11 @@ pub(super) struct Peer {
 impl Fake {
     pub(super) fn new() -> (Self, Service) {
         let (sender, peers) = mpsc::unbounded_channel();
-        (Self { peers }, Service { peers: sender })
+        let service = Service {
+            peers: sender,
+            closed: None,
+        };
+        (Self { peers }, service)
     }
 
     /// The next stream.
@@ -119,12 +128,17 @@ impl Fleet for Service {
         request: Request<Streaming<v1::FromAgent>>,
     ) -> Result<Response<Self::ReportStream>, Status> {
         let (to, answers) = mpsc::channel(8);
+        let shown = request.metadata().get("authorization");
+        let shown = shown.map(|value| value.to_str().unwrap().to_owned());
         let from = request.into_inner();
-        let peer = Peer { from, to };
+        let peer = Peer { shown, from, to };
         self.peers
             .send(peer)
             .map_err(|_| Status::unavailable("the test is over"))?;
-        Ok(Response::new(ReceiverStream::new(answers)))
+        match &self.closed {
+            Some(status) => Err(status.clone()),
+            None => Ok(Response::new(ReceiverStream::new(answers))),
+        }
     }
 
     async fn watch(
@@ -136,6 +150,14 @@ impl Fleet for Service {
 }
 
 impl Service {
+    /// The same with its door closed: streams end before they begin, and the test has them all the same.
+    pub(super) fn closed(self, status: Status) -> Self {
+        Self {
+            closed: Some(status),
+            ..self
+        }
+    }
+
     /// Serves one connection until it ends.
     pub(super) async fn serve(self, io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         let service = TowerToHyperService::new(FleetServer::new(self));
@@ -157,6 +179,10 @@ impl Dial for Memory {
         });
         let endpoint = tuned(Endpoint::from_static("http://memory"));
         Ok(endpoint.connect_with_connector(connector).await?)
+    }
+
+    fn token(&self) -> Result<Option<Token>, DialError> {
+        Ok(None)
     }
 
     fn name(&self) -> String {

@@ -180,3 +180,65 @@ async fn an_aggregator_that_comes_back_at_its_address_is_found_again() {
     assert_eq!(known(&receiver), "one");
     second_life.abort();
 }
+
+#[tokio::test]
+async fn the_token_is_shown_as_it_is_in_its_file_when_a_connection_is_made() {
+    let (mut fake, service) = Fake::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            tokio::spawn(service.clone().serve(tcp));
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let token = file(&folder, "head.first.sign\n");
+    let dial = shows_token(&url, &token);
+    let (mut outbox, uplink) = Uplink::new(dial, identity(), this_one(), HEARTBEAT);
+    put(&mut outbox, "one");
+    tokio::spawn(uplink.run());
+    let (peer, _receiver) = first(&mut fake).await;
+    assert_eq!(peer.shown.as_deref(), Some("Bearer head.first.sign"));
+    // As kubelet replaces it.
+    fs::write(&token, "head.second.sign").unwrap();
+    drop(peer);
+    let peer = fake.peer().await;
+    assert_eq!(peer.shown.as_deref(), Some("Bearer head.second.sign"));
+}
+
+#[tokio::test]
+async fn i12_a_token_that_cannot_be_used_is_a_reason_without_the_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = file(&folder, "");
+    let dial = shows_token("http://127.0.0.1:1", &token);
+    let long = "a.b.".to_owned() + &"c".repeat(100_000);
+    let tables: [(&[u8], &str); 5] = [
+        (b"", "the token is empty"),
+        (b" \n", "the token is empty"),
+        (b"-----BEGIN PRIVATE KEY-----", "three parts"),
+        (b"a.b.c\xff", "three parts"),
+        (long.as_bytes(), "more than 16384 bytes"),
+    ];
+    for (content, said) in tables {
+        fs::write(&token, content).unwrap();
+        let error = dial.token().unwrap_err();
+        let line = chain(&error);
+        let named = format!("cannot use the token in {}: ", token.display());
+        assert!(line.starts_with(&named) && line.contains(said), "{line}");
+        assert!(!format!("{error:?}").contains("PRIVATE"), "{error:?}");
+    }
+    fs::remove_file(&token).unwrap();
+    let line = chain(&dial.token().unwrap_err());
+    assert!(line.contains("No such file"), "{line}");
+}
+
+fn shows_token(url: &str, file: &Path) -> Aggregator {
+    let settings = UplinkSettings::new(
+        url.parse().unwrap(),
+        Security::Plaintext,
+        identity().node,
+        HEARTBEAT,
+    );
+    Aggregator::new(settings.with_token(file.to_owned()))
+}

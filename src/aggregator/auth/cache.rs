@@ -1,0 +1,112 @@
+//! What is remembered for a while and in a bounded number, keyed by tokens' hashes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Fingerprint;
+
+/// Entries that all last equally long, so that the oldest is the next to expire.
+#[derive(Debug)]
+pub(super) struct Cache<V> {
+    lasts: Duration,
+    most: usize,
+    /// What came last under a key, with its number.
+    entries: BTreeMap<Fingerprint, (u64, Instant, V)>,
+    /// In the order in which they came. One that came again is here twice, and the first does not count.
+    order: VecDeque<(u64, Instant, Fingerprint)>,
+    /// Of those that came.
+    count: u64,
+}
+
+impl<V: Clone> Cache<V> {
+    pub(super) fn new(lasts: Duration, most: usize) -> Self {
+        Self {
+            lasts,
+            most,
+            entries: BTreeMap::new(),
+            order: VecDeque::new(),
+            count: 0,
+        }
+    }
+
+    /// What is remembered of it.
+    pub(super) fn get(&self, key: &Fingerprint, now: Instant) -> Option<V> {
+        let (_, came, value) = self.entries.get(key)?;
+        (now.duration_since(*came) < self.lasts).then(|| value.clone())
+    }
+
+    /// Remembers; forgets what is too old, and the oldest where there is too much.
+    pub(super) fn put(&mut self, key: Fingerprint, value: V, now: Instant) {
+        self.count = self.count.wrapping_add(1);
+        self.entries.insert(key, (self.count, now, value));
+        self.order.push_back((self.count, now, key));
+        while let Some(&(number, came, oldest)) = self.order.front() {
+            let expired = now.duration_since(came) >= self.lasts;
+            if !expired && self.order.len() <= self.most {
+                break;
+            }
+            self.order.pop_front();
+            let entry = self.entries.get(&oldest);
+            if entry.is_some_and(|(last, ..)| *last == number) {
+                self.entries.remove(&oldest);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        assert!(self.entries.len() <= self.order.len());
+        self.order.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: u8) -> Fingerprint {
+        Fingerprint([number; 32])
+    }
+
+    #[test]
+    fn an_entry_lasts_its_time_and_the_oldest_makes_room() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut cache = Cache::new(Duration::from_mins(1), 3);
+        cache.put(key(1), "one", at(0));
+        assert_eq!(cache.get(&key(1), at(59)), Some("one"));
+        assert_eq!(cache.get(&key(1), at(60)), None);
+        cache.put(key(2), "two", at(30));
+        cache.put(key(3), "three", at(40));
+        cache.put(key(4), "four", at(50));
+        assert_eq!(cache.get(&key(1), at(50)), None, "it was the oldest");
+        assert_eq!(cache.get(&key(2), at(50)), Some("two"));
+        // What comes again lasts anew, and its first coming takes nothing away.
+        cache.put(key(2), "again", at(80));
+        cache.put(key(5), "five", at(95));
+        assert_eq!(cache.get(&key(2), at(120)), Some("again"));
+        cache.put(key(6), "six", at(300));
+        assert_eq!(cache.len(), 1);
+    }
+
+    #[test]
+    fn however_much_comes_what_is_kept_is_bounded() {
+        let start = Instant::now();
+        let mut cache = Cache::new(Duration::from_mins(1), 10);
+        for number in 0..10_000_u32 {
+            let [.., high, low] = number.to_be_bytes();
+            let mut bytes = [high; 32];
+            bytes[0] = low;
+            cache.put(Fingerprint(bytes), number, start);
+            assert!(cache.len() <= 10);
+        }
+        // Also where it is the same again and again.
+        for number in 0..100 {
+            cache.put(key(1), number, start);
+            assert!(cache.len() <= 10);
+        }
+        assert_eq!(cache.get(&key(1), start), Some(99));
+    }
+}

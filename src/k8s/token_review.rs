@@ -1,0 +1,125 @@
+//! Asking the API server what a token is worth (`TokenReview`). What follows from its answer is [`Rule::judge`]'s to say.
+//!
+//! [`Rule::judge`]: crate::domain::credential::Rule::judge
+
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use thiserror::Error;
+use tokio::time::timeout;
+
+use super::client::{ConnectError, connect};
+use crate::domain::credential::{Audience, NODE_CLAIM, Review, Token};
+
+/// How long a review may take. The one who waits for it is an agent on its way in.
+pub const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Asks about tokens for one audience.
+#[derive(Clone)]
+pub struct Reviewer {
+    reviews: Api<TokenReview>,
+    audience: Audience,
+}
+
+/// Why nothing is known of a token. That says nothing against it.
+#[derive(Debug, Error)]
+pub enum ReviewError {
+    /// The API server cannot be asked, or we may not.
+    #[error("the API server does not review tokens")]
+    Api(#[source] Box<kube::Error>),
+    /// It took too long.
+    #[error("the API server has not reviewed a token within {DEADLINE:?}")]
+    Late,
+    /// It answered without an answer.
+    #[error("the API server answered without saying what a token is worth")]
+    NoStatus,
+}
+
+impl Reviewer {
+    /// One that asks the cluster of `kubeconfig`, or the one whose pod this is. Nothing is asked yet.
+    pub async fn connect(
+        kubeconfig: Option<&Path>,
+        audience: Audience,
+    ) -> Result<Self, ConnectError> {
+        let client: Client = connect(kubeconfig).await?;
+        Ok(Self {
+            reviews: Api::all(client),
+            audience,
+        })
+    }
+
+    /// What the API server says of a token: one request, never repeated.
+    pub async fn review(&self, token: &Token) -> Result<Review, ReviewError> {
+        let asked = TokenReview {
+            spec: TokenReviewSpec {
+                token: Some(token.expose().to_owned()),
+                audiences: Some(vec![self.audience.as_str().to_owned()]),
+            },
+            ..TokenReview::default()
+        };
+        let options = PostParams::default();
+        let answer = timeout(DEADLINE, self.reviews.create(&options, &asked))
+            .await
+            .map_err(|_late| ReviewError::Late)?
+            .map_err(|error| ReviewError::Api(Box::new(error)))?;
+        answer.status.map(of).ok_or(ReviewError::NoStatus)
+    }
+}
+
+impl std::fmt::Debug for Reviewer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reviewer")
+            .field("audience", &self.audience)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The API server's answer as data. What it leaves out counts as not said.
+fn of(status: TokenReviewStatus) -> Review {
+    let user = status.user.unwrap_or_default();
+    let mut extra = user.extra.unwrap_or_default();
+    Review {
+        authenticated: status.authenticated.unwrap_or_default(),
+        error: status.error.unwrap_or_default(),
+        username: user.username.unwrap_or_default(),
+        audiences: status.audiences.unwrap_or_default(),
+        nodes: extra.remove(NODE_CLAIM).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_of_the_api_server_is_read_whole_and_an_empty_one_says_nothing() {
+        let status: TokenReviewStatus = from_value(json!({
+            "authenticated": true,
+            "user": {
+                "username": "system:serviceaccount:octavo-system:octavo-agent",
+                "groups": ["system:serviceaccounts", "system:authenticated"],
+                "extra": {
+                    "authentication.kubernetes.io/node-name": ["node-a"],
+                    "authentication.kubernetes.io/node-uid": ["4e1d"],
+                    "authentication.kubernetes.io/pod-name": ["octavo-agent-x"],
+                },
+            },
+            "audiences": ["octavo"],
+        }))
+        .unwrap();
+        let review = Review {
+            authenticated: true,
+            error: String::new(),
+            username: "system:serviceaccount:octavo-system:octavo-agent".to_owned(),
+            audiences: vec!["octavo".to_owned()],
+            nodes: vec!["node-a".to_owned()],
+        };
+        assert_eq!(of(status), review);
+        assert_eq!(of(TokenReviewStatus::default()), Review::default());
+    }
+}
