@@ -1,5 +1,6 @@
 //! Changes of a Node as requests.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -87,11 +88,13 @@ fn request(view: &View, write: &Write) -> (PatchParams, Patch<Value>) {
                 force: *force,
                 ..PatchParams::apply(manager)
             };
-            let body = json!({
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"uid": view.uid, "labels": labels, "annotations": annotations},
-            });
+            // An empty map would be ours, and who says nothing else would stay among the Node's managers.
+            let maps = [("labels", labels), ("annotations", annotations)];
+            let said = maps.into_iter().filter(|(_, map)| !map.is_empty());
+            let mut metadata: BTreeMap<&str, Value> =
+                said.map(|(field, map)| (field, json!(map))).collect();
+            metadata.insert("uid", json!(view.uid));
+            let body = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
             (params, Patch::Apply(body))
         }
         Write::Taints(taints) => {
@@ -122,4 +125,34 @@ fn taint(taint: &Taint) -> Value {
         }
     }
     body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(labels: &[(&str, &str)]) -> Value {
+        let text = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+        let write = Write::Apply {
+            manager: "octavo-agent",
+            force: false,
+            labels: labels.iter().map(text).collect(),
+            annotations: BTreeMap::new(),
+        };
+        let view = View {
+            uid: "1".to_owned(),
+            ..View::default()
+        };
+        match request(&view, &write) {
+            (_, Patch::Apply(body)) => body["metadata"].clone(),
+            (_, patch) => panic!("{patch:?}"),
+        }
+    }
+
+    #[test]
+    fn who_says_nothing_any_more_names_no_field() {
+        let labels = json!({"uid": "1", "labels": {"octavo.dev/count": "8"}});
+        assert_eq!(metadata(&[("octavo.dev/count", "8")]), labels);
+        assert_eq!(metadata(&[]), json!({"uid": "1"}));
+    }
 }
