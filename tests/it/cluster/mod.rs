@@ -10,6 +10,7 @@ mod kubectl;
 pub(crate) mod nodes;
 mod objects;
 mod permissions;
+mod real;
 mod supervisor;
 
 pub(crate) use api::Api;
