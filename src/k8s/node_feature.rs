@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::domain::id::NodeName;
 use crate::domain::node::MANAGER;
@@ -132,6 +132,7 @@ impl Publisher {
             let wait = match (&there, &wish) {
                 (_, Want::Anything) => LOOK,
                 (Some(there), wish) if wish.is(there.as_ref()) => {
+                    debug!("the NodeFeature is as it shall be");
                     self.told(Some(turn), None);
                     LOOK
                 }

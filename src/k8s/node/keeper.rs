@@ -162,6 +162,7 @@ impl Keeper {
             began: Instant::now(),
             paces: BTreeMap::new(),
             trouble: None,
+            settled: None,
         };
         tokio::select! {
             () = eyes.follow() => {}
@@ -259,6 +260,8 @@ struct Hands<'a> {
     /// By what is written: one that is refused holds up no other.
     paces: BTreeMap<String, Pace<Write>>,
     trouble: Option<String>,
+    /// The last turn that was found said.
+    settled: Option<u64>,
 }
 
 impl Hands<'_> {
@@ -291,6 +294,10 @@ impl Hands<'_> {
             report.yielded.clone_from(&decision.yielded);
             *report != before
         });
+        if wanted.whole && decision.writes.is_empty() && self.settled != Some(turn) {
+            debug!("nothing to write to the Node");
+            self.settled = Some(turn);
+        }
         let now = self.began.elapsed();
         let mut soonest = None;
         for write in decision.writes {

@@ -3,5 +3,5 @@
 mod command;
 mod faults;
 mod life;
-mod node;
+pub(crate) mod node;
 mod pods;

@@ -13,15 +13,15 @@ const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
 
 /// A machine, and what our programs keep of it.
-pub(super) struct Node {
-    pub(super) machine: Machine,
+pub(crate) struct Node {
+    pub(crate) machine: Machine,
 }
 
 /// Profile name and first slice of every GPU instance of a GPU, by place; one without a compute instance has a `!`.
-pub(super) type Geometry = Vec<(String, u32)>;
+pub(crate) type Geometry = Vec<(String, u32)>;
 
 impl Node {
-    pub(super) fn new(gpus: &str) -> Self {
+    pub(crate) fn new(gpus: &str) -> Self {
         let machine = Machine::new(&format!("machine: node\ngpus:\n{gpus}"));
         // No kernel driver is loaded here as far as this says, whatever machine the tests run on.
         fs::create_dir(machine.path().join("proc")).unwrap();
@@ -30,12 +30,12 @@ impl Node {
         Self { machine }
     }
 
-    pub(super) fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         self.machine.path().join("state")
     }
 
     /// Where a kubelet would listen.
-    pub(super) fn kubelet(&self) -> PathBuf {
+    pub(crate) fn kubelet(&self) -> PathBuf {
         self.machine.path().join("kubelet/kubelet.sock")
     }
 
@@ -61,7 +61,7 @@ impl Node {
     }
 
     /// The agent with these arguments.
-    pub(super) fn agent(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn agent(&self, arguments: &[&str]) -> Command {
         let mut command = self.program(AGENT, &[]);
         command.args(arguments);
         command
@@ -69,7 +69,7 @@ impl Node {
 
     /// Gives the node a layout once, as far as that is possible now; what the agent said.
     #[track_caller]
-    pub(super) fn once(&self, layout: &str) -> String {
+    pub(crate) fn once(&self, layout: &str) -> String {
         let output = self.agent(&["--oneshot", "--layout", layout]).output();
         let output = output.unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -77,17 +77,17 @@ impl Node {
     }
 
     /// An agent that goes on.
-    pub(super) fn start(&self, arguments: &[&str]) -> Program {
+    pub(crate) fn start(&self, arguments: &[&str]) -> Program {
         Program::start(&mut self.agent(arguments))
     }
 
     /// A command of `octavo` that changes the node.
-    pub(super) fn octavo(&self, command: &[&str]) -> Output {
+    pub(crate) fn octavo(&self, command: &[&str]) -> Output {
         self.program(OCTAVO, command).output().unwrap()
     }
 
     /// A file of layouts of which one is called `wanted`.
-    pub(super) fn layouts(&self, rules: &str) -> String {
+    pub(crate) fn layouts(&self, rules: &str) -> String {
         let path = self.machine.path().join("layouts.yaml");
         let text =
             format!("apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  wanted: {rules}\n");
@@ -96,7 +96,7 @@ impl Node {
     }
 
     /// A program that resets the first GPU.
-    pub(super) fn install_nvidia_smi(&self) {
+    pub(crate) fn install_nvidia_smi(&self) {
         let path = self.machine.path();
         let text = format!(
             "#!/bin/sh\nexec '{}' --state '{}' reset 0\n",
@@ -108,7 +108,7 @@ impl Node {
     }
 
     /// What the GPU really has.
-    pub(super) fn geometry(&self, gpu: usize) -> Geometry {
+    pub(crate) fn geometry(&self, gpu: usize) -> Geometry {
         let world = self.machine.world();
         let gpu = &world.gpus[gpu];
         let mut all: Geometry = gpu
@@ -129,18 +129,18 @@ impl Node {
     }
 
     /// Whether MIG mode is in force on the GPU.
-    pub(super) fn is_partitioned(&self, gpu: usize) -> bool {
+    pub(crate) fn is_partitioned(&self, gpu: usize) -> bool {
         let world = self.machine.world();
         world.gpus[gpu].mig.as_ref().is_some_and(|mig| mig.current)
     }
 
     /// Whether nothing is left of what was begun.
-    pub(super) fn is_clear(&self) -> bool {
+    pub(crate) fn is_clear(&self) -> bool {
         !self.state().join("journal").exists()
     }
 }
 
 /// Names alone.
-pub(super) fn names(geometry: &Geometry) -> Vec<&str> {
+pub(crate) fn names(geometry: &Geometry) -> Vec<&str> {
     geometry.iter().map(|(name, _)| name.as_str()).collect()
 }

@@ -35,8 +35,7 @@ async fn the_token_of_an_agent_reports_its_own_node_and_no_other() {
     let machine = Machine::new(SINGLE);
     let (of_a, of_b) = (place.agents_token(a.name()), place.agents_token(b.name()));
     let token = site.file("a", &of_a);
-    let mut agent = site.agent(&machine, a.name(), Some(&token));
-    agent.says("reporting to https://");
+    let mut agent = site.agent_at("trace", &machine, a.name(), Some(&token));
     let node = site
         .readers
         .node(a.name(), |node| node["connected"] == true)
@@ -60,13 +59,11 @@ async fn the_token_of_an_agent_reports_its_own_node_and_no_other() {
         .await;
     assert_eq!(site.names().await.len(), 2);
 
-    for lines in [
-        agent.kill(),
-        thief.kill(),
-        other.kill(),
-        site.aggregator.kill(),
-    ] {
-        assert!(lines.len() > 10, "{lines:?}");
+    let traced = [agent.kill(), site.aggregator.kill()];
+    for lines in &traced {
+        assert!(lines.iter().any(|line| line.contains("TRACE")), "{lines:?}");
+    }
+    for lines in traced.into_iter().chain([thief.kill(), other.kill()]) {
         for token in [&of_a, &of_b] {
             let secret = token.rsplit('.').next().unwrap();
             let line = lines.iter().find(|line| line.contains(secret));

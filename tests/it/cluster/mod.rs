@@ -3,6 +3,7 @@
 //! `hack/cluster` builds and runs it. A test takes the one that all share, with a namespace and Node objects of its own, or, if it
 //! stops the server or counts its requests, a fresh one. Whatever was started ends with the process that started it.
 
+mod agent;
 mod api;
 mod auth;
 mod facts;

@@ -124,6 +124,17 @@ impl Site {
 
     /// An agent that says to be on `node`, with the token in a file.
     pub(super) fn agent(&self, machine: &Machine, node: &str, token: Option<&Path>) -> Program {
+        self.agent_at("info", machine, node, token)
+    }
+
+    /// The same with a log of this level. At `trace` it always says something, so nobody can wait for a line in vain.
+    pub(super) fn agent_at(
+        &self,
+        level: &str,
+        machine: &Machine,
+        node: &str,
+        token: Option<&Path>,
+    ) -> Program {
         let mut arguments = vec![
             format!("--aggregator=https://{}", self.aggregator.grpc),
             format!(
@@ -132,7 +143,7 @@ impl Site {
             ),
             "--aggregator-server-name=localhost".to_owned(),
             "--heartbeat=1s".to_owned(),
-            "--log-level=trace".to_owned(),
+            format!("--log-level={level}"),
             format!("--node-name={node}"),
         ];
         arguments.extend(token.map(|path| format!("--aggregator-token={}", path.display())));

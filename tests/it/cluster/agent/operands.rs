@@ -1,0 +1,175 @@
+//! GPU Operator's operands: paused while they are in the way, and back whatever happens.
+
+use nvml_sim::model::{Process, ProcessKind};
+
+use super::Rig;
+use crate::cluster::Api;
+
+const WHOLE: &str = "- {board: A100_40GB}\n";
+const MIG: &str = "- {board: A100_40GB, mig: enabled}\n";
+const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
+const DCGM: &str = "nvidia.com/gpu.deploy.dcgm";
+const NVSM: &str = "nvidia.com/gpu.deploy.nvsm";
+const MONITOR: u32 = 4242;
+const COMPAT: &str = "--compat=mig-manager";
+
+/// What the operator has put there: one that runs, one that does not, one of somebody else's, and none of the rest.
+fn deploy(rig: &Rig<'_>) {
+    rig.label(&[
+        &format!("{DCGM}=true"),
+        &format!("{NVSM}=false"),
+        "nvidia.com/gpu.deploy.driver=paused-for-driver-upgrade",
+    ]);
+}
+
+fn deployed(rig: &Rig<'_>) -> Vec<(String, String)> {
+    rig.labels("nvidia.com/gpu.deploy.")
+}
+
+/// A monitor that has the GPU open, as dcgm does, until it is told to end.
+fn open_the_gpu(rig: &Rig<'_>) {
+    rig.machine.machine.change(|world| {
+        let gpu_uuid = world.gpus[0].uuid.clone();
+        world.add_process(Process {
+            pid: MONITOR,
+            name: "nv-hostengine".to_owned(),
+            gpu_uuid,
+            gi: None,
+            ci: None,
+            memory_mib: 1,
+            kind: ProcessKind::Compute,
+        })
+    });
+}
+
+fn close_the_gpu(rig: &Rig<'_>) {
+    rig.machine
+        .machine
+        .change(|world| world.remove_process(MONITOR));
+}
+
+#[test]
+fn operands_are_paused_while_a_client_is_in_the_way_of_a_mode_change_and_restored_after_it() {
+    let rig = Rig::new(Api::shared(), WHOLE);
+    rig.machine.install_nvidia_smi();
+    deploy(&rig);
+    let before = deployed(&rig);
+    open_the_gpu(&rig);
+    let _agent = rig.start(&[COMPAT]);
+    rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
+    rig.await_label(DCGM, "paused-for-octavo");
+    let during = deployed(&rig);
+    assert_eq!(during.len(), before.len(), "{during:?}");
+    assert_eq!(
+        during
+            .iter()
+            .filter(|(_, value)| value == "paused-for-octavo")
+            .count(),
+        1
+    );
+    // Its pod is gone.
+    close_the_gpu(&rig);
+    rig.await_label("nvidia.com/mig.config.state", "success");
+    rig.await_label(DCGM, "true");
+    assert_eq!(deployed(&rig), before);
+    assert_eq!(rig.machine.geometry(0).len(), 7);
+    rig.await_event("OperandsPaused");
+    rig.await_event("OperandsRestored");
+}
+
+#[test]
+fn i11_what_an_agent_paused_before_it_was_killed_runs_again_with_the_next_one() {
+    let rig = Rig::new(Api::shared(), WHOLE);
+    deploy(&rig);
+    let before = deployed(&rig);
+    open_the_gpu(&rig);
+    rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
+    let mut agent = rig.start(&[COMPAT]);
+    rig.await_label(DCGM, "paused-for-octavo");
+    agent.kill();
+    assert_ne!(deployed(&rig), before);
+    rig.label(&["nvidia.com/mig.config-"]);
+    let agent = rig.start(&[COMPAT]);
+    rig.await_label(DCGM, "true");
+    assert_eq!(deployed(&rig), before);
+    drop(agent);
+}
+
+#[test]
+fn i11_an_agent_that_is_told_to_end_restores_what_it_paused() {
+    let rig = Rig::new(Api::shared(), WHOLE);
+    deploy(&rig);
+    let before = deployed(&rig);
+    open_the_gpu(&rig);
+    rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
+    let agent = rig.start(&[COMPAT]);
+    rig.await_label(DCGM, "paused-for-octavo");
+    assert!(agent.stop().success());
+    assert_eq!(deployed(&rig), before);
+}
+
+#[test]
+fn without_being_asked_to_no_operand_is_touched() {
+    let rig = Rig::new(Api::shared(), WHOLE);
+    deploy(&rig);
+    let before = deployed(&rig);
+    open_the_gpu(&rig);
+    rig.label(&["octavo.dev/layout=all-1g.5gb"]);
+    let _agent = rig.start(&[]);
+    rig.await_event("LayoutBlocked");
+    assert_eq!(deployed(&rig), before);
+}
+
+#[test]
+fn after_new_partitions_the_device_plugin_is_taken_off_and_on_and_what_kubelet_offers_is_checked() {
+    let rig = Rig::new(Api::shared(), MIG);
+    rig.label(&[&format!("{PLUGIN}=true")]);
+    let offer = |resource: &str| {
+        let patch = format!(
+            r#"{{"status": {{"allocatable": {{"nvidia.com/mig-1g.5gb": "0", "{resource}": "7"}}}}}}"#
+        );
+        rig.api.kubectl(&[
+            "patch",
+            "node",
+            rig.name(),
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            &patch,
+        ]);
+    };
+    offer("nvidia.com/mig-3g.20gb");
+    let _agent = rig.start(&[COMPAT, "--mig-strategy=mixed"]);
+    rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
+    rig.await_label(PLUGIN, "paused-for-octavo");
+    // The plugin is gone, and kubelet has seen that.
+    offer("nvidia.com/mig-3g.20gb\": \"0\", \"nvidia.com/none");
+    let patch = r#"{"status": {"allocatable": {"nvidia.com/none": "0"}}}"#;
+    rig.api.kubectl(&[
+        "patch",
+        "node",
+        rig.name(),
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        patch,
+    ]);
+    rig.await_label(PLUGIN, "true");
+    rig.await_event("DevicePluginRefreshed");
+    offer("nvidia.com/mig-1g.5gb");
+    rig.await_event("PartitionsOffered");
+}
+
+#[test]
+fn where_config_manager_runs_the_plugin_is_given_the_other_name_of_its_configuration() {
+    let rig = Rig::new(Api::shared(), MIG);
+    rig.label(&[
+        &format!("{PLUGIN}=true"),
+        "nvidia.com/device-plugin.config=a",
+    ]);
+    let _agent = rig.start(&[COMPAT, "--device-plugin-configs=a,b"]);
+    rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
+    rig.await_label("nvidia.com/device-plugin.config", "b");
+    rig.await_event("DevicePluginRefreshed");
+    assert_eq!(deployed(&rig), [(PLUGIN.to_owned(), "true".to_owned())]);
+}
