@@ -129,6 +129,17 @@ impl Site {
         self.rolled_out("daemonset/octavo-agent");
     }
 
+    /// Deletes all that was installed.
+    pub(super) fn uninstall(&self) {
+        let overlay = self.folder.join("overlay");
+        self.api().kubectl(&[
+            "delete",
+            "-k",
+            overlay.to_str().unwrap(),
+            "--ignore-not-found",
+        ]);
+    }
+
     /// Waits until all pods of a controller are ready.
     #[track_caller]
     pub(super) fn rolled_out(&self, what: &str) {
