@@ -88,12 +88,12 @@ impl Level {
     }
 }
 
-/// What others say of their own work is for those who ask for everything.
+/// What the libraries say of their work is for those who look for the reason of something: what comes of it we say ourselves.
 fn targets(level: LevelFilter) -> Targets {
-    let of_others = if level == LevelFilter::TRACE {
-        level
-    } else {
-        level.min(LevelFilter::WARN)
+    let of_others = match level {
+        LevelFilter::TRACE => LevelFilter::TRACE,
+        LevelFilter::DEBUG => LevelFilter::WARN,
+        _ => LevelFilter::OFF,
     };
     Targets::new()
         .with_default(of_others)

@@ -96,7 +96,7 @@ impl Cluster {
         }
         let (following, _) = self.follow();
         if let Some(partitioning) = partitioning {
-            partitioning.follow(following);
+            partitioning.follow(following, false);
         }
         Ok(())
     }
@@ -140,8 +140,10 @@ impl Cluster {
             nvml: &inventory.nvml,
             yielded: &yielded,
         };
-        for event in self.telling.look(now, &scene) {
-            self.link.tell(event);
+        if self.seen.is_some() {
+            for event in self.telling.look(now, &scene) {
+                self.link.tell(event);
+            }
         }
         let nothing = Status::default();
         let status = status.unwrap_or(&nothing);
@@ -150,9 +152,9 @@ impl Cluster {
         let not_ready = self.taint && status.layout.is_some() && status.state != Some("applied");
         let answer = (status.label == Some(MIG_CONFIG)).then(|| answer(status));
         // What an earlier agent said stands until we know better.
-        let whole = self.seen.is_some();
+        let uid = self.seen.as_ref().map(|seen| seen.uid.clone());
         self.link.want(|wanted| {
-            wanted.whole = whole;
+            wanted.uid = uid;
             wanted.annotations.insert(STATUS.to_owned(), text);
             wanted.not_ready = not_ready;
             wanted.mig_config_state = answer.flatten();

@@ -235,6 +235,7 @@ mod tests {
             name: format!("GPU {number}"),
             state,
             message: String::new(),
+            is_held: false,
             progress: None,
         };
         Status {

@@ -24,7 +24,7 @@ pub mod pulse;
 pub mod sink;
 pub mod uplink;
 
-use std::future::{Future, pending, ready};
+use std::future::{Future, pending};
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
@@ -126,8 +126,7 @@ pub async fn run(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut hints = hardware.hints();
     let mut teller = Teller::new(outputs, settings.labels, partitioning.as_ref());
-    let mut desk = None;
-    let mut listened = false;
+    let (mut desk, mut listened) = (None, false);
     let mut again: Option<Duration> = None;
     loop {
         let due = soonest(again, teller.again);
@@ -151,18 +150,18 @@ pub async fn run(
             inventory = hardware.observe() => inventory,
         };
         let before = partitioning.as_ref().map(|one| one.status(&inventory));
-        // Where nobody has held the node against its layout yet, there is nothing to say of it before the round has.
-        let silent = inventory.nvml.driver().is_some() && before.as_ref().is_some_and(is_unlooked);
+        let silent = inventory.nvml.driver().is_some()
+            && is_unlooked(partitioning.as_ref(), before.as_ref());
         if !silent && teller.tell(&inventory, before.as_ref()).await.is_break() {
             break;
         }
-        again = None;
+        again = waits;
         if let Some(partitioning) = &mut partitioning {
-            let status = before.clone().unwrap_or_default();
-            let mut progress = partitioning.progress();
+            let (status, mut progress) =
+                (before.clone().unwrap_or_default(), partitioning.progress());
             let mut round = pin!(partitioning.round(hardware, &inventory));
             again = tokio::select! {
-                again = &mut round => again,
+                again = &mut round => soonest(again, waits),
                 () = teller.meanwhile(hardware, &mut ticks, &mut progress, &status) => break,
                 () = &mut shutdown => {
                     // What is half done is brought to its end, if the driver lets it; else the journal has it.
@@ -178,16 +177,16 @@ pub async fn run(
             }
             let inventory = hardware.latest();
             let after = partitioning.status(&inventory);
-            let new = silent || before.as_ref() != Some(&after);
-            if new && teller.tell(&inventory, Some(&after)).await.is_break() {
+            if (silent || before.as_ref() != Some(&after))
+                && teller.tell(&inventory, Some(&after)).await.is_break()
+            {
                 break;
             }
         }
-        again = soonest(again, waits);
+        let breath = BREATH.min(settings.interval).min(again.unwrap_or(BREATH));
         tokio::select! {
             () = &mut shutdown => break,
-            () = sleep(BREATH.min(settings.interval)), if again != Some(Duration::ZERO) => {}
-            () = ready(()), if again == Some(Duration::ZERO) => {}
+            () = sleep(breath) => {}
         }
     }
     teller.leave().await;
@@ -199,9 +198,12 @@ fn soonest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     [one, other].into_iter().flatten().min()
 }
 
-/// Whether a layout is chosen and nobody knows yet how the node stands.
-fn is_unlooked(status: &Status) -> bool {
-    status.layout.is_some() && status.state.is_none() && status.notice.is_none()
+/// Whether nobody has held the node against what is chosen yet: there is nothing to say of it before the round has.
+fn is_unlooked(partitioning: Option<&Partitioning>, status: Option<&Status>) -> bool {
+    let nothing_known = |status: &Status| {
+        status.layout.is_some() && status.state.is_none() && status.notice.is_none()
+    };
+    partitioning.is_some_and(Partitioning::is_due) || status.is_some_and(nothing_known)
 }
 
 /// The next thing that a command asks for; never where there is no socket.
@@ -257,7 +259,7 @@ impl<'a> Teller<'a> {
     /// Lets the Node choose the layout; says when to come again, where that is before it says something else.
     fn follow_node(&mut self, partitioning: Option<&mut Partitioning>) -> Option<Duration> {
         let (following, again) = self.outputs.cluster.as_mut()?.follow();
-        partitioning?.follow(following);
+        partitioning?.follow(following, again.is_some());
         again
     }
 

@@ -35,6 +35,9 @@ use crate::wire::local::Choice;
 /// How a node stands whose layout means nothing on it.
 const REFUSED: &str = "failed";
 
+/// How a node stands whose layout is about to be another one.
+const UNSETTLED: &str = "pending";
+
 /// Everything that partitions the node.
 #[derive(Debug)]
 pub struct Partitioning {
@@ -48,6 +51,8 @@ pub struct Partitioning {
     chosen: Option<Chosen>,
     /// What the Node says, which goes before both.
     following: Following,
+    /// The Node says something else so often that it is waited for.
+    unsettled: bool,
     /// The layout that counts means nothing here.
     refused: bool,
     /// The content of the file that it was looked up in.
@@ -80,6 +85,7 @@ impl Partitioning {
             layout: settings.layout().map(ToOwned::to_owned),
             chosen: None,
             following: Following::Nobody,
+            unsettled: false,
             refused: false,
             layouts: None,
             generation: 0,
@@ -107,6 +113,11 @@ impl Partitioning {
                 None
             }
         }
+    }
+
+    /// Whether something was chosen that no round was made for yet.
+    pub fn is_due(&self) -> bool {
+        self.generation != self.looked_at
     }
 
     /// What is counted of it.
@@ -145,8 +156,9 @@ impl Partitioning {
         Ok(self.turn())
     }
 
-    /// The Node says this now.
-    pub fn follow(&mut self, following: Following) {
+    /// The Node says this now, or is `unsettled` and will soon say what counts.
+    pub fn follow(&mut self, following: Following, unsettled: bool) {
+        self.unsettled = unsettled;
         if self.following == following {
             return;
         }
@@ -213,6 +225,9 @@ impl Partitioning {
         }
         if self.refused {
             status.state = Some(REFUSED);
+        }
+        if (self.unsettled || self.is_due()) && status.state.is_some() {
+            status.state = Some(UNSETTLED);
         }
         status.layouts.clone_from(&self.layouts);
         status.generation = self.looked_at;

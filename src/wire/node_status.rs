@@ -159,6 +159,15 @@ fn cut(text: &str, longest: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::inventory::{Machine, NvmlState};
+
+    fn empty() -> Inventory {
+        Inventory {
+            machine: Machine::default(),
+            nvml: NvmlState::Loading,
+            devices: Vec::new(),
+        }
+    }
 
     fn status(devices: usize, message: &str) -> Status {
         let device = |number: usize| DeviceStatus {
@@ -185,23 +194,19 @@ mod tests {
             key: "nvidia.com/gpu.count".to_owned(),
             owner: "nfd-master".to_owned(),
         }];
-        let text = annotation(&status(1, "pid 7"), &Inventory::default(), &yielded);
+        let text = annotation(&status(1, "pid 7"), &empty(), &yielded);
         assert_eq!(
             text,
             r#"{"layout":"night","chosenBy":"octavo.dev/layout","layouts":"0123456789ab","state":"blocked","leftToOthers":[{"key":"nvidia.com/gpu.count","owner":"nfd-master"}],"devices":[{"name":"GPU 0","pci":"0000:00:00.0","state":"blocked","message":"pid 7"}]}"#
         );
-        let text = annotation(&Status::default(), &Inventory::default(), &[]);
+        let text = annotation(&Status::default(), &empty(), &[]);
         assert_eq!(text, r#"{"devices":[]}"#);
     }
 
     #[test]
     fn however_much_there_is_to_say_it_fits() {
         for (devices, length) in [(16, 5000), (64, 5000), (200, 5000), (16, 0)] {
-            let text = annotation(
-                &status(devices, &"ä".repeat(length)),
-                &Inventory::default(),
-                &[],
-            );
+            let text = annotation(&status(devices, &"ä".repeat(length)), &empty(), &[]);
             assert!(text.len() <= LONGEST, "{devices}: {}", text.len());
             let read: serde_json::Value = serde_json::from_str(&text).unwrap();
             let told = read["devices"].as_array().unwrap().len();

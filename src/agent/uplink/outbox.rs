@@ -201,6 +201,7 @@ mod tests {
             name: "GPU 0".to_owned(),
             state: "blocked",
             message: "\u{e9}".repeat(5_000),
+            is_held: false,
             progress: None,
         };
         let status = Status {

@@ -67,6 +67,21 @@ pub(crate) fn outputs(
     Ok((sink, cluster))
 }
 
+/// Says nothing any more, to the Node that is there.
+async fn unsay(link: &Link) {
+    let mut seen = link.view.clone();
+    let uid = match seen.wait_for(Option::is_some).await {
+        Ok(view) => view.as_ref().map(|view| view.uid.clone()),
+        Err(_ended) => None,
+    };
+    let nothing = Wanted {
+        uid,
+        ..Wanted::default()
+    };
+    link.want(|wanted| *wanted = nothing);
+    link.settled().await;
+}
+
 /// Takes away all that an agent with these settings has written.
 pub(crate) async fn clean_up(sink: &Target, node: Option<Node>) -> Result<(), Box<dyn Error>> {
     if let Target::FeatureFile(file) = sink {
@@ -81,12 +96,7 @@ pub(crate) async fn clean_up(sink: &Target, node: Option<Node>) -> Result<(), Bo
     }
     let Some(node) = node else { return Ok(()) };
     if let Some(link) = node.link {
-        let nothing = Wanted {
-            whole: true,
-            ..Wanted::default()
-        };
-        link.want(|wanted| *wanted = nothing);
-        if timeout(ONCE, link.settled()).await.is_err() {
+        if timeout(ONCE, unsay(&link)).await.is_err() {
             return Err(format!("the Node still has what was written: {}", link.trouble()).into());
         }
         info!("the Node has nothing of ours any more");

@@ -13,8 +13,9 @@ use crate::domain::labels::LabelSet;
 /// What a Node shall say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wanted {
-    /// Whether all of it is known: before that nothing is written, for what is there may be right.
-    pub whole: bool,
+    /// The Node that this is for, by its UID, once all of it is known. To another one, and before, nothing is written: what is there
+    /// may be right.
+    pub uid: Option<String>,
     /// Labels of the hardware.
     pub labels: Labels,
     /// Annotations: keys below `octavo.dev/`.
@@ -92,7 +93,7 @@ pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 /// Holds what a Node says against what it shall say.
 pub fn decide(view: &View, wanted: &Wanted) -> Decision {
     let mut decision = Decision::default();
-    if !wanted.whole {
+    if wanted.uid.as_ref() != Some(&view.uid) {
         return decision;
     }
     decision.apply(view, wanted);

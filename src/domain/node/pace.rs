@@ -103,12 +103,11 @@ mod tests {
         let (mut now, mut count) = (Duration::ZERO, 0);
         while now < at(seconds) {
             let write = if undone { 0 } else { count };
-            match pace.wait(now, &write) {
-                Some(wait) => now += wait,
-                None => {
-                    pace.written(now, write);
-                    count += 1;
-                }
+            if let Some(wait) = pace.wait(now, &write) {
+                now += wait;
+            } else {
+                pace.written(now, write);
+                count += 1;
             }
         }
         count

@@ -32,6 +32,8 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Telling {
     layout: Option<Told>,
+    /// Whether anything was looked at before.
+    began: bool,
     driver: Option<&'static str>,
     notice: Option<String>,
     yielded: Vec<Yielded>,
@@ -153,7 +155,11 @@ impl Telling {
     }
 
     fn layout(&mut self, now: Duration, status: &Status) -> Option<Event> {
-        let (layout, state) = (status.layout.clone()?, status.state?);
+        let began = std::mem::replace(&mut self.began, true);
+        let (Some(layout), Some(state)) = (status.layout.clone(), status.state) else {
+            self.layout = None;
+            return None;
+        };
         let told = Told {
             devices: status.devices.iter().map(|device| device.state).collect(),
             message: message(&layout, status),
@@ -165,7 +171,7 @@ impl Telling {
         let same = before.is_some_and(|before| before.is_same_turn(&told));
         let news = !same || before.is_some_and(|before| before.is_worth_it_again(&told));
         // A node that has what it shall have when we come is nothing new.
-        let quiet = before.is_none() && state == "applied";
+        let quiet = !began && state == "applied" && status.past.changes == 0;
         let event = (news && !quiet).then(|| of_state(state, told.message.clone()));
         if news {
             self.layout = Some(told);

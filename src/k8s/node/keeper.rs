@@ -184,23 +184,26 @@ impl Eyes<'_> {
     async fn follow(&self) {
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let mut seen = Box::pin(watcher(self.nodes.clone(), only).default_backoff());
-        let mut trouble = false;
+        let mut trouble = None;
         let mut there = false;
         while let Some(event) = seen.next().await {
             match event {
                 Ok(event) => {
-                    if std::mem::take(&mut trouble) {
+                    if trouble.take().is_some() {
                         info!("the API server answers again");
                     }
                     self.take(event, &mut there);
                 }
                 Err(error) => {
-                    if !std::mem::replace(&mut trouble, true) {
-                        let error = told_of_watch(&error);
+                    let error = told_of_watch(&error);
+                    if trouble.as_ref() == Some(&error) {
+                        debug!("the Node still cannot be watched: {error}");
+                    } else {
                         warn!(
                             "the Node {} cannot be watched: {error}; it is tried again",
                             self.name
                         );
+                        trouble = Some(error);
                     }
                 }
             }
@@ -287,14 +290,14 @@ impl Hands<'_> {
     /// Writes one thing, if one may be written now; says when to come again.
     async fn turn(&mut self, view: &View, turn: u64, wanted: &Wanted) -> Option<Duration> {
         let decision = decide(view, wanted);
+        let said = wanted.uid.as_ref() == Some(&view.uid) && decision.writes.is_empty();
         self.eyes.report.send_if_modified(|report| {
             let before = report.clone();
-            let settled = wanted.whole && decision.writes.is_empty();
-            report.settled = settled.then_some(turn);
+            report.settled = said.then_some(turn);
             report.yielded.clone_from(&decision.yielded);
             *report != before
         });
-        if wanted.whole && decision.writes.is_empty() && self.settled != Some(turn) {
+        if said && self.settled != Some(turn) {
             debug!("nothing to write to the Node");
             self.settled = Some(turn);
         }

@@ -1,6 +1,5 @@
 //! Changes of a Node as requests.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
@@ -88,12 +87,13 @@ fn request(view: &View, write: &Write) -> (PatchParams, Patch<Value>) {
                 force: *force,
                 ..PatchParams::apply(manager)
             };
-            // An empty map would be ours, and who says nothing else would stay among the Node's managers.
-            let maps = [("labels", labels), ("annotations", annotations)];
-            let said = maps.into_iter().filter(|(_, map)| !map.is_empty());
-            let mut metadata: BTreeMap<&str, Value> =
-                said.map(|(field, map)| (field, json!(map))).collect();
-            metadata.insert("uid", json!(view.uid));
+            // Who says nothing at all is no manager any more, where not even an empty set is given.
+            let mut metadata = json!({"uid": view.uid});
+            for (name, set) in [("labels", labels), ("annotations", annotations)] {
+                if let Some(fields) = metadata.as_object_mut().filter(|_| !set.is_empty()) {
+                    fields.insert(name.to_owned(), json!(set));
+                }
+            }
             let body = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
             (params, Patch::Apply(body))
         }
@@ -129,6 +129,8 @@ fn taint(taint: &Taint) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn metadata(labels: &[(&str, &str)]) -> Value {

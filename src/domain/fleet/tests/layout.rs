@@ -86,6 +86,7 @@ fn what_is_told_of_a_layout_has_bounds_and_nothing_is_told_of_none() {
         name: "n".repeat(1000),
         state: "blocked",
         message: "\u{20ac}".repeat(10_000),
+        is_held: false,
         progress: None,
     };
     let status = Status {

@@ -24,7 +24,7 @@ fn node(labels: &[(&str, &str, &[&str])]) -> View {
 /// Nothing at all, and that is certain.
 fn nothing() -> Wanted {
     Wanted {
-        whole: true,
+        uid: Some(String::new()),
         ..Wanted::default()
     }
 }
@@ -44,7 +44,7 @@ fn applied(decision: &Decision) -> Option<&BTreeMap<String, String>> {
             labels,
             ..
         } => Some(labels),
-        _ => None,
+        Write::Apply { .. } | Write::Taints(_) | Write::Replace { .. } => None,
     })
 }
 
@@ -119,6 +119,11 @@ fn nothing_read_means_nothing_written_and_a_hanging_driver_leaves_what_there_is(
     };
     let unread = Wanted::default();
     assert_eq!(decide(&view, &unread).writes, []);
+    let of_another = Wanted {
+        uid: Some("another".to_owned()),
+        ..Wanted::default()
+    };
+    assert_eq!(decide(&view, &of_another).writes, []);
     let other = label_set(&[("a.b/y", "1")]);
     assert_eq!(
         decide(&view, &wanted(Labels::Unless(other.clone()))).writes,

@@ -78,6 +78,20 @@ fn a_restart_of_an_agent_on_a_node_that_is_as_it_shall_be_tells_nothing() {
 }
 
 #[test]
+fn what_was_put_in_force_between_two_looks_is_told() {
+    let mut telling = Telling::default();
+    assert!(reasons(&mut telling, 0, &Status::default()).is_empty());
+    assert_eq!(
+        reasons(&mut telling, 1, &status("night", "applied", "")),
+        ["LayoutApplied"]
+    );
+    let mut telling = Telling::default();
+    let mut changed = status("night", "applied", "");
+    changed.past.changes = 1;
+    assert_eq!(reasons(&mut telling, 0, &changed), ["LayoutApplied"]);
+}
+
+#[test]
 fn who_is_in_the_way_is_named_and_told_again_after_a_while_where_it_is_somebody_else() {
     let mut telling = Telling::default();
     let first = look(&mut telling, 0, &status("night", "blocked", "pid 7"));

@@ -1,7 +1,9 @@
 //! The agent as it ships, on a simulated machine, with a Node of a real API server.
 
+mod faults;
 mod operands;
 mod places;
+mod proxy;
 mod selection;
 
 use std::process::Command;
@@ -163,26 +165,20 @@ impl<'a> Rig<'a> {
         panic!("no event {reason}: {:?}", self.events());
     }
 
-    /// Requests of agents about this Node, and its events, that write.
+    /// Requests of agents that write this Node.
     fn writes(&self) -> Vec<String> {
         let of_ours = |event: &Value| {
             let uri = event["requestURI"].as_str().unwrap_or_default();
-            let writes = matches!(
-                event["verb"].as_str(),
-                Some("patch" | "create" | "update" | "delete")
-            );
-            let ours = uri.contains("fieldManager=octavo-agent") || uri.contains("/events");
-            let about =
-                uri.contains(&format!("/nodes/{}?", self.name())) || uri.contains("/events");
-            writes && ours && about
+            let about = uri.contains(&format!("/nodes/{}?", self.name()));
+            about && uri.contains("fieldManager=octavo-agent")
         };
         let events = self.api.audit();
         let writes = events.iter().filter(|event| of_ours(event));
         writes
             .map(|event| {
                 format!(
-                    "{} {} {}",
-                    event["verb"], event["requestURI"], event["responseStatus"]["code"]
+                    "{} {}",
+                    event["requestURI"], event["responseStatus"]["code"]
                 )
             })
             .collect()

@@ -109,7 +109,7 @@ fn an_agent_that_looks_once_ends_when_the_node_has_it_or_says_why_not() {
         .unwrap();
     assert!(once.status.success(), "{once:?}");
     assert_eq!(rig.get()["metadata"]["labels"]["octavo.dev/count"], "4");
-    assert_eq!(rig.labels("nvidia.com/").is_empty(), false);
+    assert!(!rig.labels("nvidia.com/").is_empty());
 }
 
 /// The kinds of node-feature-discovery, as far as the API server needs to know them. Source: node-feature-discovery v0.18.3,
