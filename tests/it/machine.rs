@@ -26,11 +26,22 @@ impl Machine {
         machine
     }
 
+    /// The same, as the folder of this name in a folder that others see too.
+    pub(crate) fn at(folder: &Path, name: &str, scenario: &str) -> Self {
+        let mut dir = tempfile::Builder::new();
+        let dir = dir.prefix(name).rand_bytes(0).tempdir_in(folder);
+        let machine = Self::described(dir.unwrap(), scenario);
+        machine.install_driver();
+        machine
+    }
+
     /// A machine whose driver is still to come.
     pub(crate) fn without_driver(scenario: &str) -> Self {
-        let machine = Self {
-            dir: tempfile::tempdir().unwrap(),
-        };
+        Self::described(tempfile::tempdir().unwrap(), scenario)
+    }
+
+    fn described(dir: tempfile::TempDir, scenario: &str) -> Self {
+        let machine = Self { dir };
         fs::write(machine.path().join(SCENARIO_FILE), scenario).unwrap();
         let location = Location {
             scenario: Some(machine.path().join(SCENARIO_FILE)),

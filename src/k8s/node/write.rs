@@ -126,3 +126,35 @@ fn taint(taint: &Taint) -> Value {
     }
     body
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn metadata(labels: &[(&str, &str)]) -> Value {
+        let text = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+        let write = Write::Apply {
+            manager: "octavo-agent",
+            force: false,
+            labels: labels.iter().map(text).collect(),
+            annotations: BTreeMap::new(),
+        };
+        let view = View {
+            uid: "1".to_owned(),
+            ..View::default()
+        };
+        match request(&view, &write) {
+            (_, Patch::Apply(body)) => body["metadata"].clone(),
+            (_, patch) => panic!("{patch:?}"),
+        }
+    }
+
+    #[test]
+    fn who_says_nothing_any_more_names_no_field() {
+        let labels = json!({"uid": "1", "labels": {"octavo.dev/count": "8"}});
+        assert_eq!(metadata(&[("octavo.dev/count", "8")]), labels);
+        assert_eq!(metadata(&[]), json!({"uid": "1"}));
+    }
+}

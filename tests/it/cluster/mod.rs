@@ -11,6 +11,7 @@ mod kubectl;
 pub(crate) mod nodes;
 mod objects;
 mod permissions;
+mod real;
 mod supervisor;
 
 pub(crate) use api::Api;
