@@ -165,10 +165,15 @@ impl Fleet {
         let mut tasks = Vec::new();
         for (number, link) in (0_u32..).zip(&self.links) {
             tokio::time::sleep_until(begin + step * number).await;
-            let new = wanted(usize::try_from(number).unwrap());
+            let mut new = wanted(usize::try_from(number).unwrap());
             let link = Arc::clone(link);
             tasks.push(tokio::spawn(async move {
                 let start = Instant::now();
+                let mut view = link.view.clone();
+                new.uid = {
+                    let seen = view.wait_for(Option::is_some).await.unwrap();
+                    seen.as_ref().map(|view| view.uid.clone())
+                };
                 link.want(|wanted| *wanted = new);
                 link.settled().await;
                 millis(start.elapsed())
@@ -230,7 +235,6 @@ fn wanted(machine: &Inventory, state: LayoutState) -> Wanted {
     };
     let text = node_status::annotation(&status, machine, &[]);
     Wanted {
-        whole: true,
         labels: Labels::Exactly(labels::compile(machine, &options).labels),
         annotations: [(STATUS.to_owned(), text)].into(),
         ..Wanted::default()

@@ -32,7 +32,8 @@ impl<T: Clone + PartialEq> Settled<T> {
         let since = |then: Duration| now.saturating_sub(then);
         if self.last.as_ref() != Some(value) {
             self.stormy = self.changed.is_some_and(|then| since(then) < QUIET);
-            self.changed = Some(now);
+            // What was there when we came is no change.
+            self.changed = self.last.as_ref().map(|_| now);
             self.last = Some(value.clone());
         }
         let quiet = self.changed.map_or(QUIET, since);
@@ -63,6 +64,8 @@ mod tests {
         let mut value = Settled::default();
         assert_eq!(value.see(at(0), &"a"), None);
         assert_eq!(value.get(), Some(&"a"));
+        assert_eq!(value.see(at(1000), &"c"), None);
+        assert_eq!(value.get(), Some(&"c"));
         assert_eq!(value.see(at(10_000), &"b"), None);
         assert_eq!(value.get(), Some(&"b"));
         // Ten times a second.
