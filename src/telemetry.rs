@@ -60,20 +60,17 @@ impl Level {
             return;
         }
         *now = level.map(ToOwned::to_owned);
-        let wanted = match level.map(str::parse) {
-            None => self.usual.clone(),
-            Some(Ok(level)) => targets(level),
-            Some(Err(_)) => {
-                warn!("{level:?} is no level to log from: error, warn, info, debug or trace");
-                self.usual.clone()
-            }
+        let known = level.map(LogLevel::of);
+        if let (Some(None), Some(level)) = (known, level) {
+            warn!("{level:?} is no level to log from: error, warn, info, debug or trace");
+        }
+        let (wanted, said) = match known.flatten().zip(level) {
+            Some((known, level)) => (targets(filter(known)), level),
+            None => (self.usual.clone(), "of the settings"),
         };
         // Nobody logs, where somebody else had started to before us.
         if self.handle.reload(wanted).is_ok() {
-            info!(
-                "logging from level {} on",
-                level.unwrap_or("of the settings")
-            );
+            info!("logging from level {said} on");
         }
     }
 

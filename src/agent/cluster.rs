@@ -20,12 +20,18 @@ use crate::domain::labels::{LabelSet, LayoutState};
 use crate::domain::node::operands::{self, Facts, Operands};
 use crate::domain::node::selection::at_work;
 use crate::domain::node::telling::{Event, Scene, Telling};
-use crate::domain::node::{Compat, LOG_LEVEL, MIG_CONFIG, STATUS, Selected, Settled, View, select};
+use crate::domain::node::{
+    Compat, LOG_LEVEL, MIG_CONFIG, STATUS, Selected, Settled, View, Yielded, select,
+};
 use crate::domain::reconcile::Status;
 use crate::k8s::node::Link;
 use crate::telemetry::Level;
 use crate::wire::node_status::annotation;
 
+/// What differs only in who is in the way is said again after this.
+const SAME_AGAIN: Duration = Duration::from_secs(30);
+/// How long another program may say that it is partitioning the node: a GPU takes seconds, and a reboot minutes.
+const HELD_WITHIN: Duration = Duration::from_mins(15);
 /// How long the last that is to be said may take when the agent ends.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
@@ -42,7 +48,12 @@ pub struct Cluster {
     seen: Option<Facet>,
     selected: Settled<Option<Selected>>,
     telling: Telling,
-    operands: Operands,
+    /// Absent where they are not to be touched.
+    operands: Option<Operands>,
+    /// Since when another program says that it is partitioning this node.
+    held: Option<Duration>,
+    /// What was said last, without what may change with every look.
+    said: Option<(String, String, Duration)>,
 }
 
 /// What of a Node the agent acts on.
@@ -57,8 +68,9 @@ struct Facet {
 }
 
 impl Cluster {
-    /// With the Node at the other end of `link`.
-    pub fn new(link: Arc<Link>, settings: &ClusterSettings, level: Level) -> Self {
+    /// With the Node at the other end of `link`. One that looks only once does not wait for operands, and touches none.
+    pub fn new(link: Arc<Link>, settings: &ClusterSettings, level: Level, once: bool) -> Self {
+        let operands = !once && settings.compat() == Compat::MigManager;
         Self {
             view: link.view.clone(),
             link,
@@ -69,7 +81,9 @@ impl Cluster {
             seen: None,
             selected: Settled::default(),
             telling: Telling::default(),
-            operands: Operands::new(settings.plugin_configs()),
+            operands: operands.then(|| Operands::new(settings.plugin_configs())),
+            held: None,
+            said: None,
         }
     }
 
@@ -101,26 +115,38 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether the Node has said something of ours yet.
+    /// Whether the API server has told of the Node yet. Whether it takes what is said is told elsewhere: an agent that is refused
+    /// one key is no better for being started again.
     pub fn is_heard(&self) -> bool {
-        self.link.report.borrow().settled.is_some()
+        self.link.report.borrow().asked
     }
 
     /// What the Node says of its layout, and when to come again, where that is before it changes.
     pub fn follow(&mut self) -> (Following, Option<Duration>) {
         let facet = self.facet();
         if let Some(facet) = &facet {
-            self.level.set(facet.log_level.as_deref());
+            let known = self.seen.as_ref().and_then(|seen| seen.log_level.as_ref());
+            if known != facet.log_level.as_ref() {
+                self.level.set(facet.log_level.as_deref());
+            }
             self.seen = Some(facet.clone());
         }
         // A Node that is gone has said what it has said.
         let Some(facet) = self.seen.clone() else {
             return (Following::Unseen, None);
         };
-        if let Some(owner) = facet.at_work {
-            return (Following::Held(owner), None);
-        }
         let now = self.began.elapsed();
+        if let Some(owner) = facet.at_work {
+            let since = *self.held.get_or_insert(now);
+            let waited = now.saturating_sub(since);
+            // One that was killed while it worked says so for ever.
+            if waited < HELD_WITHIN {
+                let held = Following::Held(owner, facet.selected);
+                return (held, Some(HELD_WITHIN.saturating_sub(waited)));
+            }
+        } else {
+            self.held = None;
+        }
         let again = self.selected.see(now, &facet.selected);
         let selected = self.selected.get().cloned().flatten();
         (selected.map_or(Following::Free, Following::Label), again)
@@ -148,7 +174,7 @@ impl Cluster {
         let nothing = Status::default();
         let status = status.unwrap_or(&nothing);
         let operands = self.look_at_operands(now, labels, status);
-        let text = annotation(status, inventory, &yielded);
+        let (text, later) = self.annotation(now, status, (inventory, &yielded));
         let not_ready = self.taint && status.layout.is_some() && status.state != Some("applied");
         let answer = (status.label == Some(MIG_CONFIG)).then(|| answer(status));
         // What an earlier agent said stands until we know better.
@@ -159,11 +185,39 @@ impl Cluster {
             wanted.not_ready = not_ready;
             wanted.mig_config_state = answer.flatten();
             wanted.paused = operands.paused;
-            if operands.plugin_config.is_some() {
-                wanted.plugin_config = operands.plugin_config;
-            }
+            wanted.plugin_config = operands.plugin_config;
         });
-        operands.again.map(|at| at.saturating_sub(now))
+        let again = operands.again.map(|at| at.saturating_sub(now));
+        [again, later].into_iter().flatten().min()
+    }
+
+    /// The annotation. Who is in the way may be somebody else at every look: what changes in nothing but that is said again after
+    /// a while, and when that is.
+    fn annotation(
+        &mut self,
+        now: Duration,
+        status: &Status,
+        (inventory, yielded): (&Inventory, &[Yielded]),
+    ) -> (String, Option<Duration>) {
+        let text = annotation(status, inventory, yielded);
+        let mut core = status.clone();
+        for device in &mut core.devices {
+            device.message.clear();
+        }
+        let core = annotation(&core, inventory, yielded);
+        if let Some((known, said, at)) = &self.said
+            && *known == core
+            && *said != text
+        {
+            let waited = now.saturating_sub(*at);
+            if waited < SAME_AGAIN {
+                return (said.clone(), Some(SAME_AGAIN.saturating_sub(waited)));
+            }
+        }
+        if self.said.as_ref().is_none_or(|(_, said, _)| *said != text) {
+            self.said = Some((core, text.clone(), now));
+        }
+        (text, None)
     }
 
     fn look_at_operands(
@@ -173,7 +227,7 @@ impl Cluster {
         status: &Status,
     ) -> operands::Outcome {
         let view = self.view.borrow().clone();
-        let (Some(view), Compat::MigManager) = (view, self.compat) else {
+        let (Some(view), Some(operands)) = (view, &mut self.operands) else {
             return operands::Outcome::default();
         };
         let partitions = partitions(labels);
@@ -185,7 +239,7 @@ impl Cluster {
             choice: status.generation,
             partitions: partitions.as_ref(),
         };
-        let outcome = self.operands.look(now, &facts);
+        let outcome = operands.look(now, &facts);
         if let Some(news) = outcome.news {
             let event = Event::from(news);
             info!("{}", event.message);

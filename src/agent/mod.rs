@@ -53,7 +53,7 @@ use crate::wire::local as wire_local;
 /// Between two looks at least this long, however often the hardware cries: a storm of Xids is one thing to look at.
 const BREATH: Duration = Duration::from_millis(100);
 /// How long a change that is under way may take when the agent is told to end.
-const LAST_WAIT: Duration = Duration::from_secs(20);
+const LAST_WAIT: Duration = Duration::from_secs(40);
 
 /// What the loop needs to know.
 #[derive(Debug, Clone)]
@@ -126,9 +126,9 @@ pub async fn run(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut hints = hardware.hints();
     let mut teller = Teller::new(outputs, settings.labels, partitioning.as_ref());
-    let (mut desk, mut listened) = (None, false);
+    let (mut desk, mut listened, mut last) = (None, false, false);
     let mut again: Option<Duration> = None;
-    loop {
+    while !last {
         let due = soonest(again, teller.again);
         // Each arm can be dropped at any time: a tick, a hint and a signal that are not taken now are still there later.
         tokio::select! {
@@ -164,9 +164,9 @@ pub async fn run(
                 again = &mut round => soonest(again, waits),
                 () = teller.meanwhile(hardware, &mut ticks, &mut progress, &status) => break,
                 () = &mut shutdown => {
-                    // What is half done is brought to its end, if the driver lets it; else the journal has it.
-                    let _ended = timeout(LAST_WAIT, round).await;
-                    break;
+                    // What is half done is brought to its end, if the driver lets it, and told; else the journal has it.
+                    last = true;
+                    timeout(LAST_WAIT, round).await.unwrap_or_default()
                 }
             };
         }
@@ -185,7 +185,7 @@ pub async fn run(
         }
         let breath = BREATH.min(settings.interval).min(again.unwrap_or(BREATH));
         tokio::select! {
-            () = &mut shutdown => break,
+            () = &mut shutdown, if !last => break,
             () = sleep(breath) => {}
         }
     }
@@ -339,6 +339,10 @@ impl<'a> Teller<'a> {
             }
             let inventory = hardware.latest();
             let now = during(status, &inventory, &progress.borrow_and_update());
+            // Before the first look is over there is nothing to say of it.
+            if now.layout.is_some() && now.state.is_none() && now.notice.is_none() {
+                continue;
+            }
             if self.tell(&inventory, Some(&now)).await.is_break() {
                 return;
             }

@@ -35,6 +35,8 @@ use crate::wire::local::Choice;
 /// How a node stands whose layout means nothing on it.
 const REFUSED: &str = "failed";
 
+/// How a node stands that another program is partitioning.
+const HELD: &str = "yielded";
 /// How a node stands whose layout is about to be another one.
 const UNSETTLED: &str = "pending";
 
@@ -132,9 +134,13 @@ impl Partitioning {
 
     /// Takes a person's choice, which then goes before the settings' layout, here and after a restart.
     pub fn choose(&mut self, choice: &Choice, inventory: &Inventory) -> Result<u64, ChoiceRefused> {
-        if let Following::Label(Selected { layout, key }) = &self.following {
-            let layout = layout.clone();
-            return Err(ChoiceRefused::Label { key, layout });
+        match &self.following {
+            Following::Label(selected) | Following::Held(_, Some(selected)) => {
+                let (key, layout) = (selected.key, selected.layout.clone());
+                return Err(ChoiceRefused::Label { key, layout });
+            }
+            Following::Unseen => return Err(ChoiceRefused::Unseen),
+            Following::Nobody | Following::Free | Following::Held(_, None) => {}
         }
         let chosen = Chosen::of(choice)?;
         match &chosen.what {
@@ -190,7 +196,8 @@ impl Partitioning {
             return None;
         }
         let generation = self.generation;
-        if let Following::Held(owner) = &self.following {
+        if let Following::Held(owner, _) = &self.following {
+            self.looked_at = generation;
             let notice =
                 format!("{owner} says that it partitions this node just now: it is left to it");
             self.complain(notice);
@@ -221,7 +228,11 @@ impl Partitioning {
         match &self.following {
             Following::Label(selected) => status.label = Some(selected.key),
             Following::Nobody | Following::Free => status.by_hand = self.chosen.is_some(),
-            Following::Unseen | Following::Held(_) => {}
+            Following::Held(_, selected) => {
+                status.label = selected.as_ref().map(|selected| selected.key);
+                status.state = Some(HELD);
+            }
+            Following::Unseen => {}
         }
         if self.refused {
             status.state = Some(REFUSED);
@@ -238,9 +249,11 @@ impl Partitioning {
     /// The layout that counts.
     fn name(&self) -> Option<&str> {
         match &self.following {
-            Following::Label(selected) => Some(&selected.layout),
-            Following::Unseen | Following::Held(_) => None,
-            Following::Nobody | Following::Free => {
+            Following::Label(selected) | Following::Held(_, Some(selected)) => {
+                Some(&selected.layout)
+            }
+            Following::Unseen => None,
+            Following::Nobody | Following::Free | Following::Held(_, None) => {
                 let chosen = self.chosen.as_ref().map(|chosen| chosen.layout.as_str());
                 chosen.or(self.layout.as_deref())
             }
@@ -251,7 +264,7 @@ impl Partitioning {
     fn by_hand(&self) -> Option<&What> {
         match &self.following {
             Following::Nobody | Following::Free => self.chosen.as_ref().map(|chosen| &chosen.what),
-            Following::Label(_) | Following::Unseen | Following::Held(_) => None,
+            Following::Label(_) | Following::Unseen | Following::Held(..) => None,
         }
     }
 

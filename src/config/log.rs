@@ -64,6 +64,13 @@ pub enum LogLevel {
     Trace,
 }
 
+impl LogLevel {
+    /// The level of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        <Self as ValueEnum>::from_str(name, false).ok()
+    }
+}
+
 /// How messages are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {

@@ -7,9 +7,11 @@ use std::error::Error as StdError;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use thiserror::Error;
+use tower::limit::RateLimitLayer;
 
 use crate::domain::error::chain;
 
@@ -37,15 +39,41 @@ pub enum ConnectError {
     Client(#[source] Box<kube::Error>),
 }
 
+/// What an agent may ask at most, whatever goes wrong: so many requests in such a time.
+const MOST: (u64, Duration) = (20, Duration::from_secs(4));
+/// A watch is silent until something happens, and ended by the server before this.
+const SILENCE: Duration = Duration::from_mins(5);
+
 /// A client for the cluster of `kubeconfig`, or for the one whose pod this is. Nothing is asked yet, so the API server may be away.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    let config = config(kubeconfig).await?;
+    let builder = ClientBuilder::try_from(config).map_err(unusable)?;
+    Ok(builder.build())
+}
+
+/// A client that asks no more than one agent has reason to, also of a server that ends every answer as soon as it has begun it.
+pub async fn connect_agent(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    let (count, time) = MOST;
+    let limit = RateLimitLayer::new(count, time);
+    let config = config(kubeconfig).await?;
+    let builder = ClientBuilder::try_from(config).map_err(unusable)?;
+    Ok(builder.with_layer(&limit).build())
+}
+
+fn unusable(error: kube::Error) -> ConnectError {
+    ConnectError::Client(Box::new(error))
+}
+
+async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let mut config = match kubeconfig {
         Some(path) => of_file(path).await?,
         None => Config::incluster_env().map_err(|error| ConnectError::InCluster(error.into()))?,
     };
     config.connect_timeout = Some(CONNECT);
     config.default_retry = false;
-    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+    config.read_timeout = Some(SILENCE);
+    config.reset_reader_on_write = true;
+    Ok(config)
 }
 
 async fn of_file(path: &Path) -> Result<Config, ConnectError> {

@@ -124,6 +124,8 @@ impl Publisher {
         let mut pace = Pace::default();
         // What the API server has, once it was asked.
         let mut there: Option<Option<Value>> = None;
+        // What it made of what was written: others may have added to it, which is theirs.
+        let mut accepted: Option<(Want, Option<Value>)> = None;
         loop {
             let (turn, wanted) = self.wanted.borrow_and_update().clone();
             let wish = wanted.object(&self.node);
@@ -131,7 +133,10 @@ impl Publisher {
             let known = there.is_some();
             let wait = match (&there, &wish) {
                 (_, Want::Anything) => LOOK,
-                (Some(there), wish) if wish.is(there.as_ref()) => {
+                (Some(there), wish)
+                    if wish.is(there.as_ref())
+                        || accepted.as_ref() == Some(&(wish.clone(), there.clone())) =>
+                {
                     debug!("the NodeFeature is as it shall be");
                     self.told(Some(turn), None);
                     LOOK
@@ -142,6 +147,7 @@ impl Publisher {
                         Ok(object) => {
                             if known {
                                 pace.written(began.elapsed(), wish.clone());
+                                accepted = Some((wish.clone(), object.clone()));
                             }
                             there = Some(object);
                             Duration::ZERO
@@ -186,9 +192,9 @@ impl Publisher {
                     let done = self
                         .objects
                         .patch(&name, &params, &Patch::Apply(body))
-                        .await;
+                        .await?;
                     info!("NodeFeature {name}: written");
-                    done.map(Some)
+                    Ok(Some(done))
                 }
             }
         };

@@ -20,8 +20,8 @@ pub enum Following {
     Free,
     /// A label names the layout.
     Label(Selected),
-    /// Another program says that it is partitioning this node just now.
-    Held(String),
+    /// Another program says that it is partitioning this node just now; and the layout that a label names for afterwards.
+    Held(String, Option<Selected>),
 }
 
 /// A layout that a person chose by hand.
@@ -69,6 +69,11 @@ pub enum ChoiceRefused {
         /// The layout.
         layout: String,
     },
+    /// Nobody knows yet whether the Node names a layout.
+    #[error(
+        "the Node of this machine was not seen yet, and may name a layout: is the API server away?"
+    )]
+    Unseen,
     /// The file that came with it cannot be used.
     #[error(transparent)]
     Layouts(#[from] BookError),

@@ -29,7 +29,7 @@ type Places = (Box<dyn LabelSink>, Option<Cluster>);
 
 /// Starts what speaks to the API server. That may be away; credentials that cannot be read are an error.
 pub(crate) async fn connect(settings: &ClusterSettings) -> Result<Node, Box<dyn Error>> {
-    let client = client::connect(settings.kubeconfig()).await?;
+    let client = client::connect_agent(settings.kubeconfig()).await?;
     let link = settings.follows().then(|| {
         let (link, keeper) = Keeper::new(client.clone(), settings.node());
         tokio::spawn(keeper.run());
@@ -52,7 +52,7 @@ pub(crate) fn outputs(
 ) -> Result<Places, Box<dyn Error>> {
     let (link, post) = node.map(|node| (node.link, node.post)).unwrap_or_default();
     let cluster = settings.cluster().zip(link.clone());
-    let cluster = cluster.map(|(settings, link)| Cluster::new(link, settings, level));
+    let cluster = cluster.map(|(settings, link)| Cluster::new(link, settings, level, once));
     let sink: Box<dyn LabelSink> = match (settings.sink(), link, post) {
         (Target::Stdout, ..) => Box::new(Stdout::new(io::stdout())),
         (Target::FeatureFile(file), ..) => {
@@ -69,11 +69,13 @@ pub(crate) fn outputs(
 
 /// Says nothing any more, to the Node that is there.
 async fn unsay(link: &Link) {
-    let mut seen = link.view.clone();
-    let uid = match seen.wait_for(Option::is_some).await {
-        Ok(view) => view.as_ref().map(|view| view.uid.clone()),
-        Err(_ended) => None,
-    };
+    let mut report = link.report.clone();
+    let _ended = report.wait_for(|report| report.asked).await;
+    let uid = link.view.borrow().as_ref().map(|view| view.uid.clone());
+    // Where there is no Node there is nothing on it.
+    if uid.is_none() {
+        return;
+    }
     let nothing = Wanted {
         uid,
         ..Wanted::default()

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::operands::{PAUSED, RUNNING};
+use super::operands::{DEPLOY, PAUSED, RUNNING};
 use super::view::{Taint, View, has};
 use super::{COMPAT_MANAGER, MANAGER, MIG_CONFIG_STATE, NOT_READY};
 use crate::domain::labels::LabelSet;
@@ -26,8 +26,8 @@ pub struct Wanted {
     pub mig_config_state: Option<&'static str>,
     /// Operands that shall be paused, by the key of their label.
     pub paused: BTreeSet<String>,
-    /// The configuration of NVIDIA's device plugin, where it is to be another one than before.
-    pub plugin_config: Option<String>,
+    /// The configuration of NVIDIA's device plugin: from which to which, where it is to be another one.
+    pub plugin_config: Option<(String, String)>,
 }
 
 /// Which labels of the hardware a Node shall have.
@@ -196,7 +196,7 @@ impl Decision {
         for (key, value) in &view.labels {
             let to = match value.as_str() {
                 RUNNING if wanted.paused.contains(key) => PAUSED,
-                PAUSED if !wanted.paused.contains(key) => RUNNING,
+                PAUSED if key.starts_with(DEPLOY) && !wanted.paused.contains(key) => RUNNING,
                 _ => continue,
             };
             self.writes.push(Write::Replace {
@@ -206,8 +206,8 @@ impl Decision {
             });
         }
         let config = view.labels.get(PLUGIN_CONFIG);
-        if let (Some(from), Some(to)) = (config, &wanted.plugin_config)
-            && from != to
+        if let (Some(now), Some((from, to))) = (config, &wanted.plugin_config)
+            && now == from
         {
             self.writes.push(Write::Replace {
                 key: PLUGIN_CONFIG.to_owned(),

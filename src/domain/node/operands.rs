@@ -18,6 +18,8 @@ pub const RUNNING: &str = "true";
 /// We paused it.
 pub const PAUSED: &str = "paused-for-octavo";
 
+/// How the labels of operands begin.
+pub const DEPLOY: &str = "nvidia.com/gpu.deploy.";
 /// The device plugin's label.
 pub const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
 /// Labels of operands that have GPUs open. Source: NVIDIA mig-parted, `cmd/nvidia-mig-manager/reconfigure`.
@@ -28,6 +30,11 @@ pub const CLIENTS: [&str; 5] = [
     "nvidia.com/gpu.deploy.dcgm",
     "nvidia.com/gpu.deploy.nvsm",
 ];
+
+/// How resources of whole GPUs and of partitions begin, and how those end that are shared. Source: NVIDIA k8s-device-plugin.
+const WHOLE: &str = "nvidia.com/gpu";
+const PARTITION: &str = "nvidia.com/mig-";
+const SHARED: &str = ".shared";
 
 /// How long operands are paused for a device that is not let go of.
 const CLIENTS_WITHIN: Duration = Duration::from_mins(2);
@@ -76,7 +83,7 @@ enum Phase {
     /// The plugin shall offer what the node has.
     Checking {
         since: Duration,
-        config: Option<String>,
+        config: Option<(String, String)>,
     },
 }
 
@@ -85,8 +92,8 @@ enum Phase {
 pub struct Outcome {
     /// Labels that shall say [`PAUSED`]; all others of [`CLIENTS`] shall not.
     pub paused: BTreeSet<String>,
-    /// What the plugin's configuration shall be called.
-    pub plugin_config: Option<String>,
+    /// What the plugin's configuration is called, and what it shall be called.
+    pub plugin_config: Option<(String, String)>,
     /// When to look again at the latest.
     pub again: Option<Duration>,
     /// What just happened.
@@ -121,8 +128,10 @@ impl Operands {
 
     /// Holds them against what is known now.
     pub fn look(&mut self, now: Duration, facts: &Facts<'_>) -> Outcome {
-        // What was there when we came is known to the plugin, as far as we know.
-        let seen = *self.seen.get_or_insert(facts.changes);
+        let seen = match self.seen {
+            Some(seen) => seen,
+            None => self.begin(now, facts),
+        };
         let before = self.phase.clone();
         self.phase = match before.clone() {
             Phase::Running => self.after_running(now, facts, seen),
@@ -144,6 +153,19 @@ impl Operands {
             news: news(&before, &self.phase, facts),
             ..self.wanted(facts)
         }
+    }
+
+    /// An agent before us may have been killed at any point: with operands paused for a change that goes on now, or with partitions
+    /// that the plugin was still to see. Of how many changes the plugin knows.
+    fn begin(&mut self, now: Duration, facts: &Facts<'_>) -> u64 {
+        let paused = |key: &&str| facts.view.labels.get(*key).map(String::as_str) == Some(PAUSED);
+        if CLIENTS.iter().any(paused) && (facts.busy || facts.in_the_way) {
+            self.tried = Some(facts.choice);
+            self.phase = Phase::Paused { since: now };
+        }
+        let seen = if stale(facts) { u64::MAX } else { 0 };
+        self.seen = Some(seen);
+        seen
     }
 
     fn may_pause(&self, facts: &Facts<'_>) -> bool {
@@ -170,14 +192,15 @@ impl Operands {
     }
 
     /// The one of the two configurations that is not in use.
-    fn other_config(&self, view: &View) -> Option<String> {
+    fn other_config(&self, view: &View) -> Option<(String, String)> {
         let now = view.labels.get(PLUGIN_CONFIG)?;
         let (one, other) = self.configs.as_ref()?;
-        if now == one {
-            Some(other.clone())
-        } else {
-            (now == other).then(|| one.clone())
-        }
+        let to = match now {
+            now if now == one => other,
+            now if now == other => one,
+            _ => return None,
+        };
+        Some((now.clone(), to.clone()))
     }
 
     fn wanted(&self, facts: &Facts<'_>) -> Outcome {
@@ -216,7 +239,9 @@ fn after_paused(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
 }
 
 fn after_plugin_off(now: Duration, facts: &Facts<'_>, since: Duration) -> Phase {
-    let nvidia = |(name, count): (&String, &u64)| name.starts_with("nvidia.com/") && *count > 0;
+    let nvidia = |(name, count): (&String, &u64)| {
+        (name.starts_with(WHOLE) || name.starts_with(PARTITION)) && *count > 0
+    };
     let paused = facts.view.labels.get(PLUGIN).map(String::as_str) == Some(PAUSED);
     let gone = paused && !facts.view.allocatable.iter().any(nvidia);
     if !gone && now.saturating_sub(since) < OFF_WITHIN {
@@ -232,7 +257,7 @@ fn after_checking(
     now: Duration,
     facts: &Facts<'_>,
     since: Duration,
-    config: Option<String>,
+    config: Option<(String, String)>,
 ) -> Phase {
     if offered(facts) || now.saturating_sub(since) >= OFFERS_WITHIN {
         return Phase::Running;
@@ -246,6 +271,17 @@ fn runs(view: &View, keys: &[&str]) -> bool {
         .any(|key| view.labels.get(*key).map(String::as_str) == Some(RUNNING))
 }
 
+/// Whether kubelet offers partitions that are not there.
+fn stale(facts: &Facts<'_>) -> bool {
+    let Some(partitions) = facts.partitions else {
+        return false;
+    };
+    facts.view.allocatable.iter().any(|(name, count)| {
+        let known = name.strip_suffix(SHARED).unwrap_or(name);
+        *count > 0 && name.starts_with(PARTITION) && !partitions.contains_key(known)
+    })
+}
+
 /// Whether what kubelet offers is what there is: each partition, or each a number of times where they are shared.
 fn offered(facts: &Facts<'_>) -> bool {
     let Some(partitions) = facts.partitions else {
@@ -253,13 +289,12 @@ fn offered(facts: &Facts<'_>) -> bool {
     };
     let offers = &facts.view.allocatable;
     let there = partitions.iter().all(|(name, count)| {
-        let offered = offers.get(name).copied().unwrap_or_default();
+        let shared = || offers.get(&format!("{name}{SHARED}")).copied();
+        let whole = offers.get(name).copied().filter(|count| *count > 0);
+        let offered = whole.or_else(shared).unwrap_or_default();
         offered > 0 && offered.checked_rem(*count) == Some(0)
     });
-    let gone = offers.iter().all(|(name, count)| {
-        *count == 0 || !name.starts_with("nvidia.com/mig-") || partitions.contains_key(name)
-    });
-    there && gone
+    there && !stale(facts)
 }
 
 fn news(before: &Phase, now: &Phase, facts: &Facts<'_>) -> Option<News> {
@@ -270,6 +305,8 @@ fn news(before: &Phase, now: &Phase, facts: &Facts<'_>) -> Option<News> {
         }
         (Phase::Paused { .. }, Phase::Checking { .. }) => Some(News::Restored),
         (Phase::PluginOff { .. } | Phase::Running, Phase::Checking { .. }) => Some(News::Refreshed),
+        // Where they are not offered one by one nothing was looked at.
+        (Phase::Checking { .. }, Phase::Running) if facts.partitions.is_none() => None,
         (Phase::Checking { .. }, Phase::Running) if offered(facts) => Some(News::Offered),
         (Phase::Checking { .. }, Phase::Running) => Some(News::NotOffered),
         _ => None,

@@ -47,6 +47,14 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The same, to be changed.
+    pub(in crate::domain) fn holders_mut(&mut self) -> &mut [Holder] {
+        match self {
+            Self::InstanceInUse { holders, .. } | Self::DeviceInUse { holders } => holders,
+            Self::NotAllowed { .. } | Self::Untold { .. } | Self::Refused => &mut [],
+        }
+    }
+
     /// Who is in the way, as far as it is somebody and told.
     pub fn holders(&self) -> &[Holder] {
         match self {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::ending::Ending;
+use crate::domain::holder::Holder;
 use crate::domain::plan::words::{Words, holders};
 use crate::domain::plan::{Cause, Infeasible, ResetScope};
 
@@ -86,6 +87,22 @@ impl State {
         }
     }
 
+    /// The same without what the programs in the way were started with: arguments may be secrets, and not everybody who reads of
+    /// a node may read those.
+    #[must_use]
+    pub fn without_arguments(&self) -> Self {
+        let mut state = self.clone();
+        if let Self::Blocked { causes } | Self::NeedsReset { causes, .. } = &mut state {
+            for holder in causes.iter_mut().flat_map(Cause::holders_mut) {
+                if let Some(command) = &mut holder.who.command {
+                    let program = command.split(' ').next();
+                    *command = program.unwrap_or_default().to_owned();
+                }
+            }
+        }
+        state
+    }
+
     /// Why, in words for a person; empty where there is nothing to explain.
     pub fn message(&self, words: &Words<'_>) -> String {
         match self {
@@ -113,12 +130,24 @@ impl State {
 }
 
 impl State {
-    /// Whether somebody has the device open who is in the way of a change of its MIG mode, or of a reset.
+    /// Whether somebody has the device open who is in the way of a change of its MIG mode, or of a reset, and is no pod that kubelet
+    /// gave the device to: a client such as a monitor, which can be asked to let go.
     pub fn is_held(&self) -> bool {
+        let given = |holder: &Holder| {
+            let pod = holder.who.pod.as_ref();
+            pod.is_some_and(|pod| pod.name.is_some())
+        };
+        let by_a_client = |cause: &Cause| match cause {
+            Cause::DeviceInUse { holders } => holders.is_empty() || !holders.iter().all(given),
+            Cause::InstanceInUse { .. }
+            | Cause::NotAllowed { .. }
+            | Cause::Untold { .. }
+            | Cause::Refused => false,
+        };
         match self {
-            Self::Blocked { causes } | Self::NeedsReset { causes, .. } => causes
-                .iter()
-                .any(|cause| matches!(cause, Cause::DeviceInUse { .. })),
+            Self::Blocked { causes } | Self::NeedsReset { causes, .. } => {
+                causes.iter().any(by_a_client)
+            }
             Self::Applied
             | Self::Pending { .. }
             | Self::Applying

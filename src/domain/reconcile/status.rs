@@ -59,7 +59,7 @@ pub struct DeviceStatus {
     pub name: String,
     /// In a word: [`State::as_str`].
     pub state: &'static str,
-    /// Why, in words for a person; empty where there is nothing to explain.
+    /// Why, in words for a person and without the arguments of programs; empty where there is nothing to explain.
     pub message: String,
     /// Whether somebody has it open who is in the way of a change of its MIG mode, or of a reset.
     pub is_held: bool,
@@ -75,7 +75,7 @@ impl DeviceStatus {
             pci,
             name: words.device(pci),
             state: state.as_str(),
-            message: state.message(&words),
+            message: state.without_arguments().message(&words),
             is_held: state.is_held(),
             progress: None,
         }

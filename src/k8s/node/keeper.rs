@@ -14,8 +14,9 @@ use tokio_stream::StreamExt;
 use tracing::{debug, info, warn};
 
 use super::events::{NAMESPACE, Teller};
+use super::patience::Patience;
 use super::read;
-use super::write::{self, WriteError};
+use super::write;
 use crate::domain::id::NodeName;
 use crate::domain::node::pace::Pace;
 use crate::domain::node::telling::Event;
@@ -161,7 +162,7 @@ impl Keeper {
             eyes: &eyes,
             began: Instant::now(),
             paces: BTreeMap::new(),
-            trouble: None,
+            troubles: BTreeMap::new(),
             settled: None,
         };
         tokio::select! {
@@ -183,7 +184,7 @@ struct Eyes<'a> {
 impl Eyes<'_> {
     async fn follow(&self) {
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let mut seen = Box::pin(watcher(self.nodes.clone(), only).default_backoff());
+        let mut seen = Box::pin(watcher(self.nodes.clone(), only).backoff(Patience::default()));
         let mut trouble = None;
         let mut there = false;
         while let Some(event) = seen.next().await {
@@ -212,19 +213,30 @@ impl Eyes<'_> {
 
     fn take(&self, event: Seen<Node>, there: &mut bool) {
         match event {
-            Seen::Init => *there = false,
-            Seen::InitApply(node) | Seen::Apply(node) => {
+            // Nothing was asked yet.
+            Seen::Init => {
+                *there = false;
+                return;
+            }
+            // What is listed is what there is, also after the server's data went back to an earlier state.
+            Seen::InitApply(node) => {
+                *there = true;
+                let new = Arc::new(read::view(node));
+                self.view.send_if_modified(|view| {
+                    let differs = view.as_ref() != Some(&new);
+                    *view = Some(new);
+                    differs
+                });
+            }
+            Seen::Apply(node) => {
                 *there = true;
                 self.see(node);
             }
             Seen::InitDone if *there => {}
             Seen::InitDone | Seen::Delete(_) => self.gone(),
         }
-        self.report.send_if_modified(|report| {
-            let first = !report.asked && self.view.borrow().is_some() == *there;
-            report.asked |= first;
-            first
-        });
+        self.report
+            .send_if_modified(|report| !std::mem::replace(&mut report.asked, true));
     }
 
     /// A watch may be behind the answer to our own write: what is older than what was seen is not looked at.
@@ -262,7 +274,8 @@ struct Hands<'a> {
     began: Instant,
     /// By what is written: one that is refused holds up no other.
     paces: BTreeMap<String, Pace<Write>>,
-    trouble: Option<String>,
+    /// What is wrong, by what is written.
+    troubles: BTreeMap<String, String>,
     /// The last turn that was found said.
     settled: Option<u64>,
 }
@@ -318,44 +331,44 @@ impl Hands<'_> {
     async fn write(&mut self, view: &View, write: Write) {
         let done = write::perform(self.eyes.nodes, self.eyes.name, view, &write).await;
         let now = self.began.elapsed();
-        let pace = self.paces.entry(slot(&write)).or_default();
-        match done {
+        let slot = slot(&write);
+        let pace = self.paces.entry(slot.clone()).or_default();
+        let trouble = match done {
             Ok(node) => {
                 info!("the Node was written: {}", words(&write));
                 pace.written(now, write);
                 let fought = pace.undone() >= FOUGHT;
                 self.eyes.see(node);
-                self.complain(fought.then(|| {
-                    "somebody undoes what is written to the Node: is there another agent for it?".to_owned()
-                }));
+                fought.then(|| {
+                    "somebody undoes what is written to the Node: is there another agent for it?"
+                        .to_owned()
+                })
             }
             Err(error) => {
                 pace.failed(now, error.patience());
-                let failures = pace.failures();
-                self.refused(&error, failures);
+                if error.is_race() && pace.failures() < PERSISTS {
+                    debug!("somebody was faster: {error}");
+                    return;
+                }
+                Some(error.to_string())
             }
-        }
-    }
-
-    fn refused(&mut self, error: &WriteError, failures: u32) {
-        if error.is_race() && failures < PERSISTS {
-            debug!("somebody was faster: {error}");
-        } else {
-            self.complain(Some(error.to_string()));
-        }
+        };
+        self.complain(slot, trouble);
     }
 
     /// Says it once, and keeps it said for as long as it is so.
-    fn complain(&mut self, trouble: Option<String>) {
-        if self.trouble == trouble {
+    fn complain(&mut self, slot: String, trouble: Option<String>) {
+        if self.troubles.get(&slot) == trouble.as_ref() {
             return;
         }
-        if let Some(trouble) = &trouble {
+        if let Some(trouble) = trouble {
             warn!("{trouble}; it is tried again later");
+            self.troubles.insert(slot, trouble);
         } else {
             info!("the Node can be written again");
+            self.troubles.remove(&slot);
         }
-        self.trouble.clone_from(&trouble);
+        let trouble = self.troubles.values().next().cloned();
         self.eyes
             .report
             .send_modify(|report| report.trouble = trouble);

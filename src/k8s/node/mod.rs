@@ -6,6 +6,7 @@
 
 mod events;
 mod keeper;
+mod patience;
 mod read;
 mod write;
 

@@ -55,6 +55,10 @@ fn owners(entries: &[ManagedFieldsEntry]) -> Owners {
             continue;
         };
         let manager = manager(entry);
+        // Whoever there was before there were managers. Source: Kubernetes, "Server-Side Apply".
+        if manager == "before-first-apply" {
+            continue;
+        }
         let metadata = fields.0.get("f:metadata");
         let within = |name| metadata.and_then(|metadata| metadata.get(name));
         add(&mut owners.labels, within("f:labels"), &manager);

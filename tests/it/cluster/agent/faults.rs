@@ -78,13 +78,10 @@ fn an_api_server_that_is_away_holds_up_no_hardware_and_hears_everything_when_it_
         .change(|world| world.lose_gpu(world.slot_of_index(1).unwrap()));
     api.start();
     agent.says("the API server answers again");
-    let wait = [
-        "wait",
-        "--timeout=100s",
-        "--for=jsonpath={.metadata.labels.octavo\\.dev/layout-state}",
-    ];
+    // A GPU that fell off the bus is not among those that the driver speaks for.
     let name = format!("node/{}", node.name());
-    api.kubectl(&[&wait[..], &[&name]].concat());
+    let gone = "--for=jsonpath={.metadata.labels.nvidia\\.com/gpu\\.count}=1";
+    api.kubectl(&["wait", "--timeout=100s", gone, &name]);
 }
 
 #[test]
@@ -158,6 +155,33 @@ fn an_api_server_that_refuses_everything_is_asked_ever_more_seldom() {
     proxy.fault(None);
     agent.says(KEPT);
     rig.await_label("octavo.dev/count", "2");
+}
+
+#[test]
+fn an_api_server_that_refuses_from_the_start_is_asked_less_and_less_often() {
+    let rig = Rig::new(Api::shared(), TWO);
+    let proxy = Proxy::start(rig.api);
+    proxy.fault(Fault {
+        to: To::All,
+        code: 500,
+        retry_after: None,
+        times: u32::MAX,
+    });
+    let began = Instant::now();
+    let mut agent = rig.through(&proxy, &["--log-level=debug"]);
+    agent.says("cannot be watched");
+    for _ in 0..4 {
+        agent.says("still cannot be watched");
+    }
+    // Half a second, one, two and four at the least, whatever else is asked for meanwhile.
+    assert!(
+        began.elapsed().as_secs_f64() > 7.0,
+        "{:?}",
+        proxy.requests()
+    );
+    assert!(proxy.requests().len() <= 6, "{:?}", proxy.requests());
+    proxy.fault(None);
+    agent.says(KEPT);
 }
 
 #[test]
