@@ -104,8 +104,7 @@ impl Cluster {
     /// Waits until the Node was seen, and lets it choose the layout: for an agent that looks once.
     pub async fn look(&mut self, partitioning: Option<&mut Partitioning>) -> Result<(), SinkError> {
         let mut view = self.view.clone();
-        let seen = timeout(ONCE, view.wait_for(Option::is_some)).await;
-        if seen.is_err() {
+        if timeout(ONCE, view.wait_for(Option::is_some)).await.is_err() {
             return Err(SinkError::Cluster(self.link.trouble()));
         }
         let (following, _) = self.follow();

@@ -189,6 +189,8 @@ impl Eyes<'_> {
         let mut there = false;
         while let Some(event) = seen.next().await {
             match event {
+                // Nothing was asked yet: it is about to be.
+                Ok(Seen::Init) => there = false,
                 Ok(event) => {
                     if trouble.take().is_some() {
                         info!("the API server answers again");
@@ -213,11 +215,7 @@ impl Eyes<'_> {
 
     fn take(&self, event: Seen<Node>, there: &mut bool) {
         match event {
-            // Nothing was asked yet.
-            Seen::Init => {
-                *there = false;
-                return;
-            }
+            Seen::Init => {}
             // What is listed is what there is, also after the server's data went back to an earlier state.
             Seen::InitApply(node) => {
                 *there = true;
