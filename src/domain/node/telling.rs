@@ -141,7 +141,10 @@ impl Telling {
         }
         self.notice.clone_from(&status.notice);
         let notice = status.notice.clone()?;
-        Some(warning("LayoutNotice", notice))
+        // Of a layout that means nothing here that is what is told.
+        refusal(status)
+            .is_none()
+            .then(|| warning("LayoutNotice", notice))
     }
 
     fn drift(&mut self, status: &Status) -> Option<Event> {
@@ -255,8 +258,19 @@ fn of_state(state: &'static str, message: String) -> Event {
     }
 }
 
+/// Why the layout means nothing here, where it does not: its devices stand as they did before.
+fn refusal(status: &Status) -> Option<&str> {
+    let failed = |word: &str| word == "failed";
+    let of_a_device = status.devices.iter().any(|device| failed(device.state));
+    let notice = status.notice.as_deref()?;
+    (status.state.is_some_and(failed) && !of_a_device).then_some(notice)
+}
+
 /// How many devices stand how, and what is to be said of those that have something to say.
 fn message(layout: &str, status: &Status) -> String {
+    if let Some(refusal) = refusal(status) {
+        return format!("layout {layout}: {refusal}");
+    }
     let told: Vec<String> = status
         .devices
         .iter()

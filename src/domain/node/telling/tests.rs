@@ -92,6 +92,30 @@ fn what_was_put_in_force_between_two_looks_is_told() {
 }
 
 #[test]
+fn a_layout_that_means_nothing_here_is_told_once_with_the_reason() {
+    let mut telling = Telling::default();
+    assert!(look(&mut telling, 0, &status("night", "applied", "")).is_empty());
+    let mut refused = status("nope", "applied", "");
+    refused.state = Some("failed");
+    refused.notice = Some("there is no such layout".to_owned());
+    let told = look(&mut telling, 1, &refused);
+    assert_eq!(
+        told,
+        [(
+            "LayoutFailed",
+            "layout nope: there is no such layout".to_owned()
+        )]
+    );
+    // A file that is broken leaves the layout in force, and is worth a word of its own.
+    let mut broken = status("night", "applied", "");
+    broken.notice = Some("line 3".to_owned());
+    assert_eq!(
+        reasons(&mut telling, 2, &broken),
+        ["LayoutNotice", "LayoutApplied"]
+    );
+}
+
+#[test]
 fn who_is_in_the_way_is_named_and_told_again_after_a_while_where_it_is_somebody_else() {
     let mut telling = Telling::default();
     let first = look(&mut telling, 0, &status("night", "blocked", "pid 7"));

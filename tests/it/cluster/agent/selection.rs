@@ -45,7 +45,7 @@ fn without_the_label_what_there_is_stays_and_a_layout_that_nobody_has_changes_no
         "{status}"
     );
     assert_eq!(names(&rig.machine.geometry(0)), ["3g.20gb", "3g.20gb"]);
-    assert!(rig.await_event("LayoutNotice").contains("all-9g.99gb"));
+    assert!(rig.await_event("LayoutFailed").contains("all-9g.99gb"));
     rig.label(&["octavo.dev/layout-"]);
     // The label of the state goes with the layout.
     while !rig.labels("octavo.dev/layout-state").is_empty() {
