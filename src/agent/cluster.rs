@@ -249,7 +249,7 @@ impl Cluster {
         outcome
     }
 
-    /// Says the last: what was paused runs again. Whether the Node has it.
+    /// Says the last: what was paused runs again.
     pub async fn leave(&self) {
         self.link.want(|wanted| wanted.paused.clear());
         if self.view.borrow().is_some() && timeout(LAST_WORD, self.link.settled()).await.is_err() {
