@@ -5,6 +5,8 @@
 //! looks at hardware wait for an API server.
 
 mod events;
+mod eyes;
+mod hands;
 mod keeper;
 mod patience;
 mod read;

@@ -1,0 +1,121 @@
+//! Watches a Node.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::runtime::watcher::{self, watcher};
+use kube::runtime::{WatchStreamExt, watcher::Event as Seen};
+use tokio::sync::watch;
+use tokio_stream::StreamExt;
+use tracing::{debug, info, warn};
+
+use super::keeper::Report;
+use super::patience::Patience;
+use super::read;
+use crate::domain::node::View;
+use crate::k8s::client::told;
+
+/// What is seen of a Node.
+pub(super) struct Eyes<'a> {
+    pub(super) nodes: &'a Api<Node>,
+    pub(super) name: &'a str,
+    pub(super) view: &'a watch::Sender<Option<Arc<View>>>,
+    pub(super) report: &'a watch::Sender<Report>,
+}
+
+impl Eyes<'_> {
+    /// Follows it for ever.
+    pub(super) async fn follow(&self) {
+        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
+        let mut seen = Box::pin(watcher(self.nodes.clone(), only).backoff(Patience::default()));
+        let mut trouble = None;
+        let mut there = false;
+        while let Some(event) = seen.next().await {
+            match event {
+                // Nothing was asked yet: it is about to be.
+                Ok(Seen::Init) => there = false,
+                Ok(event) => {
+                    if trouble.take().is_some() {
+                        info!("the API server answers again");
+                    }
+                    self.take(event, &mut there);
+                }
+                Err(error) => {
+                    let error = told_of_watch(&error);
+                    if trouble.as_ref() == Some(&error) {
+                        debug!("the Node still cannot be watched: {error}");
+                    } else {
+                        warn!(
+                            "the Node {} cannot be watched: {error}; it is tried again",
+                            self.name
+                        );
+                        trouble = Some(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&self, event: Seen<Node>, there: &mut bool) {
+        match event {
+            Seen::Init => {}
+            // What is listed is what there is, also after the server's data went back to an earlier state.
+            Seen::InitApply(node) => {
+                *there = true;
+                let new = Arc::new(read::view(node));
+                self.view.send_if_modified(|view| {
+                    let differs = view.as_ref() != Some(&new);
+                    *view = Some(new);
+                    differs
+                });
+            }
+            Seen::Apply(node) => {
+                *there = true;
+                self.see(node);
+            }
+            Seen::InitDone if *there => {}
+            Seen::InitDone | Seen::Delete(_) => self.gone(),
+        }
+        self.report
+            .send_if_modified(|report| !std::mem::replace(&mut report.asked, true));
+    }
+
+    /// A watch may be behind the answer to our own write: what is older than what was seen is not looked at.
+    pub(super) fn see(&self, node: Node) {
+        let new = read::view(node);
+        self.view.send_if_modified(|view| {
+            let known = view.as_deref();
+            if known.is_some_and(|known| is_older(&new, known) || new == *known) {
+                return false;
+            }
+            *view = Some(Arc::new(new));
+            true
+        });
+    }
+
+    fn gone(&self) {
+        if self.view.send_replace(None).is_some() {
+            warn!("there is no Node {} any more", self.name);
+        } else if !self.report.borrow().asked {
+            warn!("there is no Node {} yet", self.name);
+        }
+    }
+}
+
+/// Whether `new` is of an earlier version of the same Node. Source: Kubernetes KEP-5504, versions of one object can be compared
+/// as numbers.
+fn is_older(new: &View, known: &View) -> bool {
+    let number = |view: &View| view.version.parse::<u128>().ok();
+    new.uid == known.uid && number(new).is_some_and(|new| Some(new) < number(known))
+}
+
+fn told_of_watch(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => told(error),
+        watcher::Error::WatchError(status) => told(&kube::Error::Api(status.clone())),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}

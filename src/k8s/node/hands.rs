@@ -1,0 +1,162 @@
+//! Writes to a Node what differs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tracing::{debug, info, warn};
+
+use super::eyes::Eyes;
+use super::write;
+use crate::domain::node::pace::Pace;
+use crate::domain::node::{View, Wanted, Write, decide};
+
+/// Who is always faster is no race.
+const PERSISTS: u32 = 3;
+/// Undone so often, what we write is fought over.
+const FOUGHT: u32 = 3;
+
+/// What writes a Node.
+pub(super) struct Hands<'a> {
+    eyes: &'a Eyes<'a>,
+    began: Instant,
+    /// By what is written: one that is refused holds up no other.
+    paces: BTreeMap<String, Pace<Write>>,
+    /// What is wrong, by what is written.
+    troubles: BTreeMap<String, String>,
+    /// The last turn that was found said.
+    settled: Option<u64>,
+}
+
+impl<'a> Hands<'a> {
+    /// For the Node that these eyes see.
+    pub(super) fn new(eyes: &'a Eyes<'a>) -> Self {
+        Self {
+            eyes,
+            began: Instant::now(),
+            paces: BTreeMap::new(),
+            troubles: BTreeMap::new(),
+            settled: None,
+        }
+    }
+
+    /// Writes what differs, until nobody wants anything any more.
+    pub(super) async fn keep(mut self, mut wanted: watch::Receiver<(u64, Wanted)>) {
+        let mut seen = self.eyes.view.subscribe();
+        loop {
+            let view = seen.borrow_and_update().clone();
+            let (turn, what) = wanted.borrow_and_update().clone();
+            let wait = match view {
+                Some(view) => self.turn(&view, turn, &what).await,
+                None => None,
+            };
+            tokio::select! {
+                changed = wanted.changed() => if changed.is_err() {
+                    return;
+                },
+                _ = seen.changed() => {}
+                () = sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            }
+        }
+    }
+
+    /// Writes one thing, if one may be written now; says when to come again.
+    async fn turn(&mut self, view: &View, turn: u64, wanted: &Wanted) -> Option<Duration> {
+        let decision = decide(view, wanted);
+        let said = wanted.uid.as_ref() == Some(&view.uid) && decision.writes.is_empty();
+        self.eyes.report.send_if_modified(|report| {
+            let before = report.clone();
+            report.settled = said.then_some(turn);
+            report.yielded.clone_from(&decision.yielded);
+            *report != before
+        });
+        if said && self.settled != Some(turn) {
+            debug!("nothing to write to the Node");
+            self.settled = Some(turn);
+        }
+        let now = self.began.elapsed();
+        let mut soonest = None;
+        for write in decision.writes {
+            let pace = self.paces.entry(slot(&write)).or_default();
+            if let Some(wait) = pace.wait(now, &write) {
+                soonest = Some(soonest.map_or(wait, |known: Duration| known.min(wait)));
+                continue;
+            }
+            self.write(view, write).await;
+            return Some(Duration::ZERO);
+        }
+        soonest
+    }
+
+    async fn write(&mut self, view: &View, write: Write) {
+        let done = write::perform(self.eyes.nodes, self.eyes.name, view, &write).await;
+        let now = self.began.elapsed();
+        let slot = slot(&write);
+        let pace = self.paces.entry(slot.clone()).or_default();
+        let trouble = match done {
+            Ok(node) => {
+                info!("the Node was written: {}", words(&write));
+                pace.written(now, write);
+                let fought = pace.undone() >= FOUGHT;
+                self.eyes.see(node);
+                fought.then(|| {
+                    "somebody undoes what is written to the Node: is there another agent for it?"
+                        .to_owned()
+                })
+            }
+            Err(error) => {
+                pace.failed(now, error.patience());
+                if error.is_race() && pace.failures() < PERSISTS {
+                    debug!("somebody was faster: {error}");
+                    return;
+                }
+                Some(error.to_string())
+            }
+        };
+        self.complain(slot, trouble);
+    }
+
+    /// Says it once, and keeps it said for as long as it is so.
+    fn complain(&mut self, slot: String, trouble: Option<String>) {
+        if self.troubles.get(&slot) == trouble.as_ref() {
+            return;
+        }
+        if let Some(trouble) = trouble {
+            warn!("{trouble}; it is tried again later");
+            self.troubles.insert(slot, trouble);
+        } else {
+            info!("the Node can be written again");
+            self.troubles.remove(&slot);
+        }
+        let trouble = self.troubles.values().next().cloned();
+        self.eyes
+            .report
+            .send_modify(|report| report.trouble = trouble);
+    }
+}
+
+fn slot(write: &Write) -> String {
+    match write {
+        Write::Apply { manager, .. } => (*manager).to_owned(),
+        Write::Taints(_) => "taints".to_owned(),
+        Write::Replace { key, .. } => key.clone(),
+    }
+}
+
+fn words(write: &Write) -> String {
+    match write {
+        Write::Apply {
+            manager,
+            labels,
+            annotations,
+            ..
+        } => format!(
+            "{} labels and {} annotations as {manager}",
+            labels.len(),
+            annotations.len()
+        ),
+        Write::Taints(taints) => format!("{} taints", taints.len()),
+        Write::Replace { key, from, to } => format!("{key} from {from} to {to}"),
+    }
+}
