@@ -259,7 +259,11 @@ fn after_checking(
     since: Duration,
     config: Option<(String, String)>,
 ) -> Phase {
-    if offered(facts) || now.saturating_sub(since) >= OFFERS_WITHIN {
+    let now_called = facts.view.labels.get(PLUGIN_CONFIG);
+    let unwritten = config
+        .as_ref()
+        .is_some_and(|(from, _)| now_called == Some(from));
+    if (offered(facts) && !unwritten) || now.saturating_sub(since) >= OFFERS_WITHIN {
         return Phase::Running;
     }
     Phase::Checking { since, config }

@@ -222,6 +222,24 @@ fn where_config_manager_runs_another_name_of_the_configuration_is_enough() {
     assert_eq!(new.paused.len(), 0);
     assert_eq!(new.plugin_config, Some(("b".to_owned(), "a".to_owned())));
     assert_eq!(new.news, Some(News::Refreshed));
+    // It is wanted until it is there.
+    let changed = Facts {
+        changes: 1,
+        ..facts(&view)
+    };
+    assert_eq!(
+        operands.look(at(2), &changed).plugin_config,
+        new.plugin_config
+    );
+    let mut written = view.clone();
+    written
+        .labels
+        .insert(PLUGIN_CONFIG.to_owned(), "a".to_owned());
+    let there = Facts {
+        changes: 1,
+        ..facts(&written)
+    };
+    assert_eq!(operands.look(at(3), &there), Outcome::default());
 }
 
 proptest! {
