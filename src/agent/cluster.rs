@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use crate::agent::node_sink::ONCE;
 use crate::agent::partitioning::{Following, Partitioning};
 use crate::agent::sink::SinkError;
+use crate::agent::soonest;
 use crate::config::agent::ClusterSettings;
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::{LabelSet, LayoutState};
@@ -187,7 +188,7 @@ impl Cluster {
             wanted.plugin_config = operands.plugin_config;
         });
         let again = operands.again.map(|at| at.saturating_sub(now));
-        [again, later].into_iter().flatten().min()
+        soonest(again, later)
     }
 
     /// The annotation. Who is in the way may be somebody else at every look: what changes in nothing but that is said again after
@@ -199,6 +200,9 @@ impl Cluster {
         (inventory, yielded): (&Inventory, &[Yielded]),
     ) -> (String, Option<Duration>) {
         let text = annotation(status, inventory, yielded);
+        if self.said.as_ref().is_some_and(|(_, said, _)| *said == text) {
+            return (text, None);
+        }
         let mut core = status.clone();
         for device in &mut core.devices {
             device.message.clear();
@@ -206,16 +210,13 @@ impl Cluster {
         let core = annotation(&core, inventory, yielded);
         if let Some((known, said, at)) = &self.said
             && *known == core
-            && *said != text
         {
             let waited = now.saturating_sub(*at);
             if waited < SAME_AGAIN {
                 return (said.clone(), Some(SAME_AGAIN.saturating_sub(waited)));
             }
         }
-        if self.said.as_ref().is_none_or(|(_, said, _)| *said != text) {
-            self.said = Some((core, text.clone(), now));
-        }
+        self.said = Some((core, text.clone(), now));
         (text, None)
     }
 

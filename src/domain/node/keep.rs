@@ -118,13 +118,7 @@ impl Decision {
             &view.owners.annotations,
             wanted.annotations.clone(),
         );
-        let noted: BTreeMap<String, String> = view
-            .annotations
-            .iter()
-            .filter(|(key, _)| has(&view.owners.annotations, key, MANAGER))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        if labels != had || annotations != noted {
+        if labels != had || annotations != view.annotations_of(MANAGER) {
             self.writes.push(Write::Apply {
                 manager: MANAGER,
                 force: false,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::domain::reconcile::{LONGEST_WAIT, wait};
+
 /// When the next write may be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pace<T> {
@@ -16,8 +18,6 @@ pub struct Pace<T> {
 
 /// Changes that follow each other closely are one write.
 const GAP: Duration = Duration::from_millis(250);
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_mins(5);
 /// What stood so long was not undone, but changed.
 const PEACE: Duration = Duration::from_mins(10);
 
@@ -66,7 +66,7 @@ impl<T: PartialEq> Pace<T> {
     pub fn failed(&mut self, now: Duration, patience: Option<Duration>) {
         self.failures = self.failures.saturating_add(1);
         let wait = doubled(self.failures).max(patience.unwrap_or_default());
-        self.not_before = now.saturating_add(wait.min(LONGEST));
+        self.not_before = now.saturating_add(wait.min(LONGEST_WAIT));
     }
 
     /// How often it could not be written since it last could.
@@ -83,9 +83,7 @@ impl<T: PartialEq> Pace<T> {
 fn doubled(times: u32) -> Duration {
     match times {
         0 => Duration::ZERO,
-        some => FIRST
-            .saturating_mul(1 << some.saturating_sub(1).min(16))
-            .min(LONGEST),
+        some => wait(some),
     }
 }
 

@@ -46,11 +46,24 @@ pub struct Owners {
 impl View {
     /// The labels of a manager, with their values now.
     pub fn labels_of(&self, manager: &str) -> BTreeMap<String, String> {
-        let labels = self.labels.iter();
-        let ours = labels.filter(|(key, _)| has(&self.owners.labels, key, manager));
-        ours.map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
+        of(&self.labels, &self.owners.labels, manager)
     }
+
+    /// The annotations of a manager, with their values now.
+    pub fn annotations_of(&self, manager: &str) -> BTreeMap<String, String> {
+        of(&self.annotations, &self.owners.annotations, manager)
+    }
+}
+
+fn of(
+    values: &BTreeMap<String, String>,
+    owners: &BTreeMap<String, BTreeSet<String>>,
+    manager: &str,
+) -> BTreeMap<String, String> {
+    let owned = values.iter().filter(|(key, _)| has(owners, key, manager));
+    owned
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 /// Whether `manager` has `key`.

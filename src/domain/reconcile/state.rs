@@ -220,10 +220,10 @@ impl From<Ending> for State {
 
 /// The first wait after an attempt that ended badly; each is twice as long as the one before.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-const LONGEST_WAIT: Duration = Duration::from_mins(5);
+pub(in crate::domain) const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
 /// How long to wait after so many attempts in a row that ended badly.
-pub(super) fn wait(failures: u32) -> Duration {
+pub(in crate::domain) fn wait(failures: u32) -> Duration {
     let doubled = FIRST_WAIT.saturating_mul(1 << failures.saturating_sub(1).min(16));
     doubled.min(LONGEST_WAIT)
 }

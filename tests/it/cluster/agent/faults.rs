@@ -16,6 +16,14 @@ use crate::process::Program;
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
 
+/// Nothing is answered well until this ends.
+const REFUSES_ALL: Fault = Fault {
+    to: To::All,
+    code: 500,
+    retry_after: None,
+    times: u32::MAX,
+};
+
 impl Rig<'_> {
     /// An agent that speaks through a proxy.
     fn through(&self, proxy: &Proxy, arguments: &[&str]) -> Program {
@@ -130,12 +138,7 @@ fn an_api_server_that_refuses_everything_is_asked_ever_more_seldom() {
     let proxy = Proxy::start(rig.api);
     let mut agent = rig.through(&proxy, &["--log-level=debug"]);
     agent.says(KEPT);
-    proxy.fault(Fault {
-        to: To::All,
-        code: 500,
-        retry_after: None,
-        times: u32::MAX,
-    });
+    proxy.fault(REFUSES_ALL);
     let (began, before) = (Instant::now(), proxy.requests().len());
     // Much changes meanwhile, and each change is something to write.
     for turn in 0..30 {
@@ -161,12 +164,7 @@ fn an_api_server_that_refuses_everything_is_asked_ever_more_seldom() {
 fn an_api_server_that_refuses_from_the_start_is_asked_less_and_less_often() {
     let rig = Rig::new(Api::shared(), TWO);
     let proxy = Proxy::start(rig.api);
-    proxy.fault(Fault {
-        to: To::All,
-        code: 500,
-        retry_after: None,
-        times: u32::MAX,
-    });
+    proxy.fault(REFUSES_ALL);
     let began = Instant::now();
     let mut agent = rig.through(&proxy, &["--log-level=debug"]);
     agent.says("cannot be watched");

@@ -4,6 +4,7 @@ use nvml_sim::model::{Process, ProcessKind};
 
 use super::Rig;
 use crate::cluster::Api;
+use crate::process::Program;
 
 const WHOLE: &str = "- {board: A100_40GB}\n";
 const MIG: &str = "- {board: A100_40GB, mig: enabled}\n";
@@ -48,6 +49,18 @@ fn close_the_gpu(rig: &Rig<'_>) {
         .change(|world| world.remove_process(MONITOR));
 }
 
+/// An agent that has paused operands for a monitor which does not let go, and what they said before.
+fn paused_for_a_monitor() -> (Rig<'static>, Vec<(String, String)>, Program) {
+    let rig = Rig::new(Api::shared(), WHOLE);
+    deploy(&rig);
+    let before = deployed(&rig);
+    open_the_gpu(&rig);
+    rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
+    let agent = rig.start(&[COMPAT]);
+    rig.await_label(DCGM, "paused-for-octavo");
+    (rig, before, agent)
+}
+
 #[test]
 fn operands_are_paused_while_a_client_is_in_the_way_of_a_mode_change_and_restored_after_it() {
     let rig = Rig::new(Api::shared(), WHOLE);
@@ -79,13 +92,7 @@ fn operands_are_paused_while_a_client_is_in_the_way_of_a_mode_change_and_restore
 
 #[test]
 fn i11_what_an_agent_paused_before_it_was_killed_runs_again_with_the_next_one() {
-    let rig = Rig::new(Api::shared(), WHOLE);
-    deploy(&rig);
-    let before = deployed(&rig);
-    open_the_gpu(&rig);
-    rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
-    let mut agent = rig.start(&[COMPAT]);
-    rig.await_label(DCGM, "paused-for-octavo");
+    let (rig, before, mut agent) = paused_for_a_monitor();
     agent.kill();
     assert_ne!(deployed(&rig), before);
     rig.label(&["nvidia.com/mig.config-"]);
@@ -97,13 +104,7 @@ fn i11_what_an_agent_paused_before_it_was_killed_runs_again_with_the_next_one() 
 
 #[test]
 fn i11_an_agent_that_is_told_to_end_restores_what_it_paused() {
-    let rig = Rig::new(Api::shared(), WHOLE);
-    deploy(&rig);
-    let before = deployed(&rig);
-    open_the_gpu(&rig);
-    rig.label(&["nvidia.com/mig.config=all-1g.5gb"]);
-    let agent = rig.start(&[COMPAT]);
-    rig.await_label(DCGM, "paused-for-octavo");
+    let (rig, before, agent) = paused_for_a_monitor();
     assert!(agent.stop().success());
     assert_eq!(deployed(&rig), before);
 }
