@@ -236,6 +236,8 @@ mod tests {
             state,
             message: String::new(),
             is_held: false,
+            holders: Vec::new(),
+            waits_for_holders: false,
             progress: None,
         };
         Status {

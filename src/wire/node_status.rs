@@ -176,6 +176,8 @@ mod tests {
             state: "blocked",
             message: message.to_owned(),
             is_held: false,
+            holders: Vec::new(),
+            waits_for_holders: false,
             progress: None,
         };
         Status {

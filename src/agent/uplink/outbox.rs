@@ -202,6 +202,8 @@ mod tests {
             state: "blocked",
             message: "\u{e9}".repeat(5_000),
             is_held: false,
+            holders: Vec::new(),
+            waits_for_holders: false,
             progress: None,
         };
         let status = Status {

@@ -144,10 +144,19 @@ impl State {
             | Cause::Untold { .. }
             | Cause::Refused => false,
         };
+        self.causes().iter().any(by_a_client)
+    }
+
+    /// Whether it is enough that those go who are in the way and told.
+    pub fn waits_for_holders(&self) -> bool {
+        let causes = self.causes();
+        !causes.is_empty() && causes.iter().all(|cause| !cause.holders().is_empty())
+    }
+
+    /// What is in the way.
+    pub fn causes(&self) -> &[Cause] {
         match self {
-            Self::Blocked { causes } | Self::NeedsReset { causes, .. } => {
-                causes.iter().any(by_a_client)
-            }
+            Self::Blocked { causes } | Self::NeedsReset { causes, .. } => causes,
             Self::Applied
             | Self::Pending { .. }
             | Self::Applying
@@ -155,7 +164,7 @@ impl State {
             | Self::RolledBack { .. }
             | Self::Failed { .. }
             | Self::Drifted
-            | Self::Yielded { .. } => false,
+            | Self::Yielded { .. } => &[],
         }
     }
 

@@ -2,8 +2,10 @@
 
 use super::job::Progress;
 use super::state::State;
+use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
+use crate::domain::plan::Cause;
 use crate::domain::plan::words::Words;
 
 /// Where a node stands with regard to its layout.
@@ -63,6 +65,10 @@ pub struct DeviceStatus {
     pub message: String,
     /// Whether somebody has it open who is in the way of a change of its MIG mode, or of a reset.
     pub is_held: bool,
+    /// Who is in the way, without the arguments of programs.
+    pub holders: Vec<Holder>,
+    /// Whether it is enough that these go.
+    pub waits_for_holders: bool,
     /// How far it is, while it is being changed.
     pub progress: Option<Progress>,
 }
@@ -71,12 +77,20 @@ impl DeviceStatus {
     /// Of the device at `pci` of the node.
     pub fn new(inventory: &Inventory, pci: PciAddress, state: &State) -> Self {
         let words = Words::new(inventory, pci);
+        let state = state.without_arguments();
         Self {
             pci,
             name: words.device(pci),
             state: state.as_str(),
-            message: state.without_arguments().message(&words),
+            message: state.message(&words),
             is_held: state.is_held(),
+            holders: state
+                .causes()
+                .iter()
+                .flat_map(Cause::holders)
+                .cloned()
+                .collect(),
+            waits_for_holders: state.waits_for_holders(),
             progress: None,
         }
     }

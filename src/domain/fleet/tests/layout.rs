@@ -87,6 +87,8 @@ fn what_is_told_of_a_layout_has_bounds_and_nothing_is_told_of_none() {
         state: "blocked",
         message: "\u{20ac}".repeat(10_000),
         is_held: false,
+        holders: Vec::new(),
+        waits_for_holders: false,
         progress: None,
     };
     let status = Status {

@@ -18,6 +18,8 @@ fn status(layout: &str, state: &'static str, message: &str) -> Status {
             state,
             message: message.to_owned(),
             is_held: false,
+            holders: Vec::new(),
+            waits_for_holders: false,
             progress: None,
         }],
         ..Status::default()
