@@ -32,6 +32,11 @@ impl Pulse {
         }
     }
 
+    /// Of an agent that has no loop: there is nothing that could stand still.
+    pub fn still() -> Self {
+        Self::new(Duration::MAX)
+    }
+
     /// The loop turns.
     pub fn beat(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -5,7 +5,9 @@ mod node;
 mod program;
 
 use std::error::Error;
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use octavo::agent::pulse::Pulse;
 use octavo::agent::uplink::dial::Aggregator;
 use octavo::agent::uplink::{self, Outbox, Uplink};
 use octavo::agent::{self, Outputs, Settings};
-use octavo::config::agent::{AgentSettings, Schedule, UplinkSettings};
+use octavo::config::agent::{AgentSettings, Cleanup, Schedule, UplinkSettings};
 use octavo::telemetry::Level;
 use octavo::wire::stream::Identity;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -57,11 +59,8 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         Some(cluster) => Some(node::connect(cluster).await?),
         None => None,
     };
-    if settings.cleanup() {
-        return tokio::select! {
-            () = shutdown => Err("stopped before all was taken away".into()),
-            done = node::clean_up(settings.sink(), node) => done,
-        };
+    if let Some(then) = settings.cleanup() {
+        return clean_up(settings, node, then, shutdown).await;
     }
     let hardware = hardware::open(settings.hardware())?;
     let partitioning = settings
@@ -105,6 +104,34 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     // The outbox is gone, and the uplink takes its leave.
     if let Some(uplink) = uplink {
         uplink.await?;
+    }
+    Ok(())
+}
+
+/// Takes away what agents have written; one that stays serves no metric of worth, but says whether that is done.
+async fn clean_up(
+    settings: &AgentSettings,
+    node: Option<node::Node>,
+    then: Cleanup,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Box<dyn Error>> {
+    let mut shutdown = pin!(shutdown);
+    let pulse = Pulse::still();
+    let served = match then {
+        Cleanup::End => None,
+        Cleanup::Stay => metrics(settings.metrics(), (Applies::default(), pulse.clone())).await?,
+    };
+    tokio::select! {
+        () = &mut shutdown => return Err("stopped before all was taken away".into()),
+        done = node::clean_up(settings.sink(), node) => done?,
+    }
+    pulse.serves();
+    if then == Cleanup::Stay {
+        shutdown.await;
+    }
+    if let Some((stop, served)) = served {
+        drop(stop);
+        served.await?;
     }
     Ok(())
 }

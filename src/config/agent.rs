@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use clap::Parser;
 
 use self::cluster::ClusterArgs;
-pub use self::cluster::ClusterSettings;
+pub use self::cluster::{Cleanup, ClusterSettings};
 use self::partitioning::PartitioningArgs;
 pub use self::partitioning::PartitioningSettings;
 use self::publishing::PublishingArgs;
@@ -107,7 +107,7 @@ pub struct AgentSettings {
     cluster: Option<ClusterSettings>,
     uplink: Option<UplinkSettings>,
     metrics: Option<SocketAddr>,
-    cleanup: bool,
+    cleanup: Option<Cleanup>,
     log: LogSettings,
 }
 
@@ -165,8 +165,8 @@ impl AgentSettings {
         self.cluster.as_ref()
     }
 
-    /// Whether nothing is to be done but to take away what an agent has written.
-    pub fn cleanup(&self) -> bool {
+    /// Where nothing is to be done but to take away what an agent has written: what comes after that.
+    pub fn cleanup(&self) -> Option<Cleanup> {
         self.cleanup
     }
 

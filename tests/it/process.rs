@@ -92,6 +92,13 @@ impl Program {
         }
     }
 
+    /// Where an agent says that its metrics are.
+    pub(crate) fn metrics(&mut self) -> SocketAddr {
+        let line = self.says("listening for metrics on ");
+        let (_, address) = line.split_once("listening for metrics on ").unwrap();
+        address.trim().parse().unwrap()
+    }
+
     /// Its process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()

@@ -50,11 +50,29 @@ pub(super) struct ClusterArgs {
     )]
     device_plugin_configs: Vec<String>,
 
-    /// Take away all that an agent has written to the cluster or the feature file, and end
+    /// Take away all that an agent has written to the cluster or the feature file, and do nothing else
     ///
-    /// With the same --label-sink and credentials as the agent's. What was paused runs again; partitions stay.
-    #[arg(long, conflicts_with = "oneshot")]
-    pub(super) cleanup: bool,
+    /// With the same --label-sink and credentials as the agent's. What was paused runs again; partitions stay. With =stay it does
+    /// not end, but is ready (/readyz) from then on: for pods that would be started again.
+    #[arg(
+        long,
+        conflicts_with = "oneshot",
+        value_enum,
+        value_name = "THEN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "end"
+    )]
+    pub(super) cleanup: Option<Cleanup>,
+}
+
+/// What an agent does when it has taken away what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Cleanup {
+    /// It ends.
+    End,
+    /// It stays, does nothing and says that it is ready.
+    Stay,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

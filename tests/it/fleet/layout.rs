@@ -54,13 +54,6 @@ fn partition(machine: &Machine, to: &Aggregator, layout: &str) -> Program {
     )
 }
 
-/// Where an agent said that its metrics are.
-fn metrics_of(agent: &mut Program) -> SocketAddr {
-    let line = agent.says("listening for metrics on ");
-    let (_, address) = line.split_once("listening for metrics on ").unwrap();
-    address.trim().parse().unwrap()
-}
-
 /// How many GPU instances a GPU has.
 fn instances(machine: &Machine, gpu: usize) -> usize {
     let world = machine.world();
@@ -77,7 +70,7 @@ async fn a_layout_that_was_put_in_force_is_seen_to_be() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let mut agent = partition(&machine, &aggregator, "first");
-    let metrics = metrics_of(&mut agent);
+    let metrics = agent.metrics();
     let api = Api::at(aggregator.http);
     let node = api
         .node("shared", |node| node["layout"]["state"] == "applied")
@@ -135,7 +128,7 @@ async fn what_somebody_else_changed_is_brought_back_and_counted() {
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let mut agent = partition(&machine, &aggregator, "first");
-    let metrics = metrics_of(&mut agent);
+    let metrics = agent.metrics();
     let api = Api::at(aggregator.http);
     let node = api
         .node("shared", |node| node["layout"]["state"] == "applied")
@@ -169,7 +162,7 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
     let aggregator = Aggregator::start(&["--plaintext"]);
     let machine = Machine::new(SHARED);
     let mut agent = partition(&machine, &aggregator, "both");
-    let metrics = metrics_of(&mut agent);
+    let metrics = agent.metrics();
     let api = Api::at(aggregator.http);
     let node = api
         .node("shared", |node| {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{KEPT, Rig};
 use crate::cluster::Api;
+use crate::fleet::api::Api as Readers;
 use crate::process::Program;
 
 const FOUR: &str = "- {board: H100_80GB_SXM, count: 4}\n";
@@ -98,6 +99,22 @@ fn cleaning_up_leaves_nothing_of_ours_and_everything_of_others() {
         .output()
         .unwrap();
     assert!(again.status.success(), "{again:?}");
+}
+
+#[tokio::test]
+async fn one_that_cleans_up_and_stays_is_ready_when_nothing_is_left_and_writes_nothing_again() {
+    let rig = Rig::new(Api::shared(), FOUR);
+    let mut agent = rig.start(&[]);
+    rig.await_label("octavo.dev/count", "4");
+    agent.kill();
+    let mut cleaner = rig.start(&["--cleanup=stay", "--metrics-listen=127.0.0.1:0"]);
+    let readers = Readers::at(cleaner.metrics());
+    cleaner.says("the Node has nothing of ours any more");
+    assert_eq!(readers.get("/readyz").await.status, 200);
+    assert_eq!(rig.labels("octavo.dev/"), []);
+    let version = rig.get()["metadata"]["resourceVersion"].clone();
+    assert!(cleaner.stop().success());
+    assert_eq!(rig.get()["metadata"]["resourceVersion"], version);
 }
 
 #[test]
