@@ -18,7 +18,7 @@ missing=()
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
 command -v chromedriver >/dev/null || missing+=(chromium chromium-driver fonts-dejavu-core)
-command -v promtool >/dev/null || missing+=(prometheus)
+{ command -v promtool && command -v prometheus; } >/dev/null || missing+=(prometheus)
 for tool in jq openssl curl containerd runc; do
     command -v "$tool" >/dev/null || missing+=("$tool")
 done

@@ -24,6 +24,7 @@ use crate::domain::node::telling::{Event, Scene, Telling};
 use crate::domain::node::{
     Compat, LOG_LEVEL, MIG_CONFIG, STATUS, Selected, Settled, View, Yielded, select,
 };
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
 use crate::k8s::node::Link;
 use crate::telemetry::Level;
@@ -168,6 +169,10 @@ impl Cluster {
         };
         if self.seen.is_some() {
             for event in self.telling.look(now, &scene) {
+                // All else that is told is in the log already, by whom it happened to.
+                if event.reason == Reason::KeysLeftToOthers {
+                    warn!(reason = %event.reason.word(), "{}", event.message);
+                }
                 self.link.tell(event);
             }
         }
@@ -175,7 +180,8 @@ impl Cluster {
         let status = status.unwrap_or(&nothing);
         let operands = self.look_at_operands(now, labels, status);
         let (text, later) = self.annotation(now, status, (inventory, &yielded));
-        let not_ready = self.taint && status.layout.is_some() && status.state != Some("applied");
+        let not_ready =
+            self.taint && status.layout.is_some() && status.state != Some(Reason::Applied.word());
         let answer = (status.label == Some(MIG_CONFIG)).then(|| answer(status));
         // What an earlier agent said stands until we know better.
         let uid = self.seen.as_ref().map(|seen| seen.uid.clone());
@@ -242,7 +248,7 @@ impl Cluster {
         let outcome = operands.look(now, &facts);
         if let Some(news) = outcome.news {
             let event = Event::from(news);
-            info!("{}", event.message);
+            info!(reason = %event.reason.word(), "{}", event.message);
             for event in self.telling.afford(now, vec![event]) {
                 self.link.tell(event);
             }

@@ -9,11 +9,14 @@ use crate::agent::sink::{Published, SinkError};
 use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, NvmlState};
+use crate::domain::reason::Reason;
 
 /// Remembers what was last said, and says only what is new.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     nvml: Option<NvmlState>,
+    /// The driver went or did not answer, and was not back since.
+    away: bool,
     devices: BTreeMap<PciAddress, String>,
     failure: Option<String>,
 }
@@ -21,7 +24,7 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn inventory(&mut self, inventory: &Arc<Inventory>) {
         if self.nvml.as_ref() != Some(&inventory.nvml) {
-            say_nvml(&inventory.nvml);
+            self.say_nvml(&inventory.nvml);
             self.nvml = Some(inventory.nvml.clone());
         }
         let devices: BTreeMap<PciAddress, String> = inventory
@@ -46,6 +49,30 @@ impl Log {
         self.devices = devices;
     }
 
+    fn say_nvml(&mut self, state: &NvmlState) {
+        match state {
+            NvmlState::Absent { reason } => {
+                info!(reason = %Reason::NoDriver.word(), "nvml: absent: {reason}");
+            }
+            NvmlState::Loading => info!("nvml: loading"),
+            NvmlState::Ready(driver) if self.away => {
+                let reason = Reason::DriverBack.word();
+                info!(reason = %reason, "nvml: ready, driver {}", driver.version);
+                self.away = false;
+            }
+            NvmlState::Ready(driver) => info!("nvml: ready, driver {}", driver.version),
+            NvmlState::Lost { reason } => {
+                warn!(reason = %Reason::NvmlLost.word(), "nvml: lost: {reason}");
+                self.away = true;
+            }
+            NvmlState::Stalled { call, .. } => {
+                let reason = Reason::NvmlStalled.word();
+                warn!(reason = %reason, "nvml: stalled: {call} does not return; the labels stay as they are");
+                self.away = true;
+            }
+        }
+    }
+
     pub(super) fn publishing(&mut self, outcome: Result<Published, SinkError>) {
         match outcome {
             Ok(published) => {
@@ -65,18 +92,6 @@ impl Log {
                     self.failure = Some(failure);
                 }
             }
-        }
-    }
-}
-
-fn say_nvml(state: &NvmlState) {
-    match state {
-        NvmlState::Absent { reason } => info!("nvml: absent: {reason}"),
-        NvmlState::Loading => info!("nvml: loading"),
-        NvmlState::Ready(driver) => info!("nvml: ready, driver {}", driver.version),
-        NvmlState::Lost { reason } => warn!("nvml: lost: {reason}"),
-        NvmlState::Stalled { call, .. } => {
-            warn!("nvml: stalled: {call} does not return; the labels stay as they are");
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What the agent counts of its layouts: how each device's change ended, how long it took, and how the devices stand.
 //!
 //! Time spent in calls to the driver is counted apart, so that what Octavo itself takes is the difference. There is no series
-//! per device.
+//! per device. Who is in the way of a layout has one, up to a bound.
 
 pub mod serve;
+mod standing;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -16,9 +17,12 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
+use self::standing::Standing;
+
 use crate::apply::engine::Round;
 use crate::apply::executor::Outcome;
 use crate::domain::id::PciAddress;
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::{Ending, State, Status};
 
 /// Counted by a word of ours.
@@ -37,6 +41,7 @@ pub struct Applies {
     drift: Counter,
     blocked: Counter<f64, AtomicU64>,
     states: By<Gauge>,
+    standing: Standing,
     last: Arc<Mutex<Last>>,
 }
 
@@ -53,9 +58,6 @@ const BUCKETS: [f64; 13] = [
     0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0,
 ];
 
-const BLOCKED: &str = "blocked";
-const DRIFTED: &str = "drifted";
-
 impl Default for Applies {
     fn default() -> Self {
         let new = Self {
@@ -69,6 +71,7 @@ impl Default for Applies {
             drift: Counter::default(),
             blocked: Counter::default(),
             states: By::default(),
+            standing: Standing::default(),
             last: Arc::default(),
         };
         // What did not happen yet is told as 0, so that the first time shows as an increase.
@@ -107,12 +110,13 @@ impl Applies {
     pub fn stands(&self, status: &Status) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         self.settle(&mut last);
+        self.standing.put(status);
         let devices = status.devices.iter();
         let stand: BTreeMap<PciAddress, &'static str> =
             devices.map(|device| (device.pci, device.state)).collect();
         // What is repaired is counted by the round that does it; what is left is counted when it is found.
         let left = stand.iter().filter(|(pci, state)| {
-            **state == DRIFTED && last.states.get(pci).is_some_and(|before| before != *state)
+            Reason::Drifted.is(state) && last.states.get(pci).is_some_and(|before| before != *state)
         });
         self.drift.inc_by(count(left.count()));
         for word in State::WORDS {
@@ -127,7 +131,10 @@ impl Applies {
     fn settle(&self, last: &mut Last) {
         let now = Instant::now();
         let since = last.since.replace(now).unwrap_or(now);
-        let blocked = last.states.values().filter(|state| **state == BLOCKED);
+        let blocked = last
+            .states
+            .values()
+            .filter(|state| Reason::Blocked.is(state));
         let blocked = u32::try_from(blocked.count()).unwrap_or(u32::MAX);
         let span = now.saturating_duration_since(since);
         self.blocked.inc_by(span.as_secs_f64() * f64::from(blocked));
@@ -172,6 +179,7 @@ impl Applies {
             "Devices that a layout asks something of, by how they stand",
             self.states.clone(),
         );
+        registry.register_collector(Box::new(self.standing.clone()));
         registry
     }
 
@@ -328,7 +336,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE "))
             .collect();
-        assert_eq!(types.len(), 10, "{types:?}");
+        assert_eq!(types.len(), 12, "{types:?}");
         for told in types {
             let (name, _) = told.split_once(' ').unwrap();
             let entry = format!("| `{name}` |");

@@ -27,18 +27,19 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::layout::{DeviceTarget, Resolved, Targets};
 use crate::domain::node::Selected;
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
 use crate::hw::Handle;
 use crate::wire::checkpoint;
 use crate::wire::local::Choice;
 
 /// How a node stands whose layout means nothing on it.
-const REFUSED: &str = "failed";
+const REFUSED: Reason = Reason::Failed;
 
 /// How a node stands that another program is partitioning.
-const HELD: &str = "yielded";
+const HELD: Reason = Reason::Yielded;
 /// How a node stands whose layout is about to be another one.
-const UNSETTLED: &str = "pending";
+const UNSETTLED: Reason = Reason::Pending;
 
 /// Everything that partitions the node.
 #[derive(Debug)]
@@ -189,7 +190,7 @@ impl Partitioning {
         inventory: &Arc<Inventory>,
     ) -> Option<Duration> {
         if let Err(error) = self.take() {
-            self.complain(chain(&error));
+            self.complain(Reason::LayoutNotice, chain(&error));
             return None;
         }
         if !matches!(inventory.nvml, NvmlState::Ready(_)) {
@@ -200,7 +201,7 @@ impl Partitioning {
             self.looked_at = generation;
             let notice =
                 format!("{owner} says that it partitions this node just now: it is left to it");
-            self.complain(notice);
+            self.complain(HELD, notice);
             return None;
         }
         let (layout, targets) = self.wanted(inventory);
@@ -230,15 +231,15 @@ impl Partitioning {
             Following::Nobody | Following::Free => status.by_hand = self.chosen.is_some(),
             Following::Held(_, selected) => {
                 status.label = selected.as_ref().map(|selected| selected.key);
-                status.state = Some(HELD);
+                status.state = Some(HELD.word());
             }
             Following::Unseen => {}
         }
         if self.refused {
-            status.state = Some(REFUSED);
+            status.state = Some(REFUSED.word());
         }
         if (self.unsettled || self.is_due()) && status.state.is_some() {
-            status.state = Some(UNSETTLED);
+            status.state = Some(UNSETTLED.word());
         }
         status.layouts.clone_from(&self.layouts);
         status.generation = self.looked_at;
@@ -347,10 +348,8 @@ impl Partitioning {
             }
             Err(error) => {
                 self.refused = true;
-                self.complain(format!(
-                    "{}. What was in force before stays so",
-                    chain(&error)
-                ));
+                let notice = format!("{}. What was in force before stays so", chain(&error));
+                self.complain(REFUSED, notice);
                 let meant = self.meant.clone();
                 meant.map_or_else(
                     || (Some(name), Targets::default()),
@@ -361,9 +360,9 @@ impl Partitioning {
     }
 
     /// Says it once.
-    fn complain(&mut self, notice: String) {
+    fn complain(&mut self, reason: Reason, notice: String) {
         if self.notice.as_ref() != Some(&notice) {
-            warn!("{notice}");
+            warn!(reason = %reason.word(), "{notice}");
             self.notice = Some(notice);
         }
     }

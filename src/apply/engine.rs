@@ -25,6 +25,7 @@ use crate::domain::inventory::{Device, Inventory};
 use crate::domain::layout::Targets;
 use crate::domain::plan::words::Words;
 use crate::domain::plan::{self, Policy, Question, plan};
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::{
     Decision, DeviceStatus, Drift, Ending, Limits, Node, Past, Record, State, Status, View,
 };
@@ -292,7 +293,8 @@ impl Engine {
             self.node.began(*pci);
         }
         let (plan, layout, count) = (task.plan, task.layout, task.decision.change.len());
-        info!("plan {plan}: layout {layout}, devices to change: {count}");
+        let reason = Reason::Applying.word();
+        info!(reason = %reason, "plan {plan}: layout {layout}, devices to change: {count}");
         let witness = Arc::clone(&self.witness);
         let running = executor::run(hardware, jobs, witness, self.progress.clone());
         match running.await {
@@ -323,10 +325,12 @@ impl Engine {
         let state = State::from(outcome.ending.clone());
         let message = state.message(&Words::new(inventory, outcome.pci));
         if outcome.ending == Ending::Applied {
-            info!("{device}: applied in {} ms", outcome.took.as_millis());
+            let took = outcome.took.as_millis();
+            let reason = Reason::Applied.word();
+            info!(reason = %reason, "{device}: {reason} in {took} ms");
         } else {
             let text = format!("{device}: {}: {message}", outcome.ending.as_str());
-            warn!("{text}");
+            warn!(reason = %outcome.ending.as_str(), "{text}");
             self.said.insert(outcome.pci, text);
         }
         if outcome.work.created > 0 || outcome.work.destroyed > 0 {

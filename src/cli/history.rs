@@ -6,6 +6,7 @@ use super::{CliError, Report, json};
 use crate::apply::store::history;
 use crate::config::octavo::Colors;
 use crate::config::octavo::apply::{ApplyFormat, HistorySettings};
+use crate::domain::reason::Reason;
 use crate::wire::history::{Attempt, DeviceAttempt};
 
 /// The last attempts, the newest last.
@@ -49,9 +50,9 @@ fn table(attempts: &[Attempt], colors: Colors) -> String {
 fn row(attempt: &Attempt, device: &DeviceAttempt) -> Vec<Cell> {
     // Parts of a second help nobody who looks back.
     let time = attempt.time.split('.').next().unwrap_or(&attempt.time);
-    let ink = match device.result.as_str() {
-        "applied" => Ink::Plain,
-        "failed" | "rolled-back" => Ink::Bad,
+    let ink = match Reason::of(&device.result) {
+        Some(Reason::Applied) => Ink::Plain,
+        Some(Reason::Failed | Reason::RolledBack) => Ink::Bad,
         _ => Ink::Notice,
     };
     vec![

@@ -24,6 +24,7 @@ pub use set::LabelSet;
 pub use value::{LabelError, LabelKey, LabelValue};
 
 use crate::domain::inventory::{Device, Inventory};
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
 use draft::Draft;
 
@@ -59,10 +60,12 @@ impl LayoutState {
     /// Of a node that stands so; `None` where no layout is chosen for it, and before it was looked at.
     pub fn of(status: &Status) -> Option<Self> {
         status.layout.as_ref()?;
-        match status.state {
-            Some("applied") => Some(Self::Applied),
-            Some("pending" | "applying" | "yielded") => Some(Self::Pending),
-            Some("blocked" | "needs-reset" | "drifted") => Some(Self::Blocked),
+        match status.state.map(Reason::of) {
+            Some(Some(Reason::Applied)) => Some(Self::Applied),
+            Some(Some(Reason::Pending | Reason::Applying | Reason::Yielded)) => Some(Self::Pending),
+            Some(Some(Reason::Blocked | Reason::NeedsReset | Reason::Drifted)) => {
+                Some(Self::Blocked)
+            }
             // `failed`, `rolled-back`, `infeasible`.
             Some(_) => Some(Self::Failed),
             // The layout means nothing on this node.
@@ -73,10 +76,10 @@ impl LayoutState {
     /// The label's value.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Applied => "applied",
-            Self::Pending => "pending",
-            Self::Blocked => "blocked",
-            Self::Failed => "failed",
+            Self::Applied => Reason::Applied.word(),
+            Self::Pending => Reason::Pending.word(),
+            Self::Blocked => Reason::Blocked.word(),
+            Self::Failed => Reason::Failed.word(),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::reason::Reason;
 use crate::domain::reconcile;
 
 /// The socket's name in the agent's state directory.
@@ -150,12 +151,16 @@ impl Status {
     /// Whether nothing is left to do now, well or badly.
     pub fn is_settled(&self) -> bool {
         let mut devices = self.devices.iter();
-        devices.all(|device| !matches!(device.state.as_str(), "pending" | "applying"))
+        devices.all(|device| {
+            let reason = Reason::of(&device.state);
+            !matches!(reason, Some(Reason::Pending | Reason::Applying))
+        })
     }
 
     /// Whether every device has what it shall have.
     pub fn is_applied(&self) -> bool {
-        self.devices.iter().all(|device| device.state == "applied")
+        let mut devices = self.devices.iter();
+        devices.all(|device| Reason::Applied.is(&device.state))
     }
 }
 

@@ -61,13 +61,15 @@ fn i8_when_nvml_hangs_labels_stay_and_live_on_and_the_agent_still_stops() {
     machine.faults(hang);
     let line = agent.says("nvml: stalled");
     assert!(line.contains("nvmlDeviceGetMigMode"), "{line}");
+    assert!(line.ends_with(" reason=nvml-stalled"), "{line}");
     // A heartbeat of the file: its expiry goes on moving while NVML hangs.
     agent.says("time of expiry moved");
     agent.says("time of expiry moved");
     assert_eq!(labels(&machine), before);
 
     machine.faults("[]");
-    agent.says("nvml: ready");
+    let line = agent.says("nvml: ready");
+    assert!(line.ends_with(" reason=driver-back"), "{line}");
 
     machine.faults(hang);
     agent.says("nvml: stalled");
@@ -123,13 +125,16 @@ fn a_driver_that_comes_late_is_replaced_and_is_lost_is_followed_without_a_restar
     );
 
     machine.install_driver();
-    agent.says("nvml: ready, driver 570.133.20");
+    let line = agent.says("nvml: ready, driver 570.133.20");
+    assert!(!line.contains("reason="), "it was never away: {line}");
     agent.says("labels published");
     assert!(has(&labels(&machine), "octavo.dev/driver=570.133.20"));
 
     machine.change(|world| world.reload_driver(Some("580.95.05")));
-    agent.says("nvml: lost");
-    agent.says("nvml: ready, driver 580.95.05");
+    let line = agent.says("nvml: lost");
+    assert!(line.ends_with(" reason=nvml-lost"), "{line}");
+    let line = agent.says("nvml: ready, driver 580.95.05");
+    assert!(line.ends_with(" reason=driver-back"), "{line}");
     agent.says("labels published");
     assert!(has(&labels(&machine), "octavo.dev/driver=580.95.05"));
 

@@ -27,6 +27,7 @@ mod labels;
 mod layouts;
 mod machine;
 mod mig_parted;
+mod monitoring;
 mod partitions_untold;
 mod peer;
 mod peer_gfd;

@@ -26,3 +26,14 @@ pub(crate) fn finds_no_fault(metrics: &str) {
         "{said}\n{metrics}"
     );
 }
+
+/// Runs it, and it has no fault to find.
+#[track_caller]
+pub(crate) fn run(arguments: &[&str]) {
+    let output = Command::new("promtool").args(arguments).output().unwrap();
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    let said = String::from_utf8_lossy(&said);
+    // Of rules that are there twice it only warns.
+    let doubted = said.contains("duplicate rule");
+    assert!(output.status.success() && !doubted, "{arguments:?}\n{said}");
+}

@@ -2,6 +2,7 @@
 
 use super::words::printable;
 use crate::domain::fleet::{DeviceLayout, LayoutStatus, LayoutSummary};
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::State;
 
 /// The section of a node's page.
@@ -86,11 +87,11 @@ impl Short {
 
 impl Standing {
     pub(super) fn of(state: &str) -> Self {
-        let (tone, icon) = match state {
-            "applied" => ("good", "ok"),
-            "pending" | "applying" => ("soft", "stale"),
-            "yielded" | "drifted" | "blocked" => ("warn", "warn"),
-            bad if State::wants_a_look(bad) => ("bad", "bad"),
+        let (tone, icon) = match Reason::of(state) {
+            Some(Reason::Applied) => ("good", "ok"),
+            Some(Reason::Pending | Reason::Applying) => ("soft", "stale"),
+            Some(Reason::Yielded | Reason::Drifted | Reason::Blocked) => ("warn", "warn"),
+            _ if State::wants_a_look(state) => ("bad", "bad"),
             _ => ("soft", "note"),
         };
         let word = printable(state);
@@ -126,7 +127,9 @@ impl Stand {
 fn verdict(layout: &LayoutStatus) -> String {
     let all = layout.devices.len();
     let devices = layout.devices.iter();
-    let have = devices.filter(|device| device.state == "applied").count();
+    let have = devices
+        .filter(|device| Reason::Applied.is(&device.state))
+        .count();
     match (all, all.saturating_sub(have)) {
         (0, _) => "It asks nothing of any device here.".to_owned(),
         (1, 0) => "In force on the one device that it is about.".to_owned(),

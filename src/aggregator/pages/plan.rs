@@ -16,6 +16,7 @@ use crate::domain::plan::words::{self, Words};
 use crate::domain::plan::{
     Blocked, Cause, Change, DevicePlan, Infeasible, Outcome, Policy, Step, Verdict,
 };
+use crate::domain::reason::Reason;
 
 /// The form and, where a layout is asked for, the answer.
 #[derive(Debug, Default)]
@@ -279,7 +280,7 @@ fn said(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Nothing => "nothing to do",
         Outcome::Changes => "would change",
-        Outcome::Blocked => "blocked",
+        Outcome::Blocked => Reason::Blocked.word(),
         Outcome::Infeasible => "impossible",
     }
 }

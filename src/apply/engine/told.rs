@@ -12,6 +12,7 @@ use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::plan::words::Words;
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::State;
 use crate::wire::history::{Attempt, DeviceAttempt};
 
@@ -33,12 +34,12 @@ impl Engine {
             if left {
                 let words = Words::new(inventory, pci);
                 let (device, message) = (words.device(pci), state.message(&words));
-                now.insert(pci, format!("{device}: {}: {message}", state.as_str()));
-            }
-        }
-        for (pci, text) in &now {
-            if self.said.get(pci) != Some(text) {
-                warn!("{text}");
+                let reason = state.as_str();
+                let text = format!("{device}: {reason}: {message}");
+                if self.said.get(&pci) != Some(&text) {
+                    warn!(reason = %reason, "{text}");
+                }
+                now.insert(pci, text);
             }
         }
         self.said = now;
@@ -55,7 +56,8 @@ impl Engine {
         self.past.drifted = names.collect();
         self.past.drifts = self.past.drifts.saturating_add(1);
         for device in &self.past.drifted {
-            warn!("{device}: somebody changed what it had; it is brought back");
+            let reason = Reason::Drifted.word();
+            warn!(reason = %reason, "{device}: somebody changed what it had; it is brought back");
         }
     }
 

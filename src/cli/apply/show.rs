@@ -8,6 +8,7 @@ use crate::cli::text::{Cell, columns, folded, lines};
 use crate::config::octavo::{Colors, Screen};
 use crate::domain::inventory::Inventory;
 use crate::domain::plan::words::Words;
+use crate::domain::reason::Reason;
 use crate::wire::local::{Device, Status};
 
 /// One line that is written over, on a terminal.
@@ -99,9 +100,9 @@ fn reason(device: &Device) -> String {
 }
 
 fn ink(state: &str) -> Ink {
-    match state {
-        "applied" => Ink::Plain,
-        "failed" | "rolled-back" | "infeasible" => Ink::Bad,
+    match Reason::of(state) {
+        Some(Reason::Applied) => Ink::Plain,
+        Some(Reason::Failed | Reason::RolledBack | Reason::Infeasible) => Ink::Bad,
         _ => Ink::Notice,
     }
 }
@@ -132,11 +133,17 @@ fn summary(status: &Status) -> String {
 
 /// The gravest of all devices.
 pub(in crate::cli) fn exit(status: &Status) -> Exit {
-    let gravity = |device: &Device| match device.state.as_str() {
-        "applied" => Exit::Done,
-        "infeasible" => Exit::Infeasible,
+    let gravity = |device: &Device| match Reason::of(&device.state) {
+        Some(Reason::Applied) => Exit::Done,
+        Some(Reason::Infeasible) => Exit::Infeasible,
         // What waits for another device, or was not begun in time, is not done.
-        "blocked" | "needs-reset" | "drifted" | "yielded" | "pending" => Exit::Blocked,
+        Some(
+            Reason::Blocked
+            | Reason::NeedsReset
+            | Reason::Drifted
+            | Reason::Yielded
+            | Reason::Pending,
+        ) => Exit::Blocked,
         _ => Exit::Failed,
     };
     let rank = |exit: &Exit| match exit {

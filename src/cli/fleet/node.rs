@@ -7,6 +7,7 @@ use crate::cli::text::{folded, lines, printable};
 use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::{FleetFormat, Printed};
 use crate::domain::inventory::Inventory;
+use crate::domain::reason::Reason;
 use crate::wire::api::{LayoutRow, NodeDetail};
 
 pub(super) fn text(
@@ -75,7 +76,11 @@ fn standing(layout: &LayoutRow, colors: Colors) -> Vec<String> {
         head = format!("{head}, chosen by hand");
     }
     let mut said = vec![head];
-    for device in layout.devices.iter().filter(|one| one.state != "applied") {
+    for device in layout
+        .devices
+        .iter()
+        .filter(|one| !Reason::Applied.is(&one.state))
+    {
         let mut line = format!("  {}: {}", printable(&device.name), paint(&device.state));
         if let Some(at) = &device.progress {
             let back = if at.back { ", going back" } else { "" };

@@ -3,6 +3,7 @@
 use crate::cli::paint::Ink;
 use crate::cli::text::Cell;
 use crate::domain::fleet::NodeState;
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::State;
 use crate::wire::api::{LayoutRow, NodeRow, NodeType, PartitionsJson};
 
@@ -97,10 +98,10 @@ pub(in crate::cli) fn layout_state(layout: Option<&LayoutRow>) -> Cell {
 
 /// What a layout's state is written in.
 pub(in crate::cli) fn layout_ink(state: &str) -> Ink {
-    match state {
-        "applied" => Ink::Good,
-        "blocked" | "drifted" | "yielded" => Ink::Notice,
-        bad if State::wants_a_look(bad) => Ink::Bad,
+    match Reason::of(state) {
+        Some(Reason::Applied) => Ink::Good,
+        Some(Reason::Blocked | Reason::Drifted | Reason::Yielded) => Ink::Notice,
+        _ if State::wants_a_look(state) => Ink::Bad,
         _ => Ink::Plain,
     }
 }

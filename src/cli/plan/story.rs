@@ -18,6 +18,7 @@ use crate::domain::plan::words::{self, Words, disruption, holder, unblock};
 use crate::domain::plan::{
     Blocked, Cause, Change, DevicePlan, Disruption, Infeasible, ResetScope, Verdict,
 };
+use crate::domain::reason::Reason;
 use crate::domain::slices::words as say;
 
 /// How an instance's ids begin, in every picture that has one.
@@ -149,7 +150,7 @@ fn headline(verdict: &Verdict, target: Option<&DeviceTarget>) -> (String, Ink) {
         }
         Verdict::Unchanged => ("nothing to do".to_owned(), Ink::Plain),
         Verdict::Change(change) => (words::tally(&change.tally()), Ink::Plain),
-        Verdict::Blocked(_) => ("blocked".to_owned(), Ink::Notice),
+        Verdict::Blocked(_) => (Reason::Blocked.word().to_owned(), Ink::Notice),
         Verdict::Infeasible(_) => ("impossible".to_owned(), Ink::Bad),
     }
 }

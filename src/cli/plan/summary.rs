@@ -8,13 +8,14 @@ use crate::cli::text::{folded, lines, printable};
 use crate::domain::inventory::Device;
 use crate::domain::plan::words::{self, disruption};
 use crate::domain::plan::{Outcome, Verdict};
+use crate::domain::reason::Reason;
 
 pub(super) fn summary(view: &View<'_>, layout: &str, groups: &[Group<'_>]) -> String {
     let outcome = view.plan.outcome();
     let head = match outcome {
         Outcome::Nothing => "nothing to do",
         Outcome::Changes => "there are changes",
-        Outcome::Blocked => "blocked",
+        Outcome::Blocked => Reason::Blocked.word(),
         Outcome::Infeasible => "impossible",
     };
     let head = format!("Layout {}: {head}", printable(layout));

@@ -7,6 +7,7 @@ use super::device::{DeviceSummary, Occupancy};
 use super::layout::LayoutSummary;
 use crate::domain::inventory::{DeviceState, NvmlState};
 use crate::domain::quantity::Mebibytes;
+use crate::domain::reason::Reason;
 
 /// A node's devices taken together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,10 +193,10 @@ impl NodeState {
             Self::Ok => "ok",
             Self::Attention => "attention",
             Self::Degraded => "degraded",
-            Self::NoDriver => "no-driver",
-            Self::NvmlLost => "nvml-lost",
-            Self::NvmlStalled => "nvml-stalled",
-            Self::Stale => "stale",
+            Self::NoDriver => Reason::NoDriver.word(),
+            Self::NvmlLost => Reason::NvmlLost.word(),
+            Self::NvmlStalled => Reason::NvmlStalled.word(),
+            Self::Stale => Reason::Stale.word(),
         }
     }
 }

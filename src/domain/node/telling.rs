@@ -6,26 +6,16 @@ use std::time::Duration;
 use super::keep::Yielded;
 use super::operands::News;
 use crate::domain::inventory::NvmlState;
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
 
 /// An event of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Whether somebody should look.
-    pub kind: Kind,
-    /// In a word: part of what people filter by, and never changed.
-    pub reason: &'static str,
+    /// Why: what people filter by, and whether somebody should look.
+    pub reason: Reason,
     /// In words for a person.
     pub message: String,
-}
-
-/// How an event is meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// It is as it should be.
-    Normal,
-    /// It is not.
-    Warning,
 }
 
 /// What was told last, and how much more may be told.
@@ -34,7 +24,7 @@ pub struct Telling {
     layout: Option<Told>,
     /// Whether anything was looked at before.
     began: bool,
-    driver: Option<&'static str>,
+    driver: Option<Reason>,
     notice: Option<String>,
     yielded: Vec<Yielded>,
     drifts: u64,
@@ -111,28 +101,23 @@ impl Telling {
     }
 
     fn driver(&mut self, nvml: &NvmlState) -> Option<Event> {
-        let (word, event) = match nvml {
-            NvmlState::Ready(driver) => (
-                "ready",
-                normal(
-                    "DriverBack",
-                    format!("driver {} answers again", driver.version),
-                ),
+        let event = match nvml {
+            NvmlState::Ready(driver) => event(
+                Reason::DriverBack,
+                format!("driver {} answers again", driver.version),
             ),
-            NvmlState::Lost { reason } => (
-                "lost",
-                warning("DriverLost", format!("the driver is gone: {reason}")),
-            ),
-            NvmlState::Stalled { call, .. } => (
-                "stalled",
-                warning("DriverStalled", format!("{call} does not return")),
-            ),
+            NvmlState::Lost { reason } => {
+                event(Reason::NvmlLost, format!("the driver is gone: {reason}"))
+            }
+            NvmlState::Stalled { call, .. } => {
+                event(Reason::NvmlStalled, format!("{call} does not return"))
+            }
             // Before the driver came, and while it is being replaced.
             NvmlState::Absent { .. } | NvmlState::Loading => return None,
         };
-        let before = self.driver.replace(word);
-        let first = before.is_none() && word == "ready";
-        (before != Some(word) && !first).then_some(event)
+        let before = self.driver.replace(event.reason);
+        let first = before.is_none() && event.reason == Reason::DriverBack;
+        (before != Some(event.reason) && !first).then_some(event)
     }
 
     fn notice(&mut self, status: &Status) -> Option<Event> {
@@ -144,7 +129,7 @@ impl Telling {
         // Of a layout that means nothing here that is what is told.
         refusal(status)
             .is_none()
-            .then(|| warning("LayoutNotice", notice))
+            .then(|| event(Reason::LayoutNotice, notice))
     }
 
     fn drift(&mut self, status: &Status) -> Option<Event> {
@@ -154,7 +139,7 @@ impl Telling {
         }
         let devices = status.past.drifted.join(", ");
         let message = format!("somebody changed what {devices} had; it is brought back");
-        Some(warning("LayoutDrift", message))
+        Some(event(Reason::Drifted, message))
     }
 
     fn layout(&mut self, now: Duration, status: &Status) -> Option<Event> {
@@ -174,8 +159,11 @@ impl Telling {
         let same = before.is_some_and(|before| before.is_same_turn(&told));
         let news = !same || before.is_some_and(|before| before.is_worth_it_again(&told));
         // A node that has what it shall have when we come is nothing new.
-        let quiet = !began && state == "applied" && status.past.changes == 0;
-        let event = (news && !quiet).then(|| of_state(state, told.message.clone()));
+        let quiet = !began && Reason::Applied.is(state) && status.past.changes == 0;
+        let event = (news && !quiet).then(|| {
+            let reason = Reason::of(state).unwrap_or(Reason::Failed);
+            event(reason, told.message.clone())
+        });
         if news {
             self.layout = Some(told);
         }
@@ -198,7 +186,7 @@ impl Telling {
             "others write these, and they are left to them: {}",
             keys.join(", ")
         );
-        Some(warning("KeysLeftToOthers", message))
+        Some(event(Reason::KeysLeftToOthers, message))
     }
 }
 
@@ -215,52 +203,37 @@ impl Told {
 impl From<News> for Event {
     fn from(news: News) -> Self {
         match news {
-            News::Paused => normal(
-                "OperandsPaused",
+            News::Paused => event(
+                Reason::OperandsPaused,
                 "GPU Operator's operands are paused: a client has a GPU open whose MIG mode is to change".to_owned(),
             ),
-            News::Restored => normal(
-                "OperandsRestored",
+            News::Restored => event(
+                Reason::OperandsRestored,
                 "GPU Operator's operands run again".to_owned(),
             ),
-            News::StillInTheWay => warning(
-                "OperandsRestored",
+            News::StillInTheWay => event(
+                Reason::OperandsInVain,
                 "GPU Operator's operands run again; it was not they who have the GPU open".to_owned(),
             ),
-            News::Refreshed => normal(
-                "DevicePluginRefreshed",
+            News::Refreshed => event(
+                Reason::DevicePluginRefreshed,
                 "NVIDIA's device plugin starts again to see the new partitions".to_owned(),
             ),
-            News::Offered => normal(
-                "PartitionsOffered",
+            News::Offered => event(
+                Reason::PartitionsOffered,
                 "kubelet offers the partitions that the node has".to_owned(),
             ),
-            News::NotOffered => warning(
-                "PartitionsNotOffered",
+            News::NotOffered => event(
+                Reason::PartitionsNotOffered,
                 "kubelet does not offer the partitions that the node has: look at NVIDIA's device plugin".to_owned(),
             ),
         }
     }
 }
 
-fn of_state(state: &'static str, message: String) -> Event {
-    match state {
-        "applied" => normal("LayoutApplied", message),
-        "pending" => normal("LayoutPlanned", message),
-        "applying" => normal("LayoutApplying", message),
-        "blocked" => warning("LayoutBlocked", message),
-        "needs-reset" => warning("LayoutNeedsReset", message),
-        "infeasible" => warning("LayoutInfeasible", message),
-        "rolled-back" => warning("LayoutRolledBack", message),
-        "drifted" => warning("LayoutDrift", message),
-        "yielded" => warning("LayoutYielded", message),
-        _ => warning("LayoutFailed", message),
-    }
-}
-
 /// Why the layout means nothing here, where it does not: its devices stand as they did before.
 fn refusal(status: &Status) -> Option<&str> {
-    let failed = |word: &str| word == "failed";
+    let failed = |word: &str| Reason::Failed.is(word);
     let of_a_device = status.devices.iter().any(|device| failed(device.state));
     let notice = status.notice.as_deref()?;
     (status.state.is_some_and(failed) && !of_a_device).then_some(notice)
@@ -291,20 +264,8 @@ fn message(layout: &str, status: &Status) -> String {
     }
 }
 
-fn normal(reason: &'static str, message: String) -> Event {
-    Event {
-        kind: Kind::Normal,
-        reason,
-        message,
-    }
-}
-
-fn warning(reason: &'static str, message: String) -> Event {
-    Event {
-        kind: Kind::Warning,
-        reason,
-        message,
-    }
+fn event(reason: Reason, message: String) -> Event {
+    Event { reason, message }
 }
 
 /// At most as long as an event may be, cut between characters.

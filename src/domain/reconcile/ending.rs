@@ -1,6 +1,7 @@
 //! How changing a device ends. Nothing else is an end, so that nothing is left at "pending".
 
 use crate::domain::plan::{Cause, Infeasible, ResetScope};
+use crate::domain::reason::Reason;
 
 /// How the change of one device ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,25 +59,30 @@ pub struct Work {
 impl Ending {
     /// All the words there are.
     pub const WORDS: [&'static str; 7] = [
-        "applied",
-        "blocked",
-        "infeasible",
-        "rolled-back",
-        "failed",
-        "needs-reset",
-        "yielded",
+        Reason::Applied.word(),
+        Reason::Blocked.word(),
+        Reason::Infeasible.word(),
+        Reason::RolledBack.word(),
+        Reason::Failed.word(),
+        Reason::NeedsReset.word(),
+        Reason::Yielded.word(),
     ];
 
-    /// The word: part of metrics, history and status, and never changed.
+    /// The reason's word: part of metrics, history and status.
     pub fn as_str(&self) -> &'static str {
+        self.reason().word()
+    }
+
+    /// The reason that this is in metrics, history and status.
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::Applied => "applied",
-            Self::Blocked { .. } => "blocked",
-            Self::Infeasible(_) => "infeasible",
-            Self::RolledBack { .. } => "rolled-back",
-            Self::Failed { .. } => "failed",
-            Self::NeedsReset { .. } => "needs-reset",
-            Self::Yielded { .. } => "yielded",
+            Self::Applied => Reason::Applied,
+            Self::Blocked { .. } => Reason::Blocked,
+            Self::Infeasible(_) => Reason::Infeasible,
+            Self::RolledBack { .. } => Reason::RolledBack,
+            Self::Failed { .. } => Reason::Failed,
+            Self::NeedsReset { .. } => Reason::NeedsReset,
+            Self::Yielded { .. } => Reason::Yielded,
         }
     }
 

@@ -6,6 +6,7 @@ use super::ending::Ending;
 use crate::domain::holder::Holder;
 use crate::domain::plan::words::{Words, holders};
 use crate::domain::plan::{Cause, Infeasible, ResetScope};
+use crate::domain::reason::Reason;
 
 /// Where a device stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,20 +56,25 @@ pub enum State {
 }
 
 impl State {
-    /// The word: part of status, metrics and history, and never changed.
-    pub fn as_str(&self) -> &'static str {
+    /// The reason that this is in status, metrics and history.
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::Applied => "applied",
-            Self::Pending { .. } => "pending",
-            Self::Applying => "applying",
-            Self::Blocked { .. } => "blocked",
-            Self::Infeasible(_) => "infeasible",
-            Self::RolledBack { .. } => "rolled-back",
-            Self::Failed { .. } => "failed",
-            Self::NeedsReset { .. } => "needs-reset",
-            Self::Drifted => "drifted",
-            Self::Yielded { .. } => "yielded",
+            Self::Applied => Reason::Applied,
+            Self::Pending { .. } => Reason::Pending,
+            Self::Applying => Reason::Applying,
+            Self::Blocked { .. } => Reason::Blocked,
+            Self::Infeasible(_) => Reason::Infeasible,
+            Self::RolledBack { .. } => Reason::RolledBack,
+            Self::Failed { .. } => Reason::Failed,
+            Self::NeedsReset { .. } => Reason::NeedsReset,
+            Self::Drifted => Reason::Drifted,
+            Self::Yielded { .. } => Reason::Yielded,
         }
+    }
+
+    /// The reason's word.
+    pub fn as_str(&self) -> &'static str {
+        self.reason().word()
     }
 
     /// How much it needs somebody's attention, the least first.
@@ -171,23 +177,30 @@ impl State {
     /// Whether a device in the state of this word is to be looked at by somebody. A word that is not known is not.
     pub fn wants_a_look(word: &str) -> bool {
         matches!(
-            word,
-            "blocked" | "infeasible" | "rolled-back" | "failed" | "needs-reset" | "drifted"
+            Reason::of(word),
+            Some(
+                Reason::Blocked
+                    | Reason::Infeasible
+                    | Reason::RolledBack
+                    | Reason::Failed
+                    | Reason::NeedsReset
+                    | Reason::Drifted
+            )
         )
     }
 
     /// All the words there are, the least grave first.
     pub const WORDS: [&'static str; 10] = [
-        "applied",
-        "pending",
-        "applying",
-        "yielded",
-        "drifted",
-        "blocked",
-        "rolled-back",
-        "needs-reset",
-        "infeasible",
-        "failed",
+        Reason::Applied.word(),
+        Reason::Pending.word(),
+        Reason::Applying.word(),
+        Reason::Yielded.word(),
+        Reason::Drifted.word(),
+        Reason::Blocked.word(),
+        Reason::RolledBack.word(),
+        Reason::NeedsReset.word(),
+        Reason::Infeasible.word(),
+        Reason::Failed.word(),
     ];
 }
 

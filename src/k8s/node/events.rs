@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::write::patience;
-use crate::domain::node::telling::{Event, Kind};
+use crate::domain::node::telling::Event;
 use crate::k8s::client::{REQUEST, told};
 
 /// Namespace of events about what has none. Source: Kubernetes, `client-go/tools/record`.
@@ -58,7 +58,7 @@ impl Teller {
             let wait = Duration::from_secs(1 << attempt);
             sleep(wait.max(patience(&error).unwrap_or_default())).await;
         }
-        debug!("an event is too old to be told: {}", event.reason);
+        debug!("an event is too old to be told: {}", event.reason.word());
     }
 
     fn give_up(&mut self, why: &str) {
@@ -76,16 +76,12 @@ fn is_final(error: &kube::Error) -> bool {
 
 fn body(node: &str, uid: &str, event: &Event) -> Option<ApiEvent> {
     let now = Timestamp::now();
-    let kind = match event.kind {
-        Kind::Normal => "Normal",
-        Kind::Warning => "Warning",
-    };
     let body = json!({
         // Unique, and no longer than a name may be.
         "metadata": {"generateName": format!("{}.", node.get(..200).unwrap_or(node)), "namespace": NAMESPACE},
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid},
-        "type": kind,
-        "reason": event.reason,
+        "type": event.reason.kind().as_str(),
+        "reason": event.reason.event()?,
         "message": event.message,
         "source": {"component": "octavo-agent", "host": node},
         "reportingComponent": "octavo.dev/agent",
@@ -105,17 +101,18 @@ fn whole(time: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::reason::Reason;
 
     #[test]
     fn an_event_names_the_node_and_who_says_it() {
         let event = Event {
-            kind: Kind::Warning,
-            reason: "LayoutBlocked",
+            reason: Reason::Blocked,
             message: "pid 7".to_owned(),
         };
         let body = body("n", "u", &event).unwrap();
         assert_eq!(body.involved_object.uid.as_deref(), Some("u"));
         assert_eq!(body.type_.as_deref(), Some("Warning"));
+        assert_eq!(body.reason.as_deref(), Some("LayoutBlocked"));
         assert_eq!(body.metadata.generate_name.as_deref(), Some("n."));
     }
 

@@ -1,7 +1,6 @@
 //! A node is given a layout, and everybody sees how that goes: the API, the labels, the command line, the metrics.
 
 use std::fs;
-use std::net::SocketAddr;
 
 use nvml_sim::model::Slot;
 use serde_json::{Value, json};
@@ -12,7 +11,7 @@ use crate::process::{Aggregator, Program};
 use crate::promtool;
 
 /// Two GPUs in partitions; on the second a process has one.
-const SHARED: &str = "
+pub(crate) const SHARED: &str = "
 machine: shared
 driver: 570.133.20
 gpus:
@@ -34,7 +33,7 @@ layouts:
 ";
 
 /// An agent that gives the machine a layout.
-fn partition(machine: &Machine, to: &Aggregator, layout: &str) -> Program {
+pub(crate) fn partition(machine: &Machine, to: &Aggregator, layout: &str) -> Program {
     let path = |name: &str| machine.path().join(name).display().to_string();
     fs::create_dir_all(path("proc")).unwrap();
     let devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n";
@@ -163,6 +162,8 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
     let machine = Machine::new(SHARED);
     let mut agent = partition(&machine, &aggregator, "both");
     let metrics = agent.metrics();
+    let line = agent.says("GPU 1: blocked: ");
+    assert!(line.ends_with(" reason=blocked"), "{line}");
     let api = Api::at(aggregator.http);
     let node = api
         .node("shared", |node| {
@@ -187,8 +188,13 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
     }
     assert_eq!(instances(&machine, 1), 1, "what is in use stays");
     let text = Api::at(metrics).get("/metrics").await.body;
-    let sample = "octavo_layout_state{state=\"blocked\"} 1";
-    assert!(text.lines().any(|line| line == sample), "{text}");
+    for sample in [
+        "octavo_layout_state{state=\"blocked\"} 1",
+        "octavo_layout_info{layout=\"both\",reason=\"blocked\"} 1",
+        "octavo_blocker_devices{namespace=\"\",pod=\"\"} 1",
+    ] {
+        assert!(text.lines().any(|line| line == sample), "{sample}\n{text}");
+    }
     let blocked = text
         .lines()
         .find_map(|line| line.strip_prefix("octavo_blocked_seconds_total "))
@@ -208,6 +214,10 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
         (&json!("ok"), &json!("applied"))
     );
     assert_eq!(node["reason"], Value::Null);
+    let text = Api::at(metrics).get("/metrics").await.body;
+    let applied = "octavo_layout_info{layout=\"both\",reason=\"applied\"} 1";
+    assert!(text.lines().any(|line| line == applied), "{text}");
+    assert!(!text.contains("octavo_blocker_devices{"), "{text}");
     drop(agent);
 }
 

@@ -5,7 +5,7 @@
 
 pub(crate) mod api;
 mod hostile;
-mod layout;
+pub(crate) mod layout;
 mod many;
 mod one;
 mod restart;

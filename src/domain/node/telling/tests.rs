@@ -37,7 +37,7 @@ fn look(telling: &mut Telling, seconds: u64, status: &Status) -> Vec<(&'static s
     let events = telling.look(at(seconds), &scene);
     events
         .into_iter()
-        .map(|event| (event.reason, event.message))
+        .map(|event| (event.reason.event().unwrap(), event.message))
         .collect()
 }
 
@@ -148,7 +148,7 @@ fn a_driver_that_goes_and_comes_back_is_told_and_one_that_was_always_there_is_no
         telling
             .look(at(0), &scene)
             .iter()
-            .map(|event| event.reason)
+            .map(|event| event.reason.event().unwrap())
             .collect()
     };
     assert!(told(&ready).is_empty());
@@ -202,7 +202,7 @@ fn keys_of_others_are_told_when_they_change() {
         )
     };
     let first = told(&yielded);
-    assert_eq!(first[0].reason, "KeysLeftToOthers");
+    assert_eq!(first[0].reason, Reason::KeysLeftToOthers);
     assert!(
         first[0]
             .message

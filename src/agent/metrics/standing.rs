@@ -1,0 +1,207 @@
+//! How the node stands now, as series that come and go: the layout that is chosen and why it stands so, and who is in its way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::domain::holder::Holder;
+use crate::domain::id::PciAddress;
+use crate::domain::reconcile::Status;
+
+/// Pods that get a series of their own. Names are other people's, so their number must have a bound.
+const MOST: usize = 16;
+/// All others. No pod is without a namespace, so none can be meant.
+const OTHERS: &str = "other";
+
+/// A pod by namespace and name; both empty for a process of no pod.
+type Pod = (String, String);
+
+/// The last status in the form that a scrape tells. Clones are one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Standing(Arc<Mutex<Facts>>);
+
+#[derive(Debug, Default)]
+struct Facts {
+    /// The layout and the reason's word.
+    layout: Option<(String, &'static str)>,
+    /// Devices that wait, by whom they wait for.
+    blockers: BTreeMap<Pod, usize>,
+}
+
+impl Standing {
+    pub(super) fn put(&self, status: &Status) {
+        let facts = Facts {
+            layout: status.layout.clone().zip(status.state),
+            blockers: blockers(status),
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = facts;
+    }
+}
+
+impl Collector for Standing {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let facts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let help = "The layout that is chosen for the node, and how the node stands: always 1";
+        let mut metric = encoder.encode_descriptor("layout_info", help, None, MetricType::Gauge)?;
+        if let Some((layout, reason)) = &facts.layout {
+            let labels = [("layout", layout.as_str()), ("reason", reason)];
+            ConstGauge::new(1_i64).encode(metric.encode_family(&labels)?)?;
+        }
+        let help = "Devices whose layout waits for a pod, or for a process of no pod";
+        let name = "blocker_devices";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for ((namespace, pod), count) in &facts.blockers {
+            let labels = [("namespace", namespace.as_str()), ("pod", pod)];
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            ConstGauge::new(count).encode(metric.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Devices that wait, by whom they wait for. Those are kept that most devices wait for, and of equals the first by name.
+fn blockers(status: &Status) -> BTreeMap<Pod, usize> {
+    let mut all: BTreeMap<Pod, BTreeSet<PciAddress>> = BTreeMap::new();
+    for device in &status.devices {
+        for holder in &device.holders {
+            all.entry(pod(holder)).or_default().insert(device.pci);
+        }
+    }
+    let mut all: Vec<(Pod, BTreeSet<PciAddress>)> = all.into_iter().collect();
+    all.sort_by_key(|(_, devices)| std::cmp::Reverse(devices.len()));
+    let rest = all.split_off(MOST.min(all.len()));
+    let rest: BTreeSet<PciAddress> = rest.into_iter().flat_map(|(_, devices)| devices).collect();
+    let mut told: BTreeMap<Pod, usize> = all
+        .into_iter()
+        .map(|(pod, devices)| (pod, devices.len()))
+        .collect();
+    if !rest.is_empty() {
+        told.insert((String::new(), OTHERS.to_owned()), rest.len());
+    }
+    told
+}
+
+/// Of a pod whose name nobody told there is its UID.
+fn pod(holder: &Holder) -> Pod {
+    let Some(pod) = &holder.who.pod else {
+        return Pod::default();
+    };
+    let name = pod.name.as_ref().or(pod.uid.as_ref());
+    (
+        pod.namespace.clone().unwrap_or_default(),
+        name.cloned().unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::domain::holder::{self, Who};
+    use crate::domain::reconcile::DeviceStatus;
+    use crate::telemetry::exposition;
+
+    fn of(pod: Option<(&str, &str)>, device: u8) -> Holder {
+        Holder {
+            device: PciAddress::new(0, device, 0, 0).unwrap(),
+            gpu_instance: None,
+            compute_instance: None,
+            who: Who {
+                pid: Some(7),
+                pod: pod.map(|(namespace, name)| holder::Pod {
+                    namespace: Some(namespace.to_owned()),
+                    name: Some(name.to_owned()),
+                    ..holder::Pod::default()
+                }),
+                ..Who::default()
+            },
+        }
+    }
+
+    fn status(devices: Vec<Vec<Holder>>) -> Status {
+        let device = |(number, holders): (u8, Vec<Holder>)| DeviceStatus {
+            pci: PciAddress::new(0, number, 0, 0).unwrap(),
+            name: format!("GPU {number}"),
+            state: "blocked",
+            message: String::new(),
+            is_held: false,
+            holders,
+            waits_for_holders: true,
+            progress: None,
+        };
+        Status {
+            layout: Some("night".to_owned()),
+            state: Some("blocked"),
+            devices: (0..).zip(devices).map(device).collect(),
+            ..Status::default()
+        }
+    }
+
+    fn samples(standing: &Standing) -> Vec<String> {
+        let mut registry = Registry::with_prefix("octavo");
+        registry.register_collector(Box::new(standing.clone()));
+        let text = exposition::write(&registry, std::iter::empty()).unwrap().1;
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(ToOwned::to_owned).collect()
+    }
+
+    #[test]
+    fn each_device_counts_once_for_each_pod_that_it_waits_for() {
+        let standing = Standing::default();
+        assert!(samples(&standing).is_empty());
+        let notebook = Some(("team-a", "notebook"));
+        standing.put(&status(vec![
+            vec![of(notebook, 0), of(notebook, 0), of(None, 0)],
+            vec![of(notebook, 1)],
+            vec![],
+        ]));
+        assert_eq!(
+            samples(&standing),
+            [
+                r#"octavo_layout_info{layout="night",reason="blocked"} 1"#,
+                r#"octavo_blocker_devices{namespace="",pod=""} 1"#,
+                r#"octavo_blocker_devices{namespace="team-a",pod="notebook"} 2"#,
+            ]
+        );
+        standing.put(&Status::default());
+        assert!(samples(&standing).is_empty());
+    }
+
+    #[test]
+    fn of_many_pods_those_are_named_that_most_devices_wait_for_and_the_rest_are_one_series() {
+        let few: Vec<Holder> = (0..40)
+            .map(|number| of(Some(("a", &format!("pod-{number:02}"))), 0))
+            .collect();
+        let many = of(Some(("z", "last")), 0);
+        let standing = Standing::default();
+        let mut first = few;
+        first.push(many.clone());
+        standing.put(&status(vec![first, vec![many]]));
+        let samples = samples(&standing);
+        let blockers = || samples.iter().filter(|line| line.contains("blocker"));
+        assert_eq!(blockers().count(), MOST + 1);
+        for told in [
+            r#"octavo_blocker_devices{namespace="z",pod="last"} 2"#,
+            r#"octavo_blocker_devices{namespace="a",pod="pod-14"} 1"#,
+            r#"octavo_blocker_devices{namespace="",pod="other"} 1"#,
+        ] {
+            assert!(blockers().any(|line| line == told), "{told}\n{samples:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_only_its_control_group_names_goes_by_its_uid() {
+        let mut holder = of(None, 0);
+        holder.who.pod = Some(holder::Pod {
+            uid: Some("3f1c9a52".to_owned()),
+            ..holder::Pod::default()
+        });
+        assert_eq!(pod(&holder), (String::new(), "3f1c9a52".to_owned()));
+    }
+}

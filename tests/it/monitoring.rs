@@ -1,0 +1,23 @@
+//! Reasons, alerts and dashboard: what administrators look at agrees with what the programs say.
+
+mod dashboard;
+mod prometheus;
+mod reasons;
+mod rules;
+mod served;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The alerts.
+fn rules() -> PathBuf {
+    root().join("deploy/monitoring/octavo-rules.yaml")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}

@@ -1,0 +1,98 @@
+//! The words for why something stands as it does: one table of them, and no second spelling.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use octavo::domain::reason::{self, Reason};
+use serde_json::Value;
+
+use super::{read, root};
+use crate::golden::golden;
+use crate::machine::Machine;
+
+#[test]
+fn the_page_of_reasons_is_what_the_code_says() {
+    golden("../../docs/reasons.md", &reason::page());
+}
+
+/// The same letters with another meaning, which no reason may change: file below `src`, and word.
+const OTHERS: &[(&str, &str)] = &[
+    // What mig-manager says and is answered.
+    ("agent/cluster.rs", "failed"),
+    ("agent/cluster.rs", "pending"),
+    ("domain/node/selection.rs", "pending"),
+    // What came of asking the API server about a token.
+    ("aggregator/auth.rs", "failed"),
+    // A device whose last reading is old, and the picture beside what is old.
+    ("domain/inventory/state.rs", "stale"),
+    ("aggregator/pages/layout.rs", "stale"),
+    ("aggregator/pages/words.rs", "stale"),
+];
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && name != "tests" {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") && name != "tests.rs" {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn no_file_but_the_one_of_reasons_spells_a_reason() {
+    let src = root().join("src");
+    let mut files = Vec::new();
+    sources(&src, &mut files);
+    assert!(files.len() > 100, "the scan found nothing");
+    let spellings: BTreeSet<String> = Reason::ALL
+        .into_iter()
+        .flat_map(|reason| [Some(reason.word()), reason.event()])
+        .flatten()
+        .map(|word| format!("\"{word}\""))
+        .collect();
+    let mut found = BTreeSet::new();
+    for path in files {
+        let name = path.strip_prefix(&src).unwrap().to_str().unwrap();
+        let text = read(&path);
+        let shipped = text.split("#[cfg(test)]").next().unwrap();
+        if name.starts_with("domain/reason") {
+            continue;
+        }
+        for line in shipped
+            .lines()
+            .filter(|line| !line.trim().starts_with("//"))
+        {
+            for word in spellings.iter().filter(|word| line.contains(*word)) {
+                found.insert((name.to_owned(), word.trim_matches('"').to_owned()));
+            }
+        }
+    }
+    let known: BTreeSet<(String, String)> = OTHERS
+        .iter()
+        .map(|(file, word)| ((*file).to_owned(), (*word).to_owned()))
+        .collect();
+    let second: Vec<_> = found.difference(&known).collect();
+    let gone: Vec<_> = known.difference(&found).collect();
+    assert!(second.is_empty(), "spelled a second time: {second:?}");
+    assert!(
+        gone.is_empty(),
+        "no longer there, so take them off the list: {gone:?}"
+    );
+}
+
+#[test]
+fn a_turn_is_found_in_the_log_by_its_word_and_in_json_as_a_field() {
+    let machine = Machine::without_driver(
+        "machine: bare\ndriver: 570.133.20\ngpus: [{board: H100_80GB_SXM}]\n",
+    );
+    let mut agent = machine.agent(&[]);
+    let line = agent.says("nvml: absent");
+    assert!(line.ends_with(" reason=no-driver"), "{line}");
+    let mut agent = machine.agent(&["--log-format=json"]);
+    let line: Value = serde_json::from_str(&agent.says("nvml: absent")).unwrap();
+    assert_eq!(line["fields"]["reason"], "no-driver");
+}

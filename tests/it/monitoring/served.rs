@@ -1,0 +1,321 @@
+//! What agent and aggregator really serve, and whether rules, dashboard and documentation speak of that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use octavo::aggregator::stats::Stats;
+use octavo::domain::reason::Reason;
+use octavo::telemetry::exposition;
+use prometheus_client::registry::Registry;
+
+use super::dashboard::{queries, variables};
+use super::rules::alerts;
+use super::{read, root};
+use crate::fleet::api::Api;
+use crate::fleet::layout::{SHARED, partition};
+use crate::machine::Machine;
+use crate::process::{Aggregator, Program};
+
+/// Labels of a metric with the values that were seen.
+type Labels = BTreeMap<String, BTreeSet<String>>;
+
+/// An aggregator, and an agent whose layout waits for a process on one of two devices.
+pub(super) struct Running {
+    pub(super) agent: SocketAddr,
+    pub(super) aggregator: Aggregator,
+    _program: Program,
+    _machine: Machine,
+}
+
+pub(super) async fn running() -> Running {
+    let aggregator = Aggregator::start(&["--plaintext"]);
+    let machine = Machine::new(SHARED);
+    let mut program = partition(&machine, &aggregator, "both");
+    let agent = program.metrics();
+    let api = Api::at(aggregator.http);
+    api.node("shared", |node| {
+        let devices = &node["layout"]["devices"];
+        devices[0]["state"] == "applied" && devices[1]["state"] == "blocked"
+    })
+    .await;
+    Running {
+        agent,
+        aggregator,
+        _program: program,
+        _machine: machine,
+    }
+}
+
+/// What is served, by the name that it is described by.
+#[derive(Debug, Default)]
+struct Served {
+    metrics: BTreeMap<String, (String, Labels)>,
+}
+
+impl Served {
+    fn add(&mut self, text: &str) {
+        for line in text.lines() {
+            if let Some(described) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = described.split_once(' ').unwrap();
+                let metric = self.metrics.entry(name.to_owned()).or_default();
+                kind.clone_into(&mut metric.0);
+            } else if !line.starts_with('#') {
+                let end = line.find(['{', ' ']).unwrap();
+                let name = self.described(&line[..end]).unwrap().to_owned();
+                let labels = &mut self.metrics.get_mut(&name).unwrap().1;
+                for (label, _, value) in matchers(&line[end..]) {
+                    labels.entry(label).or_default().insert(value);
+                }
+            }
+        }
+    }
+
+    /// The name that a series is described by, which for parts of a histogram is shorter.
+    fn described<'a>(&self, series: &'a str) -> Option<&'a str> {
+        if self.metrics.contains_key(series) {
+            return Some(series);
+        }
+        let parts = ["_bucket", "_sum", "_count"].into_iter();
+        let mut whole = parts.filter_map(|part| series.strip_suffix(part));
+        whole.find(|name| {
+            let metric = self.metrics.get(*name);
+            metric.is_some_and(|(kind, _)| kind == "histogram")
+        })
+    }
+}
+
+/// Label, operator and value of each in `{label="value",…}` at the beginning of `text`; none where that is not what it begins with.
+fn matchers(text: &str) -> Vec<(String, String, String)> {
+    let mut found = Vec::new();
+    let Some(mut rest) = text.strip_prefix('{') else {
+        return found;
+    };
+    while let Some((head, tail)) = rest.split_once('"') {
+        if head.contains('}') {
+            break;
+        }
+        let (value, after) = tail.split_once('"').unwrap();
+        let head = head.trim_start_matches([',', ' ']);
+        let label = head.trim_end_matches(['=', '~', '!']);
+        let operator = &head[label.len()..];
+        found.push((label.to_owned(), operator.to_owned(), value.to_owned()));
+        rest = after;
+    }
+    found
+}
+
+/// Served by the agent, and by the aggregator.
+async fn served() -> (Served, Served) {
+    let running = running().await;
+    let mut agent = Served::default();
+    agent.add(&Api::at(running.agent).get("/metrics").await.body);
+    let mut aggregator = Served::default();
+    let http = Api::at(running.aggregator.http);
+    aggregator.add(&http.get("/metrics").await.body);
+    aggregator.add(&counted());
+    (agent, aggregator)
+}
+
+/// What the aggregator counts that nothing gave it reason to count here: the very counters that it serves, each moved once.
+fn counted() -> String {
+    let stats = Stats::default();
+    stats.message("hello");
+    stats.refused("claimed");
+    stats.reviewed("denied");
+    stats.resync("hello");
+    stats.connections("grpc").inc();
+    stats.accepted("grpc");
+    stats.turned_away("grpc");
+    stats.cut("no_request");
+    stats.handshake_failed("grpc");
+    stats.violated("I9");
+    let mut registry = Registry::default();
+    stats.register(&mut registry);
+    exposition::write(&registry, std::iter::empty()).unwrap().1
+}
+
+/// Labels and values of a series as rules see it: with what the scrape adds to an agent's.
+fn labels(series: &str, (agent, aggregator): &(Served, Served)) -> Option<Labels> {
+    let of = |served: &Served| {
+        let name = served.described(series)?;
+        Some(served.metrics[name].1.clone())
+    };
+    if series == "up" {
+        return Some(BTreeMap::from([("job", ""), ("node", "")].map(
+            |(label, value)| (label.to_owned(), BTreeSet::from([value.to_owned()])),
+        )));
+    }
+    if let Some(mut labels) = of(agent) {
+        labels.entry("node".to_owned()).or_default();
+        return Some(labels);
+    }
+    of(aggregator)
+}
+
+/// Whether a value is one that the label may have: one that was seen, or a reason's word.
+fn may_be(value: &str, seen: &BTreeSet<String>) -> bool {
+    seen.contains(value) || Reason::of(value).is_some()
+}
+
+/// Names of metrics in a query, each with what follows it.
+fn series(query: &str) -> Vec<(&str, &str)> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    let mut rest = query;
+    while let Some(start) = rest.find(is_part) {
+        let word = &rest[start..];
+        let end = word.find(|c| !is_part(c)).unwrap_or(word.len());
+        let (name, after) = word.split_at(end);
+        if name.starts_with("octavo_") || name == "up" {
+            found.push((name, after));
+        }
+        rest = after;
+        // What stands in quotes is a value.
+        if let Some(value) = rest.strip_prefix('"') {
+            rest = value.split_once('"').map_or("", |(_, after)| after);
+        }
+    }
+    found
+}
+
+/// Labels that a query groups by.
+fn grouped(query: &str) -> Vec<String> {
+    let by = query.split("by (").skip(1);
+    let lists = by.map(|rest| rest.split(')').next().unwrap());
+    let labels = lists.flat_map(|list| list.split(','));
+    labels.map(|label| label.trim().to_owned()).collect()
+}
+
+/// What is wrong with a query.
+fn faults(query: &str, told: &[String], served: &(Served, Served)) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut all = BTreeSet::from(["le".to_owned()]);
+    let series = series(query);
+    if series.is_empty() {
+        wrong.push(format!("it asks for nothing of ours: {query}"));
+    }
+    for (name, after) in series {
+        let Some(labels) = labels(name, served) else {
+            wrong.push(format!("nobody serves {name}: {query}"));
+            continue;
+        };
+        for (label, operator, value) in matchers(after) {
+            match labels.get(&label) {
+                None => wrong.push(format!("{name} has no label {label}: {query}")),
+                Some(_) if label == "node" || label == "job" => {}
+                Some(seen) => {
+                    let values: Vec<&str> = if operator.ends_with('~') {
+                        value.split('|').collect()
+                    } else {
+                        vec![&value]
+                    };
+                    for value in values.into_iter().filter(|value| !may_be(value, seen)) {
+                        wrong.push(format!("{name} has no {label} {value}: {query}"));
+                    }
+                }
+            }
+        }
+        all.extend(labels.into_keys());
+    }
+    let used = grouped(query).into_iter().chain(told.iter().cloned());
+    for label in used.filter(|label| !all.contains(label)) {
+        wrong.push(format!("no label {label}: {query}"));
+    }
+    wrong
+}
+
+/// Labels that a text speaks of: `{{ $labels.node }}` in an alert, `{{node}}` in a legend.
+fn told(text: &str) -> Vec<String> {
+    let parts = text.split("{{").skip(1);
+    let inside = parts.map(|part| part.split("}}").next().unwrap().trim());
+    let labels = inside.map(|inside| inside.strip_prefix("$labels.").unwrap_or(inside));
+    let is_name = |label: &&str| label.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    labels
+        .filter(is_name)
+        .map(str::to_owned)
+        .filter(|label| label != "end" && label != "else")
+        .collect()
+}
+
+#[tokio::test]
+async fn every_metric_and_label_that_alerts_and_dashboard_use_is_served() {
+    let served = served().await;
+    let mut wrong = Vec::new();
+    for alert in alerts() {
+        let notes = &alert["annotations"];
+        let text = format!("{} {}", notes["summary"], notes["description"]);
+        wrong.extend(faults(
+            alert["expr"].as_str().unwrap(),
+            &told(&text),
+            &served,
+        ));
+    }
+    for (query, legend) in queries() {
+        wrong.extend(faults(&query, &told(&legend), &served));
+    }
+    for query in variables() {
+        let asked = query
+            .strip_prefix("label_values(")
+            .unwrap()
+            .trim_end_matches(')');
+        let (name, label) = asked.split_once(", ").unwrap();
+        let labels = labels(name, &served);
+        if labels.is_none_or(|labels| !labels.contains_key(label)) {
+            wrong.push(query);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[tokio::test]
+async fn a_query_for_what_nobody_serves_is_found() {
+    let served = served().await;
+    for (query, told) in [
+        ("max(octavo_nothing)", &[][..]),
+        ("octavo_nodes{colour=\"red\"}", &[]),
+        ("octavo_nodes{state=\"purple\"}", &[]),
+        ("sum by (node) (octavo_nodes)", &[]),
+        ("octavo_layout_info", &["colour".to_owned()]),
+        ("octavo_apply_duration_seconds_most", &[]),
+        ("vector(1)", &[]),
+    ] {
+        assert_eq!(faults(query, told, &served).len(), 1, "{query}");
+    }
+    let good = "sum by (node, le) (octavo_apply_duration_seconds_bucket{node=~\"a.*\"})";
+    assert!(faults(good, &["node".to_owned()], &served).is_empty());
+}
+
+/// Metrics and their labels as a section of the documentation lists them.
+fn documented(section: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let rows = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `octavo_"));
+    rows.map(|row| {
+        let mut cells = row.split('|');
+        let name = cells.next().unwrap().trim_matches(['`', ' ']);
+        let labels = cells.next().unwrap().split(',');
+        let labels = labels.map(|label| label.trim_matches(['`', ' ']).to_owned());
+        let labels = labels.filter(|label| !label.is_empty());
+        (format!("octavo_{name}"), labels.collect())
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn the_documentation_lists_what_the_programs_serve_and_nothing_else() {
+    let page = read(&root().join("docs/metrics.md"));
+    let (fleet, agents) = page.split_once("\n## The agent\n").unwrap();
+    let (agent, aggregator) = served().await;
+    for (section, served) in [(fleet, aggregator), (agents, agent)] {
+        let served: BTreeMap<String, BTreeSet<String>> = served
+            .metrics
+            .into_iter()
+            .map(|(name, (kind, labels))| {
+                let labels = labels.into_keys();
+                let own = labels.filter(|label| kind != "histogram" || label != "le");
+                (name, own.collect())
+            })
+            .collect();
+        assert_eq!(documented(section), served);
+    }
+}
