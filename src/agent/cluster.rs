@@ -240,7 +240,7 @@ impl Cluster {
             partitions: partitions.as_ref(),
         };
         let outcome = operands.look(now, &facts);
-        if let Some(news) = outcome.news {
+        if let Some(news) = outcome.news.clone() {
             let event = Event::from(news);
             info!("{}", event.message);
             for event in self.telling.afford(now, vec![event]) {

@@ -37,3 +37,4 @@ mod promtool;
 mod rest;
 mod supply_chain;
 mod tidy;
+mod troubleshooting;

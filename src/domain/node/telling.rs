@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::keep::Yielded;
-use super::operands::News;
+use super::operands::{Mismatch, News};
 use crate::domain::inventory::NvmlState;
 use crate::domain::reconcile::Status;
 
@@ -235,12 +235,28 @@ impl From<News> for Event {
                 "PartitionsOffered",
                 "kubelet offers the partitions that the node has".to_owned(),
             ),
-            News::NotOffered => warning(
+            News::NotOffered(mismatches) => warning(
                 "PartitionsNotOffered",
-                "kubelet does not offer the partitions that the node has: look at NVIDIA's device plugin".to_owned(),
+                format!(
+                    "kubelet does not offer the partitions that the node has ({}): look at NVIDIA's device plugin",
+                    listed(&mismatches)
+                ),
             ),
         }
     }
+}
+
+fn listed(mismatches: &[Mismatch]) -> String {
+    let told: Vec<String> = mismatches
+        .iter()
+        .map(|one| {
+            format!(
+                "{}: {} there, {} offered",
+                one.resource, one.there, one.offered
+            )
+        })
+        .collect();
+    told.join("; ")
 }
 
 fn of_state(state: &'static str, message: String) -> Event {
