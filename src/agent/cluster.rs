@@ -246,7 +246,7 @@ impl Cluster {
             partitions: partitions.as_ref(),
         };
         let outcome = operands.look(now, &facts);
-        if let Some(news) = outcome.news {
+        if let Some(news) = outcome.news.clone() {
             let event = Event::from(news);
             info!(reason = %event.reason.word(), "{}", event.message);
             for event in self.telling.afford(now, vec![event]) {

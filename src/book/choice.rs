@@ -16,12 +16,39 @@ pub struct Names {
     pub made: Vec<String>,
 }
 
+impl Names {
+    /// The first few of them.
+    fn told(&self) -> String {
+        const SHOWN: usize = 8;
+        let all: Vec<&str> = self
+            .file
+            .iter()
+            .chain(&self.made)
+            .map(String::as_str)
+            .collect();
+        let shown: Vec<&str> = all.iter().take(SHOWN).copied().collect();
+        match all.len().saturating_sub(SHOWN) {
+            _ if all.is_empty() => {
+                "there is none at all: no file has one, and none can be made for its devices"
+                    .to_owned()
+            }
+            0 => format!("there are {}", shown.join(", ")),
+            more => format!("there are {} and {more} more", shown.join(", ")),
+        }
+    }
+}
+
 /// Why a name means nothing on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChoiceError {
     /// Nothing has this name.
-    #[error("there is no layout {0:?} for this node")]
-    NoSuchLayout(String),
+    #[error("there is no layout {name:?} for this node; {}", .known.told())]
+    NoSuchLayout {
+        /// What was asked for.
+        name: String,
+        /// What could be.
+        known: Names,
+    },
     /// The layout cannot be meant for this node.
     #[error("layout {name:?} does not suit this node: {}", joined(.errors))]
     Rules {
@@ -55,7 +82,10 @@ impl Current {
         let made = made(inventory);
         match made.by_name(name) {
             Some(layout) => resolved(layout, made.dialect, inventory),
-            None => Err(ChoiceError::NoSuchLayout(name.to_owned())),
+            None => Err(ChoiceError::NoSuchLayout {
+                name: name.to_owned(),
+                known: self.names(inventory),
+            }),
         }
     }
 }
@@ -78,4 +108,22 @@ fn resolved(
 fn joined(errors: &[RuleError]) -> String {
     let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     errors.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_few_names_are_told_and_how_many_more_there_are() {
+        let names = |count: usize| Names {
+            file: vec!["serving".to_owned()],
+            made: (1..count).map(|number| format!("made-{number}")).collect(),
+        };
+        assert_eq!(names(3).told(), "there are serving, made-1, made-2");
+        let told = names(11).told();
+        assert!(told.ends_with("made-6, made-7 and 3 more"), "{told}");
+        let none = Names::default().told();
+        assert!(none.starts_with("there is none at all"), "{none}");
+    }
 }

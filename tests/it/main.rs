@@ -38,3 +38,4 @@ mod promtool;
 mod rest;
 mod supply_chain;
 mod tidy;
+mod troubleshooting;

@@ -94,9 +94,9 @@ pub(super) async fn plan(
 
 fn refusal(error: &ChoiceError, node: &Node) -> Failure {
     match error {
-        ChoiceError::NoSuchLayout(_) => {
+        ChoiceError::NoSuchLayout { .. } => {
             let detail = format!(
-                "{error}; /api/v1/nodes/{}/layouts lists those there are",
+                "{error}; /api/v1/nodes/{}/layouts lists them all",
                 node.name
             );
             Failure::new(Kind::UnknownLayout, detail).of("layout")

@@ -100,8 +100,19 @@ pub struct Outcome {
     pub news: Option<News>,
 }
 
+/// A resource of which kubelet offers something else than there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The extended resource.
+    pub resource: String,
+    /// How many the node has.
+    pub there: u64,
+    /// How many it offers.
+    pub offered: u64,
+}
+
 /// Something to tell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
     /// Operands are paused, because a client is in the way.
     Paused,
@@ -113,8 +124,8 @@ pub enum News {
     Refreshed,
     /// The node offers what it has.
     Offered,
-    /// It does not, after a long time.
-    NotOffered,
+    /// It does not, after a long time: in what it differs.
+    NotOffered(Vec<Mismatch>),
 }
 
 impl Operands {
@@ -277,28 +288,41 @@ fn runs(view: &View, keys: &[&str]) -> bool {
 
 /// Whether kubelet offers partitions that are not there.
 fn stale(facts: &Facts<'_>) -> bool {
-    let Some(partitions) = facts.partitions else {
-        return false;
-    };
-    facts.view.allocatable.iter().any(|(name, count)| {
-        let known = name.strip_suffix(SHARED).unwrap_or(name);
-        *count > 0 && name.starts_with(PARTITION) && !partitions.contains_key(known)
-    })
+    mismatches(facts).iter().any(|one| one.there == 0)
 }
 
 /// Whether what kubelet offers is what there is: each partition, or each a number of times where they are shared.
 fn offered(facts: &Facts<'_>) -> bool {
+    mismatches(facts).is_empty()
+}
+
+/// In what it differs; nothing where partitions are not offered one by one.
+fn mismatches(facts: &Facts<'_>) -> Vec<Mismatch> {
     let Some(partitions) = facts.partitions else {
-        return true;
+        return Vec::new();
     };
     let offers = &facts.view.allocatable;
-    let there = partitions.iter().all(|(name, count)| {
+    let lacking = partitions.iter().filter_map(|(name, count)| {
         let shared = || offers.get(&format!("{name}{SHARED}")).copied();
         let whole = offers.get(name).copied().filter(|count| *count > 0);
         let offered = whole.or_else(shared).unwrap_or_default();
-        offered > 0 && offered.checked_rem(*count) == Some(0)
+        let right = offered > 0 && offered.checked_rem(*count) == Some(0);
+        (!right).then(|| Mismatch {
+            resource: name.clone(),
+            there: *count,
+            offered,
+        })
     });
-    there && !stale(facts)
+    let left = offers.iter().filter_map(|(name, count)| {
+        let known = name.strip_suffix(SHARED).unwrap_or(name);
+        let gone = *count > 0 && name.starts_with(PARTITION) && !partitions.contains_key(known);
+        gone.then(|| Mismatch {
+            resource: name.clone(),
+            there: 0,
+            offered: *count,
+        })
+    });
+    lacking.chain(left).collect()
 }
 
 fn news(before: &Phase, now: &Phase, facts: &Facts<'_>) -> Option<News> {
@@ -312,7 +336,7 @@ fn news(before: &Phase, now: &Phase, facts: &Facts<'_>) -> Option<News> {
         // Where they are not offered one by one nothing was looked at.
         (Phase::Checking { .. }, Phase::Running) if facts.partitions.is_none() => None,
         (Phase::Checking { .. }, Phase::Running) if offered(facts) => Some(News::Offered),
-        (Phase::Checking { .. }, Phase::Running) => Some(News::NotOffered),
+        (Phase::Checking { .. }, Phase::Running) => Some(News::NotOffered(mismatches(facts))),
         _ => None,
     }
 }

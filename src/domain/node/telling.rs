@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::keep::Yielded;
-use super::operands::News;
+use super::operands::{Mismatch, News};
 use crate::domain::inventory::NvmlState;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
@@ -223,12 +223,28 @@ impl From<News> for Event {
                 Reason::PartitionsOffered,
                 "kubelet offers the partitions that the node has".to_owned(),
             ),
-            News::NotOffered => event(
+            News::NotOffered(mismatches) => event(
                 Reason::PartitionsNotOffered,
-                "kubelet does not offer the partitions that the node has: look at NVIDIA's device plugin".to_owned(),
+                format!(
+                    "kubelet does not offer the partitions that the node has ({}): look at NVIDIA's device plugin",
+                    listed(&mismatches)
+                ),
             ),
         }
     }
+}
+
+fn listed(mismatches: &[Mismatch]) -> String {
+    let told: Vec<String> = mismatches
+        .iter()
+        .map(|one| {
+            format!(
+                "{}: {} there, {} offered",
+                one.resource, one.there, one.offered
+            )
+        })
+        .collect();
+    told.join("; ")
 }
 
 /// Why the layout means nothing here, where it does not: its devices stand as they did before.

@@ -120,7 +120,7 @@ impl State {
                 let causes: Vec<String> = causes.iter().map(|cause| told(words, cause)).collect();
                 causes.join("; ")
             }
-            Self::Infeasible(infeasible) => words.rule(&infeasible.rule),
+            Self::Infeasible(infeasible) => words.impossible(infeasible),
             Self::Failed {
                 reason,
                 rollback: None,

@@ -4,4 +4,4 @@ mod command;
 mod faults;
 mod life;
 pub(crate) mod node;
-mod pods;
+pub(crate) mod pods;

@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 
 use super::node::{Node, names};
 
-const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
+pub(crate) const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
 
 /// Says that one pod was given these devices.
 struct Kubelet(Vec<(String, String)>);
@@ -47,7 +47,7 @@ impl PodResourcesLister for Kubelet {
     }
 }
 
-fn listen(node: &Node, given: Vec<(String, String)>) -> JoinHandle<()> {
+pub(crate) fn listen(node: &Node, given: Vec<(String, String)>) -> JoinHandle<()> {
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
     let socket = UnixListener::bind(node.kubelet()).unwrap();
     let server = Server::builder().add_service(PodResourcesListerServer::new(Kubelet(given)));
@@ -58,14 +58,14 @@ fn listen(node: &Node, given: Vec<(String, String)>) -> JoinHandle<()> {
 }
 
 /// Gives the node a layout while the kubelet of this very thread answers.
-async fn once(node: &Arc<Node>) -> String {
+pub(crate) async fn once(node: &Arc<Node>) -> String {
     let node = Arc::clone(node);
     let done = tokio::task::spawn_blocking(move || node.once("all-7g.40gb"));
     done.await.unwrap()
 }
 
 /// The MIG device in the first instance of a GPU.
-fn partition(node: &Node, gpu: usize) -> String {
+pub(crate) fn partition(node: &Node, gpu: usize) -> String {
     let world = node.machine.world();
     let mig = world.gpus[gpu].mig.as_ref().unwrap();
     mig.instances[0].compute[0].uuid.clone()

@@ -1,6 +1,6 @@
 //! Agents that have to prove their node, by tokens of a real API server that are bound to pods.
 
-mod place;
+pub(crate) mod place;
 
 use std::fs;
 use std::time::Instant;

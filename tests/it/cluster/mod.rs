@@ -3,9 +3,9 @@
 //! `hack/cluster` builds and runs it. A test takes the one that all share, with a namespace and Node objects of its own, or, if it
 //! stops the server or counts its requests, a fresh one. Whatever was started ends with the process that started it.
 
-mod agent;
+pub(crate) mod agent;
 mod api;
-mod auth;
+pub(crate) mod auth;
 mod facts;
 mod kubectl;
 pub(crate) mod nodes;

@@ -43,7 +43,7 @@ gpus:
 
 impl Machine {
     /// Starts an agent that reports this machine under `node`, in plaintext.
-    fn report(&self, to: &Aggregator, node: &str, arguments: &[&str]) -> Program {
+    pub(crate) fn report(&self, to: &Aggregator, node: &str, arguments: &[&str]) -> Program {
         let url = format!("http://{}", to.grpc);
         let reporting = [
             "--aggregator-plaintext",

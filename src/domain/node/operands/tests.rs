@@ -203,7 +203,12 @@ fn a_plugin_that_never_offers_the_partitions_is_told_once() {
     let news: Vec<_> = (0..400)
         .filter_map(|second| operands.look(at(second), &facts).news)
         .collect();
-    assert_eq!(news, [News::Refreshed, News::NotOffered]);
+    let lacking = Mismatch {
+        resource: "nvidia.com/mig-1g.5gb".to_owned(),
+        there: 2,
+        offered: 0,
+    };
+    assert_eq!(news, [News::Refreshed, News::NotOffered(vec![lacking])]);
 }
 
 #[test]

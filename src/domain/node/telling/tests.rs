@@ -211,3 +211,24 @@ fn keys_of_others_are_told_when_they_change() {
     assert!(told(&yielded).is_empty());
     assert!(told(&[]).is_empty());
 }
+
+#[test]
+fn partitions_that_are_not_offered_are_told_with_both_counts() {
+    let one = |resource: &str, there, offered| Mismatch {
+        resource: resource.to_owned(),
+        there,
+        offered,
+    };
+    let event = Event::from(News::NotOffered(vec![
+        one("nvidia.com/mig-1g.5gb", 7, 0),
+        one("nvidia.com/mig-3g.20gb", 0, 2),
+    ]));
+    assert_eq!(event.reason, Reason::PartitionsNotOffered);
+    assert!(
+        event.message.contains(
+            "(nvidia.com/mig-1g.5gb: 7 there, 0 offered; nvidia.com/mig-3g.20gb: 0 there, 2 offered)"
+        ),
+        "{}",
+        event.message
+    );
+}

@@ -48,6 +48,15 @@ impl Words<'_> {
         }
     }
 
+    /// Which rule forbids it, and what would fit instead.
+    pub fn impossible(&self, infeasible: &Infeasible) -> String {
+        let rule = self.rule(&infeasible.rule);
+        match self.nearest(infeasible).as_slice() {
+            [] => rule,
+            some => format!("{rule}; what would fit: {}", some.join(", or ")),
+        }
+    }
+
     /// What would fit, the nearest first: `1x 3g.40gb, 2x 2g.20gb`.
     pub fn nearest(&self, infeasible: &Infeasible) -> Vec<String> {
         let offers = infeasible.nearest.iter();

@@ -295,7 +295,11 @@ fn two_agents_with_one_node_name_by_mistake_say_so_and_do_not_fight_for_long() {
     assert!(writes.len() <= 16, "{} writes: {writes:#?}", writes.len());
 }
 
-/// Makes the wall clock of a program what a file says: seconds to add.
+/// Clocks by their numbers. Source: Linux, `include/uapi/linux/time.h`.
+const WALL_CLOCK: u32 = 0;
+pub(crate) const MONOTONIC_CLOCK: u32 = 1;
+
+/// Makes a clock of a program what a file says: seconds to add.
 const CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -307,7 +311,8 @@ int clock_gettime(clockid_t which, struct timespec *time) {
   static int (*real)(clockid_t, struct timespec *);
   if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
   int result = real(which, time);
-  if (result == 0 && which == CLOCK_REALTIME) {
+  const char *stepped = getenv("TEST_CLOCK_ID");
+  if (result == 0 && stepped && which == (clockid_t)atoi(stepped)) {
     FILE *file = fopen(getenv("TEST_CLOCK"), "r");
     long step = 0;
     if (file) { if (fscanf(file, "%ld", &step) != 1) step = 0; fclose(file); }
@@ -317,7 +322,8 @@ int clock_gettime(clockid_t which, struct timespec *time) {
 }
 "#;
 
-fn clock(rig: &Rig<'_>) -> (PathBuf, PathBuf) {
+/// Has a program's clock go by a file, which is given.
+pub(crate) fn clock(rig: &Rig<'_>, which: u32, command: &mut Command) -> PathBuf {
     let folder = rig.machine.machine.path();
     let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
     fs::write(&source, CLOCK).unwrap();
@@ -330,15 +336,18 @@ fn clock(rig: &Rig<'_>) -> (PathBuf, PathBuf) {
     assert!(built.status.success(), "{built:?}");
     let step = folder.join("clock");
     fs::write(&step, "0").unwrap();
-    (library, step)
+    command
+        .env("LD_PRELOAD", library)
+        .env("TEST_CLOCK", &step)
+        .env("TEST_CLOCK_ID", which.to_string());
+    step
 }
 
 #[test]
 fn a_wall_clock_that_steps_is_no_reason_to_do_anything() {
     let rig = Rig::new(Api::shared(), TWO);
-    let (library, step) = clock(&rig);
     let mut command = rig.agent(&["--label-sink=node", "--log-level=debug"]);
-    command.env("LD_PRELOAD", library).env("TEST_CLOCK", &step);
+    let step = clock(&rig, WALL_CLOCK, &mut command);
     let mut agent = Program::start(&mut command);
     agent.says("nothing to write");
     let before = rig.writes().len();

@@ -1,9 +1,9 @@
 //! The agent as it ships, on a simulated machine, with a Node of a real API server.
 
-mod faults;
-mod operands;
+pub(crate) mod faults;
+pub(crate) mod operands;
 mod places;
-mod proxy;
+pub(crate) mod proxy;
 mod selection;
 
 use std::process::Command;
@@ -16,17 +16,17 @@ use crate::apply::node::Node as Machine;
 use crate::process::Program;
 
 /// What it says once it has seen its Node and held the machine against it.
-const KEPT: &str = "the Node was written";
+pub(crate) const KEPT: &str = "the Node was written";
 
 /// A machine and its Node.
-struct Rig<'a> {
-    api: &'a Api,
+pub(crate) struct Rig<'a> {
+    pub(crate) api: &'a Api,
     node: TestNode,
-    machine: Machine,
+    pub(crate) machine: Machine,
 }
 
 impl<'a> Rig<'a> {
-    fn new(api: &'a Api, gpus: &str) -> Self {
+    pub(crate) fn new(api: &'a Api, gpus: &str) -> Self {
         Self {
             api,
             node: api.node("agent"),
@@ -34,12 +34,12 @@ impl<'a> Rig<'a> {
         }
     }
 
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.node.name()
     }
 
     /// The agent with these arguments, as an administrator.
-    fn agent(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn agent(&self, arguments: &[&str]) -> Command {
         let mut command = self.machine.agent(&["--interval=200ms"]);
         command
             .args(arguments)
@@ -51,34 +51,34 @@ impl<'a> Rig<'a> {
     }
 
     /// One that writes its Node and goes on.
-    fn start(&self, arguments: &[&str]) -> Program {
+    pub(crate) fn start(&self, arguments: &[&str]) -> Program {
         let arguments = [&["--label-sink=node"], arguments].concat();
         Program::start(&mut self.agent(&arguments))
     }
 
     /// Changes labels: `a=b` or `a-`.
     #[track_caller]
-    fn label(&self, labels: &[&str]) {
+    pub(crate) fn label(&self, labels: &[&str]) {
         let arguments = [&["label", "--overwrite", "node", self.name()], labels].concat();
         self.api.kubectl(&arguments);
     }
 
     #[track_caller]
-    fn annotate(&self, annotation: &str) {
+    pub(crate) fn annotate(&self, annotation: &str) {
         self.api
             .kubectl(&["annotate", "--overwrite", "node", self.name(), annotation]);
     }
 
     /// Waits until the label is there and says this.
     #[track_caller]
-    fn await_label(&self, key: &str, value: &str) {
+    pub(crate) fn await_label(&self, key: &str, value: &str) {
         let path = format!("{{.metadata.labels.{}}}={value}", key.replace('.', "\\."));
         self.await_path(&path);
     }
 
     /// Waits until a JSON path of the Node says this.
     #[track_caller]
-    fn await_path(&self, path: &str) {
+    pub(crate) fn await_path(&self, path: &str) {
         let name = format!("node/{}", self.name());
         let wanted = format!("--for=jsonpath={path}");
         self.api
@@ -86,7 +86,7 @@ impl<'a> Rig<'a> {
     }
 
     #[track_caller]
-    fn get(&self) -> Value {
+    pub(crate) fn get(&self) -> Value {
         let text = self.api.kubectl(&[
             "get",
             "node",
@@ -99,7 +99,7 @@ impl<'a> Rig<'a> {
     }
 
     /// The Node's labels below a prefix.
-    fn labels(&self, prefix: &str) -> Vec<(String, String)> {
+    pub(crate) fn labels(&self, prefix: &str) -> Vec<(String, String)> {
         let node = self.get();
         let labels = node["metadata"]["labels"].as_object().unwrap().clone();
         labels
@@ -111,14 +111,14 @@ impl<'a> Rig<'a> {
 
     /// What the annotation says.
     #[track_caller]
-    fn status(&self) -> Value {
+    pub(crate) fn status(&self) -> Value {
         let node = self.get();
         let text = node["metadata"]["annotations"]["octavo.dev/status"].as_str();
         serde_json::from_str(text.unwrap()).unwrap()
     }
 
     /// Reasons and messages of the Node's events, the oldest first.
-    fn events(&self) -> Vec<(String, String)> {
+    pub(crate) fn events(&self) -> Vec<(String, String)> {
         let selector = format!("--field-selector=involvedObject.name={}", self.name());
         let text = self
             .api
@@ -141,7 +141,7 @@ impl<'a> Rig<'a> {
 
     /// Waits until there is an event with this reason, and gives its message.
     #[track_caller]
-    fn await_event(&self, reason: &str) -> String {
+    pub(crate) fn await_event(&self, reason: &str) -> String {
         for _ in 0..100 {
             let known = self.events();
             if let Some((_, message)) = known.into_iter().find(|(known, _)| known == reason) {
@@ -166,7 +166,7 @@ impl<'a> Rig<'a> {
     }
 
     /// Requests of agents that write this Node.
-    fn writes(&self) -> Vec<String> {
+    pub(crate) fn writes(&self) -> Vec<String> {
         let of_ours = |event: &Value| {
             let uri = event["requestURI"].as_str().unwrap_or_default();
             let about = uri.contains(&format!("/nodes/{}?", self.name()));

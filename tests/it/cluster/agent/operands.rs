@@ -6,16 +6,16 @@ use super::Rig;
 use crate::cluster::Api;
 use crate::process::Program;
 
-const WHOLE: &str = "- {board: A100_40GB}\n";
-const MIG: &str = "- {board: A100_40GB, mig: enabled}\n";
-const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
-const DCGM: &str = "nvidia.com/gpu.deploy.dcgm";
+pub(crate) const WHOLE: &str = "- {board: A100_40GB}\n";
+pub(crate) const MIG: &str = "- {board: A100_40GB, mig: enabled}\n";
+pub(crate) const PLUGIN: &str = "nvidia.com/gpu.deploy.device-plugin";
+pub(crate) const DCGM: &str = "nvidia.com/gpu.deploy.dcgm";
 const NVSM: &str = "nvidia.com/gpu.deploy.nvsm";
-const MONITOR: u32 = 4242;
-const COMPAT: &str = "--compat=mig-manager";
+pub(crate) const MONITOR: u32 = 4242;
+pub(crate) const COMPAT: &str = "--compat=mig-manager";
 
 /// What the operator has put there: one that runs, one that does not, one of somebody else's, and none of the rest.
-fn deploy(rig: &Rig<'_>) {
+pub(crate) fn deploy(rig: &Rig<'_>) {
     rig.label(&[
         &format!("{DCGM}=true"),
         &format!("{NVSM}=false"),
@@ -28,7 +28,7 @@ fn deployed(rig: &Rig<'_>) -> Vec<(String, String)> {
 }
 
 /// A monitor that has the GPU open, as dcgm does, until it is told to end.
-fn open_the_gpu(rig: &Rig<'_>) {
+pub(crate) fn open_the_gpu(rig: &Rig<'_>) {
     rig.machine.machine.change(|world| {
         let gpu_uuid = world.gpus[0].uuid.clone();
         world.add_process(Process {
@@ -43,7 +43,7 @@ fn open_the_gpu(rig: &Rig<'_>) {
     });
 }
 
-fn close_the_gpu(rig: &Rig<'_>) {
+pub(crate) fn close_the_gpu(rig: &Rig<'_>) {
     rig.machine
         .machine
         .change(|world| world.remove_process(MONITOR));

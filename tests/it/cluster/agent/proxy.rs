@@ -17,7 +17,7 @@ use crate::cluster::Api;
 
 /// Which requests something is answered to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum To {
+pub(crate) enum To {
     Patches,
     Watches,
     All,
@@ -25,16 +25,16 @@ pub(super) enum To {
 
 /// What is answered, and how often.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fault {
-    pub(super) to: To,
-    pub(super) code: u16,
+pub(crate) struct Fault {
+    pub(crate) to: To,
+    pub(crate) code: u16,
     /// Seconds, where the server asks for patience.
-    pub(super) retry_after: Option<u32>,
-    pub(super) times: u32,
+    pub(crate) retry_after: Option<u32>,
+    pub(crate) times: u32,
 }
 
 /// The proxy; it ends when dropped.
-pub(super) struct Proxy {
+pub(crate) struct Proxy {
     folder: TempDir,
     shared: Arc<Shared>,
     _stop: oneshot::Sender<()>,
@@ -53,7 +53,7 @@ struct Behind {
 
 impl Proxy {
     /// In front of `api`, as an administrator of it.
-    pub(super) fn start(api: &Api) -> Self {
+    pub(crate) fn start(api: &Api) -> Self {
         let shared = Arc::new(Shared {
             fault: Mutex::default(),
             requests: Mutex::default(),
@@ -79,17 +79,17 @@ impl Proxy {
         proxy
     }
 
-    pub(super) fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }
 
     /// Answers so from now on; `None` ends it.
-    pub(super) fn fault(&self, fault: impl Into<Option<Fault>>) {
+    pub(crate) fn fault(&self, fault: impl Into<Option<Fault>>) {
         *self.shared.fault.lock().unwrap() = fault.into();
     }
 
     /// Requests so far that begin so, such as `PATCH`.
-    pub(super) fn count(&self, beginning: &str) -> usize {
+    pub(crate) fn count(&self, beginning: &str) -> usize {
         let requests = self.shared.requests.lock().unwrap();
         requests
             .iter()
@@ -98,7 +98,7 @@ impl Proxy {
     }
 
     /// All requests so far.
-    pub(super) fn requests(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.shared.requests.lock().unwrap().clone()
     }
 }

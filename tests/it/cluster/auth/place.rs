@@ -14,26 +14,26 @@ use crate::fleet::api::Api as Readers;
 use crate::machine::Machine;
 use crate::process::{Aggregator, Program};
 
-pub(super) const ACCOUNT: &str = "octavo-agent";
-pub(super) const AUDIENCE: &str = "octavo";
+pub(crate) const ACCOUNT: &str = "octavo-agent";
+pub(crate) const AUDIENCE: &str = "octavo";
 
 /// A namespace with agents' service account, and another one that may ask about tokens and nothing else.
-pub(super) struct Place<'a> {
-    pub(super) cluster: &'a Api,
-    pub(super) namespace: String,
+pub(crate) struct Place<'a> {
+    pub(crate) cluster: &'a Api,
+    pub(crate) namespace: String,
     /// What the aggregator asks with.
     asks: Bearer,
 }
 
 /// An aggregator that lets in agents of a place, with a certificate.
-pub(super) struct Site {
-    pub(super) aggregator: Aggregator,
-    pub(super) readers: Readers,
+pub(crate) struct Site {
+    pub(crate) aggregator: Aggregator,
+    pub(crate) readers: Readers,
     folder: TempDir,
 }
 
 impl<'a> Place<'a> {
-    pub(super) fn new(cluster: &'a Api) -> Self {
+    pub(crate) fn new(cluster: &'a Api) -> Self {
         let namespace = cluster.namespace();
         let in_it = |name: &str| json!({"name": name, "namespace": namespace});
         let role = format!("{namespace}-reviewer");
@@ -62,7 +62,7 @@ impl<'a> Place<'a> {
     }
 
     /// A pod of a service account, on a node, which need not run.
-    pub(super) fn pod(&self, account: &str, node: &str) -> String {
+    pub(crate) fn pod(&self, account: &str, node: &str) -> String {
         let name = format!("{account}-{node}");
         let pod = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": self.namespace},
@@ -77,17 +77,17 @@ impl<'a> Place<'a> {
     }
 
     /// The token that kubelet would give to the agent on a node.
-    pub(super) fn agents_token(&self, node: &str) -> String {
+    pub(crate) fn agents_token(&self, node: &str) -> String {
         let pod = self.pod(ACCOUNT, node);
         self.token(&pod, AUDIENCE)
     }
 
-    pub(super) fn token(&self, pod: &str, audience: &str) -> String {
+    pub(crate) fn token(&self, pod: &str, audience: &str) -> String {
         self.cluster
             .token(&self.namespace, ACCOUNT, pod, &[audience])
     }
 
-    pub(super) fn arguments(&self) -> Vec<String> {
+    pub(crate) fn arguments(&self) -> Vec<String> {
         vec![
             "--agent-auth=token-review".to_owned(),
             format!("--agent-service-account={}/{ACCOUNT}", self.namespace),
@@ -95,7 +95,7 @@ impl<'a> Place<'a> {
         ]
     }
 
-    pub(super) fn site(&self, arguments: &[&str]) -> Site {
+    pub(crate) fn site(&self, arguments: &[&str]) -> Site {
         let folder = tempfile::tempdir().unwrap();
         let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
@@ -116,19 +116,19 @@ impl<'a> Place<'a> {
 }
 
 impl Site {
-    pub(super) fn file(&self, name: &str, token: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, token: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::write(&path, token).unwrap();
         path
     }
 
     /// An agent that says to be on `node`, with the token in a file.
-    pub(super) fn agent(&self, machine: &Machine, node: &str, token: Option<&Path>) -> Program {
+    pub(crate) fn agent(&self, machine: &Machine, node: &str, token: Option<&Path>) -> Program {
         self.agent_at("info", machine, node, token)
     }
 
     /// The same with a log of this level. At `trace` it always says something, so nobody can wait for a line in vain.
-    pub(super) fn agent_at(
+    pub(crate) fn agent_at(
         &self,
         level: &str,
         machine: &Machine,
@@ -152,7 +152,7 @@ impl Site {
     }
 
     /// A counter of the aggregator; 0 where it has none.
-    pub(super) async fn metric(&self, name: &str) -> u64 {
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
         let text = self.readers.get("/metrics").await.body;
         let line = text
             .lines()
@@ -160,7 +160,7 @@ impl Site {
         line.map_or(0, |value| value.parse().unwrap())
     }
 
-    pub(super) async fn names(&self) -> Vec<Value> {
+    pub(crate) async fn names(&self) -> Vec<Value> {
         let nodes = self.readers.nodes().await;
         nodes.iter().map(|node| node["name"].clone()).collect()
     }
@@ -182,7 +182,7 @@ fn base64url(bytes: &[u8]) -> String {
 }
 
 /// A token of an agent on `node` that the API server might have made, with its key or another one, good until `expires`.
-pub(super) fn forged(place: &Place<'_>, node: &str, key: &[u8], expires: i64) -> String {
+pub(crate) fn forged(place: &Place<'_>, node: &str, key: &[u8], expires: i64) -> String {
     let cluster = place.cluster;
     let uid = |kind: &str, name: &str| {
         let uid = "-o=jsonpath={.metadata.uid}";
@@ -208,6 +208,6 @@ pub(super) fn forged(place: &Place<'_>, node: &str, key: &[u8], expires: i64) ->
     format!("{signed}.{}", base64url(signature.as_ref()))
 }
 
-pub(super) fn now() -> i64 {
+pub(crate) fn now() -> i64 {
     jiff::Timestamp::now().as_second()
 }

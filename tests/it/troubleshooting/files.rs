@@ -1,0 +1,84 @@
+//! Files of layouts and the state directory.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use super::row::Row;
+use crate::apply::node::{Node, names};
+
+const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
+const MISTAKE: &str = "[{devices: all, migg: {7g.40gb: 1}}]";
+
+#[test]
+fn an_edited_file_is_taken_up_without_a_restart() {
+    let row = Row::of("pain_07");
+    let node = Node::new(ONE);
+    let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
+    let mut agent = node.start(&["--layouts", &file, "--layout=wanted", "--interval=100ms"]);
+    agent.says("GPU 0: applied");
+    node.layouts("[{devices: all, mig: {7g.40gb: 1}}]");
+    row.hears(&mut agent);
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
+}
+
+#[test]
+fn a_mistake_in_an_edited_file_is_named_with_its_place_and_the_file_before_it_stays() {
+    let row = Row::of("file_broken");
+    let node = Node::new(ONE);
+    let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
+    let mut agent = node.start(&["--layouts", &file, "--layout=wanted", "--interval=100ms"]);
+    agent.says("GPU 0: applied");
+    node.layouts(MISTAKE);
+    row.hears(&mut agent);
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+    let checked = Command::new(env!("CARGO_BIN_EXE_octavo"))
+        .args(["layouts", "check", &file])
+        .output()
+        .unwrap();
+    row.finds(
+        "octavo layouts check",
+        &String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap(),
+    );
+}
+
+#[test]
+fn a_mistake_in_the_file_at_the_start_ends_the_agent() {
+    let row = Row::of("file_broken_at_the_start");
+    let node = Node::new(ONE);
+    let file = node.layouts(MISTAKE);
+    let output = node.agent(&["--layouts", &file]).output().unwrap();
+    assert!(!output.status.success());
+    row.finds("log", &String::from_utf8(output.stderr).unwrap());
+}
+
+#[test]
+fn a_second_agent_of_a_machine_waits_for_the_first() {
+    let row = Row::of("two_agents_of_a_machine");
+    let node = Node::new(ONE);
+    let mut first = node.start(&["--layout=all-3g.20gb"]);
+    first.says("GPU 0: applied");
+    let mut second = node.start(&["--layout=all-7g.40gb", "--interval=100ms"]);
+    row.hears(&mut second);
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+}
+
+#[test]
+fn a_state_directory_that_others_may_write_to_is_not_used() {
+    let row = Row::of("state_directory_open");
+    let node = Node::new(ONE);
+    fs::create_dir_all(node.state()).unwrap();
+    fs::set_permissions(node.state(), fs::Permissions::from_mode(0o777)).unwrap();
+    row.finds("log", &node.once("all-7g.40gb"));
+    assert!(node.geometry(0).is_empty());
+}
+
+#[test]
+fn without_room_for_the_journal_nothing_is_touched() {
+    let row = Row::of("journal_not_written");
+    let node = Node::new(ONE);
+    // A folder where the draft would be written: root cannot write there either, as on a full disk.
+    fs::create_dir_all(node.state().join("journal.draft")).unwrap();
+    row.finds("log", &node.once("all-7g.40gb"));
+    assert!(node.geometry(0).is_empty());
+}

@@ -1,0 +1,101 @@
+//! Somebody is in the way of a layout: who, and how that is known.
+
+use std::fs;
+use std::sync::Arc;
+
+use nvml_sim::model::{Process, ProcessKind};
+
+use super::row::Row;
+use crate::apply::node::{Node, names};
+use crate::apply::pods;
+
+const SEVEN: &str =
+    "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
+
+#[test]
+fn a_client_in_the_way_is_named() {
+    let row = Row::of("pain_10");
+    let node = Node::new("- {board: A100_40GB}\n");
+    let process = node.machine.path().join("proc/4242");
+    fs::create_dir(&process).unwrap();
+    fs::write(process.join("cmdline"), "nv-hostengine\0-n\0").unwrap();
+    node.machine.change(|world| {
+        let gpu_uuid = world.gpus[0].uuid.clone();
+        world.add_process(Process {
+            pid: 4242,
+            name: "nv-hostengine".to_owned(),
+            gpu_uuid,
+            gi: None,
+            ci: None,
+            memory_mib: 1,
+            kind: ProcessKind::Compute,
+        })
+    });
+    let mut agent = node.start(&["--layout=all-3g.20gb", "--interval=100ms"]);
+    row.hears(&mut agent);
+    let proc = node.machine.path().join("proc").display().to_string();
+    let planned = node.looked(&["plan", "all-3g.20gb", "--proc-root", &proc]);
+    row.finds("octavo plan", &planned);
+    assert!(!node.is_partitioned(0));
+    // It goes on by itself when they let go.
+    node.machine.change(|world| world.remove_process(4242));
+    agent.says("GPU 0: applied");
+}
+
+#[test]
+fn a_handle_that_nobody_is_seen_to_have_is_called_a_leak() {
+    let row = Row::of("in_use_unseen");
+    let node = Node::new(SEVEN);
+    node.machine
+        .faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
+    row.finds("log", &node.once("all-7g.40gb"));
+    assert_eq!(node.geometry(0).len(), 7);
+}
+
+#[test]
+fn a_driver_that_does_not_tell_its_processes_counts_as_in_use() {
+    let row = Row::of("in_use_untold");
+    let node = Node::new(SEVEN);
+    node.machine
+        .faults("- {call: nvmlDeviceGetComputeRunningProcesses*, return: NO_PERMISSION}");
+    row.finds("log", &node.once("all-7g.40gb"));
+    row.finds("octavo plan", &node.looked(&["plan", "all-7g.40gb"]));
+    assert_eq!(node.geometry(0).len(), 7);
+}
+
+#[tokio::test]
+async fn a_pod_in_the_way_is_named() {
+    let row = Row::of("in_use_by_a_pod");
+    let node = Arc::new(Node::new(pods::GPUS));
+    let held = pods::partition(&node, 1);
+    let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), held)];
+    let _kubelet = pods::listen(&node, given);
+    row.finds("log", &pods::once(&node).await);
+    assert_eq!(names(&node.geometry(1)), ["3g.20gb", "3g.20gb"]);
+}
+
+#[tokio::test]
+async fn a_kubelet_that_is_away_is_waited_for() {
+    let row = Row::of("pain_11");
+    let node = Arc::new(Node::new(pods::GPUS));
+    fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
+    row.finds("log", &pods::once(&node).await);
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+    // When it is back nothing more is needed.
+    let _kubelet = pods::listen(&node, Vec::new());
+    pods::once(&node).await;
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
+}
+
+#[test]
+fn a_kubelet_that_the_pod_cannot_see_is_to_be_mounted() {
+    let row = Row::of("kubelet_not_mounted");
+    let node = Node::new(SEVEN);
+    let output = node
+        .agent(&["--oneshot", "--layout=all-7g.40gb"])
+        .env("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+        .output()
+        .unwrap();
+    row.finds("log", &String::from_utf8(output.stderr).unwrap());
+    assert_eq!(node.geometry(0).len(), 7);
+}
