@@ -65,6 +65,17 @@ impl Nodes {
         self.api.order(&words.join(" "));
     }
 
+    /// Gives a node the image that an OCI archive has, under the name in there. To be used with `imagePullPolicy: Never`.
+    #[track_caller]
+    pub(crate) fn import(&self, node: &str, archive: &Path) {
+        let archive = archive.to_str().unwrap();
+        assert!(
+            !archive.contains(char::is_whitespace),
+            "an order is words: {archive:?}"
+        );
+        self.api.order(&format!("archive {node} {archive}"));
+    }
+
     /// A node's `/var/lib/kubelet`, with its sockets, as this process sees it.
     pub(crate) fn kubelet(&self, node: &str) -> PathBuf {
         self.api.folder().join("nodes").join(node).join("kubelet")

@@ -1,0 +1,184 @@
+#!/usr/bin/env bash
+# Builds the images of agent and aggregator without a daemon and without a registry, checks them, and says how large they are.
+#
+# The targets prebuilt-* of Dockerfile.agent, on the base of hack/image-base.sh, by buildah in a storage of its own. All mounts are
+# in a mount namespace of this program's own, so none is left however it ends.
+set -euo pipefail
+top=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
+
+say() { printf '==> %s\n' "$*" >&2; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+usage() {
+    cat <<TEXT
+Builds the images of octavo-agent and octavo-aggregator from this tree, checks them, and prints how large they are.
+
+  hack/image.sh [--profile release|dev] [--binaries DIR] [--out DIR] [--registry PREFIX] [--tag TAG]
+
+  --profile    what cargo builds [release]
+  --binaries   a folder with octavo, octavo-agent and octavo-aggregator; then cargo builds nothing
+  --out        where agent.oci.tar and aggregator.oci.tar go [target/image]
+  --registry   what comes before /agent:TAG and /aggregator:TAG [docker.io/octavo]
+  --tag        [the version in Cargo.toml]
+
+Examples:
+  hack/image.sh
+  hack/image.sh --registry registry.example.com/octavo --tag 0.1.0-rc1
+  skopeo copy oci-archive:target/image/agent.oci.tar docker://registry.example.com/octavo/agent:0.1.0-rc1
+  ctr -n k8s.io images import target/image/agent.oci.tar
+
+Times in the images are the beginning of 1970, or SOURCE_DATE_EPOCH. Needs buildah and jq (hack/setup.sh installs them) and root, or
+a line in /etc/subuid and /etc/subgid for who runs it, for user namespaces.
+TEXT
+}
+
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$top/Cargo.toml" | head -n 1)
+profile=release binaries='' out=$top/target/image registry=docker.io/octavo tag=$version
+while (($#)); do
+    case $1 in
+        --profile) profile=${2:?--profile needs release or dev} ;;
+        --binaries) binaries=$(realpath -e "${2:?--binaries needs a folder}") ;;
+        --out) out=${2:?--out needs a folder} ;;
+        --registry) registry=${2:?--registry needs a name} ;;
+        --tag) tag=${2:?--tag needs a name} ;;
+        -h | --help) usage; exit ;;
+        *) fail "unknown argument $1; see hack/image.sh --help" ;;
+    esac
+    shift 2
+done
+mkdir -p "$out"
+out=$(realpath "$out")
+for tool in buildah jq strip; do command -v "$tool" >/dev/null || fail "$tool is needed; hack/setup.sh installs it"; done
+
+if [ -z "$binaries" ]; then
+    say "building the programs (profile $profile)"
+    (cd "$top" && cargo build --profile "$profile" --locked --bins)
+    binaries=$(cd "$top" && cargo metadata --format-version 1 --no-deps --locked | jq -r .target_directory)/${profile/#dev/debug}
+fi
+if [ -z "${OCTAVO_IMAGE_INSIDE:-}" ]; then
+    base=$("$top/hack/image-base.sh")
+    # Both give a mount namespace, and the second also a user who is root in there.
+    inside=(unshare --mount)
+    if ((EUID != 0)); then
+        inside=(buildah unshare)
+        for file in /etc/subuid /etc/subgid; do grep -q "^$(id -un):" $file || fail "this needs root, or a line for $(id -un) in $file"; done
+    fi
+    OCTAVO_IMAGE_INSIDE=$base exec "${inside[@]}" "$0" --binaries "$binaries" --out "$out" --registry "$registry" --tag "$tag"
+fi
+readonly base=$OCTAVO_IMAGE_INSIDE
+
+work=$(mktemp -d)
+driver=overlay
+store() { buildah --root "$work/storage" --runroot "$work/run" --storage-driver "$driver" "$@"; }
+end() {
+    # A container that is left holds a mount, and so its folder.
+    store rm -a >/dev/null 2>&1 || true
+    if mountpoint -q "$work/storage/$driver"; then umount "$work/storage/$driver"; fi
+    rm -rf "$work"
+}
+trap end EXIT
+trap 'exit 1' INT TERM HUP
+
+# Mounts of this kind are not had everywhere, as in a container; copies are.
+probe() { store mount "$(store from scratch)"; }
+if ! probe >/dev/null 2>&1; then
+    say "no overlay mounts here: whole copies instead, which take longer"
+    driver=vfs
+fi
+
+import_base() {
+    local container
+    container=$(store from scratch)
+    store add --quiet "$container" "$base" / >/dev/null
+    store config --env PATH=/usr/local/bin:/usr/bin:/bin "$container"
+    store commit --quiet --timestamp 0 --identity-label=false --format oci "$container" localhost/octavo/base:latest >/dev/null
+    store rm "$container" >/dev/null
+}
+
+# programs IMAGE: what it has
+programs() { case $1 in agent) echo octavo octavo-agent ;; aggregator) echo octavo-aggregator ;; esac; }
+
+# build IMAGE FOLDER: FOLDER/IMAGE.oci.tar and, beside it, the same as files
+build() {
+    local image=$1 folder=$2 name=$registry/$1:$tag context program
+    context=$(mktemp -d "$work/context.XXXXXX")
+    install -m 644 "$top/LICENSE" "$context"
+    for program in $(programs "$image"); do
+        [ -f "$binaries/$program" ] || fail "no program $program in $binaries"
+        install -m 755 "$binaries/$program" "$context"
+        strip "$context/$program" # of what is for debuggers only
+    done
+    store bud --quiet --isolation chroot --pull-never --no-cache --timestamp "${SOURCE_DATE_EPOCH:-0}" --identity-label=false --format oci \
+        --build-arg RUNTIME_BASE=localhost/octavo/base:latest --build-arg "VERSION=$version" --target "prebuilt-$image" \
+        --tag "$name" --file "$top/Dockerfile.agent" "$context" >/dev/null
+    rm -rf "$context"
+    rm -f "$folder/$image.oci.tar" # or it would be added to
+    store push --quiet "$name" "oci-archive:$folder/$image.oci.tar:$name"
+}
+
+# unpack IMAGE ARCHIVE: says its manifest's digest, and puts the manifest, its configuration and the list of what is over the base into $work/IMAGE
+unpack() {
+    local image=$1 folder=$work/$1 digest layer
+    rm -rf "$folder"
+    mkdir -p "$folder/all"
+    tar -xf "$2" -C "$folder/all"
+    blob() { echo "$folder/all/blobs/${1/:/\/}"; }
+    digest=$(jq -r '.manifests[0].digest' "$folder/all/index.json")
+    mv "$(blob "$digest")" "$folder/manifest.json"
+    mv "$(blob "$(jq -r .config.digest "$folder/manifest.json")")" "$folder/config.json"
+    for layer in $(jq -r '.layers[1:][].digest' "$folder/manifest.json"); do tar -tzf "$(blob "$layer")"; done | grep -v '/$' | sort >"$folder/contents"
+    rm -rf "$folder/all"
+    echo "$digest"
+}
+
+# check IMAGE: what people rely on
+check() {
+    local image=$1 container root program loader said
+    local -a programs
+    read -ra programs <<<"$(programs "$image")"
+    say "checking $image"
+    jq -e '.config.User == "65532:65532"' "$work/$image/config.json" >/dev/null || fail "$image: its user is not 65532"
+    jq -e --arg program "/usr/local/bin/octavo-$image" '.config.Entrypoint == [$program] and .config.Cmd == null' "$work/$image/config.json" \
+        >/dev/null || fail "$image: it does not start its program"
+    diff "$work/$image/contents" <(printf '%s\n' "${programs[@]/#/usr/local/bin/}" usr/share/doc/octavo/LICENSE | sort) >&2 ||
+        fail "$image: other files than these are over the base (< is there, > is to be)"
+    container=$(store from --pull-never "$registry/$image:$tag")
+    root=$(store mount "$container")
+    cmp "$root/usr/share/doc/octavo/LICENSE" "$top/LICENSE" || fail "$image: not our licence"
+    # So there is no shell either.
+    said=$(find "$root" -type f -perm /111 ! -name '*.so.*' -printf '%P\n' | sort)
+    [ "$said" = "$(printf '%s\n' "${programs[@]/#/usr/local/bin/}" | sort)" ] || fail "$image: more or less can be executed than our programs: $said"
+    said=$(find "$root" -type f -perm /6000)
+    [ -z "$said" ] || fail "$image: a program that changes who it is: $said"
+    loader=$(find "$root" -name 'ld-linux*.so.*' -type f -printf '/%P\n')
+    for program in "${programs[@]}"; do
+        said=$(store run --isolation chroot "$container" -- "$loader" --list "/usr/local/bin/$program") || fail "$image: $program lacks libraries: $said"
+        said=$(store run --isolation chroot "$container" -- "/usr/local/bin/$program" --version) || fail "$image: $program does not start"
+        [ "$said" = "$program $version" ] || fail "$image: $program says it is '$said', and this is $version"
+    done
+    store rm "$container" >/dev/null
+}
+
+# number N: as people read it
+number() { sed ':more; s/\B[0-9]\{3\}\>/,&/; t more' <<<"$1"; }
+
+import_base
+mkdir "$work/again"
+rows=()
+for image in agent aggregator; do
+    say "building $image"
+    build "$image" "$out"
+    digest=$(unpack "$image" "$out/$image.oci.tar")
+    check "$image"
+    say "building $image once more"
+    build "$image" "$work/again"
+    cp "$work/$image/manifest.json" "$work/manifest.json"
+    again=$(unpack "$image" "$work/again/$image.oci.tar")
+    [ "$digest" = "$again" ] || fail "$image: two builds of the same differ: $digest and $again"
+    below=$(jq '.layers[0].size' "$work/manifest.json")
+    all=$(jq '[.config.size, .layers[].size] | add' "$work/manifest.json")
+    rows+=("$(printf '| %-10s | %12s | %12s | %s |' "$image" "$(number "$all")" "$(number $((all - below)))" "$digest")")
+done
+printf '| %-10s | %12s | %12s | %-71s |\n' image 'bytes' 'over base' 'digest'
+printf '|%s|%s:|%s:|%s|\n' ------------ ------------- ------------- -------------------------------------------------------------------------
+printf '| %-10s | %12s | %12s | %-71s |\n' base "$(number "$below")" '' "${base##*/}"
+printf '%s\n' "${rows[@]}"
