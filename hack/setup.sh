@@ -63,4 +63,5 @@ if ! [ -x "$hadolint/bin/hadolint" ]; then
 fi
 base=$("$here/image-base.sh")
 kubernetes=$("$here/cluster/build.sh")
-say "set up: $(cc --version | head -n 1); $(python3 --version); $(go version); $(cargo --version); Kubernetes of $kubernetes; images on $base"
+tools=$("$here/tools/build.sh")
+say "set up: $(cc --version | head -n 1); $(python3 --version); $(go version); $(cargo --version); Kubernetes of $kubernetes; helm $("$tools/helm" version --short); images on $base"
