@@ -54,6 +54,9 @@ if [ -z "$binaries" ]; then
     (cd "$top" && cargo build --profile "$profile" --locked --bins)
     binaries=$(cd "$top" && cargo metadata --format-version 1 --no-deps --locked | jq -r .target_directory)/${profile/#dev/debug}
 fi
+for program in octavo octavo-agent octavo-aggregator; do
+    [ -f "$binaries/$program" ] || fail "no program $program in $binaries"
+done
 if [ -z "${OCTAVO_IMAGE_INSIDE:-}" ]; then
     base=$("$top/hack/image-base.sh")
     # Both give a mount namespace, and the second also a user who is root in there.
@@ -97,22 +100,26 @@ import_base() {
 # programs IMAGE: what it has
 programs() { case $1 in agent) echo octavo octavo-agent ;; aggregator) echo octavo-aggregator ;; esac; }
 
-# build IMAGE FOLDER: FOLDER/IMAGE.oci.tar and, beside it, the same as files
+# build IMAGE: of the programs, in the store; says its id, which is the digest of all that it is
 build() {
-    local image=$1 folder=$2 name=$registry/$1:$tag context program
+    local image=$1 context program
     context=$(mktemp -d "$work/context.XXXXXX")
     install -m 644 "$top/LICENSE" "$context"
     for program in $(programs "$image"); do
-        [ -f "$binaries/$program" ] || fail "no program $program in $binaries"
         install -m 755 "$binaries/$program" "$context"
         strip "$context/$program" # of what is for debuggers only
     done
-    store bud --quiet --isolation chroot --pull-never --no-cache --timestamp "${SOURCE_DATE_EPOCH:-0}" --identity-label=false --format oci \
-        --build-arg RUNTIME_BASE=localhost/octavo/base:latest --build-arg "VERSION=$version" --target "prebuilt-$image" \
-        --tag "$name" --file "$top/Dockerfile.agent" "$context" >/dev/null
+    store bud --quiet --isolation chroot --pull-never --no-cache --layers --timestamp "${SOURCE_DATE_EPOCH:-0}" --identity-label=false \
+        --format oci --build-arg RUNTIME_BASE=localhost/octavo/base:latest --build-arg "VERSION=$version" --target "prebuilt-$image" \
+        --tag "$registry/$image:$tag" --file "$top/Dockerfile.agent" "$context"
     rm -rf "$context"
-    rm -f "$folder/$image.oci.tar" # or it would be added to
-    store push --quiet "$name" "oci-archive:$folder/$image.oci.tar:$name"
+}
+
+# export_image IMAGE: writes its archive
+export_image() {
+    local archive=$out/$1.oci.tar
+    rm -f "$archive" # or it would be added to
+    store push --quiet "$registry/$1:$tag" "oci-archive:$archive:$registry/$1:$tag"
 }
 
 # unpack IMAGE ARCHIVE: says its manifest's digest, and puts the manifest, its configuration and the list of what is over the base into $work/IMAGE
@@ -162,20 +169,18 @@ check() {
 number() { sed ':more; s/\B[0-9]\{3\}\>/,&/; t more' <<<"$1"; }
 
 import_base
-mkdir "$work/again"
 rows=()
 for image in agent aggregator; do
     say "building $image"
-    build "$image" "$out"
+    id=$(build "$image")
+    export_image "$image"
     digest=$(unpack "$image" "$out/$image.oci.tar")
     check "$image"
     say "building $image once more"
-    build "$image" "$work/again"
-    cp "$work/$image/manifest.json" "$work/manifest.json"
-    again=$(unpack "$image" "$work/again/$image.oci.tar")
-    [ "$digest" = "$again" ] || fail "$image: two builds of the same differ: $digest and $again"
-    below=$(jq '.layers[0].size' "$work/manifest.json")
-    all=$(jq '[.config.size, .layers[].size] | add' "$work/manifest.json")
+    again=$(build "$image")
+    [ "$id" = "$again" ] || fail "$image: two builds of the same differ: $id and $again"
+    below=$(jq '.layers[0].size' "$work/$image/manifest.json")
+    all=$(jq '[.config.size, .layers[].size] | add' "$work/$image/manifest.json")
     rows+=("$(printf '| %-10s | %12s | %12s | %s |' "$image" "$(number "$all")" "$(number $((all - below)))" "$digest")")
 done
 printf '| %-10s | %12s | %12s | %-71s |\n' image 'bytes' 'over base' 'digest'
