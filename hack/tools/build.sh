@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# build.sh: prints a folder that has `helm`, `kubeconform` and `schemas/`, and makes it if there is none. Its only line on standard output.
+# build.sh: prints a folder that has `helm`, `kubeconform`, `schemas/` and `crds/`, and makes it if there is none. Its only line on
+# standard output.
 #
 # The programs are built of the Go modules that go.mod and go.sum pin. The schemas are strict ones of every kind in the Kubernetes of
 # hack/cluster, and of those kinds of others that our chart can make. It is kept outside the tree under the hash of what it is made of.
@@ -47,7 +48,8 @@ if ! [ -x "$cache/$stamp/helm" ]; then
     [ "$(field Sum <<<"$said")" = "$sum" ] || fail "$name is not what is pinned: its checksum is $(field Sum <<<"$said")"
     files+=("$(field Dir <<<"$said")/$path")
   done <<<"$definitions"
-  mkdir "$draft/schemas"
+  mkdir "$draft/schemas" "$draft/crds"
+  install -m 644 -t "$draft/crds" "${files[@]}"
   export CGO_ENABLED=0 GOWORK=off
   go run -mod=readonly . "$draft/schemas" "$kubernetes/api/openapi-spec/swagger.json" "${files[@]}" >&2
   go build -mod=readonly -trimpath -ldflags="-s -w" -o "$draft/" helm.sh/helm/v4/cmd/helm github.com/yannh/kubeconform/cmd/kubeconform >&2
