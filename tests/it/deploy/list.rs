@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Asked {
     pub(super) name: &'static str,
     /// Parts of the list; with a pool's name before it, those of its own `DaemonSet`.
-    parts: &'static [&'static str],
+    parts: &'static str,
     /// What the values themselves bring along.
     own: &'static str,
 }
 
-const fn asked(name: &'static str, parts: &'static [&'static str]) -> Asked {
+const fn asked(name: &'static str, parts: &'static str) -> Asked {
     Asked {
         name,
         parts,
@@ -21,80 +21,27 @@ const fn asked(name: &'static str, parts: &'static [&'static str]) -> Asked {
 
 /// Every kustomization.
 pub(super) const FOLDERS: &[Asked] = &[
-    asked("options/drain", &["drain"]),
-    asked(
-        "options/nodefeature",
-        &["nodefeature", "nodefeature policy"],
-    ),
+    asked("options/drain", "drain"),
+    asked("options/nodefeature", "nodefeature, nodefeature policy"),
     asked(
         "overlays/openshift",
-        &[
-            "privileged",
-            "agent",
-            "reports",
-            "authority",
-            "policies",
-            "access",
-            "aggregator",
-            "certificate",
-            "runtime",
-            "reader",
-            "applier",
-            "layouts",
-            "openshift",
-            "scc",
-        ],
+        "privileged, agent, reports, authority, policies, access, aggregator, certificate, \
+            runtime, reader, applier, layouts, openshift, scc",
     ),
     asked(
         "tiers/applier",
-        &[
-            "privileged",
-            "agent",
-            "reports",
-            "authority",
-            "policies",
-            "access",
-            "aggregator",
-            "aggregator user",
-            "certificate",
-            "runtime",
-            "reader",
-            "applier",
-            "layouts",
-        ],
+        "privileged, agent, reports, authority, policies, access, aggregator, \
+            aggregator user, certificate, runtime, reader, applier, layouts",
     ),
     asked(
         "tiers/reader",
-        &[
-            "restricted",
-            "agent",
-            "reports",
-            "authority",
-            "policies",
-            "access",
-            "aggregator",
-            "aggregator user",
-            "certificate",
-            "no root",
-            "user",
-            "runtime",
-            "reader",
-        ],
+        "restricted, agent, reports, authority, policies, access, aggregator, \
+            aggregator user, certificate, no root, user, runtime, reader",
     ),
     asked(
         "tiers/reporter",
-        &[
-            "restricted",
-            "agent",
-            "reports",
-            "authority",
-            "policies",
-            "aggregator",
-            "aggregator user",
-            "certificate",
-            "no root",
-            "user",
-        ],
+        "restricted, agent, reports, authority, policies, aggregator, aggregator user, \
+            certificate, no root, user",
     ),
 ];
 
@@ -102,86 +49,31 @@ pub(super) const FOLDERS: &[Asked] = &[
 pub(super) const CHART: &[Asked] = &[
     Asked {
         name: "alone",
-        parts: &["agent", "access", "reader", "applier"],
+        parts: "agent, access, reader, applier",
         own: "DaemonSet octavo-agent: volume layouts.configMap ours",
     },
     asked(
         "cert-manager",
-        &[
-            "agent",
-            "reports",
-            "authority of cert-manager",
-            "cert-manager",
-            "policies",
-            "access",
-            "aggregator",
-            "aggregator user",
-            "certificate",
-            "no root",
-            "user",
-            "runtime",
-            "reader",
-            "monitoring",
-            "monitoring by cert-manager",
-        ],
+        "agent, reports, authority of cert-manager, cert-manager, policies, access, \
+            aggregator, aggregator user, certificate, no root, user, runtime, reader, \
+            monitoring, monitoring by cert-manager",
     ),
     Asked {
         name: "cleanup",
-        parts: &[
-            "agent",
-            "reports",
-            "authority",
-            "policies",
-            "access",
-            "aggregator",
-            "aggregator user",
-            "runtime",
-            "reader",
-            "applier",
-            "layouts",
-        ],
+        parts: "agent, reports, authority, policies, access, aggregator, aggregator user, runtime, \
+            reader, applier, layouts",
         own: "Deployment octavo-aggregator: volume tls.secret.secretName=ours",
     },
     asked(
         "default",
-        &[
-            "agent",
-            "reports",
-            "authority",
-            "policies",
-            "access",
-            "aggregator",
-            "aggregator user",
-            "certificate",
-            "no root",
-            "user",
-            "runtime",
-            "reader",
-        ],
+        "agent, reports, authority, policies, access, aggregator, aggregator user, \
+            certificate, no root, user, runtime, reader",
     ),
     Asked {
         name: "everything",
-        parts: &[
-            "privileged",
-            "agent",
-            "reports",
-            "authority",
-            "policies",
-            "access",
-            "drain",
-            "nodefeature",
-            "nodefeature policy",
-            "aggregator",
-            "aggregator user",
-            "certificate",
-            "runtime",
-            "reader",
-            "applier",
-            "layouts",
-            "monitoring",
-            "monitoring by ConfigMap",
-            "budget",
-        ],
+        parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
+            nodefeature policy, aggregator, aggregator user, certificate, runtime, reader, \
+            applier, layouts, monitoring, monitoring by ConfigMap, budget",
         own: "
             DaemonSet octavo-agent: agent mounts driver at /opt/driver ro
             DaemonSet octavo-agent: hostAliases.hostnames=octavo.example.com
@@ -197,77 +89,26 @@ pub(super) const CHART: &[Asked] = &[
     },
     asked(
         "openshift",
-        &[
-            "agent",
-            "reports",
-            "authority",
-            "policies",
-            "access",
-            "aggregator",
-            "certificate",
-            "runtime",
-            "reader",
-            "applier",
-            "layouts",
-            "openshift",
-            "scc",
-        ],
+        "agent, reports, authority, policies, access, aggregator, certificate, runtime, \
+            reader, applier, layouts, openshift, scc",
     ),
     asked(
         "openshift-reader",
-        &[
-            "agent",
-            "reports",
-            "authority",
-            "policies",
-            "access",
-            "aggregator",
-            "certificate",
-            "no root",
-            "runtime",
-            "reader",
-        ],
+        "agent, reports, authority, policies, access, aggregator, certificate, no root, \
+            runtime, reader",
     ),
     asked(
         "pools",
-        &[
-            "agent",
-            "reports",
-            "authority",
-            "policies",
-            "access",
-            "drain",
-            "aggregator",
-            "aggregator user",
-            "certificate",
-            "no root",
-            "user",
-            "runtime",
-            "reader",
-            "lab: agent",
-            "lab: reports",
-            "lab: authority",
-            "lab: no root",
-            "lab: user",
-            "serving: agent",
-            "serving: reports",
-            "serving: authority",
-            "serving: runtime",
-            "serving: reader",
-            "serving: applier",
-            "serving: layouts",
-            "training: agent",
-            "training: reports",
-            "training: authority",
-            "training: runtime",
-            "training: reader",
-            "training: applier",
-            "training: layouts",
-        ],
+        "agent, reports, authority, policies, access, drain, aggregator, aggregator user, \
+            certificate, no root, user, runtime, reader, lab: agent, lab: reports, \
+            lab: authority, lab: no root, lab: user, serving: agent, serving: reports, \
+            serving: authority, serving: runtime, serving: reader, serving: applier, \
+            serving: layouts, training: agent, training: reports, training: authority, \
+            training: runtime, training: reader, training: applier, training: layouts",
     ),
     Asked {
         name: "reporter",
-        parts: &["agent", "reports", "policies", "no root", "user"],
+        parts: "agent, reports, policies, no root, user",
         own: "DaemonSet octavo-agent: volume aggregator-ca.configMap corporate-ca.optional=true",
     },
 ];
@@ -297,10 +138,10 @@ impl List {
             .filter(|line| !line.is_empty())
             .map(str::to_owned)
             .collect();
-        for part in asked.parts {
+        for part in asked.parts.split(", ") {
             let (pool, name) = match part.split_once(": ") {
                 Some((pool, name)) => (Some(pool), name),
-                None => (None, *part),
+                None => (None, part),
             };
             let lines = self.0.get(name);
             let lines = lines.unwrap_or_else(|| panic!("there is no list {name:?}"));
@@ -311,9 +152,14 @@ impl List {
 
     /// Parts that no manifests ask for would be privileges that nobody needs.
     pub(super) fn unused(&self) -> Vec<&String> {
-        let asked = || FOLDERS.iter().chain(CHART).flat_map(|one| one.parts);
+        let asked = || {
+            FOLDERS
+                .iter()
+                .chain(CHART)
+                .flat_map(|one| one.parts.split(", "))
+        };
         let mut names: Vec<&String> = self.0.keys().collect();
-        names.retain(|name| !asked().any(|part| part == name));
+        names.retain(|name| !asked().any(|part| part == *name));
         names
     }
 

@@ -95,8 +95,8 @@ pub(super) struct Answer {
 impl Answer {
     fn is(&self, verdict: Verdict) -> bool {
         // Of whatever release.
-        let by_policy = self.text.contains("ValidatingAdmissionPolicy '")
-            && self.text.contains("octavo-agent");
+        let by_policy =
+            self.text.contains("ValidatingAdmissionPolicy '") && self.text.contains("octavo-agent");
         match verdict {
             Verdict::Done => self.code == 200,
             Verdict::NoRight => self.code == 403 && !by_policy && self.text.contains(" cannot "),
