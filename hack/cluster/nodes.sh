@@ -51,6 +51,9 @@ image() {
   return $status
 }
 
+# image_archive NODE ARCHIVE: gives NODE the image that an archive has, as hack/image.sh writes it, under the name that is in there
+image_archive() { ctr -a "$RUN/$1.containerd.sock" -n k8s.io images import "$2"; }
+
 start_containerd() {
   local index=$1 node=node-$1 N=$D/nodes/node-$1
   cat >"$N/cni/10-test.conflist" <<YAML

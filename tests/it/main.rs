@@ -23,6 +23,7 @@ mod fleet;
 mod fleet_cli;
 mod golden;
 mod hw_smoke;
+mod image;
 mod labels;
 mod layouts;
 mod machine;

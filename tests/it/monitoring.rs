@@ -15,7 +15,7 @@ fn root() -> &'static Path {
 
 /// The alerts.
 fn rules() -> PathBuf {
-    root().join("deploy/monitoring/octavo-rules.yaml")
+    root().join("deploy/chart/octavo/files/octavo-rules.yaml")
 }
 
 fn read(path: &Path) -> String {

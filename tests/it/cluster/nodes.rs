@@ -65,6 +65,17 @@ impl Nodes {
         self.api.order(&words.join(" "));
     }
 
+    /// Gives a node the image that an OCI archive has, under the name in there. To be used with `imagePullPolicy: Never`.
+    #[track_caller]
+    pub(crate) fn import(&self, node: &str, archive: &Path) {
+        let archive = archive.to_str().unwrap();
+        assert!(
+            !archive.contains(char::is_whitespace),
+            "an order is words: {archive:?}"
+        );
+        self.api.order(&format!("archive {node} {archive}"));
+    }
+
     /// A node's `/var/lib/kubelet`, with its sockets, as this process sees it.
     pub(crate) fn kubelet(&self, node: &str) -> PathBuf {
         self.api.folder().join("nodes").join(node).join("kubelet")
@@ -98,35 +109,26 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::image::Images;
 
-    /// A pod on one node that does what `script` says.
-    fn pod(namespace: &str, node: &str, script: &str) -> Value {
+    /// A pod on one node with this container.
+    fn pod(namespace: &str, name: &str, node: &str, container: &Value) -> Value {
         json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "namespace": namespace},
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
             "spec": {
                 "nodeSelector": {"kubernetes.io/hostname": node}, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
-                "securityContext": {"runAsUser": 65532, "runAsGroup": 65532},
-                "containers": [{
-                    "name": "one", "image": "test.invalid/shell:1", "imagePullPolicy": "Never", "args": ["-c", script],
-                }],
+                "securityContext": {"runAsNonRoot": true},
+                "containers": [container],
             },
         })
     }
 
-    /// Runs a script in a pod of a node, and gives its log.
-    fn run(node: &str, script: &str) -> String {
-        let nodes = Nodes::shared();
-        let tools = ["/bin/sh", "/bin/cat", "/usr/bin/curl"].map(|path| (Path::new(path), path));
-        nodes.image(
-            node,
-            "test.invalid/shell:1",
-            root(&tools).path(),
-            &["/bin/sh"],
-        );
-        let api = nodes.api();
+    /// Runs a container in a pod of a node until it ends, and gives its log.
+    fn log(node: &str, container: &Value) -> String {
+        let api = Nodes::shared().api();
         let namespace = api.namespace();
         api.await_account(&namespace);
-        api.apply(&pod(&namespace, node, script).to_string());
+        api.apply(&pod(&namespace, "one", node, container).to_string());
         let done = "--for=jsonpath={.status.phase}=Succeeded";
         let waited =
             api.try_kubectl(&["wait", "-n", &namespace, "pod/one", done, "--timeout=120s"]);
@@ -137,6 +139,20 @@ mod tests {
             api.kubectl(&["describe", "-n", &namespace, "pod/one"])
         );
         log
+    }
+
+    /// Runs a script in a pod of a node, and gives its log.
+    fn run(node: &str, script: &str) -> String {
+        let tools = ["/bin/sh", "/bin/cat", "/usr/bin/curl"].map(|path| (Path::new(path), path));
+        let name = "test.invalid/shell:1";
+        Nodes::shared().image(node, name, root(&tools).path(), &["/bin/sh"]);
+        log(
+            node,
+            &json!({
+                "name": "one", "image": name, "imagePullPolicy": "Never", "args": ["-c", script],
+                "securityContext": {"runAsUser": 65532, "runAsGroup": 65532},
+            }),
+        )
     }
 
     #[test]
@@ -174,5 +190,25 @@ mod tests {
         let user = &answer["status"]["userInfo"];
         let node = &user["extra"]["authentication.kubernetes.io/node-name"];
         assert_eq!(*node, json!(["node-1"]), "{answer}");
+    }
+
+    #[test]
+    fn our_images_run_in_pods_under_the_names_that_the_manifests_have() {
+        let version = env!("CARGO_PKG_VERSION");
+        let images = Images::shared();
+        // A user is only in the image: kubelet believes it is not root, and the programs are found by their names.
+        for (node, image, command, said) in [
+            ("node-1", "agent", json!(null), "octavo-agent"),
+            ("node-1", "agent", json!(["octavo"]), "octavo"),
+            ("node-2", "aggregator", json!(null), "octavo-aggregator"),
+        ] {
+            Nodes::shared().import(node, &images.archive(image));
+            let container = json!({
+                "name": "one", "image": format!("octavo/{image}:{version}"), "imagePullPolicy": "Never",
+                "command": command, "args": ["--version"],
+                "securityContext": {"readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+            });
+            assert_eq!(log(node, &container), format!("{said} {version}\n"));
+        }
     }
 }

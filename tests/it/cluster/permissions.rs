@@ -5,6 +5,7 @@
 
 mod node_feature;
 mod place;
+mod release;
 mod rows;
 
 use serde_json::{Value, json};

@@ -1,193 +1,183 @@
-//! The privileges that are meant, each with its reason in docs/permissions.md.
+//! Which parts of the list in docs/permissions.md each set of manifests asks for, and nothing else.
 
-/// Every kustomization and what it asks for.
-pub(super) const ALL: &[(&str, &[&str])] = &[
-    ("agent", &[AGENT, NOT_ROOT]),
-    (
-        "base",
-        &[RESTRICTED, ACCOUNTS, POLICIES, AGGREGATOR, ACCESS],
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a folder of `deploy` asks for, and what values in `deploy/chart/octavo/ci` do.
+pub(super) struct Asked {
+    pub(super) name: &'static str,
+    /// Parts of the list; with a pool's name before it, those of its own `DaemonSet`.
+    parts: &'static str,
+    /// What the values themselves bring along.
+    own: &'static str,
+}
+
+const fn asked(name: &'static str, parts: &'static str) -> Asked {
+    Asked {
+        name,
+        parts,
+        own: "",
+    }
+}
+
+/// Every kustomization.
+pub(super) const FOLDERS: &[Asked] = &[
+    asked("options/drain", "drain"),
+    asked("options/nodefeature", "nodefeature, nodefeature policy"),
+    asked(
+        "overlays/openshift",
+        "privileged, agent, reports, authority, policies, access, aggregator, certificate, \
+            runtime, reader, applier, layouts, openshift, scc",
     ),
-    ("options/drain", &[DRAIN]),
-    ("options/nodefeature", &[NODE_FEATURE]),
-    (
-        "tiers/reporter",
-        &[RESTRICTED, ACCOUNTS, POLICIES, AGGREGATOR, AGENT, NOT_ROOT],
-    ),
-    (
-        "tiers/reader",
-        &[
-            RESTRICTED, ACCOUNTS, POLICIES, AGGREGATOR, ACCESS, AGENT, NOT_ROOT, READER,
-        ],
-    ),
-    (
+    asked(
         "tiers/applier",
-        &[
-            PRIVILEGED, ACCOUNTS, POLICIES, AGGREGATOR, ACCESS, AGENT, READER, APPLIER,
-        ],
+        "privileged, agent, reports, authority, policies, access, aggregator, \
+            aggregator user, certificate, runtime, reader, applier, layouts",
+    ),
+    asked(
+        "tiers/reader",
+        "restricted, agent, reports, authority, policies, access, aggregator, \
+            aggregator user, certificate, no root, user, runtime, reader",
+    ),
+    asked(
+        "tiers/reporter",
+        "restricted, agent, reports, authority, policies, aggregator, aggregator user, \
+            certificate, no root, user",
     ),
 ];
 
-const RESTRICTED: &str = "
-    Namespace octavo-system: labels.pod-security.kubernetes.io/audit=restricted
-    Namespace octavo-system: labels.pod-security.kubernetes.io/enforce=restricted
-    Namespace octavo-system: labels.pod-security.kubernetes.io/warn=restricted
-";
+/// Every values file that tries the chart.
+pub(super) const CHART: &[Asked] = &[
+    Asked {
+        name: "alone",
+        parts: "agent, access, reader, applier",
+        own: "DaemonSet octavo-agent: volume layouts.configMap ours",
+    },
+    asked(
+        "cert-manager",
+        "agent, reports, authority of cert-manager, cert-manager, policies, access, \
+            aggregator, aggregator user, certificate, no root, user, runtime, reader, \
+            monitoring, monitoring by cert-manager",
+    ),
+    Asked {
+        name: "cleanup",
+        parts: "agent, reports, authority, policies, access, aggregator, aggregator user, runtime, \
+            reader, applier, layouts",
+        own: "Deployment octavo-aggregator: volume tls.secret.secretName=ours",
+    },
+    asked(
+        "default",
+        "agent, reports, authority, policies, access, aggregator, aggregator user, \
+            certificate, no root, user, runtime, reader",
+    ),
+    Asked {
+        name: "everything",
+        parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
+            nodefeature policy, aggregator, aggregator user, certificate, runtime, reader, \
+            applier, layouts, monitoring, monitoring by ConfigMap, budget",
+        own: "
+            DaemonSet octavo-agent: agent mounts driver at /opt/driver ro
+            DaemonSet octavo-agent: hostAliases.hostnames=octavo.example.com
+            DaemonSet octavo-agent: hostAliases.ip=192.0.2.1
+            DaemonSet octavo-agent: imagePullSecrets pull
+            DaemonSet octavo-agent: volume driver.hostPath.path=/opt/driver
+            DaemonSet octavo-agent: volume driver.hostPath.type=Directory
+            DaemonSet octavo-agent: example.com/team=platform
+            Deployment octavo-aggregator: example.com/team=platform
+            Deployment octavo-aggregator: imagePullSecrets pull
+            PriorityClass octavo-agent: value=2000
+        ",
+    },
+    asked(
+        "openshift",
+        "agent, reports, authority, policies, access, aggregator, certificate, runtime, \
+            reader, applier, layouts, openshift, scc",
+    ),
+    asked(
+        "openshift-reader",
+        "agent, reports, authority, policies, access, aggregator, certificate, no root, \
+            runtime, reader",
+    ),
+    asked(
+        "pools",
+        "agent, reports, authority, policies, access, drain, aggregator, aggregator user, \
+            certificate, no root, user, runtime, reader, lab: agent, lab: reports, \
+            lab: authority, lab: no root, lab: user, serving: agent, serving: reports, \
+            serving: authority, serving: runtime, serving: reader, serving: applier, \
+            serving: layouts, training: agent, training: reports, training: authority, \
+            training: runtime, training: reader, training: applier, training: layouts",
+    ),
+    Asked {
+        name: "reporter",
+        parts: "agent, reports, policies, no root, user",
+        own: "DaemonSet octavo-agent: volume aggregator-ca.configMap corporate-ca.optional=true",
+    },
+];
 
-const PRIVILEGED: &str = "
-    Namespace octavo-system: labels.pod-security.kubernetes.io/audit=privileged
-    Namespace octavo-system: labels.pod-security.kubernetes.io/enforce=privileged
-    Namespace octavo-system: labels.pod-security.kubernetes.io/warn=privileged
-";
+/// The parts of the list, by name.
+pub(super) struct List(BTreeMap<String, Vec<String>>);
 
-const ACCOUNTS: &str = "
-    ServiceAccount octavo-agent: automountServiceAccountToken=false
-    ServiceAccount octavo-aggregator: automountServiceAccountToken=false
-";
+impl List {
+    /// As the page says it.
+    pub(super) fn read() -> Self {
+        let mut parts = BTreeMap::new();
+        for section in page().split("\n### List: ").skip(1) {
+            let (name, rest) = section.split_once('\n').unwrap();
+            let lines = rest.split("```text\n").nth(1).unwrap();
+            let lines = lines.split("```").next().unwrap();
+            let lines = lines.lines().map(str::to_owned).collect();
+            let before = parts.insert(name.to_owned(), lines);
+            assert_eq!(before, None, "{name} is there twice");
+        }
+        Self(parts)
+    }
 
-/// That they bind, and whom.
-const POLICIES: &str = "
-    ValidatingAdmissionPolicy octavo-agent: failurePolicy=Fail
-    ValidatingAdmissionPolicy octavo-agent: matches of-the-agent.expression=request.userInfo.username == 'system:serviceaccount:octavo-system:octavo-agent'
-    ValidatingAdmissionPolicy octavo-agent-events: failurePolicy=Fail
-    ValidatingAdmissionPolicy octavo-agent-events: matches of-the-agent.expression=request.userInfo.username == 'system:serviceaccount:octavo-system:octavo-agent'
-    ValidatingAdmissionPolicyBinding octavo-agent: spec.policyName=octavo-agent
-    ValidatingAdmissionPolicyBinding octavo-agent: spec.validationActions=Audit
-    ValidatingAdmissionPolicyBinding octavo-agent: spec.validationActions=Deny
-    ValidatingAdmissionPolicyBinding octavo-agent-events: spec.policyName=octavo-agent-events
-    ValidatingAdmissionPolicyBinding octavo-agent-events: spec.validationActions=Audit
-    ValidatingAdmissionPolicyBinding octavo-agent-events: spec.validationActions=Deny
-";
+    /// All that is listed for these manifests.
+    pub(super) fn of(&self, asked: &Asked) -> BTreeSet<String> {
+        let own = asked.own.lines().map(str::trim);
+        let mut all: BTreeSet<String> = own
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect();
+        for part in asked.parts.split(", ") {
+            let (pool, name) = match part.split_once(": ") {
+                Some((pool, name)) => (Some(pool), name),
+                None => (None, part),
+            };
+            let lines = self.0.get(name);
+            let lines = lines.unwrap_or_else(|| panic!("there is no list {name:?}"));
+            all.extend(lines.iter().filter_map(|line| of_pool(line, pool)));
+        }
+        all
+    }
 
-const AGGREGATOR: &str = r#"
-    ClusterRole octavo-aggregator: create tokenreviews of "authentication.k8s.io" in ""
-    ClusterRoleBinding octavo-aggregator: roleRef octavo-aggregator.apiGroup=rbac.authorization.k8s.io
-    ClusterRoleBinding octavo-aggregator: roleRef octavo-aggregator.kind=ClusterRole
-    ClusterRoleBinding octavo-aggregator: subjects octavo-aggregator.kind=ServiceAccount
-    ClusterRoleBinding octavo-aggregator: subjects octavo-aggregator.namespace=octavo-system
-    Deployment octavo-aggregator: aggregator mounts api at /var/run/secrets/kubernetes.io/serviceaccount ro
-    Deployment octavo-aggregator: aggregator mounts tls at /etc/octavo/tls ro
-    Deployment octavo-aggregator: aggregator securityContext.allowPrivilegeEscalation=false
-    Deployment octavo-aggregator: aggregator securityContext.capabilities.drop=ALL
-    Deployment octavo-aggregator: aggregator securityContext.readOnlyRootFilesystem=true
-    Deployment octavo-aggregator: automountServiceAccountToken=false
-    Deployment octavo-aggregator: securityContext.fsGroup=65532
-    Deployment octavo-aggregator: securityContext.runAsGroup=65532
-    Deployment octavo-aggregator: securityContext.runAsNonRoot=true
-    Deployment octavo-aggregator: securityContext.runAsUser=65532
-    Deployment octavo-aggregator: securityContext.seccompProfile.type=RuntimeDefault
-    Deployment octavo-aggregator: serviceAccountName=octavo-aggregator
-    Deployment octavo-aggregator: volume api.projected.sources.configMap kube-root-ca.crt.items.key=ca.crt
-    Deployment octavo-aggregator: volume api.projected.sources.configMap kube-root-ca.crt.items.path=ca.crt
-    Deployment octavo-aggregator: volume api.projected.sources.downwardAPI.items.fieldRef.apiVersion=v1
-    Deployment octavo-aggregator: volume api.projected.sources.downwardAPI.items.fieldRef.fieldPath=metadata.namespace
-    Deployment octavo-aggregator: volume api.projected.sources.downwardAPI.items.path=namespace
-    Deployment octavo-aggregator: volume api.projected.sources.serviceAccountToken.expirationSeconds=3600
-    Deployment octavo-aggregator: volume api.projected.sources.serviceAccountToken.path=token
-    Deployment octavo-aggregator: volume tls.secret.secretName=octavo-aggregator-tls
-"#;
+    /// Parts that no manifests ask for would be privileges that nobody needs.
+    pub(super) fn unused(&self) -> Vec<&String> {
+        let asked = || {
+            FOLDERS
+                .iter()
+                .chain(CHART)
+                .flat_map(|one| one.parts.split(", "))
+        };
+        let mut names: Vec<&String> = self.0.keys().collect();
+        names.retain(|name| !asked().any(|part| part == *name));
+        names
+    }
 
-/// Of agents that speak to the API server.
-const ACCESS: &str = r#"
-    ClusterRole octavo-agent: get nodes of "" in ""
-    ClusterRole octavo-agent: list nodes of "" in ""
-    ClusterRole octavo-agent: patch nodes of "" in ""
-    ClusterRole octavo-agent: watch nodes of "" in ""
-    ClusterRoleBinding octavo-agent: roleRef octavo-agent.apiGroup=rbac.authorization.k8s.io
-    ClusterRoleBinding octavo-agent: roleRef octavo-agent.kind=ClusterRole
-    ClusterRoleBinding octavo-agent: subjects octavo-agent.kind=ServiceAccount
-    ClusterRoleBinding octavo-agent: subjects octavo-agent.namespace=octavo-system
-    Role octavo-agent-events: create events of "" in "default"
-    RoleBinding octavo-agent-events: roleRef octavo-agent-events.apiGroup=rbac.authorization.k8s.io
-    RoleBinding octavo-agent-events: roleRef octavo-agent-events.kind=Role
-    RoleBinding octavo-agent-events: subjects octavo-agent.kind=ServiceAccount
-    RoleBinding octavo-agent-events: subjects octavo-agent.namespace=octavo-system
-"#;
+    /// Every line.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &String> {
+        self.0.values().flatten()
+    }
+}
 
-/// Of every agent.
-const AGENT: &str = "
-    DaemonSet octavo-agent: agent mounts aggregator-ca at /etc/octavo/aggregator ro
-    DaemonSet octavo-agent: agent mounts aggregator-token at /var/run/secrets/octavo ro
-    DaemonSet octavo-agent: agent securityContext.allowPrivilegeEscalation=false
-    DaemonSet octavo-agent: agent securityContext.capabilities.drop=ALL
-    DaemonSet octavo-agent: agent securityContext.readOnlyRootFilesystem=true
-    DaemonSet octavo-agent: automountServiceAccountToken=false
-    DaemonSet octavo-agent: securityContext.seccompProfile.type=RuntimeDefault
-    DaemonSet octavo-agent: serviceAccountName=octavo-agent
-    DaemonSet octavo-agent: volume aggregator-ca.configMap octavo-aggregator-ca.optional=true
-    DaemonSet octavo-agent: volume aggregator-token.projected.sources.serviceAccountToken.audience=octavo
-    DaemonSet octavo-agent: volume aggregator-token.projected.sources.serviceAccountToken.expirationSeconds=3600
-    DaemonSet octavo-agent: volume aggregator-token.projected.sources.serviceAccountToken.path=token
-";
+fn of_pool(line: &str, pool: Option<&str>) -> Option<String> {
+    let Some(pool) = pool else {
+        return Some(line.to_owned());
+    };
+    let rest = line.strip_prefix("DaemonSet octavo-agent: ")?;
+    Some(format!("DaemonSet octavo-agent-{pool}: {rest}"))
+}
 
-const NOT_ROOT: &str = "
-    DaemonSet octavo-agent: securityContext.fsGroup=65532
-    DaemonSet octavo-agent: securityContext.runAsGroup=65532
-    DaemonSet octavo-agent: securityContext.runAsNonRoot=true
-    DaemonSet octavo-agent: securityContext.runAsUser=65532
-";
-
-/// What reading the driver and labelling a node add.
-const READER: &str = "
-    DaemonSet octavo-agent: runtimeClassName=nvidia
-    DaemonSet octavo-agent: agent has NVIDIA_DRIVER_CAPABILITIES=utility
-    DaemonSet octavo-agent: agent has NVIDIA_VISIBLE_DEVICES=all
-    DaemonSet octavo-agent: agent mounts api at /var/run/secrets/kubernetes.io/serviceaccount ro
-    DaemonSet octavo-agent: volume api.projected.sources.configMap kube-root-ca.crt.items.key=ca.crt
-    DaemonSet octavo-agent: volume api.projected.sources.configMap kube-root-ca.crt.items.path=ca.crt
-    DaemonSet octavo-agent: volume api.projected.sources.downwardAPI.items.fieldRef.apiVersion=v1
-    DaemonSet octavo-agent: volume api.projected.sources.downwardAPI.items.fieldRef.fieldPath=metadata.namespace
-    DaemonSet octavo-agent: volume api.projected.sources.downwardAPI.items.path=namespace
-    DaemonSet octavo-agent: volume api.projected.sources.serviceAccountToken.expirationSeconds=3600
-    DaemonSet octavo-agent: volume api.projected.sources.serviceAccountToken.path=token
-";
-
-/// What changing devices adds.
-const APPLIER: &str = "
-    DaemonSet octavo-agent: securityContext.runAsGroup=0
-    DaemonSet octavo-agent: securityContext.runAsNonRoot=false
-    DaemonSet octavo-agent: securityContext.runAsUser=0
-    DaemonSet octavo-agent: agent has NVIDIA_MIG_CONFIG_DEVICES=all
-    DaemonSet octavo-agent: agent has NVIDIA_MIG_MONITOR_DEVICES=all
-    DaemonSet octavo-agent: agent securityContext.appArmorProfile.type=Unconfined
-    DaemonSet octavo-agent: agent securityContext.capabilities.add=DAC_READ_SEARCH
-    DaemonSet octavo-agent: agent securityContext.capabilities.add=SYS_ADMIN
-    DaemonSet octavo-agent: agent securityContext.capabilities.add=SYS_PTRACE
-    DaemonSet octavo-agent: agent mounts layouts at /etc/octavo/layouts ro
-    DaemonSet octavo-agent: agent mounts pod-resources at /var/lib/kubelet/pod-resources ro
-    DaemonSet octavo-agent: agent mounts proc at /host/proc ro
-    DaemonSet octavo-agent: agent mounts state at /var/lib/octavo rw
-    DaemonSet octavo-agent: volume layouts.configMap octavo-layouts
-    DaemonSet octavo-agent: volume pod-resources.hostPath.path=/var/lib/kubelet/pod-resources
-    DaemonSet octavo-agent: volume pod-resources.hostPath.type=Directory
-    DaemonSet octavo-agent: volume proc.hostPath.path=/proc
-    DaemonSet octavo-agent: volume proc.hostPath.type=Directory
-    DaemonSet octavo-agent: volume state.hostPath.path=/var/lib/octavo
-    DaemonSet octavo-agent: volume state.hostPath.type=DirectoryOrCreate
-";
-
-const DRAIN: &str = r#"
-    ClusterRole octavo-drain: create pods/eviction of "" in ""
-    ClusterRole octavo-drain: get pods of "" in ""
-    ClusterRole octavo-drain: list pods of "" in ""
-    ClusterRoleBinding octavo-drain: roleRef octavo-drain.apiGroup=rbac.authorization.k8s.io
-    ClusterRoleBinding octavo-drain: roleRef octavo-drain.kind=ClusterRole
-    ClusterRoleBinding octavo-drain: subjects octavo-agent.kind=ServiceAccount
-    ClusterRoleBinding octavo-drain: subjects octavo-agent.namespace=octavo-system
-"#;
-
-const NODE_FEATURE: &str = r#"
-    Role octavo-agent-nodefeature: create nodefeatures of "nfd.k8s-sigs.io" in "octavo-system"
-    Role octavo-agent-nodefeature: delete nodefeatures of "nfd.k8s-sigs.io" in "octavo-system"
-    Role octavo-agent-nodefeature: get nodefeatures of "nfd.k8s-sigs.io" in "octavo-system"
-    Role octavo-agent-nodefeature: list nodefeatures of "nfd.k8s-sigs.io" in "octavo-system"
-    Role octavo-agent-nodefeature: patch nodefeatures of "nfd.k8s-sigs.io" in "octavo-system"
-    RoleBinding octavo-agent-nodefeature: roleRef octavo-agent-nodefeature.apiGroup=rbac.authorization.k8s.io
-    RoleBinding octavo-agent-nodefeature: roleRef octavo-agent-nodefeature.kind=Role
-    RoleBinding octavo-agent-nodefeature: subjects octavo-agent.kind=ServiceAccount
-    RoleBinding octavo-agent-nodefeature: subjects octavo-agent.namespace=octavo-system
-    ValidatingAdmissionPolicy octavo-agent-nodefeature: failurePolicy=Fail
-    ValidatingAdmissionPolicy octavo-agent-nodefeature: matches of-the-agent.expression=request.userInfo.username == 'system:serviceaccount:octavo-system:octavo-agent'
-    ValidatingAdmissionPolicyBinding octavo-agent-nodefeature: spec.policyName=octavo-agent-nodefeature
-    ValidatingAdmissionPolicyBinding octavo-agent-nodefeature: spec.validationActions=Audit
-    ValidatingAdmissionPolicyBinding octavo-agent-nodefeature: spec.validationActions=Deny
-"#;
+/// The whole page.
+pub(super) fn page() -> &'static str {
+    include_str!("../../../docs/permissions.md")
+}

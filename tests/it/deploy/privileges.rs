@@ -23,6 +23,7 @@ const CONTAINER: &[&str] = &[
     "args",
     "env",
     "image",
+    "imagePullPolicy",
     "livenessProbe",
     "name",
     "ports",
@@ -30,14 +31,23 @@ const CONTAINER: &[&str] = &[
     "resources",
     "volumeMounts",
 ];
+/// Of where Prometheus looks.
+const ENDPOINT: &[&str] = &["honorLabels", "interval", "port", "relabelings", "scheme"];
 /// What a runtime gives to a container that has such a variable.
 const TELLING: &str = "NVIDIA_";
 
-/// All privileges of the objects in a rendered kustomization.
+/// The objects in what was rendered.
+pub(super) fn objects(rendered: &str) -> Vec<Value> {
+    let documents = format!("\n{rendered}");
+    let documents = documents.split("\n---\n");
+    let objects = documents.map(|text| serde_saphyr::from_str(text).unwrap());
+    objects.filter(|object: &Value| !object.is_null()).collect()
+}
+
+/// All privileges of the objects in what was rendered.
 pub(super) fn of(rendered: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for text in rendered.split("\n---\n") {
-        let object: Value = serde_saphyr::from_str(text).unwrap();
+    for object in objects(rendered) {
         let kind = text_of(&object["kind"]);
         let name = text_of(&object["metadata"]["name"]);
         let mut say = |what: String| {
@@ -60,7 +70,21 @@ pub(super) fn of(rendered: &str) -> BTreeSet<String> {
                     }
                 }
             }
-            "Namespace" => leaves("labels", &object["metadata"]["labels"], &mut say),
+            // What they hold is data, and the last takes away only.
+            "ConfigMap" | "Secret" | "PrometheusRule" | "NetworkPolicy" => {}
+            "ServiceMonitor" => {
+                let endpoints = each(&object["spec"]["endpoints"]).flat_map(entries);
+                endpoints
+                    .filter(|(key, _)| !ENDPOINT.contains(key))
+                    .for_each(|(key, value)| leaves(key, value, &mut say));
+            }
+            "PriorityClass" => leaves("value", &object["value"], &mut say),
+            "Namespace" => {
+                let labels = entries(&object["metadata"]["labels"]);
+                labels
+                    .filter(|(key, _)| !key.starts_with("app.kubernetes.io/"))
+                    .for_each(|(key, value)| leaves(&format!("labels.{key}"), value, &mut say));
+            }
             "ValidatingAdmissionPolicy" => {
                 leaves("failurePolicy", &object["spec"]["failurePolicy"], &mut say);
                 leaves("matches", &object["spec"]["matchConditions"], &mut say);

@@ -11,7 +11,7 @@ use crate::promtool;
 
 fn board() -> Value {
     serde_json::from_str(&read(
-        &root().join("deploy/monitoring/octavo-dashboard.json"),
+        &root().join("deploy/chart/octavo/files/octavo-dashboard.json"),
     ))
     .unwrap()
 }

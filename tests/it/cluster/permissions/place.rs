@@ -94,9 +94,9 @@ pub(super) struct Answer {
 
 impl Answer {
     fn is(&self, verdict: Verdict) -> bool {
-        let by_policy = self
-            .text
-            .contains("ValidatingAdmissionPolicy 'octavo-agent");
+        // Of whatever release.
+        let by_policy =
+            self.text.contains("ValidatingAdmissionPolicy '") && self.text.contains("octavo-agent");
         match verdict {
             Verdict::Done => self.code == 200,
             Verdict::NoRight => self.code == 403 && !by_policy && self.text.contains(" cannot "),
@@ -187,12 +187,9 @@ pub(super) struct Place {
 impl Place {
     /// Starts it; node-a and node-b have a pod of the agent each.
     pub(super) async fn new() -> Self {
-        let place = Self { api: Api::fresh() };
+        let place = Self::bare();
         place.install("tiers/applier");
-        // Some other program makes it in a real cluster; no pod of the tier is let in without.
-        place.api.apply(
-            "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}",
-        );
+        place.runtime_class();
         let admin = place.admin();
         for name in ["node-a", "node-b"] {
             let ask = Ask::post("/api/v1/nodes", node(name));
@@ -211,6 +208,27 @@ impl Place {
             .expects_soon(&event, Verdict::Refused("own node only"))
             .await;
         place
+    }
+
+    /// Starts it with nothing in it.
+    pub(super) fn bare() -> Self {
+        Self { api: Api::fresh() }
+    }
+
+    /// Some other program makes it in a real cluster; no pod that names it is let in without.
+    pub(super) fn runtime_class(&self) {
+        self.api.apply(
+            "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}",
+        );
+    }
+
+    /// How an administrator gets in.
+    pub(super) fn kubeconfig(&self) -> &Path {
+        self.api.kubeconfig()
+    }
+
+    pub(super) fn create(&self, object: &Value) {
+        self.api.create(object);
     }
 
     /// Applies a kustomization of ours, as people do.
@@ -260,6 +278,11 @@ impl Place {
     /// The token that a pod is given for these audiences; for the API server if there are none.
     pub(super) fn token(&self, account: &str, pod: &str, audiences: &[&str]) -> String {
         self.api.token("octavo-system", account, pod, audiences)
+    }
+
+    /// The token for the API server that a pod in this namespace is given.
+    pub(super) fn token_in(&self, namespace: &str, account: &str, pod: &str) -> String {
+        self.api.token(namespace, account, pod, &[])
     }
 
     /// Whoever has this token.

@@ -282,7 +282,8 @@ fn install(api: &Api, folder: &Path, kustomization: &str, patches: &[&str]) {
 
 /// Installs the aggregator with a certificate for its name; a reader of it.
 fn aggregator(api: &Api, folder: &Path) -> Readers {
-    install(api, folder, "base", &[AGGREGATOR]);
+    // No node is labelled yet, so no agent starts.
+    install(api, folder, "tiers/applier", &[AGGREGATOR]);
     let pair = rcgen::generate_simple_self_signed([NAME.to_owned(), "localhost".to_owned()]);
     let pair = pair.unwrap();
     let certificate = folder.join("ca.crt");

@@ -1,0 +1,27 @@
+{{/* What a schema cannot say of values that do not go together. */}}
+{{- define "octavo.checks" -}}
+{{- $names := list -}}
+{{- range include "octavo.agents" . | fromJsonArray -}}
+  {{- $place := empty .pool | ternary "" (printf "pools, %s: " .pool) -}}
+  {{- if has .name $names }}{{ fail (printf "%sthere are two pools of this name" $place) }}{{ end -}}
+  {{- $names = append $names .name -}}
+  {{- $agent := .agent -}}
+  {{- if ne .tier "applier" -}}
+    {{- if ne $agent.drain.policy "never" }}{{ fail (printf "%sagent.drain.policy: %s is for the tier applier: the tier %s changes no device" $place $agent.drain.policy .tier) }}{{ end -}}
+    {{- range list "taintNotReady" "layout" "allow" "drift" -}}
+      {{- if index $agent . }}{{ fail (printf "%sagent.%s is for the tier applier: the tier that was chosen changes no device" $place .) }}{{ end -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if eq .tier "reporter" -}}
+    {{- if has $agent.labelSink (list "node" "nodefeature") }}{{ fail (printf "%sagent.labelSink: %s needs the tier reader or applier: the reporter has no access to the API server" $place $agent.labelSink) }}{{ end -}}
+    {{- if $agent.compat }}{{ fail (printf "%sagent.compat needs the tier reader or applier: the reporter has no access to the API server" $place) }}{{ end -}}
+  {{- end -}}
+  {{- if and $agent.compat (eq .tier "reader") (ne (default "node" $agent.labelSink) "node") }}{{ fail (printf "%sagent.compat in the tier reader needs agent.labelSink: node" $place) }}{{ end -}}
+  {{- if and $agent.devicePluginConfigs (not $agent.compat) }}{{ fail (printf "%sagent.devicePluginConfigs needs agent.compat: mig-manager" $place) }}{{ end -}}
+{{- end -}}
+{{- if and .Values.layouts .Values.layoutsConfigMap }}{{ fail "layouts and layoutsConfigMap: give one of them" }}{{ end -}}
+{{- with .Values.aggregator -}}
+  {{- if and .enabled (not .tls.secretName) (not .tls.generate) (not .tls.certManager.enabled) }}{{ fail "aggregator.tls: give secretName, or set generate or certManager.enabled: tokens are never shown unencrypted" }}{{ end -}}
+  {{- if and .enabled .tls.certManager.enabled (not .tls.certManager.issuerRef.name) }}{{ fail "aggregator.tls.certManager.issuerRef: name an issuer" }}{{ end -}}
+{{- end -}}
+{{- end -}}

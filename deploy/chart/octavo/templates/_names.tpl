@@ -1,0 +1,58 @@
+{{/* What all names begin with: octavo, where the release is called so. */}}
+{{- define "octavo.prefix" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-{{ .Chart.Name }}{{ end -}}
+{{- end -}}
+
+{{- define "octavo.agentName" -}}{{ include "octavo.prefix" . }}-agent{{- end -}}
+{{- define "octavo.aggregatorName" -}}{{ include "octavo.prefix" . }}-aggregator{{- end -}}
+
+{{/* The agents' user, as policies see it. */}}
+{{- define "octavo.agentUser" -}}system:serviceaccount:{{ .Release.Namespace }}:{{ include "octavo.agentName" . }}{{- end -}}
+
+{{- define "octavo.aggregatorHost" -}}{{ include "octavo.aggregatorName" . }}.{{ .Release.Namespace }}.svc{{- end -}}
+
+{{/* Labels of every object. */}}
+{{- define "octavo.labels" -}}
+app.kubernetes.io/part-of: octavo
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* (list root image) */}}
+{{- define "octavo.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end -}}
+{{- end -}}
+
+{{/* Every DaemonSet there is: its name, tier, values of `agent`, and what node labels make a node its own. As JSON. */}}
+{{- define "octavo.agents" -}}
+{{- $earlier := list -}}
+{{- $all := list -}}
+{{- range $pool := .Values.pools -}}
+  {{- $agent := deepCopy $.Values.agent -}}
+  {{- range $key, $value := $pool.agent | default dict -}}
+    {{- if eq $key "drain" }}{{ $value = merge (deepCopy $value) $agent.drain }}{{ end -}}
+    {{- $_ := set $agent $key $value -}}
+  {{- end -}}
+  {{- $ours := dict "key" $pool.match.key "operator" "In" "values" $pool.match.values -}}
+  {{- $name := printf "%s-%s" (include "octavo.agentName" $) $pool.name -}}
+  {{- $all = append $all (dict "name" $name "pool" $pool.name "tier" ($pool.tier | default $.Values.tier) "agent" $agent "match" (concat (list $ours) $earlier)) -}}
+  {{- $earlier = append $earlier (dict "key" $pool.match.key "operator" "NotIn" "values" $pool.match.values) -}}
+{{- end -}}
+{{- $all = append $all (dict "name" (include "octavo.agentName" .) "pool" "" "tier" .Values.tier "agent" .Values.agent "match" $earlier) -}}
+{{- $all | toJson -}}
+{{- end -}}
+
+{{/* What agents of all pools need together: words that are looked for with `has`. */}}
+{{- define "octavo.needs" -}}
+{{- $needs := list -}}
+{{- range include "octavo.agents" . | fromJsonArray -}}
+  {{- $needs = append $needs .tier -}}
+  {{- if ne .tier "reporter" }}{{ $needs = append $needs "access" }}{{ end -}}
+  {{- if ne .agent.drain.policy "never" }}{{ $needs = append $needs "drain" }}{{ end -}}
+  {{- if eq .agent.labelSink "nodefeature" }}{{ $needs = append $needs "nodefeature" }}{{ end -}}
+{{- end -}}
+{{- $needs | uniq | toJson -}}
+{{- end -}}

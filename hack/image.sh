@@ -1,0 +1,194 @@
+#!/usr/bin/env bash
+# Builds the images of agent and aggregator without a daemon and without a registry, checks them, and says how large they are.
+#
+# The targets prebuilt-* of Dockerfile.agent, on the base of hack/image-base.sh, by buildah in a storage of its own. All mounts are
+# in a mount namespace of this program's own, so none is left however it ends.
+set -euo pipefail
+PATH=$PATH:/usr/sbin # chroot
+top=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
+
+say() { printf '==> %s\n' "$*" >&2; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+usage() {
+    cat <<TEXT
+Builds the images of octavo-agent and octavo-aggregator from this tree, checks them, and prints how large they are.
+
+  hack/image.sh [--profile release|dev] [--binaries DIR] [--out DIR] [--registry PREFIX] [--tag TAG]
+
+  --profile    what cargo builds [release]
+  --binaries   a folder with octavo, octavo-agent and octavo-aggregator; then cargo builds nothing
+  --out        where agent.oci.tar and aggregator.oci.tar go [target/image]
+  --registry   what comes before /agent:TAG and /aggregator:TAG [docker.io/octavo]
+  --tag        [the version in Cargo.toml]
+
+Examples:
+  hack/image.sh
+  hack/image.sh --registry registry.example.com/octavo --tag 0.1.0-rc1
+  skopeo copy oci-archive:target/image/agent.oci.tar docker://registry.example.com/octavo/agent:0.1.0-rc1
+  ctr -n k8s.io images import target/image/agent.oci.tar
+
+Times in the images are the beginning of 1970, or SOURCE_DATE_EPOCH. Needs buildah and jq (hack/setup.sh installs them) and root, or
+a line in /etc/subuid and /etc/subgid for who runs it, for user namespaces.
+TEXT
+}
+
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$top/Cargo.toml" | head -n 1)
+profile=release binaries='' out=$top/target/image registry=docker.io/octavo tag=$version
+while (($#)); do
+    case $1 in
+        --profile) profile=${2:?--profile needs release or dev} ;;
+        --binaries) binaries=$(realpath -e "${2:?--binaries needs a folder}") ;;
+        --out) out=${2:?--out needs a folder} ;;
+        --registry) registry=${2:?--registry needs a name} ;;
+        --tag) tag=${2:?--tag needs a name} ;;
+        -h | --help) usage; exit ;;
+        *) fail "unknown argument $1; see hack/image.sh --help" ;;
+    esac
+    shift 2
+done
+mkdir -p "$out"
+out=$(realpath "$out")
+for tool in buildah jq strip; do command -v "$tool" >/dev/null || fail "$tool is needed; hack/setup.sh installs it"; done
+
+if [ -z "$binaries" ]; then
+    say "building the programs (profile $profile)"
+    (cd "$top" && cargo build --profile "$profile" --locked --bins)
+    binaries=$(cd "$top" && cargo metadata --format-version 1 --no-deps --locked | jq -r .target_directory)/${profile/#dev/debug}
+fi
+for program in octavo octavo-agent octavo-aggregator; do
+    [ -f "$binaries/$program" ] || fail "no program $program in $binaries"
+done
+if [ -z "${OCTAVO_IMAGE_INSIDE:-}" ]; then
+    base=$("$top/hack/image-base.sh")
+    # Both give a mount namespace, and the second also a user who is root in there.
+    inside=(unshare --mount)
+    if ((EUID != 0)); then
+        inside=(buildah unshare)
+        for file in /etc/subuid /etc/subgid; do grep -q "^$(id -un):" $file || fail "this needs root, or a line for $(id -un) in $file"; done
+    fi
+    OCTAVO_IMAGE_INSIDE=$base exec "${inside[@]}" "$0" --binaries "$binaries" --out "$out" --registry "$registry" --tag "$tag"
+fi
+readonly base=$OCTAVO_IMAGE_INSIDE
+
+work=$(mktemp -d)
+driver=overlay
+store() { buildah --root "$work/storage" --runroot "$work/run" --storage-driver "$driver" "$@"; }
+end() {
+    # A container that is left holds a mount, and so its folder.
+    store rm -a >/dev/null 2>&1 || true
+    if mountpoint -q "$work/storage/$driver"; then umount "$work/storage/$driver"; fi
+    rm -rf "$work"
+}
+trap end EXIT
+trap 'exit 1' INT TERM HUP
+
+# Overlay mounts are not had everywhere, as in some containers, and those of a user namespace leave notes of their own in the layers,
+# which are then not what they are elsewhere.
+probe() { grep -q '^ *0 *0 ' /proc/self/uid_map && store mount "$(store from scratch)"; }
+if ! probe >/dev/null 2>&1; then
+    say "no overlay mounts here: whole copies instead, which take longer"
+    driver=vfs
+fi
+
+import_base() {
+    local container
+    container=$(store from scratch)
+    store add --quiet "$container" "$base" / >/dev/null
+    store config --env PATH=/usr/local/bin:/usr/bin:/bin "$container"
+    store commit --quiet --timestamp 0 --identity-label=false --format oci "$container" localhost/octavo/base:latest >/dev/null
+    store rm "$container" >/dev/null
+}
+
+# programs IMAGE: what it has
+programs() { case $1 in agent) echo octavo octavo-agent ;; aggregator) echo octavo-aggregator ;; esac; }
+
+# build IMAGE: of the programs, in the store; says its id, which is the digest of all that it is
+build() {
+    local image=$1 context program
+    context=$(mktemp -d "$work/context.XXXXXX")
+    install -m 644 "$top/LICENSE" "$context"
+    for program in $(programs "$image"); do
+        install -m 755 "$work/stripped/$program" "$context"
+    done
+    store bud --quiet --isolation chroot --pull-never --no-cache --layers --timestamp "${SOURCE_DATE_EPOCH:-0}" --identity-label=false \
+        --format oci --build-arg RUNTIME_BASE=localhost/octavo/base:latest --build-arg "VERSION=$version" --target "prebuilt-$image" \
+        --tag "$registry/$image:$tag" --file "$top/Dockerfile.agent" "$context"
+    rm -rf "$context"
+}
+
+# export_image IMAGE: writes its archive
+export_image() {
+    local archive=$out/$1.oci.tar
+    rm -f "$archive" # or it would be added to
+    store push --quiet "$registry/$1:$tag" "oci-archive:$archive:$registry/$1:$tag"
+}
+
+# unpack IMAGE ARCHIVE: says its manifest's digest, and puts the manifest, its configuration and the list of what is over the base into $work/IMAGE
+unpack() {
+    local image=$1 folder=$work/$1 digest layer
+    rm -rf "$folder"
+    mkdir -p "$folder/all"
+    tar -xf "$2" -C "$folder/all"
+    blob() { echo "$folder/all/blobs/${1/:/\/}"; }
+    digest=$(jq -r '.manifests[0].digest' "$folder/all/index.json")
+    mv "$(blob "$digest")" "$folder/manifest.json"
+    mv "$(blob "$(jq -r .config.digest "$folder/manifest.json")")" "$folder/config.json"
+    for layer in $(jq -r '.layers[1:][].digest' "$folder/manifest.json"); do tar -tzf "$(blob "$layer")"; done | grep -v '/$' | sort >"$folder/contents"
+    rm -rf "$folder/all"
+    echo "$digest"
+}
+
+# check IMAGE: what people rely on
+check() {
+    local image=$1 container root program loader said
+    local -a programs inside
+    read -ra programs <<<"$(programs "$image")"
+    say "checking $image"
+    jq -e '.config.User == "65532:65532"' "$work/$image/config.json" >/dev/null || fail "$image: its user is not 65532"
+    jq -e --arg program "/usr/local/bin/octavo-$image" '.config.Entrypoint == [$program] and .config.Cmd == null' "$work/$image/config.json" \
+        >/dev/null || fail "$image: it does not start its program"
+    diff "$work/$image/contents" <(printf '%s\n' "${programs[@]/#/usr/local/bin/}" usr/share/doc/octavo/LICENSE | sort) >&2 ||
+        fail "$image: other files than these are over the base (< is there, > is to be)"
+    container=$(store from --pull-never "$registry/$image:$tag")
+    root=$(store mount "$container")
+    cmp "$root/usr/share/doc/octavo/LICENSE" "$top/LICENSE" || fail "$image: not our licence"
+    # So there is no shell either.
+    said=$(find "$root" -type f -perm /111 ! -name '*.so.*' -printf '%P\n' | sort)
+    [ "$said" = "$(printf '%s\n' "${programs[@]/#/usr/local/bin/}" | sort)" ] || fail "$image: more or less can be executed than our programs: $said"
+    said=$(find "$root" -type f -perm /6000)
+    [ -z "$said" ] || fail "$image: a program that changes who it is: $said"
+    # Not by buildah, which is now and then too busy to start itself where others compile.
+    inside=(chroot --userspec=65532:65532 "$root")
+    loader=$(find "$root" -name 'ld-linux*.so.*' -type f -printf '/%P\n')
+    for program in "${programs[@]}"; do
+        said=$("${inside[@]}" "$loader" --list "/usr/local/bin/$program") || fail "$image: $program lacks libraries: $said"
+        said=$("${inside[@]}" "/usr/local/bin/$program" --version) || fail "$image: $program does not start"
+        [ "$said" = "$program $version" ] || fail "$image: $program says it is '$said', and this is $version"
+    done
+    store rm "$container" >/dev/null
+}
+
+# number N: as people read it
+number() { sed ':more; s/\B[0-9]\{3\}\>/,&/; t more' <<<"$1"; }
+
+mkdir "$work/stripped" # of what is for debuggers only
+for program in octavo octavo-agent octavo-aggregator; do strip -o "$work/stripped/$program" "$binaries/$program"; done
+import_base
+rows=()
+for image in agent aggregator; do
+    say "building $image"
+    id=$(build "$image")
+    export_image "$image"
+    digest=$(unpack "$image" "$out/$image.oci.tar")
+    check "$image"
+    say "building $image once more"
+    again=$(build "$image")
+    [ "$id" = "$again" ] || fail "$image: two builds of the same differ: $id and $again"
+    below=$(jq '.layers[0].size' "$work/$image/manifest.json")
+    all=$(jq '[.config.size, .layers[].size] | add' "$work/$image/manifest.json")
+    rows+=("$(printf '| %-10s | %12s | %12s | %s |' "$image" "$(number "$all")" "$(number $((all - below)))" "$digest")")
+done
+printf '| %-10s | %12s | %12s | %-71s |\n' image 'bytes' 'over base' 'digest'
+printf '|%s|%s:|%s:|%s|\n' ------------ ------------- ------------- -------------------------------------------------------------------------
+printf '| %-10s | %12s | %12s | %-71s |\n' base "$(number "$below")" '' "${base##*/}"
+printf '%s\n' "${rows[@]}"

@@ -1,0 +1,346 @@
+//! The chart: what is rendered of it is what is committed, is valid, and wrong values are refused with their place.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::{deploy, list};
+
+pub(crate) fn path() -> PathBuf {
+    deploy().join("chart/octavo")
+}
+
+/// A folder with helm, kubeconform and schemas, built if need be.
+fn tools() -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/tools/build.sh");
+    let output = Command::new(script).stderr(Stdio::inherit()).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "`make setup` says what is missing");
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end())
+}
+
+/// The definitions of others' kinds that the chart can make.
+pub(super) fn definitions() -> PathBuf {
+    tools().join("crds")
+}
+
+/// What helm answers; it sees no configuration but ours.
+pub(crate) fn helm(arguments: &[&str]) -> Output {
+    let home = tempfile::tempdir().unwrap();
+    Command::new(tools().join("helm"))
+        .args(arguments)
+        .env("HOME", home.path())
+        .env_remove("KUBECONFIG")
+        .output()
+        .unwrap()
+}
+
+/// What helm prints, and it has to be content.
+#[track_caller]
+pub(crate) fn helm_says(arguments: &[&str]) -> String {
+    let output = helm(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "helm {arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The release `octavo` in `octavo-system`.
+#[track_caller]
+pub(super) fn render(values: &Path) -> String {
+    helm_says(&[
+        "template",
+        "octavo",
+        path().to_str().unwrap(),
+        "--namespace=octavo-system",
+        "--values",
+        values.to_str().unwrap(),
+    ])
+}
+
+/// The values that try a part of the chart.
+pub(super) fn values(name: &str) -> PathBuf {
+    path().join(format!("ci/{name}-values.yaml"))
+}
+
+/// The names of all values that try the chart.
+pub(super) fn all_values() -> BTreeSet<String> {
+    let files = fs::read_dir(path().join("ci")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let names = names.map(|name| name.strip_suffix("-values.yaml").unwrap().to_owned());
+    names.collect()
+}
+
+#[test]
+fn manifests_are_what_the_chart_renders() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/render.sh");
+    let folder = tempfile::tempdir().unwrap();
+    let rewrite = std::env::var_os("OCTAVO_GOLDEN").is_some_and(|mode| mode == "rewrite");
+    let into = if rewrite {
+        deploy()
+    } else {
+        folder.path().to_owned()
+    };
+    let rendered = Command::new(script).arg(&into).status();
+    assert!(rendered.unwrap().success());
+    for asked in list::FOLDERS {
+        let file = format!("{}/octavo.yaml", asked.name);
+        let committed = fs::read_to_string(deploy().join(&file)).unwrap();
+        let rendered = fs::read_to_string(into.join(&file)).unwrap();
+        let differs = committed.lines().zip(rendered.lines());
+        let differs = differs.enumerate().find(|(_, (one, other))| one != other);
+        assert!(
+            committed == rendered,
+            "deploy/{file} is not what the chart says now (`hack/render.sh` renders it; read the diff): {differs:?}"
+        );
+    }
+}
+
+#[test]
+fn helm_finds_nothing_to_complain_of() {
+    let chart = path();
+    let chart = chart.to_str().unwrap();
+    for name in all_values() {
+        let values = values(&name);
+        helm_says(&[
+            "lint",
+            "--strict",
+            chart,
+            "--values",
+            values.to_str().unwrap(),
+        ]);
+    }
+}
+
+fn kubeconform(folder: &Path) -> Output {
+    let tools = tools();
+    let place = "schemas/{{ .ResourceKind }}-{{ .Group }}-{{ .ResourceAPIVersion }}.json";
+    Command::new(tools.join("kubeconform"))
+        .args(["-strict", "-summary", "-output=json", "-schema-location"])
+        .arg(tools.join(place))
+        .arg(folder)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn every_object_has_only_fields_that_its_kind_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        fs::write(folder.path().join(format!("{name}.yaml")), text).unwrap();
+    };
+    for name in all_values() {
+        write(&name, &render(&values(&name)));
+    }
+    for asked in list::FOLDERS {
+        let file = deploy().join(asked.name).join("octavo.yaml");
+        write(
+            &asked.name.replace('/', "-"),
+            &fs::read_to_string(file).unwrap(),
+        );
+    }
+    let output = kubeconform(folder.path());
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(output.status.success(), "{said:#}");
+    let summary = &said["summary"];
+    assert!(summary["valid"].as_u64().unwrap() > 150, "{summary}");
+    for none in ["invalid", "errors", "skipped"] {
+        assert_eq!(summary[none], 0, "{said:#}");
+    }
+    // It would have seen a field that is misspelt.
+    let applier = fs::read_to_string(deploy().join("tiers/applier/octavo.yaml")).unwrap();
+    write("wrong", &applier.replace("hostPath:", "hostPaths:"));
+    let output = kubeconform(folder.path());
+    assert!(!output.status.success());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("hostPaths"), "{said}");
+}
+
+/// Wrong values, and what helm has to say of them.
+const WRONG: &[(&str, &str)] = &[
+    ("{tier: writer}", "'/tier': value must be one of"),
+    ("{agents: {}}", "additional properties 'agents' not allowed"),
+    (
+        "{agent: {intervall: 3s}}",
+        "'/agent': additional properties 'intervall'",
+    ),
+    ("{agent: {interval: 3}}", "'/agent/interval'"),
+    ("{agent: {interval: 3 seconds}}", "'/agent/interval'"),
+    ("{agent: {drain: {policy: all}}}", "'/agent/drain/policy'"),
+    (
+        "{agent: {drain: {deadline: ''}}}",
+        "'/agent/drain/deadline'",
+    ),
+    (
+        "{agent: {taintNotReady: maybe}}",
+        "'/agent/taintNotReady': got string, want boolean",
+    ),
+    (
+        "{agent: {tolerations: [{op: Exists}]}}",
+        "'/agent/tolerations/0'",
+    ),
+    (
+        "{agent: {devicePluginConfigs: [one]}}",
+        "'/agent/devicePluginConfigs'",
+    ),
+    (
+        "{agent: {aggregator: {address: 'http://plain:1'}}}",
+        "'/agent/aggregator/address'",
+    ),
+    (
+        "{aggregator: {replicas: 2}}",
+        "'/aggregator/replicas': value must be 1",
+    ),
+    (
+        "{image: {agent: {digest: 'sha256:1'}}}",
+        "'/image/agent/digest'",
+    ),
+    (
+        "{pools: [{name: A, match: {key: pool, values: [a]}}]}",
+        "'/pools/0/name'",
+    ),
+    (
+        "{pools: [{name: a, match: {key: pool, values: []}}]}",
+        "'/pools/0/match/values'",
+    ),
+    (
+        "{pools: [{name: a, match: {key: pool, values: [a]}, agent: {drains: 1}}]}",
+        "'/pools/0/agent'",
+    ),
+    (
+        "{pools: [{name: a, match: {key: pool, values: [a]}}, {name: a, match: {key: pool, values: [a]}}]}",
+        "pools, a: there are two pools of this name",
+    ),
+    (
+        "{agent: {drain: {policy: node}}}",
+        "agent.drain.policy: node is for the tier applier",
+    ),
+    (
+        "{agent: {layout: small}}",
+        "agent.layout is for the tier applier",
+    ),
+    (
+        "{pools: [{name: a, match: {key: pool, values: [a]}, agent: {taintNotReady: true}}]}",
+        "pools, a: agent.taintNotReady is for the tier applier",
+    ),
+    (
+        "{tier: reporter, agent: {labelSink: node}}",
+        "agent.labelSink: node needs the tier reader or applier",
+    ),
+    (
+        "{tier: reporter, agent: {compat: mig-manager}}",
+        "agent.compat needs the tier reader or applier",
+    ),
+    (
+        "{agent: {compat: mig-manager, labelSink: nodefeature}}",
+        "agent.compat in the tier reader needs agent.labelSink: node",
+    ),
+    (
+        "{agent: {devicePluginConfigs: [a, b]}}",
+        "agent.devicePluginConfigs needs agent.compat",
+    ),
+    (
+        "{layouts: a, layoutsConfigMap: b}",
+        "layouts and layoutsConfigMap: give one",
+    ),
+    (
+        "{aggregator: {tls: {generate: false}}}",
+        "aggregator.tls: give secretName",
+    ),
+    (
+        "{aggregator: {tls: {certManager: {enabled: true}}}}",
+        "issuerRef: name an issuer",
+    ),
+];
+
+#[test]
+fn wrong_values_are_refused_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    let chart = path();
+    for (values, said) in WRONG {
+        fs::write(&file, values).unwrap();
+        let (chart, file) = (chart.to_str().unwrap(), file.to_str().unwrap());
+        let output = helm(&["template", "octavo", chart, "--values", file]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "taken: {values}");
+        assert!(errors.contains(said), "{values}: {errors}");
+    }
+}
+
+/// Every value there is, by its place; what is free to hold anything counts as one.
+fn places(at: &str, value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (key, value) in fields {
+                places(&format!("{at}/{key}"), value, found);
+            }
+        }
+        Value::Object(_)
+        | Value::Array(_)
+        | Value::String(_)
+        | Value::Number(_)
+        | Value::Bool(_)
+        | Value::Null => {
+            found.insert(at.to_owned());
+        }
+    }
+}
+
+fn yaml(path: &Path) -> Value {
+    serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn every_value_is_documented_is_in_the_schema_and_is_tried() {
+    let text = fs::read_to_string(path().join("values.yaml")).unwrap();
+    let defaults = yaml(&path().join("values.yaml"));
+    let mut all = BTreeSet::new();
+    places("", &defaults, &mut all);
+    assert!(all.len() > 60, "{all:?}");
+    for name in all_values() {
+        let tried = yaml(&values(&name));
+        all.retain(|place| {
+            let tried = tried.pointer(place);
+            tried.is_none() || tried == defaults.pointer(place)
+        });
+    }
+    // Can only be one, and says so.
+    assert!(all.remove("/aggregator/replicas"));
+    // Of what a default says in a map of the user's, other keys are tried.
+    all.retain(|place| {
+        ![
+            "/agent/resources/",
+            "/agent/nodeSelector/",
+            "/agent/updateStrategy/",
+            "/aggregator/resources/",
+            "/monitoring/grafanaDashboard/labels/",
+        ]
+        .iter()
+        .any(|free| place.starts_with(free))
+    });
+    assert_eq!(all, BTreeSet::new(), "values that no file in ci tries");
+    let schema: Value =
+        serde_json::from_str(&fs::read_to_string(path().join("values.schema.json")).unwrap())
+            .unwrap();
+    let known: BTreeSet<&String> = schema["properties"].as_object().unwrap().keys().collect();
+    let ours: BTreeSet<&String> = defaults.as_object().unwrap().keys().collect();
+    let more: Vec<_> = known.symmetric_difference(&ours).collect();
+    assert_eq!(
+        more,
+        [&"global"],
+        "what helm itself gives is the one value that is not ours"
+    );
+    let agent: BTreeSet<&String> = schema["$defs"]["agent"]["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .collect();
+    let ours: BTreeSet<&String> = defaults["agent"].as_object().unwrap().keys().collect();
+    assert_eq!(agent, ours);
+    for line in text.lines() {
+        assert!(line.len() <= 140, "{line}");
+    }
+}

@@ -1,0 +1,161 @@
+//! There is one agent on a node: whatever labels a node has, one `DaemonSet` takes it or, where it has no accelerator, none.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+use super::chart;
+use super::privileges::objects;
+
+type Labels = BTreeMap<String, String>;
+
+/// Whether the scheduler lets a pod of this template onto a node with these labels, as Kubernetes documents it.
+fn takes(daemon_set: &Value, labels: &Labels) -> bool {
+    let pod = &daemon_set["spec"]["template"]["spec"];
+    let selector = pod["nodeSelector"].as_object().into_iter().flatten();
+    let mut selector =
+        selector.map(|(key, value)| labels.get(key).map(String::as_str) == value.as_str());
+    let terms = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        ["nodeSelectorTerms"];
+    let any_term = terms
+        .as_array()
+        .is_none_or(|terms| terms.iter().any(|term| fits(term, labels)));
+    selector.all(|one| one) && any_term
+}
+
+fn fits(term: &Value, labels: &Labels) -> bool {
+    term["matchExpressions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .all(|one| {
+            let value = labels.get(one["key"].as_str().unwrap());
+            let among = || {
+                let values = one["values"].as_array().unwrap();
+                values
+                    .iter()
+                    .any(|one| one.as_str() == value.map(String::as_str))
+            };
+            match one["operator"].as_str().unwrap() {
+                "In" => among(),
+                "NotIn" => !among(),
+                "Exists" => value.is_some(),
+                other => panic!("{other} is not looked at here"),
+            }
+        })
+}
+
+fn daemon_sets(values: &Value) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    fs::write(&file, values.to_string()).unwrap();
+    let mut all = objects(&chart::render(&file));
+    all.retain(|object| object["kind"] == "DaemonSet");
+    all
+}
+
+fn name(daemon_set: &Value) -> String {
+    daemon_set["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// Labels of a node: some that say it has a GPU, and some that pools go by.
+fn labels() -> impl Strategy<Value = Labels> {
+    let present = select(vec![
+        "feature.node.kubernetes.io/pci-10de.present",
+        "feature.node.kubernetes.io/pci-0302_10de.present",
+        "nvidia.com/gpu.present",
+    ]);
+    let gpu = proptest::collection::btree_map(present, select(vec!["true", "false"]), 0..3);
+    let pool = proptest::collection::btree_map(
+        select(vec!["example.com/a", "example.com/b"]),
+        select(vec!["1", "2", "3"]),
+        0..3,
+    );
+    (gpu, pool).prop_map(|(gpu, pool)| {
+        let linux = [("kubernetes.io/os", "linux")];
+        let all = gpu.into_iter().chain(pool).chain(linux);
+        all.map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
+    })
+}
+
+/// Pools whose labels are each other's, as people have them who change their minds.
+fn pools() -> impl Strategy<Value = Vec<(String, Vec<String>, bool)>> {
+    let values = proptest::sample::subsequence(vec!["1", "2", "3"], 1..=3);
+    let values = values.prop_map(|all| all.into_iter().map(str::to_owned).collect());
+    let key = select(vec!["example.com/a".to_owned(), "example.com/b".to_owned()]);
+    proptest::collection::vec((key, values, any::<bool>()), 0..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
+    #[test]
+    fn a_node_is_of_one_daemon_set(
+        pools in pools(),
+        everywhere in any::<bool>(),
+        nodes in proptest::collection::vec(labels(), 64),
+    ) {
+        let word = |everywhere: bool| if everywhere { "all" } else { "labelled" };
+        let listed: Vec<Value> = pools.iter().enumerate().map(|(index, (key, values, everywhere))| json!({
+            "name": format!("p{index}"), "match": {"key": key, "values": values}, "agent": {"nodes": word(*everywhere)},
+        })).collect();
+        let all = daemon_sets(&json!({"tier": "reader", "agent": {"nodes": word(everywhere)}, "pools": listed}));
+        prop_assert_eq!(all.len(), pools.len() + 1);
+        for node in nodes {
+            let pool = pools.iter().position(|(key, values, _)| node.get(key).is_some_and(|value| values.contains(value)));
+            let gpu = node.iter().any(|(key, value)| key.ends_with(".present") && value == "true");
+            let (of, anyway) = match pool {
+                Some(index) => (format!("octavo-agent-p{index}"), pools[index].2),
+                None => ("octavo-agent".to_owned(), everywhere),
+            };
+            let expected = if gpu || anyway { vec![of] } else { vec![] };
+            let took: Vec<String> = all.iter().filter(|one| takes(one, &node)).map(name).collect();
+            prop_assert_eq!(took, expected, "{:?}", node);
+        }
+    }
+}
+
+#[test]
+fn a_pool_is_otherwise_as_its_values_say() {
+    let values: Value =
+        serde_saphyr::from_str(&fs::read_to_string(chart::values("pools")).unwrap()).unwrap();
+    let all = daemon_sets(&values);
+    let of = |wanted: &str| {
+        let found = all.iter().find(|one| name(one) == wanted).unwrap();
+        found["spec"]["template"]["spec"].clone()
+    };
+    let arguments = |pod: &Value| pod["containers"][0]["args"].to_string();
+    let training = of("octavo-agent-training");
+    // What of `drain` is not given is as for all.
+    for flag in [
+        "--layout=all-balanced",
+        "--drain=node",
+        "--drain-deadline=10m",
+    ] {
+        assert!(arguments(&training).contains(flag), "{training:#}");
+    }
+    assert_eq!(
+        training["containers"][0]["resources"],
+        json!({"limits": {"memory": "1Gi"}})
+    );
+    let serving = of("octavo-agent-serving");
+    assert!(
+        arguments(&serving).contains("--taint-not-ready"),
+        "{serving:#}"
+    );
+    assert!(!arguments(&serving).contains("--drain"), "{serving:#}");
+    let lab = of("octavo-agent-lab");
+    assert_eq!(arguments(&lab), r#"["--label-sink=stdout"]"#);
+    assert_eq!(lab["tolerations"], Value::Null);
+    // No pod is counted as another's.
+    let mut selectors: Vec<String> = all
+        .iter()
+        .map(|one| one["spec"]["selector"].to_string())
+        .collect();
+    selectors.sort();
+    selectors.dedup();
+    assert_eq!(selectors.len(), 4);
+}
