@@ -236,6 +236,7 @@ impl Engine {
             plan: self.plan.clone(),
             state: self.node.worst().map(State::as_str),
             notice: self.notice.clone(),
+            drain: None,
             devices: devices.collect(),
             past: self.past.clone(),
         }

@@ -291,7 +291,7 @@ fn message(layout: &str, status: &Status) -> String {
     }
 }
 
-fn normal(reason: &'static str, message: String) -> Event {
+pub(super) fn normal(reason: &'static str, message: String) -> Event {
     Event {
         kind: Kind::Normal,
         reason,
@@ -299,7 +299,7 @@ fn normal(reason: &'static str, message: String) -> Event {
     }
 }
 
-fn warning(reason: &'static str, message: String) -> Event {
+pub(super) fn warning(reason: &'static str, message: String) -> Event {
     Event {
         kind: Kind::Warning,
         reason,

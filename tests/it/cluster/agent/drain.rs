@@ -1,0 +1,441 @@
+//! Pods in the way of a layout: evicted where that is wanted, with the Node tainted before and free of the taint after it, whatever
+//! happens.
+
+use serde_json::{Value, json};
+
+use super::{KEPT, Rig};
+use crate::apply::kubelet::Kubelet;
+use crate::apply::node::names;
+use crate::cluster::Api;
+use crate::process::Program;
+
+const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
+const LAYOUT: &str = "octavo.dev/layout=all-7g.40gb";
+const AFFECTED: &str = "--drain=affected";
+
+/// A node with pods, some of which have partitions.
+struct Site {
+    rig: Rig<'static>,
+    kubelet: Kubelet,
+    namespace: String,
+}
+
+impl Site {
+    fn new() -> Self {
+        let api = Api::shared();
+        let rig = Rig::new(api, GPUS);
+        let namespace = api.namespace();
+        api.await_account(&namespace);
+        // Something that makes pods again, and that no controller of the cluster takes for its own.
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": namespace}});
+        api.create(&owner);
+        Self {
+            kubelet: Kubelet::start(&rig.machine),
+            rig,
+            namespace,
+        }
+    }
+
+    /// A pod that runs on the node and that something would make again.
+    fn pod(&self, name: &str) {
+        let owner = self.get("configmap", "owner");
+        let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "controller": true,
+            "uid": owner["metadata"]["uid"]}]);
+        self.make(name, &owner);
+    }
+
+    fn make(&self, name: &str, owners: &Value) {
+        self.rig.api.create(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": self.namespace, "labels": {"app": name}, "ownerReferences": owners},
+            "spec": {"nodeName": self.rig.name(), "containers": [{"name": "main", "image": "test.invalid/none:1"}]},
+        }));
+        self.patch_status(
+            "pod",
+            name,
+            &json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}),
+        );
+    }
+
+    fn patch_status(&self, kind: &str, name: &str, status: &Value) {
+        let patch = json!({"status": status}).to_string();
+        let object = ["patch", kind, name, "-n", &self.namespace];
+        let how = ["--subresource=status", "--type=merge", "-p", &patch];
+        self.rig.api.kubectl(&[&object[..], &how[..]].concat());
+    }
+
+    /// A pod that has the first partition of a GPU.
+    fn holds(&self, pod: &str, gpu: usize) {
+        let world = self.rig.machine.machine.world();
+        let mig = world.gpus[gpu].mig.as_ref().unwrap();
+        let device = mig.instances[0].compute[0].uuid.clone();
+        self.kubelet.give(&self.namespace, pod, &device);
+    }
+
+    /// A budget that lets no pod of this name go.
+    fn protect(&self, pod: &str) {
+        self.rig.api.create(&json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": pod, "namespace": self.namespace},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": pod}}},
+        }));
+        let budget = format!("pdb/{pod}");
+        let counted = "--for=jsonpath={.status.currentHealthy}=1";
+        let wait = [
+            "wait",
+            "-n",
+            &self.namespace,
+            &budget,
+            counted,
+            "--timeout=100s",
+        ];
+        self.rig.api.kubectl(&wait);
+    }
+
+    fn get(&self, kind: &str, name: &str) -> Value {
+        let arguments = ["get", kind, name, "-n", &self.namespace, "-o", "json"];
+        serde_json::from_str(&self.rig.api.kubectl(&arguments)).unwrap()
+    }
+
+    /// Whether nobody told the pod to end.
+    fn stays(&self, pod: &str) -> bool {
+        self.get("pod", pod)["metadata"]["deletionTimestamp"].is_null()
+    }
+
+    /// As kubelet does when a pod that was told to end has.
+    fn end(&self, pod: &str) {
+        let arguments = [
+            "delete",
+            "pod",
+            pod,
+            "-n",
+            &self.namespace,
+            "--force",
+            "--grace-period=0",
+        ];
+        self.rig.api.kubectl(&arguments);
+        self.kubelet.ended(pod);
+    }
+
+    fn is_tainted(&self) -> bool {
+        let node = self.rig.get();
+        let taints = node["spec"]["taints"].as_array();
+        let ours = |taint: &Value| {
+            taint["key"] == "octavo.dev/repartitioning" && taint["effect"] == "NoSchedule"
+        };
+        taints.is_some_and(|taints| taints.iter().any(ours))
+    }
+
+    /// Waits until the Node is as wanted; after each thing that an agent writes to it, it is looked at.
+    #[track_caller]
+    fn await_taint(&self, agent: &mut Program, wanted: bool) {
+        while self.is_tainted() != wanted {
+            agent.says(KEPT);
+        }
+    }
+
+    /// Waits until the annotation says this of draining.
+    #[track_caller]
+    fn await_drain(&self, agent: &mut Program, drain: &Value) {
+        self.await_status(agent, "drain", drain);
+    }
+
+    #[track_caller]
+    fn await_status(&self, agent: &mut Program, field: &str, wanted: &Value) {
+        loop {
+            let status = self.rig.get()["metadata"]["annotations"]["octavo.dev/status"].clone();
+            let status: Value = serde_json::from_str(status.as_str().unwrap_or("null")).unwrap();
+            if status[field] == *wanted {
+                return;
+            }
+            agent.says(KEPT);
+        }
+    }
+
+    fn full(&self, pod: &str) -> String {
+        format!("{}/{pod}", self.namespace)
+    }
+
+    /// Evictions that were asked for in this namespace: pod and answer.
+    fn evictions(&self) -> Vec<(String, u64)> {
+        let before = format!("/api/v1/namespaces/{}/pods/", self.namespace);
+        let events = self.rig.api.audit();
+        let asked = events.iter().filter_map(|event| {
+            let uri = event["requestURI"].as_str()?.strip_prefix(&before)?;
+            let (pod, _) = uri.split_once("/eviction")?;
+            Some((pod.to_owned(), event["responseStatus"]["code"].as_u64()?))
+        });
+        asked.collect()
+    }
+}
+
+/// A drain that a budget holds up, with its agent.
+fn held_up(arguments: &[&str]) -> (Site, Program) {
+    let site = Site::new();
+    site.pod("notebook-7");
+    site.holds("notebook-7", 1);
+    site.protect("notebook-7");
+    site.rig.label(&[LAYOUT]);
+    let arguments = [&[AFFECTED], arguments].concat();
+    let mut agent = site.rig.start(&arguments);
+    site.await_taint(&mut agent, true);
+    (site, agent)
+}
+
+#[test]
+fn only_pods_in_the_way_are_evicted_after_the_taint_is_there_and_a_cordon_stays_what_it_is() {
+    let site = Site::new();
+    site.rig.api.kubectl(&["cordon", site.rig.name()]);
+    site.pod("notebook-7");
+    site.pod("other");
+    site.holds("notebook-7", 1);
+    site.rig.label(&[LAYOUT]);
+    let mut agent = site.rig.start(&[AFFECTED]);
+    let name = site.full("notebook-7");
+    agent.says(&format!("pod {name}: evicted"));
+    let waits = json!([{"pod": name, "reason": "is ending"}]);
+    let drain = json!({"policy": "affected", "phase": "emptying", "waitsFor": waits});
+    site.await_drain(&mut agent, &drain);
+    assert!(site.is_tainted());
+    // What nobody has is done meanwhile.
+    assert_eq!(names(&site.rig.machine.geometry(0)), ["7g.40gb"]);
+    assert_eq!(names(&site.rig.machine.geometry(1)), ["3g.20gb", "3g.20gb"]);
+    site.end("notebook-7");
+    agent.says("GPU 1: applied");
+    site.await_taint(&mut agent, false);
+    assert_eq!(names(&site.rig.machine.geometry(1)), ["7g.40gb"]);
+    assert!(site.stays("other"));
+    assert_eq!(site.rig.get()["spec"]["unschedulable"], true);
+    assert_eq!(site.evictions(), [("notebook-7".to_owned(), 201)]);
+    assert_eq!(site.rig.status()["drain"], Value::Null);
+    let events = site.rig.api.audit();
+    let first = |what: &dyn Fn(&str) -> bool| {
+        let uri = |event: &Value| event["requestURI"].as_str().unwrap_or_default().to_owned();
+        events.iter().position(|event| what(&uri(event))).unwrap()
+    };
+    // Taints are written so and by nothing else of an agent that pauses nothing.
+    let node = format!("/nodes/{}?", site.rig.name());
+    let tainted = first(&|uri| uri.contains(&node) && uri.contains("octavo-agent-operands"));
+    let evicted = first(&|uri| uri.contains(&site.namespace) && uri.contains("/eviction"));
+    assert!(tainted < evicted);
+    site.rig.await_event("DrainBegan");
+    site.rig.await_event("DrainEnded");
+}
+
+#[test]
+fn of_the_whole_node_every_pod_that_may_be_evicted_is_where_one_is_in_the_way() {
+    let site = Site::new();
+    site.pod("notebook-7");
+    site.pod("other");
+    site.make("alone", &json!([]));
+    site.holds("notebook-7", 1);
+    site.rig.label(&[LAYOUT]);
+    let mut agent = site.rig.start(&["--drain=node"]);
+    agent.says(&format!("pod {}: evicted", site.full("notebook-7")));
+    agent.says(&format!("pod {}: evicted", site.full("other")));
+    assert!(site.stays("alone"));
+    site.end("notebook-7");
+    agent.says("GPU 1: applied");
+    site.await_taint(&mut agent, false);
+    assert!(site.stays("alone"));
+    let mut evicted: Vec<String> = site.evictions().into_iter().map(|(pod, _)| pod).collect();
+    evicted.sort();
+    assert_eq!(evicted, ["notebook-7", "other"]);
+}
+
+#[test]
+fn without_being_asked_to_nothing_is_evicted_and_no_taint_is_written() {
+    let site = Site::new();
+    site.pod("notebook-7");
+    site.holds("notebook-7", 1);
+    site.rig.label(&[LAYOUT]);
+    let _agent = site.rig.start(&[]);
+    site.rig.await_event("LayoutBlocked");
+    assert!(!site.is_tainted() && site.evictions().is_empty());
+}
+
+#[test]
+fn a_budget_that_never_yields_ends_with_the_pods_name_and_no_taint_until_another_choice() {
+    let (site, mut agent) = held_up(&["--drain-deadline=3s"]);
+    let because = format!(
+        "pod {}: its disruption budget allows no eviction",
+        site.full("notebook-7")
+    );
+    let told = site.rig.await_event("DrainGaveUp");
+    assert!(told.contains(&because), "{told}");
+    site.await_taint(&mut agent, false);
+    let waits = json!([{"pod": site.full("notebook-7"), "reason": "its disruption budget allows no eviction"}]);
+    let drain = json!({"policy": "affected", "phase": "gave-up", "waitsFor": waits});
+    site.await_drain(&mut agent, &drain);
+    site.rig.await_label("octavo.dev/layout-state", "blocked");
+    let status = site.rig.status();
+    let message = status["devices"][1]["message"].as_str().unwrap();
+    assert!(message.contains(&site.full("notebook-7")), "{message}");
+    assert!(site.stays("notebook-7"));
+    assert!(site.evictions().iter().all(|(_, code)| *code == 429));
+    // The budget yields, and the same layout is chosen once more.
+    site.rig
+        .api
+        .kubectl(&["delete", "pdb", "notebook-7", "-n", &site.namespace]);
+    site.rig.label(&["octavo.dev/layout-"]);
+    site.await_status(&mut agent, "layout", &Value::Null);
+    site.rig.label(&[LAYOUT]);
+    agent.says(&format!("pod {}: evicted", site.full("notebook-7")));
+    site.end("notebook-7");
+    agent.says("GPU 1: applied");
+    site.await_taint(&mut agent, false);
+}
+
+#[test]
+fn a_budget_that_yields_late_lets_the_drain_go_on() {
+    let (site, mut agent) = held_up(&[]);
+    let waits = json!([{"pod": site.full("notebook-7"), "reason": "its disruption budget allows no eviction"}]);
+    let drain = json!({"policy": "affected", "phase": "emptying", "waitsFor": waits});
+    site.await_drain(&mut agent, &drain);
+    site.rig
+        .api
+        .kubectl(&["delete", "pdb", "notebook-7", "-n", &site.namespace]);
+    agent.says(&format!("pod {}: evicted", site.full("notebook-7")));
+    site.end("notebook-7");
+    agent.says("GPU 1: applied");
+    site.await_taint(&mut agent, false);
+}
+
+#[test]
+fn a_layout_that_is_withdrawn_in_the_middle_takes_the_taint_along() {
+    let (site, mut agent) = held_up(&[]);
+    site.rig.label(&["octavo.dev/layout-"]);
+    site.await_taint(&mut agent, false);
+    assert!(site.stays("notebook-7"));
+}
+
+#[test]
+fn i11_the_taint_of_an_agent_that_was_killed_is_taken_off_by_the_next_one_that_drains_or_not() {
+    let (site, mut agent) = held_up(&[]);
+    agent.kill();
+    assert!(site.is_tainted());
+    let mut agent = site.rig.start(&[]);
+    site.await_taint(&mut agent, false);
+    assert!(site.stays("notebook-7"));
+}
+
+#[test]
+fn i11_what_is_left_of_a_drain_goes_with_a_clean_up() {
+    let (site, mut agent) = held_up(&[]);
+    agent.kill();
+    assert!(site.is_tainted());
+    let arguments = ["--label-sink=node", "--cleanup"];
+    let output = site.rig.agent(&arguments).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(!site.is_tainted());
+}
+
+#[test]
+fn i11_an_agent_that_is_told_to_end_in_the_middle_of_a_drain_leaves_no_taint() {
+    let (site, agent) = held_up(&[]);
+    assert!(agent.stop().success());
+    assert!(!site.is_tainted());
+    assert!(site.stays("notebook-7"));
+}
+
+#[test]
+fn where_one_in_the_way_would_stay_nothing_is_evicted_and_it_is_said_who() {
+    for daemon in [true, false] {
+        let site = Site::new();
+        site.pod("notebook-7");
+        site.holds("notebook-7", 1);
+        let (staying, reason) = if daemon {
+            (site.daemon(), "it is of a DaemonSet")
+        } else {
+            site.make("alone", &json!([]));
+            ("alone".to_owned(), "nothing would make it again")
+        };
+        site.holds(&staying, 1);
+        site.rig.label(&[LAYOUT]);
+        let _agent = site.rig.start(&["--drain=node"]);
+        let told = site.rig.await_event("DrainRefused");
+        let named = format!("pod {}: {reason}", site.full(&staying));
+        assert!(told.contains(&named), "{told}");
+        assert!(!site.is_tainted() && site.evictions().is_empty());
+    }
+}
+
+#[test]
+fn an_agent_that_may_not_list_pods_says_what_would_let_it() {
+    let site = Site::new();
+    site.pod("notebook-7");
+    site.holds("notebook-7", 1);
+    site.rig.label(&[LAYOUT]);
+    let bearer = site.rig.api.as_bearer(&site.token());
+    let kubeconfig = bearer.path().display().to_string();
+    let arguments = ["--label-sink=node", "--interval=200ms", AFFECTED];
+    let mut command = site.rig.machine.agent(&arguments);
+    command.args(["--kubeconfig", &kubeconfig, "--node-name", site.rig.name()]);
+    let _agent = Program::start(&mut command);
+    let told = site.rig.await_event("DrainRefused");
+    assert!(
+        told.contains("kubectl apply -k deploy/options/drain"),
+        "{told}"
+    );
+    assert!(!site.is_tainted() && site.evictions().is_empty());
+}
+
+impl Site {
+    /// The pod that a real `DaemonSet` has on the node.
+    fn daemon(&self) -> String {
+        self.rig.api.create(&json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": {"name": "monitor", "namespace": self.namespace},
+            "spec": {
+                "selector": {"matchLabels": {"app": "monitor"}},
+                "template": {
+                    "metadata": {"labels": {"app": "monitor"}},
+                    "spec": {
+                        "nodeSelector": {"kubernetes.io/hostname": self.rig.name()},
+                        "containers": [{"name": "main", "image": "test.invalid/none:1"}],
+                    },
+                },
+            },
+        }));
+        let wait = [
+            "wait",
+            "-n",
+            &self.namespace,
+            "pod",
+            "--selector=app=monitor",
+        ];
+        let api = self.rig.api;
+        api.kubectl(&[&wait[..], &["--for=create", "--timeout=100s"]].concat());
+        let on = format!("--for=jsonpath={{.spec.nodeName}}={}", self.rig.name());
+        api.kubectl(&[&wait[..], &[&on, "--timeout=100s"]].concat());
+        let pods = [
+            "get",
+            "pod",
+            "-n",
+            &self.namespace,
+            "--selector=app=monitor",
+        ];
+        let name = ["-o", "jsonpath={.items[0].metadata.name}"];
+        api.kubectl(&[&pods[..], &name[..]].concat())
+    }
+
+    /// Of an account that may do what an agent does and nothing with pods.
+    fn token(&self) -> String {
+        let (namespace, node) = (&self.namespace, self.rig.name());
+        let group = "rbac.authorization.k8s.io";
+        let name = format!("agent-{namespace}");
+        let nodes = json!({"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]});
+        let events = json!({"apiGroups": [""], "resources": ["events"], "verbs": ["create"]});
+        self.rig.api.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "agent", "namespace": namespace}},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent", "namespace": namespace}, "spec": {
+                "nodeName": node, "serviceAccountName": "agent",
+                "containers": [{"name": "agent", "image": "test.invalid/none:1"}]}},
+            {"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": [nodes, events]},
+            {"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+             "subjects": [{"kind": "ServiceAccount", "name": "agent", "namespace": namespace}]},
+        ]}).to_string());
+        self.rig.api.token(namespace, "agent", "agent", &[])
+    }
+}
