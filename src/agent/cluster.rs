@@ -17,7 +17,7 @@ use crate::agent::partitioning::{Following, Partitioning};
 use crate::agent::sink::SinkError;
 use crate::agent::soonest;
 use crate::config::agent::ClusterSettings;
-use crate::domain::inventory::Inventory;
+use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{LabelSet, LayoutState};
 use crate::domain::node::operands::{self, Facts, Operands};
 use crate::domain::node::selection::at_work;
@@ -175,13 +175,16 @@ impl Cluster {
         (selected.map_or(Following::Free, Following::Label), again)
     }
 
-    /// Holds pods in the way against where the node stands, and says that of it, where something is done about them.
-    pub fn drain(&mut self, status: Option<&Status>) -> Option<Status> {
+    /// Holds pods in the way against where the node stands, and says that of it, where something is done about them. While the
+    /// driver does not answer nothing can be changed, and nobody is evicted for it.
+    pub fn drain(&mut self, inventory: &Inventory, status: Option<&Status>) -> Option<Status> {
         let view = self.view.borrow().clone();
         let draining = self.draining.as_mut()?;
         let now = self.began.elapsed();
         let nothing = Status::default();
-        let shown = draining.look(now, view.as_deref(), status.unwrap_or(&nothing));
+        let answers = matches!(inventory.nvml, NvmlState::Ready(_));
+        let seen = status.filter(|status| answers || status.is_busy());
+        let shown = draining.look(now, view.as_deref(), seen.unwrap_or(&nothing));
         for event in self.telling.afford(now, shown.events.clone()) {
             self.link.tell(event);
         }

@@ -90,7 +90,7 @@ impl<'a> Teller<'a> {
     ) -> ControlFlow<()> {
         self.log.inventory(inventory);
         let cluster = self.outputs.cluster.as_mut();
-        let drained = cluster.and_then(|cluster| cluster.drain(status));
+        let drained = cluster.and_then(|cluster| cluster.drain(inventory, status));
         let status = drained.as_ref().or(status);
         if let (Some(applies), Some(status)) = (&self.applies, status) {
             applies.stands(status);

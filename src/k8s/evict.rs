@@ -24,6 +24,8 @@ use crate::k8s::client::{REQUEST, told};
 /// sake.
 const AGAIN: Duration = Duration::from_secs(5);
 const EACH: Duration = Duration::from_millis(500);
+/// However often something failed, it is tried again after this: a drain has a deadline.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// The end of an [`Usher`] that others have; it ends when this is dropped.
 #[derive(Debug)]
@@ -125,7 +127,7 @@ impl Usher {
         let mut next: Option<Duration> = None;
         if let Some(every) = orders.list {
             let due = self.listed.map_or(now, |at| at.saturating_add(every));
-            let held = self.lists.wait(now, &()).unwrap_or_default();
+            let held = self.lists.wait(now, &()).unwrap_or_default().min(LONGEST);
             let wait = due.saturating_sub(now).max(held);
             if wait.is_zero() {
                 self.list().await;
@@ -201,7 +203,7 @@ impl Usher {
             Answer::Refused(_) => {
                 asked.pace.failed(now, None);
                 let wait = asked.pace.wait(now, &()).unwrap_or_default();
-                Some(now.saturating_add(wait))
+                Some(now.saturating_add(wait.min(LONGEST)))
             }
         };
         if answer == Answer::Ending {

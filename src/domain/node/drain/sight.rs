@@ -114,14 +114,17 @@ impl<'a> Sight<'a> {
             .collect()
     }
 
-    /// All pods of the node that are still to be told to end, where one that may be evicted is in the way.
+    /// All pods of the node that are still to be told to end, where one that may be evicted is in the way: that one first.
     pub(super) fn everybody(&self, heard: &Heard) -> Vec<PodId> {
+        let mut all = self.affected();
         if self.in_the_way.is_empty() {
-            return Vec::new();
+            return all;
         }
-        let pods = heard.pods.iter().flatten();
-        let all: BTreeSet<&PodId> = pods.filter(|pod| goes(pod)).map(|pod| &pod.id).collect();
-        all.into_iter().cloned().collect()
+        let first: BTreeSet<PodId> = all.iter().cloned().collect();
+        let pods = heard.pods.iter().flatten().filter(|pod| goes(pod));
+        let rest: BTreeSet<&PodId> = pods.map(|pod| &pod.id).collect();
+        all.extend(rest.into_iter().filter(|id| !first.contains(id)).cloned());
+        all
     }
 
     /// Who is in the way, and why.

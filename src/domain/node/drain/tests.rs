@@ -4,7 +4,7 @@ use super::*;
 use crate::domain::holder::{self, Holder, Who};
 use crate::domain::id::PciAddress;
 use crate::domain::node::telling::{Event, Kind};
-use crate::domain::reconcile::DeviceStatus;
+use crate::domain::reconcile::{DeviceStatus, State};
 use proptest::prelude::*;
 
 const DEADLINE: Duration = Duration::from_mins(10);
@@ -101,8 +101,6 @@ fn status(devices: Vec<DeviceStatus>) -> Status {
         ..Status::default()
     }
 }
-
-use crate::domain::reconcile::State;
 
 fn blocked(holders: Vec<Holder>) -> Status {
     status(vec![device("blocked", holders)])
@@ -343,14 +341,15 @@ fn of_the_whole_node_all_that_may_be_evicted_goes_and_nothing_else() {
     };
     let all = [
         pod("notebook"),
-        pod("other"),
+        pod("and-another"),
         of("agent", "DaemonSet"),
         finished,
         ending,
     ];
     let (mut drain, status, heard) = emptying(Scope::Node, &all);
     let outcome = look(&mut drain, 3, &status, &heard, true);
-    assert_eq!(outcome.orders.evict, [id("notebook"), id("other")]);
+    // Who is in the way first.
+    assert_eq!(outcome.orders.evict, [id("notebook"), id("and-another")]);
 }
 
 #[test]
@@ -418,7 +417,7 @@ fn what_is_asked_no_more_is_drained_for_no_more() {
         state: Some("yielded"),
         ..status.clone()
     };
-    let mut impossible = status.clone();
+    let mut impossible = status;
     impossible.devices.push(device("infeasible", Vec::new()));
     impossible.state = Some("infeasible");
     for other in [withdrawn, unsettled, refused, elsewhere, impossible] {

@@ -1,6 +1,8 @@
 //! Pods in the way of a layout: evicted where that is wanted, with the Node tainted before and free of the taint after it, whatever
 //! happens.
 
+use octavo::domain::node::drain::{Answer, Orders, PodId};
+use octavo::k8s::evict::Usher;
 use serde_json::{Value, json};
 
 use super::{KEPT, Rig};
@@ -378,6 +380,57 @@ fn an_agent_that_may_not_list_pods_says_what_would_let_it() {
         "{told}"
     );
     assert!(!site.is_tainted() && site.evictions().is_empty());
+}
+
+/// What the API server says to the eviction of this very pod.
+async fn asked(site: &Site, id: PodId) -> Answer {
+    let node = site.rig.name().parse().unwrap();
+    let (door, usher) = Usher::new(site.rig.api.client(), &node);
+    let usher = tokio::spawn(usher.run());
+    door.order(Orders {
+        list: None,
+        evict: vec![id.clone()],
+    });
+    let mut heard = door.heard.clone();
+    let heard = heard.wait_for(|heard| heard.answers.contains_key(&id));
+    let answer = heard.await.unwrap().answers[&id].clone();
+    drop(door);
+    usher.await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_pod_of_the_same_name_that_was_made_since_is_not_evicted_and_one_with_two_budgets_is_told_as_such()
+ {
+    let site = Site::new();
+    site.pod("notebook-7");
+    let id = |uid: &str| PodId {
+        namespace: site.namespace.clone(),
+        name: "notebook-7".to_owned(),
+        uid: uid.to_owned(),
+    };
+    let before = id("another-one");
+    assert_eq!(asked(&site, before).await, Answer::Gone);
+    assert!(site.stays("notebook-7"));
+    let nobody = PodId {
+        name: "nobody".to_owned(),
+        ..id("x")
+    };
+    assert_eq!(asked(&site, nobody).await, Answer::Gone);
+    let uid = site.get("pod", "notebook-7")["metadata"]["uid"].clone();
+    let this = id(uid.as_str().unwrap());
+    for budget in ["one", "another"] {
+        site.rig.api.create(&json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": budget, "namespace": site.namespace},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "notebook-7"}}},
+        }));
+    }
+    let Answer::Refused(why) = asked(&site, this).await else {
+        panic!("two budgets let it go");
+    };
+    assert!(why.contains("more than one PodDisruptionBudget"), "{why}");
+    assert!(site.stays("notebook-7"));
 }
 
 impl Site {
