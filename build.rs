@@ -10,8 +10,11 @@ use std::{env, fs};
 
 const CATALOGUE: &str = "data/accelerators.json";
 const PROTOS: [&str; 2] = ["octavo/v1/fleet.proto", "octavo/v1/status.proto"];
-/// Kubelet's, whose package is called `v1`.
-const KUBELET_PROTO: &str = "kubelet/podresources/v1/api.proto";
+/// Kubelet's, whose packages are called `v1` and `v1beta1`.
+const KUBELET_PROTOS: [&str; 2] = [
+    "kubelet/deviceplugin/v1beta1/api.proto",
+    "kubelet/podresources/v1/api.proto",
+];
 /// Encodes and decodes with small buffers; see there.
 const CODEC: &str = "crate::proto::SmallBuffers";
 
@@ -34,6 +37,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         .compile_fds(protox::compile(PROTOS, ["proto"])?)?;
     tonic_prost_build::configure()
         .emit_rerun_if_changed(false)
-        .compile_fds(protox::compile([KUBELET_PROTO], ["proto"])?)?;
+        .compile_fds(protox::compile(KUBELET_PROTOS, ["proto"])?)?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What is generated of the definitions in `proto`: messages, clients and servers.
 //!
 //! Of the status stream (`proto/octavo/v1`) only `wire` looks inside the messages; agent and aggregator move them. Of
-//! kubelet's (`proto/kubelet`) only `k8s` does.
+//! kubelet's (`proto/kubelet`) only `k8s` does: which pod has which device is asked, and devices are offered to it by tests.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -35,6 +35,20 @@ pub mod v1 {
 )]
 pub mod pod_resources {
     tonic::include_proto!("v1");
+}
+
+/// Kubelet's package `v1beta1`: how a program offers devices to it.
+#[expect(
+    missing_docs,
+    clippy::all,
+    clippy::pedantic,
+    clippy::clone_on_ref_ptr,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    reason = "generated; the documentation is in the .proto files"
+)]
+pub mod device_plugin {
+    tonic::include_proto!("v1beta1");
 }
 
 /// Bytes a stream's buffer starts with: a heartbeat or an acknowledgement, and not tonic's 8 KiB, because an aggregator

@@ -233,7 +233,7 @@ fn wanted(machine: &Inventory, state: LayoutState) -> Wanted {
             .collect(),
         ..Status::default()
     };
-    let text = node_status::annotation(&status, machine, &[]);
+    let text = node_status::annotation(&status, machine, &[], None);
     Wanted {
         labels: Labels::Exactly(labels::compile(machine, &options).labels),
         annotations: [(STATUS.to_owned(), text)].into(),

@@ -11,12 +11,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
+use crate::agent::draining::{Draining, Shown, is_tainted};
 use crate::agent::node_sink::ONCE;
 use crate::agent::partitioning::{Following, Partitioning};
 use crate::agent::sink::SinkError;
 use crate::agent::soonest;
 use crate::config::agent::ClusterSettings;
-use crate::domain::inventory::Inventory;
+use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{LabelSet, LayoutState};
 use crate::domain::node::operands::{self, Facts, Operands};
 use crate::domain::node::selection::at_work;
@@ -52,6 +53,9 @@ pub struct Cluster {
     telling: Telling,
     /// Absent where they are not to be touched.
     operands: Option<Operands>,
+    /// Absent where no pod is to be evicted.
+    draining: Option<Draining>,
+    shown: Shown,
     /// Since when another program says that it is partitioning this node.
     held: Option<Duration>,
     /// What was said last, without what may change with every look.
@@ -66,6 +70,7 @@ struct Facet {
     at_work: Option<String>,
     log_level: Option<String>,
     deployed: BTreeMap<String, String>,
+    is_tainted: bool,
     offered: BTreeMap<String, u64>,
 }
 
@@ -84,17 +89,35 @@ impl Cluster {
             selected: Settled::default(),
             telling: Telling::default(),
             operands: operands.then(|| Operands::new(settings.plugin_configs())),
+            draining: None,
+            shown: Shown::default(),
             held: None,
             said: None,
         }
     }
 
-    /// Waits until the Node says something else that the agent acts on.
+    /// The same, with pods evicted where they are in the way.
+    #[must_use]
+    pub fn draining(mut self, draining: Option<Draining>) -> Self {
+        self.draining = draining;
+        self
+    }
+
+    /// Waits until the Node, or the API server of its pods, says something else that the agent acts on.
     pub async fn changed(&mut self) {
         loop {
-            if self.view.changed().await.is_err() {
-                // Whoever followed the Node has ended, and so will we.
-                return std::future::pending().await;
+            let pods = async {
+                match &mut self.draining {
+                    Some(draining) => draining.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = self.view.changed() => if changed.is_err() {
+                    // Whoever followed the Node has ended, and so will we.
+                    return std::future::pending().await;
+                },
+                () = pods => return,
             }
             let facet = self.facet();
             if facet.is_some() && facet != self.seen {
@@ -153,6 +176,27 @@ impl Cluster {
         (selected.map_or(Following::Free, Following::Label), again)
     }
 
+    /// Holds pods in the way against where the node stands, and says that of it, where something is done about them. While the
+    /// driver does not answer nothing can be changed, and nobody is evicted for it.
+    pub fn drain(&mut self, inventory: &Inventory, status: Option<&Status>) -> Option<Status> {
+        let view = self.view.borrow().clone();
+        let draining = self.draining.as_mut()?;
+        let now = self.began.elapsed();
+        let nothing = Status::default();
+        let answers = matches!(inventory.nvml, NvmlState::Ready(_));
+        let seen = status.filter(|status| answers || status.is_busy());
+        let shown = draining.look(now, view.as_deref(), seen.unwrap_or(&nothing));
+        for event in self.telling.afford(now, shown.events.clone()) {
+            self.link.tell(event);
+        }
+        self.shown = shown;
+        let drain = draining.standing()?.to_string();
+        Some(Status {
+            drain: Some(drain),
+            ..status?.clone()
+        })
+    }
+
     /// Says where the node stands; says when to come again, where that is before something changes.
     pub fn say(
         &mut self,
@@ -182,6 +226,7 @@ impl Cluster {
         let (text, later) = self.annotation(now, status, (inventory, &yielded));
         let not_ready =
             self.taint && status.layout.is_some() && status.state != Some(Reason::Applied.word());
+        let repartitioning = self.shown.is_tainted;
         let answer = (status.label == Some(MIG_CONFIG)).then(|| answer(status));
         // What an earlier agent said stands until we know better.
         let uid = self.seen.as_ref().map(|seen| seen.uid.clone());
@@ -189,12 +234,13 @@ impl Cluster {
             wanted.uid = uid;
             wanted.annotations.insert(STATUS.to_owned(), text);
             wanted.not_ready = not_ready;
+            wanted.repartitioning = repartitioning;
             wanted.mig_config_state = answer.flatten();
             wanted.paused = operands.paused;
             wanted.plugin_config = operands.plugin_config;
         });
-        let again = operands.again.map(|at| at.saturating_sub(now));
-        soonest(again, later)
+        let again = soonest(operands.again, self.shown.again);
+        soonest(again.map(|at| at.saturating_sub(now)), later)
     }
 
     /// The annotation. Who is in the way may be somebody else at every look: what changes in nothing but that is said again after
@@ -205,7 +251,9 @@ impl Cluster {
         status: &Status,
         (inventory, yielded): (&Inventory, &[Yielded]),
     ) -> (String, Option<Duration>) {
-        let text = annotation(status, inventory, yielded);
+        let drain = self.draining.as_ref().and_then(Draining::standing);
+        let annotation = |status: &Status| annotation(status, inventory, yielded, drain);
+        let text = annotation(status);
         if self.said.as_ref().is_some_and(|(_, said, _)| *said == text) {
             return (text, None);
         }
@@ -213,7 +261,7 @@ impl Cluster {
         for device in &mut core.devices {
             device.message.clear();
         }
-        let core = annotation(&core, inventory, yielded);
+        let core = annotation(&core);
         if let Some((known, said, at)) = &self.said
             && *known == core
         {
@@ -239,7 +287,9 @@ impl Cluster {
         let partitions = partitions(labels);
         let facts = Facts {
             view: &view,
-            in_the_way: status.devices.iter().any(|device| device.is_held),
+            // First the pods, for whose sake nothing else need be stopped.
+            in_the_way: !self.shown.waits_for_pods
+                && status.devices.iter().any(|device| device.is_held),
             busy: status.is_busy(),
             changes: status.past.changes,
             choice: status.generation,
@@ -256,9 +306,12 @@ impl Cluster {
         outcome
     }
 
-    /// Says the last: what was paused runs again.
+    /// Says the last: what was paused runs again, and pods may come.
     pub async fn leave(&self) {
-        self.link.want(|wanted| wanted.paused.clear());
+        self.link.want(|wanted| {
+            wanted.paused.clear();
+            wanted.repartitioning = false;
+        });
         if self.view.borrow().is_some() && timeout(LAST_WORD, self.link.settled()).await.is_err() {
             warn!("the Node does not have the last that was to be said; the next agent says it");
         }
@@ -279,6 +332,7 @@ impl Cluster {
             deployed: deployed
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect(),
+            is_tainted: is_tainted(view),
             offered: view.allocatable.clone(),
         })
     }

@@ -14,6 +14,7 @@
 //! fail and come back.
 
 pub mod cluster;
+pub mod draining;
 pub mod feature_file;
 pub mod local;
 mod log;
@@ -22,33 +23,27 @@ pub mod node_sink;
 pub mod partitioning;
 pub mod pulse;
 pub mod sink;
+mod teller;
 pub mod uplink;
 
 use std::future::{Future, pending};
-use std::ops::ControlFlow;
 use std::pin::pin;
-use std::sync::Arc;
 
-use jiff::Timestamp;
-use tokio::sync::watch;
-use tokio::time::{Duration, Interval, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Duration, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, info};
 
 use crate::agent::cluster::Cluster;
 use crate::agent::local::{Asked, Desk};
 use crate::agent::log::Log;
-use crate::agent::metrics::Applies;
 use crate::agent::partitioning::Partitioning;
 use crate::agent::pulse::Pulse;
-use crate::agent::sink::{Claim, LabelSink, Published, Sheet, SinkError};
+use crate::agent::sink::{LabelSink, SinkError};
+use crate::agent::teller::{Teller, publish};
 use crate::agent::uplink::Outbox;
-use crate::apply::executor::Board;
 use crate::domain::error::chain;
-use crate::domain::inventory::{Inventory, NvmlState};
-use crate::domain::labels::{self, LabelSet, LayoutState, Options};
-use crate::domain::reconcile::{DeviceStatus, State, Status};
+use crate::domain::labels::{self, LayoutState, Options};
+use crate::domain::reconcile::Status;
 use crate::hw::Handle;
-use crate::wire::local as wire_local;
 
 /// Between two looks at least this long, however often the hardware cries: a storm of Xids is one thing to look at.
 const BREATH: Duration = Duration::from_millis(100);
@@ -221,179 +216,4 @@ fn answer(partitioning: &mut Partitioning, hardware: &Handle, asked: Asked) {
     };
     // Who has gone meanwhile is no reason not to do it.
     let _gone = asked.reply.send(answer.map_err(|error| chain(&error)));
-}
-
-/// Says what was seen, wherever it is to be said.
-struct Teller<'a> {
-    outputs: Outputs<'a>,
-    labels: Options,
-    log: Log,
-    /// Where it is counted.
-    applies: Option<Applies>,
-    /// For commands that watch.
-    status: Option<watch::Sender<Arc<wire_local::Status>>>,
-    /// When there is something to be said again, whatever happens.
-    again: Option<Duration>,
-}
-
-impl<'a> Teller<'a> {
-    fn new(outputs: Outputs<'a>, labels: Options, partitioning: Option<&Partitioning>) -> Self {
-        Self {
-            outputs,
-            labels,
-            log: Log::default(),
-            applies: partitioning.map(|one| one.applies().clone()),
-            status: None,
-            again: None,
-        }
-    }
-
-    /// Waits until the Node says something else; for ever where there is none.
-    async fn node_changed(&mut self) {
-        match &mut self.outputs.cluster {
-            Some(cluster) => cluster.changed().await,
-            None => pending().await,
-        }
-    }
-
-    /// Lets the Node choose the layout; says when to come again, where that is before it says something else.
-    fn follow_node(&mut self, partitioning: Option<&mut Partitioning>) -> Option<Duration> {
-        let (following, again) = self.outputs.cluster.as_mut()?.follow();
-        partitioning?.follow(following, again.is_some());
-        again
-    }
-
-    /// The socket for commands, whose watchers are told too.
-    fn listen(&mut self, partitioning: &Partitioning) -> Option<Desk> {
-        let desk = partitioning.listen()?;
-        self.status = Some(desk.status.clone());
-        Some(desk)
-    }
-
-    async fn leave(&self) {
-        if let Some(cluster) = &self.outputs.cluster {
-            cluster.leave().await;
-        }
-    }
-
-    /// Breaks where nobody reads the labels any more.
-    async fn tell(
-        &mut self,
-        inventory: &Arc<Inventory>,
-        status: Option<&Status>,
-    ) -> ControlFlow<()> {
-        self.log.inventory(inventory);
-        if let (Some(applies), Some(status)) = (&self.applies, status) {
-            applies.stands(status);
-        }
-        if let (Some(watched), Some(status)) = (&self.status, status) {
-            let new = wire_local::Status::from(status);
-            watched.send_if_modified(|known| {
-                let differs = **known != new;
-                if differs {
-                    *known = Arc::new(new);
-                }
-                differs
-            });
-        }
-        let options = Options {
-            layout: status.and_then(LayoutState::of),
-            ..self.labels
-        };
-        let labels = labels::compile(inventory, &options).labels;
-        if let Some(outbox) = &mut self.outputs.outbox {
-            outbox.put(inventory, &labels, status);
-        }
-        self.outputs.pulse.beat();
-        let mut served = true;
-        if let Some(cluster) = &mut self.outputs.cluster {
-            self.again = cluster.say(inventory, &labels, status);
-            served = cluster.is_heard();
-        }
-        let outcome = publish(inventory, self.outputs.sink, &labels).await;
-        if served && outcome.is_ok() {
-            self.outputs.pulse.serves();
-        }
-        if outcome.as_ref().is_err_and(SinkError::has_no_reader) {
-            info!("nobody reads the labels any more");
-            return ControlFlow::Break(());
-        }
-        self.log.publishing(outcome);
-        ControlFlow::Continue(())
-    }
-
-    /// While devices are being changed nothing is read; how far they are is told, and that a call hangs.
-    async fn meanwhile(
-        &mut self,
-        hardware: &Handle,
-        ticks: &mut Interval,
-        progress: &mut watch::Receiver<Board>,
-        status: &Status,
-    ) {
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                changed = progress.changed() => if changed.is_err() {
-                    pending::<()>().await;
-                },
-            }
-            let inventory = hardware.latest();
-            let now = during(status, &inventory, &progress.borrow_and_update());
-            // Before the first look is over there is nothing to say of it.
-            if now.layout.is_some() && now.state.is_none() && now.notice.is_none() {
-                continue;
-            }
-            if self.tell(&inventory, Some(&now)).await.is_break() {
-                return;
-            }
-            // Steps follow each other faster than anybody reads.
-            sleep(BREATH).await;
-        }
-    }
-}
-
-/// The status while devices are being changed.
-fn during(status: &Status, inventory: &Inventory, board: &Board) -> Status {
-    let mut status = status.clone();
-    for (pci, progress) in board {
-        let now = DeviceStatus {
-            progress: Some(progress.clone()),
-            ..DeviceStatus::new(inventory, *pci, &State::Applying)
-        };
-        match status.devices.iter_mut().find(|device| device.pci == *pci) {
-            Some(device) => *device = now,
-            None => status.devices.push(now),
-        }
-        status.state = Some(State::Applying.as_str());
-    }
-    status.devices.sort_by_key(|device| device.pci);
-    status
-}
-
-async fn publish(
-    inventory: &Inventory,
-    sink: &mut dyn LabelSink,
-    labels: &LabelSet,
-) -> Result<Published, SinkError> {
-    let sheet = Sheet {
-        labels,
-        inventory,
-        claim: claim(&inventory.nvml),
-        now: Timestamp::now(),
-    };
-    sink.publish(sheet).await
-}
-
-/// A call that hangs before the driver said which it is hangs before anything was read.
-fn claim(nvml: &NvmlState) -> Claim {
-    match nvml {
-        NvmlState::Stalled { driver: None, .. } => Claim::Unread,
-        NvmlState::Absent { .. }
-        | NvmlState::Loading
-        | NvmlState::Ready(_)
-        | NvmlState::Lost { .. }
-        | NvmlState::Stalled {
-            driver: Some(_), ..
-        } => Claim::Read,
-    }
 }

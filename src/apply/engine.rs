@@ -237,6 +237,7 @@ impl Engine {
             plan: self.plan.clone(),
             state: self.node.worst().map(State::as_str),
             notice: self.notice.clone(),
+            drain: None,
             devices: devices.collect(),
             past: self.past.clone(),
         }

@@ -59,6 +59,14 @@ pub enum Reason {
     PartitionsOffered,
     /// It does not.
     PartitionsNotOffered,
+    /// Pods in the way of a layout are evicted.
+    DrainBegan,
+    /// Nothing is to be evicted any more.
+    DrainEnded,
+    /// Its time is over, and pods are still in the way.
+    DrainGaveUp,
+    /// Nothing is evicted.
+    DrainRefused,
 }
 
 /// Whether somebody should look.
@@ -82,7 +90,7 @@ impl Kind {
 
 impl Reason {
     /// All there are, in the order in which people read of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 27] = [
         Self::Applied,
         Self::Pending,
         Self::Applying,
@@ -106,6 +114,10 @@ impl Reason {
         Self::DevicePluginRefreshed,
         Self::PartitionsOffered,
         Self::PartitionsNotOffered,
+        Self::DrainBegan,
+        Self::DrainEnded,
+        Self::DrainGaveUp,
+        Self::DrainRefused,
     ];
 
     /// The word: in status, annotation, labels, metrics, history, and in the log as `reason=word`.
@@ -168,6 +180,10 @@ impl Reason {
             Self::DevicePluginRefreshed => &rows::DEVICE_PLUGIN_REFRESHED,
             Self::PartitionsOffered => &rows::PARTITIONS_OFFERED,
             Self::PartitionsNotOffered => &rows::PARTITIONS_NOT_OFFERED,
+            Self::DrainBegan => &rows::DRAIN_BEGAN,
+            Self::DrainEnded => &rows::DRAIN_ENDED,
+            Self::DrainGaveUp => &rows::DRAIN_GAVE_UP,
+            Self::DrainRefused => &rows::DRAIN_REFUSED,
         }
     }
 }

@@ -86,6 +86,9 @@ pub struct LayoutRow {
     /// Why, in words for a person: of the first device in that state, or what is wrong with the layout itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What the agent does about pods in the way, in words for a person; absent while it does nothing about them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<String>,
     /// The id of the last plan that was carried out, in vain or not: as in the agent's log and its history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
@@ -319,6 +322,7 @@ impl From<&LayoutSummary> for LayoutRow {
             by_hand: layout.by_hand,
             state: layout.state.clone(),
             message: layout.message.clone(),
+            drain: layout.drain.clone(),
             plan: layout.plan.clone(),
             progress: layout
                 .progress

@@ -83,6 +83,9 @@ pub struct Status {
     /// What is wrong with the layout, the journal or the state directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<String>,
+    /// What is done about pods in the way, in words for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<String>,
     /// The devices that something is asked of.
     #[serde(default)]
     pub devices: Vec<Device>,
@@ -142,6 +145,7 @@ impl From<&reconcile::Status> for Status {
             plan: status.plan.clone(),
             state: status.state.map(ToOwned::to_owned),
             notice: status.notice.clone(),
+            drain: status.drain.clone(),
             devices: devices.collect(),
         }
     }

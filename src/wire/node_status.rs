@@ -7,12 +7,16 @@ use serde::Serialize;
 
 use crate::domain::inventory::{Inventory, Mig, MigMode};
 use crate::domain::node::Yielded;
+use crate::domain::node::drain::{Name, Standing};
 use crate::domain::reconcile::{DeviceStatus, Status};
 
 /// Longest annotation, in bytes.
 const LONGEST: usize = 16 << 10;
 /// Longest message of one device, in characters, at first and where that is still too much for all.
 const MESSAGES: [usize; 3] = [600, 120, 0];
+/// How many of those that a drain waits for are named, and how long a reason may be, in characters.
+const MOST_WAITING: usize = 12;
+const LONGEST_REASON: usize = 200;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,6 +37,8 @@ struct NodeStatus<'a> {
     /// Keys that somebody else writes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_to_others: Vec<Left<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drain: Option<Drain<'a>>,
     devices: Vec<Device<'a>>,
     /// Devices for which there was no room.
     #[serde(skip_serializing_if = "is_zero")]
@@ -43,6 +49,28 @@ struct NodeStatus<'a> {
 struct Left<'a> {
     key: &'a str,
     owner: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Drain<'a> {
+    policy: &'a str,
+    phase: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    waits_for: Vec<Waiting>,
+    /// Those for whom there was no room.
+    #[serde(skip_serializing_if = "is_zero")]
+    more_waits_for: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Waiting {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    process: Option<String>,
+    reason: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -63,10 +91,16 @@ fn is_zero(number: &usize) -> bool {
 }
 
 /// The annotation's value. Where even the shortest form is too long, devices are left out from the end and counted.
-pub fn annotation(status: &Status, inventory: &Inventory, yielded: &[Yielded]) -> String {
+pub fn annotation(
+    status: &Status,
+    inventory: &Inventory,
+    yielded: &[Yielded],
+    drain: Option<&Standing>,
+) -> String {
     let mut text = String::new();
+    let said = (yielded, drain);
     for longest in MESSAGES {
-        text = write(status, inventory, yielded, (longest, usize::MAX));
+        text = write(status, inventory, said, (longest, usize::MAX));
         if text.len() <= LONGEST {
             return text;
         }
@@ -74,7 +108,7 @@ pub fn annotation(status: &Status, inventory: &Inventory, yielded: &[Yielded]) -
     let mut most = status.devices.len();
     while text.len() > LONGEST && most > 0 {
         most /= 2;
-        text = write(status, inventory, yielded, (0, most));
+        text = write(status, inventory, said, (0, most));
     }
     text
 }
@@ -82,7 +116,7 @@ pub fn annotation(status: &Status, inventory: &Inventory, yielded: &[Yielded]) -
 fn write(
     status: &Status,
     inventory: &Inventory,
-    yielded: &[Yielded],
+    (yielded, drain): (&[Yielded], Option<&Standing>),
     (longest, most): (usize, usize),
 ) -> String {
     let devices = status.devices.iter().take(most);
@@ -100,6 +134,7 @@ fn write(
                 owner: &one.owner,
             })
             .collect(),
+        drain: drain.map(draining),
         devices: devices
             .map(|device| Device {
                 name: &device.name,
@@ -112,6 +147,31 @@ fn write(
         more_devices: status.devices.len().saturating_sub(most),
     };
     serde_json::to_string(&status).unwrap_or_default()
+}
+
+fn draining(standing: &Standing) -> Drain<'_> {
+    let named = standing.waits_for.iter().take(MOST_WAITING);
+    Drain {
+        policy: standing.policy,
+        phase: standing.phase,
+        message: standing.message.as_deref().map(|text| cut(text, 600)),
+        waits_for: named
+            .map(|waiting| {
+                let (pod, process) = match &waiting.who {
+                    Name::Pod(name) => (Some(name), None),
+                    Name::Process(name) => (None, Some(name)),
+                };
+                // A name of Kubernetes and a namespace, or a program's path.
+                let name = |name: Option<&String>| name.map(|name| cut(name, 320));
+                Waiting {
+                    pod: name(pod),
+                    process: name(process),
+                    reason: cut(&waiting.reason, LONGEST_REASON),
+                }
+            })
+            .collect(),
+        more_waits_for: standing.waits_for.len().saturating_sub(MOST_WAITING),
+    }
 }
 
 fn chosen_by(status: &Status) -> Option<&str> {
@@ -196,24 +256,61 @@ mod tests {
             key: "nvidia.com/gpu.count".to_owned(),
             owner: "nfd-master".to_owned(),
         }];
-        let text = annotation(&status(1, "pid 7"), &empty(), &yielded);
+        let text = annotation(&status(1, "pid 7"), &empty(), &yielded, None);
         assert_eq!(
             text,
             r#"{"layout":"night","chosenBy":"octavo.dev/layout","layouts":"0123456789ab","state":"blocked","leftToOthers":[{"key":"nvidia.com/gpu.count","owner":"nfd-master"}],"devices":[{"name":"GPU 0","pci":"0000:00:00.0","state":"blocked","message":"pid 7"}]}"#
         );
-        let text = annotation(&Status::default(), &empty(), &[]);
+        let text = annotation(&Status::default(), &empty(), &[], None);
         assert_eq!(text, r#"{"devices":[]}"#);
+    }
+
+    #[test]
+    fn it_says_whom_a_drain_waits_for_and_why() {
+        let waiting = |who, reason: &str| crate::domain::node::drain::Waiting {
+            who,
+            reason: reason.to_owned(),
+        };
+        let standing = Standing {
+            policy: "affected",
+            phase: "emptying",
+            message: None,
+            waits_for: vec![
+                waiting(Name::Pod("team-a/notebook-7".to_owned()), "is ending"),
+                waiting(Name::Process("pid 7, python".to_owned()), "it is no pod's"),
+            ],
+        };
+        let text = annotation(&Status::default(), &empty(), &[], Some(&standing));
+        assert_eq!(
+            text,
+            r#"{"drain":{"policy":"affected","phase":"emptying","waitsFor":[{"pod":"team-a/notebook-7","reason":"is ending"},{"process":"pid 7, python","reason":"it is no pod's"}]},"devices":[]}"#
+        );
     }
 
     #[test]
     fn however_much_there_is_to_say_it_fits() {
         for (devices, length) in [(16, 5000), (64, 5000), (200, 5000), (16, 0)] {
-            let text = annotation(&status(devices, &"ä".repeat(length)), &empty(), &[]);
+            let waiting = crate::domain::node::drain::Waiting {
+                who: Name::Pod("ö".repeat(length)),
+                reason: "ü".repeat(length),
+            };
+            let standing = Standing {
+                policy: "node",
+                phase: "emptying",
+                message: Some("ä".repeat(length)),
+                waits_for: vec![waiting; 300],
+            };
+            let status = status(devices, &"ä".repeat(length));
+            let text = annotation(&status, &empty(), &[], Some(&standing));
             assert!(text.len() <= LONGEST, "{devices}: {}", text.len());
             let read: serde_json::Value = serde_json::from_str(&text).unwrap();
             let told = read["devices"].as_array().unwrap().len();
             let left = usize::try_from(read["moreDevices"].as_u64().unwrap_or_default()).unwrap();
             assert_eq!(told + left, devices);
+            let drain = &read["drain"];
+            let told = drain["waitsFor"].as_array().unwrap().len();
+            let left = usize::try_from(drain["moreWaitsFor"].as_u64().unwrap()).unwrap();
+            assert_eq!(told + left, 300);
         }
     }
 }

@@ -111,7 +111,8 @@ impl Machine {
         Inventory::clone(&*self.spawn().observe().await)
     }
 
-    fn store(&self) -> Store {
+    /// Where it is kept, for those who look at it on their own.
+    pub(crate) fn store(&self) -> Store {
         Store::at(&self.path().join(STATE_DIRECTORY))
     }
 }

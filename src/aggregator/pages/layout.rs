@@ -15,6 +15,8 @@ pub(super) struct Section {
     /// In force, or how far from it.
     pub(super) verdict: String,
     pub(super) notice: Option<String>,
+    /// What is done about pods in the way.
+    pub(super) drain: Option<String>,
     pub(super) devices: Vec<Stand>,
 }
 
@@ -64,6 +66,7 @@ impl Section {
             badge: layout.state.as_deref().map(Standing::of),
             verdict: verdict(layout),
             notice: layout.notice.as_deref().map(printable),
+            drain: layout.drain.as_deref().map(printable),
             devices: layout.devices.iter().map(Stand::of).collect(),
         }
     }

@@ -6,12 +6,14 @@ use std::io;
 use std::sync::Arc;
 
 use octavo::agent::cluster::Cluster;
+use octavo::agent::draining::Draining;
 use octavo::agent::feature_file::FeatureFile;
 use octavo::agent::node_sink::{NodeFeatureSink, NodeSink, ONCE};
 use octavo::agent::sink::{LabelSink, Stdout};
 use octavo::config::agent::{AgentSettings, ClusterSettings, LabelSink as Target};
 use octavo::domain::node::Wanted;
 use octavo::k8s::client;
+use octavo::k8s::evict::{Door, Usher};
 use octavo::k8s::node::{Keeper, Link};
 use octavo::k8s::node_feature::{Post, Publisher};
 use octavo::telemetry::Level;
@@ -22,6 +24,7 @@ use tracing::info;
 pub(crate) struct Node {
     link: Option<Arc<Link>>,
     post: Option<Post>,
+    door: Option<Door>,
 }
 
 /// Where labels go, and the Node.
@@ -35,12 +38,17 @@ pub(crate) async fn connect(settings: &ClusterSettings) -> Result<Node, Box<dyn 
         tokio::spawn(keeper.run());
         Arc::new(link)
     });
+    let door = settings.drain().map(|_| {
+        let (door, usher) = Usher::new(client.clone(), settings.node());
+        tokio::spawn(usher.run());
+        door
+    });
     let post = settings.features().then(|| {
         let (post, publisher) = Publisher::new(client, settings.node());
         tokio::spawn(publisher.run());
         post
     });
-    Ok(Node { link, post })
+    Ok(Node { link, post, door })
 }
 
 /// Where labels go, and the Node where it is followed.
@@ -50,9 +58,16 @@ pub(crate) fn outputs(
     level: Level,
     once: bool,
 ) -> Result<Places, Box<dyn Error>> {
-    let (link, post) = node.map(|node| (node.link, node.post)).unwrap_or_default();
+    let (link, post, door) = node
+        .map(|node| (node.link, node.post, node.door))
+        .unwrap_or_default();
     let cluster = settings.cluster().zip(link.clone());
-    let cluster = cluster.map(|(settings, link)| Cluster::new(link, settings, level, once));
+    let cluster = cluster.map(|(settings, link)| {
+        // One that looks only once would go before any pod has.
+        let door = door.filter(|_| !once).zip(settings.drain());
+        let draining = door.map(|(door, policy)| Draining::new(policy, settings.compat(), door));
+        Cluster::new(link, settings, level, once).draining(draining)
+    });
     let sink: Box<dyn LabelSink> = match (settings.sink(), link, post) {
         (Target::Stdout, ..) => Box::new(Stdout::new(io::stdout())),
         (Target::FeatureFile(file), ..) => {

@@ -67,8 +67,8 @@ impl Show {
 /// Where the node stands, a line for each device and one for all.
 pub(in crate::cli) fn people(status: &Status, colors: Colors) -> String {
     let mut text = String::new();
-    if let Some(notice) = &status.notice {
-        text.push_str(&folded(&format!("Note: {notice}"), 6));
+    for note in status.notice.iter().chain(&status.drain) {
+        text.push_str(&folded(&format!("Note: {note}"), 6));
         text.push('\n');
     }
     let rows: Vec<Vec<Cell>> = status

@@ -98,6 +98,9 @@ fn standing(layout: &LayoutRow, colors: Colors) -> Vec<String> {
     {
         said.push(folded(&format!("  {}", printable(message)), 4));
     }
+    if let Some(drain) = &layout.drain {
+        said.push(folded(&format!("  {}", printable(drain)), 4));
+    }
     said
 }
 
@@ -145,11 +148,16 @@ mod tests {
         let unknown = LayoutRow {
             name: Some("nosuch".to_owned()),
             message: Some("there is no layout nosuch".to_owned()),
+            drain: Some("drain (affected) evicts pods".to_owned()),
             ..LayoutRow::default()
         };
         assert_eq!(
             standing(&unknown, Colors::Off),
-            ["Layout: nosuch", "  there is no layout nosuch"]
+            [
+                "Layout: nosuch",
+                "  there is no layout nosuch",
+                "  drain (affected) evicts pods"
+            ]
         );
     }
 }

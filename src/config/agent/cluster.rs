@@ -1,14 +1,22 @@
 //! What the agent has to do with the Kubernetes Node of its machine.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{CommandFactory, ValueEnum};
 
 use super::LabelSink;
 use crate::config::Answer;
+use crate::config::duration;
 use crate::config::kubernetes::KubernetesArgs;
 use crate::domain::id::NodeName;
 use crate::domain::node::Compat;
+use crate::domain::node::drain::{Policy, Scope};
+
+/// How long a drain may take where nobody says otherwise.
+const DRAIN_WITHIN: Duration = Duration::from_mins(10);
+/// Less is no time for a pod to end.
+const SHORTEST_DRAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Kubernetes")]
@@ -35,6 +43,30 @@ pub(super) struct ClusterArgs {
     /// Keep pods away with the taint octavo.dev/not-ready:NoSchedule until the layout is in force
     #[arg(long, env = "OCTAVO_TAINT_NOT_READY", hide_env_values = true)]
     taint_not_ready: bool,
+
+    /// Evict pods that are in the way of a layout; needs --follow-node or --label-sink node
+    ///
+    /// Disruption budgets are respected. Pods that are critical, static, of a daemon set or of no controller are left.
+    /// While it lasts the Node has the taint octavo.dev/repartitioning:NoSchedule.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "PODS",
+        default_value_t = DrainName::Never,
+        env = "OCTAVO_DRAIN",
+        hide_env_values = true
+    )]
+    drain: DrainName,
+
+    /// For how long pods may be evicted for one choice of a layout; needs --follow-node or --label-sink node [default: 10m]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "OCTAVO_DRAIN_DEADLINE",
+        hide_env_values = true,
+        value_parser = duration::positive
+    )]
+    drain_deadline: Option<Duration>,
 
     /// Two names of one configuration of NVIDIA's device plugin
     ///
@@ -82,6 +114,16 @@ enum CompatName {
     MigManager,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DrainName {
+    /// None: they are waited for
+    Never,
+    /// Those that are in the way
+    Affected,
+    /// Where some are in the way, all of the node that may be evicted
+    Node,
+}
+
 /// What the agent has to do with its Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
@@ -91,6 +133,7 @@ pub struct ClusterSettings {
     features: bool,
     compat: Compat,
     taint: bool,
+    drain: Option<Policy>,
     plugin_configs: Option<(String, String)>,
 }
 
@@ -125,6 +168,11 @@ impl ClusterSettings {
         self.taint
     }
 
+    /// Which pods are evicted where some are in the way; `None` where none ever is.
+    pub fn drain(&self) -> Option<Policy> {
+        self.drain
+    }
+
     /// Two names of one configuration of NVIDIA's device plugin.
     pub fn plugin_configs(&self) -> Option<(String, String)> {
         self.plugin_configs.clone()
@@ -146,7 +194,10 @@ impl ClusterArgs {
             };
             without(self.compat.is_some(), "--compat")?;
             without(self.taint_not_ready, "--taint-not-ready")?;
+            without(self.drain != DrainName::Never, "--drain")?;
+            without(self.drain_deadline.is_some(), "--drain-deadline")?;
         }
+        let drain = self.policy()?;
         let plugin_configs = self.plugin_configs()?;
         if !follows && *sink != LabelSink::NodeFeature {
             return Ok(None);
@@ -161,8 +212,22 @@ impl ClusterArgs {
                 None => Compat::None,
             },
             taint: self.taint_not_ready,
+            drain,
             plugin_configs,
         }))
+    }
+
+    fn policy(&self) -> Result<Option<Policy>, Answer> {
+        let deadline = self.drain_deadline.unwrap_or(DRAIN_WITHIN);
+        if deadline < SHORTEST_DRAIN {
+            return Err(usage("--drain-deadline: at least a second is needed"));
+        }
+        let scope = match self.drain {
+            DrainName::Never => None,
+            DrainName::Affected => Some(Scope::Affected),
+            DrainName::Node => Some(Scope::Node),
+        };
+        Ok(scope.map(|scope| Policy { scope, deadline }))
     }
 
     fn plugin_configs(&self) -> Result<Option<(String, String)>, Answer> {

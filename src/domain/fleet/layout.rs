@@ -26,6 +26,8 @@ pub struct LayoutStatus {
     pub state: Option<String>,
     /// What is wrong with the layout, the journal or the state directory, in words for a person.
     pub notice: Option<String>,
+    /// What is done about pods in the way, in words for a person.
+    pub drain: Option<String>,
     /// The devices that something is asked of, in the order of their addresses.
     pub devices: Vec<DeviceLayout>,
 }
@@ -59,6 +61,8 @@ pub struct LayoutSummary {
     /// Why it stands so: of the device that most needs attention, and how many more stand like it; else what is wrong with the
     /// layout as such.
     pub message: Option<String>,
+    /// What is done about pods in the way.
+    pub drain: Option<String>,
     /// Steps that are done and steps that there are, of all devices that are being changed.
     pub progress: Option<(usize, usize)>,
 }
@@ -82,6 +86,10 @@ impl LayoutStatus {
                 .notice
                 .as_deref()
                 .map(|text| beginning(text, LONGEST_TEXT)),
+            drain: status
+                .drain
+                .as_deref()
+                .map(|text| beginning(text, LONGEST_TEXT)),
             devices: devices.map(DeviceLayout::of).collect(),
         })
     }
@@ -89,7 +97,7 @@ impl LayoutStatus {
     /// Cuts every text for a person to so many bytes.
     pub fn shorten(&mut self, most: usize) {
         let messages = self.devices.iter_mut().map(|device| &mut device.message);
-        for text in messages.chain(&mut self.notice) {
+        for text in messages.chain(&mut self.notice).chain(&mut self.drain) {
             *text = beginning(text, most);
         }
     }
@@ -128,6 +136,7 @@ impl LayoutSummary {
             plan: status.plan.clone(),
             state: status.state.clone(),
             message: message(status),
+            drain: status.drain.as_deref().map(kept),
             progress: (!told.is_empty()).then(|| told.iter().fold((0, 0), sum)),
         }
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::operands::{DEPLOY, PAUSED, RUNNING};
 use super::view::{Taint, View, has};
-use super::{COMPAT_MANAGER, MANAGER, MIG_CONFIG_STATE, NOT_READY};
+use super::{COMPAT_MANAGER, MANAGER, MIG_CONFIG_STATE, NOT_READY, REPARTITIONING};
 use crate::domain::labels::LabelSet;
 
 /// What a Node shall say.
@@ -22,6 +22,8 @@ pub struct Wanted {
     pub annotations: BTreeMap<String, String>,
     /// Whether no pod shall go there yet.
     pub not_ready: bool,
+    /// Whether no pod shall go there because others are evicted.
+    pub repartitioning: bool,
     /// The answer to whoever asks by mig-manager's label.
     pub mig_config_state: Option<&'static str>,
     /// Operands that shall be paused, by the key of their label.
@@ -169,21 +171,28 @@ impl Decision {
     }
 
     fn taint(&mut self, view: &View, wanted: &Wanted) {
-        let ours = |taint: &&Taint| taint.key == NOT_READY;
-        if view.taints.iter().any(|taint| ours(&taint)) == wanted.not_ready {
-            return;
+        let ours = [
+            (NOT_READY, wanted.not_ready),
+            (REPARTITIONING, wanted.repartitioning),
+        ];
+        let mut taints = view.taints.clone();
+        for (key, is_wanted) in ours {
+            if taints.iter().any(|taint| taint.key == key) == is_wanted {
+                continue;
+            }
+            taints.retain(|taint| taint.key != key);
+            if is_wanted {
+                taints.push(Taint {
+                    key: key.to_owned(),
+                    value: None,
+                    effect: "NoSchedule".to_owned(),
+                    added: None,
+                });
+            }
         }
-        let others = view.taints.iter().filter(|taint| !ours(taint));
-        let mut taints: Vec<Taint> = others.cloned().collect();
-        if wanted.not_ready {
-            taints.push(Taint {
-                key: NOT_READY.to_owned(),
-                value: None,
-                effect: "NoSchedule".to_owned(),
-                added: None,
-            });
+        if taints != view.taints {
+            self.writes.push(Write::Taints(taints));
         }
-        self.writes.push(Write::Taints(taints));
     }
 
     fn operands(&mut self, view: &View, wanted: &Wanted) {

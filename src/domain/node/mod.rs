@@ -6,11 +6,13 @@
 //!     +------> keep: what differs of Wanted, key by key, and who else has a key ---> a write, or none
 //!
 //!   Status --> telling: what is an event ------> operands: who is paused, and for how long
+//!     +------> drain: who is evicted, and for how long
 //! ```
 //!
 //! All of it is level-triggered: what is to be is held against what is, whatever happened between. So an agent or an API
 //! server that was away needs no memory, and nothing is written while nothing differs.
 
+pub mod drain;
 pub mod keep;
 pub mod operands;
 pub mod pace;
@@ -37,6 +39,8 @@ pub const LOG_LEVEL: &str = "octavo.dev/log-level";
 pub const STATUS: &str = "octavo.dev/status";
 /// Ours: no pod goes where a layout is not in force yet.
 pub const NOT_READY: &str = "octavo.dev/not-ready";
+/// Ours: no pod goes where others are evicted for a layout.
+pub const REPARTITIONING: &str = "octavo.dev/repartitioning";
 
 /// What mig-manager is asked by. Source: NVIDIA mig-parted, `deployments/container`, README.
 pub const MIG_CONFIG: &str = "nvidia.com/mig.config";

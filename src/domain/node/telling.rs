@@ -280,7 +280,7 @@ fn message(layout: &str, status: &Status) -> String {
     }
 }
 
-fn event(reason: Reason, message: String) -> Event {
+pub(super) fn event(reason: Reason, message: String) -> Event {
     Event { reason, message }
 }
 

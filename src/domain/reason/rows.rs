@@ -238,3 +238,39 @@ pub(super) const PARTITIONS_NOT_OFFERED: Row = told(
         "Look at the log of NVIDIA's device plugin on that node.",
     ),
 );
+pub(super) const DRAIN_BEGAN: Row = told(
+    "drain-began",
+    "DrainBegan",
+    Normal,
+    (
+        "Pods in the way of a layout are evicted, and new ones are kept away.",
+        "Nothing; the status says who is waited for.",
+    ),
+);
+pub(super) const DRAIN_ENDED: Row = told(
+    "drain-ended",
+    "DrainEnded",
+    Normal,
+    (
+        "Nothing is to be evicted any more, and new pods may come.",
+        NOTHING,
+    ),
+);
+pub(super) const DRAIN_GAVE_UP: Row = told(
+    "drain-gave-up",
+    "DrainGaveUp",
+    Warning,
+    (
+        "Pods are still in the way when the drain's time is over; new pods may come.",
+        "Make room for the pods named, such as by another replica, and set the layout's label anew.",
+    ),
+);
+pub(super) const DRAIN_REFUSED: Row = told(
+    "drain-refused",
+    "DrainRefused",
+    Warning,
+    (
+        "Nothing is evicted, for somebody would stay in the way who is never evicted, or agents may not evict.",
+        "End who is named, or give agents the permission that is named.",
+    ),
+);

@@ -27,6 +27,8 @@ pub struct Status {
     pub state: Option<&'static str>,
     /// What is wrong with the layout, the journal or the state directory, in words for a person.
     pub notice: Option<String>,
+    /// What is done about pods in the way, in words for a person.
+    pub drain: Option<String>,
     /// The devices that something is asked of, in the order of their addresses.
     pub devices: Vec<DeviceStatus>,
     /// What happened so far.

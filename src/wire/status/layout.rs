@@ -14,6 +14,7 @@ pub(super) fn read(layout: v1::Layout) -> Read<LayoutStatus> {
         plan: text_if_there("plan", LONGEST_WORD, layout.plan)?,
         state: text_if_there("state", LONGEST_WORD, layout.state)?,
         notice: text_if_there("notice", LONGEST_TEXT, layout.notice)?,
+        drain: text_if_there("drain", LONGEST_TEXT, layout.drain)?,
         devices,
     })
 }

@@ -56,17 +56,18 @@ fn layout() -> impl Strategy<Value = LayoutStatus> {
         devices.map(device).collect()
     });
     let maybe = || proptest::option::of(text());
-    let words = (maybe(), maybe(), maybe(), maybe());
-    (words, any::<bool>(), devices).prop_map(|((layout, plan, state, notice), by_hand, devices)| {
-        LayoutStatus {
+    let words = (maybe(), maybe(), maybe(), maybe(), maybe());
+    (words, any::<bool>(), devices).prop_map(
+        |((layout, plan, state, notice, drain), by_hand, devices)| LayoutStatus {
             layout,
             by_hand,
             plan,
             state,
             notice,
+            drain,
             devices,
-        }
-    })
+        },
+    )
 }
 
 proptest! {
@@ -288,11 +289,12 @@ fn i12_a_device_that_cannot_be_is_refused_with_its_field() {
 #[test]
 fn i12_a_layout_that_cannot_be_is_refused_with_its_field() {
     type Edit = fn(&mut v1::Layout);
-    let cases: [(Edit, &str); 9] = [
+    let cases: [(Edit, &str); 10] = [
         (|l| l.layout = Some("x".repeat(LONGEST_WORD + 1)), "layout"),
         (|l| l.plan = Some("x".repeat(LONGEST_WORD + 1)), "plan"),
         (|l| l.state = Some("x".repeat(LONGEST_WORD + 1)), "state"),
         (|l| l.notice = Some("x".repeat(LONGEST_TEXT + 1)), "notice"),
+        (|l| l.drain = Some("x".repeat(LONGEST_TEXT + 1)), "drain"),
         (
             |l| l.devices = vec![v1::LayoutDevice::default(); 300],
             "devices",

@@ -51,6 +51,7 @@ pub(super) fn layout(layout: &LayoutStatus) -> v1::Layout {
         plan: layout.plan.clone(),
         state: layout.state.clone(),
         notice: layout.notice.clone(),
+        drain: layout.drain.clone(),
         devices: layout.devices.iter().map(device_layout).collect(),
     }
 }

@@ -2,6 +2,7 @@
 
 mod command;
 mod faults;
+pub(crate) mod kubelet;
 mod life;
 pub(crate) mod node;
 pub(crate) mod pods;

@@ -48,6 +48,7 @@ pub(super) fn standing(
             .to_owned(),
         ),
         notice: None,
+        drain: None,
         devices,
     }
 }

@@ -11,6 +11,7 @@ mod kubectl;
 pub(crate) mod nodes;
 mod objects;
 mod permissions;
+mod plugin;
 mod real;
 mod supervisor;
 

@@ -1,5 +1,6 @@
 //! The agent and the aggregator in a real cluster, from the manifests that people apply: what they say, and what they leave behind.
 
+mod drain;
 mod site;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ async fn from_a_label_to_a_partitioned_node_and_back_to_nothing() {
         nothing_is_written_when_nothing_changes(&site);
         pods.join().unwrap();
     });
+    drain::what_is_in_the_way_goes_and_nothing_else(&site).await;
     a_deleted_agent_leaves_nothing_half_done(&site);
     cleanup_leaves_nothing_of_ours(&site);
 }

@@ -205,6 +205,40 @@ fn our_taint_comes_and_goes_and_those_of_others_stay_as_they_are() {
     view.taints.clone_from(taints);
     assert_eq!(decide(&view, &wanted(true)).writes, []);
     let back = Write::Taints(vec![taint("b"), taint("a")]);
+    assert_eq!(
+        decide(&view, &wanted(false)).writes,
+        std::slice::from_ref(&back)
+    );
+    // Each of ours by itself.
+    let both = Wanted {
+        repartitioning: true,
+        ..wanted(true)
+    };
+    let decision = decide(&view, &both);
+    let [Write::Taints(taints)] = decision.writes.as_slice() else {
+        panic!("{decision:?}");
+    };
+    view.taints.clone_from(taints);
+    let keys = |view: &View| {
+        view.taints
+            .iter()
+            .map(|taint| taint.key.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&view), ["b", "a", NOT_READY, REPARTITIONING]);
+    assert_eq!(decide(&view, &both).writes, []);
+    let decision = decide(
+        &view,
+        &Wanted {
+            not_ready: false,
+            ..both
+        },
+    );
+    let [Write::Taints(taints)] = decision.writes.as_slice() else {
+        panic!("{decision:?}");
+    };
+    view.taints.clone_from(taints);
+    assert_eq!(keys(&view), ["b", "a", REPARTITIONING]);
     assert_eq!(decide(&view, &wanted(false)).writes, [back]);
 }
 

@@ -1,5 +1,6 @@
 //! The agent as it ships, on a simulated machine, with a Node of a real API server.
 
+mod drain;
 pub(crate) mod faults;
 pub(crate) mod operands;
 mod places;

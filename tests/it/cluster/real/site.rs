@@ -23,6 +23,8 @@ pub(super) const H100: &str = "node-2";
 pub(super) const ACCOUNT: &str = "system:serviceaccount:octavo-system:octavo-agent";
 pub(super) const NAMESPACE: &str = "octavo-system";
 const NAME: &str = "octavo-aggregator.octavo-system.svc";
+/// What lets agents evict pods.
+const DRAIN: &str = "options/drain";
 /// Longer than anything takes on a loaded machine; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_mins(3);
 
@@ -32,6 +34,8 @@ kind: Layouts
 layouts:
   halves: [{devices: all, mig: {3g.40gb: 2}}]
   small: [{devices: all, mig: {1g.10gb: 7}}]
+  first-small: [{devices: 0, mig: {1g.10gb: 7}}]
+  second-small: [{devices: 1, mig: {1g.10gb: 7}}]
 ";
 
 const AGGREGATOR: &str = "
@@ -60,6 +64,7 @@ spec:
         env:
         - {name: OCTAVO_NVML_LIBRARY, value: /simulated/libnvidia-ml.so.1}
         - {name: OCTAVO_SYS_ROOT, value: /simulated/sys}
+        - {name: OCTAVO_DRAIN, value: affected}
         volumeMounts:
         - {name: simulated, mountPath: /simulated, subPathExpr: $(OCTAVO_NODE_NAME)}
         - {name: state, mountPath: /var/lib/octavo, subPathExpr: $(OCTAVO_NODE_NAME)}
@@ -123,6 +128,7 @@ impl Site {
         let agent = AGENT
             .replace("ADDRESS", &address)
             .replace("FOLDER", self.folder.to_str().unwrap());
+        api.kubectl(&["apply", "-k", &deploy(DRAIN)]);
         install(api, &self.folder, "tiers/applier", &[AGGREGATOR, &agent]);
         let present = "nvidia.com/gpu.present=true";
         api.kubectl(&["label", "node", A100, H100, present]);
@@ -132,12 +138,10 @@ impl Site {
     /// Deletes all that was installed.
     pub(super) fn uninstall(&self) {
         let overlay = self.folder.join("overlay");
-        self.api().kubectl(&[
-            "delete",
-            "-k",
-            overlay.to_str().unwrap(),
-            "--ignore-not-found",
-        ]);
+        for folder in [overlay.to_str().unwrap(), &deploy(DRAIN)] {
+            let delete = ["delete", "-k", folder, "--ignore-not-found"];
+            self.api().kubectl(&delete);
+        }
     }
 
     /// Waits until all pods of a controller are ready.
@@ -164,6 +168,11 @@ impl Site {
             .as_str()
             .unwrap()
             .to_owned()
+    }
+
+    /// The folder of a node's kubelet.
+    pub(super) fn kubelet(&self, node: &str) -> PathBuf {
+        self.nodes.kubelet(node)
     }
 
     /// Asks for a Node until it is as wanted, and gives it.
@@ -260,10 +269,15 @@ fn images(nodes: &Nodes) {
     }
 }
 
+/// A folder of `deploy`.
+fn deploy(folder: &str) -> String {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    ours.join(folder).to_str().unwrap().to_owned()
+}
+
 /// Applies a folder of `deploy` with patches, as people do.
 fn install(api: &Api, folder: &Path, kustomization: &str, patches: &[&str]) {
-    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
-    let rendered = api.kubectl(&["kustomize", ours.join(kustomization).to_str().unwrap()]);
+    let rendered = api.kubectl(&["kustomize", &deploy(kustomization)]);
     let overlay = folder.join("overlay");
     fs::create_dir_all(&overlay).unwrap();
     fs::write(overlay.join("rendered.yaml"), rendered).unwrap();

@@ -1,0 +1,95 @@
+//! What comes of a drain.
+
+use std::time::Duration;
+
+use super::facts::Scope;
+use super::pod::PodId;
+
+/// What is asked of whoever speaks to the API server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Orders {
+    /// How often the node's pods are to be listed.
+    pub list: Option<Duration>,
+    /// Pods that shall go.
+    pub evict: Vec<PodId>,
+}
+
+/// What is to be, and what has come of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// Whether the Node shall have our taint.
+    pub is_tainted: bool,
+    /// What the API server is asked.
+    pub orders: Orders,
+    /// Whether pods are still to go before anything is done about others.
+    pub waits_for_pods: bool,
+    /// When to look again at the latest.
+    pub again: Option<Duration>,
+    /// What just happened.
+    pub news: Vec<News>,
+    /// Where it stands; `None` while there is nothing to drain for.
+    pub standing: Option<Standing>,
+}
+
+/// Where a drain stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// `affected` or `node`.
+    pub policy: &'static str,
+    /// `looking`, `refused`, `tainting`, `emptying` or `gave-up`.
+    pub phase: &'static str,
+    /// What is wrong, where it is no pod's fault.
+    pub message: Option<String>,
+    /// Who is still in the way, and why.
+    pub waits_for: Vec<Waiting>,
+}
+
+/// Somebody who is waited for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Waiting {
+    /// Who.
+    pub who: Name,
+    /// Why it is still there.
+    pub reason: String,
+}
+
+/// What somebody in the way is called.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Name {
+    /// A pod, as `namespace/name`, or by its UID where that is all there is.
+    Pod(String),
+    /// A process of no pod.
+    Process(String),
+}
+
+/// Something to tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// Pods in the way of these devices are about to be evicted.
+    Began {
+        /// Which may be.
+        scope: Scope,
+        /// What people call the devices.
+        devices: Vec<String>,
+        /// The pods in the way.
+        pods: Vec<String>,
+    },
+    /// Nothing is in the way any more.
+    Ended,
+    /// Something else is asked of the node.
+    Withdrawn,
+    /// The deadline has passed.
+    GaveUp {
+        /// How long it was.
+        after: Duration,
+        /// Who is still there.
+        waits_for: Vec<Waiting>,
+    },
+    /// Nothing is evicted because of these.
+    Refused {
+        /// Who would stay in the way.
+        waits_for: Vec<Waiting>,
+    },
+    /// We may not list or evict pods.
+    Forbidden,
+}

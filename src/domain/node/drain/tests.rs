@@ -1,0 +1,362 @@
+//! Drains through whole stories, and at random.
+
+mod ends;
+mod random;
+
+use super::*;
+use crate::domain::holder::{self, Holder, Who};
+use crate::domain::id::PciAddress;
+use crate::domain::node::telling::Event;
+use crate::domain::reason::Kind;
+use crate::domain::reconcile::{DeviceStatus, State};
+
+const DEADLINE: Duration = Duration::from_mins(10);
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn id(name: &str) -> PodId {
+    PodId {
+        namespace: "team-a".to_owned(),
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+    }
+}
+
+/// A pod that may be evicted.
+fn pod(name: &str) -> Pod {
+    Pod {
+        id: id(name),
+        controller: Some("StatefulSet".to_owned()),
+        ..Pod::default()
+    }
+}
+
+fn of(name: &str, controller: &str) -> Pod {
+    Pod {
+        controller: Some(controller.to_owned()),
+        ..pod(name)
+    }
+}
+
+fn holder(who: Who) -> Holder {
+    Holder {
+        device: PciAddress::new(0, 7, 0, 0).unwrap(),
+        gpu_instance: None,
+        compute_instance: None,
+        who,
+    }
+}
+
+/// As kubelet names it.
+fn held_by(name: &str) -> Holder {
+    holder(Who {
+        pod: Some(holder::Pod {
+            namespace: Some("team-a".to_owned()),
+            name: Some(name.to_owned()),
+            ..holder::Pod::default()
+        }),
+        ..Who::default()
+    })
+}
+
+/// As its control group tells it.
+fn held_by_uid(uid: &str) -> Holder {
+    holder(Who {
+        pid: Some(7),
+        pod: Some(holder::Pod {
+            uid: Some(uid.to_owned()),
+            ..holder::Pod::default()
+        }),
+        ..Who::default()
+    })
+}
+
+fn held_by_process() -> Holder {
+    holder(Who {
+        pid: Some(7),
+        ..Who::default()
+    })
+}
+
+fn device(state: &'static str, holders: Vec<Holder>) -> DeviceStatus {
+    DeviceStatus {
+        pci: PciAddress::new(0, 7, 0, 0).unwrap(),
+        name: "GPU 0".to_owned(),
+        state,
+        message: String::new(),
+        is_held: false,
+        waits_for_holders: !holders.is_empty(),
+        holders,
+        progress: None,
+    }
+}
+
+fn status(devices: Vec<DeviceStatus>) -> Status {
+    let gravity = |word: &str| State::WORDS.iter().position(|known| *known == word);
+    let words = devices.iter().map(|device| device.state);
+    Status {
+        layout: Some("night".to_owned()),
+        generation: 1,
+        state: words.max_by_key(|word| gravity(word)),
+        devices,
+        ..Status::default()
+    }
+}
+
+fn blocked(holders: Vec<Holder>) -> Status {
+    status(vec![device("blocked", holders)])
+}
+
+fn applied() -> Status {
+    status(vec![device("applied", Vec::new())])
+}
+
+fn heard(pods: &[Pod]) -> Heard {
+    Heard {
+        pods: Some(pods.to_vec()),
+        ..Heard::default()
+    }
+}
+
+fn affected() -> Drain {
+    drain(Scope::Affected, false)
+}
+
+fn drain(scope: Scope, pauses_operands: bool) -> Drain {
+    let policy = Policy {
+        scope,
+        deadline: DEADLINE,
+    };
+    Drain::new(policy, pauses_operands)
+}
+
+fn look(drain: &mut Drain, now: u64, status: &Status, heard: &Heard, is_tainted: bool) -> Outcome {
+    let facts = Facts {
+        status,
+        heard,
+        is_tainted,
+    };
+    drain.look(at(now), &facts)
+}
+
+fn phase(outcome: &Outcome) -> &'static str {
+    outcome
+        .standing
+        .as_ref()
+        .map_or("", |standing| standing.phase)
+}
+
+fn waits(outcome: &Outcome) -> Vec<String> {
+    let all = outcome.standing.iter().flat_map(|one| &one.waits_for);
+    all.map(Waiting::to_string).collect()
+}
+
+fn told(outcome: &Outcome) -> Vec<(Kind, &'static str, String)> {
+    let events = outcome.news.iter().cloned().map(Event::from);
+    events
+        .map(|event| {
+            (
+                event.reason.kind(),
+                event.reason.event().unwrap(),
+                event.message,
+            )
+        })
+        .collect()
+}
+
+fn reasons(outcome: &Outcome) -> Vec<&'static str> {
+    told(outcome)
+        .into_iter()
+        .map(|(_, reason, _)| reason)
+        .collect()
+}
+
+/// A drain that evicts `notebook` and nothing else, and what it has seen.
+fn emptying(scope: Scope, pods: &[Pod]) -> (Drain, Status, Heard) {
+    let mut drain = drain(scope, false);
+    let (status, heard) = (blocked(vec![held_by("notebook")]), heard(pods));
+    look(&mut drain, 0, &status, &Heard::default(), false);
+    look(&mut drain, 1, &status, &heard, false);
+    let outcome = look(&mut drain, 2, &status, &heard, true);
+    assert_eq!(phase(&outcome), "emptying");
+    (drain, status, heard)
+}
+
+#[test]
+fn a_drain_looks_then_taints_then_evicts_and_ends_when_the_device_has_what_it_shall_have() {
+    let mut drain = affected();
+    let status = blocked(vec![held_by("notebook")]);
+    let pods = heard(&[pod("notebook"), pod("other")]);
+    let looking = look(&mut drain, 0, &status, &Heard::default(), false);
+    assert_eq!((phase(&looking), looking.is_tainted), ("looking", false));
+    assert_eq!(looking.orders.list, Some(LIST));
+    let tainting = look(&mut drain, 1, &status, &pods, false);
+    assert_eq!((phase(&tainting), tainting.is_tainted), ("tainting", true));
+    assert_eq!(tainting.orders.evict, []);
+    assert_eq!(
+        told(&tainting),
+        [(
+            Kind::Normal,
+            "DrainBegan",
+            "GPU 0: the pods in the way are evicted: team-a/notebook".to_owned()
+        )]
+    );
+    let emptying = look(&mut drain, 2, &status, &pods, true);
+    assert_eq!(emptying.orders.evict, [id("notebook")]);
+    assert_eq!(waits(&emptying), ["pod team-a/notebook: is to be evicted"]);
+    assert!(emptying.again <= Some(at(4)) && emptying.is_tainted);
+    let mut ending = pods.clone();
+    ending.answers.insert(id("notebook"), Answer::Ending);
+    let outcome = look(&mut drain, 3, &status, &ending, true);
+    assert_eq!(waits(&outcome), ["pod team-a/notebook: is ending"]);
+    let mut busy = super::tests::status(vec![device("applying", Vec::new())]);
+    busy.state = Some("applying");
+    let changing = look(&mut drain, 4, &busy, &heard(&[pod("other")]), true);
+    assert!(changing.is_tainted && changing.orders.evict.is_empty());
+    let done = look(&mut drain, 5, &applied(), &heard(&[pod("other")]), true);
+    assert_eq!(
+        (done.is_tainted, reasons(&done)),
+        (false, vec!["DrainEnded"])
+    );
+    assert_eq!((done.standing, done.orders), (None, Orders::default()));
+}
+
+#[test]
+fn what_is_free_and_between_two_steps_keeps_the_taint_for_a_moment_and_not_for_ever() {
+    let (mut drain, ..) = emptying(Scope::Affected, &[pod("notebook")]);
+    let between = super::tests::status(vec![device("needs-reset", Vec::new())]);
+    for second in 3..7 {
+        let outcome = look(&mut drain, second, &between, &heard(&[]), true);
+        assert!(outcome.is_tainted, "{second}");
+    }
+    let outcome = look(&mut drain, 8, &between, &heard(&[]), true);
+    assert_eq!(
+        (outcome.is_tainted, reasons(&outcome)),
+        (false, vec!["DrainEnded"])
+    );
+}
+
+#[test]
+fn a_holder_is_found_by_name_by_its_uid_and_by_the_uid_of_the_static_pod_that_it_is() {
+    for (holder, is_evicted) in [
+        (held_by("notebook"), true),
+        (held_by_uid("uid-notebook"), true),
+        (held_by_uid("static"), false),
+        (held_by_uid("nobody"), false),
+        (held_by("nobody"), false),
+        (held_by_process(), false),
+    ] {
+        let mut drain = affected();
+        let image = Pod {
+            mirrors: Some("static".to_owned()),
+            ..of("image", "Node")
+        };
+        let pods = heard(&[pod("notebook"), image]);
+        let status = blocked(vec![holder.clone()]);
+        look(&mut drain, 1, &status, &pods, false);
+        let outcome = look(&mut drain, 2, &status, &pods, true);
+        assert_eq!(!outcome.orders.evict.is_empty(), is_evicted, "{holder:?}");
+        assert_eq!(outcome.is_tainted, is_evicted, "{holder:?}");
+    }
+}
+
+#[test]
+fn a_kind_of_pod_that_is_kept_is_named_with_the_reason_and_nothing_else_is_evicted_for_its_device()
+{
+    let kept = [
+        (
+            of("a", "DaemonSet"),
+            "it is of a DaemonSet, whose pods are never evicted",
+        ),
+        (
+            Pod {
+                mirrors: Some("m".to_owned()),
+                ..of("a", "Node")
+            },
+            "it is a static pod, which is never evicted",
+        ),
+        (
+            Pod {
+                priority: 2_000_000_000,
+                ..pod("a")
+            },
+            "it is critical for the cluster and never evicted",
+        ),
+        (
+            Pod {
+                priority_class: Some("system-node-critical".to_owned()),
+                ..pod("a")
+            },
+            "it is critical for the cluster and never evicted",
+        ),
+        (
+            Pod {
+                controller: None,
+                ..pod("a")
+            },
+            "nothing would make it again, so it is never evicted",
+        ),
+    ];
+    for (kept, reason) in kept {
+        for scope in [Scope::Affected, Scope::Node] {
+            let mut drain = drain(scope, false);
+            let status = blocked(vec![held_by("notebook"), held_by("a")]);
+            let pods = heard(&[pod("notebook"), pod("other"), kept.clone()]);
+            let refused = look(&mut drain, 1, &status, &pods, true);
+            assert_eq!(phase(&refused), "refused", "{kept:?}");
+            assert_eq!(waits(&refused), [format!("pod team-a/a: {reason}")]);
+            assert_eq!((refused.is_tainted, refused.orders.evict.len()), (false, 0));
+            let (kind, word, message) = told(&refused).remove(0);
+            assert_eq!((kind, word), (Kind::Warning, "DrainRefused"));
+            assert!(message.contains(reason), "{message}");
+            let again = look(&mut drain, 2, &status, &pods, true);
+            assert_eq!((reasons(&again), phase(&again)), (vec![], "refused"));
+        }
+    }
+}
+
+#[test]
+fn one_device_that_stays_held_does_not_keep_another_from_being_freed() {
+    let mut drain = affected();
+    let status = status(vec![
+        device("blocked", vec![held_by("notebook"), held_by("both")]),
+        device(
+            "blocked",
+            vec![held_by("both"), held_by_process(), held_by("vain")],
+        ),
+    ]);
+    let pods = heard(&[pod("notebook"), pod("both"), pod("vain")]);
+    look(&mut drain, 1, &status, &pods, false);
+    let outcome = look(&mut drain, 2, &status, &pods, true);
+    assert_eq!(outcome.orders.evict, [id("both"), id("notebook")]);
+    assert!(
+        waits(&outcome).contains(&"pid 7: it is no pod's process".to_owned()),
+        "{:?}",
+        waits(&outcome)
+    );
+}
+
+#[test]
+fn of_the_whole_node_all_that_may_be_evicted_goes_and_nothing_else() {
+    let finished = Pod {
+        is_finished: true,
+        ..pod("finished")
+    };
+    let ending = Pod {
+        is_ending: true,
+        ..pod("ending")
+    };
+    let all = [
+        pod("notebook"),
+        pod("and-another"),
+        of("agent", "DaemonSet"),
+        finished,
+        ending,
+    ];
+    let (mut drain, status, heard) = emptying(Scope::Node, &all);
+    let outcome = look(&mut drain, 3, &status, &heard, true);
+    // Who is in the way first.
+    assert_eq!(outcome.orders.evict, [id("notebook"), id("and-another")]);
+}

@@ -1,0 +1,155 @@
+//! How drains end, and what holds them up.
+
+use super::*;
+
+#[test]
+fn when_the_deadline_passes_it_is_given_up_by_name_and_begun_again_only_for_another_choice() {
+    let (mut drain, status, mut heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    heard.answers.insert(id("notebook"), Answer::Budget);
+    let late = 1 + DEADLINE.as_secs();
+    let before = look(&mut drain, late - 1, &status, &heard, true);
+    assert!(before.is_tainted);
+    let outcome = look(&mut drain, late, &status, &heard, true);
+    let because = "pod team-a/notebook: its disruption budget allows no eviction";
+    let (kind, reason, message) = told(&outcome).remove(0);
+    assert_eq!((kind, reason), (Kind::Warning, "DrainGaveUp"));
+    assert!(message.contains(because), "{message}");
+    assert_eq!(outcome.orders, Orders::default());
+    for second in late + 1..late + 5000 {
+        let outcome = look(&mut drain, second, &status, &heard, false);
+        assert!(!outcome.is_tainted && outcome.news.is_empty());
+        assert_eq!(
+            (phase(&outcome), waits(&outcome)),
+            ("gave-up", vec![because.to_owned()])
+        );
+    }
+    let again = Status {
+        generation: 2,
+        ..status
+    };
+    let outcome = look(&mut drain, late + 6000, &again, &heard, false);
+    assert_eq!(
+        (outcome.is_tainted, reasons(&outcome)),
+        (true, vec!["DrainBegan"])
+    );
+}
+
+#[test]
+fn one_choice_has_one_deadline_however_often_its_devices_are_held_again() {
+    let (mut drain, status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    let mut tainted = 0;
+    for second in 3..20_000 {
+        let free = second % 20 < 5;
+        let status = if free { applied() } else { status.clone() };
+        let outcome = look(&mut drain, second, &status, &heard, true);
+        tainted += u64::from(outcome.is_tainted);
+    }
+    assert!(tainted <= DEADLINE.as_secs(), "{tainted}");
+}
+
+#[test]
+fn what_is_asked_no_more_is_drained_for_no_more() {
+    let (begun, status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    let withdrawn = Status {
+        layout: None,
+        generation: 2,
+        ..status.clone()
+    };
+    let unsettled = Status {
+        state: Some("pending"),
+        ..status.clone()
+    };
+    let refused = Status {
+        state: Some("failed"),
+        ..status.clone()
+    };
+    let elsewhere = Status {
+        state: Some("yielded"),
+        ..status.clone()
+    };
+    let mut impossible = status;
+    impossible.devices.push(device("infeasible", Vec::new()));
+    impossible.state = Some("infeasible");
+    for other in [withdrawn, unsettled, refused, elsewhere, impossible] {
+        let mut drain = begun.clone();
+        let outcome = look(&mut drain, 3, &other, &heard, true);
+        assert_eq!(outcome.orders.evict, [], "{other:?}");
+        assert_eq!(
+            (outcome.is_tainted, reasons(&outcome)),
+            (false, vec!["DrainEnded"])
+        );
+        let mut idle = affected();
+        let outcome = look(&mut idle, 3, &other, &heard, true);
+        assert!(!outcome.is_tainted && outcome.news.is_empty(), "{other:?}");
+    }
+}
+
+#[test]
+fn a_taint_that_somebody_takes_off_is_waited_for_again_before_more_is_evicted() {
+    let (mut drain, status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    let outcome = look(&mut drain, 3, &status, &heard, false);
+    assert_eq!((outcome.is_tainted, outcome.orders.evict.len()), (true, 0));
+    let outcome = look(&mut drain, 4, &status, &heard, true);
+    assert_eq!(outcome.orders.evict.len(), 1);
+}
+
+#[test]
+fn a_missing_permission_is_said_with_what_gives_it_and_nothing_is_begun_or_gone_on_with() {
+    let mut drain = affected();
+    let status = blocked(vec![held_by("notebook")]);
+    let mut heard = Heard {
+        trouble: Some(Trouble::Forbidden),
+        ..Heard::default()
+    };
+    let outcome = look(&mut drain, 1, &status, &heard, false);
+    assert_eq!((phase(&outcome), outcome.is_tainted), ("refused", false));
+    let (kind, reason, message) = told(&outcome).remove(0);
+    assert_eq!((kind, reason), (Kind::Warning, "DrainRefused"));
+    assert!(message.contains("kubectl apply -k deploy/options/drain"));
+    // Somebody gave it.
+    heard = super::heard(&[pod("notebook")]);
+    assert!(look(&mut drain, 2, &status, &heard, false).is_tainted);
+    heard.answers.insert(id("notebook"), Answer::Forbidden);
+    let outcome = look(&mut drain, 3, &status, &heard, true);
+    assert_eq!(
+        (outcome.is_tainted, reasons(&outcome)),
+        (false, vec!["DrainRefused"])
+    );
+    let outcome = look(&mut drain, 4, &status, &heard, false);
+    assert!(!outcome.is_tainted && outcome.news.is_empty());
+}
+
+#[test]
+fn where_operands_can_be_paused_their_pods_come_after_the_others_and_hinder_nothing() {
+    let mut drain = drain(Scope::Affected, true);
+    let both = blocked(vec![held_by("notebook"), held_by("dcgm")]);
+    let pods = heard(&[pod("notebook"), of("dcgm", "DaemonSet")]);
+    assert!(look(&mut drain, 0, &both, &Heard::default(), false).waits_for_pods);
+    assert!(look(&mut drain, 1, &both, &pods, false).waits_for_pods);
+    let outcome = look(&mut drain, 2, &both, &pods, true);
+    assert_eq!(outcome.orders.evict, [id("notebook")]);
+    assert!(outcome.waits_for_pods);
+    let rest = blocked(vec![held_by("dcgm")]);
+    let outcome = look(&mut drain, 3, &rest, &pods, true);
+    assert!(outcome.is_tainted && !outcome.waits_for_pods && outcome.orders.evict.is_empty());
+    // Alone they are nothing to drain for.
+    let mut drain = super::drain(Scope::Node, true);
+    let outcome = look(&mut drain, 1, &rest, &pods, false);
+    assert!(!outcome.is_tainted && !outcome.waits_for_pods && outcome.news.is_empty());
+}
+
+#[test]
+fn an_api_server_that_is_away_is_no_reason_to_hold_operands_up() {
+    let mut drain = drain(Scope::Affected, true);
+    let heard = Heard {
+        trouble: Some(Trouble::Other("it is away".to_owned())),
+        ..Heard::default()
+    };
+    let outcome = look(&mut drain, 1, &blocked(vec![held_by("a")]), &heard, false);
+    assert!(!outcome.waits_for_pods && !outcome.is_tainted);
+    let standing = outcome.standing.unwrap();
+    assert_eq!(
+        (standing.phase, standing.message.as_deref()),
+        ("looking", Some("it is away"))
+    );
+}

@@ -1,0 +1,152 @@
+//! Drains at random.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What may happen from one look to the next.
+#[derive(Debug, Clone)]
+struct Moment {
+    later: u64,
+    generation: u64,
+    layout: bool,
+    devices: Vec<(usize, Vec<usize>)>,
+    listed: bool,
+    is_tainted: bool,
+    answers: Vec<(usize, usize)>,
+}
+
+fn moment() -> impl Strategy<Value = Moment> {
+    let device = (0_usize..6, prop::collection::vec(0_usize..7, 0..4));
+    (
+        (0_u64..60, 1_u64..3, prop::bool::weighted(0.95)),
+        prop::collection::vec(device, 0..4),
+        (prop::bool::weighted(0.9), prop::bool::weighted(0.8)),
+        prop::collection::vec((0_usize..6, 0_usize..5), 0..3),
+    )
+        .prop_map(
+            |((later, generation, layout), devices, (listed, is_tainted), answers)| Moment {
+                later,
+                generation,
+                layout,
+                devices,
+                listed,
+                is_tainted,
+                answers,
+            },
+        )
+}
+
+fn all_pods() -> Vec<Pod> {
+    let mirror = Pod {
+        mirrors: Some("m".to_owned()),
+        ..of("p4", "Node")
+    };
+    let bare = Pod {
+        controller: None,
+        ..pod("p5")
+    };
+    let mut all = vec![
+        pod("p0"),
+        pod("p1"),
+        pod("p2"),
+        of("p3", "DaemonSet"),
+        mirror,
+        bare,
+    ];
+    all[2].is_ending = true;
+    all
+}
+
+fn scene(moment: &Moment) -> (Status, Heard) {
+    const STATES: [&str; 6] = [
+        "blocked",
+        "needs-reset",
+        "applied",
+        "applying",
+        "pending",
+        "failed",
+    ];
+    let devices = moment.devices.iter().map(|(state, holders)| {
+        let holders = holders.iter().map(|number| match number {
+            6 => held_by_process(),
+            number => held_by(&format!("p{number}")),
+        });
+        device(STATES[*state], holders.collect())
+    });
+    let mut status = status(devices.collect());
+    status.generation = moment.generation;
+    status.layout = moment.layout.then(|| "night".to_owned());
+    let answer = |number| match number {
+        0 => Answer::Ending,
+        1 => Answer::Budget,
+        2 => Answer::Gone,
+        3 => Answer::Refused("later".to_owned()),
+        _ => Answer::Forbidden,
+    };
+    let answers = moment.answers.iter();
+    let heard = Heard {
+        pods: moment.listed.then(all_pods),
+        trouble: None,
+        answers: answers
+            .map(|(pod, number)| (id(&format!("p{pod}")), answer(*number)))
+            .collect(),
+    };
+    (status, heard)
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_nothing_is_evicted_that_must_not_be_and_no_taint_outlives_its_reason(
+        moments in prop::collection::vec(moment(), 1..60),
+        node in any::<bool>(),
+        pauses in any::<bool>(),
+    ) {
+        let scope = if node { Scope::Node } else { Scope::Affected };
+        let mut drain = drain(scope, pauses);
+        let mut now = 0;
+        // By choice: since when it was drained for.
+        let mut since: Option<(u64, u64)> = None;
+        let mut was_tainted = false;
+        for moment in &moments {
+            now += moment.later;
+            let (status, heard) = scene(moment);
+            let outcome = look(&mut drain, now, &status, &heard, moment.is_tainted);
+            let held = |name: &str| status.devices.iter().any(|device| {
+                device.waits_for_holders && matches!(device.state, "blocked" | "needs-reset")
+                    && device.holders.contains(&held_by(name))
+            });
+            if !outcome.orders.evict.is_empty() {
+                prop_assert!(moment.is_tainted && outcome.is_tainted && was_tainted);
+                prop_assert!(moment.layout && moment.listed);
+            }
+            for id in &outcome.orders.evict {
+                prop_assert!(["p0", "p1"].contains(&id.name.as_str()), "{id:?}");
+                prop_assert!(node || held(&id.name), "{id:?}");
+            }
+            if outcome.is_tainted {
+                prop_assert!(moment.layout);
+                let busy = status.is_busy();
+                let (choice, from) = *since.get_or_insert((moment.generation, now));
+                let from = if choice == moment.generation { from } else { now };
+                since = Some((moment.generation, from));
+                let late = now - from >= DEADLINE.as_secs() + CALM.as_secs();
+                prop_assert!(busy || !late, "{now} {from}");
+            } else if since.is_some_and(|(choice, _)| choice != moment.generation) {
+                since = None;
+            }
+            was_tainted = outcome.is_tainted;
+            // A drain that is on ends with its reason, whatever is seen of taint and pods.
+            let mut end = drain.clone();
+            let done = look(&mut end, now, &applied_of(moment.generation), &heard, moment.is_tainted);
+            prop_assert!(!done.is_tainted && done.orders.evict.is_empty());
+        }
+    }
+}
+
+fn applied_of(generation: u64) -> Status {
+    Status {
+        generation,
+        ..applied()
+    }
+}

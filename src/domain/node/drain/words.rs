@@ -1,0 +1,111 @@
+//! What is said of a drain.
+
+use std::fmt;
+
+use super::{Name, News, Scope, Standing, Waiting};
+use crate::domain::node::telling::{Event, event};
+use crate::domain::reason::Reason;
+
+/// Where a permission is missing.
+pub(super) const FORBIDDEN: &str =
+    "the agent may not list and evict pods: kubectl apply -k deploy/options/drain";
+
+/// Where the choice has had its time.
+pub(super) const SPENT: &str =
+    "pods were evicted for this choice of a layout before, and it is not done twice";
+
+/// Longest text of one who is waited for, and how many are named.
+const LONGEST: usize = 300;
+const MOST: usize = 12;
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason: String = self.reason.chars().take(LONGEST).collect();
+        match &self.who {
+            Name::Pod(name) => write!(f, "pod {name}: {reason}"),
+            Name::Process(name) => write!(f, "{name}: {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = match self.phase {
+            "looking" => "looks at the pods in the way",
+            "refused" => "evicts nothing",
+            "tainting" => "waits for its taint on the Node",
+            "emptying" => "evicts pods",
+            _ => "gave up",
+        };
+        write!(f, "drain ({}) {phase}", self.policy)?;
+        let rest = [self.message.clone(), told(&self.waits_for)];
+        let rest: Vec<String> = rest.into_iter().flatten().collect();
+        if rest.is_empty() {
+            return Ok(());
+        }
+        write!(f, ": {}", rest.join("; "))
+    }
+}
+
+/// Who is waited for, if anybody is.
+fn told(waits_for: &[Waiting]) -> Option<String> {
+    let mut all: Vec<String> = waits_for
+        .iter()
+        .take(MOST)
+        .map(Waiting::to_string)
+        .collect();
+    let more = waits_for.len().saturating_sub(MOST);
+    if more > 0 {
+        all.push(format!("and {more} more"));
+    }
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+impl From<News> for Event {
+    fn from(news: News) -> Self {
+        let who = |waits_for: &[Waiting]| told(waits_for).unwrap_or_default();
+        match news {
+            News::Began {
+                scope,
+                devices,
+                pods,
+            } => {
+                let whom = match scope {
+                    Scope::Affected => "the pods in the way are evicted",
+                    Scope::Node => {
+                        "all pods of the node that may be evicted are, for some are in the way"
+                    }
+                };
+                let mut names: Vec<String> = pods.iter().take(MOST).cloned().collect();
+                let more = pods.len().saturating_sub(MOST);
+                names.extend((more > 0).then(|| format!("and {more} more")));
+                let message = format!("{}: {whom}: {}", devices.join(", "), names.join(", "));
+                event(Reason::DrainBegan, message)
+            }
+            News::Ended => event(
+                Reason::DrainEnded,
+                "nothing is in the way any more; new pods may come".to_owned(),
+            ),
+            News::Withdrawn => event(
+                Reason::DrainEnded,
+                "something else is asked of the node; new pods may come".to_owned(),
+            ),
+            News::GaveUp { after, waits_for } => {
+                let message = format!(
+                    "gave up after {} s, until another layout is chosen. Still in the way: {}",
+                    after.as_secs(),
+                    who(&waits_for)
+                );
+                event(Reason::DrainGaveUp, message)
+            }
+            News::Refused { waits_for } => {
+                let message = format!(
+                    "nothing is evicted, for this would stay in the way: {}",
+                    who(&waits_for)
+                );
+                event(Reason::DrainRefused, message)
+            }
+            News::Forbidden => event(Reason::DrainRefused, FORBIDDEN.to_owned()),
+        }
+    }
+}

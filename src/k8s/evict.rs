@@ -1,0 +1,364 @@
+//! The node's pods, listed and told to end while somebody wants that, by way of the Eviction API: it asks disruption budgets, and
+//! a pod has as long to end as it says itself.
+//!
+//! Whoever wants it has a [`Door`] and never waits: it says what shall be, and sees what came of it. One request at a time, so
+//! that what else this agent has to say is not held up by many pods. Source: Kubernetes, "API-initiated Eviction".
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod as ApiPod;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, info, warn};
+
+use crate::domain::id::NodeName;
+use crate::domain::node::drain::{Answer, Heard, Orders, Pod, PodId, Trouble};
+use crate::domain::node::pace::Pace;
+use crate::k8s::client::{REQUEST, told};
+
+/// A pod whose budget allows nothing is asked about again after this; with many of them after so much each, for the API server's
+/// sake.
+const AGAIN: Duration = Duration::from_secs(5);
+const EACH: Duration = Duration::from_millis(500);
+/// However often something failed, it is tried again after this: a drain has a deadline.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// The end of an [`Usher`] that others have; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Door {
+    orders: watch::Sender<Orders>,
+    /// What the API server says.
+    pub heard: watch::Receiver<Heard>,
+}
+
+/// Lists and evicts, to be run.
+#[derive(Debug)]
+pub struct Usher {
+    pods: Api<ApiPod>,
+    node: String,
+    orders: watch::Receiver<Orders>,
+    heard: watch::Sender<Heard>,
+    began: Instant,
+    listed: Option<Duration>,
+    lists: Pace<()>,
+    asked: BTreeMap<PodId, Asked>,
+}
+
+/// A pod that shall go.
+#[derive(Debug, Default)]
+struct Asked {
+    pace: Pace<()>,
+    /// When it is asked about again; `None` where the answer was the last.
+    due: Option<Duration>,
+}
+
+impl Door {
+    /// Wants this from now on.
+    pub fn order(&self, orders: Orders) {
+        self.orders.send_if_modified(|known| {
+            let differs = *known != orders;
+            *known = orders;
+            differs
+        });
+    }
+}
+
+impl Usher {
+    /// For the pods of `node`; nothing is asked before it runs and something is wanted.
+    pub fn new(client: Client, node: &NodeName) -> (Door, Self) {
+        let (order, orders) = watch::channel(Orders::default());
+        let (hear, heard) = watch::channel(Heard::default());
+        let usher = Self {
+            pods: Api::all(client),
+            node: node.as_str().to_owned(),
+            orders,
+            heard: hear,
+            began: Instant::now(),
+            listed: None,
+            lists: Pace::default(),
+            asked: BTreeMap::new(),
+        };
+        let door = Door {
+            orders: order,
+            heard,
+        };
+        (door, usher)
+    }
+
+    /// Does what is wanted until the other end is dropped.
+    pub async fn run(mut self) {
+        loop {
+            let orders = self.orders.borrow_and_update().clone();
+            self.forget(&orders);
+            let wait = self.step(&orders).await;
+            tokio::select! {
+                changed = self.orders.changed() => if changed.is_err() {
+                    return;
+                },
+                () = sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            }
+        }
+    }
+
+    /// What is not wanted any more is nobody's business.
+    fn forget(&mut self, orders: &Orders) {
+        self.asked.retain(|id, _| orders.evict.contains(id));
+        if orders.list.is_none() {
+            self.listed = None;
+        }
+        self.heard.send_if_modified(|heard| {
+            let before = heard.clone();
+            heard.answers.retain(|id, _| orders.evict.contains(id));
+            if orders.list.is_none() {
+                heard.pods = None;
+                heard.trouble = None;
+            }
+            *heard != before
+        });
+    }
+
+    /// Asks one thing that is due; says when the next is.
+    async fn step(&mut self, orders: &Orders) -> Option<Duration> {
+        let now = self.began.elapsed();
+        let mut next: Option<Duration> = None;
+        if let Some(every) = orders.list {
+            let due = self.listed.map_or(now, |at| at.saturating_add(every));
+            let held = self.lists.wait(now, &()).unwrap_or_default().min(LONGEST);
+            let wait = due.saturating_sub(now).max(held);
+            if wait.is_zero() {
+                self.list().await;
+                return Some(Duration::ZERO);
+            }
+            next = Some(wait);
+        }
+        for id in &orders.evict {
+            let asked = self.asked.get(id);
+            let due = asked.map_or(Some(now), |asked| asked.due);
+            let Some(due) = due else { continue };
+            if due <= now {
+                self.evict(id, orders.evict.len()).await;
+                return Some(Duration::ZERO);
+            }
+            let wait = due.saturating_sub(now);
+            next = Some(next.map_or(wait, |known| known.min(wait)));
+        }
+        next
+    }
+
+    async fn list(&mut self) {
+        // What the API server has in memory will do: an eviction names the pod's UID.
+        let params = ListParams::default()
+            .fields(&format!("spec.nodeName={}", self.node))
+            .match_any();
+        let answer = timeout(REQUEST, self.pods.list(&params)).await;
+        let now = self.began.elapsed();
+        let trouble = match answer {
+            Ok(Ok(list)) => {
+                let mut all: Vec<Pod> = list.items.into_iter().map(pod).collect();
+                all.sort();
+                self.listed = Some(now);
+                self.lists = Pace::default();
+                self.hear(|heard| {
+                    heard.pods = Some(all);
+                    heard.trouble = None;
+                });
+                return;
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => Trouble::Forbidden,
+            Ok(Err(error)) => Trouble::Other(told(&error)),
+            Err(_late) => Trouble::Other("the API server does not answer".to_owned()),
+        };
+        self.lists.failed(now, None);
+        if self.heard.borrow().trouble.as_ref() != Some(&trouble) {
+            match &trouble {
+                Trouble::Forbidden => warn!("the node's pods cannot be listed: we may not"),
+                Trouble::Other(trouble) => warn!("the node's pods cannot be listed: {trouble}"),
+            }
+        }
+        self.hear(|heard| heard.trouble = Some(trouble));
+    }
+
+    async fn evict(&mut self, id: &PodId, count: usize) {
+        let pods: Api<ApiPod> = Api::namespaced(self.pods.clone().into_client(), &id.namespace);
+        let body = body(id);
+        let params = PostParams::default();
+        let request = pods.create_subresource::<Value, Value>("eviction", &id.name, &params, &body);
+        let answer = match timeout(REQUEST, request).await {
+            Ok(Ok(_)) => Answer::Ending,
+            Ok(Err(error)) => answer(&error),
+            Err(_late) => Answer::Refused("the API server does not answer".to_owned()),
+        };
+        let now = self.began.elapsed();
+        let asked = self.asked.entry(id.clone()).or_default();
+        asked.due = match &answer {
+            Answer::Ending | Answer::Gone => None,
+            Answer::Budget | Answer::Forbidden => {
+                let many = EACH.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+                Some(now.saturating_add(AGAIN.max(many)))
+            }
+            Answer::Refused(_) => {
+                asked.pace.failed(now, None);
+                let wait = asked.pace.wait(now, &()).unwrap_or_default();
+                Some(now.saturating_add(wait.min(LONGEST)))
+            }
+        };
+        if answer == Answer::Ending {
+            info!("pod {}: evicted", id.name());
+        } else {
+            debug!("pod {}: not evicted: {answer:?}", id.name());
+        }
+        self.hear(|heard| {
+            heard.answers.insert(id.clone(), answer);
+        });
+    }
+
+    fn hear(&self, change: impl FnOnce(&mut Heard)) {
+        self.heard.send_if_modified(|heard| {
+            let before = heard.clone();
+            change(heard);
+            *heard != before
+        });
+    }
+}
+
+/// The UID keeps a pod of the same name that was made since from being told to end. How long it may take is the pod's to say.
+fn body(id: &PodId) -> Value {
+    json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": id.name, "namespace": id.namespace},
+        "deleteOptions": {"preconditions": {"uid": id.uid}},
+    })
+}
+
+/// What an answer that is no success means. Source: Kubernetes, `pkg/registry/core/pod/storage/eviction.go`: a budget is told from
+/// other reasons for patience by the cause `DisruptionBudget`.
+fn answer(error: &kube::Error) -> Answer {
+    let refused = || Answer::Refused(told(error));
+    let kube::Error::Api(status) = error else {
+        return refused();
+    };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let budget = causes
+        .into_iter()
+        .any(|cause| cause.reason == "DisruptionBudget");
+    match status.code {
+        404 => Answer::Gone,
+        409 if status.message.contains("UID") => Answer::Gone,
+        429 if budget => Answer::Budget,
+        // A webhook that denies says the same code, and may think otherwise later.
+        403 if status.message.contains("cannot create resource") => Answer::Forbidden,
+        _ => refused(),
+    }
+}
+
+/// What of a pod concerns us.
+fn pod(pod: ApiPod) -> Pod {
+    let meta = pod.metadata;
+    let spec = pod.spec.unwrap_or_default();
+    let annotations = meta.annotations.unwrap_or_default();
+    let owners = meta.owner_references.unwrap_or_default();
+    let controller = owners
+        .into_iter()
+        .find(|owner| owner.controller == Some(true));
+    let phase = pod.status.and_then(|status| status.phase);
+    Pod {
+        id: PodId {
+            namespace: meta.namespace.unwrap_or_default(),
+            name: meta.name.unwrap_or_default(),
+            uid: meta.uid.unwrap_or_default(),
+        },
+        controller: controller.map(|owner| owner.kind),
+        mirrors: annotations.get("kubernetes.io/config.mirror").cloned(),
+        priority: spec.priority.unwrap_or_default(),
+        priority_class: spec.priority_class_name,
+        is_finished: matches!(phase.as_deref(), Some("Succeeded" | "Failed")),
+        is_ending: meta.deletion_timestamp.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eviction_names_the_very_pod_and_leaves_its_time_to_end_to_it() {
+        let id = PodId {
+            namespace: "team-a".to_owned(),
+            name: "notebook-7".to_owned(),
+            uid: "u".to_owned(),
+        };
+        let expected = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": "notebook-7", "namespace": "team-a"},
+            "deleteOptions": {"preconditions": {"uid": "u"}},
+        });
+        assert_eq!(body(&id), expected);
+    }
+
+    #[test]
+    fn every_answer_is_told_from_every_other() {
+        let of = |code: u16, message: &str, cause: Option<&str>| {
+            let causes: Vec<Value> = cause
+                .map(|cause| json!({"reason": cause}))
+                .into_iter()
+                .collect();
+            let status = json!({"code": code, "message": message, "details": {"causes": causes}});
+            let status: kube::core::Status = serde_json::from_value(status).unwrap();
+            answer(&kube::Error::Api(Box::new(status)))
+        };
+        assert_eq!(of(404, "pods \"a\" not found", None), Answer::Gone);
+        let other = "Precondition failed: UID in precondition: a, UID in object meta: b";
+        assert_eq!(of(409, other, None), Answer::Gone);
+        assert_eq!(
+            of(429, "Cannot evict pod", Some("DisruptionBudget")),
+            Answer::Budget
+        );
+        let role = "pods \"a\" is forbidden: User \"x\" cannot create resource \"pods/eviction\"";
+        assert_eq!(of(403, role, None), Answer::Forbidden);
+        for (code, message) in [
+            (429, "slow down"),
+            (403, "a webhook denied it"),
+            (409, "again"),
+            (500, "two budgets"),
+        ] {
+            let Answer::Refused(why) = of(code, message, None) else {
+                panic!("{code}")
+            };
+            assert!(why.contains(message), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_read_with_what_decides_whether_it_may_be_evicted() {
+        let read = pod(serde_json::from_value(json!({
+            "metadata": {"namespace": "a", "name": "b", "uid": "c", "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": {"kubernetes.io/config.mirror": "d"},
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "1"},
+                    {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "2", "controller": true}]},
+            "spec": {"priority": 2_000_001_000, "priorityClassName": "system-node-critical", "containers": []},
+            "status": {"phase": "Failed"},
+        })).unwrap());
+        let expected = Pod {
+            id: PodId {
+                namespace: "a".to_owned(),
+                name: "b".to_owned(),
+                uid: "c".to_owned(),
+            },
+            controller: Some("Node".to_owned()),
+            mirrors: Some("d".to_owned()),
+            priority: 2_000_001_000,
+            priority_class: Some("system-node-critical".to_owned()),
+            is_finished: true,
+            is_ending: true,
+        };
+        assert_eq!(read, expected);
+        let bare = json!({"metadata": {}});
+        assert_eq!(pod(serde_json::from_value(bare).unwrap()), Pod::default());
+    }
+}

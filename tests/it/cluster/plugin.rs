@@ -1,0 +1,256 @@
+//! A device plugin for the kubelets of the test cluster: the program that offers a node's devices to pods.
+//!
+//! It speaks to the real kubelet as NVIDIA's does, at the same sockets; only the devices are of a simulated machine. A kubelet
+//! that is started again forgets its plugins, and this one does not register anew: no test starts one again.
+
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{cmp, fs};
+
+use nvml_sim::model::World;
+use nvml_sim::store::Store;
+use octavo::proto::device_plugin::device_plugin_server::{DevicePlugin, DevicePluginServer};
+use octavo::proto::device_plugin::registration_client::RegistrationClient;
+use octavo::proto::device_plugin::{
+    self as api, AllocateRequest, AllocateResponse, ContainerAllocateResponse,
+    ContainerPreferredAllocationRequest, ContainerPreferredAllocationResponse, DevicePluginOptions,
+    Empty, ListAndWatchResponse, PreStartContainerRequest, PreStartContainerResponse,
+    PreferredAllocationRequest, PreferredAllocationResponse, RegisterRequest,
+};
+use tokio::net::UnixListener;
+use tokio::sync::{oneshot, watch};
+use tokio_stream::wrappers::{UnixListenerStream, WatchStream};
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::{Endpoint, Server};
+use tonic::{Request, Response, Status};
+
+/// The only version there is. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`; so is the word for a good device.
+const VERSION: &str = "v1beta1";
+const HEALTHY: &str = "Healthy";
+/// Nothing tells when a simulated machine changes; it is looked at this often.
+const PACE: Duration = Duration::from_millis(100);
+
+/// What a pod can be given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Device {
+    /// UUID of the GPU or of the MIG device.
+    pub(crate) id: String,
+    /// Which GPU it is of, or is.
+    pub(crate) gpu: usize,
+}
+
+/// All MIG devices of a profile that a machine has.
+pub(crate) fn partitions(world: &World, profile: &str) -> Vec<Device> {
+    let all = world.gpus.iter().enumerate().flat_map(|(index, gpu)| {
+        let of_profile = gpu.profiles.iter().filter(|known| known.name == profile);
+        let ids: Vec<u32> = of_profile.map(|known| known.id).collect();
+        let instances = gpu.mig.iter().flat_map(|mig| &mig.instances);
+        let instances = instances.filter(move |one| ids.contains(&one.profile_id));
+        // One without a compute instance is still to become a device.
+        let compute = instances.flat_map(|one| &one.compute);
+        compute.map(move |one| Device {
+            id: one.uuid.clone(),
+            gpu: index,
+        })
+    });
+    all.collect()
+}
+
+/// Offers devices until it is dropped.
+pub(crate) struct Plugin {
+    socket: PathBuf,
+    over: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Plugin {
+    /// Offers to the kubelet of a folder, under the name of a resource, what `which` finds on the machine at any time. Returns
+    /// when the kubelet has accepted that; the Node says so a little later.
+    #[track_caller]
+    pub(crate) fn offer(
+        kubelet: &Path,
+        resource: &str,
+        machine: Store,
+        which: impl Fn(&World) -> Vec<Device> + Send + 'static,
+    ) -> Self {
+        let folder = kubelet.join("device-plugins");
+        let endpoint = format!("{}.sock", resource.replace('/', "-"));
+        let socket = folder.join(&endpoint);
+        let register = RegisterRequest {
+            version: VERSION.to_owned(),
+            endpoint,
+            resource_name: resource.to_owned(),
+            options: Some(OPTIONS),
+        };
+        let (over, end) = oneshot::channel();
+        let (say, said) = mpsc::channel();
+        let at = socket.clone();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            // What still runs in it ends with it.
+            runtime.unwrap().block_on(async {
+                let look = move || which(&machine.read().unwrap());
+                let (devices, offered) = watch::channel(look());
+                tokio::spawn(follow(look, devices));
+                let listener = UnixListener::bind(&at).unwrap();
+                let server = Server::builder()
+                    .add_service(DevicePluginServer::new(Service { offered }))
+                    .serve_with_incoming(UnixListenerStream::new(listener));
+                let server = tokio::spawn(server);
+                // Kubelet calls back before it answers, so somebody has to be there.
+                introduce(&folder, register).await;
+                say.send(()).unwrap();
+                tokio::select! {
+                    _told = end => {}
+                    ended = server => panic!("the plugin has ended: {ended:?}"),
+                }
+            });
+        });
+        // If it fails, the thread's own panic says why.
+        said.recv().unwrap();
+        Self {
+            socket,
+            over: Some(over),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        drop(self.over.take());
+        let _its_panic_was_seen = self.thread.take().map(JoinHandle::join);
+        let _gone_already = fs::remove_file(&self.socket);
+    }
+}
+
+/// Tells a kubelet that there is a plugin.
+async fn introduce(folder: &Path, register: RegisterRequest) {
+    let kubelet = format!("unix://{}", folder.join("kubelet.sock").display());
+    let channel = Endpoint::try_from(kubelet).unwrap().connect().await;
+    let mut client = RegistrationClient::new(channel.unwrap());
+    client.register(register).await.unwrap();
+}
+
+/// Sees to it that what is offered is what there is.
+async fn follow(look: impl Fn() -> Vec<Device>, devices: watch::Sender<Vec<Device>>) {
+    let mut pace = tokio::time::interval(PACE);
+    while !devices.is_closed() {
+        pace.tick().await;
+        let now = look();
+        devices.send_if_modified(|before| {
+            let differ = *before != now;
+            *before = now;
+            differ
+        });
+    }
+}
+
+const OPTIONS: DevicePluginOptions = DevicePluginOptions {
+    pre_start_required: false,
+    get_preferred_allocation_available: true,
+};
+
+struct Service {
+    offered: watch::Receiver<Vec<Device>>,
+}
+
+#[tonic::async_trait]
+impl DevicePlugin for Service {
+    type ListAndWatchStream =
+        Pin<Box<dyn Stream<Item = Result<ListAndWatchResponse, Status>> + Send>>;
+
+    async fn get_device_plugin_options(
+        &self,
+        _: Request<Empty>,
+    ) -> Result<Response<DevicePluginOptions>, Status> {
+        Ok(Response::new(OPTIONS))
+    }
+
+    async fn list_and_watch(
+        &self,
+        _: Request<Empty>,
+    ) -> Result<Response<Self::ListAndWatchStream>, Status> {
+        // Each message is the whole list, and takes the place of the one before.
+        let lists = WatchStream::new(self.offered.clone()).map(|devices| {
+            let devices = devices.into_iter().map(|device| api::Device {
+                id: device.id,
+                health: HEALTHY.to_owned(),
+                topology: None,
+            });
+            Ok(ListAndWatchResponse {
+                devices: devices.collect(),
+            })
+        });
+        Ok(Response::new(Box::pin(lists)))
+    }
+
+    async fn get_preferred_allocation(
+        &self,
+        request: Request<PreferredAllocationRequest>,
+    ) -> Result<Response<PreferredAllocationResponse>, Status> {
+        let offered = self.offered.borrow();
+        let requests = request.into_inner().container_requests.into_iter();
+        let responses = requests.map(|request| ContainerPreferredAllocationResponse {
+            device_i_ds: spread(&offered, request),
+        });
+        Ok(Response::new(PreferredAllocationResponse {
+            container_responses: responses.collect(),
+        }))
+    }
+
+    async fn allocate(
+        &self,
+        request: Request<AllocateRequest>,
+    ) -> Result<Response<AllocateResponse>, Status> {
+        let requests = request.into_inner().container_requests.into_iter();
+        // There is no device that could be opened, so the container is told and that is all.
+        let responses = requests.map(|request| ContainerAllocateResponse {
+            envs: [(
+                "NVIDIA_VISIBLE_DEVICES".to_owned(),
+                request.devices_ids.join(","),
+            )]
+            .into(),
+            ..ContainerAllocateResponse::default()
+        });
+        Ok(Response::new(AllocateResponse {
+            container_responses: responses.collect(),
+        }))
+    }
+
+    async fn pre_start_container(
+        &self,
+        _: Request<PreStartContainerRequest>,
+    ) -> Result<Response<PreStartContainerResponse>, Status> {
+        Err(Status::unimplemented("not asked for in the options"))
+    }
+}
+
+/// What to give of what is free: always of the GPU that has most left, of those the first. So that a test knows who is where.
+fn spread(offered: &[Device], request: ContainerPreferredAllocationRequest) -> Vec<String> {
+    let mut chosen = request.must_include_device_i_ds;
+    let wanted = usize::try_from(request.allocation_size).unwrap();
+    let mut free: Vec<&Device> = offered
+        .iter()
+        .filter(|device| request.available_device_i_ds.contains(&device.id))
+        .filter(|device| !chosen.contains(&device.id))
+        .collect();
+    while chosen.len() < wanted && !free.is_empty() {
+        let left = |gpu: usize| free.iter().filter(|device| device.gpu == gpu).count();
+        let best = free
+            .iter()
+            .min_by_key(|device| (cmp::Reverse(left(device.gpu)), device.gpu))
+            .map(|device| device.id.clone());
+        free.retain(|device| Some(&device.id) != best.as_ref());
+        chosen.extend(best);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,402 @@
+//! Pods that stand in the way of a layout, on a node with a real kubelet: who goes, who stays, and what is left behind.
+//!
+//! node-1 has two A100 in halves. One pod has a partition of the first, one of the second, and one has none; a device plugin has
+//! offered them to the kubelet, and each pod is a controller's.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use octavo::k8s::pod_resources;
+use serde_json::{Value, json};
+
+use super::super::plugin::{Plugin, partitions};
+use super::site::{A100, ACCOUNT, NAMESPACE, Site, figure};
+use super::{HALVES, SMALL, heard, is_applied, last_heard, ours, writes};
+
+const RESOURCE: &str = "nvidia.com/mig-3g.40gb";
+const TAINT: &str = "octavo.dev/repartitioning";
+/// Who has a partition of the first GPU, who of the second, and who has none.
+const FIRST: &str = "on-the-first";
+const SECOND: &str = "on-the-second";
+const UNRELATED: &str = "without";
+
+/// A budget keeps the second pod, so that only the first can ever be evicted.
+pub(super) async fn what_is_in_the_way_goes_and_nothing_else(site: &Site) {
+    let began = Instant::now();
+    let since = last_heard(&site.api().audit());
+    let story = Story::new(site).await;
+    story.only_who_is_in_the_way_is_evicted(since).await;
+    story.a_killed_agent_leaves_nothing_behind();
+    story.a_budget_that_never_yields_ends_in_blocked();
+    story.no_other_pod_and_no_cordon_was_touched(since);
+    story.end();
+    figure(&format!("the story of draining: {:?}", began.elapsed()));
+}
+
+struct Story<'a> {
+    site: &'a Site,
+    namespace: String,
+    plugin: Plugin,
+    /// What is never to be touched: the pods of [`SECOND`] and [`UNRELATED`].
+    stays: [Value; 2],
+}
+
+impl<'a> Story<'a> {
+    async fn new(site: &'a Site) -> Self {
+        let api = site.api();
+        let namespace = api.namespace();
+        api.await_account(&namespace);
+        let kubelet = site.kubelet(A100);
+        let plugin = Plugin::offer(&kubelet, RESOURCE, site.machine.store(), |world| {
+            partitions(world, "3g.40gb")
+        });
+        let resource = RESOURCE.replace('.', "\\.");
+        let four = format!("--for=jsonpath={{.status.allocatable.{resource}}}=4");
+        api.kubectl(&["wait", "node", A100, &four, "--timeout=120s"]);
+        let mut story = Self {
+            site,
+            namespace,
+            plugin,
+            stays: [Value::Null, Value::Null],
+        };
+        // One after the other, for the plugin gives of the GPU that has most left.
+        for (app, devices) in [(FIRST, 1), (SECOND, 1), (UNRELATED, 0)] {
+            api.apply(&story.replica_set(app, devices));
+            story.ready(app);
+        }
+        api.apply(&story.budget(SECOND));
+        let counted = "--for=jsonpath={.status.currentHealthy}=1";
+        story.kubectl(&["wait", "pdb", SECOND, counted, "--timeout=120s"]);
+        story.stays = [SECOND, UNRELATED].map(|app| life(&story.pod(app)));
+        assert_eq!(story.gpu_of(FIRST).await, Some(0));
+        assert_eq!(story.gpu_of(SECOND).await, Some(1));
+        assert_eq!(story.gpu_of(UNRELATED).await, None);
+        story
+    }
+
+    async fn only_who_is_in_the_way_is_evicted(&self, since: Timestamp) {
+        let site = self.site;
+        let evicted = name(&self.pod(FIRST));
+        let began = Instant::now();
+        self.choose("first-small");
+        site.node(A100, |node| {
+            is_applied(node, "first-small") && !is_tainted(node)
+        });
+        figure(&format!(
+            "from the label to applied, one pod evicted: {:?}",
+            began.elapsed()
+        ));
+        assert_eq!(site.geometry(0), SMALL);
+        assert_eq!(site.geometry(1), HALVES);
+        self.stays_as_it_is();
+        self.event("DrainBegan", &evicted);
+        self.event("DrainEnded", "");
+
+        // Its successor waited until the taint was gone, and has what is left now.
+        self.ready(FIRST);
+        assert_eq!(self.gpu_of(FIRST).await, Some(1));
+        let successor = name(&self.pod(FIRST));
+        assert_ne!(successor, evicted);
+        let log = site.api().audit();
+        let taints = taints(&log, since);
+        let [(tainted, true), .., (freed, false)] = taints[..] else {
+            panic!("{taints:?}");
+        };
+        let evictions = evictions(&log, since);
+        assert!(!evictions.is_empty());
+        for (at, pod, code) in evictions {
+            assert_eq!((pod, code), (&*evicted, 201));
+            assert!(tainted < at && at < freed, "{tainted} {at} {freed}");
+        }
+        let bound = log.iter().find(|event| {
+            let of = &event["objectRef"];
+            of["subresource"] == "binding" && of["name"] == *successor
+        });
+        assert!(heard(bound.unwrap()) > freed);
+        // It would be evicted as well when the second GPU is to change.
+        self.kubectl(&["delete", "replicaset", FIRST, "--cascade=foreground"]);
+    }
+
+    fn a_killed_agent_leaves_nothing_behind(&self) {
+        let site = self.site;
+        let api = site.api();
+        self.choose("second-small");
+        let held = format!("{}/{}", self.namespace, name(&self.pod(SECOND)));
+        site.node(A100, |node| is_tainted(node) && waits_for(node, &held));
+        let agent = site.pod(A100);
+        let of_agent = ["-n", NAMESPACE, "pod", &agent];
+
+        // The next one goes on where this one was, for what was chosen is chosen still.
+        let killed = last_heard(&api.audit());
+        signal(site, &agent, Signal::SIGKILL);
+        site.until("the next agent asks for an eviction", || {
+            !evictions(&api.audit(), killed).is_empty()
+        });
+        let status = &site.get(&of_agent)["status"]["containerStatuses"][0];
+        assert_eq!(status["restartCount"], 1, "{status}");
+        assert_eq!(status["lastState"]["terminated"]["exitCode"], 137);
+        site.node(A100, is_tainted);
+
+        // This one is held in the middle of it, and killed when nobody will come after it: its taint stays.
+        signal(site, &agent, Signal::SIGSTOP);
+        api.kubectl(&["label", "node", A100, "nvidia.com/gpu.present-"]);
+        let killing = format!("--field-selector=involvedObject.name={agent},reason=Killing");
+        let killing = ["get", "events", "-n", NAMESPACE, "-o", "name", &killing];
+        site.until("the kubelet ends it", || !api.kubectl(&killing).is_empty());
+        signal(site, &agent, Signal::SIGKILL);
+        api.kubectl(&[&["wait", "--for=delete", "--timeout=120s"], &of_agent[..]].concat());
+        assert!(is_tainted(&site.get(&["node", A100])));
+        // Meanwhile somebody has thought better of it. The one that comes then has nothing to drain.
+        self.choose("first-small");
+        let killed = last_heard(&api.audit());
+        api.kubectl(&["label", "node", A100, "nvidia.com/gpu.present=true"]);
+        let node = site.node(A100, |node| {
+            !is_tainted(node) && is_applied(node, "first-small")
+        });
+        assert_eq!(node["spec"]["unschedulable"], Value::Null);
+        assert_eq!(evictions(&api.audit(), killed), []);
+        self.stays_as_it_is();
+        site.rolled_out("daemonset/octavo-agent");
+    }
+
+    fn a_budget_that_never_yields_ends_in_blocked(&self) {
+        let site = self.site;
+        let api = site.api();
+        // That is a person's, and has nothing to do with it.
+        api.kubectl(&["cordon", A100]);
+        let agents = ["-n", NAMESPACE, "daemonset/octavo-agent"];
+        let deadline = "OCTAVO_DRAIN_DEADLINE=3s";
+        api.kubectl(&[&["set", "env"], &agents[..], &[deadline]].concat());
+        site.rolled_out("daemonset/octavo-agent");
+        let since = last_heard(&api.audit());
+        let held = format!("{}/{}", self.namespace, name(&self.pod(SECOND)));
+        let began = Instant::now();
+        self.choose("second-small");
+        self.event("DrainGaveUp", &held);
+        let node = site.node(A100, |node| {
+            let state = ours(node).get("octavo.dev/layout-state").cloned();
+            !is_tainted(node) && state.as_deref() == Some("blocked")
+        });
+        figure(&format!(
+            "from the label to giving up after 3 s: {:?}",
+            began.elapsed()
+        ));
+        let status = &ours(&node)["octavo.dev/status"];
+        assert!(status.contains(&held), "{status}");
+        assert_eq!(node["spec"]["unschedulable"], true);
+        let log = api.audit();
+        let taints: Vec<bool> = taints(&log, since).iter().map(|(_, on)| *on).collect();
+        assert_eq!(taints, [true, false]);
+        let codes = evictions(&log, since);
+        assert!(!codes.is_empty() && codes.iter().all(|(_, _, code)| *code == 429));
+        self.stays_as_it_is();
+    }
+
+    /// What agents asked of the server, all in all.
+    fn no_other_pod_and_no_cordon_was_touched(&self, since: Timestamp) {
+        let log = self.site.api().audit();
+        let held = name(&self.pod(SECOND));
+        let mut went = Vec::new();
+        for (_, pod, code) in evictions(&log, since) {
+            if code == 429 {
+                assert_eq!(pod, held);
+            } else {
+                went.push((pod.to_owned(), code));
+            }
+        }
+        assert_eq!(went.len(), 1, "{went:?}");
+        for write in writes(&log, since) {
+            if write["objectRef"]["resource"] != "nodes" {
+                continue;
+            }
+            let body = &write["requestObject"];
+            assert!(body["metadata"].is_object(), "not in the log: {write}");
+            let mut fields = body["spec"].as_object().into_iter().flatten();
+            assert!(fields.all(|(field, _)| field == "taints"), "{body}");
+        }
+    }
+
+    /// The node is as it was, for the next story.
+    fn end(self) {
+        let api = self.site.api();
+        api.kubectl(&["uncordon", A100]);
+        self.kubectl(&["delete", "replicasets", "--all", "--cascade=foreground"]);
+        api.kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]);
+        self.choose("halves");
+        let site = self.site;
+        site.node(A100, |node| is_applied(node, "halves") && !is_tainted(node));
+        drop(self.plugin);
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        let arguments = [&["-n", &self.namespace], arguments].concat();
+        self.site.api().kubectl(&arguments)
+    }
+
+    fn choose(&self, layout: &str) {
+        let layout = format!("octavo.dev/layout={layout}");
+        let change = ["label", "node", A100, "--overwrite", &layout];
+        self.site.api().kubectl(&change);
+    }
+
+    /// A pod on node-1, made again whenever it is gone.
+    fn replica_set(&self, app: &str, devices: u8) -> String {
+        let labels = json!({"app": app});
+        let mut container =
+            json!({"name": "main", "image": "test.invalid/pause:1", "imagePullPolicy": "Never"});
+        if devices > 0 {
+            container["resources"] = json!({"limits": {RESOURCE: devices.to_string()}});
+        }
+        json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"name": app, "namespace": self.namespace},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels},
+                "spec": {"nodeSelector": {"kubernetes.io/hostname": A100}, "containers": [container]},
+            }},
+        })
+        .to_string()
+    }
+
+    fn budget(&self, app: &str) -> String {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": app, "namespace": self.namespace},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
+        })
+        .to_string()
+    }
+
+    /// Waits until the pod of a `ReplicaSet` is ready.
+    fn ready(&self, app: &str) {
+        let ready = "--for=jsonpath={.status.readyReplicas}=1";
+        self.kubectl(&["wait", "replicaset", app, ready, "--timeout=180s"]);
+    }
+
+    /// The pod of a `ReplicaSet`.
+    fn pod(&self, app: &str) -> Value {
+        let of = format!("--selector=app={app}");
+        let mut pods = self.site.get(&["pods", "-n", &self.namespace, &of]);
+        let pods = pods["items"].as_array_mut().unwrap();
+        pods.retain(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        assert_eq!(pods.len(), 1, "{pods:?}");
+        pods.remove(0)
+    }
+
+    /// Which GPU a pod has a partition of, as its kubelet says.
+    async fn gpu_of(&self, app: &str) -> Option<usize> {
+        let socket = self.site.kubelet(A100).join("pod-resources/kubelet.sock");
+        let given = pod_resources::list(&socket, Duration::from_mins(1)).await;
+        let pod = name(&self.pod(app));
+        let given = given.unwrap().into_iter();
+        let mut given = given.filter(|one| one.namespace == self.namespace && one.pod == pod);
+        let one = given.next()?;
+        assert_eq!(given.next(), None);
+        let world = self.site.machine.world();
+        let all = partitions(&world, "3g.40gb");
+        let device = all.iter().find(|device| device.id == one.device_id);
+        Some(device.unwrap().gpu)
+    }
+
+    /// Waits for an event about node-1 that has this in its message.
+    fn event(&self, reason: &str, part: &str) {
+        let of = format!("--field-selector=involvedObject.name={A100},reason={reason}");
+        self.site.until(&format!("the event {reason}"), || {
+            let events = self.site.get(&["events", "-n", "default", &of]);
+            let events = events["items"].as_array().unwrap();
+            let mut messages = events.iter().filter_map(|event| event["message"].as_str());
+            messages.any(|message| message.contains(part))
+        });
+    }
+
+    fn stays_as_it_is(&self) {
+        let now = [SECOND, UNRELATED].map(|app| life(&self.pod(app)));
+        assert_eq!(now, self.stays);
+    }
+}
+
+/// What would be another were a pod, or a container in it, another.
+fn life(pod: &Value) -> Value {
+    let container = &pod["status"]["containerStatuses"][0];
+    json!([
+        pod["metadata"]["uid"],
+        container["containerID"],
+        container["restartCount"],
+        pod["spec"]["nodeName"],
+    ])
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+fn is_tainted(node: &Value) -> bool {
+    let taints = node["spec"]["taints"].as_array();
+    taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == TAINT))
+}
+
+/// Whether the Node says that its drain waits for a pod, and that a budget is why.
+fn waits_for(node: &Value, pod: &str) -> bool {
+    let ours = ours(node);
+    let Some(status) = ours.get("octavo.dev/status") else {
+        return false;
+    };
+    let status: Value = serde_json::from_str(status).unwrap();
+    let waits = status["drain"]["waitsFor"].as_array();
+    let mut waits = waits.into_iter().flatten();
+    waits.any(|one| {
+        let reason = one["reason"].as_str().unwrap_or_default();
+        one["pod"] == pod && reason.contains("disruption budget")
+    })
+}
+
+/// When agents wrote taints from `since` on, and whether ours was among them. What met another version of the Node was written
+/// by nobody.
+fn taints(log: &[Value], since: Timestamp) -> Vec<(Timestamp, bool)> {
+    let writes = writes(log, since).into_iter();
+    let done = writes.filter(|event| event["responseStatus"]["code"] == 200);
+    let written = done.filter_map(|event| {
+        let taints = event["requestObject"]["spec"]["taints"].as_array()?;
+        let ours = taints.iter().any(|taint| taint["key"] == TAINT);
+        Some((heard(event), ours))
+    });
+    written.collect()
+}
+
+/// Which pods agents asked to evict from `since` on, when, and what the answers were.
+fn evictions(log: &[Value], since: Timestamp) -> Vec<(Timestamp, &str, u64)> {
+    let asked = log.iter().filter(|event| {
+        let of = &event["objectRef"];
+        event["user"]["username"] == ACCOUNT && of["subresource"] == "eviction"
+    });
+    asked
+        .filter(|event| heard(event) > since)
+        .map(|event| {
+            let pod = event["objectRef"]["name"].as_str().unwrap();
+            let code = event["responseStatus"]["code"].as_u64().unwrap();
+            (heard(event), pod, code)
+        })
+        .collect()
+}
+
+/// Sends a signal to the process of an agent's pod.
+fn signal(site: &Site, pod: &str, signal: Signal) {
+    let pod = site.get(&["pod", "-n", NAMESPACE, pod]);
+    // The kubelet names the groups of a pod's processes after it.
+    let group = format!("pod{}/", pod["metadata"]["uid"].as_str().unwrap());
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let pid: i32 = entry.unwrap().file_name().to_str()?.parse().ok()?;
+        let read =
+            |file: &str| fs::read_to_string(Path::new("/proc").join(pid.to_string()).join(file));
+        // Others end while we look.
+        let agent = read("comm").ok()?.trim_end() == "octavo-agent";
+        (agent && read("cgroup").ok()?.contains(&group)).then_some(pid)
+    });
+    let processes: Vec<i32> = processes.collect();
+    assert_eq!(processes.len(), 1, "{processes:?}");
+    kill(Pid::from_raw(processes[0]), signal).unwrap();
+}
