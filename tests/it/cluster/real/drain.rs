@@ -3,6 +3,8 @@
 //! node-1 has two A100 in halves. One pod has a partition of the first, one of the second, and one has none; a device plugin has
 //! offered them to the kubelet, and each pod is a controller's.
 
+mod asked;
+
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,8 +15,10 @@ use nix::unistd::Pid;
 use octavo::k8s::pod_resources;
 use serde_json::{Value, json};
 
+use asked::{evictions, taints};
+
 use super::super::plugin::{Plugin, partitions};
-use super::site::{A100, ACCOUNT, NAMESPACE, Site, figure};
+use super::site::{A100, NAMESPACE, Site, figure};
 use super::{HALVES, SMALL, heard, is_applied, last_heard, ours, writes};
 
 const RESOURCE: &str = "nvidia.com/mig-3g.40gb";
@@ -352,35 +356,6 @@ fn waits_for(node: &Value, pod: &str) -> bool {
         let reason = one["reason"].as_str().unwrap_or_default();
         one["pod"] == pod && reason.contains("disruption budget")
     })
-}
-
-/// When agents wrote taints from `since` on, and whether ours was among them. What met another version of the Node was written
-/// by nobody.
-fn taints(log: &[Value], since: Timestamp) -> Vec<(Timestamp, bool)> {
-    let writes = writes(log, since).into_iter();
-    let done = writes.filter(|event| event["responseStatus"]["code"] == 200);
-    let written = done.filter_map(|event| {
-        let taints = event["requestObject"]["spec"]["taints"].as_array()?;
-        let ours = taints.iter().any(|taint| taint["key"] == TAINT);
-        Some((heard(event), ours))
-    });
-    written.collect()
-}
-
-/// Which pods agents asked to evict from `since` on, when, and what the answers were.
-fn evictions(log: &[Value], since: Timestamp) -> Vec<(Timestamp, &str, u64)> {
-    let asked = log.iter().filter(|event| {
-        let of = &event["objectRef"];
-        event["user"]["username"] == ACCOUNT && of["subresource"] == "eviction"
-    });
-    asked
-        .filter(|event| heard(event) > since)
-        .map(|event| {
-            let pod = event["objectRef"]["name"].as_str().unwrap();
-            let code = event["responseStatus"]["code"].as_u64().unwrap();
-            (heard(event), pod, code)
-        })
-        .collect()
 }
 
 /// Sends a signal to the process of an agent's pod.
