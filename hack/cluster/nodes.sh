@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2154 # env.sh sets what is not set here
 # Nodes with a kubelet and containerd, and images for them. Read after env.sh and control-plane.sh; needs root.
 #
-# Each node has a mount namespace of its own in which $D/nodes/NAME/kubelet is /var/lib/kubelet. So the sockets have their usual
-# paths inside pods, several nodes fit on one machine, and the machine's own /var/lib/kubelet stays empty. From outside a node's
-# sockets are under $D/nodes/NAME/kubelet.
+# Each node has a mount namespace of its own in which $D/nodes/NAME/kubelet is /var/lib/kubelet, and octavo beside it
+# /var/lib/octavo. So the sockets have their usual paths inside pods, several nodes fit on one machine, and the machine's own
+# folders stay empty. From outside a node's sockets are under $D/nodes/NAME/kubelet.
 
 # Where kubelet shall put the groups of its pods; it makes none at the top by itself.
 make_cgroups() {
@@ -54,6 +54,27 @@ image() {
 # image_archive NODE ARCHIVE: gives NODE the image that an archive has, as hack/image.sh writes it, under the name that is in there
 image_archive() { ctr -a "$RUN/$1.containerd.sock" -n k8s.io images import "$2"; }
 
+# image_name NODE IMAGE NAME: gives an image of NODE a second name
+image_name() { ctr -a "$RUN/$1.containerd.sock" -n k8s.io images tag --force "$2" "$3"; }
+
+# The runtime that pods ask for by the RuntimeClass nvidia. As NVIDIA's own it gives a container that has NVIDIA_VISIBLE_DEVICES more
+# than its pod says: what jq makes of its description with the program nvidia.jq in the node's folder, if there is one.
+nvidia_runtime() {
+  cat >"$1/nvidia-runtime" <<SH
+#!/bin/sh
+spec=/ before=
+for word; do
+  [ "\$before" != --bundle ] || spec=\$word/config.json
+  before=\$word
+done
+if [ -e "$1/nvidia.jq" ] && [ -f "\$spec" ] && grep -q '"NVIDIA_VISIBLE_DEVICES=' "\$spec"; then
+  jq -f "$1/nvidia.jq" "\$spec" >"\$spec.new" && mv "\$spec.new" "\$spec" || exit
+fi
+exec runc "\$@"
+SH
+  chmod 755 "$1/nvidia-runtime"
+}
+
 start_containerd() {
   local index=$1 node=node-$1 N=$D/nodes/node-$1
   cat >"$N/cni/10-test.conflist" <<YAML
@@ -76,13 +97,21 @@ state = "$N/containerd/state"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "$N/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+      BinaryName = "$N/nvidia-runtime"
 TOML
-  mkdir -p /var/lib/kubelet /run/containerd /run/netns /var/log/containers
+  nvidia_runtime "$N"
+  mkdir -p /var/lib/kubelet /var/lib/octavo /run/containerd /run/netns /var/log/containers
   # shellcheck disable=SC2016 # for the shell that is started
   start "$node.containerd" unshare --mount --propagation slave sh -ec '
-    mount --bind "$1" /var/lib/kubelet
+    mount --bind "$1/kubelet" /var/lib/kubelet
+    mount --bind "$1/octavo" /var/lib/octavo
     for private in /run/containerd /run/netns /var/log/containers; do mount -t tmpfs tmpfs "$private"; done
-    shift; exec "$@"' sh "$N/kubelet" containerd --config "$N/containerd.toml"
+    shift; exec "$@"' sh "$N" containerd --config "$N/containerd.toml"
   wait_for "$node.containerd" ctr -a "$RUN/$node.containerd.sock" version
 }
 
@@ -126,7 +155,7 @@ YAML
 up_node() {
   local node=node-$1 address=10.98.0.$1
   need kubelet kubectl || return 1
-  mkdir -p "$D/nodes/$node/kubelet" "$D/nodes/$node/cni" "$D/nodes/$node/logs"
+  mkdir -p "$D/nodes/$node/kubelet" "$D/nodes/$node/octavo" "$D/nodes/$node/cni" "$D/nodes/$node/logs"
   "$here/pki.sh" "$node" "$address" || return 1
   ip addr replace "$address/32" dev lo || return 1 # a kubelet refuses 127.0.0.1 as its own address
   make_cgroups "$node"

@@ -130,6 +130,7 @@ impl Engine {
                 (None, Some(notice))
             }
         };
+        let last_plan = store.last_plan();
         Ok(Self {
             store,
             settings,
@@ -138,7 +139,7 @@ impl Engine {
             record,
             progress,
             began: Instant::now(),
-            plan: None,
+            plan: last_plan,
             rounds: 0,
             notice,
             said: BTreeMap::new(),

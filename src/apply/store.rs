@@ -142,6 +142,12 @@ impl Store {
             .map_err(failed("write", &path))
     }
 
+    /// The last plan that the history has, by its id: what was told of it stays true when another program takes over.
+    pub fn last_plan(&self) -> Option<String> {
+        let attempts = history(&self.folder).ok()?;
+        attempts.into_iter().next_back().map(|attempt| attempt.plan)
+    }
+
     fn shorten(&self, path: &Path) -> Result<(), StoreError> {
         let long = fs::metadata(path).is_ok_and(|file| file.len() > LONGEST_HISTORY);
         if !long {

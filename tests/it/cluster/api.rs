@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -121,6 +121,11 @@ impl Api {
     /// Runs kubectl as an administrator, who may be refused.
     pub(crate) fn try_kubectl(&self, arguments: &[&str]) -> Output {
         self.kubectl.attempt(arguments)
+    }
+
+    /// Lets a command find kubectl and this cluster; programs of `first` go before others.
+    pub(crate) fn equip<'a>(&self, command: &'a mut Command, first: &Path) -> &'a mut Command {
+        self.kubectl.equip(command, first)
     }
 
     /// Makes objects be as they are written here.

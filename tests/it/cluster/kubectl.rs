@@ -1,7 +1,8 @@
 //! kubectl as an administrator.
 
+use std::env;
 use std::io::{Seek, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Where kubectl is, and to whom it speaks.
@@ -37,6 +38,18 @@ impl Kubectl {
         input.rewind().unwrap();
         let output = self.command(arguments).stdin(input).output().unwrap();
         said(arguments, output)
+    }
+
+    /// Lets somebody else's command find kubectl and the cluster; programs of `first` go before others.
+    pub(crate) fn equip<'a>(&self, command: &'a mut Command, first: &Path) -> &'a mut Command {
+        let usual = env::var_os("PATH").unwrap_or_default();
+        let own = [first, self.program.parent().unwrap()].map(Path::to_owned);
+        let path = env::join_paths(own.into_iter().chain(env::split_paths(&usual)));
+        command
+            .stdin(Stdio::null())
+            .env("PATH", path.unwrap())
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("KUBECACHEDIR", &self.cache)
     }
 
     fn command(&self, arguments: &[&str]) -> Command {

@@ -76,9 +76,20 @@ impl Nodes {
         self.api.order(&format!("archive {node} {archive}"));
     }
 
+    /// Gives an image of a node a second name.
+    #[track_caller]
+    pub(crate) fn name(&self, node: &str, image: &str, name: &str) {
+        self.api.order(&format!("name {node} {image} {name}"));
+    }
+
+    /// What a node has below a folder of its own: `kubelet` is its `/var/lib/kubelet`, `octavo` its `/var/lib/octavo`.
+    pub(crate) fn folder(&self, node: &str) -> PathBuf {
+        self.api.folder().join("nodes").join(node)
+    }
+
     /// A node's `/var/lib/kubelet`, with its sockets, as this process sees it.
     pub(crate) fn kubelet(&self, node: &str) -> PathBuf {
-        self.api.folder().join("nodes").join(node).join("kubelet")
+        self.folder(node).join("kubelet")
     }
 }
 

@@ -1,6 +1,9 @@
-//! The agent and the aggregator in a real cluster, from the manifests that people apply: what they say, and what they leave behind.
+//! A day in the life of Octavo in a real cluster, from our images and chart, as the documents say: installed, asked for layouts,
+//! drained, upgraded, taken back, taken away; what it says, and that it leaves nothing behind.
 
+mod documents;
 mod drain;
+mod service;
 mod site;
 
 use std::collections::BTreeMap;
@@ -10,16 +13,19 @@ use std::time::Instant;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use site::{A100, ACCOUNT, H100, NAMESPACE, Site, figure};
+use site::{A100, ACCOUNT, H100, NAMESPACE, NEXT, Site, VERSION, figure, values_with_layouts};
 
 const HALVES: [&str; 2] = ["3g.40gb"; 2];
 const SMALL: [&str; 7] = ["1g.10gb"; 7];
 
 /// One story, for each part begins where the one before has ended, and there is one cluster.
 #[tokio::test]
-async fn from_a_label_to_a_partitioned_node_and_back_to_nothing() {
+async fn from_nothing_to_a_partitioned_fleet_to_another_version_and_back_to_nothing() {
     let site = Site::new();
+    site.reader.follows("install.md", "install", A100);
     agents_label_their_nodes(&site);
+    how_long_pods_take_to_labels(&site);
+    site.reader.follows("install.md", "partition", A100);
     a_label_leads_to_geometry(&site).await;
     thread::scope(|scope| {
         // Pods that come and go are no reason to write either.
@@ -27,9 +33,12 @@ async fn from_a_label_to_a_partitioned_node_and_back_to_nothing() {
         nothing_is_written_when_nothing_changes(&site);
         pods.join().unwrap();
     });
+    site.reader.knows(&values_with_layouts(VERSION));
+    site.reader.follows("install.md", "drain", A100);
     drain::what_is_in_the_way_goes_and_nothing_else(&site).await;
+    another_version_and_back_touches_nothing(&site);
     a_deleted_agent_leaves_nothing_half_done(&site);
-    cleanup_leaves_nothing_of_ours(&site);
+    taken_away_it_leaves_nothing(&site);
 }
 
 /// What of a Node is ours: labels and annotations.
@@ -66,27 +75,46 @@ fn agents_label_their_nodes(site: &Site) {
     }
 }
 
+/// From when an agent's pod was given its node to when its labels were there.
+fn how_long_pods_take_to_labels(site: &Site) {
+    let log = site.api().audit();
+    for node in [A100, H100] {
+        let pod = site.pod(node);
+        let of = |event: &&Value, resource: &str, name: &str| {
+            let object = &event["objectRef"];
+            object["resource"] == resource && object["name"] == name
+        };
+        let bound = |event: &&Value| event["objectRef"]["subresource"] == "binding";
+        let bound = log
+            .iter()
+            .find(|event| of(event, "pods", &pod) && bound(event));
+        let labelled = writes(&log, Timestamp::MIN)
+            .into_iter()
+            .find(|event| of(event, "nodes", node));
+        let took = heard(labelled.unwrap()).duration_since(heard(bound.unwrap()));
+        figure(&format!(
+            "{node}: from a pod that has a node to its labels: {took:#}"
+        ));
+    }
+}
+
 async fn a_label_leads_to_geometry(site: &Site) {
     let api = site.api();
-    let began = Instant::now();
-    api.kubectl(&["label", "node", A100, "octavo.dev/layout=halves"]);
-    site.until("geometry", || {
-        (0..2).all(|gpu| site.geometry(gpu) == HALVES)
-    });
-    let geometry = began.elapsed();
-    let state = "--for=jsonpath={.metadata.labels.octavo\\.dev/layout-state}=applied";
-    api.kubectl(&["wait", "node", A100, state, "--timeout=120s"]);
-    let label = began.elapsed();
-    let seen = site.readers.node(A100, |node| {
+    assert!((0..2).all(|gpu| site.geometry(gpu) == HALVES));
+    let readers = site.readers();
+    let seen = readers.node(A100, |node| {
         node["layout"]["name"] == "halves" && node["layout"]["state"] == "applied"
     });
     let seen = seen.await;
-    figure(&format!(
-        "from the label to geometry: {geometry:?}, to the state label: {label:?}, to the aggregator: {:?}",
-        began.elapsed()
-    ));
     assert_eq!(seen["labels"]["octavo.dev/layout-state"], "applied");
     assert_eq!(seen["layout"]["devices"].as_array().unwrap().len(), 2);
+    // The command line is in the agent's image.
+    let agent = format!("pod/{}", site.pod(A100));
+    let inspected = api.kubectl(&["exec", "-n", NAMESPACE, &agent, "--", "octavo", "inspect"]);
+    assert!(
+        inspected.contains("GPU 0-1  nvidia-a100-80gb"),
+        "{inspected}"
+    );
 
     let node = site.node(A100, |node| is_applied(node, "halves"));
     let status: Value = serde_json::from_str(&ours(&node)["octavo.dev/status"]).unwrap();
@@ -97,7 +125,7 @@ async fn a_label_leads_to_geometry(site: &Site) {
         described.contains("LayoutApplied")
     });
     // The other node was not asked for anything.
-    let nodes = site.readers.nodes().await;
+    let nodes = readers.nodes().await;
     assert_eq!(nodes.len(), 2, "{nodes:?}");
     assert_eq!(nodes[1]["layout"]["name"], Value::Null, "{nodes:?}");
 }
@@ -281,55 +309,81 @@ fn a_deleted_agent_leaves_nothing_half_done(site: &Site) {
     site.rolled_out("daemonset/octavo-agent");
 }
 
-fn cleanup_leaves_nothing_of_ours(site: &Site) {
+/// Partitions of node-1 by what the driver calls them: others would be new ones.
+fn partitions(site: &Site) -> Vec<String> {
+    let world = site.machine.world();
+    let instances = world
+        .gpus
+        .iter()
+        .flat_map(|gpu| &gpu.mig)
+        .flat_map(|mig| &mig.instances);
+    let all = instances.flat_map(|instance| &instance.compute);
+    all.map(|one| one.uuid.clone()).collect()
+}
+
+/// The images of agents and aggregator that run.
+fn running(site: &Site) -> Vec<String> {
+    let ours = "--selector=app.kubernetes.io/part-of=octavo";
+    let pods = site.get(&["pods", "-n", NAMESPACE, ours]);
+    let pods = pods["items"].as_array().unwrap().iter();
+    let mut images: Vec<String> = pods
+        .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null())
+        .map(|pod| {
+            pod["spec"]["containers"][0]["image"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    images.sort();
+    images
+}
+
+fn another_version_and_back_touches_nothing(site: &Site) {
+    let of = |version: &str| {
+        ["agent", "agent", "aggregator"].map(|image| format!("octavo/{image}:{version}"))
+    };
+    assert_eq!(running(site), of(VERSION));
+    let since = last_heard(&site.api().audit());
+    let before = (
+        partitions(site),
+        [A100, H100].map(|node| ours(&site.get(&["node", node]))),
+    );
+    assert_eq!(before.0.len(), 4);
+    site.reader.knows(&values_with_layouts(NEXT));
+    site.reader.follows("upgrade.md", "upgrade", A100);
+    assert_eq!(running(site), of(NEXT));
+    site.reader.follows("upgrade.md", "rollback", A100);
+    assert_eq!(running(site), of(VERSION));
+    site.reader.knows(&values_with_layouts(VERSION));
+    let after = (
+        partitions(site),
+        [A100, H100].map(|node| ours(&site.get(&["node", node]))),
+    );
+    assert_eq!(after, before);
+    // Nor was anything taken away meanwhile and put back.
+    let log = site.api().audit();
+    let nodes = writes(&log, since).into_iter();
+    let nodes: Vec<&Value> = nodes
+        .filter(|event| event["objectRef"]["resource"] == "nodes")
+        .collect();
+    assert!(nodes.is_empty(), "{nodes:#?}");
+}
+
+fn taken_away_it_leaves_nothing(site: &Site) {
     let api = site.api();
-    let daemon = ["-n", NAMESPACE, "daemonset", "octavo-agent"];
-    let pod = site.get(&daemon)["spec"]["template"]["spec"].clone();
-    let before = [A100, H100].map(|node| ours(&site.get(&["node", node])));
-    api.kubectl(&[&["delete", "--cascade=foreground"], &daemon[..]].concat());
-    let after = [A100, H100].map(|node| ours(&site.get(&["node", node])));
-    assert_eq!(before, after);
+    site.reader.follows("upgrade.md", "uninstall", A100);
     for node in [A100, H100] {
-        clean_up(site, node, pod.clone());
         // Which layout a node shall have is a person's to say, and to take back.
-        let left: Vec<String> = ours(&site.get(&["node", node])).into_keys().collect();
-        assert_eq!(left, ["octavo.dev/layout"]);
         api.kubectl(&["label", "node", node, "octavo.dev/layout-"]);
-        let node = site.get(&["node", node]);
-        let metadata = node["metadata"].to_string();
+        // Nor is anything kept of who wrote what.
+        let metadata = site.get(&["node", node])["metadata"].to_string();
         assert!(!metadata.contains("octavo"), "{metadata}");
-        assert_eq!(node["spec"]["taints"], Value::Null);
-        // Nor of what is written for others to read; this one is what the test itself has put there.
-        let labels = node["metadata"]["labels"].as_object().unwrap().keys();
-        let left: Vec<&String> = labels.filter(|key| key.contains("nvidia")).collect();
-        assert_eq!(left, ["nvidia.com/gpu.present"]);
     }
-    site.uninstall();
-    let kinds = "namespaces,clusterroles,clusterrolebindings,roles,rolebindings,\
-        validatingadmissionpolicies,validatingadmissionpolicybindings";
+    site.is_as_it_was();
+    let kinds = "namespaces,clusterroles,clusterrolebindings,roles,rolebindings,priorityclasses,\
+        validatingadmissionpolicies,validatingadmissionpolicybindings,daemonsets,deployments,services";
     let left = api.kubectl(&["get", "-A", "-o", "name", kinds]);
     assert!(left.contains("clusterrole"), "{left}");
     assert!(!left.contains("octavo"), "{left}");
-}
-
-/// Runs the agent once more on a node, as docs/permissions.md says, so that it takes away what agents have written.
-fn clean_up(site: &Site, node: &str, mut spec: Value) {
-    spec["nodeName"] = json!(node);
-    spec["restartPolicy"] = json!("Never");
-    let agent = spec["containers"][0].as_object_mut().unwrap();
-    let arguments = agent["args"].as_array_mut().unwrap();
-    arguments.push(json!("--cleanup"));
-    agent.retain(|field, _| !field.ends_with("Probe"));
-    let name = format!("cleanup-{node}");
-    let api = site.api();
-    api.create(&json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
-    }));
-    site.until("the cleanup's end", || {
-        let pod = site.get(&["pod", "-n", NAMESPACE, &name]);
-        let phase = &pod["status"]["phase"];
-        let log = || api.kubectl(&["logs", "-n", NAMESPACE, &name]);
-        assert_ne!(phase, "Failed", "{}", log());
-        phase == "Succeeded"
-    });
 }

@@ -14,7 +14,7 @@ pub(crate) fn path() -> PathBuf {
 }
 
 /// A folder with helm, kubeconform and schemas, built if need be.
-fn tools() -> PathBuf {
+pub(crate) fn tools() -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/tools/build.sh");
     let output = Command::new(script).stderr(Stdio::inherit()).output();
     let output = output.unwrap();

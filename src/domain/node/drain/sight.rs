@@ -6,6 +6,7 @@ use super::pod::{Found, Kept, Pod, PodId, find};
 use super::{Answer, Facts, Heard, Name, Waiting};
 use crate::domain::holder::Holder;
 use crate::domain::plan::words::holders;
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::{DeviceStatus, State, Status};
 
 /// What is seen of the node.
@@ -45,7 +46,7 @@ pub(super) fn is_asked(status: &Status) -> bool {
     words.sort_by_key(|word| gravity(word));
     let worst = words.last().copied();
     // A plan is whole before its first step.
-    let possible = worst != Some("infeasible") && !words.contains(&"infeasible");
+    let possible = !words.contains(&Reason::Infeasible.word());
     status.layout.is_some() && possible && (status.state == worst || status.is_busy())
 }
 
@@ -54,7 +55,7 @@ impl<'a> Sight<'a> {
         let mut sight = Self::default();
         let pods = facts.heard.pods.as_deref();
         for device in &facts.status.devices {
-            sight.is_unfinished |= matches!(device.state, "pending" | "needs-reset");
+            sight.is_unfinished |= is_one_of(device, [Reason::Pending, Reason::NeedsReset]);
             if is_held(device) {
                 sight.held = true;
                 sight.take(device, pods, pauses_operands);
@@ -162,7 +163,11 @@ fn goes(pod: &Pod) -> bool {
 
 /// Whether it is enough that somebody goes.
 fn is_held(device: &DeviceStatus) -> bool {
-    matches!(device.state, "blocked" | "needs-reset") && device.waits_for_holders
+    is_one_of(device, [Reason::Blocked, Reason::NeedsReset]) && device.waits_for_holders
+}
+
+fn is_one_of(device: &DeviceStatus, reasons: [Reason; 2]) -> bool {
+    reasons.iter().any(|reason| reason.is(device.state))
 }
 
 fn stand<'a>(pods: Option<&'a [Pod]>, holder: &Holder, pauses_operands: bool) -> Stand<'a> {

@@ -172,9 +172,11 @@ impl<'a> Story<'a> {
         let api = site.api();
         // That is a person's, and has nothing to do with it.
         api.kubectl(&["cordon", A100]);
-        let agents = ["-n", NAMESPACE, "daemonset/octavo-agent"];
-        let deadline = "OCTAVO_DRAIN_DEADLINE=3s";
-        api.kubectl(&[&["set", "env"], &agents[..], &[deadline]].concat());
+        site.reader.types(
+            "helm upgrade octavo deploy/chart/octavo --namespace octavo-system --reset-then-reuse-values \
+             --set agent.drain.deadline=3s --wait",
+            A100,
+        );
         site.rolled_out("daemonset/octavo-agent");
         let since = last_heard(&api.audit());
         let held = format!("{}/{}", self.namespace, name(&self.pod(SECOND)));

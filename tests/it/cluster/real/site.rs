@@ -1,20 +1,22 @@
-//! Octavo on the two real nodes, from the manifests that people apply: node-1 has two A100, node-2 an H100.
+//! Octavo on the two real nodes, installed as the documents say: node-1 has two A100, node-2 an H100.
 //!
-//! What the manifests are changed in is all in [`AGENT`] and [`AGGREGATOR`]: there is no registry, no driver, no DNS and no service
-//! address but that of the API, and the two nodes are one machine, so that `/var/lib/octavo` would be one folder.
+//! The simulated driver comes into containers as NVIDIA's does, by their runtime: pods are as the chart makes them. What helm is told
+//! of this place is all in [`values`]: nobody answers for the aggregator's service but [`service`].
 
 use std::fs;
-use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::super::Api;
-use super::super::nodes::{Nodes, root};
+use super::super::nodes::Nodes;
+use super::documents::Reader;
+use super::service;
 use crate::fleet::api::Api as Readers;
+use crate::image::Images;
 use crate::machine::Machine;
 
 pub(super) const A100: &str = "node-1";
@@ -23,8 +25,9 @@ pub(super) const H100: &str = "node-2";
 pub(super) const ACCOUNT: &str = "system:serviceaccount:octavo-system:octavo-agent";
 pub(super) const NAMESPACE: &str = "octavo-system";
 const NAME: &str = "octavo-aggregator.octavo-system.svc";
-/// What lets agents evict pods.
-const DRAIN: &str = "options/drain";
+/// What is installed, and what comes after it: the same under another name.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(super) const NEXT: &str = "next";
 /// Longer than anything takes on a loaded machine; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_mins(3);
 
@@ -38,110 +41,94 @@ layouts:
   second-small: [{devices: 1, mig: {1g.10gb: 7}}]
 ";
 
-const AGGREGATOR: &str = "
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: octavo-aggregator, namespace: octavo-system}
-spec:
-  template:
-    spec:
-      containers:
-      - {name: aggregator, image: test.invalid/octavo-aggregator:1, imagePullPolicy: Never}
-";
+/// What the runtime adds to a container: the driver where it is looked for, and the PCI bus that goes with it.
+const RUNTIME: &str = r#"
+.mounts += [
+  {destination: "/run/nvidia/driver/usr/lib64", type: "bind", source: "MACHINE", options: ["rbind", "rw"]}
+] | .process.env += ["OCTAVO_SYS_ROOT=/run/nvidia/driver/usr/lib64/sys"]
+"#;
 
-const AGENT: &str = "
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: octavo-agent, namespace: octavo-system}
-spec:
-  template:
-    spec:
-      hostAliases: [{ip: ADDRESS, hostnames: [octavo-aggregator.octavo-system.svc]}]
-      containers:
-      - name: agent
-        image: test.invalid/octavo-agent:1
-        imagePullPolicy: Never
-        env:
-        - {name: OCTAVO_NVML_LIBRARY, value: /simulated/libnvidia-ml.so.1}
-        - {name: OCTAVO_SYS_ROOT, value: /simulated/sys}
-        - {name: OCTAVO_DRAIN, value: affected}
-        volumeMounts:
-        - {name: simulated, mountPath: /simulated, subPathExpr: $(OCTAVO_NODE_NAME)}
-        - {name: state, mountPath: /var/lib/octavo, subPathExpr: $(OCTAVO_NODE_NAME)}
-      volumes:
-      - {name: simulated, hostPath: {path: FOLDER/machines, type: Directory}}
-      - {name: state, hostPath: {path: FOLDER/state, type: DirectoryOrCreate}}
-";
+/// What is to be known of this place by whoever installs a version.
+fn values(version: &str) -> Value {
+    json!({
+        "image": {"agent": {"tag": version}, "aggregator": {"tag": version}},
+        "agent": {"hostAliases": [{"ip": service::ADDRESS, "hostnames": [NAME]}]},
+        "aggregator": {"tls": {"names": ["localhost"]}},
+    })
+}
+
+/// The same, with layouts for the stories of this test.
+pub(super) fn values_with_layouts(version: &str) -> Value {
+    let mut values = values(version);
+    values["layouts"] = json!(LAYOUTS);
+    values
+}
 
 /// The cluster with Octavo in it.
 pub(super) struct Site {
     nodes: &'static Nodes,
-    folder: PathBuf,
     pub(super) machine: Machine,
     _other: Machine,
-    pub(super) readers: Readers,
+    pub(super) reader: Reader,
+    /// The nodes before anything was installed.
+    before: [String; 2],
 }
 
 impl Site {
-    /// Installs the tier `applier`, and waits until everything of it is ready.
+    /// What there is before anything is installed: nodes with a driver, and images.
     pub(super) fn new() -> Self {
         let nodes = Nodes::shared();
-        let folder = nodes.api().folder().join("octavo");
-        let machines = folder.join("machines");
-        for node in [A100, H100] {
-            fs::create_dir_all(folder.join("state").join(node)).unwrap();
-        }
+        let api = nodes.api();
+        let machines = api.folder().join("machines");
         fs::create_dir_all(&machines).unwrap();
-        let scenario = |name: &str, gpus: &str| {
-            let text = format!("machine: {name}\nlatency: real\ngpus:\n- {gpus}\n");
-            Machine::at(&machines, name, &text)
+        let machine = |node: &str, gpus: &str| {
+            let text = format!("machine: {node}\nlatency: real\ngpus:\n- {gpus}\n");
+            let machine = Machine::at(&machines, node, &text);
+            open_to_all(machine.path());
+            let runtime = RUNTIME.replace("MACHINE", machine.path().to_str().unwrap());
+            fs::write(nodes.folder(node).join("nvidia.jq"), runtime).unwrap();
+            machine
         };
-        let machine = scenario(A100, "{board: A100_80GB, count: 2}");
-        let other = scenario(H100, "{board: H100_80GB_SXM, mig: enabled}");
+        let first = machine(A100, "{board: A100_80GB, count: 2}");
+        let other = machine(H100, "{board: H100_80GB_SXM, mig: enabled}");
         images(nodes);
-        let readers = aggregator(nodes.api(), &folder);
-        let site = Self {
+        service::serve(api);
+        // GPU Operator makes it, and says where there are GPUs.
+        api.apply("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}");
+        api.kubectl(&["label", "node", A100, H100, "nvidia.com/gpu.present=true"]);
+        let reader = Reader::new(api);
+        reader.knows(&values(VERSION));
+        Self {
             nodes,
-            folder,
-            machine,
+            machine: first,
             _other: other,
-            readers,
-        };
-        site.install_agents();
-        site
+            reader,
+            before: [A100, H100].map(|node| looks(api, node)),
+        }
     }
 
     pub(super) fn api(&self) -> &'static Api {
         self.nodes.api()
     }
 
-    fn install_agents(&self) {
-        let api = self.api();
-        // Some other program makes it in a real cluster. The driver is mounted here, so the usual runtime will do.
-        api.apply("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: runc}");
-        let layouts = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "octavo-layouts", "namespace": NAMESPACE},
-            "data": {"layouts.yaml": LAYOUTS},
-        });
-        api.apply(&layouts.to_string());
-        let address = address(api);
-        let agent = AGENT
-            .replace("ADDRESS", &address)
-            .replace("FOLDER", self.folder.to_str().unwrap());
-        api.kubectl(&["apply", "-k", &deploy(DRAIN)]);
-        install(api, &self.folder, "tiers/applier", &[AGGREGATOR, &agent]);
-        let present = "nvidia.com/gpu.present=true";
-        api.kubectl(&["label", "node", A100, H100, present]);
-        self.rolled_out("daemonset/octavo-agent");
+    /// Readers of the aggregator, who trust what the chart has made.
+    pub(super) fn readers(&self) -> Readers {
+        let trusted = ["configmap", "octavo-aggregator-ca", "-n", NAMESPACE];
+        let trusted = self.get(&trusted)["data"]["ca.crt"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let file = self.api().folder().join("ca.crt");
+        fs::write(&file, trusted).unwrap();
+        let address = format!("{}:{}", service::ADDRESS, service::HTTPS);
+        Readers::trusting(address.parse().unwrap(), &file)
     }
 
-    /// Deletes all that was installed.
-    pub(super) fn uninstall(&self) {
-        let overlay = self.folder.join("overlay");
-        for folder in [overlay.to_str().unwrap(), &deploy(DRAIN)] {
-            let delete = ["delete", "-k", folder, "--ignore-not-found"];
-            self.api().kubectl(&delete);
-        }
+    /// Whether the nodes are what they were before anything was installed, byte for byte.
+    #[track_caller]
+    pub(super) fn is_as_it_was(&self) {
+        let now = [A100, H100].map(|node| looks(self.api(), node));
+        assert_eq!(now, self.before);
     }
 
     /// Waits until all pods of a controller are ready.
@@ -219,11 +206,7 @@ impl Site {
 
     /// Whether something was begun on node-1 and neither finished nor brought back.
     pub(super) fn is_under_way(&self) -> bool {
-        self.folder
-            .join("state")
-            .join(A100)
-            .join("journal")
-            .exists()
+        self.nodes.folder(A100).join("octavo/journal").exists()
     }
 
     /// What there is to read when something went wrong.
@@ -251,78 +234,43 @@ pub(super) fn figure(text: &str) {
     eprintln!("{text}");
 }
 
-/// Makes images of our programs for both nodes.
+/// Gives both nodes our images, and the same ones under the name of the version that comes next.
 fn images(nodes: &Nodes) {
-    for (program, name) in [
-        (env!("CARGO_BIN_EXE_octavo-agent"), "octavo-agent"),
-        (env!("CARGO_BIN_EXE_octavo-aggregator"), "octavo-aggregator"),
-    ] {
-        let path = format!("/{name}");
-        let root = root(&[(Path::new(program), &path)]);
-        // What is for debuggers is nine parts in ten.
-        let stripped = Command::new("strip").arg(root.path().join(name)).status();
-        assert!(stripped.unwrap().success());
-        for node in [A100, H100] {
-            let image = format!("test.invalid/{name}:1");
-            nodes.image(node, &image, root.path(), &[&path]);
+    let images = Images::shared();
+    for (node, image) in [A100, H100]
+        .into_iter()
+        .flat_map(|node| [(node, "agent"), (node, "aggregator")])
+    {
+        nodes.import(node, &images.archive(image));
+        let name = |version: &str| format!("docker.io/octavo/{image}:{version}");
+        nodes.name(node, &name(VERSION), &name(NEXT));
+    }
+}
+
+/// What is in there may be read and written by every user, as a driver's devices may.
+fn open_to_all(folder: &Path) {
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(folder, all.clone()).unwrap();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            open_to_all(&path);
+        } else {
+            fs::set_permissions(path, all.clone()).unwrap();
         }
     }
 }
 
-/// A folder of `deploy`.
-fn deploy(folder: &str) -> String {
-    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
-    ours.join(folder).to_str().unwrap().to_owned()
-}
-
-/// Applies a folder of `deploy` with patches, as people do.
-fn install(api: &Api, folder: &Path, kustomization: &str, patches: &[&str]) {
-    let rendered = api.kubectl(&["kustomize", &deploy(kustomization)]);
-    let overlay = folder.join("overlay");
-    fs::create_dir_all(&overlay).unwrap();
-    fs::write(overlay.join("rendered.yaml"), rendered).unwrap();
-    let patches: Vec<Value> = patches.iter().map(|text| json!({"patch": text})).collect();
-    let kustomization = json!({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-        "resources": ["rendered.yaml"], "patches": patches,
+/// All of a Node that people and programs write.
+fn looks(api: &Api, node: &str) -> String {
+    let node = api.kubectl(&["get", "node", node, "-o", "json"]);
+    let node: Value = serde_json::from_str(&node).unwrap();
+    let metadata = &node["metadata"];
+    let looks = json!({
+        "labels": metadata["labels"], "annotations": metadata["annotations"],
+        "finalizers": metadata["finalizers"], "spec": node["spec"],
     });
-    fs::write(
-        overlay.join("kustomization.yaml"),
-        kustomization.to_string(),
-    )
-    .unwrap();
-    api.kubectl(&["apply", "-k", overlay.to_str().unwrap()]);
-}
-
-/// Installs the aggregator with a certificate for its name; a reader of it.
-fn aggregator(api: &Api, folder: &Path) -> Readers {
-    // No node is labelled yet, so no agent starts.
-    install(api, folder, "tiers/applier", &[AGGREGATOR]);
-    let pair = rcgen::generate_simple_self_signed([NAME.to_owned(), "localhost".to_owned()]);
-    let pair = pair.unwrap();
-    let certificate = folder.join("ca.crt");
-    fs::write(&certificate, pair.cert.pem()).unwrap();
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
-        "metadata": {"name": "octavo-aggregator-tls", "namespace": NAMESPACE},
-        "stringData": {"tls.crt": pair.cert.pem(), "tls.key": pair.signing_key.serialize_pem()},
-    });
-    let trusted = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "octavo-aggregator-ca", "namespace": NAMESPACE},
-        "data": {"ca.crt": pair.cert.pem()},
-    });
-    api.apply(&format!("{secret}\n---\n{trusted}"));
-    rolled_out(api, "deployment/octavo-aggregator");
-    let address: SocketAddr = format!("{}:8443", address(api)).parse().unwrap();
-    Readers::trusting(address, &certificate)
-}
-
-/// Where the aggregator's pod is.
-fn address(api: &Api) -> String {
-    let pods = ["get", "pods", "-n", NAMESPACE];
-    let ours = "--selector=app.kubernetes.io/name=octavo-aggregator";
-    let address = "-o=jsonpath={.items[0].status.podIP}";
-    api.kubectl(&[&pods[..], &[ours, address]].concat())
+    serde_json::to_string_pretty(&looks).unwrap()
 }
 
 #[track_caller]

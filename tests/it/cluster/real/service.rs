@@ -1,0 +1,48 @@
+//! The aggregator's service address, which no kube-proxy serves here: connections to node-1 go to whatever pod there is.
+
+use std::io;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread;
+
+use super::super::Api;
+use super::site::NAMESPACE;
+
+/// Where node-1 is, for pods and for us.
+pub(super) const ADDRESS: &str = "10.98.0.1";
+/// The ports of the service.
+pub(super) const GRPC: u16 = 7443;
+pub(super) const HTTPS: u16 = 8443;
+
+/// Serves both ports until this process ends.
+pub(super) fn serve(api: &'static Api) {
+    for port in [GRPC, HTTPS] {
+        let listener = TcpListener::bind((ADDRESS, port)).unwrap();
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let client = client.unwrap();
+                // Where there is no pod the connection is closed, as a service without endpoints refuses it.
+                thread::spawn(move || pass(api, &client, port));
+            }
+        });
+    }
+}
+
+fn pass(api: &Api, client: &TcpStream, port: u16) -> io::Result<()> {
+    let ours = "--selector=app.kubernetes.io/name=octavo-aggregator";
+    let running = "--field-selector=status.phase=Running";
+    let address = "-o=jsonpath={.items[0].status.podIP}";
+    let found = api.try_kubectl(&["get", "pods", "-n", NAMESPACE, ours, running, address]);
+    let address = String::from_utf8_lossy(&found.stdout).into_owned();
+    let pod = TcpStream::connect(format!("{address}:{port}"))?;
+    thread::scope(|scope| {
+        scope.spawn(|| flow(&pod, client));
+        flow(client, &pod)
+    })
+}
+
+/// All of one direction, and then its end.
+fn flow(mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
+    let copied = io::copy(&mut from, &mut to);
+    let _closed = to.shutdown(Shutdown::Write);
+    copied.map(drop)
+}
