@@ -355,6 +355,7 @@ mod tests {
             all.map(|attempt| attempt.plan).collect()
         };
         assert_eq!(plans(), ["1", "2"]);
+        assert_eq!(store.last_plan().as_deref(), Some("2"));
         let line = history::line(&attempt("3")).len();
         let many = 2 * usize::try_from(LONGEST_HISTORY).unwrap() / line;
         for _ in 0..many {
