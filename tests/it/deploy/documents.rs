@@ -1,0 +1,78 @@
+//! What the documents tell people to type, where a command that is missing would leave something behind.
+
+use super::privileges::objects;
+use super::{chart, list};
+use crate::cluster::Api;
+
+/// Waits for the agents of all pools, whatever waits in helm.
+const WAITS: &str =
+    "rollout status daemonset --selector=app.kubernetes.io/instance=octavo --timeout=10m";
+
+/// Pages that say how all is taken away.
+fn pages() -> [(&'static str, String); 3] {
+    [
+        ("permissions.md", list::page().to_owned()),
+        (
+            "upgrade.md",
+            include_str!("../../../docs/upgrade.md").to_owned(),
+        ),
+        (
+            "NOTES.txt",
+            include_str!("../../../deploy/chart/octavo/templates/NOTES.txt")
+                .replace("{{ .Release.Name }}", "octavo"),
+        ),
+    ]
+}
+
+#[test]
+fn who_takes_everything_away_waits_for_the_agents_of_all_pools() {
+    for (name, text) in pages() {
+        let mut looked = 0;
+        let lines: Vec<&str> = text.lines().collect();
+        for pair in lines.windows(2) {
+            if pair[0].contains("--set agent.cleanup=true") {
+                assert!(pair[1].contains(WAITS), "{name}: {pair:#?}");
+                looked += 1;
+            }
+        }
+        assert!(looked > 0, "{name} says nothing of it");
+        // One DaemonSet by its name would be all of them only where there are no pools.
+        assert!(!text.contains("rollout status daemonset octavo"), "{name}");
+    }
+    let rendered = objects(&chart::render(&chart::values("pools")));
+    let mut sets = rendered.iter().filter(|one| one["kind"] == "DaemonSet");
+    assert!(sets.clone().count() > 1);
+    assert!(sets.all(|one| one["metadata"]["labels"]["app.kubernetes.io/instance"] == "octavo"));
+}
+
+/// Commands of the page that begin so, as words for kubectl.
+fn commands<'a>(page: &'a str, beginning: &'a str) -> impl Iterator<Item = Vec<&'a str>> {
+    let lines = page.lines().filter(move |line| line.starts_with(beginning));
+    lines.map(|line| {
+        let line = line.split('#').next().unwrap();
+        line.split_whitespace().skip(1).collect()
+    })
+}
+
+#[test]
+fn who_takes_everything_away_with_kubectl_leaves_no_right_behind() {
+    let api = Api::fresh();
+    for path in ["tiers/applier", "options/drain", "options/nodefeature"] {
+        api.kubectl(&["apply", "-k", &super::path(path)]);
+    }
+    let kinds = "clusterroles,clusterrolebindings,roles,rolebindings,\
+        validatingadmissionpolicies,validatingadmissionpolicybindings";
+    let rights = || api.kubectl(&["get", "-A", "-o", "name", kinds]);
+    assert!(rights().contains("octavo-drain"));
+    let mut typed = 0;
+    for command in commands(list::page(), "kubectl delete ") {
+        // Nobody is here who empties the namespace.
+        let output = api.try_kubectl(&[&command[..], &["--wait=false"]].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{command:?}: {errors}");
+        typed += 1;
+    }
+    assert!(typed >= 3, "{typed}");
+    let left = rights();
+    assert!(!left.contains("octavo"), "{left}");
+}
