@@ -3,6 +3,7 @@
 pub(crate) mod chart;
 mod documents;
 mod list;
+mod network;
 mod pools;
 mod privileges;
 
