@@ -1,6 +1,7 @@
 //! What the manifests in `deploy` ask for is what is on a list, and a real API server takes them.
 
 pub(crate) mod chart;
+mod cleanup;
 mod documents;
 mod list;
 mod network;

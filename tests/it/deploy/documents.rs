@@ -1,5 +1,9 @@
 //! What the documents tell people to type, where a command that is missing would leave something behind.
 
+use std::process::Command;
+
+use serde_json::Value;
+
 use super::privileges::objects;
 use super::{chart, list};
 use crate::cluster::Api;
@@ -75,4 +79,64 @@ fn who_takes_everything_away_with_kubectl_leaves_no_right_behind() {
     assert!(typed >= 3, "{typed}");
     let left = rights();
     assert!(!left.contains("octavo"), "{left}");
+}
+
+#[test]
+fn who_applies_an_option_with_kubectl_has_agents_that_use_it() {
+    let api = Api::fresh();
+    api.kubectl(&["apply", "-k", &super::path("tiers/applier")]);
+    let install = include_str!("../../../docs/install.md");
+    let verbs = ["set env daemonset/", "patch daemonset "];
+    for verb in verbs {
+        let beginning = format!("kubectl -n octavo-system {verb}");
+        let typed: Vec<Vec<&str>> = commands(install, &beginning).collect();
+        assert_eq!(typed.len(), 1, "{beginning}");
+        let unquoted: Vec<&str> = typed[0]
+            .iter()
+            .map(|word| word.trim_matches('\''))
+            .collect();
+        api.kubectl(&unquoted);
+    }
+    let path = "jsonpath={.spec.template.spec.containers[0]}";
+    let get = [
+        "get",
+        "daemonset",
+        "octavo-agent",
+        "-n",
+        "octavo-system",
+        "-o",
+        path,
+    ];
+    let agent: Value = serde_json::from_str(&api.kubectl(&get)).unwrap();
+    assert_eq!(agent["args"][0], "--label-sink=nodefeature");
+    assert_eq!(agent["args"][1], "--follow-node");
+    // The agent takes them as they are then: what it misses is a node's name and an API server.
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let arguments = agent["args"].as_array().unwrap().iter().map(text);
+    let told = agent["env"].as_array().unwrap().iter();
+    let told = told.filter(|one| one["name"].as_str().unwrap().starts_with("OCTAVO_DRAIN"));
+    let told: Vec<(String, String)> = told
+        .map(|one| (text(&one["name"]), text(&one["value"])))
+        .collect();
+    assert_eq!(told.len(), 2, "{agent}");
+    let agent = |more: &[(&str, &str)]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
+            .args(arguments.clone())
+            .envs(told.clone())
+            .env("OCTAVO_NODE_NAME", "node-a")
+            .env_remove("KUBECONFIG")
+            .envs(more.iter().copied())
+            .output();
+        String::from_utf8(output.unwrap().stderr).unwrap()
+    };
+    let errors = agent(&[]);
+    assert!(
+        errors.contains("there is no service account of a pod here"),
+        "{errors}"
+    );
+    let errors = agent(&[("OCTAVO_DRAIN", "everything")]);
+    assert!(
+        errors.contains("invalid value 'everything' for '--drain"),
+        "{errors}"
+    );
 }

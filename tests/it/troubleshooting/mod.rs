@@ -4,6 +4,7 @@
 //! row says it is. So neither can change without the other.
 
 mod devices;
+mod drain;
 mod files;
 mod fleet;
 mod layouts;
