@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::chart;
 
 /// What is rendered for agents that take away: the pod's spec, and whether the account may change nodes.
-fn cleanup(tier: &str, sink: &str, more: Value) -> (Value, bool) {
+fn cleanup(tier: &str, sink: &str, more: &Value) -> (Value, bool) {
     let mut agent = json!({"cleanup": true, "labelSink": sink});
     let more = more.as_object().unwrap().clone();
     agent.as_object_mut().unwrap().extend(more);
@@ -35,7 +35,7 @@ fn who_takes_away_reaches_the_node_whatever_the_tier_and_wherever_labels_go() {
         ("applier", "stdout", "node"),
         ("applier", "nodefeature", "nodefeature"),
     ] {
-        let (pod, has_access) = cleanup(tier, sink, json!({}));
+        let (pod, has_access) = cleanup(tier, sink, &json!({}));
         let sink = format!("--label-sink={to}");
         let expected = json!([sink, "--follow-node", "--cleanup=stay"]);
         assert_eq!(pod["containers"][0]["args"], expected, "{tier}");
@@ -51,7 +51,7 @@ fn who_takes_away_reaches_the_node_whatever_the_tier_and_wherever_labels_go() {
 #[test]
 fn who_takes_away_needs_neither_layouts_nor_driver_nor_root() {
     let policy = json!({"updateStrategy": {"type": "OnDelete"}, "drain": {"policy": "node"}});
-    let (pod, _) = cleanup("applier", "", policy);
+    let (pod, _) = cleanup("applier", "", &policy);
     assert_eq!(
         names(&pod["volumes"]),
         ["aggregator-ca", "aggregator-token", "api"]

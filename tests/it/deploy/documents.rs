@@ -140,3 +140,22 @@ fn who_applies_an_option_with_kubectl_has_agents_that_use_it() {
         "{errors}"
     );
 }
+
+#[test]
+fn kubectl_makes_the_policies_before_the_agents_and_helm_after_them() {
+    let kinds = |rendered: &str| {
+        let all = objects(rendered);
+        let place = |kind: &str| all.iter().position(|one| one["kind"] == kind).unwrap();
+        (
+            place("ValidatingAdmissionPolicyBinding"),
+            place("DaemonSet"),
+        )
+    };
+    for tier in ["tiers/reader", "tiers/applier"] {
+        let (policy, agents) = kinds(&Api::shared().kubectl(&["kustomize", &super::path(tier)]));
+        assert!(policy < agents, "{tier}");
+    }
+    // Helm applies in the order in which it renders; permissions.md says so.
+    let (policy, agents) = kinds(&chart::render(&chart::values("default")));
+    assert!(agents < policy);
+}
