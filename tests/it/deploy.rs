@@ -1,7 +1,10 @@
 //! What the manifests in `deploy` ask for is what is on a list, and a real API server takes them.
 
 pub(crate) mod chart;
+mod cleanup;
+mod documents;
 mod list;
+mod network;
 mod pools;
 mod privileges;
 

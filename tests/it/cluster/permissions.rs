@@ -61,8 +61,8 @@ async fn with_its_option_an_agent_may_evict(place: &Place, agent: &Who) {
     let eviction = Ask::post(&format!("{pod}/eviction"), eviction);
     agent.expects("before", &eviction, NoRight).await;
     place.install("options/drain");
-    agent.expects_soon(&Ask::get(pod), Done).await;
-    agent.expects("pods", &Ask::get("/api/v1/pods"), Done).await;
+    agent.expects_soon(&Ask::get("/api/v1/pods"), Done).await;
+    agent.expects("one pod", &Ask::get(pod), NoRight).await;
     agent.expects("an eviction", &eviction, Done).await;
     agent
         .expects("a deletion", &Ask::delete(pod), NoRight)

@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use super::privileges::objects;
 use super::{deploy, list};
 
 pub(crate) fn path() -> PathBuf {
@@ -58,6 +59,15 @@ pub(super) fn render(values: &Path) -> String {
         "--values",
         values.to_str().unwrap(),
     ])
+}
+
+/// The objects of the same release with these values.
+#[track_caller]
+pub(super) fn render_with(values: &Value) -> Vec<Value> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    fs::write(&file, values.to_string()).unwrap();
+    objects(&render(&file))
 }
 
 /// The values that try a part of the chart.
@@ -174,6 +184,23 @@ const WRONG: &[(&str, &str)] = &[
         "'/agent/drain/deadline'",
     ),
     (
+        "{agent: {drain: {deadline: 0s}}}",
+        "'/agent/drain/deadline'",
+    ),
+    (
+        "{agent: {drain: {deadline: 500ms}}}",
+        "'/agent/drain/deadline'",
+    ),
+    ("{agent: {interval: 0s}}", "'/agent/interval'"),
+    (
+        "{agent: {devicePluginConfigs: [a, a]}}",
+        "'/agent/devicePluginConfigs'",
+    ),
+    (
+        "{agent: {devicePluginConfigs: ['a,b', c]}}",
+        "'/agent/devicePluginConfigs/0'",
+    ),
+    (
         "{agent: {taintNotReady: maybe}}",
         "'/agent/taintNotReady': got string, want boolean",
     ),
@@ -268,6 +295,32 @@ fn wrong_values_are_refused_with_their_place() {
         assert!(!output.status.success(), "taken: {values}");
         assert!(errors.contains(said), "{values}: {errors}");
     }
+}
+
+#[test]
+fn names_that_would_be_too_long_are_refused_and_the_longest_are_taken() {
+    let chart = path();
+    let pool = [
+        "--set-json",
+        r#"pools=[{"name":"NAME","match":{"key":"pool","values":["a"]}}]"#,
+    ];
+    let render = |release: usize, pool_name: usize| {
+        let (release, pool_name) = ("r".repeat(release), "p".repeat(pool_name));
+        let pool = pool.map(|word| word.replace("NAME", &pool_name));
+        let [flag, value] = &pool;
+        let output = helm(&["template", &release, chart.to_str().unwrap(), flag, value]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        output.status.success().then_some(()).ok_or(errors)
+    };
+    // RELEASE-octavo-aggregator, RELEASE-octavo-agent-POOL.
+    assert_eq!(render(45, 4), Ok(()));
+    let said = render(46, 3).unwrap_err();
+    assert!(said.contains("give the release a shorter name"), "{said}");
+    let said = render(45, 5).unwrap_err();
+    assert!(
+        said.contains("give the release or the pool a shorter name"),
+        "{said}"
+    );
 }
 
 /// Every value there is, by its place; what is free to hold anything counts as one.

@@ -26,17 +26,17 @@ pub(super) const FOLDERS: &[Asked] = &[
     asked(
         "overlays/openshift",
         "privileged, agent, reports, authority, policies, access, aggregator, certificate, \
-            runtime, reader, applier, layouts, openshift, scc",
+            runtime, token, reader, applier, layouts, openshift, scc",
     ),
     asked(
         "tiers/applier",
         "privileged, agent, reports, authority, policies, access, aggregator, \
-            aggregator user, certificate, runtime, reader, applier, layouts",
+            aggregator user, certificate, runtime, token, reader, applier, layouts",
     ),
     asked(
         "tiers/reader",
         "restricted, agent, reports, authority, policies, access, aggregator, \
-            aggregator user, certificate, no root, user, runtime, reader",
+            aggregator user, certificate, no root, user, runtime, token, reader",
     ),
     asked(
         "tiers/reporter",
@@ -49,30 +49,30 @@ pub(super) const FOLDERS: &[Asked] = &[
 pub(super) const CHART: &[Asked] = &[
     Asked {
         name: "alone",
-        parts: "agent, access, reader, applier",
+        parts: "agent, access, token, reader, applier",
         own: "DaemonSet octavo-agent: volume layouts.configMap ours",
     },
     asked(
         "cert-manager",
         "agent, reports, authority of cert-manager, cert-manager, policies, access, \
-            aggregator, aggregator user, certificate, no root, user, runtime, reader, \
+            aggregator, aggregator user, certificate, no root, user, runtime, token, reader, \
             monitoring, monitoring by cert-manager",
     ),
     Asked {
         name: "cleanup",
-        parts: "agent, reports, authority, policies, access, aggregator, aggregator user, runtime, \
-            reader, applier, layouts",
+        parts: "agent, reports, authority, policies, access, aggregator, aggregator user, token, \
+            no root, user",
         own: "Deployment octavo-aggregator: volume tls.secret.secretName=ours",
     },
     asked(
         "default",
         "agent, reports, authority, policies, access, aggregator, aggregator user, \
-            certificate, no root, user, runtime, reader",
+            certificate, no root, user, runtime, token, reader",
     ),
     Asked {
         name: "everything",
         parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
-            nodefeature policy, aggregator, aggregator user, certificate, runtime, reader, \
+            nodefeature policy, aggregator, aggregator user, certificate, runtime, token, reader, \
             applier, layouts, monitoring, monitoring by ConfigMap, budget",
         own: "
             DaemonSet octavo-agent: agent mounts driver at /opt/driver ro
@@ -90,21 +90,21 @@ pub(super) const CHART: &[Asked] = &[
     asked(
         "openshift",
         "agent, reports, authority, policies, access, aggregator, certificate, runtime, \
-            reader, applier, layouts, openshift, scc",
+            token, reader, applier, layouts, openshift, scc",
     ),
     asked(
         "openshift-reader",
         "agent, reports, authority, policies, access, aggregator, certificate, no root, \
-            runtime, reader",
+            runtime, token, reader",
     ),
     asked(
         "pools",
         "agent, reports, authority, policies, access, drain, aggregator, aggregator user, \
-            certificate, no root, user, runtime, reader, lab: agent, lab: reports, \
+            certificate, no root, user, runtime, token, reader, lab: agent, lab: reports, \
             lab: authority, lab: no root, lab: user, serving: agent, serving: reports, \
-            serving: authority, serving: runtime, serving: reader, serving: applier, \
+            serving: authority, serving: runtime, serving: token, serving: reader, serving: applier, \
             serving: layouts, training: agent, training: reports, training: authority, \
-            training: runtime, training: reader, training: applier, training: layouts",
+            training: runtime, training: token, training: reader, training: applier, training: layouts",
     ),
     Asked {
         name: "reporter",

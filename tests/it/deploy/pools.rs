@@ -8,7 +8,6 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::chart;
-use super::privileges::objects;
 
 type Labels = BTreeMap<String, String>;
 
@@ -49,10 +48,7 @@ fn fits(term: &Value, labels: &Labels) -> bool {
 }
 
 fn daemon_sets(values: &Value) -> Vec<Value> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("values.yaml");
-    fs::write(&file, values.to_string()).unwrap();
-    let mut all = objects(&chart::render(&file));
+    let mut all = chart::render_with(values);
     all.retain(|object| object["kind"] == "DaemonSet");
     all
 }
@@ -115,6 +111,32 @@ proptest! {
             let took: Vec<String> = all.iter().filter(|one| takes(one, &node)).map(name).collect();
             prop_assert_eq!(took, expected, "{:?}", node);
         }
+    }
+}
+
+#[test]
+fn a_value_is_one_argument_whatever_yaml_would_make_of_it() {
+    let values = json!({
+        "tier": "applier",
+        "agent": {
+            "layout": "a: b", "compat": "mig-manager", "devicePluginConfigs": ["a: 1", "b # c"],
+            "drain": {"policy": "affected", "deadline": "0h0m1s"},
+        },
+    });
+    let all = daemon_sets(&values);
+    let arguments = &all[0]["spec"]["template"]["spec"]["containers"][0]["args"];
+    let arguments: Vec<&str> = arguments
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one.as_str().unwrap())
+        .collect();
+    for expected in [
+        "--layout=a: b",
+        "--device-plugin-configs=a: 1,b # c",
+        "--drain-deadline=0h0m1s",
+    ] {
+        assert!(arguments.contains(&expected), "{arguments:?}");
     }
 }
 

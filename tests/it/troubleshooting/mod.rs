@@ -4,6 +4,7 @@
 //! row says it is. So neither can change without the other.
 
 mod devices;
+mod drain;
 mod files;
 mod fleet;
 mod layouts;
@@ -15,22 +16,20 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use serde_json::Value;
+
 use self::row::{document, id};
 
-/// Alerts whose descriptions point into the document, as Prometheus knows them.
-const ALERTS: [&str; 11] = [
-    "OctavoNodeNotInLayout",
-    "OctavoLayoutBlocked",
-    "OctavoLayoutInfeasible",
-    "OctavoDriverLost",
-    "OctavoDriverStalled",
-    "OctavoNodeStale",
-    "OctavoAgentDown",
-    "OctavoAggregatorDown",
-    "OctavoCertificateReloadFailing",
-    "OctavoInvariantViolated",
-    "OctavoDrift",
-];
+/// Alerts whose descriptions point into the document, as the chart gives them to Prometheus.
+fn alerts() -> Vec<String> {
+    let file = "deploy/chart/octavo/files/octavo-rules.yaml";
+    let rules = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let rules: Value = serde_saphyr::from_str(&rules).unwrap();
+    let groups = rules["groups"].as_array().unwrap().iter();
+    let all = groups.flat_map(|group| group["rules"].as_array().unwrap());
+    all.map(|rule| rule["alert"].as_str().unwrap().to_owned())
+        .collect()
+}
 
 /// Ids that tests here name, each as often as it is.
 fn tested() -> Vec<String> {
@@ -76,7 +75,9 @@ fn every_row_of_a_table_is_one_that_is_tested() {
 #[test]
 fn each_alert_has_its_place() {
     let document = document();
-    for alert in ALERTS {
+    let alerts = alerts();
+    assert!(alerts.len() >= 16, "{alerts:?}");
+    for alert in alerts {
         let anchor = format!("<a id=\"{}\"></a>", alert.to_lowercase());
         assert_eq!(document.matches(&anchor).count(), 1, "{anchor}");
     }

@@ -5,6 +5,7 @@
   {{- $place := empty .pool | ternary "" (printf "pools, %s: " .pool) -}}
   {{- if has .name $names }}{{ fail (printf "%sthere are two pools of this name" $place) }}{{ end -}}
   {{- $names = append $names .name -}}
+  {{- if gt (len .name) 63 }}{{ fail (printf "%s%s is longer than the 63 characters that a label may have: give the release or the pool a shorter name" $place .name) }}{{ end -}}
   {{- $agent := .agent -}}
   {{- if ne .tier "applier" -}}
     {{- if ne $agent.drain.policy "never" }}{{ fail (printf "%sagent.drain.policy: %s is for the tier applier: the tier %s changes no device" $place $agent.drain.policy .tier) }}{{ end -}}
@@ -20,6 +21,8 @@
   {{- if and $agent.devicePluginConfigs (not $agent.compat) }}{{ fail (printf "%sagent.devicePluginConfigs needs agent.compat: mig-manager" $place) }}{{ end -}}
 {{- end -}}
 {{- if and .Values.layouts .Values.layoutsConfigMap }}{{ fail "layouts and layoutsConfigMap: give one of them" }}{{ end -}}
+{{- $aggregator := include "octavo.aggregatorName" . -}}
+{{- if and .Values.aggregator.enabled (gt (len $aggregator) 63) }}{{ fail (printf "%s is longer than the 63 characters that a Service's name may have: give the release a shorter name" $aggregator) }}{{ end -}}
 {{- with .Values.aggregator -}}
   {{- if and .enabled (not .tls.secretName) (not .tls.generate) (not .tls.certManager.enabled) }}{{ fail "aggregator.tls: give secretName, or set generate or certManager.enabled: tokens are never shown unencrypted" }}{{ end -}}
   {{- if and .enabled .tls.certManager.enabled (not .tls.certManager.issuerRef.name) }}{{ fail "aggregator.tls.certManager.issuerRef: name an issuer" }}{{ end -}}

@@ -50,7 +50,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $needs := list -}}
 {{- range include "octavo.agents" . | fromJsonArray -}}
   {{- $needs = append $needs .tier -}}
-  {{- if ne .tier "reporter" }}{{ $needs = append $needs "access" }}{{ end -}}
+  {{- if or .agent.cleanup (ne .tier "reporter") }}{{ $needs = append $needs "access" }}{{ end -}}
   {{- if ne .agent.drain.policy "never" }}{{ $needs = append $needs "drain" }}{{ end -}}
   {{- if eq .agent.labelSink "nodefeature" }}{{ $needs = append $needs "nodefeature" }}{{ end -}}
 {{- end -}}

@@ -7,8 +7,8 @@ use crate::domain::node::telling::{Event, event};
 use crate::domain::reason::Reason;
 
 /// Where a permission is missing.
-pub(super) const FORBIDDEN: &str =
-    "the agent may not list and evict pods: kubectl apply -k deploy/options/drain";
+pub(super) const FORBIDDEN: &str = "the agent may not list pods or create pods/eviction: set agent.drain.policy of the chart, \
+     or kubectl apply -k deploy/options/drain";
 
 /// Where the choice has had its time.
 pub(super) const SPENT: &str =

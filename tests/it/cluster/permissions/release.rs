@@ -60,7 +60,7 @@ async fn policies_of_a_release_with_another_name_and_namespace_hold_its_own_agen
     let chart = chart.to_str().unwrap();
     let said = helm(&place, "install", &[chart, "--create-namespace"]);
     assert!(
-        said.contains("rollout status daemonset fleet-octavo-agent"),
+        said.contains("rollout status daemonset --selector=app.kubernetes.io/instance=fleet"),
         "{said}"
     );
     let standard = "pod-security.kubernetes.io/enforce=restricted";

@@ -1,0 +1,52 @@
+//! Network policies let out what agents need, and no other port.
+
+use serde_json::{Value, json};
+
+use super::chart;
+
+/// Ports that the agents may connect to.
+fn ports(values: &Value) -> Vec<(String, String)> {
+    let all = chart::render_with(values);
+    let of_agents =
+        |one: &&Value| one["kind"] == "NetworkPolicy" && one["metadata"]["name"] == "octavo-agent";
+    let policy = all.iter().find(of_agents).unwrap();
+    let rules = policy["spec"]["egress"].as_array().unwrap().iter();
+    let ports = rules.flat_map(|rule| rule["ports"].as_array().unwrap());
+    ports
+        .map(|port| {
+            let protocol = port["protocol"].as_str().unwrap_or("TCP");
+            (port["port"].to_string(), protocol.to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn agents_reach_the_port_of_the_aggregator_that_they_are_told_of() {
+    for (address, port) in [
+        ("https://octavo.example.com:7443", "7443"),
+        ("https://octavo.example.com:7443/", "7443"),
+        ("https://octavo.example.com", "443"),
+        ("https://10.0.0.5", "443"),
+        ("https://10.0.0.5:8443", "8443"),
+        ("https://[fd00::5]", "443"),
+        ("https://[fd00::5]:8443", "8443"),
+    ] {
+        let let_out = ports(&json!({
+            "tier": "reporter", "networkPolicy": {"enabled": true},
+            "aggregator": {"enabled": false}, "agent": {"aggregator": {"address": address}},
+        }));
+        let expected = [("53", "UDP"), ("53", "TCP"), (port, "TCP")];
+        let expected = expected.map(|(port, protocol)| (port.to_owned(), protocol.to_owned()));
+        assert_eq!(let_out, expected, "{address}");
+    }
+}
+
+#[test]
+fn agents_reach_the_dns_of_openshift_where_it_listens() {
+    let values = |openshift: bool| json!({"networkPolicy": {"enabled": true}, "openshift": {"enabled": openshift}});
+    for protocol in ["TCP", "UDP"] {
+        let dns = ("5353".to_owned(), protocol.to_owned());
+        assert!(ports(&values(true)).contains(&dns), "{protocol}");
+        assert!(!ports(&values(false)).contains(&dns), "{protocol}");
+    }
+}
