@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use crate::domain::node::View;
-use crate::domain::node::drain::{Drain, Facts, Outcome, Policy, Standing};
+use crate::domain::node::drain::{Drain, Facts, Orders, Outcome, Policy, Standing};
 use crate::domain::node::telling::Event;
 use crate::domain::node::{Compat, REPARTITIONING};
 use crate::domain::reason::Kind;
@@ -19,6 +19,19 @@ pub struct Draining {
     drain: Drain,
     door: Door,
     standing: Option<Standing>,
+    /// The agent ends.
+    is_closed: bool,
+}
+
+/// What a look goes by, where something can be done.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen<'a> {
+    /// The Node.
+    pub(super) view: &'a View,
+    /// Where its devices stand.
+    pub(super) status: &'a Status,
+    /// Whether that is for what the Node asks for now.
+    pub(super) is_current: bool,
 }
 
 /// What a look has shown.
@@ -41,6 +54,7 @@ impl Draining {
             drain: Drain::new(policy, compat == Compat::MigManager),
             door,
             standing: None,
+            is_closed: false,
         }
     }
 
@@ -58,20 +72,28 @@ impl Draining {
     }
 
     /// Looks, and hands over what is to be done. Where there is no Node nothing can keep new pods away, and none is evicted.
-    pub(super) fn look(&mut self, now: Duration, view: Option<&View>, status: &Status) -> Shown {
+    pub(super) fn look(&mut self, now: Duration, seen: Option<Seen<'_>>) -> Shown {
         let heard = self.door.heard.borrow_and_update().clone();
-        let gone = Status::default();
-        let status = if view.is_some() { status } else { &gone };
-        let outcome = self.drain.look(
-            now,
-            &Facts {
-                status,
-                heard: &heard,
-                is_tainted: view.is_some_and(is_tainted),
-            },
-        );
+        let outcome = match seen.filter(|_| !self.is_closed) {
+            Some(seen) => self.drain.look(
+                now,
+                &Facts {
+                    status: seen.status,
+                    is_current: seen.is_current,
+                    heard: &heard,
+                    is_tainted: is_tainted(seen.view),
+                },
+            ),
+            None => self.drain.rest(),
+        };
         self.door.order(outcome.orders.clone());
         self.tell(outcome)
+    }
+
+    /// From now on nobody is evicted any more: the agent ends, which may take a while.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        self.door.order(Orders::default());
     }
 
     fn tell(&mut self, outcome: Outcome) -> Shown {

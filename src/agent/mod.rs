@@ -102,7 +102,7 @@ pub async fn run_once(
         cluster.say(&inventory, &labels, status.as_ref());
     }
     publish(&inventory, outputs.sink, &labels).await?;
-    if let Some(cluster) = &cluster {
+    if let Some(cluster) = &mut cluster {
         cluster.leave().await;
     }
     Ok(())
@@ -159,6 +159,7 @@ pub async fn run(
                 again = &mut round => soonest(again, waits),
                 () = teller.meanwhile(hardware, &mut ticks, &mut progress, &status) => break,
                 () = &mut shutdown => {
+                    teller.close();
                     // What is half done is brought to its end, if the driver lets it, and told; else the journal has it.
                     last = true;
                     timeout(LAST_WAIT, round).await.unwrap_or_default()

@@ -76,8 +76,15 @@ impl<'a> Teller<'a> {
         Some(desk)
     }
 
-    pub(super) async fn leave(&self) {
-        if let Some(cluster) = &self.outputs.cluster {
+    /// The agent is to end.
+    pub(super) fn close(&mut self) {
+        if let Some(cluster) = &mut self.outputs.cluster {
+            cluster.close();
+        }
+    }
+
+    pub(super) async fn leave(&mut self) {
+        if let Some(cluster) = &mut self.outputs.cluster {
             cluster.leave().await;
         }
     }
@@ -140,8 +147,11 @@ impl<'a> Teller<'a> {
         status: &Status,
     ) {
         loop {
+            // A drain that is on is looked after as often as ever.
+            let due = self.again;
             tokio::select! {
                 _ = ticks.tick() => {}
+                () = sleep(due.unwrap_or_default()), if due.is_some() => {}
                 changed = progress.changed() => if changed.is_err() {
                     pending::<()>().await;
                 },

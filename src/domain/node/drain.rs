@@ -32,6 +32,8 @@ const OFTEN: Duration = Duration::from_secs(1);
 /// Pods are listed so often while some shall go, and while nothing can be done.
 const LIST: Duration = Duration::from_secs(2);
 const LIST_SELDOM: Duration = Duration::from_secs(30);
+/// A change that has not come back so long after the deadline keeps the taint no more: a call may hang for ever.
+const STUCK: Duration = Duration::from_mins(5);
 /// A device that is free and not done yet, such as one between two steps, is waited for so long.
 const CALM: Duration = Duration::from_secs(5);
 /// The same refusal in other words is told again after this.
@@ -71,7 +73,8 @@ enum Phase {
 struct Choice {
     generation: u64,
     layout: Option<String>,
-    layouts: Option<String>,
+    /// What it means here: another layout of the same file may be edited at any time.
+    meaning: u64,
 }
 
 /// What a choice has had of its deadline.
@@ -88,7 +91,7 @@ impl Choice {
         Self {
             generation: status.generation,
             layout: status.layout.clone(),
-            layouts: status.layouts.clone(),
+            meaning: status.meaning,
         }
     }
 }
@@ -145,6 +148,17 @@ impl Drain {
         self.outcome(now, (facts, &sight), news)
     }
 
+    /// Nothing can be done now, as where the driver does not answer or there is no Node. What was chosen has had of its deadline
+    /// what it has had.
+    pub fn rest(&mut self) -> Outcome {
+        let was_on = self.phase.last().is_some();
+        self.phase = Phase::Idle;
+        Outcome {
+            news: was_on.then_some(News::Interrupted).into_iter().collect(),
+            ..Outcome::default()
+        }
+    }
+
     fn after_idle(
         &mut self,
         now: Duration,
@@ -155,8 +169,9 @@ impl Drain {
         if !sight.is_held() || !is_asked(facts.status) {
             return Phase::Idle;
         }
+        let is_late = self.is_late(now);
         if let Some(spent) = &mut self.spent
-            && (spent.over.is_some() || now.saturating_sub(spent.since) >= self.policy.deadline)
+            && (spent.over.is_some() || is_late)
         {
             spent.over.get_or_insert_with(Vec::new);
             return Phase::GaveUp;
@@ -244,16 +259,17 @@ impl Drain {
         let Some(spent) = &mut self.spent else {
             return Phase::Idle;
         };
-        let is_late = now.saturating_sub(spent.since) >= deadline;
+        let spent_so_far = now.saturating_sub(spent.since);
         let is_forbidden = sight.is_forbidden(facts.heard);
-        if !is_busy && sight.is_held() && (is_late || is_forbidden) {
+        let is_over = !is_busy && sight.is_held() && (spent_so_far >= deadline || is_forbidden);
+        if is_over || spent_so_far >= deadline.saturating_add(STUCK) {
             let waits_for = sight.waits(facts);
             spent.over = Some(waits_for.clone());
             news.push(if is_forbidden {
                 News::Forbidden
             } else {
                 News::GaveUp {
-                    after: deadline,
+                    after: spent_so_far,
                     waits_for,
                 }
             });
@@ -278,9 +294,12 @@ impl Drain {
         };
         let is_on = self.phase.last().is_some();
         let looks = matches!(self.phase, Phase::Looking);
+        // While one device is being changed another drain goes on, but not longer than it may.
+        let is_late = self.is_late(now);
         let evict = match self.phase {
-            Phase::Emptying { .. } => going.clone(),
-            Phase::Idle
+            Phase::Emptying { .. } if !is_late && facts.is_current => going.clone(),
+            Phase::Emptying { .. }
+            | Phase::Idle
             | Phase::Looking
             | Phase::Refused
             | Phase::Tainting { .. }
@@ -302,6 +321,12 @@ impl Drain {
             news,
             standing: self.standing(facts, sight, &going),
         }
+    }
+
+    /// Whether the choice has had its deadline.
+    fn is_late(&self, now: Duration) -> bool {
+        let since = self.spent.as_ref().map(|spent| spent.since);
+        since.is_some_and(|since| now.saturating_sub(since) >= self.policy.deadline)
     }
 
     fn standing(&self, facts: &Facts<'_>, sight: &Sight<'_>, going: &[PodId]) -> Option<Standing> {

@@ -29,6 +29,8 @@ pub enum Scope {
 pub struct Facts<'a> {
     /// Where its devices stand.
     pub status: &'a Status,
+    /// Whether that is for what the Node asks for now, as far as it is known.
+    pub is_current: bool,
     /// What the API server says.
     pub heard: &'a Heard,
     /// Whether our taint was seen on the Node.

@@ -78,9 +78,11 @@ pub enum News {
     Ended,
     /// Something else is asked of the node.
     Withdrawn,
+    /// Nothing can be done for a while.
+    Interrupted,
     /// The deadline has passed.
     GaveUp {
-        /// How long it was.
+        /// How long it went on.
         after: Duration,
         /// Who is still there.
         waits_for: Vec<Waiting>,

@@ -135,6 +135,7 @@ fn drain(scope: Scope, pauses_operands: bool) -> Drain {
 fn look(drain: &mut Drain, now: u64, status: &Status, heard: &Heard, is_tainted: bool) -> Outcome {
     let facts = Facts {
         status,
+        is_current: true,
         heard,
         is_tainted,
     };

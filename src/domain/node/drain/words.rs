@@ -90,12 +90,18 @@ impl From<News> for Event {
                 Reason::DrainEnded,
                 "something else is asked of the node; new pods may come".to_owned(),
             ),
+            News::Interrupted => event(
+                Reason::DrainEnded,
+                "nothing can be changed now: the driver does not answer, the Node is gone, or the agent ends; new pods may come"
+                    .to_owned(),
+            ),
             News::GaveUp { after, waits_for } => {
-                let message = format!(
-                    "gave up after {} s, until another layout is chosen. Still in the way: {}",
-                    after.as_secs(),
-                    who(&waits_for)
+                let rest = told(&waits_for).map_or_else(
+                    || "Nobody is in the way, but a change of a device does not end".to_owned(),
+                    |all| format!("Still in the way: {all}"),
                 );
+                let seconds = after.as_secs();
+                let message = format!("gave up after {seconds} s, until another layout is chosen. {rest}");
                 event(Reason::DrainGaveUp, message)
             }
             News::Refused { waits_for } => {

@@ -153,3 +153,74 @@ fn an_api_server_that_is_away_is_no_reason_to_hold_operands_up() {
         ("looking", Some("it is away"))
     );
 }
+
+#[test]
+fn a_moment_in_which_nothing_can_be_done_gives_no_choice_its_deadline_again() {
+    let (begun, status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    let late = 1 + DEADLINE.as_secs();
+    let mut over = begun.clone();
+    let outcome = look(&mut over, late, &status, &heard, true);
+    assert_eq!(reasons(&outcome), ["DrainGaveUp"]);
+    assert_eq!(over.rest(), Outcome::default());
+    let outcome = look(&mut over, late + 1, &status, &heard, false);
+    assert_eq!((phase(&outcome), reasons(&outcome)), ("gave-up", vec![]));
+    // In the middle it is an end, and what is left of the time is what there is.
+    let mut drain = begun;
+    let outcome = drain.rest();
+    assert_eq!(reasons(&outcome), ["DrainEnded"]);
+    assert_eq!(
+        (outcome.is_tainted, outcome.orders),
+        (false, Orders::default())
+    );
+    assert!(look(&mut drain, late - 1, &status, &heard, false).is_tainted);
+    let outcome = look(&mut drain, late, &status, &heard, true);
+    assert_eq!(reasons(&outcome), ["DrainGaveUp"]);
+}
+
+#[test]
+fn another_layout_of_the_same_file_is_no_other_choice_and_another_meaning_is() {
+    let (mut drain, status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    let late = 1 + DEADLINE.as_secs();
+    look(&mut drain, late, &status, &heard, true);
+    let edited = Status {
+        layouts: Some("another file".to_owned()),
+        ..status
+    };
+    let outcome = look(&mut drain, late + 1, &edited, &heard, false);
+    assert_eq!((phase(&outcome), reasons(&outcome)), ("gave-up", vec![]));
+    let meant = Status {
+        meaning: 1,
+        ..edited
+    };
+    let outcome = look(&mut drain, late + 2, &meant, &heard, false);
+    assert_eq!(reasons(&outcome), ["DrainBegan"]);
+}
+
+#[test]
+fn while_another_device_is_changed_nobody_is_evicted_too_late_or_for_what_is_asked_no_more() {
+    let (mut drain, mut status, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    status.devices.push(device("applying", Vec::new()));
+    status.state = Some("applying");
+    let late = 1 + DEADLINE.as_secs();
+    let outcome = look(&mut drain, late - 1, &status, &heard, true);
+    assert_eq!(outcome.orders.evict, [id("notebook")]);
+    let other = Facts {
+        status: &status,
+        is_current: false,
+        heard: &heard,
+        is_tainted: true,
+    };
+    assert_eq!(drain.clone().look(at(late - 1), &other).orders.evict, []);
+    let outcome = look(&mut drain, late, &status, &heard, true);
+    assert_eq!((outcome.is_tainted, outcome.orders.evict.len()), (true, 0));
+    // A call that never comes back keeps pods away for no longer than this.
+    let stuck = late + STUCK.as_secs();
+    assert!(look(&mut drain, stuck - 1, &status, &heard, true).is_tainted);
+    let outcome = look(&mut drain, stuck, &status, &heard, true);
+    assert_eq!(
+        (outcome.is_tainted, reasons(&outcome)),
+        (false, vec!["DrainGaveUp"])
+    );
+    let outcome = look(&mut drain, stuck + 1, &status, &heard, true);
+    assert!(!outcome.is_tainted && outcome.news.is_empty());
+}
