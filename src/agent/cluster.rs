@@ -19,6 +19,7 @@ use crate::agent::soonest;
 use crate::config::agent::ClusterSettings;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{LabelSet, LayoutState};
+use crate::domain::node::drain::Standing;
 use crate::domain::node::operands::{self, Facts, Operands};
 use crate::domain::node::selection::at_work;
 use crate::domain::node::telling::{Event, Scene, Telling};
@@ -259,8 +260,8 @@ impl Cluster {
         (inventory, yielded): (&Inventory, &[Yielded]),
     ) -> (String, Option<Duration>) {
         let drain = self.draining.as_ref().and_then(Draining::standing);
-        let annotation = |status: &Status| annotation(status, inventory, yielded, drain);
-        let text = annotation(status);
+        let steady = drain.map(Standing::steady);
+        let text = annotation(status, inventory, yielded, drain);
         if self.said.as_ref().is_some_and(|(_, said, _)| *said == text) {
             return (text, None);
         }
@@ -268,7 +269,7 @@ impl Cluster {
         for device in &mut core.devices {
             device.message.clear();
         }
-        let core = annotation(&core);
+        let core = annotation(&core, inventory, yielded, steady.as_ref());
         if let Some((known, said, at)) = &self.said
             && *known == core
         {

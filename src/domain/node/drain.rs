@@ -22,7 +22,7 @@ mod words;
 use std::time::Duration;
 
 pub use self::facts::{Answer, Facts, Heard, Policy, Scope, Trouble};
-pub use self::outcome::{Name, News, Orders, Outcome, Standing, Waiting};
+pub use self::outcome::{Name, News, Orders, Outcome, Stage, Standing, Waiting};
 pub use self::pod::{Kept, Pod, PodId};
 use self::sight::{Sight, is_asked};
 use crate::domain::reconcile::Status;
@@ -36,6 +36,8 @@ const LIST_SELDOM: Duration = Duration::from_secs(30);
 const STUCK: Duration = Duration::from_mins(5);
 /// A device that is free and not done yet, such as one between two steps, is waited for so long.
 const CALM: Duration = Duration::from_secs(5);
+/// Pods that the API server does not list are looked for so long: most are new, or gone in a moment.
+const LOOK: Duration = Duration::from_mins(1);
 /// The same refusal in other words is told again after this.
 const REFUSED_AGAIN: Duration = Duration::from_mins(5);
 
@@ -43,11 +45,11 @@ const REFUSED_AGAIN: Duration = Duration::from_mins(5);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drain {
     policy: Policy,
-    /// Whether a `DaemonSet`'s pods are made to let go by other means.
-    pauses_operands: bool,
     phase: Phase,
     spent: Option<Spent>,
     refused: Option<(Choice, Duration, Vec<Waiting>)>,
+    /// Since when nothing but pods that are not listed keeps a drain from beginning.
+    unlisted: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,27 +107,27 @@ impl Phase {
         }
     }
 
-    fn as_str(self) -> Option<&'static str> {
+    fn stage(self) -> Option<Stage> {
         Some(match self {
             Self::Idle => return None,
-            Self::Looking => "looking",
-            Self::Refused => "refused",
-            Self::Tainting { .. } => "tainting",
-            Self::Emptying { .. } => "emptying",
-            Self::GaveUp => "gave-up",
+            Self::Looking => Stage::Looking,
+            Self::Refused => Stage::Refused,
+            Self::Tainting { .. } => Stage::Tainting,
+            Self::Emptying { .. } => Stage::Emptying,
+            Self::GaveUp => Stage::GaveUp,
         })
     }
 }
 
 impl Drain {
-    /// One that keeps to `policy`. Where `pauses_operands`, a `DaemonSet`'s pods are made to let go of devices by somebody else.
-    pub fn new(policy: Policy, pauses_operands: bool) -> Self {
+    /// One that keeps to `policy`.
+    pub fn new(policy: Policy) -> Self {
         Self {
             policy,
-            pauses_operands,
             phase: Phase::Idle,
             spent: None,
             refused: None,
+            unlisted: None,
         }
     }
 
@@ -140,7 +142,7 @@ impl Drain {
             self.phase = Phase::Idle;
             self.spent = None;
         }
-        let sight = Sight::new(facts, self.pauses_operands);
+        let sight = Sight::new(facts);
         self.phase = match self.phase.last() {
             Some(last) => self.after_begun(now, last, (facts, &sight), &mut news),
             None => self.after_idle(now, choice, (facts, &sight), &mut news),
@@ -166,6 +168,7 @@ impl Drain {
         (facts, sight): (&Facts<'_>, &Sight<'_>),
         news: &mut Vec<News>,
     ) -> Phase {
+        let unlisted = self.unlisted.take();
         if !sight.is_held() || !is_asked(facts.status) {
             return Phase::Idle;
         }
@@ -202,10 +205,14 @@ impl Drain {
             return self.refuse(now, choice, sight.obstacles.clone(), news);
         }
         if sight.unlisted.is_empty() {
-            Phase::Idle
-        } else {
-            Phase::Looking
+            return Phase::Idle;
         }
+        let since = unlisted.unwrap_or(now);
+        self.unlisted = Some(since);
+        if now.saturating_sub(since) >= LOOK {
+            return self.refuse(now, choice, sight.unlisted.clone(), news);
+        }
+        Phase::Looking
     }
 
     /// Nothing is begun. Processes come and go: the same in other words is told seldom.
@@ -342,7 +349,7 @@ impl Drain {
         let says_enough = matches!(self.phase, Phase::GaveUp) && !waits_for.is_empty();
         Some(Standing {
             policy: self.policy.scope.as_str(),
-            phase: self.phase.as_str()?,
+            phase: self.phase.stage()?,
             message: message.filter(|_| !says_enough),
             waits_for,
         })

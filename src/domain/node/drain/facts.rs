@@ -33,6 +33,8 @@ pub struct Facts<'a> {
     pub is_current: bool,
     /// What the API server says.
     pub heard: &'a Heard,
+    /// Whether the node has operands that are paused for a device that they hold.
+    pub pauses_operands: bool,
     /// Whether our taint was seen on the Node.
     pub is_tainted: bool,
 }

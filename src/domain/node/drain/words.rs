@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Name, News, Scope, Standing, Waiting};
+use super::{Name, News, Scope, Stage, Standing, Waiting};
 use crate::domain::node::telling::{Event, event};
 use crate::domain::reason::Reason;
 
@@ -31,11 +31,11 @@ impl fmt::Display for Waiting {
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let phase = match self.phase {
-            "looking" => "looks at the pods in the way",
-            "refused" => "evicts nothing",
-            "tainting" => "waits for its taint on the Node",
-            "emptying" => "evicts pods",
-            _ => "gave up",
+            Stage::Looking => "looks at the pods in the way",
+            Stage::Refused => "evicts nothing",
+            Stage::Tainting => "waits for its taint on the Node",
+            Stage::Emptying => "evicts pods",
+            Stage::GaveUp => "gave up",
         };
         write!(f, "drain ({}) {phase}", self.policy)?;
         let rest = [self.message.clone(), told(&self.waits_for)];

@@ -18,7 +18,7 @@ struct Moment {
 }
 
 fn moment() -> impl Strategy<Value = Moment> {
-    let device = (0_usize..6, prop::collection::vec(0_usize..7, 0..4));
+    let device = (0_usize..6, prop::collection::vec(0_usize..8, 0..4));
     (
         (
             0_u64..60,
@@ -54,6 +54,10 @@ fn all_pods() -> Vec<Pod> {
         controller: None,
         ..pod("p5")
     };
+    let tolerant = Pod {
+        tolerates: true,
+        ..pod("p7")
+    };
     let mut all = vec![
         pod("p0"),
         pod("p1"),
@@ -61,6 +65,7 @@ fn all_pods() -> Vec<Pod> {
         of("p3", "DaemonSet"),
         mirror,
         bare,
+        tolerant,
     ];
     all[2].is_ending = true;
     all
@@ -111,7 +116,7 @@ proptest! {
         pauses in any::<bool>(),
     ) {
         let scope = if node { Scope::Node } else { Scope::Affected };
-        let mut drain = drain(scope, pauses);
+        let mut drain = drain(scope);
         let (mut now, mut generation) = (0, 1);
         // By choice: since when it was drained for. What has no layout is another.
         let mut since: Option<((u64, bool), u64)> = None;
@@ -130,7 +135,8 @@ proptest! {
                 since = None;
             }
             let (status, heard) = scene(moment, generation);
-            let outcome = look(&mut drain, now, &status, &heard, moment.is_tainted);
+            let facts = Facts { pauses_operands: pauses, ..facts(&status, &heard, moment.is_tainted) };
+            let outcome = drain.look(at(now), &facts);
             let held = |name: &str| status.devices.iter().any(|device| {
                 device.waits_for_holders && matches!(device.state, "blocked" | "needs-reset")
                     && device.holders.contains(&held_by(name))
