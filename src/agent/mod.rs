@@ -29,7 +29,7 @@ pub mod uplink;
 use std::future::{Future, pending};
 use std::pin::pin;
 
-use tokio::time::{Duration, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
 use tracing::{debug, info};
 
 use crate::agent::cluster::Cluster;
@@ -159,10 +159,9 @@ pub async fn run(
                 again = &mut round => soonest(again, waits),
                 () = teller.meanwhile(hardware, &mut ticks, &mut progress, &status) => break,
                 () = &mut shutdown => {
-                    teller.close();
                     // What is half done is brought to its end, if the driver lets it, and told; else the journal has it.
                     last = true;
-                    timeout(LAST_WAIT, round).await.unwrap_or_default()
+                    teller.last(round).await
                 }
             };
         }

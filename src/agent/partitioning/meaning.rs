@@ -38,18 +38,17 @@ impl Meaning {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::layout::DeviceTarget;
+    use crate::domain::layout::{DeviceTarget, Place};
 
     fn targets(devices: &[(u8, Option<MigTarget>)]) -> Targets {
         let device = |(number, mig): &(u8, Option<MigTarget>)| DeviceTarget {
             pci: PciAddress::new(0, *number, 0, 0).unwrap(),
-            rule: Default::default(),
+            rule: Place::default(),
             mig: mig.clone(),
             time_slicing: None,
         };
         Targets {
             devices: devices.iter().map(device).collect(),
-            ..Targets::default()
         }
     }
 

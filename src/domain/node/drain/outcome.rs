@@ -61,6 +61,7 @@ impl Stage {
 
 impl Standing {
     /// The same without what comes and goes at every look: processes.
+    #[must_use]
     pub fn steady(&self) -> Self {
         let mut steady = self.clone();
         let comes_and_goes = |who: &Name| matches!(who, Name::Process(_));

@@ -6,6 +6,7 @@ use super::*;
 
 /// What may happen from one look to the next.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a coin of its own")]
 struct Moment {
     later: u64,
     turns: bool,
