@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use crate::agent::draining::{Draining, Shown, is_tainted};
+use crate::agent::draining::{Draining, Seen, Shown, is_tainted};
 use crate::agent::node_sink::ONCE;
 use crate::agent::partitioning::{Following, Partitioning};
 use crate::agent::sink::SinkError;
@@ -19,6 +19,7 @@ use crate::agent::soonest;
 use crate::config::agent::ClusterSettings;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{LabelSet, LayoutState};
+use crate::domain::node::drain::Standing;
 use crate::domain::node::operands::{self, Facts, Operands};
 use crate::domain::node::selection::at_work;
 use crate::domain::node::telling::{Event, Scene, Telling};
@@ -180,12 +181,19 @@ impl Cluster {
     /// driver does not answer nothing can be changed, and nobody is evicted for it.
     pub fn drain(&mut self, inventory: &Inventory, status: Option<&Status>) -> Option<Status> {
         let view = self.view.borrow().clone();
+        // A round may take long, and its layout may be withdrawn meanwhile.
+        let asked = |facet: &Facet| facet.selected.clone();
+        let is_current = self.facet().as_ref().map(asked) == self.seen.as_ref().map(asked);
         let draining = self.draining.as_mut()?;
         let now = self.began.elapsed();
-        let nothing = Status::default();
         let answers = matches!(inventory.nvml, NvmlState::Ready(_));
-        let seen = status.filter(|status| answers || status.is_busy());
-        let shown = draining.look(now, view.as_deref(), seen.unwrap_or(&nothing));
+        let able = status.filter(|status| answers || status.is_busy());
+        let seen = view.as_deref().zip(able).map(|(view, status)| Seen {
+            view,
+            status,
+            is_current,
+        });
+        let shown = draining.look(now, seen);
         for event in self.telling.afford(now, shown.events.clone()) {
             self.link.tell(event);
         }
@@ -252,8 +260,8 @@ impl Cluster {
         (inventory, yielded): (&Inventory, &[Yielded]),
     ) -> (String, Option<Duration>) {
         let drain = self.draining.as_ref().and_then(Draining::standing);
-        let annotation = |status: &Status| annotation(status, inventory, yielded, drain);
-        let text = annotation(status);
+        let steady = drain.map(Standing::steady);
+        let text = annotation(status, inventory, yielded, drain);
         if self.said.as_ref().is_some_and(|(_, said, _)| *said == text) {
             return (text, None);
         }
@@ -261,7 +269,7 @@ impl Cluster {
         for device in &mut core.devices {
             device.message.clear();
         }
-        let core = annotation(&core);
+        let core = annotation(&core, inventory, yielded, steady.as_ref());
         if let Some((known, said, at)) = &self.said
             && *known == core
         {
@@ -306,8 +314,16 @@ impl Cluster {
         outcome
     }
 
+    /// The agent is to end: no more pods are evicted, however long it takes.
+    pub fn close(&mut self) {
+        if let Some(draining) = &mut self.draining {
+            draining.close();
+        }
+    }
+
     /// Says the last: what was paused runs again, and pods may come.
-    pub async fn leave(&self) {
+    pub async fn leave(&mut self) {
+        self.close();
         self.link.want(|wanted| {
             wanted.paused.clear();
             wanted.repartitioning = false;

@@ -29,7 +29,7 @@ pub mod uplink;
 use std::future::{Future, pending};
 use std::pin::pin;
 
-use tokio::time::{Duration, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
 use tracing::{debug, info};
 
 use crate::agent::cluster::Cluster;
@@ -102,7 +102,7 @@ pub async fn run_once(
         cluster.say(&inventory, &labels, status.as_ref());
     }
     publish(&inventory, outputs.sink, &labels).await?;
-    if let Some(cluster) = &cluster {
+    if let Some(cluster) = &mut cluster {
         cluster.leave().await;
     }
     Ok(())
@@ -161,7 +161,7 @@ pub async fn run(
                 () = &mut shutdown => {
                     // What is half done is brought to its end, if the driver lets it, and told; else the journal has it.
                     last = true;
-                    timeout(LAST_WAIT, round).await.unwrap_or_default()
+                    teller.last(round).await
                 }
             };
         }

@@ -1,6 +1,7 @@
 //! Gives the node the layout that is chosen for it: which one, what it means here, one round of the engine after the other.
 
 mod choice;
+mod meaning;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use tracing::{info, warn};
 
 pub use self::choice::{ChoiceRefused, Following};
 use self::choice::{Chosen, What};
+use self::meaning::Meaning;
 use crate::agent::local::{self, Desk};
 use crate::agent::metrics::Applies;
 use crate::apply::choice as kept;
@@ -71,6 +73,8 @@ pub struct Partitioning {
     meant: Option<(String, Targets)>,
     /// It is to be told so once more.
     anew: bool,
+    /// What of that is new.
+    meaning: Meaning,
     notice: Option<String>,
 }
 
@@ -98,6 +102,7 @@ impl Partitioning {
             engine: None,
             meant: None,
             anew: false,
+            meaning: Meaning::default(),
             notice: None,
         })
     }
@@ -243,6 +248,7 @@ impl Partitioning {
         }
         status.layouts.clone_from(&self.layouts);
         status.generation = self.looked_at;
+        status.meaning = self.meaning.count();
         status.notice = self.notice.clone().or(status.notice);
         status
     }
@@ -333,6 +339,7 @@ impl Partitioning {
                 self.notice = notice;
                 let meant = (name.clone(), resolved.targets.clone());
                 let anew = std::mem::take(&mut self.anew);
+                self.meaning.see(anew, &name, &resolved.targets);
                 if anew || self.meant.as_ref() != Some(&meant) {
                     info!("layout {name}: {} devices", resolved.targets.devices.len());
                     for warning in &resolved.warnings {

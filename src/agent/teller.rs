@@ -1,15 +1,15 @@
 //! Says what was seen, wherever it is to be said: in the log, in labels, to the aggregator, to commands, in the Node.
 
-use std::future::pending;
+use std::future::{Future, pending};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
-use tokio::time::{Duration, Interval, sleep};
+use tokio::time::{Duration, Interval, sleep, timeout};
 use tracing::info;
 
-use super::{BREATH, Outputs};
+use super::{BREATH, LAST_WAIT, Outputs};
 use crate::agent::local::Desk;
 use crate::agent::log::Log;
 use crate::agent::metrics::Applies;
@@ -76,8 +76,19 @@ impl<'a> Teller<'a> {
         Some(desk)
     }
 
-    pub(super) async fn leave(&self) {
-        if let Some(cluster) = &self.outputs.cluster {
+    /// The agent is to end: nobody is evicted any more, and the round that is under way has a while yet.
+    pub(super) async fn last(
+        &mut self,
+        round: impl Future<Output = Option<Duration>>,
+    ) -> Option<Duration> {
+        if let Some(cluster) = &mut self.outputs.cluster {
+            cluster.close();
+        }
+        timeout(LAST_WAIT, round).await.unwrap_or_default()
+    }
+
+    pub(super) async fn leave(&mut self) {
+        if let Some(cluster) = &mut self.outputs.cluster {
             cluster.leave().await;
         }
     }
@@ -140,8 +151,11 @@ impl<'a> Teller<'a> {
         status: &Status,
     ) {
         loop {
+            // A drain that is on is looked after as often as ever.
+            let due = self.again;
             tokio::select! {
                 _ = ticks.tick() => {}
+                () = sleep(due.unwrap_or_default()), if due.is_some() => {}
                 changed = progress.changed() => if changed.is_err() {
                     pending::<()>().await;
                 },
@@ -150,6 +164,7 @@ impl<'a> Teller<'a> {
             let now = during(status, &inventory, &progress.borrow_and_update());
             // Before the first look is over there is nothing to say of it.
             if now.layout.is_some() && now.state.is_none() && now.notice.is_none() {
+                sleep(BREATH).await;
                 continue;
             }
             if self.tell(&inventory, Some(&now)).await.is_break() {

@@ -235,6 +235,7 @@ impl Engine {
             label: None,
             layouts: None,
             generation: 0,
+            meaning: 0,
             plan: self.plan.clone(),
             state: self.node.worst().map(State::as_str),
             notice: self.notice.clone(),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod as ApiPod;
+use k8s_openapi::api::core::v1::{Pod as ApiPod, Toleration};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -16,9 +16,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use crate::domain::id::NodeName;
+use crate::domain::node::REPARTITIONING;
 use crate::domain::node::drain::{Answer, Heard, Orders, Pod, PodId, Trouble};
 use crate::domain::node::pace::Pace;
 use crate::k8s::client::{REQUEST, told};
+use crate::k8s::node::patience;
 
 /// A pod whose budget allows nothing is asked about again after this; with many of them after so much each, for the API server's
 /// sake.
@@ -45,6 +47,8 @@ pub struct Usher {
     began: Instant,
     listed: Option<Duration>,
     lists: Pace<()>,
+    /// After a failure.
+    not_listed_before: Duration,
     asked: BTreeMap<PodId, Asked>,
 }
 
@@ -57,6 +61,17 @@ struct Asked {
 }
 
 impl Door {
+    /// One, and the other ends of it.
+    pub(crate) fn new() -> (Self, watch::Receiver<Orders>, watch::Sender<Heard>) {
+        let (order, orders) = watch::channel(Orders::default());
+        let (hear, heard) = watch::channel(Heard::default());
+        let door = Self {
+            orders: order,
+            heard,
+        };
+        (door, orders, hear)
+    }
+
     /// Wants this from now on.
     pub fn order(&self, orders: Orders) {
         self.orders.send_if_modified(|known| {
@@ -70,21 +85,17 @@ impl Door {
 impl Usher {
     /// For the pods of `node`; nothing is asked before it runs and something is wanted.
     pub fn new(client: Client, node: &NodeName) -> (Door, Self) {
-        let (order, orders) = watch::channel(Orders::default());
-        let (hear, heard) = watch::channel(Heard::default());
+        let (door, orders, heard) = Door::new();
         let usher = Self {
             pods: Api::all(client),
             node: node.as_str().to_owned(),
             orders,
-            heard: hear,
+            heard,
             began: Instant::now(),
             listed: None,
             lists: Pace::default(),
+            not_listed_before: Duration::ZERO,
             asked: BTreeMap::new(),
-        };
-        let door = Door {
-            orders: order,
-            heard,
         };
         (door, usher)
     }
@@ -127,8 +138,7 @@ impl Usher {
         let mut next: Option<Duration> = None;
         if let Some(every) = orders.list {
             let due = self.listed.map_or(now, |at| at.saturating_add(every));
-            let held = self.lists.wait(now, &()).unwrap_or_default().min(LONGEST);
-            let wait = due.saturating_sub(now).max(held);
+            let wait = due.max(self.not_listed_before).saturating_sub(now);
             if wait.is_zero() {
                 self.list().await;
                 return Some(Duration::ZERO);
@@ -156,6 +166,7 @@ impl Usher {
             .match_any();
         let answer = timeout(REQUEST, self.pods.list(&params)).await;
         let now = self.began.elapsed();
+        let asked = asks_for(&answer);
         let trouble = match answer {
             Ok(Ok(list)) => {
                 let mut all: Vec<Pod> = list.items.into_iter().map(pod).collect();
@@ -172,7 +183,7 @@ impl Usher {
             Ok(Err(error)) => Trouble::Other(told(&error)),
             Err(_late) => Trouble::Other("the API server does not answer".to_owned()),
         };
-        self.lists.failed(now, None);
+        self.not_listed_before = after(&mut self.lists, now, asked);
         if self.heard.borrow().trouble.as_ref() != Some(&trouble) {
             match &trouble {
                 Trouble::Forbidden => warn!("the node's pods cannot be listed: we may not"),
@@ -187,7 +198,9 @@ impl Usher {
         let body = body(id);
         let params = PostParams::default();
         let request = pods.create_subresource::<Value, Value>("eviction", &id.name, &params, &body);
-        let answer = match timeout(REQUEST, request).await {
+        let reply = timeout(REQUEST, request).await;
+        let patience = asks_for(&reply);
+        let answer = match reply {
             Ok(Ok(_)) => Answer::Ending,
             Ok(Err(error)) => answer(&error),
             Err(_late) => Answer::Refused("the API server does not answer".to_owned()),
@@ -198,13 +211,10 @@ impl Usher {
             Answer::Ending | Answer::Gone => None,
             Answer::Budget | Answer::Forbidden => {
                 let many = EACH.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
-                Some(now.saturating_add(AGAIN.max(many)))
+                let wait = AGAIN.max(many).max(patience.unwrap_or_default());
+                Some(now.saturating_add(wait))
             }
-            Answer::Refused(_) => {
-                asked.pace.failed(now, None);
-                let wait = asked.pace.wait(now, &()).unwrap_or_default();
-                Some(now.saturating_add(wait.min(LONGEST)))
-            }
+            Answer::Refused(_) => Some(after(&mut asked.pace, now, patience)),
         };
         if answer == Answer::Ending {
             info!("pod {}: evicted", id.name());
@@ -223,6 +233,19 @@ impl Usher {
             *heard != before
         });
     }
+}
+
+/// How long the server asks to be left alone.
+fn asks_for<T, E>(answer: &Result<kube::Result<T>, E>) -> Option<Duration> {
+    let Ok(Err(error)) = answer else { return None };
+    patience(error)
+}
+
+/// When what has just failed is tried again: not as late as anything else, where the server does not ask for that.
+fn after(pace: &mut Pace<()>, now: Duration, patience: Option<Duration>) -> Duration {
+    pace.failed(now, None);
+    let wait = pace.wait(now, &()).unwrap_or_default().min(LONGEST);
+    now.saturating_add(wait.max(patience.unwrap_or_default()))
 }
 
 /// The UID keeps a pod of the same name that was made since from being told to end. How long it may take is the pod's to say.
@@ -276,9 +299,24 @@ fn pod(pod: ApiPod) -> Pod {
         mirrors: annotations.get("kubernetes.io/config.mirror").cloned(),
         priority: spec.priority.unwrap_or_default(),
         priority_class: spec.priority_class_name,
+        tolerates: spec.tolerations.iter().flatten().any(tolerates),
         is_finished: matches!(phase.as_deref(), Some("Succeeded" | "Failed")),
         is_ending: meta.deletion_timestamp.is_some(),
     }
+}
+
+/// Whether a pod with this goes where our taint is. Source: Kubernetes, `Toleration.ToleratesTaint`: our taint has no value.
+fn tolerates(toleration: &Toleration) -> bool {
+    let all = |text: &Option<String>, one: &str| {
+        let text = text.as_deref().unwrap_or_default();
+        text.is_empty() || text == one
+    };
+    let equal = match toleration.operator.as_deref() {
+        Some("Exists") => true,
+        None | Some("" | "Equal") => toleration.value.as_deref().unwrap_or_default().is_empty(),
+        Some(_) => false,
+    };
+    equal && all(&toleration.key, REPARTITIONING) && all(&toleration.effect, "NoSchedule")
 }
 
 #[cfg(test)]
@@ -298,6 +336,24 @@ mod tests {
             "deleteOptions": {"preconditions": {"uid": "u"}},
         });
         assert_eq!(body(&id), expected);
+    }
+
+    #[test]
+    fn what_fails_is_tried_again_within_half_a_minute_or_when_the_server_wants_it() {
+        let mut pace = Pace::default();
+        let mut last = Duration::ZERO;
+        for _ in 0..20 {
+            let wait = after(&mut pace, last, None).saturating_sub(last);
+            assert!(!wait.is_zero() && wait <= LONGEST, "{wait:?}");
+            last = after(&mut pace, last, None);
+        }
+        let status = json!({"code": 429, "message": "", "details": {"retryAfterSeconds": 70}});
+        let status: kube::core::Status = serde_json::from_value(status).unwrap();
+        let reply: Result<kube::Result<()>, ()> = Ok(Err(kube::Error::Api(Box::new(status))));
+        let asked = asks_for(&reply);
+        let due = after(&mut pace, last, asked);
+        assert_eq!(due.saturating_sub(last), Duration::from_secs(70));
+        assert_eq!(asks_for::<(), ()>(&Ok(Ok(()))), None);
     }
 
     #[test]
@@ -354,10 +410,37 @@ mod tests {
             mirrors: Some("d".to_owned()),
             priority: 2_000_001_000,
             priority_class: Some("system-node-critical".to_owned()),
+            tolerates: false,
             is_finished: true,
             is_ending: true,
         };
         assert_eq!(read, expected);
+        for (toleration, expected) in [
+            (json!({"operator": "Exists"}), true),
+            (json!({"key": REPARTITIONING, "operator": "Exists"}), true),
+            (
+                json!({"key": REPARTITIONING, "operator": "Exists", "effect": "NoSchedule"}),
+                true,
+            ),
+            (json!({"key": REPARTITIONING}), true),
+            (
+                json!({"key": REPARTITIONING, "operator": "Equal", "value": "now"}),
+                false,
+            ),
+            (
+                json!({"key": REPARTITIONING, "operator": "Exists", "effect": "NoExecute"}),
+                false,
+            ),
+            (
+                json!({"key": "nvidia.com/gpu", "operator": "Exists"}),
+                false,
+            ),
+        ] {
+            let body =
+                json!({"metadata": {}, "spec": {"containers": [], "tolerations": [toleration]}});
+            let read = pod(serde_json::from_value(body).unwrap());
+            assert_eq!(read.tolerates, expected, "{toleration}");
+        }
         let bare = json!({"metadata": {}});
         assert_eq!(pod(serde_json::from_value(bare).unwrap()), Pod::default());
     }

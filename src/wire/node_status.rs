@@ -153,7 +153,7 @@ fn draining(standing: &Standing) -> Drain<'_> {
     let named = standing.waits_for.iter().take(MOST_WAITING);
     Drain {
         policy: standing.policy,
-        phase: standing.phase,
+        phase: standing.phase.as_str(),
         message: standing.message.as_deref().map(|text| cut(text, 600)),
         waits_for: named
             .map(|waiting| {
@@ -220,6 +220,7 @@ fn cut(text: &str, longest: usize) -> String {
 mod tests {
     use super::*;
     use crate::domain::inventory::{Machine, NvmlState};
+    use crate::domain::node::drain::Stage;
 
     fn empty() -> Inventory {
         Inventory {
@@ -273,7 +274,7 @@ mod tests {
         };
         let standing = Standing {
             policy: "affected",
-            phase: "emptying",
+            phase: Stage::Emptying,
             message: None,
             waits_for: vec![
                 waiting(Name::Pod("team-a/notebook-7".to_owned()), "is ending"),
@@ -296,7 +297,7 @@ mod tests {
             };
             let standing = Standing {
                 policy: "node",
-                phase: "emptying",
+                phase: Stage::Emptying,
                 message: Some("ä".repeat(length)),
                 waits_for: vec![waiting; 300],
             };

@@ -22,7 +22,7 @@ mod words;
 use std::time::Duration;
 
 pub use self::facts::{Answer, Facts, Heard, Policy, Scope, Trouble};
-pub use self::outcome::{Name, News, Orders, Outcome, Standing, Waiting};
+pub use self::outcome::{Name, News, Orders, Outcome, Stage, Standing, Waiting};
 pub use self::pod::{Kept, Pod, PodId};
 use self::sight::{Sight, is_asked};
 use crate::domain::reconcile::Status;
@@ -32,8 +32,12 @@ const OFTEN: Duration = Duration::from_secs(1);
 /// Pods are listed so often while some shall go, and while nothing can be done.
 const LIST: Duration = Duration::from_secs(2);
 const LIST_SELDOM: Duration = Duration::from_secs(30);
+/// A change that has not come back so long after the deadline keeps the taint no more: a call may hang for ever.
+const STUCK: Duration = Duration::from_mins(5);
 /// A device that is free and not done yet, such as one between two steps, is waited for so long.
 const CALM: Duration = Duration::from_secs(5);
+/// Pods that the API server does not list are looked for so long: most are new, or gone in a moment.
+const LOOK: Duration = Duration::from_mins(1);
 /// The same refusal in other words is told again after this.
 const REFUSED_AGAIN: Duration = Duration::from_mins(5);
 
@@ -41,11 +45,11 @@ const REFUSED_AGAIN: Duration = Duration::from_mins(5);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drain {
     policy: Policy,
-    /// Whether a `DaemonSet`'s pods are made to let go by other means.
-    pauses_operands: bool,
     phase: Phase,
     spent: Option<Spent>,
     refused: Option<(Choice, Duration, Vec<Waiting>)>,
+    /// Since when nothing but pods that are not listed keeps a drain from beginning.
+    unlisted: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +75,8 @@ enum Phase {
 struct Choice {
     generation: u64,
     layout: Option<String>,
-    layouts: Option<String>,
+    /// What it means here: another layout of the same file may be edited at any time.
+    meaning: u64,
 }
 
 /// What a choice has had of its deadline.
@@ -88,7 +93,7 @@ impl Choice {
         Self {
             generation: status.generation,
             layout: status.layout.clone(),
-            layouts: status.layouts.clone(),
+            meaning: status.meaning,
         }
     }
 }
@@ -102,27 +107,27 @@ impl Phase {
         }
     }
 
-    fn as_str(self) -> Option<&'static str> {
+    fn stage(self) -> Option<Stage> {
         Some(match self {
             Self::Idle => return None,
-            Self::Looking => "looking",
-            Self::Refused => "refused",
-            Self::Tainting { .. } => "tainting",
-            Self::Emptying { .. } => "emptying",
-            Self::GaveUp => "gave-up",
+            Self::Looking => Stage::Looking,
+            Self::Refused => Stage::Refused,
+            Self::Tainting { .. } => Stage::Tainting,
+            Self::Emptying { .. } => Stage::Emptying,
+            Self::GaveUp => Stage::GaveUp,
         })
     }
 }
 
 impl Drain {
-    /// One that keeps to `policy`. Where `pauses_operands`, a `DaemonSet`'s pods are made to let go of devices by somebody else.
-    pub fn new(policy: Policy, pauses_operands: bool) -> Self {
+    /// One that keeps to `policy`.
+    pub fn new(policy: Policy) -> Self {
         Self {
             policy,
-            pauses_operands,
             phase: Phase::Idle,
             spent: None,
             refused: None,
+            unlisted: None,
         }
     }
 
@@ -137,12 +142,23 @@ impl Drain {
             self.phase = Phase::Idle;
             self.spent = None;
         }
-        let sight = Sight::new(facts, self.pauses_operands);
+        let sight = Sight::new(facts);
         self.phase = match self.phase.last() {
             Some(last) => self.after_begun(now, last, (facts, &sight), &mut news),
             None => self.after_idle(now, choice, (facts, &sight), &mut news),
         };
         self.outcome(now, (facts, &sight), news)
+    }
+
+    /// Nothing can be done now, as where the driver does not answer or there is no Node. What was chosen has had of its deadline
+    /// what it has had.
+    pub fn rest(&mut self) -> Outcome {
+        let was_on = self.phase.last().is_some();
+        self.phase = Phase::Idle;
+        Outcome {
+            news: was_on.then_some(News::Interrupted).into_iter().collect(),
+            ..Outcome::default()
+        }
     }
 
     fn after_idle(
@@ -152,11 +168,13 @@ impl Drain {
         (facts, sight): (&Facts<'_>, &Sight<'_>),
         news: &mut Vec<News>,
     ) -> Phase {
+        let unlisted = self.unlisted.take();
         if !sight.is_held() || !is_asked(facts.status) {
             return Phase::Idle;
         }
+        let is_late = self.is_late(now);
         if let Some(spent) = &mut self.spent
-            && (spent.over.is_some() || now.saturating_sub(spent.since) >= self.policy.deadline)
+            && (spent.over.is_some() || is_late)
         {
             spent.over.get_or_insert_with(Vec::new);
             return Phase::GaveUp;
@@ -187,10 +205,14 @@ impl Drain {
             return self.refuse(now, choice, sight.obstacles.clone(), news);
         }
         if sight.unlisted.is_empty() {
-            Phase::Idle
-        } else {
-            Phase::Looking
+            return Phase::Idle;
         }
+        let since = unlisted.unwrap_or(now);
+        self.unlisted = Some(since);
+        if now.saturating_sub(since) >= LOOK {
+            return self.refuse(now, choice, sight.unlisted.clone(), news);
+        }
+        Phase::Looking
     }
 
     /// Nothing is begun. Processes come and go: the same in other words is told seldom.
@@ -244,16 +266,17 @@ impl Drain {
         let Some(spent) = &mut self.spent else {
             return Phase::Idle;
         };
-        let is_late = now.saturating_sub(spent.since) >= deadline;
+        let spent_so_far = now.saturating_sub(spent.since);
         let is_forbidden = sight.is_forbidden(facts.heard);
-        if !is_busy && sight.is_held() && (is_late || is_forbidden) {
+        let is_over = !is_busy && sight.is_held() && (spent_so_far >= deadline || is_forbidden);
+        if is_over || spent_so_far >= deadline.saturating_add(STUCK) {
             let waits_for = sight.waits(facts);
             spent.over = Some(waits_for.clone());
             news.push(if is_forbidden {
                 News::Forbidden
             } else {
                 News::GaveUp {
-                    after: deadline,
+                    after: spent_so_far,
                     waits_for,
                 }
             });
@@ -278,9 +301,12 @@ impl Drain {
         };
         let is_on = self.phase.last().is_some();
         let looks = matches!(self.phase, Phase::Looking);
+        // While one device is being changed another drain goes on, but not longer than it may.
+        let is_late = self.is_late(now);
         let evict = match self.phase {
-            Phase::Emptying { .. } => going.clone(),
-            Phase::Idle
+            Phase::Emptying { .. } if !is_late && facts.is_current => going.clone(),
+            Phase::Emptying { .. }
+            | Phase::Idle
             | Phase::Looking
             | Phase::Refused
             | Phase::Tainting { .. }
@@ -304,6 +330,12 @@ impl Drain {
         }
     }
 
+    /// Whether the choice has had its deadline.
+    fn is_late(&self, now: Duration) -> bool {
+        let since = self.spent.as_ref().map(|spent| spent.since);
+        since.is_some_and(|since| now.saturating_sub(since) >= self.policy.deadline)
+    }
+
     fn standing(&self, facts: &Facts<'_>, sight: &Sight<'_>, going: &[PodId]) -> Option<Standing> {
         let waits_for = match self.phase {
             Phase::GaveUp => self.spent.clone()?.over?,
@@ -317,7 +349,7 @@ impl Drain {
         let says_enough = matches!(self.phase, Phase::GaveUp) && !waits_for.is_empty();
         Some(Standing {
             policy: self.policy.scope.as_str(),
-            phase: self.phase.as_str()?,
+            phase: self.phase.stage()?,
             message: message.filter(|_| !says_enough),
             waits_for,
         })

@@ -92,6 +92,9 @@ pub struct Decision {
 /// What the device plugin's config-manager follows. Source: NVIDIA k8s-device-plugin, `cmd/config-manager`.
 pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 
+/// What our taints do.
+const EFFECT: &str = "NoSchedule";
+
 /// Holds what a Node says against what it shall say.
 pub fn decide(view: &View, wanted: &Wanted) -> Decision {
     let mut decision = Decision::default();
@@ -177,7 +180,10 @@ impl Decision {
         ];
         let mut taints = view.taints.clone();
         for (key, is_wanted) in ours {
-            if taints.iter().any(|taint| taint.key == key) == is_wanted {
+            // A taint of another effect is not what is wanted, and nothing that is waited for comes of it.
+            let effects = taints.iter().filter(|taint| taint.key == key);
+            let effects: Vec<&str> = effects.map(|taint| taint.effect.as_str()).collect();
+            if effects == if is_wanted { &[EFFECT][..] } else { &[][..] } {
                 continue;
             }
             taints.retain(|taint| taint.key != key);
@@ -185,7 +191,7 @@ impl Decision {
                 taints.push(Taint {
                     key: key.to_owned(),
                     value: None,
-                    effect: "NoSchedule".to_owned(),
+                    effect: EFFECT.to_owned(),
                     added: None,
                 });
             }

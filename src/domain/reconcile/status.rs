@@ -21,6 +21,8 @@ pub struct Status {
     pub layouts: Option<String>,
     /// The last choice that was looked at from beginning to end; grows with each.
     pub generation: u64,
+    /// Grows whenever something else is asked of a device, or the same once more; what else changes in the file does not count.
+    pub meaning: u64,
     /// The id of the last plan that was carried out, in vain or not.
     pub plan: Option<String>,
     /// The state that most needs attention, in a word; `None` where nothing is asked of any device.

@@ -13,3 +13,4 @@ mod read;
 mod write;
 
 pub use keeper::{Keeper, Link, Report};
+pub(super) use write::patience;

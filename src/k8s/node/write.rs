@@ -47,7 +47,7 @@ impl WriteError {
 }
 
 /// How long the server asks to be left alone. Source: Kubernetes, `Status.details.retryAfterSeconds`.
-pub(super) fn patience(error: &kube::Error) -> Option<Duration> {
+pub(in crate::k8s) fn patience(error: &kube::Error) -> Option<Duration> {
     let kube::Error::Api(status) = error else {
         return None;
     };

@@ -29,8 +29,12 @@ pub enum Scope {
 pub struct Facts<'a> {
     /// Where its devices stand.
     pub status: &'a Status,
+    /// Whether that is for what the Node asks for now, as far as it is known.
+    pub is_current: bool,
     /// What the API server says.
     pub heard: &'a Heard,
+    /// Whether the node has operands that are paused for a device that they hold.
+    pub pauses_operands: bool,
     /// Whether our taint was seen on the Node.
     pub is_tainted: bool,
 }

@@ -31,13 +31,52 @@ pub struct Outcome {
     pub standing: Option<Standing>,
 }
 
+/// How far a drain is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Who is in the way is looked up.
+    Looking,
+    /// Nothing is evicted.
+    Refused,
+    /// The taint is on its way.
+    Tainting,
+    /// Pods are evicted.
+    Emptying,
+    /// It has had its deadline.
+    GaveUp,
+}
+
+impl Stage {
+    /// In a word, as the annotation has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Looking => "looking",
+            Self::Refused => "refused",
+            Self::Tainting => "tainting",
+            Self::Emptying => "emptying",
+            Self::GaveUp => "gave-up",
+        }
+    }
+}
+
+impl Standing {
+    /// The same without what comes and goes at every look: processes.
+    #[must_use]
+    pub fn steady(&self) -> Self {
+        let mut steady = self.clone();
+        let comes_and_goes = |who: &Name| matches!(who, Name::Process(_));
+        steady.waits_for.retain(|one| !comes_and_goes(&one.who));
+        steady
+    }
+}
+
 /// Where a drain stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     /// `affected` or `node`.
     pub policy: &'static str,
-    /// `looking`, `refused`, `tainting`, `emptying` or `gave-up`.
-    pub phase: &'static str,
+    /// How far it is.
+    pub phase: Stage,
     /// What is wrong, where it is no pod's fault.
     pub message: Option<String>,
     /// Who is still in the way, and why.
@@ -78,9 +117,11 @@ pub enum News {
     Ended,
     /// Something else is asked of the node.
     Withdrawn,
+    /// Nothing can be done for a while.
+    Interrupted,
     /// The deadline has passed.
     GaveUp {
-        /// How long it was.
+        /// How long it went on.
         after: Duration,
         /// Who is still there.
         waits_for: Vec<Waiting>,

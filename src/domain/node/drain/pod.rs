@@ -16,6 +16,8 @@ pub struct Pod {
     pub priority: i32,
     /// What that is called.
     pub priority_class: Option<String>,
+    /// Whether it goes to nodes with our taint.
+    pub tolerates: bool,
     /// Whether all its containers have ended for good.
     pub is_finished: bool,
     /// Whether it was told to end.
@@ -44,6 +46,8 @@ pub enum Kept {
     Critical,
     /// Nothing would make it again.
     Alone,
+    /// Our taint keeps it away from no node.
+    Tolerates,
 }
 
 /// Source: Kubernetes, `pkg/apis/scheduling`, `SystemCriticalPriority` and the classes of that package.
@@ -69,6 +73,8 @@ impl Pod {
             Some(Kept::Critical)
         } else if self.controller.is_none() {
             Some(Kept::Alone)
+        } else if self.tolerates {
+            Some(Kept::Tolerates)
         } else {
             None
         }
@@ -76,8 +82,12 @@ impl Pod {
 
     /// Why it will not go; `None` where it may be evicted, or was told to end and nothing puts it back.
     pub(super) fn stays(&self) -> Option<Kept> {
+        let comes_back = |kept: &Kept| match kept {
+            Kept::Static | Kept::DaemonSet | Kept::Tolerates => true,
+            Kept::Critical | Kept::Alone => false,
+        };
         self.kept()
-            .filter(|kept| !self.is_ending || matches!(kept, Kept::Static | Kept::DaemonSet))
+            .filter(|kept| !self.is_ending || comes_back(kept))
     }
 }
 
@@ -89,6 +99,9 @@ impl Kept {
             Self::DaemonSet => "it is of a DaemonSet, whose pods are never evicted",
             Self::Critical => "it is critical for the cluster and never evicted",
             Self::Alone => "nothing would make it again, so it is never evicted",
+            Self::Tolerates => {
+                "it tolerates the taint octavo.dev/repartitioning and might be back at once, so it is never evicted"
+            }
         }
     }
 }
@@ -104,14 +117,16 @@ pub(super) enum Found<'a> {
     Process,
 }
 
-/// Kubelet names pods; of a process its control group tells the UID.
+/// Kubelet names pods; of a process its control group tells the UID, which tells a pod from its successor of the same name.
 pub(super) fn find<'a>(pods: &'a [Pod], holder: &Holder) -> Found<'a> {
     let Some(known) = &holder.who.pod else {
         return Found::Process;
     };
     let is = |pod: &&Pod| match (&known.namespace, &known.name, &known.uid) {
-        (Some(namespace), Some(name), _) => (&pod.id.namespace, &pod.id.name) == (namespace, name),
         (_, _, Some(uid)) => pod.id.uid == *uid || pod.mirrors.as_ref() == Some(uid),
+        (Some(namespace), Some(name), None) => {
+            (&pod.id.namespace, &pod.id.name) == (namespace, name)
+        }
         (_, _, None) => false,
     };
     pods.iter().find(is).map_or(Found::Unlisted, Found::Pod)

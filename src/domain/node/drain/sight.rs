@@ -51,14 +51,14 @@ pub(super) fn is_asked(status: &Status) -> bool {
 }
 
 impl<'a> Sight<'a> {
-    pub(super) fn new(facts: &Facts<'a>, pauses_operands: bool) -> Self {
+    pub(super) fn new(facts: &Facts<'a>) -> Self {
         let mut sight = Self::default();
         let pods = facts.heard.pods.as_deref();
         for device in &facts.status.devices {
             sight.is_unfinished |= is_one_of(device, [Reason::Pending, Reason::NeedsReset]);
             if is_held(device) {
                 sight.held = true;
-                sight.take(device, pods, pauses_operands);
+                sight.take(device, pods, facts.pauses_operands);
             }
         }
         for list in [&mut sight.obstacles, &mut sight.unlisted, &mut sight.others] {
@@ -72,7 +72,7 @@ impl<'a> Sight<'a> {
         let stands: Vec<Stand<'a>> = device
             .holders
             .iter()
-            .map(|holder| stand(pods, holder, pauses_operands))
+            .map(|holder| stand(pods, holder, pauses_operands && is_client(device, holder)))
             .collect();
         let is_clear = !stands.iter().any(|one| matches!(one, Stand::Stays(_)));
         let is_known = !stands.iter().any(|one| matches!(one, Stand::Unlisted(_)));
@@ -170,7 +170,13 @@ fn is_one_of(device: &DeviceStatus, reasons: [Reason; 2]) -> bool {
     reasons.iter().any(|reason| reason.is(device.state))
 }
 
-fn stand<'a>(pods: Option<&'a [Pod]>, holder: &Holder, pauses_operands: bool) -> Stand<'a> {
+/// Whether it is one for whom operands are paused, such as a monitor: kubelet gave it no device.
+fn is_client(device: &DeviceStatus, holder: &Holder) -> bool {
+    let pod = holder.who.pod.as_ref();
+    device.is_held && pod.is_none_or(|pod| pod.name.is_none())
+}
+
+fn stand<'a>(pods: Option<&'a [Pod]>, holder: &Holder, is_paused: bool) -> Stand<'a> {
     let known = match find(pods.unwrap_or_default(), holder) {
         Found::Pod(known) => known,
         Found::Unlisted => return Stand::Unlisted(unlisted(holder, pods.is_some())),
@@ -185,7 +191,7 @@ fn stand<'a>(pods: Option<&'a [Pod]>, holder: &Holder, pauses_operands: bool) ->
     match known.stays() {
         _ if known.is_finished => Stand::Other(pod(&name, "has ended, and kubelet still has it")),
         None => Stand::MayGo(known),
-        Some(Kept::DaemonSet) if pauses_operands => {
+        Some(Kept::DaemonSet) if is_paused => {
             Stand::Other(pod(&name, "its DaemonSet is paused when the pods are gone"))
         }
         Some(kept) => Stand::Stays(pod(&name, kept.reason())),

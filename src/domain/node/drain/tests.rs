@@ -73,6 +73,14 @@ fn held_by_uid(uid: &str) -> Holder {
     })
 }
 
+/// As its control group and kubelet tell it.
+fn held_by_both(name: &str, uid: &str) -> Holder {
+    let mut holder = held_by(name);
+    holder.who.pid = Some(7);
+    holder.who.pod.as_mut().unwrap().uid = Some(uid.to_owned());
+    holder
+}
+
 fn held_by_process() -> Holder {
     holder(Who {
         pid: Some(7),
@@ -121,22 +129,42 @@ fn heard(pods: &[Pod]) -> Heard {
 }
 
 fn affected() -> Drain {
-    drain(Scope::Affected, false)
+    drain(Scope::Affected)
 }
 
-fn drain(scope: Scope, pauses_operands: bool) -> Drain {
+fn drain(scope: Scope) -> Drain {
     let policy = Policy {
         scope,
         deadline: DEADLINE,
     };
-    Drain::new(policy, pauses_operands)
+    Drain::new(policy)
+}
+
+fn facts<'a>(status: &'a Status, heard: &'a Heard, is_tainted: bool) -> Facts<'a> {
+    Facts {
+        status,
+        is_current: true,
+        heard,
+        pauses_operands: false,
+        is_tainted,
+    }
 }
 
 fn look(drain: &mut Drain, now: u64, status: &Status, heard: &Heard, is_tainted: bool) -> Outcome {
+    drain.look(at(now), &facts(status, heard, is_tainted))
+}
+
+/// The same where operands in the way are paused.
+fn look_too(
+    drain: &mut Drain,
+    now: u64,
+    status: &Status,
+    heard: &Heard,
+    is_tainted: bool,
+) -> Outcome {
     let facts = Facts {
-        status,
-        heard,
-        is_tainted,
+        pauses_operands: true,
+        ..facts(status, heard, is_tainted)
     };
     drain.look(at(now), &facts)
 }
@@ -145,7 +173,7 @@ fn phase(outcome: &Outcome) -> &'static str {
     outcome
         .standing
         .as_ref()
-        .map_or("", |standing| standing.phase)
+        .map_or("", |standing| standing.phase.as_str())
 }
 
 fn waits(outcome: &Outcome) -> Vec<String> {
@@ -175,7 +203,7 @@ fn reasons(outcome: &Outcome) -> Vec<&'static str> {
 
 /// A drain that evicts `notebook` and nothing else, and what it has seen.
 fn emptying(scope: Scope, pods: &[Pod]) -> (Drain, Status, Heard) {
-    let mut drain = drain(scope, false);
+    let mut drain = drain(scope);
     let (status, heard) = (blocked(vec![held_by("notebook")]), heard(pods));
     look(&mut drain, 0, &status, &Heard::default(), false);
     look(&mut drain, 1, &status, &heard, false);
@@ -245,6 +273,9 @@ fn a_holder_is_found_by_name_by_its_uid_and_by_the_uid_of_the_static_pod_that_it
         (held_by_uid("uid-notebook"), true),
         (held_by_uid("static"), false),
         (held_by_uid("nobody"), false),
+        (held_by_both("notebook", "uid-notebook"), true),
+        (held_by_both("notebook", "uid-of-the-one-before"), false),
+        (held_by_both("image", "static"), false),
         (held_by("nobody"), false),
         (held_by_process(), false),
     ] {
@@ -298,10 +329,18 @@ fn a_kind_of_pod_that_is_kept_is_named_with_the_reason_and_nothing_else_is_evict
             },
             "nothing would make it again, so it is never evicted",
         ),
+        (
+            Pod {
+                tolerates: true,
+                is_ending: true,
+                ..pod("a")
+            },
+            "it tolerates the taint octavo.dev/repartitioning and might be back at once, so it is never evicted",
+        ),
     ];
     for (kept, reason) in kept {
         for scope in [Scope::Affected, Scope::Node] {
-            let mut drain = drain(scope, false);
+            let mut drain = drain(scope);
             let status = blocked(vec![held_by("notebook"), held_by("a")]);
             let pods = heard(&[pod("notebook"), pod("other"), kept.clone()]);
             let refused = look(&mut drain, 1, &status, &pods, true);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Name, News, Scope, Standing, Waiting};
+use super::{Name, News, Scope, Stage, Standing, Waiting};
 use crate::domain::node::telling::{Event, event};
 use crate::domain::reason::Reason;
 
@@ -31,11 +31,11 @@ impl fmt::Display for Waiting {
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let phase = match self.phase {
-            "looking" => "looks at the pods in the way",
-            "refused" => "evicts nothing",
-            "tainting" => "waits for its taint on the Node",
-            "emptying" => "evicts pods",
-            _ => "gave up",
+            Stage::Looking => "looks at the pods in the way",
+            Stage::Refused => "evicts nothing",
+            Stage::Tainting => "waits for its taint on the Node",
+            Stage::Emptying => "evicts pods",
+            Stage::GaveUp => "gave up",
         };
         write!(f, "drain ({}) {phase}", self.policy)?;
         let rest = [self.message.clone(), told(&self.waits_for)];
@@ -90,12 +90,18 @@ impl From<News> for Event {
                 Reason::DrainEnded,
                 "something else is asked of the node; new pods may come".to_owned(),
             ),
+            News::Interrupted => event(
+                Reason::DrainEnded,
+                "nothing can be changed now: the driver does not answer, the Node is gone, or the agent ends; new pods may come"
+                    .to_owned(),
+            ),
             News::GaveUp { after, waits_for } => {
-                let message = format!(
-                    "gave up after {} s, until another layout is chosen. Still in the way: {}",
-                    after.as_secs(),
-                    who(&waits_for)
+                let rest = told(&waits_for).map_or_else(
+                    || "Nobody is in the way, but a change of a device does not end".to_owned(),
+                    |all| format!("Still in the way: {all}"),
                 );
+                let seconds = after.as_secs();
+                let message = format!("gave up after {seconds} s, until another layout is chosen. {rest}");
                 event(Reason::DrainGaveUp, message)
             }
             News::Refused { waits_for } => {

@@ -243,6 +243,33 @@ fn our_taint_comes_and_goes_and_those_of_others_stay_as_they_are() {
 }
 
 #[test]
+fn a_taint_of_ours_with_another_effect_is_replaced_and_goes_where_none_is_wanted() {
+    let taint = |effect: &str| Taint {
+        key: REPARTITIONING.to_owned(),
+        value: None,
+        effect: effect.to_owned(),
+        added: None,
+    };
+    let wanted = Wanted {
+        repartitioning: true,
+        ..nothing()
+    };
+    let (right, wrong) = (taint("NoSchedule"), taint("PreferNoSchedule"));
+    let writes = |taints: &[&Taint], wanted: &Wanted| {
+        let view = View {
+            taints: taints.iter().map(|&taint| taint.clone()).collect(),
+            ..View::default()
+        };
+        decide(&view, wanted).writes
+    };
+    let as_wanted = vec![Write::Taints(vec![right.clone()])];
+    assert_eq!(writes(&[&wrong], &wanted), as_wanted);
+    assert_eq!(writes(&[&wrong, &right], &wanted), as_wanted);
+    assert_eq!(writes(&[&right], &wanted), []);
+    assert_eq!(writes(&[&wrong], &nothing()), [Write::Taints(Vec::new())]);
+}
+
+#[test]
 fn i11_only_what_runs_is_paused_and_only_what_we_paused_is_put_back() {
     let mut view = node(&[
         ("nvidia.com/gpu.deploy.dcgm", "true", &["gpu-operator"]),

@@ -6,9 +6,11 @@ use super::*;
 
 /// What may happen from one look to the next.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a coin of its own")]
 struct Moment {
     later: u64,
-    generation: u64,
+    turns: bool,
+    rests: bool,
     layout: bool,
     devices: Vec<(usize, Vec<usize>)>,
     listed: bool,
@@ -17,17 +19,24 @@ struct Moment {
 }
 
 fn moment() -> impl Strategy<Value = Moment> {
-    let device = (0_usize..6, prop::collection::vec(0_usize..7, 0..4));
+    let device = (0_usize..6, prop::collection::vec(0_usize..8, 0..4));
     (
-        (0_u64..60, 1_u64..3, prop::bool::weighted(0.95)),
+        (
+            0_u64..60,
+            // One choice stands long enough for its deadline to pass.
+            prop::bool::weighted(0.02),
+            prop::bool::weighted(0.05),
+            prop::bool::weighted(0.95),
+        ),
         prop::collection::vec(device, 0..4),
         (prop::bool::weighted(0.9), prop::bool::weighted(0.8)),
         prop::collection::vec((0_usize..6, 0_usize..5), 0..3),
     )
         .prop_map(
-            |((later, generation, layout), devices, (listed, is_tainted), answers)| Moment {
+            |((later, turns, rests, layout), devices, (listed, is_tainted), answers)| Moment {
                 later,
-                generation,
+                turns,
+                rests,
                 layout,
                 devices,
                 listed,
@@ -46,6 +55,10 @@ fn all_pods() -> Vec<Pod> {
         controller: None,
         ..pod("p5")
     };
+    let tolerant = Pod {
+        tolerates: true,
+        ..pod("p7")
+    };
     let mut all = vec![
         pod("p0"),
         pod("p1"),
@@ -53,12 +66,13 @@ fn all_pods() -> Vec<Pod> {
         of("p3", "DaemonSet"),
         mirror,
         bare,
+        tolerant,
     ];
     all[2].is_ending = true;
     all
 }
 
-fn scene(moment: &Moment) -> (Status, Heard) {
+fn scene(moment: &Moment, generation: u64) -> (Status, Heard) {
     const STATES: [&str; 6] = [
         "blocked",
         "needs-reset",
@@ -75,7 +89,7 @@ fn scene(moment: &Moment) -> (Status, Heard) {
         device(STATES[*state], holders.collect())
     });
     let mut status = status(devices.collect());
-    status.generation = moment.generation;
+    status.generation = generation;
     status.layout = moment.layout.then(|| "night".to_owned());
     let answer = |number| match number {
         0 => Answer::Ending,
@@ -103,15 +117,27 @@ proptest! {
         pauses in any::<bool>(),
     ) {
         let scope = if node { Scope::Node } else { Scope::Affected };
-        let mut drain = drain(scope, pauses);
-        let mut now = 0;
-        // By choice: since when it was drained for.
-        let mut since: Option<(u64, u64)> = None;
+        let mut drain = drain(scope);
+        let (mut now, mut generation) = (0, 1);
+        // By choice: since when it was drained for. What has no layout is another.
+        let mut since: Option<((u64, bool), u64)> = None;
         let mut was_tainted = false;
         for moment in &moments {
             now += moment.later;
-            let (status, heard) = scene(moment);
-            let outcome = look(&mut drain, now, &status, &heard, moment.is_tainted);
+            generation += u64::from(moment.turns);
+            let choice = (generation, moment.layout);
+            if moment.rests {
+                let outcome = drain.rest();
+                prop_assert!(!outcome.is_tainted && outcome.orders == Orders::default());
+                was_tainted = false;
+                continue;
+            }
+            if since.is_some_and(|(known, _)| known != choice) {
+                since = None;
+            }
+            let (status, heard) = scene(moment, generation);
+            let facts = Facts { pauses_operands: pauses, ..facts(&status, &heard, moment.is_tainted) };
+            let outcome = drain.look(at(now), &facts);
             let held = |name: &str| status.devices.iter().any(|device| {
                 device.waits_for_holders && matches!(device.state, "blocked" | "needs-reset")
                     && device.holders.contains(&held_by(name))
@@ -126,19 +152,16 @@ proptest! {
             }
             if outcome.is_tainted {
                 prop_assert!(moment.layout);
-                let busy = status.is_busy();
-                let (choice, from) = *since.get_or_insert((moment.generation, now));
-                let from = if choice == moment.generation { from } else { now };
-                since = Some((moment.generation, from));
-                let late = now - from >= DEADLINE.as_secs() + CALM.as_secs();
-                prop_assert!(busy || !late, "{now} {from}");
-            } else if since.is_some_and(|(choice, _)| choice != moment.generation) {
-                since = None;
+                let (_, from) = *since.get_or_insert((choice, now));
+                let spent = now - from;
+                let most = if status.is_busy() { STUCK } else { CALM };
+                prop_assert!(spent < (DEADLINE + most).as_secs(), "{now} {from}");
+                prop_assert!(outcome.orders.evict.is_empty() || spent < DEADLINE.as_secs());
             }
             was_tainted = outcome.is_tainted;
             // A drain that is on ends with its reason, whatever is seen of taint and pods.
             let mut end = drain.clone();
-            let done = look(&mut end, now, &applied_of(moment.generation), &heard, moment.is_tainted);
+            let done = look(&mut end, now, &applied_of(generation), &heard, moment.is_tainted);
             prop_assert!(!done.is_tainted && done.orders.evict.is_empty());
         }
     }

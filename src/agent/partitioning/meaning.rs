@@ -1,0 +1,77 @@
+//! How often something else was asked of a node's devices.
+
+use std::collections::BTreeMap;
+
+use crate::domain::id::PciAddress;
+use crate::domain::layout::{MigTarget, Targets};
+
+/// What was asked of each device last. One that is away for a while, such as while the driver is loaded again, is asked the same
+/// when it is back.
+#[derive(Debug, Default)]
+pub(super) struct Meaning {
+    layout: String,
+    devices: BTreeMap<PciAddress, Option<MigTarget>>,
+    count: u64,
+}
+
+impl Meaning {
+    /// The layout of this name asks for these, or does so `anew`.
+    pub(super) fn see(&mut self, anew: bool, layout: &str, targets: &Targets) {
+        let mut differs = anew || self.layout != layout;
+        if differs {
+            layout.clone_into(&mut self.layout);
+            self.devices.clear();
+        }
+        for device in &targets.devices {
+            let known = self.devices.insert(device.pci, device.mig.clone());
+            differs |= known.is_some_and(|known| known != device.mig);
+        }
+        self.count = self.count.saturating_add(u64::from(differs));
+    }
+
+    /// How often that was something else than before.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::layout::{DeviceTarget, Place};
+
+    fn targets(devices: &[(u8, Option<MigTarget>)]) -> Targets {
+        let device = |(number, mig): &(u8, Option<MigTarget>)| DeviceTarget {
+            pci: PciAddress::new(0, *number, 0, 0).unwrap(),
+            rule: Place::default(),
+            mig: mig.clone(),
+            time_slicing: None,
+        };
+        Targets {
+            devices: devices.iter().map(device).collect(),
+        }
+    }
+
+    #[test]
+    fn only_what_is_asked_of_a_device_counts_and_not_which_are_there() {
+        let (off, small) = (
+            Some(MigTarget::Disabled),
+            Some(MigTarget::Enabled(Vec::new())),
+        );
+        let both = targets(&[(1, off.clone()), (2, off.clone())]);
+        let mut meaning = Meaning::default();
+        meaning.see(true, "night", &both);
+        assert_eq!(meaning.count(), 1);
+        for seen in [&targets(&[]), &both, &targets(&[(1, off.clone())]), &both] {
+            meaning.see(false, "night", seen);
+            assert_eq!(meaning.count(), 1, "{seen:?}");
+        }
+        let edited = targets(&[(1, off), (2, small)]);
+        meaning.see(false, "night", &edited);
+        assert_eq!(meaning.count(), 2);
+        meaning.see(false, "day", &edited);
+        assert_eq!(meaning.count(), 3);
+        meaning.see(true, "day", &edited);
+        assert_eq!(meaning.count(), 4);
+    }
+}
