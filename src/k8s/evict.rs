@@ -117,14 +117,20 @@ impl Usher {
 
     /// What is not wanted any more is nobody's business.
     fn forget(&mut self, orders: &Orders) {
-        self.asked.retain(|id, _| orders.evict.contains(id));
-        if orders.list.is_none() {
+        let is_on = orders.list.is_some();
+        // Who was told to end is not told again by whoever wants it once more a moment later.
+        let is_wanted = |id: &PodId, is_done: bool| orders.evict.contains(id) || (is_on && is_done);
+        self.asked
+            .retain(|id, asked| is_wanted(id, asked.due.is_none()));
+        if !is_on {
             self.listed = None;
         }
         self.heard.send_if_modified(|heard| {
             let before = heard.clone();
-            heard.answers.retain(|id, _| orders.evict.contains(id));
-            if orders.list.is_none() {
+            heard.answers.retain(|id, answer| {
+                is_wanted(id, matches!(answer, Answer::Ending | Answer::Gone))
+            });
+            if !is_on {
                 heard.pods = None;
                 heard.trouble = None;
             }

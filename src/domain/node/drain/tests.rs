@@ -376,26 +376,3 @@ fn one_device_that_stays_held_does_not_keep_another_from_being_freed() {
         waits(&outcome)
     );
 }
-
-#[test]
-fn of_the_whole_node_all_that_may_be_evicted_goes_and_nothing_else() {
-    let finished = Pod {
-        is_finished: true,
-        ..pod("finished")
-    };
-    let ending = Pod {
-        is_ending: true,
-        ..pod("ending")
-    };
-    let all = [
-        pod("notebook"),
-        pod("and-another"),
-        of("agent", "DaemonSet"),
-        finished,
-        ending,
-    ];
-    let (mut drain, status, heard) = emptying(Scope::Node, &all);
-    let outcome = look(&mut drain, 3, &status, &heard, true);
-    // Who is in the way first.
-    assert_eq!(outcome.orders.evict, [id("notebook"), id("and-another")]);
-}

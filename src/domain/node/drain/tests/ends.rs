@@ -1,4 +1,4 @@
-//! How drains end, and what holds them up.
+//! How drains end, what holds them up, and how far they go.
 
 use super::*;
 
@@ -294,4 +294,27 @@ fn while_another_device_is_changed_nobody_is_evicted_too_late_or_for_what_is_ask
     );
     let outcome = look(&mut drain, stuck + 1, &status, &heard, true);
     assert!(!outcome.is_tainted && outcome.news.is_empty());
+}
+
+#[test]
+fn of_the_whole_node_all_that_may_be_evicted_goes_and_nothing_else() {
+    let finished = Pod {
+        is_finished: true,
+        ..pod("finished")
+    };
+    let ending = Pod {
+        is_ending: true,
+        ..pod("ending")
+    };
+    let all = [
+        pod("notebook"),
+        pod("and-another"),
+        of("agent", "DaemonSet"),
+        finished,
+        ending,
+    ];
+    let (mut drain, status, heard) = emptying(Scope::Node, &all);
+    let outcome = look(&mut drain, 3, &status, &heard, true);
+    // Who is in the way first.
+    assert_eq!(outcome.orders.evict, [id("notebook"), id("and-another")]);
 }
