@@ -180,11 +180,11 @@ impl Cluster {
     /// Holds pods in the way against where the node stands, and says that of it, where something is done about them. While the
     /// driver does not answer nothing can be changed, and nobody is evicted for it.
     pub fn drain(&mut self, inventory: &Inventory, status: Option<&Status>) -> Option<Status> {
+        let draining = self.draining.as_mut()?;
         let view = self.view.borrow().clone();
         // A round may take long, and its layout may be withdrawn meanwhile.
-        let asked = |facet: &Facet| facet.selected.clone();
-        let is_current = self.facet().as_ref().map(asked) == self.seen.as_ref().map(asked);
-        let draining = self.draining.as_mut()?;
+        let asked = view.as_deref().map(|view| select(view, self.compat));
+        let is_current = asked.as_ref() == self.seen.as_ref().map(|seen| &seen.selected);
         let now = self.began.elapsed();
         let answers = matches!(inventory.nvml, NvmlState::Ready(_));
         let able = status.filter(|status| answers || status.is_busy());

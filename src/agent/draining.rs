@@ -9,7 +9,7 @@ use crate::domain::node::View;
 use crate::domain::node::drain::{Drain, Facts, Orders, Outcome, Policy, Standing};
 use crate::domain::node::operands::{CLIENTS, PAUSED, RUNNING};
 use crate::domain::node::telling::Event;
-use crate::domain::node::{Compat, REPARTITIONING};
+use crate::domain::node::{Compat, EFFECT, REPARTITIONING};
 use crate::domain::reason::Kind;
 use crate::domain::reconcile::Status;
 use crate::k8s::evict::Door;
@@ -135,9 +135,8 @@ fn has_operands(view: &View) -> bool {
 
 /// Whether new pods are kept away from the Node by us.
 pub(super) fn is_tainted(view: &View) -> bool {
-    let ours = |key: &str, effect: &str| key == REPARTITIONING && effect == "NoSchedule";
     let mut taints = view.taints.iter();
-    taints.any(|taint| ours(&taint.key, &taint.effect))
+    taints.any(|taint| taint.key == REPARTITIONING && taint.effect == EFFECT)
 }
 
 #[cfg(test)]

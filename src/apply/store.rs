@@ -144,8 +144,8 @@ impl Store {
 
     /// The last plan that the history has, by its id: what was told of it stays true when another program takes over.
     pub fn last_plan(&self) -> Option<String> {
-        let attempts = history(&self.folder).ok()?;
-        attempts.into_iter().next_back().map(|attempt| attempt.plan)
+        let text = history_text(&self.folder).ok()?;
+        history::last(&text).map(|attempt| attempt.plan)
     }
 
     fn shorten(&self, path: &Path) -> Result<(), StoreError> {
@@ -205,9 +205,12 @@ impl Store {
 
 /// The history in `folder`, the oldest first; needs no lock.
 pub fn history(folder: &Path) -> Result<Vec<Attempt>, StoreError> {
+    Ok(history::parse(&history_text(folder)?))
+}
+
+fn history_text(folder: &Path) -> Result<String, StoreError> {
     let bytes = read(&history_path(folder), LONGEST_HISTORY * 2)?;
-    let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned();
-    Ok(history::parse(&text))
+    Ok(String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned())
 }
 
 fn history_path(folder: &Path) -> PathBuf {

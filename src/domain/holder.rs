@@ -49,6 +49,14 @@ pub struct Pod {
     pub container: Option<String>,
 }
 
+impl Holder {
+    /// Whether it is a pod that kubelet gave the device to: kubelet alone names pods.
+    pub fn is_given(&self) -> bool {
+        let pod = self.who.pod.as_ref();
+        pod.is_some_and(|pod| pod.name.is_some())
+    }
+}
+
 /// Everybody who uses a device of a node: the processes that the driver names.
 pub fn of(inventory: &Inventory) -> Vec<Holder> {
     let all = inventory.devices.iter().flat_map(|device| {

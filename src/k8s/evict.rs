@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use crate::domain::id::NodeName;
-use crate::domain::node::REPARTITIONING;
 use crate::domain::node::drain::{Answer, Heard, Orders, Pod, PodId, Trouble};
 use crate::domain::node::pace::Pace;
+use crate::domain::node::{EFFECT, REPARTITIONING};
 use crate::k8s::client::{REQUEST, told};
 use crate::k8s::node::patience;
 
@@ -322,7 +322,7 @@ fn tolerates(toleration: &Toleration) -> bool {
         None | Some("" | "Equal") => toleration.value.as_deref().unwrap_or_default().is_empty(),
         Some(_) => false,
     };
-    equal && all(&toleration.key, REPARTITIONING) && all(&toleration.effect, "NoSchedule")
+    equal && all(&toleration.key, REPARTITIONING) && all(&toleration.effect, EFFECT)
 }
 
 #[cfg(test)]

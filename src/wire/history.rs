@@ -57,8 +57,14 @@ pub fn line(attempt: &Attempt) -> String {
 
 /// All attempts in `text`, the oldest first. A line that was torn, or that a later version wrote, is passed over.
 pub fn parse(text: &str) -> Vec<Attempt> {
-    let lines = text.lines();
-    lines
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect()
+    text.lines().filter_map(read).collect()
+}
+
+/// The last of these, without a look at those before it.
+pub fn last(text: &str) -> Option<Attempt> {
+    text.lines().rev().find_map(read)
+}
+
+fn read(line: &str) -> Option<Attempt> {
+    serde_json::from_str(line).ok()
 }

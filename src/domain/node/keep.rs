@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::operands::{DEPLOY, PAUSED, RUNNING};
 use super::view::{Taint, View, has};
-use super::{COMPAT_MANAGER, MANAGER, MIG_CONFIG_STATE, NOT_READY, REPARTITIONING};
+use super::{COMPAT_MANAGER, EFFECT, MANAGER, MIG_CONFIG_STATE, NOT_READY, REPARTITIONING};
 use crate::domain::labels::LabelSet;
 
 /// What a Node shall say.
@@ -91,9 +91,6 @@ pub struct Decision {
 
 /// What the device plugin's config-manager follows. Source: NVIDIA k8s-device-plugin, `cmd/config-manager`.
 pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
-
-/// What our taints do.
-const EFFECT: &str = "NoSchedule";
 
 /// Holds what a Node says against what it shall say.
 pub fn decide(view: &View, wanted: &Wanted) -> Decision {

@@ -41,6 +41,8 @@ pub const STATUS: &str = "octavo.dev/status";
 pub const NOT_READY: &str = "octavo.dev/not-ready";
 /// Ours: no pod goes where others are evicted for a layout.
 pub const REPARTITIONING: &str = "octavo.dev/repartitioning";
+/// What our taints do to pods that are still to come.
+pub const EFFECT: &str = "NoSchedule";
 
 /// What mig-manager is asked by. Source: NVIDIA mig-parted, `deployments/container`, README.
 pub const MIG_CONFIG: &str = "nvidia.com/mig.config";

@@ -139,12 +139,10 @@ impl State {
     /// Whether somebody has the device open who is in the way of a change of its MIG mode, or of a reset, and is no pod that kubelet
     /// gave the device to: a client such as a monitor, which can be asked to let go.
     pub fn is_held(&self) -> bool {
-        let given = |holder: &Holder| {
-            let pod = holder.who.pod.as_ref();
-            pod.is_some_and(|pod| pod.name.is_some())
-        };
         let by_a_client = |cause: &Cause| match cause {
-            Cause::DeviceInUse { holders } => holders.is_empty() || !holders.iter().all(given),
+            Cause::DeviceInUse { holders } => {
+                holders.is_empty() || !holders.iter().all(Holder::is_given)
+            }
             Cause::InstanceInUse { .. }
             | Cause::NotAllowed { .. }
             | Cause::Untold { .. }

@@ -30,14 +30,7 @@ fn what_somebody_else_changed_is_undone_where_nobody_uses_it_or_left_by_policy()
             "--interval=100ms",
         ]);
         agent.says("GPU 0: applied");
-        node.machine.change(|world| {
-            let slot = world.slot_of_index(0).unwrap();
-            world.destroy_ci(slot, 0, 0)?;
-            world.destroy_gi(slot, 0)?;
-            // Profile 19 is 1g.5gb, and 0 its only compute instance.
-            let gi = world.create_gi(slot, 19, None)?;
-            world.create_ci(slot, gi, 0, None)
-        });
+        node.is_changed_by_somebody_else();
         if policy == "repair" {
             agent.says("somebody changed what it had; it is brought back");
             agent.says("GPU 0: applied");

@@ -134,6 +134,18 @@ impl Node {
         world.gpus[gpu].mig.as_ref().is_some_and(|mig| mig.current)
     }
 
+    /// Instead of the first instance of GPU 0 there is another one.
+    pub(crate) fn is_changed_by_somebody_else(&self) {
+        self.machine.change(|world| {
+            let slot = world.slot_of_index(0).unwrap();
+            world.destroy_ci(slot, 0, 0)?;
+            world.destroy_gi(slot, 0)?;
+            // Profile 19 is 1g.5gb, and 0 its only compute instance.
+            let gi = world.create_gi(slot, 19, None)?;
+            world.create_ci(slot, gi, 0, None)
+        });
+    }
+
     /// Whether nothing is left of what was begun.
     pub(crate) fn is_clear(&self) -> bool {
         !self.state().join("journal").exists()

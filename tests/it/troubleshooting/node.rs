@@ -209,13 +209,7 @@ fn a_node_that_mig_manager_works_on_is_left_to_it() {
     let row = Row::of("mig_manager_at_work");
     let rig = Rig::new(Api::shared(), operands::MIG);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
-    rig.api.kubectl(&[
-        "label",
-        "node",
-        rig.name(),
-        "nvidia.com/mig.config.state=pending",
-        "--field-manager=nvidia-mig-manager",
-    ]);
+    rig.is_claimed_by_mig_manager();
     let _agent = rig.start(&[]);
     told(&row, &rig, "LayoutNotice");
     assert!(rig.machine.geometry(0).is_empty());

@@ -172,8 +172,7 @@ fn is_one_of(device: &DeviceStatus, reasons: [Reason; 2]) -> bool {
 
 /// Whether it is one for whom operands are paused, such as a monitor: kubelet gave it no device.
 fn is_client(device: &DeviceStatus, holder: &Holder) -> bool {
-    let pod = holder.who.pod.as_ref();
-    device.is_held && pod.is_none_or(|pod| pod.name.is_none())
+    device.is_held && !holder.is_given()
 }
 
 fn stand<'a>(pods: Option<&'a [Pod]>, holder: &Holder, is_paused: bool) -> Stand<'a> {

@@ -49,16 +49,15 @@ impl fmt::Display for Standing {
 
 /// Who is waited for, if anybody is.
 fn told(waits_for: &[Waiting]) -> Option<String> {
-    let mut all: Vec<String> = waits_for
-        .iter()
-        .take(MOST)
-        .map(Waiting::to_string)
-        .collect();
-    let more = waits_for.len().saturating_sub(MOST);
-    if more > 0 {
-        all.push(format!("and {more} more"));
-    }
-    (!all.is_empty()).then(|| all.join("; "))
+    (!waits_for.is_empty()).then(|| first(waits_for, "; "))
+}
+
+/// The first of them, and how many more there are.
+fn first(all: &[impl ToString], between: &str) -> String {
+    let mut shown: Vec<String> = all.iter().take(MOST).map(ToString::to_string).collect();
+    let more = all.len().saturating_sub(MOST);
+    shown.extend((more > 0).then(|| format!("and {more} more")));
+    shown.join(between)
 }
 
 impl From<News> for Event {
@@ -76,10 +75,7 @@ impl From<News> for Event {
                         "all pods of the node that may be evicted are, for some are in the way"
                     }
                 };
-                let mut names: Vec<String> = pods.iter().take(MOST).cloned().collect();
-                let more = pods.len().saturating_sub(MOST);
-                names.extend((more > 0).then(|| format!("and {more} more")));
-                let message = format!("{}: {whom}: {}", devices.join(", "), names.join(", "));
+                let message = format!("{}: {whom}: {}", devices.join(", "), first(&pods, ", "));
                 event(Reason::DrainBegan, message)
             }
             News::Ended => event(

@@ -64,6 +64,15 @@ impl<'a> Rig<'a> {
         self.api.kubectl(&arguments);
     }
 
+    /// mig-manager says that it partitions the node.
+    #[track_caller]
+    pub(crate) fn is_claimed_by_mig_manager(&self) {
+        let pending = "nvidia.com/mig.config.state=pending";
+        let manager = "--field-manager=nvidia-mig-manager";
+        self.api
+            .kubectl(&["label", "node", self.name(), pending, manager]);
+    }
+
     #[track_caller]
     pub(crate) fn annotate(&self, annotation: &str) {
         self.api

@@ -152,13 +152,7 @@ fn mig_managers_label_is_honoured_and_answered_where_that_is_wanted() {
 fn a_mig_manager_that_is_at_work_is_left_to_it() {
     let rig = Rig::new(Server::shared(), TWO);
     rig.label(&["octavo.dev/layout=all-7g.40gb"]);
-    rig.api.kubectl(&[
-        "label",
-        "node",
-        rig.name(),
-        "nvidia.com/mig.config.state=pending",
-        "--field-manager=nvidia-mig-manager",
-    ]);
+    rig.is_claimed_by_mig_manager();
     let mut agent = rig.start(&[]);
     agent.says("nvidia-mig-manager says that it partitions this node just now");
     assert!(rig.machine.geometry(0).is_empty());

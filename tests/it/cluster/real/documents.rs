@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::super::Api;
-use super::site::figure;
+use super::site::{figure, story};
 use crate::deploy::chart;
 
 /// Somebody who reads a document and types what it says.
@@ -80,7 +80,7 @@ impl Reader {
             output.status.success(),
             "{commands}\n{}\n{out}\n{errors}\n{}",
             output.status,
-            told(self.api)
+            story(self.api)
         );
     }
 }
@@ -96,30 +96,6 @@ fn block(page: &str, name: &str) -> String {
         .split_once(&mark)
         .unwrap_or_else(|| panic!("{page} has no block {name}"));
     after.split_once("```\n").unwrap().0.to_owned()
-}
-
-/// What there is to read when something did not work.
-fn told(api: &Api) -> String {
-    let say = |arguments: &[&str]| {
-        let output = api.try_kubectl(arguments);
-        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
-    };
-    let ours = ["-n", "octavo-system"];
-    [
-        say(&[&["describe", "pods"], &ours[..]].concat()),
-        say(&[
-            &[
-                "logs",
-                "--selector=app.kubernetes.io/part-of=octavo",
-                "--prefix",
-                "--tail=40",
-            ],
-            &ours[..],
-        ]
-        .concat()),
-        say(&[&["get", "events"], &ours[..]].concat()),
-    ]
-    .join("\n")
 }
 
 #[test]

@@ -179,7 +179,7 @@ impl Site {
         let began = Instant::now();
         while !so() {
             let patient = began.elapsed() < PATIENCE;
-            assert!(patient, "never: {what}\n{}", self.story());
+            assert!(patient, "never: {what}\n{}", story(self.api()));
             // Nothing tells when a simulated machine changes; it is looked at, at a pace that leaves the processor to others.
             thread::park_timeout(Duration::from_millis(10));
         }
@@ -208,21 +208,22 @@ impl Site {
     pub(super) fn is_under_way(&self) -> bool {
         self.nodes.folder(A100).join("octavo/journal").exists()
     }
+}
 
-    /// What there is to read when something went wrong.
-    pub(super) fn story(&self) -> String {
-        let ours = "--selector=app.kubernetes.io/name=octavo-agent";
-        let say = |arguments: &[&str]| {
-            let output = self.api().try_kubectl(arguments);
-            String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
-        };
-        [
-            say(&["describe", "node", A100]),
-            say(&["describe", "pods", "-n", NAMESPACE, ours]),
-            say(&["logs", "-n", NAMESPACE, ours, "--prefix", "--tail=60"]),
-        ]
-        .join("\n")
-    }
+/// What there is to read when something went wrong.
+pub(super) fn story(api: &Api) -> String {
+    let ours = "--selector=app.kubernetes.io/part-of=octavo";
+    let say = |arguments: &[&str]| {
+        let output = api.try_kubectl(arguments);
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    [
+        say(&["describe", "node", A100]),
+        say(&["describe", "pods", "-n", NAMESPACE]),
+        say(&["logs", "-n", NAMESPACE, ours, "--prefix", "--tail=60"]),
+        say(&["get", "events", "-n", NAMESPACE]),
+    ]
+    .join("\n")
 }
 
 /// Says a figure to whoever runs the tests with `--nocapture`.
@@ -277,11 +278,6 @@ fn looks(api: &Api, node: &str) -> String {
 fn rolled_out(api: &Api, what: &str) {
     let wait = ["rollout", "status", "-n", NAMESPACE, "--timeout=180s", what];
     let waited = api.try_kubectl(&wait);
-    if !waited.status.success() {
-        let all = api.try_kubectl(&["describe", "pods", "-n", NAMESPACE]);
-        let logs = api.try_kubectl(&["logs", "-n", NAMESPACE, what, "--tail=60"]);
-        let [waited, all, logs] =
-            [waited.stderr, all.stdout, logs.stdout].map(|text| String::from_utf8(text).unwrap());
-        panic!("{what}: {waited}\n{all}\n{logs}");
-    }
+    let errors = String::from_utf8_lossy(&waited.stderr);
+    assert!(waited.status.success(), "{what}: {errors}\n{}", story(api));
 }
