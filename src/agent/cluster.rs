@@ -194,13 +194,11 @@ impl Cluster {
             is_current,
         });
         let shown = draining.look(now, seen);
-        for event in self.telling.afford(now, shown.events.clone()) {
-            self.link.tell(event);
-        }
+        let drain = draining.standing().map(ToString::to_string);
+        self.tell(shown.events.clone());
         self.shown = shown;
-        let drain = draining.standing()?.to_string();
         Some(Status {
-            drain: Some(drain),
+            drain: Some(drain?),
             ..status?.clone()
         })
     }
@@ -307,11 +305,22 @@ impl Cluster {
         if let Some(news) = outcome.news.clone() {
             let event = Event::from(news);
             info!(reason = %event.reason.word(), "{}", event.message);
-            for event in self.telling.afford(now, vec![event]) {
-                self.link.tell(event);
-            }
+            self.tell(vec![event]);
         }
         outcome
+    }
+
+    /// The Node, where it was seen.
+    pub fn view(&self) -> Option<Arc<View>> {
+        self.view.borrow().clone()
+    }
+
+    /// Tells what happened by the way, if there is still room for it.
+    pub fn tell(&mut self, events: Vec<Event>) {
+        let now = self.began.elapsed();
+        for event in self.telling.afford(now, events) {
+            self.link.tell(event);
+        }
     }
 
     /// The agent is to end: no more pods are evicted, however long it takes.

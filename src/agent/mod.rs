@@ -22,13 +22,16 @@ pub mod metrics;
 pub mod node_sink;
 pub mod partitioning;
 pub mod pulse;
+pub mod sharing;
 pub mod sink;
 mod teller;
 pub mod uplink;
 
 use std::future::{Future, pending};
 use std::pin::pin;
+use std::sync::Arc;
 
+use tokio::sync::watch;
 use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
 use tracing::{debug, info};
 
@@ -37,12 +40,14 @@ use crate::agent::local::{Asked, Desk};
 use crate::agent::log::Log;
 use crate::agent::partitioning::Partitioning;
 use crate::agent::pulse::Pulse;
+use crate::agent::sharing::Giver;
 use crate::agent::sink::{LabelSink, SinkError};
 use crate::agent::teller::{Teller, publish};
 use crate::agent::uplink::Outbox;
 use crate::domain::error::chain;
 use crate::domain::labels::{self, LayoutState, Options};
 use crate::domain::reconcile::Status;
+use crate::domain::sharing::usage::Usage;
 use crate::hw::Handle;
 
 /// Between two looks at least this long, however often the hardware cries: a storm of Xids is one thing to look at.
@@ -68,6 +73,10 @@ pub struct Outputs<'a> {
     pub outbox: Option<Outbox>,
     /// This machine's Node.
     pub cluster: Option<Cluster>,
+    /// Who gives devices out.
+    pub giver: Option<Box<dyn Giver>>,
+    /// Who has what, as it was looked at last.
+    pub usage: Option<watch::Receiver<Arc<Usage>>>,
     /// Who asks whether this lives.
     pub pulse: Pulse,
 }
@@ -130,7 +139,7 @@ pub async fn run(
             () = &mut shutdown => break,
             _ = ticks.tick() => {}
             () = hints.changed() => debug!("the hardware hints at a change"),
-            () = teller.node_changed() => debug!("the Node says something else"),
+            () = teller.changed() => debug!("the Node, or who gives devices out, says something else"),
             () = sleep(due.unwrap_or_default()), if due.is_some() => {}
             Some(asked) = next(&mut desk) => {
                 if let Some(partitioning) = &mut partitioning {

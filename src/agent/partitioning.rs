@@ -70,7 +70,7 @@ pub struct Partitioning {
     /// Absent while another process has the state directory.
     engine: Option<Engine>,
     /// What the engine was last told to make of the node.
-    meant: Option<(String, Targets)>,
+    meant: Option<(String, Arc<Targets>)>,
     /// It is to be told so once more.
     anew: bool,
     /// What of that is new.
@@ -247,6 +247,7 @@ impl Partitioning {
             status.state = Some(UNSETTLED.word());
         }
         status.layouts.clone_from(&self.layouts);
+        status.asked = self.meant.as_ref().map(|(_, targets)| Arc::clone(targets));
         status.generation = self.looked_at;
         status.meaning = self.meaning.count();
         status.notice = self.notice.clone().or(status.notice);
@@ -337,7 +338,7 @@ impl Partitioning {
         match self.looked_up(&name, inventory) {
             Ok((resolved, notice)) => {
                 self.notice = notice;
-                let meant = (name.clone(), resolved.targets.clone());
+                let meant = (name.clone(), Arc::new(resolved.targets.clone()));
                 let anew = std::mem::take(&mut self.anew);
                 self.meaning.see(anew, &name, &resolved.targets);
                 if anew || self.meant.as_ref() != Some(&meant) {
@@ -360,7 +361,7 @@ impl Partitioning {
                 let meant = self.meant.clone();
                 meant.map_or_else(
                     || (Some(name), Targets::default()),
-                    |(name, targets)| (Some(name), targets),
+                    |(name, targets)| (Some(name), Targets::clone(&targets)),
                 )
             }
         }
@@ -377,8 +378,8 @@ impl Partitioning {
 
 /// Devices of which something else is asked now, wherever the rule stands that says so; all of a layout that was chosen anew.
 fn differing(
-    before: Option<&(String, Targets)>,
-    (name, now): &(String, Targets),
+    before: Option<&(String, Arc<Targets>)>,
+    (name, now): &(String, Arc<Targets>),
 ) -> BTreeSet<PciAddress> {
     let before = before.filter(|(known, _)| known == name);
     let known = |pci: PciAddress| {

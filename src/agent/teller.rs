@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
-use tokio::time::{Duration, Interval, sleep, timeout};
+use tokio::time::{Duration, Instant, Interval, sleep, timeout};
 use tracing::info;
 
-use super::{BREATH, LAST_WAIT, Outputs};
+use super::{BREATH, LAST_WAIT, Outputs, soonest};
+use crate::agent::cluster::Cluster;
 use crate::agent::local::Desk;
 use crate::agent::log::Log;
 use crate::agent::metrics::Applies;
 use crate::agent::partitioning::Partitioning;
+use crate::agent::sharing::Scene;
 use crate::agent::sink::{Claim, LabelSink, Published, Sheet, SinkError};
 use crate::apply::executor::Board;
 use crate::domain::inventory::{Inventory, NvmlState};
@@ -33,6 +35,7 @@ pub(super) struct Teller<'a> {
     status: Option<watch::Sender<Arc<wire_local::Status>>>,
     /// When there is something to be said again, whatever happens.
     pub(super) again: Option<Duration>,
+    began: Instant,
 }
 
 impl<'a> Teller<'a> {
@@ -48,14 +51,28 @@ impl<'a> Teller<'a> {
             applies: partitioning.map(|one| one.applies().clone()),
             status: None,
             again: None,
+            began: Instant::now(),
         }
     }
 
-    /// Waits until the Node says something else; for ever where there is none.
-    pub(super) async fn node_changed(&mut self) {
-        match &mut self.outputs.cluster {
-            Some(cluster) => cluster.changed().await,
-            None => pending().await,
+    /// Waits until the Node, or who gives devices out, says something else; for ever where there is neither.
+    pub(super) async fn changed(&mut self) {
+        let Outputs { cluster, giver, .. } = &mut self.outputs;
+        let node = async {
+            match cluster {
+                Some(cluster) => cluster.changed().await,
+                None => pending().await,
+            }
+        };
+        let given = async {
+            match giver {
+                Some(giver) => giver.changed().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = node => {}
+            () = given => {}
         }
     }
 
@@ -103,6 +120,8 @@ impl<'a> Teller<'a> {
         let cluster = self.outputs.cluster.as_mut();
         let drained = cluster.and_then(|cluster| cluster.drain(inventory, status));
         let status = drained.as_ref().or(status);
+        let (shared, due) = self.share(inventory, status);
+        let status = shared.as_ref().or(status);
         if let (Some(applies), Some(status)) = (&self.applies, status) {
             applies.stands(status);
         }
@@ -126,8 +145,9 @@ impl<'a> Teller<'a> {
         }
         self.outputs.pulse.beat();
         let mut served = true;
+        self.again = due;
         if let Some(cluster) = &mut self.outputs.cluster {
-            self.again = cluster.say(inventory, &labels, status);
+            self.again = soonest(cluster.say(inventory, &labels, status), due);
             served = cluster.is_heard();
         }
         let outcome = publish(inventory, self.outputs.sink, &labels).await;
@@ -140,6 +160,33 @@ impl<'a> Teller<'a> {
         }
         self.log.publishing(outcome);
         ControlFlow::Continue(())
+    }
+
+    /// Holds what is given out against what shall be, and says that of the status; and when to come again, where that is soon.
+    fn share(
+        &mut self,
+        inventory: &Inventory,
+        status: Option<&Status>,
+    ) -> (Option<Status>, Option<Duration>) {
+        let Outputs { giver, cluster, .. } = &mut self.outputs;
+        let Some(giver) = giver else {
+            return (None, None);
+        };
+        let view = cluster.as_ref().and_then(Cluster::view);
+        let outcome = giver.look(Scene {
+            now: self.began.elapsed(),
+            inventory,
+            status,
+            view: view.as_deref(),
+        });
+        if let Some(cluster) = cluster {
+            cluster.tell(outcome.events);
+        }
+        let shared = outcome.status.map(|sharing| Status {
+            sharing: Some(sharing),
+            ..status.cloned().unwrap_or_default()
+        });
+        (shared, outcome.again)
     }
 
     /// While devices are being changed nothing is read; how far they are is told, and that a call hangs.

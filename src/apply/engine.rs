@@ -241,6 +241,8 @@ impl Engine {
             notice: self.notice.clone(),
             drain: None,
             devices: devices.collect(),
+            asked: None,
+            sharing: None,
             past: self.past.clone(),
         }
     }

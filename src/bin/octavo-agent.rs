@@ -75,6 +75,8 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
             sink: sink.as_mut(),
             outbox: None,
             cluster,
+            giver: None,
+            usage: None,
             pulse: Pulse::new(Duration::ZERO),
         };
         tokio::select! {
@@ -94,6 +96,8 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         sink: sink.as_mut(),
         outbox,
         cluster,
+        giver: None,
+        usage: None,
         pulse,
     };
     agent::run(&hardware, outputs, partitioning, &settings, shutdown).await;

@@ -3,6 +3,7 @@
 mod cluster;
 mod partitioning;
 mod publishing;
+mod sharing;
 mod uplink;
 
 use std::env;
@@ -17,6 +18,8 @@ use self::partitioning::PartitioningArgs;
 pub use self::partitioning::PartitioningSettings;
 use self::publishing::PublishingArgs;
 pub use self::publishing::{FeatureFile, LabelSink, Schedule};
+use self::sharing::SharingArgs;
+pub use self::sharing::{ConfigMapName, DeviceList, Giver, SharingSettings, UsageSettings};
 use self::uplink::UplinkArgs;
 pub use self::uplink::{Security, UplinkSettings};
 use super::hardware::{HardwareArgs, HardwareSettings};
@@ -72,6 +75,9 @@ struct AgentArgs {
     cluster: ClusterArgs,
 
     #[command(flatten)]
+    sharing: SharingArgs,
+
+    #[command(flatten)]
     uplink: UplinkArgs,
 
     #[command(flatten)]
@@ -105,6 +111,7 @@ pub struct AgentSettings {
     schedule: Schedule,
     partitioning: Option<PartitioningSettings>,
     cluster: Option<ClusterSettings>,
+    sharing: SharingSettings,
     uplink: Option<UplinkSettings>,
     metrics: Option<SocketAddr>,
     cleanup: Option<Cleanup>,
@@ -165,6 +172,11 @@ impl AgentSettings {
         self.cluster.as_ref()
     }
 
+    /// Who gives devices out to pods, and how.
+    pub fn sharing(&self) -> &SharingSettings {
+        &self.sharing
+    }
+
     /// Where nothing is to be done but to take away what an agent has written: what comes after that.
     pub fn cleanup(&self) -> Option<Cleanup> {
         self.cleanup
@@ -193,6 +205,7 @@ impl AgentArgs {
             schedule,
             partitioning: self.partitioning.resolve(follows),
             cluster,
+            sharing: self.sharing.resolve()?,
             uplink,
             metrics: match schedule {
                 Schedule::Once => None,

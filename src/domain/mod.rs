@@ -24,6 +24,7 @@ pub mod profile;
 pub mod quantity;
 pub mod reason;
 pub mod reconcile;
+pub mod sharing;
 pub mod slices;
 mod split;
 pub mod stream;

@@ -67,6 +67,28 @@ pub enum Reason {
     DrainGaveUp,
     /// Nothing is evicted.
     DrainRefused,
+    /// Devices are given out as the layout says.
+    SharingInForce,
+    /// They will be.
+    SharingPending,
+    /// Pods have what is to be given out otherwise.
+    SharingHeld,
+    /// They are not.
+    SharingNotInForce,
+    /// Nobody can give them out so.
+    SharingRefused,
+    /// Another program offers the same resource.
+    DevicePluginConflict,
+    /// A device or partition is not given out any more.
+    DeviceUnhealthy,
+    /// It is again.
+    DeviceHealthy,
+    /// A container uses more than its share.
+    MemoryOverShare,
+    /// It does not any more.
+    MemoryWithinShare,
+    /// A shared device has hardly any memory left.
+    MemoryNearlyExhausted,
 }
 
 /// Whether somebody should look.
@@ -90,7 +112,7 @@ impl Kind {
 
 impl Reason {
     /// All there are, in the order in which people read of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 38] = [
         Self::Applied,
         Self::Pending,
         Self::Applying,
@@ -118,6 +140,17 @@ impl Reason {
         Self::DrainEnded,
         Self::DrainGaveUp,
         Self::DrainRefused,
+        Self::SharingInForce,
+        Self::SharingPending,
+        Self::SharingHeld,
+        Self::SharingNotInForce,
+        Self::SharingRefused,
+        Self::DevicePluginConflict,
+        Self::DeviceUnhealthy,
+        Self::DeviceHealthy,
+        Self::MemoryOverShare,
+        Self::MemoryWithinShare,
+        Self::MemoryNearlyExhausted,
     ];
 
     /// The word: in status, annotation, labels, metrics, history, and in the log as `reason=word`.
@@ -184,6 +217,17 @@ impl Reason {
             Self::DrainEnded => &rows::DRAIN_ENDED,
             Self::DrainGaveUp => &rows::DRAIN_GAVE_UP,
             Self::DrainRefused => &rows::DRAIN_REFUSED,
+            Self::SharingInForce => &rows::sharing::SHARING_IN_FORCE,
+            Self::SharingPending => &rows::sharing::SHARING_PENDING,
+            Self::SharingHeld => &rows::sharing::SHARING_HELD,
+            Self::SharingNotInForce => &rows::sharing::SHARING_NOT_IN_FORCE,
+            Self::SharingRefused => &rows::sharing::SHARING_REFUSED,
+            Self::DevicePluginConflict => &rows::sharing::DEVICE_PLUGIN_CONFLICT,
+            Self::DeviceUnhealthy => &rows::sharing::DEVICE_UNHEALTHY,
+            Self::DeviceHealthy => &rows::sharing::DEVICE_HEALTHY,
+            Self::MemoryOverShare => &rows::sharing::MEMORY_OVER_SHARE,
+            Self::MemoryWithinShare => &rows::sharing::MEMORY_WITHIN_SHARE,
+            Self::MemoryNearlyExhausted => &rows::sharing::MEMORY_NEARLY_EXHAUSTED,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Partitioning of one device: what it offers, what it has, whether it may.
 
+use super::Device;
 use crate::domain::catalog::{InstanceResources, Placement, ProfileCatalog};
 use crate::domain::id::MigUuid;
+use crate::domain::profile::{InstanceShape, ProfileName};
 use crate::domain::quantity::Mebibytes;
 
 /// Partitioning of one device.
@@ -124,5 +126,34 @@ impl MigState {
             || format!("profile {}", instance.profile_id),
             |profile| profile.name.to_string(),
         )
+    }
+}
+
+impl Device {
+    /// The name of a partition's profile as NVIDIA's tools compute it, from the memory that the MIG device shows; the device's own
+    /// name for the profile where the memory is not known.
+    pub fn profile_of(
+        &self,
+        instance: &GpuInstance,
+        compute: &ComputeInstance,
+    ) -> Option<ProfileName> {
+        let profile = self.mig.state()?.catalog.by_id(instance.profile_id)?;
+        let in_catalog = profile
+            .compute_profiles
+            .iter()
+            .find(|found| found.id == compute.profile_id)
+            .map(|found| found.slices);
+        let told = compute.resources.map(|has| has.compute_slices);
+        let slices = in_catalog.or(told)?;
+        let shape = InstanceShape {
+            profile_index: profile.index,
+            compute_slices: u8::try_from(slices).ok(),
+            memory: compute.memory.unwrap_or(profile.memory),
+        };
+        let computed = self
+            .memory
+            .and_then(|total| ProfileName::computed(&shape, total));
+        let whole = slices == u32::from(profile.name.gpu_slices());
+        computed.or_else(|| whole.then(|| profile.name.clone()))
     }
 }

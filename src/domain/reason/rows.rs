@@ -1,5 +1,7 @@
 //! What there is to be said of each reason.
 
+pub(super) mod sharing;
+
 use super::Kind::{self, Normal, Warning};
 
 /// What there is to be said of a reason.

@@ -1,12 +1,16 @@
 //! Where a node stands, for everybody who asks: log, stream, pages, command line.
 
+use std::sync::Arc;
+
 use super::job::Progress;
 use super::state::State;
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
+use crate::domain::layout::Targets;
 use crate::domain::plan::Cause;
 use crate::domain::plan::words::Words;
+use crate::domain::sharing::SharingStatus;
 
 /// Where a node stands with regard to its layout.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,6 +37,10 @@ pub struct Status {
     pub drain: Option<String>,
     /// The devices that something is asked of, in the order of their addresses.
     pub devices: Vec<DeviceStatus>,
+    /// What is asked of them; absent where nothing is.
+    pub asked: Option<Arc<Targets>>,
+    /// How far what is given out to pods is what shall be; absent where nobody says.
+    pub sharing: Option<SharingStatus>,
     /// What happened so far.
     pub past: Past,
 }

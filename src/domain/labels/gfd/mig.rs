@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{Gpu, sanitised};
 use crate::domain::catalog::InstanceResources;
-use crate::domain::inventory::{ComputeInstance, GpuInstance, MigState};
+use crate::domain::inventory::{ComputeInstance, GpuInstance};
 use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{InvalidMig, Note, Omission};
-use crate::domain::profile::{InstanceShape, ProfileName};
+use crate::domain::profile::ProfileName;
 use crate::domain::quantity::Mebibytes;
 
 /// A MIG device.
@@ -143,8 +143,8 @@ fn groups<'a>(gpus: &[Gpu<'a>]) -> (BTreeMap<String, Group<'a>>, usize) {
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let mut nameless = 0;
     for gpu in gpus {
-        for (state, instance, compute) in compute_instances(gpu) {
-            let Some(name) = profile_of(gpu, state, instance, compute) else {
+        for (instance, compute) in compute_instances(gpu) {
+            let Some(name) = gpu.device.profile_of(instance, compute) else {
                 nameless += 1;
                 continue;
             };
@@ -165,44 +165,15 @@ fn groups<'a>(gpus: &[Gpu<'a>]) -> (BTreeMap<String, Group<'a>>, usize) {
 /// The MIG devices of a GPU in MIG mode.
 fn compute_instances<'a>(
     gpu: &Gpu<'a>,
-) -> impl Iterator<Item = (&'a MigState, &'a GpuInstance, &'a ComputeInstance)> {
+) -> impl Iterator<Item = (&'a GpuInstance, &'a ComputeInstance)> {
     let state = gpu.device.mig.state();
     let enabled = state.filter(|_| gpu.device.mig.is_enabled());
     enabled.into_iter().flat_map(|state| {
         state.gpu_instances.iter().flat_map(move |instance| {
             let each = instance.compute_instances.iter();
-            each.map(move |compute| (state, instance, compute))
+            each.map(move |compute| (instance, compute))
         })
     })
-}
-
-/// The profile's name as NVIDIA's tools compute it, from the memory the MIG device shows; the device's own name for the profile
-/// where the memory is not known.
-fn profile_of(
-    gpu: &Gpu,
-    state: &MigState,
-    instance: &GpuInstance,
-    compute: &ComputeInstance,
-) -> Option<ProfileName> {
-    let profile = state.catalog.by_id(instance.profile_id)?;
-    let in_catalog = profile
-        .compute_profiles
-        .iter()
-        .find(|found| found.id == compute.profile_id)
-        .map(|found| found.slices);
-    let told = compute.resources.map(|has| has.compute_slices);
-    let slices = in_catalog.or(told)?;
-    let shape = InstanceShape {
-        profile_index: profile.index,
-        compute_slices: u8::try_from(slices).ok(),
-        memory: compute.memory.unwrap_or(profile.memory),
-    };
-    let computed = gpu
-        .device
-        .memory
-        .and_then(|total| ProfileName::computed(&shape, total));
-    let whole = slices == u32::from(profile.name.gpu_slices());
-    computed.or_else(|| whole.then(|| profile.name.clone()))
 }
 
 /// `1g.10gb+me` is `1g.10gb.me` in keys and values; `1g.24gb-me` stays.

@@ -1,0 +1,368 @@
+//! Who gives devices out to pods, and how; and how often it is looked who uses them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{CommandFactory, ValueEnum};
+
+use crate::config::Answer;
+use crate::config::duration;
+use crate::domain::sharing::allocation::Policy;
+
+/// Less is more questions than kubelet likes to answer.
+const SHORTEST_LOOK: Duration = Duration::from_secs(1);
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Sharing")]
+pub(super) struct SharingArgs {
+    /// Who gives devices and partitions out to pods, and shares them as the layout's timeSlicing says
+    #[arg(
+        long,
+        value_enum,
+        value_name = "GIVER",
+        env = "OCTAVO_SHARING",
+        hide_env_values = true,
+        default_value = "auto"
+    )]
+    sharing: GiverName,
+
+    /// Where kubelet and device plugins meet; for --sharing embedded
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_DEVICE_PLUGINS",
+        hide_env_values = true,
+        default_value = "/var/lib/kubelet/device-plugins"
+    )]
+    device_plugins: PathBuf,
+
+    /// How containers get what they were given; for --sharing embedded
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WAY",
+        env = "OCTAVO_DEVICE_LIST",
+        hide_env_values = true,
+        value_delimiter = ',',
+        default_value = "envvar"
+    )]
+    device_list: Vec<DeviceList>,
+
+    /// Where CDI specifications are written; for --device-list cdi
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_CDI_DIR",
+        hide_env_values = true,
+        default_value = "/var/run/cdi"
+    )]
+    cdi_dir: PathBuf,
+
+    /// Which unit a replica is given of; for --sharing embedded
+    #[arg(
+        long,
+        value_enum,
+        value_name = "POLICY",
+        env = "OCTAVO_ALLOCATION",
+        hide_env_values = true,
+        default_value = "spread"
+    )]
+    allocation: AllocationName,
+
+    /// The ConfigMap that NVIDIA's device plugin reads; for --sharing hand-off
+    #[arg(
+        long,
+        value_name = "NAMESPACE/NAME",
+        env = "OCTAVO_PLUGIN_CONFIG_MAP",
+        hide_env_values = true,
+        value_parser = config_map
+    )]
+    plugin_config_map: Option<ConfigMapName>,
+
+    /// After this time, replicas that the Node does not offer are looked into
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "OCTAVO_SHARING_DEADLINE",
+        hide_env_values = true,
+        value_parser = duration::positive,
+        default_value = "3m"
+    )]
+    sharing_deadline: Duration,
+
+    /// How often it is looked who uses which device and how much of its memory; `none` for never
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "OCTAVO_USAGE_INTERVAL",
+        hide_env_values = true,
+        value_parser = usage_interval,
+        default_value = "none"
+    )]
+    usage_interval: UsageInterval,
+
+    /// Serve what dcgm-exporter would, under its names, beside our own metrics
+    #[arg(long, env = "OCTAVO_DCGM_METRICS", hide_env_values = true)]
+    dcgm_metrics: bool,
+
+    /// Tell pods in events of their own when they use more than their share of a device
+    #[arg(long, env = "OCTAVO_POD_EVENTS", hide_env_values = true)]
+    pod_events: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum GiverName {
+    /// NVIDIA's plugin where it runs, else nobody
+    Auto,
+    /// Nobody that we know of
+    Off,
+    /// NVIDIA's device plugin, which is told how
+    HandOff,
+    /// The agent is the device plugin
+    Embedded,
+}
+
+/// How containers get what they were given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum DeviceList {
+    /// NVIDIA's runtime reads `NVIDIA_VISIBLE_DEVICES`
+    Envvar,
+    /// The container runtime reads CDI specifications
+    Cdi,
+    /// Kubelet names the device files
+    DeviceSpecs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum AllocationName {
+    /// The one that has most left
+    Spread,
+    /// The one that has least left
+    Pack,
+}
+
+/// Who gives devices out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Giver {
+    /// NVIDIA's plugin where it runs, else nobody.
+    Auto,
+    /// Nobody that we know of.
+    Nobody,
+    /// NVIDIA's device plugin.
+    HandOff,
+    /// The agent.
+    Embedded,
+}
+
+/// A `ConfigMap` by its namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigMapName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// How often it is looked who uses what; none: never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct UsageInterval(Option<Duration>);
+
+/// Who gives devices out to pods, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharingSettings {
+    giver: Giver,
+    device_plugins: PathBuf,
+    device_lists: Vec<DeviceList>,
+    cdi_dir: PathBuf,
+    policy: Policy,
+    plugin_config_map: Option<ConfigMapName>,
+    deadline: Duration,
+    usage: UsageSettings,
+}
+
+/// Who is told who uses what, and how often it is looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsageSettings {
+    interval: Option<Duration>,
+    dcgm: bool,
+    pod_events: bool,
+}
+
+impl SharingSettings {
+    /// Who gives devices out.
+    pub fn giver(&self) -> Giver {
+        self.giver
+    }
+
+    /// Where kubelet and device plugins meet.
+    pub fn device_plugins(&self) -> &Path {
+        &self.device_plugins
+    }
+
+    /// How containers get what they were given; at least one way.
+    pub fn device_lists(&self) -> &[DeviceList] {
+        &self.device_lists
+    }
+
+    /// Where CDI specifications are written.
+    pub fn cdi_dir(&self) -> &Path {
+        &self.cdi_dir
+    }
+
+    /// How replicas are laid over units.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// The `ConfigMap` that NVIDIA's plugin reads.
+    pub fn plugin_config_map(&self) -> Option<&ConfigMapName> {
+        self.plugin_config_map.as_ref()
+    }
+
+    /// After how long replicas that the Node does not offer are looked into.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// Who uses what.
+    pub fn usage(&self) -> UsageSettings {
+        self.usage
+    }
+}
+
+impl UsageSettings {
+    /// How often it is looked; `None` for never.
+    pub fn interval(self) -> Option<Duration> {
+        self.interval
+    }
+
+    /// Whether metrics are served under the names of dcgm-exporter too.
+    pub fn dcgm(self) -> bool {
+        self.dcgm
+    }
+
+    /// Whether pods are told in events of their own.
+    pub fn pod_events(self) -> bool {
+        self.pod_events
+    }
+}
+
+impl SharingArgs {
+    pub(super) fn resolve(self) -> Result<SharingSettings, Answer> {
+        let UsageInterval(interval) = self.usage_interval;
+        if interval.is_some_and(|interval| interval < SHORTEST_LOOK) {
+            return Err(usage("--usage-interval: at least a second is needed"));
+        }
+        if interval.is_none() && self.dcgm_metrics {
+            return Err(usage("--dcgm-metrics needs --usage-interval"));
+        }
+        if interval.is_none() && self.pod_events {
+            return Err(usage("--pod-events needs --usage-interval"));
+        }
+        let mut device_lists = self.device_list;
+        device_lists.sort_unstable();
+        device_lists.dedup();
+        Ok(SharingSettings {
+            giver: match self.sharing {
+                GiverName::Auto => Giver::Auto,
+                GiverName::Off => Giver::Nobody,
+                GiverName::HandOff => Giver::HandOff,
+                GiverName::Embedded => Giver::Embedded,
+            },
+            device_plugins: self.device_plugins,
+            device_lists,
+            cdi_dir: self.cdi_dir,
+            policy: match self.allocation {
+                AllocationName::Spread => Policy::Spread,
+                AllocationName::Pack => Policy::Pack,
+            },
+            plugin_config_map: self.plugin_config_map,
+            deadline: self.sharing_deadline,
+            usage: UsageSettings {
+                interval,
+                dcgm: self.dcgm_metrics,
+                pod_events: self.pod_events,
+            },
+        })
+    }
+}
+
+fn config_map(text: &str) -> Result<ConfigMapName, String> {
+    match text.split_once('/') {
+        Some((namespace, name))
+            if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+        {
+            Ok(ConfigMapName {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            })
+        }
+        Some(_) | None => {
+            Err("a namespace and a name are needed, such as gpu-operator/plugin-config".to_owned())
+        }
+    }
+}
+
+fn usage_interval(text: &str) -> Result<UsageInterval, duration::DurationError> {
+    if text == "none" {
+        return Ok(UsageInterval(None));
+    }
+    duration::positive(text).map(|interval| UsageInterval(Some(interval)))
+}
+
+fn usage(message: &str) -> Answer {
+    Answer::usage(&mut super::AgentArgs::command(), message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::agent::AgentSettings;
+
+    fn read(arguments: &[&str]) -> Result<SharingSettings, Answer> {
+        let program = ["octavo-agent"].iter();
+        AgentSettings::from_arguments(program.chain(arguments)).map(|all| all.sharing().clone())
+    }
+
+    #[test]
+    fn by_itself_nothing_is_given_out_and_nobody_is_looked_at() {
+        let settings = read(&[]).unwrap();
+        assert_eq!(settings.giver(), Giver::Auto);
+        assert_eq!(settings.usage().interval(), None);
+        assert_eq!(settings.device_lists(), [DeviceList::Envvar]);
+    }
+
+    #[test]
+    fn ways_are_listed_once_each_and_a_config_map_has_two_names() {
+        let settings = read(&[
+            "--sharing=embedded",
+            "--device-list=cdi,envvar,cdi",
+            "--plugin-config-map=gpu-operator/plugin-config",
+        ])
+        .unwrap();
+        assert_eq!(
+            settings.device_lists(),
+            [DeviceList::Envvar, DeviceList::Cdi]
+        );
+        let name = settings.plugin_config_map().unwrap();
+        assert_eq!(
+            (name.namespace.as_str(), name.name.as_str()),
+            ("gpu-operator", "plugin-config")
+        );
+    }
+
+    #[test]
+    fn i12_what_cannot_be_is_refused_with_the_flag() {
+        for (arguments, said) in [
+            (&["--usage-interval=500ms"][..], "--usage-interval"),
+            (&["--dcgm-metrics"], "--usage-interval"),
+            (&["--pod-events"], "--usage-interval"),
+            (&["--plugin-config-map=a"], "a namespace and a name"),
+            (&["--plugin-config-map=a/b/c"], "a namespace and a name"),
+            (&["--sharing=mps"], "--sharing"),
+        ] {
+            let answer = read(arguments).unwrap_err().to_string();
+            assert!(answer.contains(said), "{arguments:?}: {answer}");
+        }
+    }
+}

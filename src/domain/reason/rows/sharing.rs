@@ -1,0 +1,103 @@
+//! How devices are given out, and who uses what of them.
+
+use super::Kind::{Normal, Warning};
+use super::{NOTHING, Row, told, untold};
+
+pub(in crate::domain::reason) const SHARING_IN_FORCE: Row = told(
+    "sharing-in-force",
+    "SharingInForce",
+    Normal,
+    (
+        "The Node offers to pods what its layout says, replica by replica.",
+        NOTHING,
+    ),
+);
+pub(in crate::domain::reason) const SHARING_PENDING: Row = untold(
+    "sharing-pending",
+    Normal,
+    (
+        "What the Node offers to pods is about to be what its layout says.",
+        "Nothing; where it lasts, the status says what it waits for.",
+    ),
+);
+pub(in crate::domain::reason) const SHARING_HELD: Row = told(
+    "sharing-held",
+    "SharingHeld",
+    Warning,
+    (
+        "Pods have what is to be given out otherwise; it stays theirs, and nothing more is given out of it.",
+        "End the pods named, or wait: it goes on by itself.",
+    ),
+);
+pub(in crate::domain::reason) const SHARING_NOT_IN_FORCE: Row = told(
+    "sharing-not-in-force",
+    "SharingNotInForce",
+    Warning,
+    (
+        "The Node does not offer to pods what its layout says.",
+        "The message names the cause and the check that found it.",
+    ),
+);
+pub(in crate::domain::reason) const SHARING_REFUSED: Row = told(
+    "sharing-refused",
+    "SharingRefused",
+    Warning,
+    (
+        "Nobody here can give devices out as the layout says; what was given out before stays so.",
+        "Change the layout as the message says, or let the agent give devices out: `--sharing embedded`.",
+    ),
+);
+pub(in crate::domain::reason) const DEVICE_PLUGIN_CONFLICT: Row = told(
+    "device-plugin-conflict",
+    "DevicePluginConflict",
+    Warning,
+    (
+        "Another program offers the same resource to kubelet, and the last to register wins.",
+        "Stop one of the two: `--sharing hand-off` leaves it to NVIDIA's plugin.",
+    ),
+);
+pub(in crate::domain::reason) const DEVICE_UNHEALTHY: Row = told(
+    "device-unhealthy",
+    "DeviceUnhealthy",
+    Warning,
+    (
+        "A device or partition is not given out any more; pods that have it keep it.",
+        "The message says why, and what brings it back.",
+    ),
+);
+pub(in crate::domain::reason) const DEVICE_HEALTHY: Row = told(
+    "device-healthy",
+    "DeviceHealthy",
+    Normal,
+    (
+        "A device or partition that was not fit is given out again.",
+        NOTHING,
+    ),
+);
+pub(in crate::domain::reason) const MEMORY_OVER_SHARE: Row = told(
+    "memory-over-share",
+    "MemoryOverShare",
+    Warning,
+    (
+        "A container uses more than its fair share of a device that others share; nothing is done to it.",
+        "Give it a device or partition of its own, or let it use less; the others may fail for want of memory.",
+    ),
+);
+pub(in crate::domain::reason) const MEMORY_WITHIN_SHARE: Row = told(
+    "memory-within-share",
+    "MemoryWithinShare",
+    Normal,
+    (
+        "A container that was over its share is within it again.",
+        NOTHING,
+    ),
+);
+pub(in crate::domain::reason) const MEMORY_NEARLY_EXHAUSTED: Row = told(
+    "memory-nearly-exhausted",
+    "MemoryNearlyExhausted",
+    Warning,
+    (
+        "A shared device has hardly any memory left: whoever asks for more fails next, whoever it is.",
+        "End the one that uses most, which is named first, or give it a device of its own.",
+    ),
+);
