@@ -1,0 +1,134 @@
+//! Errors that devices report by themselves: that none that matters is lost on the way, and that a storm of them harms nobody.
+
+use std::collections::BTreeSet;
+
+use nvml_sim::model::Slot;
+use octavo::domain::inventory::NvmlState;
+use octavo::domain::sharing::health::Xid;
+use octavo::hw::Handle;
+
+use crate::driver_contract::H100S;
+use crate::machine::{Machine, follow};
+
+const MIG: &str = "machine: mig\ngpus:\n- {board: T4}\n- {board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb, start: 4}, {profile: 2g.20gb, compute: [1c.2g.20gb, 1c.2g.20gb]}]}\n";
+
+/// Starts to listen, and returns when the driver is listened to.
+async fn listen(machine: &Machine) -> Handle {
+    let handle = machine.spawn();
+    let is_ready = |state: &NvmlState| matches!(state, NvmlState::Ready(_));
+    follow(&handle, &mut handle.hints(), is_ready).await;
+    handle
+}
+
+/// What is heard until `last` is.
+async fn heard_until(handle: &Handle, last: Xid) -> Vec<Xid> {
+    let mut hints = handle.hints();
+    let mut heard = Vec::new();
+    loop {
+        heard.extend(handle.xids());
+        if heard.contains(&last) {
+            return heard;
+        }
+        hints.changed().await;
+    }
+}
+
+/// An error of the GPU in this slot of the machine.
+fn xid(machine: &Machine, slot: usize, number: u64) -> Xid {
+    Xid {
+        pci: machine.world().gpus[slot].pci.sysfs().parse().unwrap(),
+        gpu_instance: None,
+        compute_instance: None,
+        number,
+    }
+}
+
+#[tokio::test]
+async fn an_xid_is_told_with_its_device_and_its_number() {
+    let machine = Machine::new(H100S);
+    let handle = listen(&machine).await;
+    assert_eq!(handle.xids(), []);
+    machine.change(|world| world.xid(Slot(5), 79, None));
+    let expected = xid(&machine, 5, 79);
+    assert_eq!(heard_until(&handle, expected).await, [expected]);
+    assert_eq!(handle.xids(), [], "each is told once");
+}
+
+#[tokio::test]
+async fn an_xid_of_an_instance_is_told_with_the_instance() {
+    let machine = Machine::new(MIG);
+    let handle = listen(&machine).await;
+    let world = machine.world();
+    let instances = &world.gpus[1].mig.as_ref().unwrap().instances;
+    let gi = instances.iter().find(|gi| gi.compute.len() == 2).unwrap();
+    let of = |gpu_instance, compute_instance, number| Xid {
+        gpu_instance,
+        compute_instance,
+        ..xid(&machine, 1, number)
+    };
+    let expected = [
+        of(Some(gi.id), Some(gi.compute[1].id), 94),
+        of(Some(gi.id), None, 43),
+        of(None, None, 95),
+    ];
+    machine.change(|world| {
+        let one = (gi.id, Some(gi.compute[1].id));
+        world.xid(Slot(1), 94, Some(one))?;
+        world.xid(Slot(1), 43, Some((gi.id, None)))?;
+        world.xid(Slot(1), 95, None)
+    });
+    assert_eq!(heard_until(&handle, expected[2]).await, expected);
+}
+
+#[tokio::test]
+async fn each_who_takes_xids_is_told_all_of_them() {
+    let machine = Machine::new(H100S);
+    let handle = listen(&machine).await;
+    let other = handle.clone();
+    machine.change(|world| world.xid(Slot(0), 48, None));
+    let first = xid(&machine, 0, 48);
+    heard_until(&handle, first).await;
+    let late = handle.clone();
+    assert_eq!(other.xids(), [first]);
+    assert_eq!(late.xids(), [], "it was told already when this was made");
+    machine.change(|world| world.xid(Slot(0), 48, None));
+    for taker in [handle, other, late] {
+        assert_eq!(heard_until(&taker, first).await, [first]);
+        assert_eq!(taker.xid_counts(), [(first, 2)]);
+    }
+}
+
+#[tokio::test]
+async fn other_events_are_hints_without_an_xid() {
+    let machine = Machine::new("machine: mig\ngpus: [{board: H100_80GB_SXM, mig: enabled}]\n");
+    let handle = listen(&machine).await;
+    let mut hints = handle.hints();
+    machine.change(|world| world.create_gi(Slot(0), 9, None));
+    hints.changed().await;
+    assert_eq!(handle.xids(), []);
+}
+
+/// The simulator keeps as many events as a driver might, and drops the oldest of more.
+#[tokio::test]
+async fn a_storm_of_ten_thousand_xids_is_told_in_few_words_with_the_last_of_them() {
+    let machine = Machine::new(H100S);
+    let handle = listen(&machine).await;
+    for _ in 0..10 {
+        machine.change(|world| {
+            for number in 0..1000_u64 {
+                let slot = usize::try_from(number % 8).unwrap();
+                world.xid(Slot(slot), 13, None)?;
+            }
+            Ok(())
+        });
+    }
+    machine.change(|world| world.xid(Slot(3), 79, None));
+    let last = xid(&machine, 3, 79);
+    let heard: BTreeSet<Xid> = heard_until(&handle, last).await.into_iter().collect();
+    assert!(heard.iter().all(|one| *one == last || one.number == 13));
+    assert!(heard.len() <= 9, "{heard:?}");
+    let counts = handle.xid_counts();
+    assert_eq!(counts.len(), heard.len());
+    assert!(counts.iter().map(|(_, count)| count).sum::<u64>() <= 10_001);
+    assert_eq!(handle.xids(), []);
+}
