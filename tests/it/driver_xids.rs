@@ -9,6 +9,7 @@ use octavo::hw::Handle;
 
 use crate::driver_contract::H100S;
 use crate::machine::{Machine, follow};
+use crate::process::{Program, resident};
 
 const MIG: &str = "machine: mig\ngpus:\n- {board: T4}\n- {board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb, start: 4}, {profile: 2g.20gb, compute: [1c.2g.20gb, 1c.2g.20gb]}]}\n";
 
@@ -131,4 +132,61 @@ async fn a_storm_of_ten_thousand_xids_is_told_in_few_words_with_the_last_of_them
     assert_eq!(counts.len(), heard.len());
     assert!(counts.iter().map(|(_, count)| count).sum::<u64>() <= 10_001);
     assert_eq!(handle.xids(), []);
+}
+
+/// The agent, which looks once an hour unless something hints at a change.
+fn idle(machine: &Machine) -> Program {
+    let file = machine.path().join("features.d/octavo");
+    let mut agent = machine.agent(&[
+        "--interval=1h",
+        "--feature-file-expiry=0",
+        "--label-sink=file",
+        "--log-level=debug",
+        "--feature-file",
+        file.to_str().unwrap(),
+    ]);
+    agent.says("labels published");
+    agent
+}
+
+#[test]
+fn the_agent_hears_an_xid_and_looks_at_once() {
+    let machine = Machine::new(MIG);
+    let mut agent = idle(&machine);
+    machine.change(|world| world.xid(Slot(0), 79, None));
+    agent.says("the hardware hints at a change");
+    let line = agent.says("the device reports Xid");
+    assert!(line.contains("Xid 79: it has fallen off the bus"), "{line}");
+    let pci = xid(&machine, 0, 79).pci;
+    assert!(line.contains(&format!("device={pci}")), "{line}");
+    machine.change(|world| world.xid(Slot(1), 94, Some((1, Some(0)))));
+    let line = agent.says("the device reports Xid 94");
+    assert!(line.contains("gi=1 ci=0"), "{line}");
+    assert!(agent.stop().success());
+}
+
+#[test]
+fn the_agent_bears_a_storm_of_ten_thousand_xids_and_hears_the_last() {
+    let machine = Machine::new(H100S);
+    let mut agent = idle(&machine);
+    // The first fills what has a bound, the second finds it full.
+    let memory = [95, 79].map(|last| {
+        for _ in 0..10 {
+            machine.change(|world| {
+                for number in 0..1000_u32 {
+                    let slot = usize::try_from(number % 8).unwrap();
+                    world.xid(Slot(slot), 48, Some((number % 5, None)))?;
+                }
+                Ok(())
+            });
+        }
+        machine.change(|world| world.xid(Slot(3), last, None));
+        agent.says(&format!("the device reports Xid {last}"));
+        resident(agent.id())
+    });
+    let [first, second] = memory;
+    assert!(second < first + 8192, "{first} KiB, then {second} KiB");
+    let lines = agent.kill();
+    let told = lines.iter().filter(|line| line.contains("reports Xid"));
+    assert!(told.count() <= 42, "each kind once: {lines:#?}");
 }

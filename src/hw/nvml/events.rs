@@ -4,7 +4,7 @@
 //! events newer than itself.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper_sys::bindings::{
@@ -12,6 +12,7 @@ use nvml_wrapper_sys::bindings::{
     nvmlEventTypeGpuRecoveryAction, nvmlEventTypeGpuUnavailableError,
     nvmlEventTypeXidCriticalError,
 };
+use tokio::time::Instant;
 
 use crate::domain::id::PciAddress;
 use crate::domain::sharing::health::Xid;

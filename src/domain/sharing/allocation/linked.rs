@@ -88,7 +88,7 @@ impl Search {
         Self {
             free: which(&|node| row(node).is_some_and(|row| !row.free.is_empty())),
             must: which(&|node| row(node).is_some_and(|row| row.must > 0)),
-            lost: which(&|node| devices.get(node).is_none_or(|device| device.is_none())),
+            lost: which(&|node| devices.get(node).is_none_or(Option::is_none)),
             links,
             near: (0..rows.len())
                 .map(|a| {

@@ -33,6 +33,8 @@ fn lost() -> NvmlState {
     }
 }
 
+type Change = fn(&mut Node);
+
 /// Three devices that work, and a monitor of them.
 struct Node {
     inventory: Inventory,
@@ -216,7 +218,7 @@ fn a_number_that_nobody_knows_is_one_to_be_watched() {
 
 #[test]
 fn a_reset_that_was_seen_brings_the_device_back_after_a_minute() {
-    let seen_by: [(&str, fn(&mut Node), fn(&mut Node)); 4] = [
+    let seen_by: [(&str, Change, Change); 4] = [
         (
             "recovery action",
             |node| node.wish(0, RecoveryAction::ResetGpu),
@@ -434,8 +436,8 @@ fn who_comes_and_goes_waits_twice_as_long_each_time_but_an_hour_at_most() {
 #[test]
 fn a_storm_is_one_trouble() {
     let mut node = Node::new();
-    let storm: Vec<Xid> = (0..10_000)
-        .map(|number| confined(0, number, number as u32, Some(number as u32 % 7)))
+    let storm: Vec<Xid> = (0..10_000_u32)
+        .map(|number| confined(0, number.into(), number, Some(number % 7)))
         .collect();
     node.look(10, &storm);
     let kept = |node: &Node| {
