@@ -1,10 +1,15 @@
 //! Errors that devices report by themselves: that none that matters is lost on the way, and that a storm of them harms nobody.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use nvml_sim::model::Slot;
 use octavo::domain::inventory::NvmlState;
-use octavo::domain::sharing::health::Xid;
+use octavo::domain::labels::MigStrategy;
+use octavo::domain::layout::Targets;
+use octavo::domain::sharing::Offers;
+use octavo::domain::sharing::health::{Monitor, Xid};
+use octavo::domain::sharing::offer::compile;
 use octavo::hw::Handle;
 
 use crate::driver_contract::H100S;
@@ -107,6 +112,40 @@ async fn other_events_are_hints_without_an_xid() {
     machine.change(|world| world.create_gi(Slot(0), 9, None));
     hints.changed().await;
     assert_eq!(handle.xids(), []);
+}
+
+/// Which of the node's devices are fit, in their order.
+fn fit(monitor: &Monitor, offers: &Offers) -> Vec<bool> {
+    let units = offers.units().map(|(_, unit)| unit);
+    units
+        .map(|unit| monitor.health(unit).is_healthy())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_gpu_that_is_lost_is_unfit_alone_and_fit_again_a_minute_after_its_reset() {
+    let machine = Machine::new(H100S);
+    let handle = listen(&machine).await;
+    let inventory = handle.observe().await;
+    let offers = compile(&inventory, &Targets::default(), MigStrategy::None).offers;
+    let mut monitor = Monitor::default();
+    let seconds = Duration::from_secs;
+    monitor.see(seconds(0), &inventory, &handle.xids());
+    assert_eq!(fit(&monitor, &offers), [true; 8]);
+
+    machine.change(|world| world.lose_gpu(Slot(2)));
+    let xids = heard_until(&handle, xid(&machine, 2, 79)).await;
+    monitor.see(seconds(10), &*handle.observe().await, &xids);
+    let mut expected = [true; 8];
+    expected[2] = false;
+    assert_eq!(fit(&monitor, &offers), expected);
+
+    machine.change(|world| world.reset_gpu(Slot(2)));
+    monitor.see(seconds(100), &*handle.observe().await, &handle.xids());
+    assert_eq!(fit(&monitor, &offers), expected);
+    assert_eq!(monitor.again(), Some(seconds(160)));
+    monitor.see(seconds(160), &*handle.observe().await, &handle.xids());
+    assert_eq!(fit(&monitor, &offers), [true; 8]);
 }
 
 /// The simulator keeps as many events as a driver might, and drops the oldest of more.
