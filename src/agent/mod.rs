@@ -26,6 +26,7 @@ pub mod sharing;
 pub mod sink;
 mod teller;
 pub mod uplink;
+mod xids;
 
 use std::future::{Future, pending};
 use std::pin::pin;
@@ -44,6 +45,7 @@ use crate::agent::sharing::Giver;
 use crate::agent::sink::{LabelSink, SinkError};
 use crate::agent::teller::{Teller, publish};
 use crate::agent::uplink::Outbox;
+use crate::agent::xids::Reporter;
 use crate::domain::error::chain;
 use crate::domain::labels::{self, LayoutState, Options};
 use crate::domain::reconcile::Status;
@@ -128,10 +130,9 @@ pub async fn run(
     let mut shutdown = pin!(shutdown);
     let mut ticks = interval(settings.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut hints = hardware.hints();
+    let (mut hints, mut xids) = (hardware.hints(), Reporter::new(hardware));
     let mut teller = Teller::new(outputs, settings.labels, partitioning.as_ref());
-    let (mut desk, mut listened, mut last) = (None, false, false);
-    let mut again: Option<Duration> = None;
+    let (mut desk, mut listened, mut last, mut again) = (None, false, false, None);
     while !last {
         let due = soonest(again, teller.again);
         // Each arm can be dropped at any time: a tick, a hint and a signal that are not taken now are still there later.
@@ -148,6 +149,7 @@ pub async fn run(
             }
         }
         teller.outputs.pulse.beat();
+        xids.report();
         let waits = teller.follow_node(partitioning.as_mut());
         let inventory = tokio::select! {
             () = &mut shutdown => break,

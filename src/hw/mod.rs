@@ -33,6 +33,7 @@ pub use worker::{Handle, Hints, NoDriver, Released, spawn};
 
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Driver};
+use crate::domain::sharing::health::Xid;
 
 /// Where the hardware is looked for, and how patiently.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,15 +97,17 @@ pub trait GpuDriver: Send {
 
 /// Waits for what the hardware says by itself.
 pub trait EventSource: Send {
-    /// Blocks until something happened, or for some seconds.
+    /// Blocks until something happened, or for some seconds. What has happened already is told all at once, up to a bound.
     fn wait(&mut self) -> Result<Heard, DriverError>;
 }
 
 /// The end of a wait for events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// An error, a changed partition: the devices are worth another look.
+    /// A changed partition, or whatever else makes the devices worth another look.
     Something,
+    /// Errors of devices, in the order in which they happened; something else may have happened too.
+    Xids(Vec<Xid>),
     /// The time is up.
     Nothing,
 }

@@ -16,11 +16,12 @@
 mod claim;
 mod events;
 mod handle;
+mod xids;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use tokio::sync::{oneshot, watch};
@@ -32,6 +33,7 @@ pub use handle::{Handle, Hints};
 use crate::domain::driver_link::{Effect, Event, Past, State};
 use crate::domain::error::chain;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
+use crate::domain::sharing::health::Xid;
 use crate::hw::calls::CallWatch;
 use crate::hw::error::{DriverError, Remedy};
 use crate::hw::merge::merge;
@@ -41,6 +43,7 @@ use crate::hw::{DriverLoader, GpuDriver, Observation, Settings};
 
 use claim::{Claim, Job, Release};
 use events::Events;
+use xids::Xids;
 
 /// What the thread is told.
 enum Message {
@@ -80,9 +83,21 @@ struct Shared {
     calls: CallWatch,
     latest: watch::Sender<Arc<Inventory>>,
     pulse: watch::Sender<Pulse>,
+    xids: Mutex<Xids>,
 }
 
 impl Shared {
+    /// Keeps them before it says so: who looks then finds them.
+    fn say_xids(&self, heard: &[Xid]) {
+        self.xids().hear(heard);
+        self.say_news();
+    }
+
+    fn xids(&self) -> MutexGuard<'_, Xids> {
+        // What is kept is whole after each step, so that of a thread that died with the lock it is as good.
+        self.xids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn say_news(&self) {
         self.pulse
             .send_modify(|pulse| pulse.news = pulse.news.wrapping_add(1));
@@ -101,6 +116,7 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<H
         calls: CallWatch::new(settings.call_deadline),
         latest: watch::Sender::new(Arc::new(first)),
         pulse: watch::Sender::new(Pulse::default()),
+        xids: Mutex::default(),
     });
     let worker = Worker {
         loader,

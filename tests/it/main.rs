@@ -19,6 +19,7 @@ mod demo;
 mod deploy;
 mod driver_contract;
 mod driver_life;
+mod driver_xids;
 mod fleet;
 mod fleet_cli;
 mod golden;

@@ -2,6 +2,7 @@
 //!
 //! Nothing waits by sleeping; whoever needs something to have happened waits for the line in which the program says so.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -19,6 +20,14 @@ use crate::machine::Machine;
 const PATIENCE: Duration = Duration::from_mins(2);
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
+
+/// Memory of a process that is really there, in KiB.
+pub(crate) fn resident(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let (number, _) = line.unwrap().trim().split_once(' ').unwrap();
+    number.parse().unwrap()
+}
 
 /// A running program; killed when dropped.
 pub(crate) struct Program {

@@ -53,6 +53,7 @@ impl Thread {
                 let began = Instant::now();
                 match source.wait() {
                     Ok(Heard::Something) => shared.say_news(),
+                    Ok(Heard::Xids(xids)) => shared.say_xids(&xids),
                     Ok(Heard::Nothing) => {}
                     Err(failure) => error = Some(failure),
                 }
@@ -124,7 +125,7 @@ impl Worker {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
     use tokio::sync::watch;
 
@@ -156,6 +157,7 @@ mod tests {
             calls: CallWatch::new(Duration::ZERO),
             latest: watch::Sender::new(Arc::new(nothing)),
             pulse: watch::Sender::default(),
+            xids: Mutex::default(),
         });
         let (outbox, inbox) = mpsc::channel();
         let began = Instant::now();

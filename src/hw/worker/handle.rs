@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
 use tokio::sync::{oneshot, watch};
@@ -10,15 +11,29 @@ use tokio::time::{self, Instant};
 use super::claim::{Claim, Ended, Job, NoDriver, Released};
 use super::{Message, Pulse, Shared};
 use crate::domain::inventory::{Device, Inventory, NvmlState};
+use crate::domain::sharing::health::Xid;
 use crate::hw::GpuDriver;
 use crate::hw::calls::{CallWatch, InFlight};
 use crate::hw::merge;
 
 /// Access to the thread that owns the driver. Cheap to clone; the thread ends with the last clone.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Handle {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
+    /// How many errors of devices had been heard when this handle took what there was.
+    taken: AtomicU64,
+}
+
+/// Each clone takes the errors of devices for itself, from where the one that it is a clone of stands.
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            inbox: Arc::clone(&self.inbox),
+            taken: AtomicU64::new(self.taken.load(Ordering::Relaxed)),
+        }
+    }
 }
 
 /// The way to the thread, which is told when nobody is left.
@@ -36,6 +51,7 @@ impl Handle {
         Self {
             shared,
             inbox: Arc::new(Inbox(inbox)),
+            taken: AtomicU64::new(0),
         }
     }
 
@@ -143,6 +159,19 @@ impl Handle {
 
     fn claim(&self) -> Claim {
         self.shared.pulse.borrow().claim
+    }
+
+    /// The errors that devices have reported since this handle was asked last, in the order in which each was last heard of. One
+    /// that was reported many times is told once; [`Self::hints`] wakes when there are some.
+    pub fn xids(&self) -> Vec<Xid> {
+        let kept = self.shared.xids();
+        let since = self.taken.swap(kept.heard(), Ordering::Relaxed);
+        kept.since(since)
+    }
+
+    /// How often each error was reported since the program began; of very many different ones only the latest.
+    pub fn xid_counts(&self) -> Vec<(Xid, u64)> {
+        self.shared.xids().counts()
     }
 
     /// What was read last, without asking the hardware.

@@ -1,8 +1,6 @@
 //! Peers that are newer, wrong, or mean any harm they can do: the aggregator as it ships says what is wrong with them, and
 //! everything else goes on.
 
-use std::fs;
-
 use octavo::domain::labels::LabelSet;
 use octavo::domain::stream::{Content, FromAgent, Parts};
 use octavo::proto::v1;
@@ -25,7 +23,7 @@ use super::api::{Api, PATIENCE};
 use super::{MIXED, SINGLE, agreed};
 use crate::aggregator::{Line, acknowledged, big_parts, delta, hello, message_of, parts, post};
 use crate::machine::Machine;
-use crate::process::Aggregator;
+use crate::process::{Aggregator, resident};
 
 async fn connect(aggregator: &Aggregator) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{}", aggregator.grpc)).unwrap();
@@ -201,14 +199,6 @@ async fn of_two_agents_that_claim_a_node_the_later_speaks_and_the_other_says_why
     let answer = claim.answer().await.unwrap().unwrap();
     assert!(matches!(answer, Answer::HoldOff(_)), "{answer:?}");
     agreed(&api, "claimed", &second).await;
-}
-
-/// Memory of a process that is really there, in KiB.
-fn resident(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let (number, _) = line.unwrap().trim().split_once(' ').unwrap();
-    number.parse().unwrap()
 }
 
 /// What nobody hostile may change of the others.

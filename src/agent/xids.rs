@@ -1,0 +1,95 @@
+//! The errors that devices report, said in the log.
+//!
+//! A device can report the same error a hundred times a second for hours, so each is said once in a while, and so many in that while.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::domain::sharing::health::{Table, Xid};
+use crate::hw::Handle;
+
+/// How long an error that was said is not said again.
+const WHILE: Duration = Duration::from_mins(1);
+/// How many different ones are said in that time.
+const MOST: usize = 64;
+
+/// Says errors of devices as they are reported.
+#[derive(Debug)]
+pub(super) struct Reporter {
+    /// Of its own, so that what is said here is told to others as well.
+    hardware: Handle,
+    table: Table,
+    said: Said,
+}
+
+/// What was said of late.
+#[derive(Debug, Default)]
+struct Said(BTreeMap<Xid, Instant>);
+
+impl Reporter {
+    pub(super) fn new(hardware: &Handle) -> Self {
+        Self {
+            hardware: hardware.clone(),
+            table: Table::default(),
+            said: Said::default(),
+        }
+    }
+
+    pub(super) fn report(&mut self) {
+        for xid in self.said.of_these(Instant::now(), self.hardware.xids()) {
+            let (device, number) = (xid.pci, xid.number);
+            let (gi, ci) = (xid.gpu_instance, xid.compute_instance);
+            let (class, what) = self.table.look_up(number);
+            if class.is_harmless() {
+                info!(%device, gi, ci, "the device reports Xid {number}: {what}");
+            } else {
+                warn!(%device, gi, ci, "the device reports Xid {number}: {what}");
+            }
+        }
+    }
+}
+
+impl Said {
+    /// Those that are to be said now.
+    fn of_these(&mut self, now: Instant, xids: Vec<Xid>) -> Vec<Xid> {
+        let said = &mut self.0;
+        said.retain(|_, at| now.saturating_duration_since(*at) < WHILE);
+        let mut news = Vec::new();
+        for xid in xids {
+            if said.len() < MOST && !said.contains_key(&xid) {
+                said.insert(xid, now);
+                news.push(xid);
+            }
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::id::PciAddress;
+
+    #[test]
+    fn a_storm_is_said_once_in_a_while() {
+        let xid = |number| Xid {
+            pci: PciAddress::new(0, 7, 0, 0).unwrap(),
+            gpu_instance: None,
+            compute_instance: None,
+            number,
+        };
+        let (mut said, start) = (Said::default(), Instant::now());
+        let after = |time| start + time;
+        assert_eq!(said.of_these(start, vec![xid(79), xid(79)]), [xid(79)]);
+        let later = said.of_these(after(WHILE / 2), vec![xid(79), xid(48)]);
+        assert_eq!(later, [xid(48)]);
+        let much = said.of_these(after(WHILE / 2), (100..10_000).map(xid).collect());
+        assert_eq!(much.len(), MOST - 2);
+        let again = said.of_these(after(2 * WHILE), vec![xid(79), xid(48)]);
+        assert_eq!(again, [xid(79), xid(48)]);
+        assert_eq!(said.0.len(), 2);
+    }
+}

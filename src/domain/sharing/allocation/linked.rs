@@ -1,0 +1,245 @@
+//! Which of several whole devices: those that are linked best, and of equal ones those that leave the others linked best.
+//!
+//! Of sets of devices the better is, the first that tells two apart: the one with fewer devices that do not work; with more pairs
+//! that are linked directly or by a switch; with more links; with more pairs on one NUMA node; whose *rest* has more linked pairs,
+//! and then more on one NUMA node, so that one device is taken of the small domain and the large one stays whole; and the one with
+//! the lower addresses.
+//!
+//! All sets are tried where there are few enough, which is so up to sixteen devices. Of more, a set is grown from each device.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::{Row, ShareId};
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Condition, Device, Inventory, LinkRemote};
+
+/// How many sets are tried: all eights of sixteen are 12870.
+const SETS: u64 = 20_000;
+
+/// Devices are bits of a word; no machine has so many.
+const MOST: usize = 64;
+
+/// How good a set is; the greater the better.
+type Score = (Reverse<u32>, usize, usize, usize, usize, usize);
+
+/// At most `count` of what is free; `None` where that is not only whole devices that one has alone.
+pub(super) fn choose(
+    rows: &[Row<'_>],
+    count: usize,
+    inventory: &Inventory,
+) -> Option<Vec<ShareId>> {
+    let rows: Vec<&Row<'_>> = rows
+        .iter()
+        .filter(|row| row.must > 0 || !row.free.is_empty())
+        .collect();
+    let is_whole = |row: &&Row<'_>| row.unit.partition.is_none() && row.unit.replicas.is_none();
+    if rows.len() > MOST || !rows.iter().all(is_whole) {
+        return None;
+    }
+    let search = Search::new(&rows, inventory);
+    let set = search.best(count.min(ones(search.free)));
+    let chosen = bits(set).filter_map(|node| rows.get(node)?.free.first().copied().cloned());
+    Some(chosen.collect())
+}
+
+/// The devices in question, by their places among them.
+struct Search {
+    free: u64,
+    /// What has to be chosen.
+    must: u64,
+    lost: u64,
+    /// For each strength of a link that there is, what it has more than the one before, and who has one as strong.
+    links: Vec<(usize, Vec<u64>)>,
+    /// Who is on the same NUMA node.
+    near: Vec<u64>,
+}
+
+impl Search {
+    fn new(rows: &[&Row<'_>], inventory: &Inventory) -> Self {
+        let devices: BTreeMap<PciAddress, &Device> = inventory
+            .devices
+            .iter()
+            .filter(|device| device.condition == Condition::Working)
+            .map(|device| (device.pci, device))
+            .collect();
+        let devices: Vec<Option<&Device>> = rows
+            .iter()
+            .map(|row| devices.get(&row.unit.pci).copied())
+            .collect();
+        let which = |is: &dyn Fn(usize) -> bool| {
+            let nodes = (0..rows.len()).filter(|node| is(*node));
+            nodes.fold(0_u64, |set, node| set | (1 << node))
+        };
+        let row = |node: usize| rows.get(node);
+        let numa_node = |node| row(node).and_then(|row| row.unit.numa_node);
+        let strengths = strengths(&devices);
+        let strength = |pair: (usize, usize)| strengths.get(&pair).copied().unwrap_or(0);
+        let mut steps: Vec<usize> = strengths.values().copied().collect();
+        steps.sort_unstable();
+        steps.dedup();
+        let mut before = 0;
+        let mut links = Vec::new();
+        for step in steps {
+            let linked = (0..rows.len()).map(|a| which(&|b| strength((a, b)) >= step));
+            links.push((step - before, linked.collect()));
+            before = step;
+        }
+        Self {
+            free: which(&|node| row(node).is_some_and(|row| !row.free.is_empty())),
+            must: which(&|node| row(node).is_some_and(|row| row.must > 0)),
+            lost: which(&|node| devices.get(node).is_none_or(Option::is_none)),
+            links,
+            near: (0..rows.len())
+                .map(|a| {
+                    which(&|b| a != b && numa_node(a).is_some() && numa_node(a) == numa_node(b))
+                })
+                .collect(),
+        }
+    }
+
+    fn best(&self, count: usize) -> u64 {
+        if sets(ones(self.free), count) > SETS {
+            return self.grown(count);
+        }
+        let mut best = None;
+        self.try_all(0, self.free, count, &mut best);
+        best.map_or(0, |(_, set)| set)
+    }
+
+    /// Tries `set` with any `count` of `open`, in the order of their places.
+    fn try_all(&self, set: u64, mut open: u64, count: usize, best: &mut Option<(Score, u64)>) {
+        if count == 0 {
+            let score = self.score(set);
+            if best.is_none_or(|(found, _)| score > found) {
+                *best = Some((score, set));
+            }
+            return;
+        }
+        while ones(open) >= count {
+            let next = open & open.wrapping_neg();
+            open &= !next;
+            self.try_all(set | next, open, count - 1, best);
+        }
+    }
+
+    /// From each device one that is linked best with what there is already, and so on.
+    fn grown(&self, count: usize) -> u64 {
+        let starts = bits(self.free).map(|start| {
+            let mut set = 1 << start;
+            while ones(set) < count {
+                let open = bits(self.free & !set);
+                let next = open.max_by_key(|node| (self.gain(set, *node), Reverse(*node)));
+                let Some(next) = next else {
+                    break;
+                };
+                set |= 1 << next;
+            }
+            set
+        });
+        let best = starts.max_by_key(|set| (self.score(*set), set.reverse_bits()));
+        best.unwrap_or(0)
+    }
+
+    fn gain(&self, set: u64, node: usize) -> (bool, usize, usize, usize) {
+        let all = set | self.must;
+        let with = |linked: &[u64]| linked.get(node).map_or(0, |others| ones(others & all));
+        let first = self.links.first().map_or(0, |(_, linked)| with(linked));
+        let links = self.links.iter().map(|(more, linked)| more * with(linked));
+        let works = self.lost & (1 << node) == 0;
+        (works, first, links.sum(), with(&self.near))
+    }
+
+    fn score(&self, set: u64) -> Score {
+        let all = set | self.must;
+        let rest = self.free & !set & !self.lost;
+        let linked = |set| {
+            self.links
+                .first()
+                .map_or(0, |(_, linked)| pairs(linked, set))
+        };
+        let links = self
+            .links
+            .iter()
+            .map(|(more, linked)| more * pairs(linked, all));
+        (
+            Reverse((set & self.lost).count_ones()),
+            linked(all),
+            links.sum(),
+            pairs(&self.near, all),
+            linked(rest),
+            pairs(&self.near, rest),
+        )
+    }
+}
+
+/// How many links two devices have with each other, or each with switches that both are linked with; where they have any.
+fn strengths(devices: &[Option<&Device>]) -> BTreeMap<(usize, usize), usize> {
+    let mut direct: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+    let at: BTreeMap<PciAddress, usize> = (0..)
+        .zip(devices)
+        .filter_map(|(node, device)| Some((device.as_ref()?.pci, node)))
+        .collect();
+    let mut behind: BTreeMap<PciAddress, BTreeMap<usize, usize>> = BTreeMap::new();
+    for (node, device) in (0..).zip(devices) {
+        for link in device.iter().flat_map(|device| &device.links) {
+            match link.remote {
+                LinkRemote::Device(other) => {
+                    if let Some(other) = at.get(&other).filter(|other| **other != node) {
+                        *direct.entry((node, *other)).or_default() += 1;
+                    }
+                }
+                LinkRemote::Switch(switch) => {
+                    *behind.entry(switch).or_default().entry(node).or_default() += 1;
+                }
+                LinkRemote::Unknown => {}
+            }
+        }
+    }
+    // What one end tells is true of the other, which may not have answered.
+    let mut both = direct.clone();
+    for ((a, b), count) in direct {
+        let back = both.entry((b, a)).or_default();
+        *back = count.max(*back);
+    }
+    for members in behind.values() {
+        for (a, of_a) in members {
+            for (b, of_b) in members.iter().filter(|(b, _)| *b != a) {
+                *both.entry((*a, *b)).or_default() += of_a.min(of_b);
+            }
+        }
+    }
+    both
+}
+
+/// How many sets of `count` there are of `all`; no more than one above what is tried matters.
+fn sets(all: usize, count: usize) -> u64 {
+    let count = count.min(all - count.min(all));
+    let mut sets = 1_u64;
+    for (more, under) in (0..count).map(|step| ((all - step) as u64, step as u64 + 1)) {
+        sets = sets.saturating_mul(more) / under;
+        if sets > SETS {
+            break;
+        }
+    }
+    sets
+}
+
+fn pairs(linked: &[u64], set: u64) -> usize {
+    let each = bits(set).filter_map(|node| Some(ones(linked.get(node)? & set)));
+    each.sum::<usize>() / 2
+}
+
+fn ones(set: u64) -> usize {
+    set.count_ones() as usize
+}
+
+/// The places of the bits that are set.
+fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let node = set.trailing_zeros() as usize;
+        let is_there = set != 0;
+        set &= set.wrapping_sub(1);
+        is_there.then_some(node)
+    })
+}

@@ -1,0 +1,374 @@
+//! The troubles of one device.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::xid::{Class, Xid};
+use crate::domain::inventory::{Condition, Device, RecoveryAction};
+use crate::domain::sharing::offer::Unit;
+
+/// How long a device is watched before it is given out again: longer than a program that was started again needs to fail again.
+const QUIET: Duration = Duration::from_mins(1);
+/// The same after a trouble of the driver, which says nothing of the device.
+const SETTLE: Duration = Duration::from_secs(10);
+/// How long an error that asks for a reset lasts where no reset was seen, but the driver says that it wants none.
+const NONE_WANTED: Duration = Duration::from_mins(5);
+/// The same where the driver does not say what it wants, as before R565. A reset between two looks may leave no trace, and who is
+/// to bring the device back by hand has had time to.
+const UNTOLD: Duration = Duration::from_mins(30);
+/// The longest that a trouble lasts, however often it was back.
+const LONGEST: Duration = Duration::from_hours(1);
+/// A trouble that is back after this time is not back: it is another one.
+pub(super) const FORGET: Duration = Duration::from_hours(2);
+/// Of how many parts of one device troubles are told apart: more than there are partitions.
+const APART: usize = 64;
+/// Beyond these doublings every time is longer than the longest.
+const DOUBLINGS: u32 = 12;
+
+/// What a look shows of a device.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sight<'a> {
+    Device(&'a Device),
+    /// It is not there.
+    Gone,
+    /// There is no driver that could tell.
+    NoDriver(&'a str),
+    /// The driver has said nothing for too long.
+    Silent(&'a str),
+}
+
+/// What is known of a device.
+#[derive(Debug, Default)]
+pub(super) struct Patient {
+    troubles: BTreeMap<Key, Trouble>,
+    /// Since when it shows no fault.
+    clean_since: Option<Duration>,
+    gone_since: Option<Duration>,
+    /// As the driver counted them last.
+    uncorrected: Option<u64>,
+    /// Whether the driver says what it wants done; then it wants nothing where the device shows no fault.
+    tells_wishes: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    cause: Cause,
+    /// The GPU instance and the compute instance, where it is confined to one.
+    part: Option<(u32, Option<u32>)>,
+}
+
+/// The one that is told first comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    NoDriver,
+    Silent,
+    Away,
+    RowsFailed,
+    Recovery,
+    RowsPending,
+    Machine,
+    Reset,
+    Memory,
+    Unknown,
+    Passing,
+}
+
+#[derive(Debug, Default)]
+struct Trouble {
+    what: String,
+    /// Whether the last look showed it.
+    is_shown: bool,
+    /// When it was last shown or reported, or the reset after it was seen.
+    last: Duration,
+    /// The device had to be reset, or was away, since it was reported.
+    was_down: bool,
+    was_reset: bool,
+    /// How often it was back soon after it had ended.
+    returns: u32,
+    over: Option<Duration>,
+}
+
+impl Patient {
+    /// An error that the device has reported.
+    pub(super) fn report(&mut self, now: Duration, xid: &Xid, (class, meaning): (Class, &str)) {
+        let cause = match class {
+            Class::Application | Class::Notice => return,
+            Class::Passing => Cause::Passing,
+            Class::Unknown => Cause::Unknown,
+            Class::Reset => Cause::Reset,
+            Class::Machine => Cause::Machine,
+        };
+        let part = xid.gpu_instance.map(|gi| (gi, xid.compute_instance));
+        let mut key = Key { cause, part };
+        if self.troubles.len() >= APART && !self.troubles.contains_key(&key) {
+            key.part = None;
+        }
+        let number = xid.number;
+        let what = match meaning {
+            "" => format!("it reported Xid {number}, which nobody knows"),
+            meaning => format!("it reported Xid {number}, {meaning}"),
+        };
+        self.trouble(key).strike(now, what);
+    }
+
+    /// Takes in a look; only here troubles end.
+    pub(super) fn look(&mut self, now: Duration, sight: Sight<'_>) {
+        let shown = shown(sight);
+        for (key, trouble) in &mut self.troubles {
+            trouble.is_shown = shown.iter().any(|(cause, _)| *cause == key.cause);
+        }
+        let is_clean = shown.is_empty();
+        let is_down = shown.iter().any(|(cause, _)| cause.is_ended_by_reset());
+        for (cause, what) in shown {
+            let trouble = self.trouble(Key { cause, part: None });
+            trouble.strike(now, what);
+            trouble.is_shown = true;
+        }
+        let mut was_reset = false;
+        if let Sight::Device(device) = sight
+            && is_clean
+        {
+            was_reset = self.count_errors(now, device);
+            let wish = device.health.recovery_action;
+            self.tells_wishes = wish.is_some();
+        }
+        for trouble in self.troubles.values_mut() {
+            trouble.take_note(now, is_down, was_reset && trouble.last < now);
+        }
+        let since = is_clean.then(|| self.clean_since.unwrap_or(now));
+        self.clean_since = since;
+        let is_gone = matches!(sight, Sight::Gone);
+        self.gone_since = is_gone.then(|| self.gone_since.unwrap_or(now));
+        self.end(now);
+    }
+
+    /// Takes in the counter of uncorrected errors. It counts since the driver took the device; where it has less than before,
+    /// the device was reset.
+    fn count_errors(&mut self, now: Duration, device: &Device) -> bool {
+        let count = device.health.uncorrected_errors;
+        let Some((before, after)) = self.uncorrected.zip(count) else {
+            self.uncorrected = count.or(self.uncorrected);
+            return false;
+        };
+        self.uncorrected = Some(after);
+        if after > before {
+            let what = "it had memory errors that cannot be corrected".to_owned();
+            let key = Key {
+                cause: Cause::Memory,
+                part: None,
+            };
+            self.trouble(key).strike(now, what);
+        }
+        after < before
+    }
+
+    fn end(&mut self, now: Duration) {
+        let (clean, tells_wishes) = (self.clean_since, self.tells_wishes);
+        for (key, trouble) in &mut self.troubles {
+            if trouble
+                .due(*key, clean, tells_wishes)
+                .is_some_and(|due| due <= now)
+            {
+                trouble.over = Some(now);
+            }
+        }
+        self.troubles.retain(|_, trouble| {
+            let over = trouble.over;
+            over.is_none_or(|over| now.saturating_sub(over) < FORGET)
+        });
+    }
+
+    fn trouble(&mut self, key: Key) -> &mut Trouble {
+        self.troubles.entry(key).or_default()
+    }
+
+    /// When the next of its troubles ends, if nothing comes between.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let troubles = self.troubles.iter();
+        let due = troubles
+            .filter_map(|(key, trouble)| trouble.due(*key, self.clean_since, self.tells_wishes));
+        due.min()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.troubles.len()
+    }
+
+    /// How long it has not been there.
+    pub(super) fn gone_for(&self, now: Duration) -> Option<Duration> {
+        self.gone_since.map(|since| now.saturating_sub(since))
+    }
+
+    /// Why `unit` of this device is not fit, and what brings it back.
+    pub(super) fn reason(&self, unit: &Unit) -> Option<String> {
+        let mut troubles = self.troubles.iter();
+        let (key, trouble) =
+            troubles.find(|(key, trouble)| trouble.over.is_none() && key.concerns(unit))?;
+        let what = &trouble.what;
+        let back = trouble.way_back(*key, self.tells_wishes);
+        Some(format!("{what}; {back}"))
+    }
+}
+
+/// What a look shows to be wrong.
+fn shown(sight: Sight<'_>) -> Vec<(Cause, String)> {
+    let device = match sight {
+        Sight::Device(device) => device,
+        Sight::Gone => return vec![(Cause::Away, "it is not there any more".to_owned())],
+        Sight::NoDriver(reason) => {
+            return vec![(Cause::NoDriver, format!("there is no driver: {reason}"))];
+        }
+        Sight::Silent(why) => return vec![(Cause::Silent, format!("NVML does not answer: {why}"))],
+    };
+    match &device.condition {
+        Condition::Working => {}
+        Condition::Failing { reason } => {
+            return vec![(Cause::Away, format!("the driver cannot read it: {reason}"))];
+        }
+        Condition::PciOnly { .. } => {
+            return vec![(Cause::Away, "the driver does not speak for it".to_owned())];
+        }
+    }
+    let mut shown = Vec::new();
+    let wish = match device.health.recovery_action {
+        None | Some(RecoveryAction::None) => None,
+        Some(RecoveryAction::ResetGpu) => Some("a reset".to_owned()),
+        Some(RecoveryAction::RebootNode) => Some("the machine to be restarted".to_owned()),
+        Some(RecoveryAction::DrainP2p) => Some("traffic between devices to end".to_owned()),
+        Some(RecoveryAction::DrainAndReset) => Some("it to be drained and reset".to_owned()),
+        Some(RecoveryAction::Other(number)) => Some(format!("recovery action {number}")),
+    };
+    if let Some(wish) = wish {
+        shown.push((Cause::Recovery, format!("the driver wants {wish}")));
+    }
+    if let Some(rows) = device.health.remapped_rows {
+        if rows.failed {
+            let what = "a row of its memory could not be remapped, and it is to be replaced";
+            shown.push((Cause::RowsFailed, what.to_owned()));
+        }
+        if rows.pending {
+            let what = "rows of its memory are remapped by the next reset";
+            shown.push((Cause::RowsPending, what.to_owned()));
+        }
+    }
+    shown
+}
+
+impl Key {
+    /// A whole device has all its parts. Instance numbers are used again: what is told of one concerns whatever has its number
+    /// now, for as long as it lasts.
+    fn concerns(self, unit: &Unit) -> bool {
+        let (Some((gi, ci)), Some(partition)) = (self.part, &unit.partition) else {
+            return true;
+        };
+        partition.gpu_instance == gi && ci.is_none_or(|ci| ci == partition.compute_instance)
+    }
+}
+
+impl Cause {
+    /// Whether a device that shows it no more was reset, reloaded or brought back meanwhile.
+    const fn is_ended_by_reset(self) -> bool {
+        matches!(
+            self,
+            Self::NoDriver | Self::Away | Self::Recovery | Self::RowsPending
+        )
+    }
+
+    const fn asks_for_reset(self) -> bool {
+        matches!(self, Self::Reset | Self::Machine)
+    }
+}
+
+impl Trouble {
+    /// It is shown or reported.
+    fn strike(&mut self, now: Duration, what: String) {
+        if let Some(over) = self.over.take() {
+            let is_back = now.saturating_sub(over) < FORGET;
+            self.returns = if is_back {
+                self.returns.saturating_add(1)
+            } else {
+                0
+            };
+        }
+        self.what = what;
+        self.last = now;
+        (self.was_down, self.was_reset) = (false, false);
+    }
+
+    /// A look showed that the device is down, or that it was reset.
+    fn take_note(&mut self, now: Duration, is_down: bool, was_reset: bool) {
+        if self.over.is_some() || self.was_reset {
+            return;
+        }
+        if is_down {
+            self.was_down = true;
+        } else if self.was_down || was_reset {
+            self.was_reset = true;
+            self.last = now;
+        }
+    }
+
+    /// How long after the last sign of it it ends.
+    fn wait(&self, key: Key, tells_wishes: bool) -> Duration {
+        let is_driver = matches!(key.cause, Cause::NoDriver | Cause::Silent);
+        let first = if is_driver {
+            SETTLE
+        } else if !key.cause.asks_for_reset() || self.was_reset {
+            QUIET
+        } else if tells_wishes {
+            NONE_WANTED
+        } else {
+            UNTOLD
+        };
+        self.doubled(first)
+    }
+
+    fn doubled(&self, time: Duration) -> Duration {
+        let times = 1_u32 << self.returns.min(DOUBLINGS);
+        time.saturating_mul(times).min(LONGEST)
+    }
+
+    /// When it ends, if nothing comes between; `None` where it is over, or the device shows a fault.
+    fn due(&self, key: Key, clean: Option<Duration>, tells_wishes: bool) -> Option<Duration> {
+        if self.over.is_some() || self.is_shown {
+            return None;
+        }
+        let since = self.last.max(clean?);
+        Some(since.saturating_add(self.wait(key, tells_wishes)))
+    }
+
+    fn way_back(&self, key: Key, tells_wishes: bool) -> String {
+        let wait = words(self.wait(key, tells_wishes));
+        match key.cause {
+            Cause::NoDriver => format!("it is fit {wait} after there is one"),
+            Cause::Silent => format!("it is fit {wait} after NVML answers"),
+            Cause::Away => format!("it is fit after it has answered for {wait}"),
+            Cause::RowsFailed | Cause::Recovery | Cause::RowsPending => {
+                format!("it is fit {wait} after the driver says otherwise")
+            }
+            Cause::Reset | Cause::Machine if !self.was_reset => {
+                let first = words(self.doubled(QUIET));
+                let what = if key.cause == Cause::Reset {
+                    "a reset"
+                } else {
+                    "the machine was restarted"
+                };
+                format!("it is fit {first} after {what}, or after {wait} without another")
+            }
+            Cause::Reset | Cause::Machine | Cause::Memory | Cause::Unknown | Cause::Passing => {
+                format!("it is fit after {wait} without another")
+            }
+        }
+    }
+}
+
+/// A time in words: `60 s`, `5 min`.
+fn words(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if seconds > 60 && seconds.is_multiple_of(60) {
+        format!("{} min", seconds / 60)
+    } else {
+        format!("{seconds} s")
+    }
+}

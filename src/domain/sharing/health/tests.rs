@@ -1,0 +1,357 @@
+//! What devices report and show, and what becomes of their units.
+
+mod driver;
+mod random;
+
+use super::*;
+use crate::domain::inventory::tests_support::gpu;
+use crate::domain::inventory::{Condition, Device, Driver, Machine, RecoveryAction, RemappedRows};
+use crate::domain::sharing::offer::Partition;
+
+const HOUR: u64 = 3600;
+
+fn pci(number: u8) -> PciAddress {
+    PciAddress::new(0, number, 0, 0).unwrap()
+}
+
+fn ready() -> NvmlState {
+    NvmlState::Ready(Driver {
+        version: "580.95.05".parse().unwrap(),
+        cuda: None,
+    })
+}
+
+fn stalled() -> NvmlState {
+    NvmlState::Stalled {
+        call: "nvmlDeviceGetMigMode".to_owned(),
+        driver: None,
+    }
+}
+
+fn lost() -> NvmlState {
+    NvmlState::Lost {
+        reason: "gone".to_owned(),
+    }
+}
+
+type Change = fn(&mut Node);
+
+/// Three devices that work, and a monitor of them.
+struct Node {
+    inventory: Inventory,
+    monitor: Monitor,
+}
+
+impl Node {
+    fn new() -> Self {
+        let device = |number| Device {
+            pci: pci(number),
+            ..gpu()
+        };
+        let mut node = Self {
+            inventory: Inventory {
+                machine: Machine::default(),
+                nvml: ready(),
+                devices: [0, 1, 2].map(device).to_vec(),
+            },
+            monitor: Monitor::default(),
+        };
+        node.look(0, &[]);
+        node
+    }
+
+    fn look(&mut self, now: u64, xids: &[Xid]) {
+        self.monitor
+            .see(Duration::from_secs(now), &self.inventory, xids);
+    }
+
+    fn device(&mut self, number: usize) -> &mut Device {
+        &mut self.inventory.devices[number]
+    }
+
+    fn lose(&mut self, number: usize) {
+        self.device(number).condition = Condition::Failing {
+            reason: "GPU is lost (15)".to_owned(),
+        };
+    }
+
+    fn wish(&mut self, number: usize, action: RecoveryAction) {
+        self.device(number).health.recovery_action = Some(action);
+    }
+
+    fn is_fit(&self, unit: &Unit) -> bool {
+        self.monitor.health(unit).is_healthy()
+    }
+
+    /// Which of the three whole devices are fit.
+    fn fit(&self) -> [bool; 3] {
+        [0, 1, 2].map(|number| self.is_fit(&whole(number)))
+    }
+
+    fn reason(&self, unit: &Unit) -> String {
+        match self.monitor.health(unit) {
+            Health::Unhealthy { reason } => reason,
+            Health::Healthy => panic!("{unit:?} is fit"),
+        }
+    }
+
+    /// Looks whenever something is due, until nothing is, and tells when that was.
+    fn settle(&mut self) -> Duration {
+        let mut now = Duration::ZERO;
+        for _ in 0..10_000 {
+            let Some(next) = self.monitor.again() else {
+                return now;
+            };
+            assert!(next > now, "again at {next:?}, which is not after {now:?}");
+            now = next;
+            self.monitor.see(now, &self.inventory, &[]);
+        }
+        panic!("it never settles");
+    }
+}
+
+fn whole(number: u8) -> Unit {
+    Unit {
+        uuid: format!("GPU-{number}"),
+        pci: pci(number),
+        partition: None,
+        replicas: None,
+        memory: None,
+        memory_per_replica: None,
+        numa_node: None,
+    }
+}
+
+fn part(number: u8, gpu_instance: u32, compute_instance: u32) -> Unit {
+    let partition = Partition {
+        gpu_instance,
+        compute_instance,
+        profile: "1g.10gb".parse().unwrap(),
+    };
+    Unit {
+        uuid: format!("MIG-{number}-{gpu_instance}-{compute_instance}"),
+        partition: Some(partition),
+        ..whole(number)
+    }
+}
+
+fn xid(device: u8, number: u64) -> Xid {
+    Xid {
+        pci: pci(device),
+        gpu_instance: None,
+        compute_instance: None,
+        number,
+    }
+}
+
+fn confined(device: u8, number: u64, gi: u32, ci: Option<u32>) -> Xid {
+    Xid {
+        gpu_instance: Some(gi),
+        compute_instance: ci,
+        ..xid(device, number)
+    }
+}
+
+#[test]
+fn a_fault_of_a_program_is_none_of_the_device() {
+    let mut node = Node::new();
+    let harmless = [13, 31, 43, 45, 68, 109, 63, 154];
+    node.look(1, &harmless.map(|number| xid(0, number)));
+    assert_eq!(node.fit(), [true; 3]);
+    assert_eq!(node.monitor.again(), None);
+}
+
+#[test]
+fn what_concerns_a_whole_gpu_concerns_all_its_units_and_no_others() {
+    let mut node = Node::new();
+    node.look(1, &[xid(1, 95)]);
+    let replicas = Unit {
+        replicas: Some(4),
+        ..whole(1)
+    };
+    for unit in [whole(1), replicas, part(1, 3, 0), part(1, 7, 1)] {
+        assert!(!node.is_fit(&unit), "{unit:?}");
+    }
+    for unit in [whole(0), whole(2), part(0, 3, 0), part(2, 7, 1)] {
+        assert!(node.is_fit(&unit), "{unit:?}");
+    }
+}
+
+#[test]
+fn what_is_confined_to_an_instance_concerns_only_what_is_in_it() {
+    let mut node = Node::new();
+    node.look(1, &[confined(1, 94, 3, None), confined(1, 94, 5, Some(1))]);
+    for unit in [part(1, 3, 0), part(1, 3, 1), part(1, 5, 1)] {
+        assert!(!node.is_fit(&unit), "{unit:?}");
+    }
+    for unit in [part(1, 5, 0), part(1, 4, 1), part(0, 3, 0)] {
+        assert!(node.is_fit(&unit), "{unit:?}");
+    }
+}
+
+#[test]
+fn a_passing_error_is_over_after_a_quiet_minute_and_a_look_that_answers() {
+    let mut node = Node::new();
+    node.look(10, &[xid(0, 94)]);
+    node.look(40, &[xid(0, 94)]);
+    assert_eq!(
+        node.reason(&whole(0)),
+        "it reported Xid 94, a memory error that one program had; it is fit after 60 s without another"
+    );
+    assert_eq!(node.monitor.again(), Some(Duration::from_secs(100)));
+    node.look(99, &[]);
+    assert_eq!(node.fit(), [false, true, true]);
+    node.look(100, &[]);
+    assert_eq!(node.fit(), [true; 3]);
+}
+
+#[test]
+fn a_number_that_nobody_knows_is_one_to_be_watched() {
+    let mut node = Node::new();
+    node.look(10, &[xid(0, 999)]);
+    assert!(
+        node.reason(&whole(0))
+            .contains("Xid 999, which nobody knows")
+    );
+    node.look(70, &[]);
+    assert_eq!(node.fit(), [true; 3]);
+}
+
+#[test]
+fn a_reset_that_was_seen_brings_the_device_back_after_a_minute() {
+    let seen_by: [(&str, Change, Change); 4] = [
+        (
+            "recovery action",
+            |node| node.wish(0, RecoveryAction::ResetGpu),
+            |node| node.wish(0, RecoveryAction::None),
+        ),
+        (
+            "absence",
+            |node| node.lose(0),
+            |node| node.device(0).condition = Condition::Working,
+        ),
+        (
+            "driver",
+            |node| node.inventory.nvml = lost(),
+            |node| node.inventory.nvml = ready(),
+        ),
+        (
+            "counter",
+            |node| node.device(0).health.uncorrected_errors = Some(2),
+            |node| node.device(0).health.uncorrected_errors = Some(0),
+        ),
+    ];
+    for (how, before, after) in seen_by {
+        let mut node = Node::new();
+        node.device(0).health.uncorrected_errors = Some(1);
+        node.look(5, &[]);
+        node.look(10, &[xid(0, 95)]);
+        before(&mut node);
+        node.look(20, &[]);
+        after(&mut node);
+        node.look(200, &[]);
+        assert!(!node.is_fit(&whole(0)), "{how}");
+        assert_eq!(node.settle(), Duration::from_secs(260), "{how}");
+        assert_eq!(node.fit(), [true; 3], "{how}");
+    }
+}
+
+#[test]
+fn without_a_reset_it_takes_longer_and_longest_where_the_driver_wants_nothing_told() {
+    for (wish, wait) in [(Some(RecoveryAction::None), 300), (None, 1800)] {
+        let mut node = Node::new();
+        node.device(0).health.recovery_action = wish;
+        node.look(10, &[xid(0, 119)]);
+        node.look(400, &[xid(1, 13)]);
+        let is_over = wait == 300;
+        assert_eq!(node.is_fit(&whole(0)), is_over);
+        if !is_over {
+            assert_eq!(node.settle(), Duration::from_secs(10 + wait));
+        }
+        assert_eq!(node.fit(), [true; 3]);
+    }
+}
+
+#[test]
+fn the_way_back_is_told() {
+    let mut node = Node::new();
+    node.look(10, &[xid(0, 79)]);
+    assert_eq!(
+        node.reason(&whole(0)),
+        "it reported Xid 79, it has fallen off the bus; it is fit 60 s after the machine was restarted, or after 30 min without another"
+    );
+    node.lose(0);
+    node.look(11, &[]);
+    assert_eq!(
+        node.reason(&whole(0)),
+        "the driver cannot read it: GPU is lost (15); it is fit after it has answered for 60 s"
+    );
+    let mut node = Node::new();
+    node.wish(1, RecoveryAction::DrainAndReset);
+    node.look(1, &[]);
+    assert_eq!(
+        node.reason(&whole(1)),
+        "the driver wants it to be drained and reset; it is fit 60 s after the driver says otherwise"
+    );
+}
+
+#[test]
+fn rows_that_wait_for_a_reset_or_could_not_be_remapped_keep_work_away() {
+    let rows = |pending, failed| {
+        Some(RemappedRows {
+            pending,
+            failed,
+            ..RemappedRows::default()
+        })
+    };
+    let mut node = Node::new();
+    node.device(0).health.remapped_rows = rows(true, false);
+    node.device(1).health.remapped_rows = rows(false, true);
+    node.device(2).health.remapped_rows = rows(false, false);
+    node.look(1, &[]);
+    assert_eq!(node.fit(), [false, false, true]);
+    node.device(0).health.remapped_rows = rows(false, false);
+    node.look(10, &[]);
+    assert_eq!(node.settle(), Duration::from_secs(70));
+    assert_eq!(node.fit(), [true, false, true]);
+}
+
+#[test]
+fn memory_errors_that_grow_keep_work_away_and_old_ones_do_not() {
+    let mut node = Node::new();
+    node.device(0).health.uncorrected_errors = Some(7);
+    node.look(1, &[]);
+    assert_eq!(node.fit(), [true; 3]);
+    node.device(0).health.uncorrected_errors = Some(8);
+    node.look(2, &[]);
+    assert_eq!(node.fit(), [false, true, true]);
+    assert_eq!(node.settle(), Duration::from_secs(62));
+    assert_eq!(node.fit(), [true; 3]);
+}
+
+#[test]
+fn a_lost_gpu_is_lost_alone_and_comes_back() {
+    let mut node = Node::new();
+    node.lose(1);
+    node.look(10, &[xid(1, 79)]);
+    assert_eq!(node.fit(), [true, false, true]);
+    assert_eq!(node.monitor.again(), None, "only the device can change it");
+    node.device(1).condition = Condition::Working;
+    node.look(1000, &[]);
+    assert_eq!(node.settle(), Duration::from_secs(1060));
+    assert_eq!(node.fit(), [true; 3]);
+}
+
+#[test]
+fn a_device_that_is_taken_out_is_not_fit_and_is_forgotten_in_the_end() {
+    let mut node = Node::new();
+    let taken = node.inventory.devices.remove(2);
+    node.look(10, &[]);
+    assert_eq!(node.fit(), [true, true, false]);
+    node.look(10 + 2 * HOUR, &[]);
+    assert_eq!(node.monitor.patients.len(), 2);
+    assert_eq!(node.fit(), [true, true, false]);
+    node.inventory.devices.push(taken);
+    node.look(20 + 2 * HOUR, &[]);
+    assert_eq!(node.fit(), [true; 3]);
+}

@@ -1,0 +1,100 @@
+//! The errors that devices have reported, kept until whoever wants them has taken them.
+//!
+//! Devices report errors in storms, a hundred of the same within a second. Kept is therefore which were heard and how often, not each
+//! one, and of different ones no more than a bound: what is forgotten is what was not heard for longest.
+
+use std::collections::BTreeMap;
+
+use crate::domain::sharing::health::Xid;
+
+/// How many different ones are kept: sixteen devices with each number of NVIDIA's catalogue that tells of a fault.
+const KEPT: usize = 2048;
+
+/// What was heard.
+#[derive(Debug, Default)]
+pub(super) struct Xids {
+    /// How many were heard in all; what is heard next has the number after it.
+    heard: u64,
+    kept: BTreeMap<Xid, Times>,
+    /// The same by when each was last heard.
+    order: BTreeMap<u64, Xid>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    count: u64,
+    last: u64,
+}
+
+impl Xids {
+    pub(super) fn hear(&mut self, xids: &[Xid]) {
+        for xid in xids {
+            self.heard = self.heard.saturating_add(1);
+            let times = self.kept.entry(*xid).or_insert(Times { count: 0, last: 0 });
+            self.order.remove(&times.last);
+            times.count = times.count.saturating_add(1);
+            times.last = self.heard;
+            self.order.insert(self.heard, *xid);
+            if self.kept.len() > KEPT
+                && let Some((_, oldest)) = self.order.pop_first()
+            {
+                self.kept.remove(&oldest);
+            }
+        }
+    }
+
+    pub(super) fn heard(&self) -> u64 {
+        self.heard
+    }
+
+    /// Those that were heard after so many.
+    pub(super) fn since(&self, heard: u64) -> Vec<Xid> {
+        let later = self.order.range(heard.saturating_add(1)..);
+        later.map(|(_, xid)| *xid).collect()
+    }
+
+    pub(super) fn counts(&self) -> Vec<(Xid, u64)> {
+        let kept = self.kept.iter();
+        kept.map(|(xid, times)| (*xid, times.count)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::id::PciAddress;
+
+    fn xid(number: u64) -> Xid {
+        Xid {
+            pci: PciAddress::new(0, 0x3b, 0, 0).unwrap(),
+            gpu_instance: None,
+            compute_instance: None,
+            number,
+        }
+    }
+
+    #[test]
+    fn one_that_is_reported_again_is_new_again_and_told_once() {
+        let mut xids = Xids::default();
+        xids.hear(&[xid(79), xid(48), xid(79)]);
+        assert_eq!(xids.since(0), [xid(48), xid(79)]);
+        assert_eq!(xids.since(xids.heard()), []);
+        let taken = xids.heard();
+        xids.hear(&[xid(48), xid(48)]);
+        assert_eq!(xids.since(taken), [xid(48)]);
+        assert_eq!(xids.counts(), [(xid(48), 3), (xid(79), 2)]);
+    }
+
+    #[test]
+    fn a_storm_neither_loses_the_last_nor_is_kept_whole() {
+        let mut xids = Xids::default();
+        for number in 0..10_000 {
+            xids.hear(&[xid(48), xid(number)]);
+        }
+        let told = xids.since(0);
+        assert_eq!(told.len(), KEPT);
+        assert_eq!(told.last(), Some(&xid(9_999)));
+        assert!(told.contains(&xid(48)), "what goes on is not forgotten");
+        assert_eq!((xids.kept.len(), xids.order.len()), (KEPT, KEPT));
+    }
+}

@@ -1,0 +1,231 @@
+//! Errors that devices report by themselves: that none that matters is lost on the way, and that a storm of them harms nobody.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use nvml_sim::model::Slot;
+use octavo::domain::inventory::NvmlState;
+use octavo::domain::labels::MigStrategy;
+use octavo::domain::layout::Targets;
+use octavo::domain::sharing::Offers;
+use octavo::domain::sharing::health::{Monitor, Xid};
+use octavo::domain::sharing::offer::compile;
+use octavo::hw::Handle;
+
+use crate::driver_contract::H100S;
+use crate::machine::{Machine, follow};
+use crate::process::{Program, resident};
+
+const MIG: &str = "machine: mig\ngpus:\n- {board: T4}\n- {board: A100_80GB, mig: enabled, instances: [{profile: 3g.40gb, start: 4}, {profile: 2g.20gb, compute: [1c.2g.20gb, 1c.2g.20gb]}]}\n";
+
+/// Starts to listen, and returns when the driver is listened to.
+async fn listen(machine: &Machine) -> Handle {
+    let handle = machine.spawn();
+    let is_ready = |state: &NvmlState| matches!(state, NvmlState::Ready(_));
+    follow(&handle, &mut handle.hints(), is_ready).await;
+    handle
+}
+
+/// What is heard until `last` is.
+async fn heard_until(handle: &Handle, last: Xid) -> Vec<Xid> {
+    let mut hints = handle.hints();
+    let mut heard = Vec::new();
+    loop {
+        heard.extend(handle.xids());
+        if heard.contains(&last) {
+            return heard;
+        }
+        hints.changed().await;
+    }
+}
+
+/// An error of the GPU in this slot of the machine.
+fn xid(machine: &Machine, slot: usize, number: u64) -> Xid {
+    Xid {
+        pci: machine.world().gpus[slot].pci.sysfs().parse().unwrap(),
+        gpu_instance: None,
+        compute_instance: None,
+        number,
+    }
+}
+
+#[tokio::test]
+async fn an_xid_is_told_with_its_device_and_its_number() {
+    let machine = Machine::new(H100S);
+    let handle = listen(&machine).await;
+    assert_eq!(handle.xids(), []);
+    machine.change(|world| world.xid(Slot(5), 79, None));
+    let expected = xid(&machine, 5, 79);
+    assert_eq!(heard_until(&handle, expected).await, [expected]);
+    assert_eq!(handle.xids(), [], "each is told once");
+}
+
+#[tokio::test]
+async fn an_xid_of_an_instance_is_told_with_the_instance() {
+    let machine = Machine::new(MIG);
+    let handle = listen(&machine).await;
+    let world = machine.world();
+    let instances = &world.gpus[1].mig.as_ref().unwrap().instances;
+    let gi = instances.iter().find(|gi| gi.compute.len() == 2).unwrap();
+    let of = |gpu_instance, compute_instance, number| Xid {
+        gpu_instance,
+        compute_instance,
+        ..xid(&machine, 1, number)
+    };
+    let expected = [
+        of(Some(gi.id), Some(gi.compute[1].id), 94),
+        of(Some(gi.id), None, 43),
+        of(None, None, 95),
+    ];
+    machine.change(|world| {
+        let one = (gi.id, Some(gi.compute[1].id));
+        world.xid(Slot(1), 94, Some(one))?;
+        world.xid(Slot(1), 43, Some((gi.id, None)))?;
+        world.xid(Slot(1), 95, None)
+    });
+    assert_eq!(heard_until(&handle, expected[2]).await, expected);
+}
+
+#[tokio::test]
+async fn each_who_takes_xids_is_told_all_of_them() {
+    let machine = Machine::new(H100S);
+    let handle = listen(&machine).await;
+    let other = handle.clone();
+    machine.change(|world| world.xid(Slot(0), 48, None));
+    let first = xid(&machine, 0, 48);
+    heard_until(&handle, first).await;
+    let late = handle.clone();
+    assert_eq!(other.xids(), [first]);
+    assert_eq!(late.xids(), [], "it was told already when this was made");
+    machine.change(|world| world.xid(Slot(0), 48, None));
+    for taker in [handle, other, late] {
+        assert_eq!(heard_until(&taker, first).await, [first]);
+        assert_eq!(taker.xid_counts(), [(first, 2)]);
+    }
+}
+
+#[tokio::test]
+async fn other_events_are_hints_without_an_xid() {
+    let machine = Machine::new("machine: mig\ngpus: [{board: H100_80GB_SXM, mig: enabled}]\n");
+    let handle = listen(&machine).await;
+    let mut hints = handle.hints();
+    machine.change(|world| world.create_gi(Slot(0), 9, None));
+    hints.changed().await;
+    assert_eq!(handle.xids(), []);
+}
+
+/// Which of the node's devices are fit, in their order.
+fn fit(monitor: &Monitor, offers: &Offers) -> Vec<bool> {
+    let units = offers.units().map(|(_, unit)| unit);
+    units
+        .map(|unit| monitor.health(unit).is_healthy())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_gpu_that_is_lost_is_unfit_alone_and_fit_again_a_minute_after_its_reset() {
+    let machine = Machine::new(H100S);
+    let handle = listen(&machine).await;
+    let inventory = handle.observe().await;
+    let offers = compile(&inventory, &Targets::default(), MigStrategy::None).offers;
+    let mut monitor = Monitor::default();
+    let seconds = Duration::from_secs;
+    monitor.see(seconds(0), &inventory, &handle.xids());
+    assert_eq!(fit(&monitor, &offers), [true; 8]);
+
+    machine.change(|world| world.lose_gpu(Slot(2)));
+    let xids = heard_until(&handle, xid(&machine, 2, 79)).await;
+    monitor.see(seconds(10), &*handle.observe().await, &xids);
+    let mut expected = [true; 8];
+    expected[2] = false;
+    assert_eq!(fit(&monitor, &offers), expected);
+
+    machine.change(|world| world.reset_gpu(Slot(2)));
+    monitor.see(seconds(100), &*handle.observe().await, &handle.xids());
+    assert_eq!(fit(&monitor, &offers), expected);
+    assert_eq!(monitor.again(), Some(seconds(160)));
+    monitor.see(seconds(160), &*handle.observe().await, &handle.xids());
+    assert_eq!(fit(&monitor, &offers), [true; 8]);
+}
+
+/// The simulator keeps as many events as a driver might, and drops the oldest of more.
+#[tokio::test]
+async fn a_storm_of_ten_thousand_xids_is_told_in_few_words_with_the_last_of_them() {
+    let machine = Machine::new(H100S);
+    let handle = listen(&machine).await;
+    for _ in 0..10 {
+        machine.change(|world| {
+            for number in 0..1000_u64 {
+                let slot = usize::try_from(number % 8).unwrap();
+                world.xid(Slot(slot), 13, None)?;
+            }
+            Ok(())
+        });
+    }
+    machine.change(|world| world.xid(Slot(3), 79, None));
+    let last = xid(&machine, 3, 79);
+    let heard: BTreeSet<Xid> = heard_until(&handle, last).await.into_iter().collect();
+    assert!(heard.iter().all(|one| *one == last || one.number == 13));
+    assert!(heard.len() <= 9, "{heard:?}");
+    let counts = handle.xid_counts();
+    assert_eq!(counts.len(), heard.len());
+    assert!(counts.iter().map(|(_, count)| count).sum::<u64>() <= 10_001);
+    assert_eq!(handle.xids(), []);
+}
+
+/// The agent, which looks once an hour unless something hints at a change.
+fn idle(machine: &Machine) -> Program {
+    let file = machine.path().join("features.d/octavo");
+    let mut agent = machine.agent(&[
+        "--interval=1h",
+        "--feature-file-expiry=0",
+        "--label-sink=file",
+        "--log-level=debug",
+        "--feature-file",
+        file.to_str().unwrap(),
+    ]);
+    agent.says("labels published");
+    agent
+}
+
+#[test]
+fn the_agent_hears_an_xid_and_looks_at_once() {
+    let machine = Machine::new(MIG);
+    let mut agent = idle(&machine);
+    machine.change(|world| world.xid(Slot(0), 79, None));
+    agent.says("the hardware hints at a change");
+    let line = agent.says("the device reports Xid");
+    assert!(line.contains("Xid 79: it has fallen off the bus"), "{line}");
+    let pci = xid(&machine, 0, 79).pci;
+    assert!(line.contains(&format!("device={pci}")), "{line}");
+    machine.change(|world| world.xid(Slot(1), 94, Some((1, Some(0)))));
+    let line = agent.says("the device reports Xid 94");
+    assert!(line.contains("gi=1 ci=0"), "{line}");
+    assert!(agent.stop().success());
+}
+
+#[test]
+fn the_agent_bears_a_storm_of_ten_thousand_xids_and_hears_the_last() {
+    let machine = Machine::new(H100S);
+    let mut agent = idle(&machine);
+    // The first fills what has a bound, the second finds it full.
+    let memory = [95, 79].map(|last| {
+        for _ in 0..10 {
+            machine.change(|world| {
+                for number in 0..1000_u32 {
+                    let slot = usize::try_from(number % 8).unwrap();
+                    world.xid(Slot(slot), 48, Some((number % 5, None)))?;
+                }
+                Ok(())
+            });
+        }
+        machine.change(|world| world.xid(Slot(3), last, None));
+        agent.says(&format!("the device reports Xid {last}"));
+        resident(agent.id())
+    });
+    let [first, second] = memory;
+    assert!(second < first + 8192, "{first} KiB, then {second} KiB");
+    let lines = agent.kill();
+    let told = lines.iter().filter(|line| line.contains("reports Xid"));
+    assert!(told.count() <= 42, "each kind once: {lines:#?}");
+}
