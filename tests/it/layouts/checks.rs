@@ -7,8 +7,8 @@ use octavo::domain::inventory::Inventory;
 use octavo::domain::labels::MigStrategy;
 use octavo::domain::layout::{Dialect, Layouts, MigTarget, Place, compare, resolve};
 use octavo::domain::plan::feasible;
-use octavo::domain::sharing::{Offer, Offers};
 use octavo::domain::sharing::offer::compile;
+use octavo::domain::sharing::{Offer, Offers};
 use octavo::wire::layouts::{parse, show, without_places, write, write_json};
 
 /// Recorded machines.
