@@ -2,7 +2,7 @@
 
 pub(crate) mod checks;
 mod fuzz;
-mod properties;
+pub(crate) mod properties;
 pub(crate) mod table;
 
 use std::collections::BTreeSet;

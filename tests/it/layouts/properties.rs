@@ -197,7 +197,7 @@ fn wish() -> impl Strategy<Value = MigWish> {
     prop_oneof![Just(MigWish::Disabled), counts]
 }
 
-fn sharing() -> impl Strategy<Value = TimeSlicing> {
+pub(crate) fn sharing() -> impl Strategy<Value = TimeSlicing> {
     let everything = option::of(share(Just(ShareOf::Everything)));
     let profiles = btree_map(profile(), share(Just(ShareOf::Everything)), 0..3);
     let resources = vec(share(resource()), 0..3);
