@@ -15,6 +15,7 @@ pub mod layouts;
 pub mod local;
 pub(crate) mod near;
 pub mod node_status;
+pub mod offers;
 pub mod plan;
 pub mod status;
 pub mod stream;

@@ -41,7 +41,7 @@ pub(crate) fn inventory(board: &str, instances: usize) -> Inventory {
 
 /// The status that an agent would send of them.
 pub(crate) fn parts(inventory: &Inventory) -> Parts {
-    let labels = labels::compile(inventory, &Options::default()).labels;
+    let labels = labels::compile(inventory, &Options::default(), None).labels;
     status::encode(inventory, &labels, None)
 }
 

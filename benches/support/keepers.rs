@@ -235,7 +235,7 @@ fn wanted(machine: &Inventory, state: LayoutState) -> Wanted {
     };
     let text = node_status::annotation(&status, machine, &[], None);
     Wanted {
-        labels: Labels::Exactly(labels::compile(machine, &options).labels),
+        labels: Labels::Exactly(labels::compile(machine, &options, None).labels),
         annotations: [(STATUS.to_owned(), text)].into(),
         ..Wanted::default()
     }

@@ -83,7 +83,7 @@ async fn ask(router: &Router, path: &str) -> (Vec<Duration>, usize) {
 
 fn fleet(machines: [&Inventory; 2], clock: Clock) -> Fleet {
     let kinds = machines.map(|machine| {
-        let labels = Arc::new(compile(machine, &Options::default()).labels);
+        let labels = Arc::new(compile(machine, &Options::default(), None).labels);
         (fleet_of::parts(machine), Gist::of(machine, labels, None))
     });
     let mut fleet = Fleet::default();

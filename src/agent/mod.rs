@@ -108,7 +108,7 @@ pub async fn run_once(
     }
     Log::default().inventory(&inventory);
     let options = Options { layout, ..*labels };
-    let labels = labels::compile(&inventory, &options).labels;
+    let labels = labels::compile(&inventory, &options, None).labels;
     if let Some(cluster) = &mut cluster {
         cluster.say(&inventory, &labels, status.as_ref());
     }

@@ -21,6 +21,7 @@ use crate::apply::executor::Board;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{self, LabelSet, LayoutState, Options};
 use crate::domain::reconcile::{DeviceStatus, State, Status};
+use crate::domain::sharing::Offers;
 use crate::hw::Handle;
 use crate::wire::local as wire_local;
 
@@ -36,6 +37,8 @@ pub(super) struct Teller<'a> {
     /// When there is something to be said again, whatever happens.
     pub(super) again: Option<Duration>,
     began: Instant,
+    /// What is given out, as far as who gives it out knew at the last look.
+    in_force: Option<Offers>,
 }
 
 impl<'a> Teller<'a> {
@@ -52,6 +55,7 @@ impl<'a> Teller<'a> {
             status: None,
             again: None,
             began: Instant::now(),
+            in_force: None,
         }
     }
 
@@ -139,7 +143,7 @@ impl<'a> Teller<'a> {
             layout: status.and_then(LayoutState::of),
             ..self.labels
         };
-        let labels = labels::compile(inventory, &options).labels;
+        let labels = labels::compile(inventory, &options, self.in_force.as_ref()).labels;
         if let Some(outbox) = &mut self.outputs.outbox {
             outbox.put(inventory, &labels, status);
         }
@@ -182,6 +186,7 @@ impl<'a> Teller<'a> {
         if let Some(cluster) = cluster {
             cluster.tell(outcome.events);
         }
+        self.in_force = outcome.in_force;
         let shared = outcome.status.map(|sharing| Status {
             sharing: Some(sharing),
             ..status.cloned().unwrap_or_default()

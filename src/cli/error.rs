@@ -19,6 +19,7 @@ use crate::wire::checkpoint::CheckpointError;
 use crate::wire::inventory::ReadError;
 use crate::wire::labels::LabelsError;
 use crate::wire::layouts::CannotWrite;
+use crate::wire::offers::NodeError;
 
 /// Why a command failed. Each message says what was tried on which object; the cause follows in the chain.
 #[derive(Debug, Error)]
@@ -105,6 +106,14 @@ pub enum CliError {
     /// A layout cannot be written in the dialect asked for.
     #[error("cannot write these layouts in this dialect")]
     Dialect(#[source] CannotWrite),
+    /// A Node to compare with cannot be used.
+    #[error("cannot use the Node in {place}")]
+    Node {
+        /// The file, or `standard input`.
+        place: String,
+        /// Why not.
+        source: NodeError,
+    },
     /// Labels to compare with cannot be used.
     #[error("cannot use the labels in {place}")]
     Labels {
@@ -196,6 +205,7 @@ impl CliError {
             | Self::Observe(_)
             | Self::Runtime(_)
             | Self::Serialize(_)
+            | Self::Node { .. }
             | Self::Print(_) => None,
         }
     }

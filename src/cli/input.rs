@@ -10,6 +10,7 @@ use crate::config::hardware::{HardwareSettings, NvmlLibrary};
 use crate::config::octavo::Input;
 use crate::config::octavo::demo::{neighbours, own};
 use crate::domain::inventory::Inventory;
+use crate::domain::sharing::ResourceName;
 use crate::wire;
 
 /// Sixteen GPUs with every profile are a quarter of a megabyte; a Node with all its images is less.
@@ -46,6 +47,15 @@ pub(super) fn hooks(input: &Input) -> Result<String, CliError> {
 pub(super) fn labels(input: &Input) -> Result<BTreeMap<String, String>, CliError> {
     let text = text(input, "labels")?;
     wire::labels::parse(&text).map_err(|source| CliError::Labels {
+        place: place(input),
+        source,
+    })
+}
+
+/// What a Node offers of NVIDIA's resources.
+pub(super) fn node(input: &Input) -> Result<BTreeMap<ResourceName, u64>, CliError> {
+    let text = text(input, "a Node")?;
+    wire::offers::allocatable(&text).map_err(|source| CliError::Node {
         place: place(input),
         source,
     })

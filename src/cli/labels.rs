@@ -18,7 +18,7 @@ pub(super) fn report(
     colors: Colors,
 ) -> Result<Report, CliError> {
     let options = settings.labels().options(Timestamp::now());
-    let Compiled { labels, notes } = compile(inventory, &options);
+    let Compiled { labels, notes } = compile(inventory, &options, None);
     let labels: BTreeMap<&str, &str> = labels.iter().collect();
     let mut report = match settings.purpose() {
         LabelsPurpose::Print(format) => Report {

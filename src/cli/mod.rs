@@ -26,6 +26,7 @@ mod mig_parted;
 mod paint;
 mod plan;
 mod print;
+mod sharing;
 mod sheet;
 mod simulated;
 mod text;
@@ -50,6 +51,7 @@ use self::users::Users;
 use crate::config::hardware::HardwareSettings;
 use crate::config::octavo::apply::RunSettings;
 use crate::config::octavo::layouts::LayoutsCommand;
+use crate::config::octavo::sharing::SharingCommand;
 use crate::config::octavo::{Colors, Command, Input, Invocation, Source, completion_script};
 use crate::config::{Answer, AnswerKind};
 use crate::domain::inventory::Inventory;
@@ -142,6 +144,7 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
             layouts::export(&*inventory(settings.source(), open)?, settings)
         }
         Command::Layouts(command) => of_layouts(command, open, colors),
+        Command::Sharing(command) => of_sharing(command, open, colors),
         Command::MigParted(settings) => {
             let open = |hardware: &HardwareSettings| opened(hardware, open);
             block_on(mig_parted::report(&open, settings))?
@@ -178,6 +181,20 @@ fn of_layouts(command: &LayoutsCommand, open: Open, colors: Colors) -> Result<Re
         LayoutsCommand::Generate(settings) => {
             layouts::generate(&*inventory(settings.source(), open)?, settings)
         }
+    }
+}
+
+fn of_sharing(command: &SharingCommand, open: Open, colors: Colors) -> Result<Report, CliError> {
+    match command {
+        SharingCommand::Check(settings, format) => {
+            let inventory = inventory(settings.source(), open)?;
+            sharing::check(&inventory, settings, (*format, colors))
+        }
+        SharingCommand::Diff(settings, node) => {
+            let inventory = inventory(settings.source(), open)?;
+            sharing::diff(&inventory, settings, (node, colors))
+        }
+        SharingCommand::Import(settings) => sharing::import(settings),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod fleet;
 pub mod layouts;
 pub mod mig_parted;
 pub mod server;
+pub mod sharing;
 
 use std::env;
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ use self::demo::DemoSettings;
 use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
 use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
 use self::mig_parted::MigPartedSettings;
+use self::sharing::SharingCommand;
 use super::Answer;
 use super::hardware::HardwareSettings;
 use super::labels::LabelSettings;
@@ -56,6 +58,8 @@ pub enum Command {
     Export(ExportSettings),
     /// `octavo layouts`.
     Layouts(LayoutsCommand),
+    /// `octavo sharing`.
+    Sharing(SharingCommand),
     /// `octavo mig-parted`, and `nvidia-mig-parted`.
     MigParted(MigPartedSettings),
     /// `octavo nodes`.

@@ -5,7 +5,7 @@
 //! writes them on a node of one model. Every key and value is valid by construction: what Kubernetes would refuse, and
 //! feature discovery would drop in silence, is cut with a hash of its own, and a [`Note`] says so.
 //!
-//! Compiling is a function of the inventory and the options alone. The order of devices does not matter, so labels change when
+//! Compiling is a function of the inventory, the options and what is given out alone. The order of devices does not matter, so labels change when
 //! the hardware does and at no other time. A reference of all keys is in `docs/labels.md`.
 
 mod diff;
@@ -26,6 +26,7 @@ pub use value::{LabelError, LabelKey, LabelValue};
 use crate::domain::inventory::{Device, Inventory};
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
+use crate::domain::sharing::Offers;
 use draft::Draft;
 
 /// How labels are to be made.
@@ -115,15 +116,16 @@ pub struct Compiled {
     pub notes: Vec<Note>,
 }
 
-/// Compiles an inventory into labels. A node without accelerators has none.
-pub fn compile(inventory: &Inventory, options: &Options) -> Compiled {
+/// Compiles an inventory into labels. A node without accelerators has none. `offers` are what is given out now; without them, what is
+/// shared is not known, and nothing is said of it.
+pub fn compile(inventory: &Inventory, options: &Options, offers: Option<&Offers>) -> Compiled {
     let mut devices: Vec<&Device> = inventory.devices.iter().collect();
     devices.sort_by_key(|device| device.pci);
     let mut draft = Draft::default();
-    own::add(&mut draft, inventory, &devices);
+    own::add(&mut draft, inventory, &devices, offers);
     own::add_layout(&mut draft, &devices, options.layout);
     match options.nvidia {
-        Publication::Publish => gfd::add(&mut draft, inventory, &devices, options),
+        Publication::Publish => gfd::add(&mut draft, inventory, &devices, (options, offers)),
         Publication::Withhold => {}
     }
     draft.finish()

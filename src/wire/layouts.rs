@@ -1,9 +1,10 @@
-//! Layout files: text to [`Layouts`] and back, in both dialects.
+//! Layout files: text to [`Layouts`] in three dialects, and back in two of them.
 //!
 //! A file is read in two steps: YAML (JSON is YAML) to a tree whose nodes know their places, with bounds on depth and size,
 //! and the tree to layouts. The reader goes on after a mistake, so that a person sees all of them at once. What
 //! mig-parted passes over in silence is an error here, or a warning where the meaning is certain (`docs/layouts.md`).
 
+mod device_plugin;
 mod devices;
 mod error;
 mod findings;
@@ -13,7 +14,9 @@ mod octavo;
 mod out;
 mod profiles;
 mod scalar;
+mod sharing;
 mod show;
+mod slicing;
 mod tree;
 mod write;
 
@@ -22,7 +25,7 @@ use self::findings::Findings;
 pub use self::show::show;
 use self::tree::{Entry, Node, Value};
 pub use self::write::{CannotWrite, write, write_json};
-use crate::domain::layout::{Layouts, Place, Rule};
+use crate::domain::layout::{Layouts, Place, Rule, TimeSlicing};
 
 /// Version of our dialect.
 const API_VERSION: &str = "octavo.dev/v1";
@@ -32,6 +35,12 @@ const KIND: &str = "Layouts";
 
 /// Keys of mig-parted's dialect at the top.
 const MIG_PARTED_KEYS: &[&str] = &["version", "mig-configs"];
+
+/// Keys of the device plugin's configuration at the top.
+const DEVICE_PLUGIN_KEYS: &[&str] = &["version", "flags", "resources", "sharing", "imex"];
+
+/// Keys that only the device plugin's configuration has.
+const ONLY_DEVICE_PLUGIN: &[&str] = &["flags", "resources", "sharing", "imex"];
 
 /// Keys of our dialect at the top.
 const OCTAVO_KEYS: &[&str] = &["apiVersion", "kind", "layouts"];
@@ -45,7 +54,7 @@ pub struct Parsed {
     pub warnings: Vec<LayoutWarning>,
 }
 
-/// Reads a layout file of either dialect.
+/// Reads a layout file of any dialect.
 ///
 /// # Errors
 /// All that is wrong with it, in the order of the file: at least one, at most [`LayoutProblem::MOST`] and a last one that
@@ -74,9 +83,7 @@ fn unplace(rule: &mut Rule) {
             count.place = Place::default();
         }
     }
-    if let Some(sharing) = &mut rule.time_slicing {
-        sharing.place = Place::default();
-    }
+    rule.time_slicing = rule.time_slicing.take().map(TimeSlicing::without_places);
 }
 
 fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
@@ -85,30 +92,30 @@ fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
         findings.error(root.place, LayoutProblem::NoDialect);
         return None;
     };
-    match (
-        first_of(entries, OCTAVO_KEYS),
-        first_of(entries, MIG_PARTED_KEYS),
-    ) {
-        (Some(_), None) => octavo::read(&root, entries, findings),
-        (None, Some(_)) => mig_parted::read(&root, entries, findings),
-        (Some(ours), Some(theirs)) => {
-            let place = ours.place.max(theirs.place);
+    // `version` is mig-parted's as well as the device plugin's.
+    let plugin = first_of(entries, ONLY_DEVICE_PLUGIN);
+    let theirs = first_of(entries, MIG_PARTED_KEYS).or(plugin);
+    let mig_configs = first_of(entries, &["mig-configs"]);
+    let place = match (first_of(entries, OCTAVO_KEYS), theirs, plugin, mig_configs) {
+        (Some(_), None, ..) => return octavo::read(&root, entries, findings),
+        (None, Some(_), None, _) => return mig_parted::read(&root, entries, findings),
+        (None, Some(_), Some(_), None) => return device_plugin::read(&root, entries, findings),
+        (Some(one), Some(other), ..) | (None, Some(_), Some(one), Some(other)) => {
+            let place = one.place.max(other.place);
             findings.error(place, LayoutProblem::BothDialects);
-            None
+            return None;
         }
-        (None, None) => {
-            let place = entries.first().map_or(root.place, |entry| entry.place);
-            findings.error(place, LayoutProblem::NoDialect);
-            None
-        }
-    }
+        (None, None, ..) => entries.first().map_or(root.place, |entry| entry.place),
+    };
+    findings.error(place, LayoutProblem::NoDialect);
+    None
 }
 
 fn first_of<'n>(entries: &'n [Entry], keys: &[&str]) -> Option<&'n Entry> {
     entries.iter().find(|entry| keys.contains(&&*entry.key))
 }
 
-/// The value of a key that both dialects have: a name and a text that it must be.
+/// The value of a key that several dialects have: a name and a text that it must be.
 fn expect_text(node: &Node, key: &'static str, expected: &'static str, findings: &mut Findings) {
     let said = match &node.value {
         Value::Scalar(scalar) => scalar.text.as_str(),

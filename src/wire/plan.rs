@@ -5,6 +5,7 @@
 //! person and may change; everything else is for programs. `docs/plan-document.md` describes the fields.
 
 mod blocked;
+mod sharing;
 mod write;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::blocked::{CauseJson, CauseKind, HolderJson, PodJson};
+pub use self::sharing::{ShareJson, TimeSlicingJson};
 pub use self::write::{Subject, document};
 use super::api::API_VERSION;
 
@@ -324,19 +326,6 @@ pub struct InfeasibleJson {
     pub message: String,
     /// What would fit, the nearest first: counts by profile, as a layout has them.
     pub nearest: Vec<BTreeMap<String, u32>>,
-}
-
-/// How many share one device or partition by turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = PlannedTimeSlicing)]
-pub struct TimeSlicingJson {
-    /// How many.
-    pub replicas: u32,
-    /// Whether the resource is called `.shared`.
-    pub rename: bool,
-    /// Whether a container that asks for more than one is refused.
-    pub fail_requests_greater_than_one: bool,
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod layouts;
 mod machine;
 mod mig_parted;
 mod monitoring;
+mod offers;
 mod partitions_untold;
 mod peer;
 mod peer_gfd;

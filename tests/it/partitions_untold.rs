@@ -38,7 +38,7 @@ fn labels(inventory: &Inventory) -> [Labels; 3] {
             mig_strategy,
             ..Options::default()
         };
-        let set = compile(inventory, &options).labels;
+        let set = compile(inventory, &options, None).labels;
         set.iter()
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect()

@@ -49,33 +49,70 @@ fn nvidias_own_feature_discovery_agrees_where_partitions_do_not_fit_the_single_s
     }
 }
 
-#[track_caller]
-fn compare(peer: &Path, machine: &Machine, strategy: &str, name: &str) {
-    let file = machine.path().join("gfd");
-    let output = Command::new(peer)
-        .args([
-            "--oneshot",
-            "--no-timestamp",
-            "--use-node-feature-api=false",
-            "--mig-strategy",
+/// What is shared is said as the original says it of the same configuration, which both read.
+#[test]
+fn nvidias_own_feature_discovery_says_the_same_of_what_is_shared() {
+    let peer = PEER.build();
+    let a100s = "machine: shared\ndriver: '535.54'\ncuda: '12.2'\ngpus:\n";
+    let whole = format!("{a100s}  - {{board: A100_80GB, count: 2}}\n");
+    let alike = format!(
+        "{a100s}  - {{board: A100_80GB, mig: enabled, instances: [{{profile: 3g.40gb}}, {{profile: 3g.40gb}}]}}\n"
+    );
+    let parts = format!(
+        "{a100s}  - {{board: A100_80GB, mig: enabled, instances: [{{profile: 3g.40gb}}, {{profile: 1g.10gb}}]}}\n  - {{board: A100_80GB}}\n"
+    );
+    let gpus = "resources: [{name: nvidia.com/gpu, replicas: 4}]";
+    let renamed = format!("renameByDefault: true, {gpus}");
+    let both = "resources: [{name: nvidia.com/gpu, replicas: 2}, {name: nvidia.com/mig-1g.10gb, replicas: 3}]";
+    for (scenario, strategy, sharing) in [
+        (&whole, "none", gpus),
+        (&whole, "mixed", &renamed),
+        (&alike, "single", gpus),
+        (&alike, "none", gpus),
+        (&parts, "mixed", both),
+        (&parts, "single", both),
+    ] {
+        let machine = Machine::new(scenario);
+        let file = machine.path().join("plugin.yaml");
+        let text = format!("version: v1\nsharing: {{timeSlicing: {{{sharing}}}}}\n");
+        fs::write(&file, text).unwrap();
+        let theirs = theirs(
+            &peer,
+            &machine,
             strategy,
-        ])
-        .arg("--machine-type-file")
-        .arg(machine.path().join("sys/class/dmi/id/product_name"))
-        .arg("--output-file")
-        .arg(&file)
-        .env("LD_LIBRARY_PATH", machine.path())
+            &[Path::new("--config-file"), &file],
+        );
+        let ours = ours_of(&machine, strategy, &file);
+        assert_eq!(theirs, ours, "{sharing}, strategy {strategy}");
+    }
+}
+
+/// The labels that `octavo sharing check` foretells.
+fn ours_of(machine: &Machine, strategy: &str, file: &Path) -> Vec<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
+        .args(["sharing", "check", "-o", "json", "--mig-strategy", strategy])
+        .arg(file)
+        .arg("--nvml-library")
+        .arg(machine.library())
+        .arg("--sys-root")
+        .arg(machine.path().join("sys"))
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let theirs = labels(&fs::read_to_string(&file).unwrap());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = document["labels"].as_object().unwrap().iter();
+    let lines: Vec<String> = all
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap()))
+        .collect();
+    labels(&lines.join("\n"))
+}
+
+#[track_caller]
+fn compare(peer: &Path, machine: &Machine, strategy: &str, name: &str) {
+    let theirs = theirs(peer, machine, strategy, &[]);
     let ours = machine.agent_once(&["--mig-strategy", strategy]);
     let ours = labels(&String::from_utf8(ours.stdout).unwrap());
-    assert!(theirs.len() > 20, "{theirs:#?}");
     let only = |these: &[String], those: &[String]| -> Vec<String> {
         these
             .iter()
@@ -89,6 +126,35 @@ fn compare(peer: &Path, machine: &Machine, strategy: &str, name: &str) {
         only(&theirs, &ours),
         only(&ours, &theirs)
     );
+}
+
+#[track_caller]
+fn theirs(peer: &Path, machine: &Machine, strategy: &str, more: &[&Path]) -> Vec<String> {
+    let file = machine.path().join("gfd");
+    let output = Command::new(peer)
+        .args([
+            "--oneshot",
+            "--no-timestamp",
+            "--use-node-feature-api=false",
+            "--mig-strategy",
+            strategy,
+        ])
+        .arg("--machine-type-file")
+        .arg(machine.path().join("sys/class/dmi/id/product_name"))
+        .arg("--output-file")
+        .arg(&file)
+        .args(more)
+        .env("LD_LIBRARY_PATH", machine.path())
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let theirs = labels(&fs::read_to_string(&file).unwrap());
+    assert!(theirs.len() > 20, "{theirs:#?}");
+    theirs
 }
 
 /// NVIDIA's labels of a set, sorted.

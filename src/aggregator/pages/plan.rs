@@ -205,8 +205,7 @@ impl Story {
         }
         if let Some(sharing) = target.and_then(|target| target.time_slicing.as_ref()) {
             story.notes.push(format!(
-                "Time-slicing with {} replicas is asked for. A plan is about partitions and leaves sharing as it is.",
-                sharing.replicas
+                "Time-slicing: {sharing}. A plan is about partitions and leaves sharing as it is."
             ));
         }
         story

@@ -111,19 +111,8 @@ fn partitions(rule: &Rule) -> String {
 }
 
 fn sharing(rule: &Rule) -> String {
-    rule.time_slicing.as_ref().map_or_else(
-        || "-".to_owned(),
-        |sharing| {
-            let mut text = format!("{} replicas", sharing.replicas);
-            if sharing.rename {
-                text.push_str(", renamed");
-            }
-            if sharing.fail_requests_greater_than_one {
-                text.push_str(", one each");
-            }
-            text
-        },
-    )
+    let sharing = rule.time_slicing.as_ref();
+    sharing.map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
 /// The same machine with nothing on it and nobody about.

@@ -135,8 +135,7 @@ fn story(view: &View<'_>, device: &Device, plan: &DevicePlan) -> String {
     });
     if let Some(sharing) = target.and_then(|target| target.time_slicing.as_ref()) {
         let line = format!(
-            "  time-slicing: {} replicas are asked for; this plan is about partitions and leaves sharing as it is",
-            sharing.replicas
+            "  time-slicing: {sharing}; this plan is about partitions and leaves sharing as it is",
         );
         text.push_str(&lines([folded(&line, 4)]));
     }

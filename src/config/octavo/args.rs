@@ -1,15 +1,19 @@
 //! What a person may type, as clap reads it, and how it becomes settings.
 
+mod plugin;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
+use self::plugin::{PLUGIN, as_plugin};
 use super::apply::{self, ApplyArgs, CheckpointArgs, HistoryArgs, RestoreArgs};
 use super::demo::{self, DemoArgs};
 use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
 use super::mig_parted::{self, MigPartedArgs, NvidiaMigPartedArgs};
+use super::sharing::{self, SharingArgs};
 use super::{
     Colors, Command, Headers, Input, InspectFormat, InspectSettings, Invocation, LabelsFormat,
     LabelsPurpose, LabelsSettings, Screen, Shell, Source, Terminal,
@@ -129,6 +133,9 @@ enum CommandArgs {
     /// Check, show and generate files of layouts
     #[command(after_long_help = layouts::LAYOUTS_EXAMPLES)]
     Layouts(LayoutsArgs),
+    /// Show what a layout would have this node give out to pods, and how it is shared
+    #[command(after_long_help = sharing::EXAMPLES)]
+    Sharing(SharingArgs),
     /// Do what NVIDIA's mig-parted does, in its words
     #[command(after_long_help = mig_parted::EXAMPLES)]
     MigParted(MigPartedArgs),
@@ -257,30 +264,6 @@ where
     parse_as::<OctavoArgs, _>(command, arguments)?.resolve(terminal)
 }
 
-/// The name under which kubectl finds a program as its command `octavo`.
-const PLUGIN: &str = "kubectl-octavo";
-
-/// Usage and examples as they are typed where kubectl starts this program.
-/// Source: "Extend kubectl with plugins" in the documentation of Kubernetes; krew's naming guide.
-fn as_plugin(command: clap::Command) -> clap::Command {
-    let reworded = |command: clap::Command| {
-        let Some(help) = command.get_after_long_help() else {
-            return command;
-        };
-        // What is typed stands after a blank, a backtick or a bracket, and goes on with a command.
-        let help = [" ", "`", "("]
-            .into_iter()
-            .fold(help.to_string(), |help, before| {
-                let (own, plugin) = ("octavo ", "kubectl octavo ");
-                help.replace(&format!("{before}{own}"), &format!("{before}{plugin}"))
-            });
-        command.after_long_help(help)
-    };
-    reworded(command)
-        .bin_name("kubectl octavo")
-        .mut_subcommands(&reworded)
-}
-
 impl OctavoArgs {
     fn resolve(self, terminal: Terminal) -> Result<Invocation, Answer> {
         let colors = match (self.color, terminal) {
@@ -304,6 +287,7 @@ impl OctavoArgs {
             CommandArgs::Assert(args) => Command::Assert(usage(args.resolve())?),
             CommandArgs::Export(args) => Command::Export(args.into()),
             CommandArgs::Layouts(args) => Command::Layouts(usage(args.resolve())?),
+            CommandArgs::Sharing(args) => Command::Sharing(usage(args.resolve())?),
             CommandArgs::MigParted(args) => Command::MigParted(args.into()),
             CommandArgs::Nodes(args) => match args.resolve() {
                 (settings, true) => Command::Watch(settings),

@@ -9,12 +9,14 @@
 
 mod mig;
 mod models;
+mod sharing;
 
 use std::collections::BTreeSet;
 
 use crate::domain::inventory::{Condition, Device, Inventory, Machine, Mig, NvmlState, Vendor};
 use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{MigStrategy, Note, Omission, Options, Publication};
+use crate::domain::sharing::Offers;
 
 /// A GPU that NVML speaks for.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +31,7 @@ pub(super) fn add(
     draft: &mut Draft,
     inventory: &Inventory,
     devices: &[&Device],
-    options: &Options,
+    (options, offers): (&Options, Option<&Offers>),
 ) {
     let nvidia = devices
         .iter()
@@ -59,11 +61,11 @@ pub(super) fn add(
     add_versions(draft, &inventory.nvml);
     add_node(draft, &gpus);
     add_vgpu(draft, &inventory.machine);
-    models::add(draft, &gpus);
+    models::add(draft, &gpus, offers);
     match options.mig_strategy {
         MigStrategy::None => {}
-        MigStrategy::Single => mig::add_single(draft, &gpus),
-        MigStrategy::Mixed => mig::add_mixed(draft, &gpus),
+        MigStrategy::Single => mig::add_single(draft, &gpus, offers),
+        MigStrategy::Mixed => mig::add_mixed(draft, &gpus, offers),
     }
 }
 

@@ -11,9 +11,15 @@ use crate::domain::interconnect;
 use crate::domain::inventory::{Architecture, Condition, Device, Identity, Inventory, Mig, Vendor};
 use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{LayoutState, Omission};
+use crate::domain::sharing::{Offers, Unit};
 
 /// Adds our keys.
-pub(super) fn add(draft: &mut Draft, inventory: &Inventory, devices: &[&Device]) {
+pub(super) fn add(
+    draft: &mut Draft,
+    inventory: &Inventory,
+    devices: &[&Device],
+    offers: Option<&Offers>,
+) {
     if devices.is_empty() {
         return;
     }
@@ -32,7 +38,7 @@ pub(super) fn add(draft: &mut Draft, inventory: &Inventory, devices: &[&Device])
         Some(_) | None => draft.put("octavo.dev/type", "mixed"),
     }
     add_interconnect(draft, inventory);
-    add_partitioning(draft, devices);
+    add_partitioning(draft, devices, offers);
     add_driver(draft, inventory);
 }
 
@@ -119,9 +125,9 @@ fn add_interconnect(draft: &mut Draft, inventory: &Inventory) {
     }
 }
 
-/// Partitioning and sharing, as far as devices that answer tell. Time-slicing is not a property of the hardware and is added
-/// by whoever configures it.
-fn add_partitioning(draft: &mut Draft, devices: &[&Device]) {
+/// Partitioning and sharing, as far as devices that answer tell. Time-slicing is not a property of the hardware: it is said where
+/// it is known what is given out.
+fn add_partitioning(draft: &mut Draft, devices: &[&Device], offers: Option<&Offers>) {
     let working: Vec<&&Device> = devices.iter().filter(|device| is_working(device)).collect();
     if working.is_empty() {
         draft.omit("octavo.dev/mig-capable", Omission::NothingAnswers);
@@ -145,7 +151,23 @@ fn add_partitioning(draft: &mut Draft, devices: &[&Device]) {
         all if all == working.len() => "mig",
         _ => "mixed",
     };
-    draft.put("octavo.dev/sharing", sharing);
+    let sliced = offers.and_then(|offers| time_sliced(offers, &working));
+    draft.put("octavo.dev/sharing", sliced.unwrap_or(sharing));
+}
+
+/// `time-slicing` where every unit of every device is shared by turns, `mixed` where some are; `None` where none is.
+fn time_sliced(offers: &Offers, working: &[&&Device]) -> Option<&'static str> {
+    let is_shared = |unit: &Unit| unit.replicas.is_some();
+    if !offers.units().any(|(_, unit)| is_shared(unit)) {
+        return None;
+    }
+    let mut units = offers.units();
+    let all = units.all(|(_, unit)| is_shared(unit))
+        && working.iter().all(|device| {
+            let mut units = offers.units();
+            units.any(|(_, unit)| unit.pci == device.pci)
+        });
+    Some(if all { "time-slicing" } else { "mixed" })
 }
 
 /// How far the node is on the way to its layout. A node without devices has none.

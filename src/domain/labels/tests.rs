@@ -43,12 +43,12 @@ fn check(inventory: &Inventory, options: &Options, blocks: &[&str]) {
         .filter(|line| !line.is_empty())
         .collect();
     expected.sort_unstable_by_key(|line| line.split('=').next());
-    let text = compile(inventory, options).labels.to_string();
+    let text = compile(inventory, options, None).labels.to_string();
     let found: Vec<&str> = text.lines().collect();
     assert_eq!(found, expected, "\n{text}");
 }
 
 fn notes(inventory: &Inventory, options: &Options) -> Vec<String> {
-    let compiled = compile(inventory, options);
+    let compiled = compile(inventory, options, None);
     compiled.notes.iter().map(Note::to_string).collect()
 }

@@ -184,6 +184,12 @@ pub enum Surprise {
         /// Why not.
         why: String,
     },
+    /// A profile is shared and the rule makes no partition of it.
+    #[error("{profile} is shared, and this rule makes no partition of it")]
+    NothingToShare {
+        /// The profile.
+        profile: String,
+    },
     /// The other rules select every device.
     #[error("the rest is nothing: other rules select every device")]
     NoRest,

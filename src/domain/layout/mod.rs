@@ -1,7 +1,7 @@
 //! Layouts: what a node's devices shall have, as people write it.
 //!
-//! A layout is a name and rules; a rule selects devices and says what they shall have. Two dialects of files are read and
-//! written (`wire::layouts`); here is what both mean. A layout knows no device: [`resolve`] turns it into [`Targets`] for
+//! A layout is a name and rules; a rule selects devices and says what they shall have. Three dialects of files are read and
+//! two written (`wire::layouts`); here is what both mean. A layout knows no device: [`resolve`] turns it into [`Targets`] for
 //! the devices of one node, through the catalogue of each.
 
 mod compare;
@@ -13,6 +13,7 @@ mod limits;
 mod modes;
 mod resolve;
 mod selector;
+mod sharing;
 mod target;
 
 use std::fmt;
@@ -25,6 +26,7 @@ pub use self::generate::generate;
 pub use self::modes::{compare_modes, modes, modes_are_set, without_missing};
 pub use self::resolve::{Resolved, resolve};
 pub use self::selector::{Criteria, DeviceFilter, IndexRange, Selector};
+pub use self::sharing::{Item, Rename, Share, ShareOf, SliceLength, TimeSlicing, Which};
 pub use self::target::{DeviceTarget, InstanceTarget, MigTarget, Targets};
 use crate::domain::profile::ProfileName;
 
@@ -37,7 +39,7 @@ pub struct Layouts {
     pub layouts: Vec<Layout>,
 }
 
-/// The two forms of a layout file.
+/// The forms of a layout file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// `apiVersion: octavo.dev/v1`, `kind: Layouts`. Rules of which two select one device are an error.
@@ -45,6 +47,9 @@ pub enum Dialect {
     /// `version: v1`, `mig-configs:`. Of rules that select one device the last one counts. Source: NVIDIA mig-parted
     /// v0.15.0, `cmd/nvidia-mig-parted/util`.
     MigParted,
+    /// `version: v1` with `flags`, `resources`, `sharing` or `imex`: how NVIDIA's device plugin is configured. One layout with
+    /// one rule for all devices. Source: NVIDIA k8s-device-plugin v0.20.0, `api/config/v1`.
+    DevicePlugin,
 }
 
 /// What one layout asks for.
@@ -89,19 +94,6 @@ pub struct ProfileCount {
     pub profile: ProfileName,
     /// How many; never zero.
     pub count: u32,
-}
-
-/// How many share one device or partition by turns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimeSlicing {
-    /// Where it stands.
-    pub place: Place,
-    /// At least two.
-    pub replicas: u32,
-    /// Whether the resource is called `.shared`.
-    pub rename: bool,
-    /// Whether a container that asks for more than one is refused.
-    pub fail_requests_greater_than_one: bool,
 }
 
 /// A place in a file; both count from one. Those of a layout that was made and not read are zero.

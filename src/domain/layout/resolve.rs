@@ -2,6 +2,7 @@
 
 mod names;
 mod select;
+mod sharing;
 mod split;
 
 use super::error::{DeviceRef, Reason, RuleError, RuleWarning, Surprise};
@@ -11,6 +12,7 @@ use super::{
 use crate::domain::catalog::GpuInstanceProfile;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode, MigState, Vendor};
+use crate::domain::profile::ProfileName;
 
 /// What a layout means on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -91,7 +93,10 @@ impl<'a> Case<'a> {
             None => None,
             Some(wish) => self.mig(wish, report).ok()?,
         };
-        let time_slicing = rule.time_slicing.clone();
+        let time_slicing = match &rule.time_slicing {
+            None => None,
+            Some(wish) => Some(self.time_slicing(wish, mig.as_ref(), report)?),
+        };
         (mig.is_some() || time_slicing.is_some()).then_some(DeviceTarget {
             pci: device.pci,
             rule: rule.place,
@@ -162,39 +167,40 @@ impl<'a> Case<'a> {
         count: &'a ProfileCount,
         report: &mut Report<'_>,
     ) -> Option<Entry<'a>> {
-        match names::look_up(&state.catalog, &count.profile) {
+        let profile = self.look_up((state, count.place), &count.profile, report)?;
+        Some(Entry { count, profile })
+    }
+
+    /// The profile of a GPU instance that a name means on the device.
+    fn look_up(
+        self,
+        (state, place): (&'a MigState, Place),
+        asked: &ProfileName,
+        report: &mut Report<'_>,
+    ) -> Option<&'a GpuInstanceProfile> {
+        let reason = match names::look_up(&state.catalog, asked) {
             Ok(found) => {
                 if !found.exact {
-                    let own = names::own_spelling(found.profile, &count.profile);
                     let surprise = Surprise::OtherSpelling {
-                        asked: count.profile.to_string(),
-                        own,
+                        asked: asked.to_string(),
+                        own: names::own_spelling(found.profile, asked),
                     };
-                    report.warning(self.chosen, count.place, surprise);
+                    report.warning(self.chosen, place, surprise);
                 }
-                Some(Entry {
-                    count,
-                    profile: found.profile,
-                })
+                return Some(found.profile);
             }
-            Err(names::Missing::Ambiguous(candidates)) => {
-                let reason = Reason::Ambiguous {
-                    asked: count.profile.to_string(),
-                    candidates,
-                };
-                report.error(self.chosen, count.place, reason);
-                None
-            }
-            Err(names::Missing::Unknown(offers)) => {
-                let reason = Reason::UnknownProfile {
-                    asked: count.profile.to_string(),
-                    offers,
-                    elsewhere: names::elsewhere(self.inventory, &count.profile),
-                };
-                report.error(self.chosen, count.place, reason);
-                None
-            }
-        }
+            Err(names::Missing::Ambiguous(candidates)) => Reason::Ambiguous {
+                asked: asked.to_string(),
+                candidates,
+            },
+            Err(names::Missing::Unknown(offers)) => Reason::UnknownProfile {
+                asked: asked.to_string(),
+                offers,
+                elsewhere: names::elsewhere(self.inventory, asked),
+            },
+        };
+        report.error(self.chosen, place, reason);
+        None
     }
 }
 

@@ -1,14 +1,20 @@
 //! What a node gives out: resources, the units of each, and the replicas of each unit.
+//!
+//! ```text
+//!   Inventory, MIG strategy --> units.rs: what can be given out, under which name
+//!   Targets ------------------> shares.rs: which share counts for which unit
+//!                               name.rs: what is under one name, and does not go together
+//! ```
 
-use std::collections::BTreeMap;
+mod compile;
+mod name;
+mod shares;
+mod units;
+mod warnings;
 
+pub use self::compile::compile;
 use super::resource::{ResourceName, ShareId};
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{
-    ComputeInstance, Condition, Device, GpuInstance, Inventory, Vendor,
-};
-use crate::domain::labels::MigStrategy;
-use crate::domain::layout::{Targets, TimeSlicing};
 use crate::domain::profile::ProfileName;
 use crate::domain::quantity::Mebibytes;
 
@@ -117,121 +123,5 @@ impl Offer {
     }
 }
 
-/// What a node with these devices gives out where `targets` are what is asked of them. What nobody asks to be shared is given out
-/// whole.
-pub fn compile(inventory: &Inventory, targets: &Targets, strategy: MigStrategy) -> Compiled {
-    let mut draft = Draft::default();
-    for device in &inventory.devices {
-        let mut asked = targets.devices.iter();
-        let asked = asked.find(|target| target.pci == device.pci);
-        let sharing = asked.and_then(|target| target.time_slicing.as_ref());
-        draft.device(device, sharing, strategy);
-    }
-    draft.finish()
-}
-
-#[derive(Default)]
-struct Draft {
-    offers: BTreeMap<ResourceName, Offer>,
-    warnings: Vec<String>,
-}
-
-impl Draft {
-    fn device(&mut self, device: &Device, sharing: Option<&TimeSlicing>, strategy: MigStrategy) {
-        if device.vendor != Vendor::Nvidia || device.condition != Condition::Working {
-            return;
-        }
-        if !device.mig.is_enabled() {
-            if let Some(uuid) = &device.uuid {
-                let unit = unit(device, uuid.as_str(), None, device.memory);
-                self.put(ResourceName::gpu(), unit, sharing);
-            }
-            return;
-        }
-        if strategy == MigStrategy::None {
-            let pci = device.pci;
-            self.warnings.push(format!(
-                "{pci}: its partitions are given out only with --mig-strategy single or mixed"
-            ));
-            return;
-        }
-        let instances = device.mig.state().into_iter();
-        for instance in instances.flat_map(|state| &state.gpu_instances) {
-            for compute in &instance.compute_instances {
-                self.partition(device, (instance, compute), sharing, strategy);
-            }
-        }
-    }
-
-    fn partition(
-        &mut self,
-        device: &Device,
-        (instance, compute): (&GpuInstance, &ComputeInstance),
-        sharing: Option<&TimeSlicing>,
-        strategy: MigStrategy,
-    ) {
-        let profile = device.profile_of(instance, compute);
-        let Some((uuid, profile)) = compute.uuid.as_ref().zip(profile) else {
-            let (pci, gi, ci) = (device.pci, instance.id, compute.id);
-            self.warnings.push(format!(
-                "{pci}: compute instance {ci} of GPU instance {gi} is not given out: the driver does not tell what it is"
-            ));
-            return;
-        };
-        let name = match strategy {
-            MigStrategy::Mixed => ResourceName::mig(&profile),
-            MigStrategy::None | MigStrategy::Single => ResourceName::gpu(),
-        };
-        let partition = Partition {
-            gpu_instance: instance.id,
-            compute_instance: compute.id,
-            profile,
-        };
-        let unit = unit(device, uuid.as_str(), Some(partition), compute.memory);
-        self.put(name, unit, sharing);
-    }
-
-    fn put(&mut self, name: ResourceName, mut unit: Unit, sharing: Option<&TimeSlicing>) {
-        unit.replicas = sharing.map(|sharing| sharing.replicas);
-        let is_renamed = sharing.is_some_and(|sharing| sharing.rename);
-        let name = if is_renamed { name.shared() } else { name };
-        let fail = sharing.is_some_and(|sharing| sharing.fail_requests_greater_than_one);
-        let offer = self.offers.entry(name.clone()).or_insert_with(|| Offer {
-            name,
-            fail_requests_greater_than_one: false,
-            units: Vec::new(),
-        });
-        offer.fail_requests_greater_than_one |= fail;
-        offer.units.push(unit);
-    }
-
-    fn finish(self) -> Compiled {
-        let mut resources: Vec<Offer> = self.offers.into_values().collect();
-        for offer in &mut resources {
-            offer
-                .units
-                .sort_by(|a, b| (a.pci, &a.partition).cmp(&(b.pci, &b.partition)));
-        }
-        Compiled {
-            offers: Offers { resources },
-            warnings: self.warnings,
-        }
-    }
-}
-
-fn unit(
-    device: &Device,
-    uuid: &str,
-    partition: Option<Partition>,
-    memory: Option<Mebibytes>,
-) -> Unit {
-    Unit {
-        uuid: uuid.to_owned(),
-        pci: device.pci,
-        partition,
-        replicas: None,
-        memory,
-        memory_per_replica: None,
-        numa_node: device.numa_node,
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -71,6 +71,34 @@ pub enum WarningProblem {
         /// The name, quoted.
         name: String,
     },
+    /// NVIDIA's plugin reads it and heeds it not.
+    #[error("NVIDIA's device plugin reads {key:?} and passes over it; Octavo heeds it")]
+    OnlyHere {
+        /// The key.
+        key: &'static str,
+    },
+    /// Nobody heeds it.
+    #[error(
+        "NVIDIA's device plugin reads \"resources\" and passes over it, and so does Octavo: names are those of the MIG strategy"
+    )]
+    Resources,
+    /// Octavo hands no IMEX channels out.
+    #[error("\"imex\" is read and not heeded: Octavo gives no IMEX channels to containers")]
+    Imex,
+    /// A flag of NVIDIA's programs.
+    #[error("{key} is read and not heeded{}", own_flag(*.instead))]
+    Flag {
+        /// The key, and what it is in.
+        key: String,
+        /// The agent's own flag for it.
+        instead: Option<&'static str>,
+    },
+}
+
+fn own_flag(flag: Option<&str>) -> String {
+    flag.map_or_else(String::new, |flag| {
+        format!(": the agent's own flag is {flag}")
+    })
 }
 
 /// What a label's value may be. Source: Kubernetes, "Labels and Selectors".
@@ -135,13 +163,14 @@ pub enum LayoutProblem {
     /// Neither dialect.
     #[error(
         "this is no layout file: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: Layouts\", \
-         or with \"version: v1\" as mig-parted has it"
+         or with \"version: v1\" as mig-parted and NVIDIA's device plugin have it"
     )]
     NoDialect,
-    /// Both dialects.
+    /// Two dialects.
     #[error(
-        "keys of both dialects in one file: \"apiVersion\", \"kind\" and \"layouts\" are Octavo's, \
-         \"version\" and \"mig-configs\" are mig-parted's; use those of one"
+        "keys of two dialects in one file: \"apiVersion\", \"kind\" and \"layouts\" are Octavo's, \
+         \"version\" and \"mig-configs\" are mig-parted's, \"version\", \"flags\", \"resources\", \"sharing\" and \"imex\" \
+         are those of NVIDIA's device plugin; use those of one"
     )]
     BothDialects,
     /// A fixed value that is another.
@@ -274,6 +303,35 @@ pub enum LayoutProblem {
         /// What it is.
         found: String,
     },
+    /// Said of replicas where there are none.
+    #[error(
+        "{key:?} without \"replicas\" beside it means nothing; each profile and resource says its own"
+    )]
+    WithoutReplicas {
+        /// The key.
+        key: String,
+    },
+    /// Not a resource.
+    #[error(
+        "{found} is no name of a resource of NVIDIA's: nvidia.com/ and lower-case letters, digits, '-' and '.', \
+         {most} characters at most"
+    )]
+    ResourceName {
+        /// What it is, quoted.
+        found: String,
+        /// The most characters, nvidia.com/ among them.
+        most: usize,
+    },
+    /// MPS and time-slicing.
+    #[error(
+        "\"mps\" beside \"timeSlicing\": NVIDIA's device plugin would pass over \"timeSlicing\" in silence; keep one"
+    )]
+    MpsBesideTimeSlicing,
+    /// MPS alone.
+    #[error(
+        "\"mps\" is not built: Octavo runs no MPS control daemon; share by \"timeSlicing\", or leave sharing to NVIDIA's device plugin"
+    )]
+    Mps,
     /// Not PCI ids.
     #[error(
         "{found} is no device filter, so it would never match: write the PCI device id before the vendor id, \

@@ -4,9 +4,10 @@ use super::devices;
 use super::error::LayoutProblem;
 use super::findings::{Findings, Shape, is_label_value, value_of};
 use super::scalar;
+use super::sharing;
 use super::tree::{Entry, Node, Value, quoted};
 use super::{API_VERSION, KIND, OCTAVO_KEYS, expect_text, profiles};
-use crate::domain::layout::{Dialect, Layout, Layouts, MigWish, Rule, Selector, TimeSlicing};
+use crate::domain::layout::{Dialect, Layout, Layouts, MigWish, Rule, Selector};
 
 const FILE: Shape = Shape {
     what: "a layout file",
@@ -16,11 +17,6 @@ const FILE: Shape = Shape {
 const RULE: Shape = Shape {
     what: "a rule",
     keys: &["devices", "mig", "timeSlicing"],
-};
-
-const TIME_SLICING: Shape = Shape {
-    what: "timeSlicing",
-    keys: &["replicas", "rename", "failRequestsGreaterThanOne"],
 };
 
 const LAYOUT_EXAMPLE: &str =
@@ -116,7 +112,7 @@ fn rule(node: &Node, findings: &mut Findings) -> Option<Rule> {
         findings.error(node.place, LayoutProblem::AsksNothing);
     }
     let mig = asked.0.map(|node| wish(node, findings));
-    let time_slicing = asked.1.map(|node| sharing(node, findings));
+    let time_slicing = asked.1.map(|node| sharing::read(node, findings));
     Some(Rule {
         place: node.place,
         devices: selector?,
@@ -142,34 +138,4 @@ fn wish(node: &Node, findings: &mut Findings) -> Option<MigWish> {
             None
         }
     }
-}
-
-fn sharing(node: &Node, findings: &mut Findings) -> Option<TimeSlicing> {
-    let entries = findings.mapping(node, TIME_SLICING)?;
-    let example = "how many share a device, as \"timeSlicing: {replicas: 4}\"";
-    let replicas = findings.needed(
-        (node.place, entries),
-        TIME_SLICING.what,
-        ("replicas", example),
-    );
-    let replicas = replicas.and_then(|node| {
-        let number = scalar::number(node).filter(|number| *number >= 2);
-        if number.is_none() {
-            findings.wrong_kind(node, "replicas", "a whole number from 2");
-        }
-        number
-    });
-    let mut flag = |key: &'static str| match value_of(entries, key) {
-        None => false,
-        Some(node) => scalar::boolean(node).unwrap_or_else(|| {
-            findings.wrong_kind(node, key, "true or false");
-            false
-        }),
-    };
-    Some(TimeSlicing {
-        place: node.place,
-        rename: flag("rename"),
-        fail_requests_greater_than_one: flag("failRequestsGreaterThanOne"),
-        replicas: replicas?,
-    })
 }

@@ -57,7 +57,7 @@ fn wrong_count(entry: &Entry, value: &Node, findings: &mut Findings) {
 }
 
 /// A profile's name whose attributes exist; whether a device has it is for the device's catalogue to say.
-fn name(entry: &Entry, findings: &mut Findings) -> Option<ProfileName> {
+pub(super) fn name(entry: &Entry, findings: &mut Findings) -> Option<ProfileName> {
     // A name that is far too long would be repeated whole in the message.
     let shown = entry.key.chars().take(60).collect::<String>();
     let profile = match shown.parse::<ProfileName>() {

@@ -6,10 +6,10 @@ use thiserror::Error;
 
 use super::error::LayoutError;
 use super::out::Out;
+use super::slicing;
 use super::{API_VERSION, KIND, parse};
 use crate::domain::layout::{
     Criteria, Dialect, IndexRange, Layout, Layouts, MigWish, ProfileCount, Rule, Selector,
-    TimeSlicing,
 };
 
 /// Indices that a range is written as, where there are no ranges.
@@ -40,6 +40,7 @@ fn name(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Octavo => "the dialect octavo.dev/v1",
         Dialect::MigParted => "mig-parted's dialect",
+        Dialect::DevicePlugin => "the configuration of NVIDIA's device plugin",
     }
 }
 
@@ -81,7 +82,7 @@ fn file(layouts: &Layouts, dialect: Dialect) -> Result<Out, CannotWrite> {
             ("kind", Out::text(KIND)),
             ("layouts", Out::Map(named)),
         ]),
-        Dialect::MigParted => map([
+        Dialect::MigParted | Dialect::DevicePlugin => map([
             ("version", Out::text("v1")),
             ("mig-configs", Out::Map(named)),
         ]),
@@ -92,6 +93,8 @@ fn rules(layout: &Layout, dialect: Dialect) -> Result<Out, CannotWrite> {
     let rule = |rule: &Rule| match dialect {
         Dialect::Octavo => octavo(rule),
         Dialect::MigParted => mig_parted(rule),
+        // It is read, and written by who hands sharing off to that plugin.
+        Dialect::DevicePlugin => Err("layouts"),
     };
     let rules = layout.rules.iter().map(|one| {
         rule(one).map_err(|what| CannotWrite::NoWords {
@@ -116,7 +119,7 @@ fn octavo(rule: &Rule) -> Result<Out, &'static str> {
         Some(MigWish::Enabled(counts)) => entries.push(("mig", counts_out(counts))),
     }
     if let Some(sharing) = &rule.time_slicing {
-        entries.push(("timeSlicing", sharing_out(sharing)));
+        entries.push(("timeSlicing", slicing::written(sharing)?));
     }
     Ok(map(entries))
 }
@@ -176,17 +179,6 @@ fn counts_out(counts: &[ProfileCount]) -> Out {
     Out::Map(entries.collect())
 }
 
-fn sharing_out(sharing: &TimeSlicing) -> Out {
-    let mut entries = vec![("replicas", Out::Number(u64::from(sharing.replicas)))];
-    if sharing.rename {
-        entries.push(("rename", Out::Bool(true)));
-    }
-    if sharing.fail_requests_greater_than_one {
-        entries.push(("failRequestsGreaterThanOne", Out::Bool(true)));
-    }
-    map(entries)
-}
-
 fn mig_parted(rule: &Rule) -> Result<Out, &'static str> {
     if rule.time_slicing.is_some() {
         return Err("how devices are shared by time slicing");
@@ -241,7 +233,7 @@ fn plain_criteria(
     Ok(())
 }
 
-fn map<'k>(entries: impl IntoIterator<Item = (&'k str, Out)>) -> Out {
+pub(super) fn map<'k>(entries: impl IntoIterator<Item = (&'k str, Out)>) -> Out {
     let entries = entries.into_iter();
     Out::Map(
         entries

@@ -11,7 +11,7 @@ use super::{
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
 use crate::domain::inventory::{Device, GpuInstance, Identity, InstanceUse, Inventory, MigMode};
-use crate::domain::layout::{Targets, TimeSlicing};
+use crate::domain::layout::Targets;
 use crate::domain::plan::words::Words;
 use crate::domain::plan::{
     Change, DevicePlan, Disruption, HardwareRule, Infeasible, InstanceRef, ModeChange, NodePlan,
@@ -311,16 +311,6 @@ impl From<&ResetScope> for ResetJson {
             device: scope.device.to_string(),
             coupled: scope.coupled.iter().map(ToString::to_string).collect(),
             links: scope.links.map(|links| links.to_string()),
-        }
-    }
-}
-
-impl From<&TimeSlicing> for TimeSlicingJson {
-    fn from(sharing: &TimeSlicing) -> Self {
-        Self {
-            replicas: sharing.replicas,
-            rename: sharing.rename,
-            fail_requests_greater_than_one: sharing.fail_requests_greater_than_one,
         }
     }
 }

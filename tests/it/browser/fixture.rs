@@ -153,7 +153,7 @@ fn standing(
     layout: Option<&LayoutStatus>,
     freshness: Freshness,
 ) -> Node {
-    let compiled = labels::compile(inventory, &labels::Options::default());
+    let compiled = labels::compile(inventory, &labels::Options::default(), None);
     let labels = compiled.labels;
     let origin = Origin {
         name: name.parse().unwrap(),

@@ -1,9 +1,14 @@
 //! What holds for every text, whatever it is: it is read to the end, errors lie within it, and what is accepted can be
 //! written, read again, and asked of any machine.
 
+use std::collections::BTreeSet;
+
 use octavo::domain::inventory::Inventory;
-use octavo::domain::layout::{Layouts, MigTarget, Place, compare, resolve};
+use octavo::domain::labels::MigStrategy;
+use octavo::domain::layout::{Dialect, Layouts, MigTarget, Place, compare, resolve};
 use octavo::domain::plan::feasible;
+use octavo::domain::sharing::offer::compile;
+use octavo::domain::sharing::{Offer, Offers};
 use octavo::wire::layouts::{parse, show, without_places, write, write_json};
 
 /// Recorded machines.
@@ -50,7 +55,11 @@ pub(crate) fn check(text: &str, machines: &[Inventory]) -> bool {
 /// What is written is read as the same.
 #[track_caller]
 pub(crate) fn again(layouts: &Layouts) {
-    let layouts = without_places(layouts.clone());
+    let mut layouts = without_places(layouts.clone());
+    if layouts.dialect == Dialect::DevicePlugin {
+        // It is written in ours, and says the same there.
+        layouts.dialect = Dialect::Octavo;
+    }
     let dialect = layouts.dialect;
     for written in [write(&layouts, dialect), write_json(&layouts, dialect)] {
         let written = match written {
@@ -69,6 +78,9 @@ fn meant(layouts: &Layouts, machine: &Inventory) {
             continue;
         };
         compare(&resolved.targets, machine);
+        for strategy in [MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed] {
+            given(&compile(machine, &resolved.targets, strategy).offers);
+        }
         for target in &resolved.targets.devices {
             let device = machine.devices.iter().find(|one| one.pci == target.pci);
             if let (Some(device), Some(MigTarget::Enabled(instances))) = (device, &target.mig) {
@@ -76,6 +88,25 @@ fn meant(layouts: &Layouts, machine: &Inventory) {
             }
         }
     }
+}
+
+/// No id is given out twice, and there are as many as there are replicas.
+#[track_caller]
+pub(crate) fn given(offers: &Offers) {
+    let mut ids = BTreeSet::new();
+    for (offer, unit) in offers.units() {
+        let own = unit.ids();
+        let replicas = unit
+            .replicas
+            .map_or(1, |replicas| usize::try_from(replicas).unwrap());
+        assert_eq!(own.len(), replicas, "{offer:?}");
+        assert!(own.iter().all(|id| id.to_string().len() <= 63), "{own:?}");
+        for id in own {
+            assert!(ids.insert(id.clone()), "{id} twice");
+        }
+    }
+    let counts = offers.resources.iter().map(Offer::count);
+    assert_eq!(counts.sum::<usize>(), ids.len());
 }
 
 /// A place is that of a character, or just behind the last one of a line.

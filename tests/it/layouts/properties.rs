@@ -2,11 +2,12 @@
 
 use octavo::domain::id::{GpuUuid, PciAddress, TypeName};
 use octavo::domain::layout::{
-    Criteria, DeviceFilter, Dialect, IndexRange, Layout, Layouts, MigWish, Place, ProfileCount,
-    Rule, Selector, TimeSlicing,
+    Criteria, DeviceFilter, Dialect, IndexRange, Item, Layout, Layouts, MigWish, Place,
+    ProfileCount, Rename, Rule, Selector, Share, ShareOf, SliceLength, TimeSlicing, Which,
 };
 use octavo::domain::profile::ProfileName;
 use octavo::domain::quantity::Mebibytes;
+use octavo::domain::sharing::ResourceName;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -173,16 +174,19 @@ fn filters() -> impl Strategy<Value = Vec<DeviceFilter>> {
     vec(one, 1..4)
 }
 
-fn wish() -> impl Strategy<Value = MigWish> {
+fn profile() -> impl Strategy<Value = ProfileName> {
     let attributes = prop::sample::select(vec!["", "+me", "+me.all", "+gfx", "-me", "+gfx,me"]);
     let profile = (1..=8u8, 1..=8u8, 1..400u16, attributes);
-    let profile = profile.prop_map(|(one, other, memory, attributes)| {
+    profile.prop_map(|(one, other, memory, attributes)| {
         let (compute, gpu) = (one.min(other), one.max(other));
         format!("{compute}c.{gpu}g.{memory}gb{attributes}")
             .parse::<ProfileName>()
             .unwrap()
-    });
-    let counts = btree_map(profile, 1..=u32::MAX, 0..5).prop_map(|counts| {
+    })
+}
+
+fn wish() -> impl Strategy<Value = MigWish> {
+    let counts = btree_map(profile(), 1..=u32::MAX, 0..5).prop_map(|counts| {
         let count = |(profile, count)| ProfileCount {
             place: Place::default(),
             profile,
@@ -193,12 +197,72 @@ fn wish() -> impl Strategy<Value = MigWish> {
     prop_oneof![Just(MigWish::Disabled), counts]
 }
 
-fn sharing() -> impl Strategy<Value = TimeSlicing> {
-    let sharing = (2..=u32::MAX, any::<bool>(), any::<bool>());
-    sharing.prop_map(|(replicas, rename, fail)| TimeSlicing {
+pub(crate) fn sharing() -> impl Strategy<Value = TimeSlicing> {
+    let everything = option::of(share(Just(ShareOf::Everything)));
+    let profiles = btree_map(profile(), share(Just(ShareOf::Everything)), 0..3);
+    let resources = vec(share(resource()), 0..3);
+    let slice = option::of(prop::sample::select(&SliceLength::ALL[..]));
+    let all = (everything, profiles, resources, slice);
+    all.prop_map(|(everything, profiles, resources, slice)| {
+        let profiles = profiles.into_iter().map(|(profile, share)| Share {
+            of: ShareOf::Profile(profile),
+            ..share
+        });
+        let mut shares: Vec<Share> = everything.into_iter().chain(profiles).collect();
+        for share in resources {
+            if shares.iter().all(|other| other.of != share.of) {
+                shares.push(share);
+            }
+        }
+        TimeSlicing {
+            place: Place::default(),
+            slice: slice.filter(|_| !shares.is_empty()),
+            shares,
+        }
+    })
+}
+
+fn share(of: impl Strategy<Value = ShareOf>) -> impl Strategy<Value = Share> {
+    let rename = prop_oneof![
+        Just(Rename::No),
+        Just(Rename::Shared),
+        "[a-z][a-z0-9]{0,20}".prop_map(|name| Rename::To(resource_name(&name))),
+    ];
+    let memory = option::of(1_u64..1 << 30);
+    let replicas = Share::LEAST..=Share::MOST;
+    let all = (of, replicas, rename, any::<bool>(), memory);
+    all.prop_map(|(of, replicas, rename, fail, memory)| Share {
         place: Place::default(),
+        of,
         replicas,
         rename,
         fail_requests_greater_than_one: fail,
+        memory_per_replica: memory.map(Mebibytes::new),
     })
+}
+
+fn resource() -> impl Strategy<Value = ShareOf> {
+    let item = prop_oneof![
+        any::<u32>().prop_map(Item::Index),
+        (any::<u32>(), any::<u32>()).prop_map(|(gpu, part)| Item::Partition(gpu, part)),
+        any::<u128>().prop_map(|bits| Item::Gpu(uuid(bits))),
+        any::<u128>().prop_map(|bits| {
+            let mig = uuid(bits).as_str().replace("GPU-", "MIG-");
+            Item::Mig(mig.parse().unwrap())
+        }),
+    ];
+    let which = prop_oneof![
+        Just(Which::All),
+        (1..=u32::MAX).prop_map(Which::First),
+        btree_set(item, 1..4).prop_map(|items| Which::These(items.into_iter().collect())),
+    ];
+    let name = "(gpu|mig-1g\\.10gb|[a-z][a-z0-9-]{0,20}[a-z0-9])";
+    (name, which).prop_map(|(name, which)| ShareOf::Resource {
+        name: resource_name(&name),
+        which,
+    })
+}
+
+fn resource_name(short: &str) -> ResourceName {
+    format!("nvidia.com/{short}").parse().unwrap()
 }

@@ -81,6 +81,10 @@ fn take(case: &mut Case, line: &str) {
         };
         match key {
             "dialect" if value == "octavo" => case.dialect = Dialect::Octavo,
+            "dialect" if value == "device-plugin" => {
+                case.dialect = Dialect::DevicePlugin;
+                value.clone_into(&mut case.select);
+            }
             "dialect" => assert_eq!(value, "mig-parted", "{}", case.name),
             "select" => value.clone_into(&mut case.select),
             "on" => case.on = Some(value.to_owned()),

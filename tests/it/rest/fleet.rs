@@ -102,7 +102,7 @@ impl Aggregator {
 
     /// The agent of `name` says that it is so.
     pub(crate) fn put(&self, name: &str, inventory: &Inventory) {
-        let labels = labels::compile(inventory, &Options::default()).labels;
+        let labels = labels::compile(inventory, &Options::default(), None).labels;
         let origin = Origin {
             name: name.parse().unwrap(),
             run: Run {

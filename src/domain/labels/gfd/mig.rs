@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use super::sharing::Sharing;
 use super::{Gpu, sanitised};
 use crate::domain::catalog::InstanceResources;
+use crate::domain::id::MigUuid;
 use crate::domain::inventory::{ComputeInstance, GpuInstance};
 use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{InvalidMig, Note, Omission};
 use crate::domain::profile::ProfileName;
 use crate::domain::quantity::Mebibytes;
+use crate::domain::sharing::{Offers, ResourceName};
 
 /// A MIG device.
 #[derive(Debug, Clone, Copy)]
@@ -22,11 +25,19 @@ struct Partition<'a> {
 #[derive(Debug)]
 struct Group<'a> {
     first: Partition<'a>,
-    count: usize,
+    /// Of all of them; `None` where the driver does not tell.
+    uuids: Vec<Option<&'a MigUuid>>,
+}
+
+impl Group<'_> {
+    fn sharing(&self, offers: Option<&Offers>, name: &ResourceName) -> Sharing {
+        let told = self.uuids.iter().filter_map(|uuid| *uuid);
+        Sharing::of(offers, name, told.map(MigUuid::as_str))
+    }
 }
 
 /// Presents partitions as if they were GPUs, which takes that every GPU is partitioned and all partitions are alike.
-pub(super) fn add_single(draft: &mut Draft, gpus: &[Gpu]) {
+pub(super) fn add_single(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
     draft.put("nvidia.com/mig.strategy", "single");
     if !are_told(gpus) {
         // Said of whole GPUs until now; whether partitions take their place is what is not known.
@@ -64,14 +75,15 @@ pub(super) fn add_single(draft: &mut Draft, gpus: &[Gpu]) {
         Some(reason) => add_invalid(draft, first.model, reason),
         None => {
             for (profile, group) in &groups {
-                add_group(draft, "nvidia.com/gpu", profile, group);
+                let sharing = group.sharing(offers, &ResourceName::gpu());
+                add_group(draft, "nvidia.com/gpu", (profile, group), sharing);
             }
         }
     }
 }
 
 /// Presents each profile as a resource of its own, beside the whole GPUs.
-pub(super) fn add_mixed(draft: &mut Draft, gpus: &[Gpu]) {
+pub(super) fn add_mixed(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
     draft.put("nvidia.com/mig.strategy", "mixed");
     if !are_told(gpus) {
         draft.omit("nvidia.com/mig-*", Omission::PartitionsUnknown);
@@ -82,7 +94,12 @@ pub(super) fn add_mixed(draft: &mut Draft, gpus: &[Gpu]) {
         draft.omit("nvidia.com/mig-*", Omission::ProfileUnknown);
     }
     for (profile, group) in &groups {
-        add_group(draft, &format!("nvidia.com/mig-{profile}"), profile, group);
+        let resource = format!("nvidia.com/mig-{profile}");
+        let sharing = match resource.parse() {
+            Ok(name) => group.sharing(offers, &name),
+            Err(_) => Sharing::NONE,
+        };
+        add_group(draft, &resource, (profile, group), sharing);
     }
 }
 
@@ -100,7 +117,12 @@ fn add_invalid(draft: &mut Draft, model: &str, reason: InvalidMig) {
     draft.put("nvidia.com/gpu.sharing-strategy", "");
 }
 
-fn add_group(draft: &mut Draft, resource: &str, profile: &str, group: &Group) {
+fn add_group(
+    draft: &mut Draft,
+    resource: &str,
+    (profile, group): (&str, &Group),
+    sharing: Sharing,
+) {
     let Partition {
         model,
         memory,
@@ -109,11 +131,10 @@ fn add_group(draft: &mut Draft, resource: &str, profile: &str, group: &Group) {
     draft.put_fitted(
         &format!("{resource}.product"),
         model,
-        &format!("-MIG-{profile}"),
+        &format!("-MIG-{profile}{}", sharing.suffix()),
     );
-    draft.put(&format!("{resource}.count"), &group.count);
-    draft.put(&format!("{resource}.replicas"), &1);
-    draft.put(&format!("{resource}.sharing-strategy"), "none");
+    draft.put(&format!("{resource}.count"), &group.uuids.len());
+    sharing.put(draft, resource);
     match memory {
         Some(memory) => draft.put(&format!("{resource}.memory"), &memory.get()),
         None => draft.omit(&format!("{resource}.memory"), Omission::AttributesUnknown),
@@ -154,9 +175,9 @@ fn groups<'a>(gpus: &[Gpu<'a>]) -> (BTreeMap<String, Group<'a>>, usize) {
                     memory: compute.memory,
                     resources: compute.resources,
                 },
-                count: 0,
+                uuids: Vec::new(),
             });
-            group.count += 1;
+            group.uuids.push(compute.uuid.as_ref());
         }
     }
     (groups, nameless)

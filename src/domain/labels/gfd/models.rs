@@ -4,10 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::Gpu;
+use super::sharing::Sharing;
+use crate::domain::id::GpuUuid;
 use crate::domain::inventory::{Device, Mig};
 use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{Note, Omission};
 use crate::domain::quantity::{ComputeCapability, Mebibytes};
+use crate::domain::sharing::{Offers, ResourceName};
 
 /// The GPUs of one model.
 #[derive(Debug, Default)]
@@ -61,7 +64,7 @@ impl<'a> Model<'a> {
 /// the larger number, then the name that sorts first.
 ///
 /// Where GPUs do not tell whether they are in MIG mode, a model wins that wins either way; when there is none, nothing is said.
-pub(super) fn add(draft: &mut Draft, gpus: &[Gpu]) {
+pub(super) fn add(draft: &mut Draft, gpus: &[Gpu], offers: Option<&Offers>) {
     let mut models: BTreeMap<&str, Model> = BTreeMap::new();
     for gpu in gpus {
         let model = models.entry(gpu.model).or_default();
@@ -100,20 +103,28 @@ pub(super) fn add(draft: &mut Draft, gpus: &[Gpu]) {
                 .collect(),
         });
     }
-    add_model(draft, name, model);
+    add_model(draft, name, model, offers);
 }
 
-fn add_model(draft: &mut Draft, name: &str, model: &Model) {
-    draft.put("nvidia.com/gpu.product", name);
+fn add_model(draft: &mut Draft, name: &str, model: &Model, offers: Option<&Offers>) {
+    // As in the original, sharing is said of those that are to be had whole.
+    let whole = model
+        .whole
+        .iter()
+        .filter_map(|gpu| gpu.device.uuid.as_ref());
+    let whole = whole.map(GpuUuid::as_str);
+    let sharing = Sharing::of(offers, &ResourceName::gpu(), whole);
+    draft.put_fitted("nvidia.com/gpu.product", name, sharing.suffix());
     draft.put("nvidia.com/gpu.count", &model.count());
     // No GPU to be had whole: none is offered as such.
     let sure = model.has_whole(Assume::Partitioned);
-    if sure == model.has_whole(Assume::Whole) {
-        draft.put("nvidia.com/gpu.replicas", &u8::from(sure));
-    } else {
-        draft.omit("nvidia.com/gpu.replicas", Omission::PartitionsUnknown);
+    let replicas = "nvidia.com/gpu.replicas";
+    sharing.put(draft, "nvidia.com/gpu");
+    if sure != model.has_whole(Assume::Whole) {
+        draft.omit(replicas, Omission::PartitionsUnknown);
+    } else if !sure {
+        draft.put(replicas, &0);
     }
-    draft.put("nvidia.com/gpu.sharing-strategy", "none");
     match model.memory().filter(|memory| memory.get() > 0) {
         Some(memory) => draft.put("nvidia.com/gpu.memory", &memory.get()),
         None => draft.omit("nvidia.com/gpu.memory", Omission::MemoryUnknown),

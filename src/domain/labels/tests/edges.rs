@@ -14,7 +14,7 @@ fn a_product_too_long_for_a_value_is_cut_and_noted() {
         (MigStrategy::Single, "nvidia.com/gpu.product"),
         (MigStrategy::Mixed, "nvidia.com/mig-1g.24gb.product"),
     ] {
-        let compiled = compile(&max_q, &options(strategy));
+        let compiled = compile(&max_q, &options(strategy), None);
         assert_eq!(compiled.labels.get(key), Some(product));
         assert_eq!(
             notes(&max_q, &options(strategy)),
@@ -25,7 +25,7 @@ fn a_product_too_long_for_a_value_is_cut_and_noted() {
     }
     let empty = machine(vec![partitioned(1, &MAX_Q, &[])]);
     assert_eq!(
-        compile(&empty, &options(MigStrategy::Single))
+        compile(&empty, &options(MigStrategy::Single), None)
             .labels
             .get("nvidia.com/gpu.product"),
         Some("NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workst-3b0955aa-MIG-INVALID")
@@ -35,7 +35,7 @@ fn a_product_too_long_for_a_value_is_cut_and_noted() {
         &SERVER,
         &["1g.24gb-me", "1g.24gb+me.all"],
     )]);
-    let labels = compile(&server, &options(MigStrategy::Mixed)).labels;
+    let labels = compile(&server, &options(MigStrategy::Mixed), None).labels;
     for (key, value) in [
         (
             "nvidia.com/mig-1g.24gb-me.product",
@@ -53,7 +53,7 @@ fn a_product_too_long_for_a_value_is_cut_and_noted() {
 #[test]
 fn of_several_models_the_largest_memory_wins_then_the_number_then_the_name() {
     let product = |node: &Inventory| -> Vec<String> {
-        let labels = compile(node, &Options::default()).labels;
+        let labels = compile(node, &Options::default(), None).labels;
         ["product", "count", "memory", "replicas"]
             .map(|key| {
                 labels
@@ -99,7 +99,7 @@ fn a_driver_version_of_two_parts_has_an_empty_revision() {
         version: "470.82".parse().unwrap(),
         cuda: None,
     });
-    let compiled = compile(&node, &Options::default());
+    let compiled = compile(&node, &Options::default(), None);
     let cuda: Vec<String> = compiled
         .labels
         .iter()
@@ -143,7 +143,7 @@ fn a_machine_type_is_made_fit_or_cut() {
     ] {
         let mut node = machine(vec![gpu(1, &T4)]);
         node.machine.product_name = name.map(str::to_owned);
-        let labels = compile(&node, &Options::default()).labels;
+        let labels = compile(&node, &Options::default(), None).labels;
         assert_eq!(labels.get("nvidia.com/gpu.machine"), Some(expected));
     }
 }
@@ -152,7 +152,7 @@ fn a_machine_type_is_made_fit_or_cut() {
 fn options_switch_keys_on_and_off() {
     let node = machine(vec![gpu(1, &T4)]);
     let keys = |options: &Options| -> Vec<String> {
-        let labels = compile(&node, options).labels;
+        let labels = compile(&node, options, None).labels;
         labels.iter().map(|(key, _)| key.to_owned()).collect()
     };
     let usual = keys(&Options::default());
@@ -161,7 +161,7 @@ fn options_switch_keys_on_and_off() {
         ..Options::default()
     };
     assert_eq!(
-        compile(&node, &stamped)
+        compile(&node, &stamped, None)
             .labels
             .get("nvidia.com/gfd.timestamp"),
         Some("1724632719")
@@ -184,7 +184,7 @@ fn options_switch_keys_on_and_off() {
 #[test]
 fn mode_clique_and_virtual_gpus() {
     let value = |node: &Inventory, key: &str| {
-        let labels = compile(node, &Options::default()).labels;
+        let labels = compile(node, &Options::default(), None).labels;
         labels.get(&format!("nvidia.com/{key}")).map(str::to_owned)
     };
     let mut node = machine(vec![gpu(1, &T4), gpu(2, &T4)]);
@@ -227,7 +227,7 @@ fn what_the_driver_does_not_tell_leaves_out_its_own_keys_only() {
     gb10.memory = None;
     gb10.compute_capability = None;
     let node = machine(vec![gb10]);
-    let labels = compile(&node, &Options::default()).labels;
+    let labels = compile(&node, &Options::default(), None).labels;
     for key in [
         "gpu.memory",
         "gpu.family",
@@ -243,7 +243,7 @@ fn what_the_driver_does_not_tell_leaves_out_its_own_keys_only() {
         state.gpu_instances[0].compute_instances[0].resources = None;
         state.gpu_instances[0].compute_instances[0].memory = None;
     }
-    let labels = compile(&machine(vec![gpu]), &options(MigStrategy::Mixed)).labels;
+    let labels = compile(&machine(vec![gpu]), &options(MigStrategy::Mixed), None).labels;
     let partition: Vec<&str> = labels
         .iter()
         .map(|(key, _)| key)

@@ -49,7 +49,7 @@ nvidia.com/mig.strategy=single
 /// Only NVIDIA's keys of a machine, for tests that are about these.
 #[track_caller]
 fn check_nvidia(inventory: &Inventory, options: &Options, blocks: &[&str]) {
-    let text = compile(inventory, options).labels.to_string();
+    let text = compile(inventory, options, None).labels.to_string();
     let ours: Vec<&str> = text
         .lines()
         .filter(|line| line.contains("octavo.dev/"))

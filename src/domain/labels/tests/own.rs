@@ -19,7 +19,7 @@ fn a_node_without_accelerators_has_no_label() {
         ..Options::default()
     };
     for node in [machine(vec![]), driverless(vec![])] {
-        assert_eq!(compile(&node, &options), Compiled::default());
+        assert_eq!(compile(&node, &options, None), Compiled::default());
     }
 }
 
@@ -72,13 +72,13 @@ fn without_a_driver_the_bus_tells_types_and_counts_and_nothing_of_nvidias() {
 #[test]
 fn a_device_that_fails_is_still_in_the_node_but_not_in_its_domain_nor_in_nvidias_count() {
     let mut node = machine(hgx(|bus| gpu(bus, &A100_80)));
-    let whole = compile(&node, &Options::default()).labels;
+    let whole = compile(&node, &Options::default(), None).labels;
     let failed = &mut node.devices[2];
     *failed = on_bus(3, 0x10de, 0x20b2);
     failed.condition = Condition::Failing {
         reason: "GPU is lost".to_owned(),
     };
-    let compiled = compile(&node, &Options::default());
+    let compiled = compile(&node, &Options::default(), None);
     let before = whole.iter().collect();
     let after = compiled.labels.iter().collect();
     let changes: Vec<String> = diff(&before, &after, Publication::Publish)
@@ -99,12 +99,12 @@ fn a_device_that_fails_is_still_in_the_node_but_not_in_its_domain_nor_in_nvidias
 #[test]
 fn a_call_that_hangs_changes_no_label() {
     let mut node = machine(hgx(|bus| gpu(bus, &A100_80)));
-    let before = compile(&node, &Options::default());
+    let before = compile(&node, &Options::default(), None);
     node.nvml = NvmlState::Stalled {
         call: "nvmlDeviceGetMemoryInfo".to_owned(),
         driver: node.nvml.driver().cloned(),
     };
-    assert_eq!(compile(&node, &Options::default()), before);
+    assert_eq!(compile(&node, &Options::default(), None), before);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn how_far_a_node_is_on_the_way_to_its_layout_is_a_label_of_four_values() {
             layout: LayoutState::of(status),
             ..Options::default()
         };
-        let labels = compile(node, &options).labels;
+        let labels = compile(node, &options, None).labels;
         let mut all = labels.iter();
         all.find(|(key, _)| *key == "octavo.dev/layout-state")
             .map(|(_, value)| value.to_owned())

@@ -105,7 +105,7 @@ fn number(labels: &LabelSet, key: &str) -> usize {
 proptest! {
     #[test]
     fn every_key_and_value_is_valid(node in node(), options in any_options()) {
-        let compiled = compile(&node, &options);
+        let compiled = compile(&node, &options, None);
         for (key, value) in compiled.labels.iter() {
             prop_assert!(key.parse::<LabelKey>().is_ok(), "{}", key);
             prop_assert!(value.parse::<LabelValue>().is_ok(), "{}={}", key, value);
@@ -125,12 +125,12 @@ proptest! {
         options in any_options(),
     ) {
         let other = Inventory { devices: shuffled, ..node.clone() };
-        prop_assert_eq!(compile(&node, &options), compile(&other, &options));
+        prop_assert_eq!(compile(&node, &options, None), compile(&other, &options, None));
     }
 
     #[test]
     fn counts_add_up_to_the_devices(node in node()) {
-        let labels = compile(&node, &Options::default()).labels;
+        let labels = compile(&node, &Options::default(), None).labels;
         let types: Vec<&str> = labels
             .iter()
             .map(|(key, _)| key)
@@ -147,7 +147,7 @@ proptest! {
 
     #[test]
     fn partitions_add_up_in_the_mixed_strategy(node in node()) {
-        let labels = compile(&node, &options(MigStrategy::Mixed)).labels;
+        let labels = compile(&node, &options(MigStrategy::Mixed), None).labels;
         let counted: usize = labels
             .iter()
             .filter_map(|(key, _)| key.strip_prefix("nvidia.com/mig-")?.strip_suffix(".count"))

@@ -46,10 +46,10 @@ fn a_gpu_that_does_not_tell_its_mode_is_neither_whole_nor_partitioned() {
     assert_eq!(left_out(&node, MigStrategy::None), common);
     let mixed = [&common[..], &["nvidia.com/mig-*"]].concat();
     assert_eq!(left_out(&node, MigStrategy::Mixed), mixed);
-    let labels = compile(&node, &options(MigStrategy::Mixed)).labels;
+    let labels = compile(&node, &options(MigStrategy::Mixed), None).labels;
     assert_eq!(labels.get("nvidia.com/gpu.count"), Some("2"));
     assert_eq!(labels.get("nvidia.com/mig.strategy"), Some("mixed"));
-    let labels = compile(&node, &options(MigStrategy::Single)).labels;
+    let labels = compile(&node, &options(MigStrategy::Single), None).labels;
     for key in SINGLE.iter().chain(&OWN).chain(&["nvidia.com/mig.capable"]) {
         assert_eq!(labels.get(key), None, "{key}");
     }
@@ -60,7 +60,7 @@ fn a_gpu_that_does_not_tell_its_mode_is_neither_whole_nor_partitioned() {
 fn one_that_tells_makes_the_node_capable_and_a_whole_one_is_offered() {
     let node = machine(vec![gpu(1, &A100_80), silent(gpu(2, &A100_80))]);
     assert_eq!(left_out(&node, MigStrategy::None), ["octavo.dev/sharing"]);
-    let labels = compile(&node, &Options::default()).labels;
+    let labels = compile(&node, &Options::default(), None).labels;
     for (key, value) in [
         ("octavo.dev/mig-capable", "true"),
         ("nvidia.com/mig.capable", "true"),
@@ -81,7 +81,7 @@ fn partitions_that_are_not_all_told_are_not_counted() {
     assert_eq!(left_out(&node, MigStrategy::Single), SINGLE);
     assert_eq!(left_out(&node, MigStrategy::Mixed), ["nvidia.com/mig-*"]);
     for strategy in [MigStrategy::None, MigStrategy::Mixed] {
-        let labels = compile(&node, &options(strategy)).labels;
+        let labels = compile(&node, &options(strategy), None).labels;
         assert_eq!(labels.get("octavo.dev/sharing"), Some("mig"));
         assert_eq!(labels.get("nvidia.com/gpu.replicas"), Some("0"));
         assert!(
@@ -95,7 +95,7 @@ fn partitions_that_are_not_all_told_are_not_counted() {
 #[test]
 fn of_several_models_one_is_described_only_if_it_wins_either_way() {
     let product = |devices| {
-        let labels = compile(&machine(devices), &Options::default()).labels;
+        let labels = compile(&machine(devices), &Options::default(), None).labels;
         labels.get("nvidia.com/gpu.product").map(str::to_owned)
     };
     let big = Some("NVIDIA-A100-SXM4-80GB".to_owned());
@@ -114,7 +114,12 @@ fn of_several_models_one_is_described_only_if_it_wins_either_way() {
 fn whichever_gpu_may_speak_for_a_model_must_say_the_same() {
     let mut small = silent(gpu(2, &T4));
     small.memory = Some(crate::domain::quantity::Mebibytes::new(8_192));
-    let labels = compile(&machine(vec![gpu(1, &T4), small]), &Options::default()).labels;
+    let labels = compile(
+        &machine(vec![gpu(1, &T4), small]),
+        &Options::default(),
+        None,
+    )
+    .labels;
     assert_eq!(labels.get("nvidia.com/gpu.memory"), None);
     assert_eq!(labels.get("nvidia.com/gpu.family"), Some("turing"));
 }
@@ -125,7 +130,7 @@ fn a_partition_that_does_not_tell_its_memory_leaves_that_of_the_gpu_out() {
     if let Mig::Capable(state) = &mut gpu.mig {
         state.gpu_instances[0].compute_instances[0].memory = None;
     }
-    let labels = compile(&machine(vec![gpu]), &options(MigStrategy::Single)).labels;
+    let labels = compile(&machine(vec![gpu]), &options(MigStrategy::Single), None).labels;
     assert_eq!(labels.get("nvidia.com/gpu.memory"), None);
     assert_eq!(labels.get("nvidia.com/gpu.count"), Some("1"));
 }

@@ -6,6 +6,7 @@ use crate::domain::inventory::{Device, Identity, Inventory};
 use crate::domain::layout::error::{DeviceRef, Reason, Surprise};
 use crate::domain::layout::{
     Criteria, DeviceFilter, Dialect, IndexRange, Layout, MigWish, ProfileCount, Rule, Selector,
+    TimeSlicing,
 };
 
 /// Whether a rule speaks of a device.
@@ -34,7 +35,7 @@ pub(super) fn choose<'a>(
             continue;
         };
         match dialect {
-            Dialect::Octavo => {
+            Dialect::Octavo | Dialect::DevicePlugin => {
                 let reason = Reason::Conflict {
                     other_rule: other.number,
                     other: other.rule.place,
@@ -116,7 +117,7 @@ fn complain(
             report.error_of(rule.place, Some(number), reason);
         } else if !selects && rule.devices == Selector::Rest {
             report.warning_of(rule.place, number, Surprise::NoRest);
-        } else if !selects && (dialect == Dialect::Octavo || !filters(rule)) {
+        } else if !selects && (dialect != Dialect::MigParted || !filters(rule)) {
             let reason = Reason::Nothing {
                 wanted: wanted(rule),
                 has: has(inventory),
@@ -232,8 +233,8 @@ fn passes(filter: DeviceFilter, device: &Device) -> bool {
 /// Whether two rules ask for the same, wherever it stands.
 fn same_wish(one: &Rule, other: &Rule) -> bool {
     let sharing = |rule: &Rule| {
-        let all = rule.time_slicing.as_ref();
-        all.map(|is| (is.replicas, is.rename, is.fail_requests_greater_than_one))
+        let all = rule.time_slicing.clone();
+        all.map(TimeSlicing::without_places)
     };
     let same_mig = match (&one.mig, &other.mig) {
         (None, None) | (Some(MigWish::Disabled), Some(MigWish::Disabled)) => true,

@@ -6,7 +6,7 @@ use crate::domain::inventory::{Device, Inventory, Mig, MigMode, PciIds};
 use crate::domain::layout::tests_support::*;
 use crate::domain::layout::{
     Criteria, DeviceFilter, Dialect, MigTarget, MigWish, Place, Resolved, Rule, RuleError,
-    Selector, TimeSlicing, resolve,
+    Selector, Share, TimeSlicing, resolve,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -18,9 +18,8 @@ fn sliced(devices: Selector) -> Rule {
     Rule {
         time_slicing: Some(TimeSlicing {
             place: Place::default(),
-            replicas: 4,
-            rename: false,
-            fail_requests_greater_than_one: false,
+            shares: vec![Share::everything(4)],
+            slice: None,
         }),
         ..rule(devices, None)
     }

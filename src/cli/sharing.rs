@@ -1,0 +1,197 @@
+//! `octavo sharing`: what a layout would have a node give out to pods, before anything is touched.
+//!
+//! ```text
+//! check.rs   resources, ids and labels
+//! diff.rs    the same against what the Node offers now
+//! ```
+
+mod check;
+mod diff;
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::case::{self, Case};
+use super::layouts::document;
+use super::sheet::Sheet;
+use super::{CliError, Exit, Report, input};
+use crate::config::octavo::sharing::{ImportSettings, SharingFormat, SharingSettings};
+use crate::config::octavo::{Colors, Input};
+use crate::domain::inventory::Inventory;
+use crate::domain::labels::{LabelSet, Note, compile as labels};
+use crate::domain::layout::{DeviceRef, Dialect, Layout};
+use crate::domain::plan::words::Words;
+use crate::domain::plan::{Disruption, NodePlan, Policy, Question, Verdict, plan};
+use crate::domain::sharing::Compiled;
+use crate::domain::sharing::forecast::forecast;
+use crate::domain::sharing::offer::compile;
+
+/// What a node would give out.
+#[derive(Debug)]
+struct Outlook {
+    layout: String,
+    /// The node as it would be.
+    inventory: Inventory,
+    compiled: Compiled,
+    labels: LabelSet,
+    /// What is odd about the file, and about the labels.
+    notes: String,
+}
+
+/// `octavo sharing check`.
+pub(super) fn check(
+    inventory: &Inventory,
+    settings: &SharingSettings,
+    (format, colors): (SharingFormat, Colors),
+) -> Result<Report, CliError> {
+    match outlook(settings, inventory)? {
+        Ok(outlook) => check::report(outlook, format, colors),
+        Err(refused) => Ok(refused),
+    }
+}
+
+/// `octavo sharing diff`.
+pub(super) fn diff(
+    inventory: &Inventory,
+    settings: &SharingSettings,
+    (node, colors): (&Input, Colors),
+) -> Result<Report, CliError> {
+    let now = input::node(node)?;
+    Ok(match outlook(settings, inventory)? {
+        Ok(outlook) => diff::report(outlook, &now, colors),
+        Err(refused) => refused,
+    })
+}
+
+/// What the node would give out; a report where the layout cannot be used here.
+fn outlook(
+    settings: &SharingSettings,
+    inventory: &Inventory,
+) -> Result<Result<Outlook, Report>, CliError> {
+    let sheet = match Sheet::read(settings.file())? {
+        Ok(sheet) => sheet,
+        Err(refused) => return Ok(Err(failed(refused.said, Exit::Failed))),
+    };
+    let layout = match chosen(&sheet, settings.layout()) {
+        Some(found) => found?,
+        None => {
+            let names = sheet.layouts.layouts.iter();
+            let names: Vec<&str> = names.map(|layout| layout.name.as_str()).collect();
+            let (name, names) = (&sheet.name, names.join(", "));
+            let said = format!("{name} has several layouts ({names}); choose one with --layout\n");
+            return Ok(Err(failed(said, Exit::Failed)));
+        }
+    };
+    let case = match case::held(&sheet, layout, inventory) {
+        Ok(case) => case,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    Ok(given(case, settings, inventory))
+}
+
+fn chosen<'s>(sheet: &'s Sheet, name: Option<&str>) -> Option<Result<&'s Layout, CliError>> {
+    match (name, sheet.layouts.layouts.as_slice()) {
+        (Some(name), _) => Some(sheet.layout(name)),
+        (None, [only]) => Some(Ok(only)),
+        (None, _) => None,
+    }
+}
+
+fn given(case: Case, settings: &SharingSettings, inventory: &Inventory) -> Result<Outlook, Report> {
+    let plan = plan(&Question {
+        inventory,
+        targets: &case.targets,
+        holders: &[],
+        policy: &Policy {
+            most_disruption: Disruption::Reboot,
+        },
+        refused: &BTreeSet::new(),
+    });
+    let impossible = infeasible(inventory, &plan);
+    if !impossible.is_empty() {
+        return Err(failed(case.notes + &impossible, Exit::Infeasible));
+    }
+    let after = forecast(inventory, &case.targets, &plan);
+    let options = settings.labels().options(Timestamp::now());
+    let mut compiled = compile(&after, &case.targets, options.mig_strategy);
+    compiled.warnings.splice(0..0, waiting(inventory, &plan));
+    let labels = labels(&after, &options, Some(&compiled.offers));
+    let notes = labels
+        .notes
+        .iter()
+        .map(|note: &Note| format!("note: {note}\n"));
+    Ok(Outlook {
+        layout: case.layout,
+        inventory: after,
+        notes: case.notes + &notes.collect::<String>(),
+        labels: labels.labels,
+        compiled,
+    })
+}
+
+/// Devices that can never have what the layout gives them.
+fn infeasible(inventory: &Inventory, plan: &NodePlan) -> String {
+    let all = plan.devices.iter().filter_map(|planned| {
+        let Verdict::Infeasible(why) = &planned.verdict else {
+            return None;
+        };
+        let device = inventory
+            .devices
+            .iter()
+            .find(|one| one.pci == planned.pci)?;
+        let words = Words::new(inventory, planned.pci);
+        let (device, rule) = (DeviceRef::of(device), words.rule(&why.rule));
+        Some(format!("error: {device}: {rule}\n"))
+    });
+    all.collect()
+}
+
+/// Devices whose partitions cannot be changed now, so that they are shown as they are.
+fn waiting(inventory: &Inventory, plan: &NodePlan) -> Vec<String> {
+    let blocked = plan.devices.iter().filter(|planned| match planned.verdict {
+        Verdict::Blocked(_) => true,
+        Verdict::Unchanged | Verdict::Change(_) | Verdict::Infeasible(_) => false,
+    });
+    let all = blocked.filter_map(|planned| {
+        let device = inventory.devices.iter().find(|one| one.pci == planned.pci)?;
+        let device = DeviceRef::of(device);
+        Some(format!(
+            "{device}: somebody is in the way of its partitions, which are shown as they are; `octavo plan` says who"
+        ))
+    });
+    all.collect()
+}
+
+/// `octavo sharing import`.
+pub(super) fn import(settings: &ImportSettings) -> Result<Report, CliError> {
+    let sheet = match Sheet::read(settings.file())? {
+        Ok(sheet) => sheet,
+        Err(refused) => return Ok(failed(refused.said, Exit::Failed)),
+    };
+    if sheet.layouts.dialect != Dialect::DevicePlugin {
+        let said = format!(
+            "{} is no configuration of NVIDIA's device plugin; files of layouts need no import\n",
+            sheet.name
+        );
+        return Ok(failed(said, Exit::Failed));
+    }
+    let mut layouts = sheet.layouts.clone();
+    layouts.dialect = Dialect::Octavo;
+    for layout in &mut layouts.layouts {
+        settings.name().clone_into(&mut layout.name);
+    }
+    let report = document(&layouts, Dialect::Octavo, settings.format())?;
+    Ok(Report {
+        notes: sheet.warnings().concat(),
+        ..report
+    })
+}
+
+fn failed(notes: String, exit: Exit) -> Report {
+    Report {
+        notes,
+        exit,
+        ..Report::default()
+    }
+}

@@ -1,0 +1,53 @@
+//! What would be given out, against what the Node offers now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Outlook;
+use crate::cli::paint::Ink;
+use crate::cli::text::{lines, printable};
+use crate::cli::{Exit, Report};
+use crate::config::octavo::Colors;
+use crate::domain::sharing::ResourceName;
+
+/// Counts are compared, because that is all a Node says. What it offers of NVIDIA's resources and the layout does not is
+/// a difference too.
+pub(super) fn report(
+    outlook: Outlook,
+    now: &BTreeMap<ResourceName, u64>,
+    colors: Colors,
+) -> Report {
+    let resources = outlook.compiled.offers.resources.iter();
+    let then: BTreeMap<&ResourceName, u64> = resources
+        .map(|offer| {
+            let count = u64::try_from(offer.count()).unwrap_or(u64::MAX);
+            (&offer.name, count)
+        })
+        .collect();
+    let names: BTreeSet<&ResourceName> = now.keys().chain(then.keys().copied()).collect();
+    let mut said = Vec::new();
+    for name in names {
+        // A resource that is gone stays in the Node with a count of zero.
+        let before = now.get(name).copied().filter(|count| *count > 0);
+        let after = then.get(name).copied().filter(|count| *count > 0);
+        if before == after {
+            continue;
+        }
+        if let Some(count) = before {
+            said.push(Ink::Bad.paint(&format!("- {name}: {count}"), colors));
+        }
+        if let Some(count) = after {
+            said.push(Ink::Good.paint(&format!("+ {name}: {count}"), colors));
+        }
+    }
+    let warnings = outlook.compiled.warnings.iter();
+    let warnings = lines(warnings.map(|text| printable(&format!("warning: {text}"))));
+    Report {
+        exit: if said.is_empty() {
+            Exit::Done
+        } else {
+            Exit::Changes
+        },
+        output: lines(said),
+        notes: outlook.notes + &warnings,
+    }
+}

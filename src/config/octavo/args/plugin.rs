@@ -1,0 +1,25 @@
+//! The program as kubectl's command `octavo`.
+
+/// The name under which kubectl finds a program as its command `octavo`.
+pub(super) const PLUGIN: &str = "kubectl-octavo";
+
+/// Usage and examples as they are typed where kubectl starts this program.
+/// Source: "Extend kubectl with plugins" in the documentation of Kubernetes; krew's naming guide.
+pub(super) fn as_plugin(command: clap::Command) -> clap::Command {
+    let reworded = |command: clap::Command| {
+        let Some(help) = command.get_after_long_help() else {
+            return command;
+        };
+        // What is typed stands after a blank, a backtick or a bracket, and goes on with a command.
+        let help = [" ", "`", "("]
+            .into_iter()
+            .fold(help.to_string(), |help, before| {
+                let (own, plugin) = ("octavo ", "kubectl octavo ");
+                help.replace(&format!("{before}{own}"), &format!("{before}{plugin}"))
+            });
+        command.after_long_help(help)
+    };
+    reworded(command)
+        .bin_name("kubectl octavo")
+        .mut_subcommands(&reworded)
+}

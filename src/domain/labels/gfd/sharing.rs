@@ -1,0 +1,81 @@
+//! NVIDIA's keys about sharing: `product`, `replicas` and `sharing-strategy`.
+//!
+//! Source: NVIDIA/k8s-device-plugin v0.20.0, `internal/lm/resource.go`. The original asks its configuration, in which all units of
+//! a resource have as many replicas; here each unit is asked for, and where they differ the number is left out.
+
+use std::collections::BTreeSet;
+
+use crate::domain::labels::Omission;
+use crate::domain::labels::draft::Draft;
+use crate::domain::sharing::{Offers, ResourceName};
+
+/// How the units are shared that one set of keys describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sharing {
+    /// How many have each; `None` where the units differ.
+    replicas: Option<u32>,
+    is_shared: bool,
+    /// Whether one that is shared is called as if it were not.
+    keeps_name: bool,
+}
+
+impl Sharing {
+    /// Of units that nobody shares.
+    pub(super) const NONE: Self = Self {
+        replicas: Some(1),
+        is_shared: false,
+        keeps_name: false,
+    };
+
+    /// Of the units with these UUIDs, which are called `name` where they are not renamed.
+    pub(super) fn of<'u>(
+        offers: Option<&Offers>,
+        name: &ResourceName,
+        uuids: impl Iterator<Item = &'u str>,
+    ) -> Self {
+        let Some(offers) = offers else {
+            return Self::NONE;
+        };
+        let mut sharing = Self::NONE;
+        let mut counts = BTreeSet::new();
+        for uuid in uuids {
+            let found = offers.unit(uuid);
+            let shared = found.and_then(|(offer, unit)| Some((offer, unit.replicas?)));
+            counts.insert(shared.map_or(1, |(_, replicas)| replicas));
+            if let Some((offer, _)) = shared {
+                sharing.is_shared = true;
+                sharing.keeps_name |= offer.name == *name;
+            }
+        }
+        if sharing.is_shared {
+            let only = counts.first().filter(|_| counts.len() == 1);
+            sharing.replicas = only.copied();
+        }
+        sharing
+    }
+
+    /// What the product's name ends with.
+    pub(super) fn suffix(self) -> &'static str {
+        if self.keeps_name { "-SHARED" } else { "" }
+    }
+
+    /// Adds `replicas` and `sharing-strategy` of a resource.
+    pub(super) fn put(self, draft: &mut Draft, resource: &str) {
+        let key = format!("{resource}.replicas");
+        match self.replicas {
+            Some(replicas) => draft.put(&key, &replicas),
+            None => draft.omit(&key, Omission::DevicesDisagree),
+        }
+        self.put_strategy(draft, resource);
+    }
+
+    /// Adds `sharing-strategy` of a resource.
+    pub(super) fn put_strategy(self, draft: &mut Draft, resource: &str) {
+        let strategy = if self.is_shared {
+            "time-slicing"
+        } else {
+            "none"
+        };
+        draft.put(&format!("{resource}.sharing-strategy"), strategy);
+    }
+}

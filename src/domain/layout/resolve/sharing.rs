@@ -1,0 +1,161 @@
+//! Profiles that a rule shares by turns, looked up in each device's own catalogue.
+
+use super::{Capability, Case, Report};
+use crate::domain::catalog::GpuInstanceProfile;
+use crate::domain::layout::error::{Reason, Surprise};
+use crate::domain::layout::{MigTarget, Place, ShareOf, TimeSlicing};
+use crate::domain::profile::ProfileName;
+use crate::domain::split;
+
+impl<'a> Case<'a> {
+    /// Profiles as the device spells them. A device that cannot be partitioned has no profile to share, and one that does not
+    /// tell its profiles is not asked for any.
+    pub(super) fn time_slicing(
+        self,
+        wish: &TimeSlicing,
+        mig: Option<&MigTarget>,
+        report: &mut Report<'_>,
+    ) -> Option<TimeSlicing> {
+        let mut sharing = wish.clone();
+        let Capability::Yes(state) = Capability::of(self.chosen.device) else {
+            return Some(sharing);
+        };
+        if state.catalog.profiles().is_empty() {
+            return Some(sharing);
+        }
+        let mut wrong = false;
+        for share in &mut sharing.shares {
+            let ShareOf::Profile(profile) = &mut share.of else {
+                continue;
+            };
+            match self.own_profile((share.place, profile), report) {
+                Some((own, known)) => {
+                    if !has(mig, known, &own) {
+                        let surprise = Surprise::NothingToShare {
+                            profile: own.to_string(),
+                        };
+                        report.warning(self.chosen, share.place, surprise);
+                    }
+                    *profile = own;
+                }
+                None => wrong = true,
+            }
+        }
+        (!wrong).then_some(sharing)
+    }
+
+    fn own_profile(
+        self,
+        (place, asked): (Place, &ProfileName),
+        report: &mut Report<'_>,
+    ) -> Option<(ProfileName, &'a GpuInstanceProfile)> {
+        let Capability::Yes(state) = Capability::of(self.chosen.device) else {
+            return None;
+        };
+        let known = self.look_up((state, place), asked, report)?;
+        let size = u32::from(asked.compute_slices());
+        let legal = split::sizes(known);
+        let named = |size: u32| known.name.with_compute_slices(size);
+        match named(size).filter(|_| asked.compute_slices() == asked.gpu_slices()) {
+            Some(whole) => Some((whole, known)),
+            None if legal.contains(&size) => Some((named(size)?, known)),
+            None => {
+                let legal = legal.into_iter().filter_map(named);
+                let reason = Reason::ComputeSplit {
+                    asked: asked.to_string(),
+                    whole: known.name.to_string(),
+                    legal: legal.map(|name| name.to_string()).collect(),
+                };
+                report.error(self.chosen, place, reason);
+                None
+            }
+        }
+    }
+}
+
+/// Whether the device shall have such a partition. Where partitions stay as they are, it may.
+fn has(mig: Option<&MigTarget>, known: &GpuInstanceProfile, own: &ProfileName) -> bool {
+    let size = u32::from(own.compute_slices());
+    match mig {
+        None => true,
+        Some(MigTarget::Disabled) => false,
+        Some(MigTarget::Enabled(instances)) => instances
+            .iter()
+            .any(|one| one.profile_id == known.id && one.compute.contains(&size)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::domain::layout::Place;
+    use crate::domain::layout::tests_support::*;
+    use crate::domain::layout::{Rule, Selector, Share, ShareOf, TimeSlicing};
+
+    fn shared(profiles: &[&str]) -> TimeSlicing {
+        let of = |(column, name): (u32, &&str)| Share {
+            place: Place { line: 7, column },
+            of: ShareOf::Profile(name.parse().unwrap()),
+            ..Share::everything(2)
+        };
+        TimeSlicing {
+            place: Place::default(),
+            shares: (1..).zip(profiles).map(of).collect(),
+            slice: None,
+        }
+    }
+
+    fn rule_of(mig: Option<&[(&str, u32)]>, profiles: &[&str]) -> Rule {
+        Rule {
+            time_slicing: Some(shared(profiles)),
+            ..rule(Selector::All, mig.map(wish))
+        }
+    }
+
+    #[test]
+    fn a_shared_profile_is_spelled_as_the_device_does() {
+        let node = node([H200.gpu(0), t4(1)]);
+        let resolved = ours([rule_of(None, &["3g.70gb", "1c.3g.71gb"])], &node).unwrap();
+        let of = |index: usize| -> Vec<String> {
+            let sharing = resolved.targets.devices[index].time_slicing.clone();
+            let shares = sharing.unwrap().shares;
+            shares.iter().map(|share| share.of.to_string()).collect()
+        };
+        assert_eq!(of(0), ["3g.71gb", "1c.3g.71gb"]);
+        // It has no profiles, so that nothing can be wrong with them.
+        assert_eq!(of(1), ["3g.70gb", "1c.3g.71gb"]);
+        let warnings: Vec<String> = resolved.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            [
+                "layout \"test\", rule 1: GPU 0 (0000:01:00.0): 3g.70gb is called 3g.71gb here; taken as that"
+            ]
+        );
+    }
+
+    #[test]
+    fn i12_a_shared_profile_that_the_device_has_not_is_an_error_with_its_place() {
+        let node = node([A100_80.gpu(0)]);
+        let errors = ours([rule_of(None, &["2g.10gb", "3c.4g.40gb"])], &node).unwrap_err();
+        let told: Vec<String> = errors
+            .iter()
+            .map(|error| format!("{} {error}", error.place()))
+            .collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("7:1 ") && told[0].contains("does not offer 2g.10gb"));
+        assert!(told[1].starts_with("7:2 ") && told[1].contains("3c.4g.40gb cannot be had"));
+    }
+
+    #[test]
+    fn a_shared_profile_that_the_rule_makes_none_of_is_a_warning() {
+        let node = node([A100_80.gpu(0)]);
+        let made: &[(&str, u32)] = &[("3g.40gb", 1), ("2c.3g.40gb", 1)];
+        let shared = ["3g.40gb", "2c.3g.40gb", "1c.3g.40gb", "1g.10gb"];
+        let resolved = ours([rule_of(Some(made), &shared)], &node).unwrap();
+        let warnings: Vec<u32> = resolved
+            .warnings
+            .iter()
+            .map(|one| one.place().column)
+            .collect();
+        assert_eq!(warnings, [3, 4]);
+    }
+}

@@ -1,0 +1,58 @@
+//! From what a node has and what is asked of it to what it gives out.
+
+use std::collections::BTreeMap;
+
+use super::shares::Shares;
+use super::units::Candidate;
+use super::warnings::Warnings;
+use super::{Compiled, Offer, Offers, name, units};
+use crate::domain::inventory::Inventory;
+use crate::domain::labels::MigStrategy;
+use crate::domain::layout::Targets;
+use crate::domain::sharing::ResourceName;
+
+/// What a node with these devices gives out where `targets` are what is asked of them. What nobody asks to be shared is given out
+/// whole. The order of the devices does not matter.
+pub fn compile(inventory: &Inventory, targets: &Targets, strategy: MigStrategy) -> Compiled {
+    let mut warnings = Warnings::default();
+    let candidates = units::all(inventory, strategy, &mut warnings);
+    let shares = Shares::new(targets, &candidates);
+    shares.complain(&mut warnings);
+    let mut named: BTreeMap<ResourceName, Vec<name::Named<'_>>> = BTreeMap::new();
+    for candidate in &candidates {
+        let share = shares.of(candidate);
+        let name = share.map_or_else(
+            || candidate.name.clone(),
+            |share| name::renamed(&candidate.name, &share.rename),
+        );
+        let all = named.entry(name).or_default();
+        all.push(name::Named { candidate, share });
+    }
+    let resources = named.into_iter().map(|(name, all)| {
+        name::complain(&name, &all, &mut warnings);
+        let fails = |one: &name::Named<'_>| {
+            one.share
+                .is_some_and(|share| share.fail_requests_greater_than_one)
+        };
+        Offer {
+            fail_requests_greater_than_one: all.iter().any(fails),
+            units: all.iter().map(|one| given(one)).collect(),
+            name,
+        }
+    });
+    Compiled {
+        offers: Offers {
+            resources: resources.collect(),
+        },
+        warnings: warnings.finish(),
+    }
+}
+
+fn given(named: &name::Named<'_>) -> super::Unit {
+    let Candidate { unit, .. } = named.candidate;
+    super::Unit {
+        replicas: named.share.map(|share| share.replicas),
+        memory_per_replica: named.share.and_then(|share| share.memory_per_replica),
+        ..unit.clone()
+    }
+}

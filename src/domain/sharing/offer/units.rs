@@ -1,0 +1,240 @@
+//! What of a node can be given out, and under which name before anything is shared.
+
+use std::collections::BTreeSet;
+
+use super::warnings::Warnings;
+use super::{Partition, Unit};
+use crate::domain::id::{GpuUuid, PciAddress};
+use crate::domain::inventory::{
+    ComputeInstance, Condition, Device, GpuInstance, Inventory, Mig, Vendor,
+};
+use crate::domain::labels::{InvalidMig, MigStrategy};
+use crate::domain::layout::DeviceRef;
+use crate::domain::quantity::Mebibytes;
+use crate::domain::sharing::ResourceName;
+
+/// A unit that can be given out.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    /// The unit, not shared by anybody yet.
+    pub(super) unit: Unit,
+    /// The name, before it is renamed.
+    pub(super) name: ResourceName,
+    /// NVML's index of the device.
+    pub(super) index: Option<u32>,
+    /// The device's UUID.
+    pub(super) gpu: Option<GpuUuid>,
+    /// Which partition of its device it is, counted from zero in the order of the driver's ids.
+    pub(super) ordinal: Option<u32>,
+    /// What people call it.
+    pub(super) called: String,
+}
+
+/// All units, ordered by device, then by the driver's ids of the instances.
+pub(super) fn all(
+    inventory: &Inventory,
+    strategy: MigStrategy,
+    warnings: &mut Warnings,
+) -> Vec<Candidate> {
+    let mut devices: Vec<&Device> = inventory.devices.iter().collect();
+    devices.sort_by_key(|device| device.pci);
+    devices.retain(|device| device.vendor == Vendor::Nvidia);
+    let working: Vec<&Device> = devices
+        .iter()
+        .filter(|device| can_be_given(device, warnings))
+        .copied()
+        .collect();
+    let mut found = Vec::new();
+    let mut parts = Parts::default();
+    for device in &working {
+        if device.mig.is_enabled() {
+            parts.add(device, strategy, warnings);
+        } else {
+            parts.whole += 1;
+            found.extend(whole(device));
+        }
+    }
+    found.extend(parts.given(strategy, warnings));
+    found.sort_by(|a, b| {
+        let order = |one: &Candidate| (one.unit.pci, one.unit.partition.clone());
+        order(a).cmp(&order(b))
+    });
+    // A driver that tells one UUID of two devices lies of one of them, and kubelet could not tell them apart.
+    let mut seen = BTreeSet::new();
+    found.retain(|one| {
+        let is_new = seen.insert(one.unit.uuid.clone());
+        if !is_new {
+            let why = "not given out: another has the same UUID";
+            warnings.of(&one.called, why);
+        }
+        is_new
+    });
+    found
+}
+
+/// Whether anything is known of the device that could be given out.
+fn can_be_given(device: &Device, warnings: &mut Warnings) -> bool {
+    let why = match (&device.condition, &device.mig, &device.uuid) {
+        (Condition::Failing { reason }, ..) => format!("not given out: it fails: {reason}"),
+        (Condition::PciOnly { .. }, ..) => "not given out: no driver speaks for it".to_owned(),
+        (Condition::Working, Mig::Unknown, _) => {
+            "not given out: the driver does not tell whether MIG mode is on".to_owned()
+        }
+        (Condition::Working, mig, None) if !mig.is_enabled() => {
+            "not given out: the driver does not tell its UUID".to_owned()
+        }
+        (Condition::Working, ..) => return true,
+    };
+    warnings.of(&called(device), &why);
+    false
+}
+
+fn called(device: &Device) -> String {
+    DeviceRef::of(device).to_string()
+}
+
+fn whole(device: &Device) -> Option<Candidate> {
+    let uuid = device.uuid.as_ref()?;
+    let unit = unit(device, uuid.as_str(), None, device.memory);
+    Some(Candidate {
+        unit,
+        name: ResourceName::gpu(),
+        index: device.index,
+        gpu: device.uuid.clone(),
+        ordinal: None,
+        called: called(device),
+    })
+}
+
+/// Partitions of all devices, and what is to be known before any of them is given out as if it were a GPU.
+#[derive(Debug, Default)]
+struct Parts {
+    whole: usize,
+    found: Vec<Candidate>,
+    /// The devices they are of, by what people call them.
+    devices: Vec<(PciAddress, String)>,
+    has_empty: bool,
+    has_nameless: bool,
+}
+
+impl Parts {
+    fn add(&mut self, device: &Device, strategy: MigStrategy, warnings: &mut Warnings) {
+        let called = called(device);
+        if strategy == MigStrategy::None {
+            let why = "its partitions are given out only with --mig-strategy single or mixed";
+            return warnings.of(&called, why);
+        }
+        if !device.mig.is_told() {
+            let why =
+                "the driver does not tell all of its partitions; only what it tells is given out";
+            warnings.of(&called, why);
+        }
+        let instances = device.mig.state().into_iter();
+        let mut all: Vec<(&GpuInstance, &ComputeInstance)> = instances
+            .flat_map(|state| &state.gpu_instances)
+            .flat_map(|instance| {
+                let each = instance.compute_instances.iter();
+                each.map(move |compute| (instance, compute))
+            })
+            .collect();
+        all.sort_by_key(|(instance, compute)| (instance.id, compute.id));
+        if all.is_empty() {
+            self.has_empty = true;
+            warnings.of(
+                &called,
+                "MIG mode is on, and there is no partition to give out",
+            );
+        }
+        for (ordinal, one) in (0..).zip(all) {
+            let found = partition(device, one, (ordinal, strategy));
+            if found.is_none() {
+                self.has_nameless = true;
+                let (instance, compute) = (one.0.id, one.1.id);
+                let who = format!("gi {instance}/{compute} of {called}");
+                warnings.of(&who, "not given out: the driver does not tell what it is");
+            }
+            self.found.extend(found);
+        }
+        self.devices.push((device.pci, called));
+    }
+
+    /// Those that are given out. As if they were GPUs, they are so only where all are alike, as in NVIDIA's plugin.
+    fn given(self, strategy: MigStrategy, warnings: &mut Warnings) -> Vec<Candidate> {
+        if strategy != MigStrategy::Single || self.devices.is_empty() {
+            return self.found;
+        }
+        let profiles: BTreeSet<_> = self
+            .found
+            .iter()
+            .filter_map(|one| one.unit.partition.as_ref())
+            .map(|partition| &partition.profile)
+            .collect();
+        let reason = if self.has_empty {
+            InvalidMig::EmptyGpu
+        } else if self.whole > 0 {
+            InvalidMig::SomeGpusWhole
+        } else if self.has_nameless {
+            InvalidMig::ProfileUnknown
+        } else if profiles.len() > 1 {
+            InvalidMig::SeveralProfiles
+        } else {
+            return self.found;
+        };
+        for (_, called) in &self.devices {
+            let why = format!(
+                "partitions are not given out, because --mig-strategy single does not fit: {reason}"
+            );
+            warnings.of(called, &why);
+        }
+        Vec::new()
+    }
+}
+
+fn partition(
+    device: &Device,
+    (instance, compute): (&GpuInstance, &ComputeInstance),
+    (ordinal, strategy): (u32, MigStrategy),
+) -> Option<Candidate> {
+    let uuid = compute.uuid.as_ref()?;
+    let profile = device.profile_of(instance, compute)?;
+    let name = match strategy {
+        MigStrategy::Mixed => ResourceName::mig(&profile),
+        MigStrategy::None | MigStrategy::Single => ResourceName::gpu(),
+    };
+    let called = format!(
+        "{profile} {}/{} of {}",
+        instance.id,
+        compute.id,
+        called(device)
+    );
+    let partition = Partition {
+        gpu_instance: instance.id,
+        compute_instance: compute.id,
+        profile,
+    };
+    Some(Candidate {
+        unit: unit(device, uuid.as_str(), Some(partition), compute.memory),
+        name,
+        index: device.index,
+        gpu: device.uuid.clone(),
+        ordinal: Some(ordinal),
+        called,
+    })
+}
+
+fn unit(
+    device: &Device,
+    uuid: &str,
+    partition: Option<Partition>,
+    memory: Option<Mebibytes>,
+) -> Unit {
+    Unit {
+        uuid: uuid.to_owned(),
+        pci: device.pci,
+        partition,
+        replicas: None,
+        memory,
+        memory_per_replica: None,
+        numa_node: device.numa_node,
+    }
+}

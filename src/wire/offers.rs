@@ -1,0 +1,200 @@
+//! What a node gives out, as a document: what `octavo sharing check -o json` prints; and what a Node says it offers.
+//!
+//! Fields are only ever added, and what does not apply, or is not known, is left out.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::api::API_VERSION;
+use crate::domain::labels::LabelSet;
+use crate::domain::sharing::forecast::unmade;
+use crate::domain::sharing::{Offer, Offers, ResourceName, ShareId, Unit};
+
+/// What a node gives out under a layout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Document {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `Sharing`.
+    pub kind: String,
+    /// The layout.
+    pub layout: String,
+    /// Ordered by name.
+    pub resources: Vec<ResourceJson>,
+    /// All labels that the node carries then.
+    pub labels: BTreeMap<String, String>,
+    /// What a person may not have meant, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// What is given out under one name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceJson {
+    /// The name.
+    pub name: String,
+    /// How many there are.
+    pub count: usize,
+    /// Whether a container that asks for more than one is refused.
+    pub fail_requests_greater_than_one: bool,
+    /// Ordered by device, then by instance.
+    pub units: Vec<UnitJson>,
+}
+
+/// A device or partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnitJson {
+    /// Its UUID; absent for a partition that is not made yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// PCI address of the device.
+    pub device: String,
+    /// A partition's profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// How many share it; absent where one has it alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
+    /// Its memory in MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u64>,
+    /// How much of it each may use, in MiB, so that all can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fair_share_mib: Option<u64>,
+    /// What kubelet is given. Of a partition that is not made yet the UUID stands as `MIG-(new 1)`.
+    pub ids: Vec<String>,
+}
+
+/// The document.
+pub fn document(layout: &str, offers: &Offers, labels: &LabelSet, warnings: &[String]) -> Document {
+    let labels = labels.iter();
+    Document {
+        api_version: API_VERSION.to_owned(),
+        kind: "Sharing".to_owned(),
+        layout: layout.to_owned(),
+        resources: offers.resources.iter().map(ResourceJson::from).collect(),
+        labels: labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
+        warnings: warnings.to_vec(),
+    }
+}
+
+impl From<&Offer> for ResourceJson {
+    fn from(offer: &Offer) -> Self {
+        Self {
+            name: offer.name.to_string(),
+            count: offer.count(),
+            fail_requests_greater_than_one: offer.fail_requests_greater_than_one,
+            units: offer.units.iter().map(UnitJson::from).collect(),
+        }
+    }
+}
+
+impl From<&Unit> for UnitJson {
+    fn from(unit: &Unit) -> Self {
+        let partition = unit.partition.as_ref();
+        Self {
+            uuid: Some(unit.uuid.clone()).filter(|uuid| unmade(uuid).is_none()),
+            device: unit.pci.to_string(),
+            profile: partition.map(|partition| partition.profile.to_string()),
+            replicas: unit.replicas,
+            memory_mib: unit.memory.map(|memory| memory.get()),
+            fair_share_mib: unit.fair_share().map(|memory| memory.get()),
+            ids: unit.ids().iter().map(id).collect(),
+        }
+    }
+}
+
+/// An id for a person: of a partition that is not made yet there is no UUID.
+pub fn id(id: &ShareId) -> String {
+    match (unmade(id.uuid()), id.number()) {
+        (None, _) => id.to_string(),
+        (Some(new), None) => format!("MIG-(new {new})"),
+        (Some(new), Some(number)) => format!("MIG-(new {new})::{number}"),
+    }
+}
+
+/// Why a text does not say what a Node offers.
+#[derive(Debug, Error)]
+pub enum NodeError {
+    /// Neither JSON nor YAML.
+    #[error("neither JSON nor YAML")]
+    Syntax(#[source] Box<serde_saphyr::Error>),
+    /// No Node.
+    #[error("there is no status.allocatable in it, as a Node from kubectl has it")]
+    NoNode,
+    /// A count that is none.
+    #[error("{name} in status.allocatable is {count:?}, which is no count of devices")]
+    Count {
+        /// The resource.
+        name: String,
+        /// The value.
+        count: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct NodeJson {
+    status: Option<NodeStatusJson>,
+}
+
+#[derive(Deserialize)]
+struct NodeStatusJson {
+    allocatable: Option<BTreeMap<String, String>>,
+}
+
+/// What a Node offers of NVIDIA's resources, as `kubectl get node -o json` or `-o yaml` prints it.
+///
+/// # Errors
+/// Where the text is no Node.
+pub fn allocatable(text: &str) -> Result<BTreeMap<ResourceName, u64>, NodeError> {
+    // JSON is YAML.
+    let node: NodeJson = serde_saphyr::from_str(text.trim_start_matches('\u{feff}'))
+        .map_err(|error| NodeError::Syntax(Box::new(error)))?;
+    let status = node.status.and_then(|status| status.allocatable);
+    let all = status.ok_or(NodeError::NoNode)?.into_iter();
+    let known = all.filter_map(|(name, count)| Some((name.parse::<ResourceName>().ok()?, count)));
+    let counted = known.map(|(name, count)| {
+        let number = count.parse().map_err(|_| NodeError::Count {
+            name: name.to_string(),
+            count: count.clone(),
+        });
+        Ok((name, number?))
+    });
+    counted.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_says_what_it_offers_in_json_and_yaml() {
+        let expected = BTreeMap::from([("nvidia.com/gpu".parse().unwrap(), 12_u64)]);
+        for text in [
+            r#"{"kind": "Node", "status": {"allocatable": {"cpu": "64", "nvidia.com/gpu": "12"}}}"#,
+            "kind: Node\nstatus:\n  allocatable:\n    cpu: '64'\n    nvidia.com/gpu: \"12\"\n",
+        ] {
+            assert_eq!(allocatable(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn i12_what_is_no_node_is_refused() {
+        for text in [
+            "",
+            "{",
+            "{}",
+            "[]",
+            "status: {}",
+            "status: {allocatable: {nvidia.com/gpu: '1k'}}",
+        ] {
+            assert!(allocatable(text).is_err(), "{text}");
+        }
+    }
+}

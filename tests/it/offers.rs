@@ -1,0 +1,268 @@
+//! What a node gives out: a table of configurations, and what holds for all of them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use octavo::domain::id::{GpuUuid, MigUuid};
+use octavo::domain::inventory::{Completeness, Inventory, Mig};
+use octavo::domain::labels::{self, MigStrategy, Options};
+use octavo::domain::layout::{DeviceTarget, Place, Targets, TimeSlicing, resolve};
+use octavo::domain::sharing::offer::compile;
+use octavo::domain::sharing::{Offers, Unit};
+use octavo::wire::layouts::parse;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::golden::golden;
+use crate::layouts::checks;
+use crate::layouts::properties::sharing;
+
+const FILE: &str = "sharing/offers.txt";
+const TEXT: &str = include_str!("../golden/sharing/offers.txt");
+
+/// A configuration, and the node that it is for.
+#[derive(Debug, Default)]
+struct Case {
+    name: String,
+    machine: String,
+    strategy: MigStrategy,
+    /// What is changed of the recording.
+    odd: Vec<(String, u32)>,
+    input: String,
+}
+
+#[test]
+fn every_configuration_gives_the_resources_ids_and_labels_of_the_table() {
+    let cases = cases();
+    assert!(cases.len() >= 30, "{}", cases.len());
+    let names: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+    assert_eq!(names.len(), cases.len());
+    let said: Vec<Vec<String>> = cases.iter().map(say).collect();
+    golden(FILE, &rewritten(&said));
+}
+
+/// Whoever adds a warning adds a case.
+#[test]
+fn every_warning_about_what_is_given_out_is_in_the_table() {
+    let said: Vec<String> = cases().iter().flat_map(say).collect();
+    for words in [
+        "not given out: it fails",
+        "not given out: no driver speaks for it",
+        "not given out: the driver does not tell whether MIG mode is on",
+        "not given out: the driver does not tell its UUID",
+        "not given out: another has the same UUID",
+        "not given out: the driver does not tell what it is",
+        "only with --mig-strategy single or mixed",
+        "does not tell all of its partitions",
+        "there is no partition to give out",
+        "a GPU in MIG mode has no partition",
+        "some GPUs are in MIG mode and some are not",
+        "there is more than one profile",
+        "a partition was made from a profile that has no name",
+        "nothing is given out as that here",
+        "shall be shared, and there are",
+        "shall be shared, and is no",
+        "a pod cannot choose among them; let them have names",
+        "a pod cannot choose among them; rename",
+        "it counts for all of them",
+        "replicas of",
+    ] {
+        let found = said.iter().any(|line| line.contains(words));
+        assert!(found, "{words}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_asked_ids_are_unique_and_the_order_of_devices_does_not_matter(
+        wishes in prop::collection::vec(prop::option::of(sharing()), 8),
+        machine in select(&["a100", "failing", "mixed", "rtx-pro", "h100x8", "untold"][..]),
+        strategy in select(&[MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed][..]),
+        turn in 0..8_usize,
+    ) {
+        let node = recorded(machine);
+        let targets = targets(&node, &wishes);
+        let compiled = compile(&node, &targets, strategy);
+        checks::given(&compiled.offers);
+        let mut other = node.clone();
+        let turn = turn % other.devices.len();
+        other.devices.rotate_left(turn);
+        other.devices.reverse();
+        prop_assert_eq!(&compile(&other, &targets, strategy), &compiled);
+        let options = Options { mig_strategy: strategy, ..Options::default() };
+        labels::compile(&node, &options, Some(&compiled.offers));
+    }
+}
+
+fn targets(node: &Inventory, wishes: &[Option<TimeSlicing>]) -> Targets {
+    let devices = node.devices.iter().zip(wishes);
+    let mut devices: Vec<DeviceTarget> = devices
+        .map(|(device, wish)| DeviceTarget {
+            pci: device.pci,
+            rule: Place::default(),
+            mig: None,
+            time_slicing: wish.clone(),
+        })
+        .collect();
+    devices.sort_by_key(|target| target.pci);
+    Targets { devices }
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for line in TEXT.lines() {
+        if line.is_empty() || line.starts_with(['#', '>']) {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix("case ") {
+            cases.push(Case {
+                name: name.to_owned(),
+                ..Case::default()
+            });
+            continue;
+        }
+        let case = cases.last_mut().unwrap();
+        if let Some(text) = line.strip_prefix('|') {
+            case.input.push_str(text);
+            case.input.push('\n');
+            continue;
+        }
+        let (key, value) = line.split_once(' ').unwrap();
+        match (key, value) {
+            ("on", machine) => machine.clone_into(&mut case.machine),
+            ("strategy", "single") => case.strategy = MigStrategy::Single,
+            ("strategy", "mixed") => case.strategy = MigStrategy::Mixed,
+            ("strategy", "none") => case.strategy = MigStrategy::None,
+            (odd, index) => case.odd.push((odd.to_owned(), index.parse().unwrap())),
+        }
+    }
+    cases
+}
+
+fn say(case: &Case) -> Vec<String> {
+    let mut node = recorded(&case.machine);
+    for (odd, index) in &case.odd {
+        change(&mut node, odd, *index);
+    }
+    let parsed = match parse(&case.input) {
+        Ok(parsed) => parsed,
+        Err(errors) => {
+            let errors = errors.iter();
+            return errors
+                .map(|error| format!("error {} {error}", error.place()))
+                .collect();
+        }
+    };
+    let warnings = parsed.warnings.iter();
+    let mut said: Vec<String> = warnings
+        .map(|warning| format!("warning {} {warning}", warning.place()))
+        .collect();
+    let [layout] = parsed.layouts.layouts.as_slice() else {
+        panic!("{}: one layout each", case.name);
+    };
+    let resolved = match resolve(layout, parsed.layouts.dialect, &node) {
+        Ok(resolved) => resolved,
+        Err(errors) => {
+            let errors = errors.iter();
+            said.extend(errors.map(|error| format!("error {} {error}", error.place())));
+            return said;
+        }
+    };
+    let warnings = resolved.warnings.iter();
+    said.extend(warnings.map(|warning| format!("warning {} {warning}", warning.place())));
+    let compiled = compile(&node, &resolved.targets, case.strategy);
+    checks::given(&compiled.offers);
+    let warnings = compiled.warnings.iter();
+    said.extend(warnings.map(|warning| format!("warning {warning}")));
+    said.extend(given(&compiled.offers));
+    let options = Options {
+        mig_strategy: case.strategy,
+        ..Options::default()
+    };
+    let compiled = labels::compile(&node, &options, Some(&compiled.offers));
+    let ends = [".product", ".count", ".replicas", ".sharing-strategy"];
+    let labels = compiled.labels.iter();
+    let about = labels.filter(|(key, _)| {
+        *key == "octavo.dev/sharing" || ends.iter().any(|end| key.ends_with(end))
+    });
+    said.extend(about.map(|(key, value)| format!("{key}={value}")));
+    said
+}
+
+fn given(offers: &Offers) -> Vec<String> {
+    let mut said = Vec::new();
+    for offer in &offers.resources {
+        let each = if offer.fail_requests_greater_than_one {
+            ", one each"
+        } else {
+            ""
+        };
+        said.push(format!("{}: {}{each}", offer.name, offer.count()));
+        for unit in &offer.units {
+            let share = unit.fair_share();
+            let share = share.map_or_else(String::new, |memory| format!(", {memory} each"));
+            said.push(format!("  {}{share}", ids(unit)));
+        }
+    }
+    said
+}
+
+/// All ids of a unit; those of many replicas as the first and the last.
+fn ids(unit: &Unit) -> String {
+    let ids: Vec<String> = unit.ids().iter().map(ToString::to_string).collect();
+    match ids.as_slice() {
+        [first, .., last] if ids.len() > 4 => format!("{first} to {last}"),
+        _ => ids.join(" "),
+    }
+}
+
+/// What no recording has.
+fn change(node: &mut Inventory, odd: &str, index: u32) {
+    if odd == "only" {
+        node.devices.retain(|device| device.index == Some(index));
+        return;
+    }
+    let first: Option<GpuUuid> = node.devices[0].uuid.clone();
+    let mut devices = node.devices.iter_mut();
+    let device = devices.find(|device| device.index == Some(index)).unwrap();
+    match (odd, &mut device.mig) {
+        ("no-uuid", _) => device.uuid = None,
+        ("uuid-of-the-first", _) => device.uuid = first,
+        ("mig-unknown", mig) => *mig = Mig::Unknown,
+        ("incomplete", Mig::Capable(state)) => state.geometry = Completeness::Partial,
+        ("no-partition-uuid", Mig::Capable(state)) => {
+            let none: Option<MigUuid> = None;
+            state.gpu_instances[0].compute_instances[0].uuid = none;
+        }
+        other => panic!("no such change: {other:?}"),
+    }
+}
+
+fn recorded(machine: &str) -> Inventory {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/cli/machines");
+    let text = fs::read_to_string(folder.join(format!("{machine}.json"))).unwrap();
+    octavo::wire::inventory::parse(&text).unwrap()
+}
+
+/// The table again, with other lines of what we say.
+fn rewritten(said: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    let mut said = said.iter();
+    let mut in_case = false;
+    for line in TEXT.lines().chain(std::iter::once("")) {
+        if line.starts_with('>') {
+            continue;
+        }
+        if line.is_empty() && in_case {
+            for line in said.next().unwrap() {
+                text.push_str(&format!("> {line}\n"));
+            }
+            in_case = false;
+        }
+        in_case |= line.starts_with("case ");
+        text.push_str(line);
+        text.push('\n');
+    }
+    text.trim_end().to_owned() + "\n"
+}
