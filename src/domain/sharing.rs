@@ -13,6 +13,7 @@
 //! turn is a *replica*. Nothing isolates the memory of replicas of one unit.
 
 pub mod allocation;
+pub mod delivery;
 pub mod health;
 pub mod offer;
 pub mod resource;

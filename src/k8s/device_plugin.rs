@@ -1,0 +1,3 @@
+//! Kubelet's device plugin sockets.
+
+pub mod lists;
