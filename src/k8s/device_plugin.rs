@@ -1,3 +1,3 @@
 //! Kubelet's device plugin sockets.
 
-pub mod lists;
+pub mod delivery;

@@ -7,6 +7,7 @@ mod list;
 mod network;
 mod pools;
 mod privileges;
+mod wrong;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -19,7 +19,7 @@ use crate::domain::inventory::Device;
 use crate::domain::sharing::Unit;
 use crate::domain::sharing::delivery::Files;
 use crate::hw::device_files;
-use crate::k8s::device_plugin::lists::{Machine, MachineError};
+use crate::k8s::device_plugin::delivery::{Machine, MachineError};
 use crate::wire::cdi::{self, CdiError, DriverEdits};
 
 /// Vendor and class, as CDI recommends.

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error as ThisError;
 
 use crate::domain::error::chain;
 use crate::domain::inventory::Device;
-use crate::domain::sharing::Unit;
 use crate::domain::sharing::delivery::{self, Files, PERMISSIONS, UndeliverableError, Way};
+use crate::domain::sharing::{ShareId, Unit};
 use crate::proto::device_plugin::{CdiDevice, ContainerAllocateResponse, DeviceSpec};
 
 /// What went wrong on the machine, in its own words.
@@ -33,6 +34,7 @@ pub trait Machine: fmt::Debug + Send + Sync {
 pub struct Delivery {
     ways: BTreeSet<Way>,
     machine: Box<dyn Machine>,
+    offered: Mutex<Vec<Unit>>,
 }
 
 /// Why a container cannot be given what it shall have. Kubelet shows it to whoever looks at the pod.
@@ -44,6 +46,9 @@ pub enum DeliveryError {
     /// A unit has no file.
     #[error(transparent)]
     Unit(#[from] UndeliverableError),
+    /// It is not given out, or not any more.
+    #[error("{0} is of no unit that is given out")]
+    Unknown(ShareId),
     /// No container runtime would find it.
     #[error("container runtimes cannot be told of the devices by CDI: {}", chain(.0.as_ref()))]
     Cdi(MachineError),
@@ -55,6 +60,7 @@ impl Delivery {
         Self {
             ways: ways.into_iter().collect(),
             machine,
+            offered: Mutex::default(),
         }
     }
 
@@ -62,12 +68,26 @@ impl Delivery {
     /// is written if it differs: a container that is only started again looks for its devices without anybody being asked.
     pub fn offer(&self, devices: &[Device], units: &[Unit]) -> Result<(), DeliveryError> {
         self.machine.see(devices, units);
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        *offered = units.to_vec();
+        drop(offered);
         if !self.ways.contains(&Way::Cdi) {
             return Ok(());
         }
         let files = self.machine.files().map_err(DeliveryError::Files)?;
         let described = self.machine.describe(&[], &files);
         described.map_err(DeliveryError::Cdi)
+    }
+
+    /// What a container is given that was allocated these ids; of replicas of one unit it has one.
+    pub fn answer_ids(&self, ids: &[ShareId]) -> Result<ContainerAllocateResponse, DeliveryError> {
+        let units: Result<Vec<Unit>, DeliveryError> = {
+            let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+            let unit = |id: &ShareId| offered.iter().find(|unit| unit.uuid == id.uuid()).cloned();
+            let unit = |id: &ShareId| unit(id).ok_or_else(|| DeliveryError::Unknown(id.clone()));
+            ids.iter().map(unit).collect()
+        };
+        self.answer(&units?)
     }
 
     /// What a container is given that was allocated these units. It reads some small files of the machine, and writes one where
@@ -202,6 +222,23 @@ mod tests {
             offered.unwrap();
             assert_eq!(*asked.lock().unwrap(), calls, "{way:?}");
         }
+    }
+
+    #[test]
+    fn replicas_of_a_unit_are_the_unit_and_what_is_not_given_out_is_refused() {
+        let delivery = Delivery::new([Way::Environment], Box::new(Asked::default()));
+        delivery
+            .offer(&[], &[unit("GPU-a"), unit("GPU-b")])
+            .unwrap();
+        let ids = [
+            ShareId::replica("GPU-b", 1),
+            ShareId::replica("GPU-b", 0),
+            ShareId::whole("GPU-a"),
+        ];
+        let answer = delivery.answer_ids(&ids).unwrap();
+        assert_eq!(answer.envs["NVIDIA_VISIBLE_DEVICES"], "GPU-b,GPU-a");
+        let error = delivery.answer_ids(&[ShareId::whole("GPU-c")]).unwrap_err();
+        assert!(matches!(error, DeliveryError::Unknown(_)), "{error}");
     }
 
     #[test]
