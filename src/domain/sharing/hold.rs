@@ -74,8 +74,8 @@ pub fn hold(
     for offer in &asked.resources {
         draft.open(&offer.name, offer.fail_requests_greater_than_one);
         for unit in &offer.units {
-            let of_unit = |((_, id), _): &(&Place, &Option<&PodDevice>)| id.uuid() == unit.uuid;
-            let holders: Vec<_> = holders.iter().filter(of_unit).collect();
+            let all = holders.iter().map(|(place, by)| (place, *by));
+            let holders: Vec<_> = all.filter(|((_, id), _)| id.uuid() == unit.uuid).collect();
             if holders.is_empty() && !held.is_all {
                 continue;
             }
@@ -108,7 +108,7 @@ impl Draft {
     fn unit(
         &mut self,
         (offer, unit): (&Offer, &Unit),
-        holders: &[(&Place, &Option<&PodDevice>)],
+        holders: &[(&Place, Option<&PodDevice>)],
         health: &Health,
     ) {
         let asked = unit.ids();

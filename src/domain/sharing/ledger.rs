@@ -11,7 +11,7 @@ use crate::domain::holder::PodDevice;
 
 /// After this time an id that kubelet does not tell of is nobody's: the pod was refused by another part of kubelet, or ended while
 /// kubelet did not run. Kubelet itself needs milliseconds to note what it was given, and some seconds to hear of its pods.
-pub const UNSEEN: Duration = Duration::from_secs(60);
+pub const UNSEEN: Duration = Duration::from_mins(1);
 /// Who has an id that was just given out.
 const BEING_ADMITTED: &str = "(being admitted)";
 

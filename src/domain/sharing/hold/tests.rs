@@ -81,7 +81,10 @@ fn shrinking_from_four_to_two_with_three_held_lists_exactly_the_three() {
     let listing = list(&gpu(Some(2)), &held(&two), &listing);
     assert_eq!(ids(&listing, &ResourceName::gpu()), two);
     let listing = list(&gpu(Some(2)), &[], &listing);
-    assert_eq!(ids(&listing, &ResourceName::gpu()), [replica(0), replica(1)]);
+    assert_eq!(
+        ids(&listing, &ResourceName::gpu()),
+        [replica(0), replica(1)]
+    );
     assert_eq!(listing.kept, []);
 }
 
@@ -95,7 +98,11 @@ fn growing_keeps_what_is_held_and_adds_the_lowest_free() {
 #[test]
 fn what_is_held_whole_is_not_given_out_in_replicas_meanwhile_nor_the_other_way_round() {
     let whole = ShareId::whole(GPUS[0]);
-    let listing = list(&gpu(Some(4)), &held(std::slice::from_ref(&whole)), &Listing::default());
+    let listing = list(
+        &gpu(Some(4)),
+        &held(std::slice::from_ref(&whole)),
+        &Listing::default(),
+    );
     assert_eq!(ids(&listing, &ResourceName::gpu()), [whole.clone()]);
     assert_eq!(listing.kept.len(), 1);
     let listing = list(&gpu(None), &held(&[replica(2)]), &Listing::default());
@@ -138,7 +145,10 @@ fn where_kubelet_does_not_tell_nothing_is_taken_away_and_of_what_is_new_nothing_
 fn ids_of_units_that_are_not_there_are_not_listed_whoever_has_them() {
     let gone = ShareId::whole(GPUS[1]);
     let listing = list(&gpu(None), &held(&[gone]), &Listing::default());
-    assert_eq!(ids(&listing, &ResourceName::gpu()), [ShareId::whole(GPUS[0])]);
+    assert_eq!(
+        ids(&listing, &ResourceName::gpu()),
+        [ShareId::whole(GPUS[0])]
+    );
 }
 
 /// What happens to a node.
