@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error as ThisError;
 
+use super::lists::Answer;
 use crate::domain::error::chain;
 use crate::domain::inventory::Device;
 use crate::domain::sharing::delivery::{self, Files, PERMISSIONS, UndeliverableError, Way};
@@ -120,6 +121,17 @@ impl Delivery {
             cdi_devices: cdi.collect(),
             ..ContainerAllocateResponse::default()
         })
+    }
+}
+
+impl Answer for Delivery {
+    fn answer(&self, ids: &[ShareId]) -> Result<ContainerAllocateResponse, String> {
+        self.answer_ids(ids).map_err(|error| error.to_string())
+    }
+
+    fn offer(&self, devices: &[Device], units: &[Unit]) -> Result<(), String> {
+        let offered = Self::offer(self, devices, units);
+        offered.map_err(|error| error.to_string())
     }
 }
 
