@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::peer::Peer;
 
 /// Version 1.1.0 of the library is that of the specification.
-const RUNTIME: Peer = Peer {
+pub(crate) const RUNTIME: Peer = Peer {
     pinned: "cdi",
     package: "octavo.dev/tests/peers/cdi",
     version: "v1.1.0",

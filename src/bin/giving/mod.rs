@@ -53,7 +53,7 @@ fn embedded(settings: &AgentSettings) -> Option<(Box<dyn Port>, Arc<Gate>)> {
     let gate = Arc::new(Gate::default());
     let places = Places {
         proc: engine
-            .map_or(Path::new("/proc"), EngineSettings::proc_root)
+            .map_or_else(|| Path::new("/proc"), EngineSettings::proc_root)
             .to_owned(),
         dev: PathBuf::from("/dev"),
         cdi: sharing.cdi_dir().to_owned(),
