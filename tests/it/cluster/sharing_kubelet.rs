@@ -21,6 +21,8 @@ use crate::process::Program;
 const NODE: &str = "node-1";
 const GPU: &str = "nvidia.com/gpu";
 const HALF: &str = "nvidia.com/mig-3g.40gb";
+const SMALL: &str = "nvidia.com/mig-1g.10gb";
+const HALVES: &str = "3g.40gb: 2";
 const SHELL: &str = "test.invalid/sharing:1";
 const GPUS: &str = "- {board: A100_80GB, count: 2}\n";
 
@@ -30,11 +32,11 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// Kubelet tells nobody when that changes, and refuses whoever asks too often.
 const PACE: Duration = Duration::from_millis(200);
 
-/// The first GPU for so many by turns, the second one in two halves.
-fn layout(replicas: u32) -> String {
+/// The first GPU for so many by turns, the second one in these parts.
+fn layout(replicas: u32, parts: &str) -> String {
     format!(
         "[{{devices: [0], timeSlicing: {{replicas: {replicas}, failRequestsGreaterThanOne: true}}}}, \
-         {{devices: [1], mig: {{3g.40gb: 2}}}}]"
+         {{devices: [1], mig: {{{parts}}}}}]"
     )
 }
 
@@ -213,7 +215,7 @@ impl Drop for Place {
 async fn a_real_kubelet_gives_replicas_and_partitions_to_pods_and_keeps_what_they_have() {
     let _alone = Nodes::alone();
     let place = Place::new();
-    let layouts = place.machine.layouts(&layout(3));
+    let layouts = place.machine.layouts(&layout(3, HALVES));
     let mut agent = place.start(&["--layouts", &layouts, "--layout=wanted"]);
     place.await_allocatable(GPU, 3);
     place.await_allocatable(HALF, 2);
@@ -223,9 +225,12 @@ async fn a_real_kubelet_gives_replicas_and_partitions_to_pods_and_keeps_what_the
     shrinking_waits_for_pods(&place).await;
     a_kubelet_that_starts_again_is_told_again(&place, &mut agent).await;
 
-    println!("{}", agent.kill().join("\n"));
-    place.await_allocatable(GPU, 0);
-    place.await_allocatable(HALF, 0);
+    partitions_stay_while_pods_have_them(&place, &mut agent);
+
+    agent.stop();
+    for resource in [GPU, HALF, SMALL] {
+        place.await_allocatable(resource, 0);
+    }
 }
 
 fn two_replicas_are_refused_where_the_layout_says_so(place: &Place) {
@@ -267,7 +272,7 @@ async fn shrinking_waits_for_pods(place: &Place) {
     let first = format!("{gpu}::0");
     let of_first = before.iter().find(|(_, ids)| ids.contains(&first));
     let (leaver, _) = of_first.unwrap();
-    place.machine.layouts(&layout(2));
+    place.machine.layouts(&layout(2, HALVES));
     place.delete(leaver);
     place.await_allocatable(GPU, 2);
     // Not the first two, but those that pods have.
@@ -294,13 +299,34 @@ async fn a_kubelet_that_starts_again_is_told_again(place: &Place, agent: &mut Pr
     for name in before.keys() {
         let status = &place.pod(name)["status"]["containerStatuses"][0];
         assert_eq!(status["restartCount"], 0, "{name}");
-        place.delete(name);
+        // One goes on.
+        if name != "half-1" {
+            place.delete(name);
+        }
     }
     // And gives out what it was told again.
     place.ask("next", HALF, 1);
     let (_, halves) = place.units();
     assert!(halves.contains(&place.told("next")));
     place.delete("next");
+}
+
+fn partitions_stay_while_pods_have_them(place: &Place, agent: &mut Program) {
+    let (gpu, halves) = place.units();
+    let mine = place.told("half-1");
+    place.machine.layouts(&layout(2, "1g.10gb: 7"));
+    let blocked = agent.says("reason=blocked");
+    assert!(blocked.contains("half-1"), "{blocked}");
+    assert_eq!(place.units(), (gpu, halves.clone()));
+    assert!(halves.contains(&mine));
+    place.delete("half-1");
+    place.await_allocatable(SMALL, 7);
+    place.await_allocatable(HALF, 0);
+    place.ask("small", SMALL, 1);
+    let (_, parts) = place.units();
+    assert_eq!(parts.len(), 7);
+    assert!(parts.contains(&place.told("small")));
+    place.delete("small");
 }
 
 /// What a container runtime that knows CDI would make of these names.
