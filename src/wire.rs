@@ -5,6 +5,7 @@
 //! Called by the command line, by both ends of the stream, and by tests that read recorded machines.
 
 pub mod api;
+pub mod cdi;
 pub mod checkpoint;
 pub mod history;
 pub mod hooks;

@@ -3,7 +3,8 @@
 #
 # However a test process ends, SIGKILL included, the kernel closes its end of the pipe; then everything is ended and
 # $CLUSTER_DIR is removed. Says "ready" once the cluster is, and then answers each line "stop", "start" (kube-apiserver alone),
-# "rotate" (a new authority), "image NODE NAME ROOT ENTRYPOINT", "archive NODE FILE" or "name NODE IMAGE NAME" with "done" or "failed".
+# "rotate" (a new authority), "kubelet NODE" (it is killed and started again), "image NODE NAME ROOT ENTRYPOINT", "archive NODE FILE" or
+# "name NODE IMAGE NAME" with "done" or "failed".
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 . "$here/control-plane.sh"
@@ -37,6 +38,7 @@ while read -r command arguments; do
     stop) kill_now kube-apiserver ;;
     start) start_apiserver ;;
     rotate) rotate ;;
+    kubelet) start_kubelet "$arguments" "10.98.0.${arguments#node-}" >&2 ;;
     image) image $arguments >&2 ;;
     archive) image_archive $arguments >&2 ;;
     name) image_name $arguments >&2 ;;

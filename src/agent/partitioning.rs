@@ -21,7 +21,7 @@ use crate::apply::engine::{Engine, Settings, Wanted};
 use crate::apply::executor::Board;
 use crate::apply::settings::witness;
 use crate::apply::store::StoreError;
-use crate::apply::witness::Witness;
+use crate::apply::witness::{Giving, Witness};
 use crate::book::{Book, BookError};
 use crate::config::agent::PartitioningSettings;
 use crate::domain::error::chain;
@@ -32,12 +32,12 @@ use crate::domain::node::Selected;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
 use crate::hw::Handle;
+use crate::k8s::device_plugin::Gate;
 use crate::wire::checkpoint;
 use crate::wire::local::Choice;
 
 /// How a node stands whose layout means nothing on it.
 const REFUSED: Reason = Reason::Failed;
-
 /// How a node stands that another program is partitioning.
 const HELD: Reason = Reason::Yielded;
 /// How a node stands whose layout is about to be another one.
@@ -105,6 +105,13 @@ impl Partitioning {
             meaning: Meaning::default(),
             notice: None,
         })
+    }
+
+    /// The same on a node where this program gives devices to pods, at `gate`.
+    #[must_use]
+    pub fn giving(self, gate: Arc<Gate>) -> Self {
+        let witness = Arc::new(Giving::new(self.witness, gate));
+        Self { witness, ..self }
     }
 
     /// Whether the state directory is ours.

@@ -3,6 +3,9 @@
 //! [`Giver::look`] is called after every look at the hardware. It holds what is given out against what shall be, starts whatever
 //! leads from one to the other, and says how far it is. It waits for nobody: kubelet and the API server may be away.
 
+pub mod embedded;
+pub mod machine;
+
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

@@ -198,6 +198,8 @@ impl Engine {
             plan: &plan,
             layout: wanted.layout,
         };
+        // To the end of the round, when what there is now has been read.
+        let _closed = self.witness.close(&decision.change);
         let mut outcomes = self.change(hardware, task).await;
         // From before a reset: a device looks otherwise after it, and is gone on with at once.
         let read = hardware.latest();

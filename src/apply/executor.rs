@@ -41,8 +41,15 @@ pub async fn run(
     witness: Arc<dyn Witness>,
     progress: watch::Sender<Board>,
 ) -> Result<Vec<Outcome>, NoDriver> {
+    let devices: Vec<PciAddress> = jobs.iter().map(|job| job.target.pci).collect();
+    // The work goes on where nobody waits for it any more, and what is done to devices with it.
+    let closed = witness.close(&devices);
     hardware
-        .work_and_read(move |driver, calls| perform(driver, calls, jobs, &*witness, &progress))
+        .work_and_read(move |driver, calls| {
+            let done = perform(driver, calls, jobs, &*witness, &progress);
+            drop(closed);
+            done
+        })
         .await
 }
 

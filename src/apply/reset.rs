@@ -61,6 +61,11 @@ impl Resets {
         if self.nvidia_smi.is_none() && self.sysfs.is_none() {
             return needs(Vec::new());
         }
+        let devices: Vec<PciAddress> = [scope.device]
+            .into_iter()
+            .chain(scope.coupled.iter().copied())
+            .collect();
+        let _closed = witness.close(&devices);
         if let Some(causes) = in_the_way(inventory, scope, witness).await {
             return needs(causes);
         }

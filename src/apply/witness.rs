@@ -10,8 +10,10 @@ use tokio::time::{Instant, timeout};
 use crate::config::engine::EngineSettings;
 use crate::domain::error::chain;
 use crate::domain::holder::{self, Holder, PodDevice};
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Inventory};
 use crate::hw::holders;
+use crate::k8s::device_plugin::{Closed, Gate};
 use crate::k8s::pod_resources::{self, PodResourcesError};
 
 /// Tells who uses devices. It is asked from several threads, right before something is destroyed, and may block.
@@ -21,6 +23,46 @@ pub trait Witness: fmt::Debug + Send + Sync {
 
     /// Says more of those whose process id is known, for people to read.
     fn describe(&self, holders: &mut [Holder]);
+
+    /// Nothing of these devices is given to pods until what is returned is dropped. To be called before [`Self::holders`] is asked
+    /// for the last time: who was given something before that is among them. `None` where others give devices out.
+    fn close(&self, _devices: &[PciAddress]) -> Option<Closed> {
+        None
+    }
+}
+
+/// A witness on a node where this very program gives devices to pods.
+#[derive(Debug)]
+pub struct Giving {
+    others: Arc<dyn Witness>,
+    gate: Arc<Gate>,
+}
+
+impl Giving {
+    /// What `others` tell, and what was given out at `gate` a moment ago.
+    pub fn new(others: Arc<dyn Witness>, gate: Arc<Gate>) -> Self {
+        Self { others, gate }
+    }
+}
+
+impl Witness for Giving {
+    fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
+        // In this order: what kubelet begins to tell of in between is then told twice, and not missed.
+        let unseen = self.gate.unseen();
+        let mut all = self.others.holders(devices)?;
+        all.extend(holder::of_pods(&unseen, devices).holders);
+        all.sort();
+        all.dedup();
+        Ok(all)
+    }
+
+    fn describe(&self, holders: &mut [Holder]) {
+        self.others.describe(holders);
+    }
+
+    fn close(&self, devices: &[PciAddress]) -> Option<Closed> {
+        Some(self.gate.close(devices))
+    }
 }
 
 /// What a node tells of itself: who has a device or a partition open, by procfs, and which pods were given one, by the

@@ -1,5 +1,6 @@
 //! The node agent: parses, builds the adapters, runs.
 
+mod giving;
 mod hardware;
 mod node;
 mod program;
@@ -85,6 +86,7 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         }
         return Ok(());
     };
+    let (giver, partitioning) = giving::start(settings, partitioning);
     let (outbox, uplink) = settings.uplink().map(uplink).unzip();
     let uplink = uplink.map(|uplink| tokio::spawn(uplink.run()));
     let applies = partitioning.as_ref().map(|one| one.applies().clone());
@@ -96,7 +98,7 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         sink: sink.as_mut(),
         outbox,
         cluster,
-        giver: None,
+        giver,
         usage: None,
         pulse,
     };
@@ -125,6 +127,7 @@ async fn clean_up(
         Cleanup::End => None,
         Cleanup::Stay => metrics(settings.metrics(), (Applies::default(), pulse.clone())).await?,
     };
+    giving::clean_up(settings)?;
     tokio::select! {
         () = &mut shutdown => return Err("stopped before all was taken away".into()),
         done = node::clean_up(settings.sink(), node) => done?,

@@ -194,6 +194,9 @@ impl AgentArgs {
         let cleanup = self.cluster.cleanup;
         let cluster = self.cluster.resolve(&sink, || self.uplink.node())?;
         let follows = cluster.as_ref().is_some_and(ClusterSettings::follows);
+        let sharing = self.sharing.resolve()?;
+        // Who gives devices out has to know of every change of them.
+        let gives = sharing.giver() == Giver::Embedded;
         let uplink = match schedule {
             Schedule::Once => None,
             Schedule::Every(_) => self.uplink.resolve()?,
@@ -203,9 +206,9 @@ impl AgentArgs {
             labels: self.labels.into(),
             sink,
             schedule,
-            partitioning: self.partitioning.resolve(follows),
+            partitioning: self.partitioning.resolve(follows || gives),
             cluster,
-            sharing: self.sharing.resolve()?,
+            sharing,
             uplink,
             metrics: match schedule {
                 Schedule::Once => None,

@@ -4,6 +4,7 @@
 //!   Inventory + Targets --> offer: what is given out, under which name ---> resource names and ids
 //!                             |
 //!                             +--> hand-off: the same as NVIDIA's device plugin is told it
+//!                             +--> hold: what is listed to kubelet, with what pods have kept (ledger: who has what)
 //!   Xids, condition --------> health: whether it is fit to be given out, and the way back
 //!   what kubelet asks ------> allocation: which of what is free
 //!   processes, pods --------> usage: who has what, and how much of it
@@ -13,8 +14,11 @@
 //! turn is a *replica*. Nothing isolates the memory of replicas of one unit.
 
 pub mod allocation;
+pub mod delivery;
 pub mod forecast;
 pub mod health;
+pub mod hold;
+pub mod ledger;
 pub mod offer;
 pub mod resource;
 pub mod status;

@@ -6,7 +6,7 @@
 //! destroyed, so there whatever cannot be told is an error, and never nobody.
 
 mod error;
-mod nodes;
+pub(super) mod nodes;
 mod open;
 
 use std::path::Path;

@@ -13,6 +13,7 @@
 
 pub mod calls;
 pub mod control;
+pub mod device_files;
 mod elf;
 pub mod error;
 pub mod holders;

@@ -1,6 +1,7 @@
 //! Kubernetes: the API server, and what kubelet tells of this node's pods.
 
 pub mod client;
+pub mod device_plugin;
 pub mod evict;
 pub mod node;
 pub mod node_feature;

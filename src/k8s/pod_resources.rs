@@ -3,6 +3,7 @@
 //! Source: Kubernetes, "Device Plugins", "Monitoring device plugin resources"; `proto/kubelet`. There is no way to be told of
 //! changes, so it is asked whenever somebody wants to know. Kubelet refuses more than a hundred questions a second.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +19,8 @@ use tower::service_fn;
 pub use crate::domain::holder::PodDevice;
 use crate::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
 use crate::proto::pod_resources::{
-    ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse,
+    AllocatableResourcesRequest, ContainerResources, ListPodResourcesRequest,
+    ListPodResourcesResponse,
 };
 
 /// NVIDIA's resources begin like this: `nvidia.com/gpu`, `nvidia.com/mig-1g.10gb`.
@@ -32,6 +34,9 @@ const LONGEST_ANSWER: usize = 4 << 20;
 const WINDOW: u32 = 1 << 20;
 /// Nobody reads it: a Unix socket has no name of a host.
 const HOST: &str = "http://localhost";
+
+/// Ids by the name of their resource.
+pub type Allocatable = BTreeMap<String, BTreeSet<String>>;
 
 /// Why it is not known which pod has which device.
 #[derive(Debug, Error)]
@@ -90,6 +95,37 @@ pub async fn list(socket: &Path, deadline: Duration) -> Result<Vec<PodDevice>, P
     timeout(deadline, ask(socket))
         .await
         .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
+}
+
+/// Which ids kubelet would give out under each of NVIDIA's names: those that a plugin says are healthy. `None` where this kubelet
+/// does not tell.
+pub async fn allocatable(
+    socket: &Path,
+    deadline: Duration,
+) -> Result<Option<Allocatable>, PodResourcesError> {
+    timeout(deadline, ask_allocatable(socket))
+        .await
+        .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
+}
+
+async fn ask_allocatable(socket: &Path) -> Result<Option<Allocatable>, PodResourcesError> {
+    let channel = connect(socket).await?;
+    let mut kubelet =
+        PodResourcesListerClient::new(channel).max_decoding_message_size(LONGEST_ANSWER);
+    let answer = kubelet.get_allocatable_resources(AllocatableResourcesRequest {});
+    let answer = match answer.await {
+        Ok(answer) => answer.into_inner(),
+        Err(status) if status.code() == Code::Unimplemented => return Ok(None),
+        Err(status) => return Err(PodResourcesError::Refused(Box::new(status))),
+    };
+    let mut all = Allocatable::new();
+    for devices in answer.devices {
+        if devices.resource_name.starts_with(RESOURCES) {
+            let known = all.entry(devices.resource_name).or_default();
+            known.extend(devices.device_ids);
+        }
+    }
+    Ok(Some(all))
 }
 
 async fn ask(socket: &Path) -> Result<Vec<PodDevice>, PodResourcesError> {

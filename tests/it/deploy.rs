@@ -7,6 +7,7 @@ mod list;
 mod network;
 mod pools;
 mod privileges;
+mod wrong;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -206,6 +207,8 @@ fn whatever_is_chosen_is_taken(api: &Api) {
         "--all",
         "--timeout=120s",
     ]);
+    // Where NVIDIA's device plugin is, which is there before.
+    api.apply("{apiVersion: v1, kind: Namespace, metadata: {name: gpu-operator}}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rendered.yaml");
     for name in chart::all_values() {

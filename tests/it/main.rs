@@ -11,6 +11,7 @@ mod agent;
 mod aggregator;
 mod apply;
 mod browser;
+mod cdi;
 mod cli;
 mod cluster;
 mod control;

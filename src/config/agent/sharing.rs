@@ -8,6 +8,7 @@ use clap::{CommandFactory, ValueEnum};
 use crate::config::Answer;
 use crate::config::duration;
 use crate::domain::sharing::allocation::Policy;
+use crate::domain::sharing::delivery::Way;
 
 /// Less is more questions than kubelet likes to answer.
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);
@@ -131,6 +132,16 @@ pub enum DeviceList {
     Cdi,
     /// Kubelet names the device files
     DeviceSpecs,
+}
+
+impl From<DeviceList> for Way {
+    fn from(list: DeviceList) -> Self {
+        match list {
+            DeviceList::Envvar => Self::Environment,
+            DeviceList::Cdi => Self::Cdi,
+            DeviceList::DeviceSpecs => Self::DeviceFiles,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -29,7 +29,7 @@ const NO_GPU_FROM: u32 = 254;
 
 /// What a device node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Node {
+pub(in crate::hw) enum Node {
     /// `/dev/nvidia<minor>`.
     Gpu(u32),
     /// `/dev/nvidia-caps/nvidia-cap<minor>`.
@@ -38,7 +38,7 @@ pub(super) enum Node {
 
 /// What a capability stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Capability {
+pub(in crate::hw) enum Capability {
     /// A GPU instance, or one of its compute instances, of the GPU with this minor number.
     Instance {
         gpu: u32,
@@ -53,19 +53,19 @@ pub(super) enum Capability {
 
 /// The numbers of the driver's device nodes.
 #[derive(Debug)]
-pub(super) struct Nodes {
+pub(in crate::hw) struct Nodes {
     /// The major number of GPUs; `None` where there are none, and so none is open.
-    gpus: Option<u32>,
+    pub(in crate::hw) gpus: Option<u32>,
     /// The major number of capabilities; `None` as above.
-    capabilities: Option<u32>,
+    pub(in crate::hw) capabilities: Option<u32>,
     /// What each minor number of those is.
-    table: BTreeMap<u32, Capability>,
+    pub(in crate::hw) table: BTreeMap<u32, Capability>,
 }
 
 impl Nodes {
     /// Those of the machine whose process file system is at `root`; `None` where the kernel has no such devices, which is
     /// certain: it lists all there are, also to those who are in a container.
-    pub(super) fn read(root: &Path) -> Result<Option<Self>, HoldersError> {
+    pub(in crate::hw) fn read(root: &Path) -> Result<Option<Self>, HoldersError> {
         let path = root.join("devices");
         let devices =
             Devices::from_file(&path).map_err(|error| HoldersError::unreadable(&path, error))?;
@@ -90,7 +90,7 @@ impl Nodes {
     }
 
     /// What the capability with this minor number stands for, if the driver says.
-    pub(super) fn capability(&self, minor: u32) -> Option<Capability> {
+    pub(in crate::hw) fn capability(&self, minor: u32) -> Option<Capability> {
         self.table.get(&minor).copied()
     }
 
@@ -100,7 +100,7 @@ impl Nodes {
     /// (`docker run --device /dev/nvidia3:/dev/nvidia0`), so it is the file's number that counts. It is asked for only where
     /// device nodes are, or where the name is that of one: following the link to any file might wait for the server that
     /// it is on. Even there nobody else is asked, as what is asked for is what the kernel has.
-    pub(super) fn behind(&self, link: &Path, target: &Path) -> io::Result<Option<Node>> {
+    pub(in crate::hw) fn behind(&self, link: &Path, target: &Path) -> io::Result<Option<Node>> {
         let named = self.named(target);
         if named.is_none() && !target.starts_with("/dev") {
             return Ok(None);
@@ -137,13 +137,13 @@ impl Nodes {
 }
 
 /// Whether whatever was to be read is not there any more: a process that ended, a file that was closed.
-pub(super) fn gone(error: &io::Error) -> bool {
+pub(in crate::hw) fn gone(error: &io::Error) -> bool {
     let no_such_process = rustix::io::Errno::SRCH.raw_os_error();
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(no_such_process)
 }
 
 /// A number as the kernel writes it: digits alone.
-pub(super) fn number(text: &str) -> Option<u32> {
+pub(in crate::hw) fn number(text: &str) -> Option<u32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tempfile::TempDir;
 
@@ -51,6 +51,19 @@ impl Nodes {
     /// Its API server.
     pub(crate) fn api(&self) -> &Api {
         &self.api
+    }
+
+    /// For a story that changes what a node offers, or that would see it: there is one at a time.
+    pub(crate) fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        // One that failed has no claim to it any more.
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Kills a node's kubelet and starts it again; its pods go on.
+    #[track_caller]
+    pub(crate) fn restart_kubelet(&self, node: &str) {
+        self.api.order(&format!("kubelet {node}"));
     }
 
     /// Makes an image of all that is in a folder, for pods of one node. To be used with `imagePullPolicy: Never`.

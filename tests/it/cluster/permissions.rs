@@ -7,6 +7,7 @@ mod node_feature;
 mod place;
 mod release;
 mod rows;
+mod sharing;
 
 use serde_json::{Value, json};
 

@@ -69,10 +69,15 @@ pub(super) const CHART: &[Asked] = &[
         "agent, reports, authority, policies, access, aggregator, aggregator user, \
             certificate, no root, user, runtime, token, reader",
     ),
+    asked(
+        "embedded",
+        "agent, reports, authority, policies, access, aggregator, aggregator user, \
+            certificate, runtime, token, reader, applier, layouts, embedded, cdi",
+    ),
     Asked {
         name: "everything",
         parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
-            nodefeature policy, aggregator, aggregator user, certificate, runtime, token, reader, \
+            nodefeature policy, host processes, hand-off, pod events, aggregator, aggregator user, certificate, runtime, token, reader, \
             applier, layouts, monitoring, monitoring by ConfigMap, budget",
         own: "
             DaemonSet octavo-agent: agent mounts driver at /opt/driver ro
@@ -103,7 +108,7 @@ pub(super) const CHART: &[Asked] = &[
             certificate, no root, user, runtime, token, reader, lab: agent, lab: reports, \
             lab: authority, lab: no root, lab: user, serving: agent, serving: reports, \
             serving: authority, serving: runtime, serving: token, serving: reader, serving: applier, \
-            serving: layouts, training: agent, training: reports, training: authority, \
+            serving: embedded, serving: layouts, training: agent, training: reports, training: authority, \
             training: runtime, training: token, training: reader, training: applier, training: layouts",
     ),
     Asked {

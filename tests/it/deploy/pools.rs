@@ -156,6 +156,8 @@ fn a_pool_is_otherwise_as_its_values_say() {
         "--layout=all-balanced",
         "--drain=node",
         "--drain-deadline=10m",
+        "--usage-interval=1m",
+        "--dcgm-metrics",
     ] {
         assert!(arguments(&training).contains(flag), "{training:#}");
     }
@@ -169,6 +171,15 @@ fn a_pool_is_otherwise_as_its_values_say() {
         "{serving:#}"
     );
     assert!(!arguments(&serving).contains("--drain"), "{serving:#}");
+    assert!(
+        arguments(&serving).contains("--sharing=embedded"),
+        "{serving:#}"
+    );
+    assert!(!arguments(&training).contains("--sharing"), "{training:#}");
+    // What is empty or off is so, and not as for all.
+    for flag in ["--usage-interval", "--dcgm-metrics"] {
+        assert!(!arguments(&serving).contains(flag), "{serving:#}");
+    }
     let lab = of("octavo-agent-lab");
     assert_eq!(arguments(&lab), r#"["--label-sink=stdout"]"#);
     assert_eq!(lab["tolerations"], Value::Null);

@@ -9,6 +9,10 @@
   {{- $agent := .agent -}}
   {{- if ne .tier "applier" -}}
     {{- if ne $agent.drain.policy "never" }}{{ fail (printf "%sagent.drain.policy: %s is for the tier applier: the tier %s changes no device" $place $agent.drain.policy .tier) }}{{ end -}}
+    {{- if ne $agent.sharing.mode "auto" }}{{ fail (printf "%sagent.sharing.mode: %s is for the tier applier: only it has layouts" $place $agent.sharing.mode) }}{{ end -}}
+    {{- range list "hostPID" "podEvents" -}}
+      {{- if index $agent.usage . }}{{ fail (printf "%sagent.usage.%s is for the tier applier: only it sees who uses a device" $place .) }}{{ end -}}
+    {{- end -}}
     {{- range list "taintNotReady" "layout" "allow" "drift" -}}
       {{- if index $agent . }}{{ fail (printf "%sagent.%s is for the tier applier: the tier that was chosen changes no device" $place .) }}{{ end -}}
     {{- end -}}
@@ -17,9 +21,14 @@
     {{- if has $agent.labelSink (list "node" "nodefeature") }}{{ fail (printf "%sagent.labelSink: %s needs the tier reader or applier: the reporter has no access to the API server" $place $agent.labelSink) }}{{ end -}}
     {{- if $agent.compat }}{{ fail (printf "%sagent.compat needs the tier reader or applier: the reporter has no access to the API server" $place) }}{{ end -}}
   {{- end -}}
+  {{- if and (eq $agent.sharing.mode "hand-off") (not $.Values.handOff.configMap) }}{{ fail (printf "%sagent.sharing.mode: hand-off needs handOff: the ConfigMap that NVIDIA's device plugin reads" $place) }}{{ end -}}
+  {{- range list "podEvents" "dcgm" -}}
+    {{- if and (index $agent.usage .) (not $agent.usage.interval) }}{{ fail (printf "%sagent.usage.%s needs agent.usage.interval" $place .) }}{{ end -}}
+  {{- end -}}
   {{- if and $agent.compat (eq .tier "reader") (ne (default "node" $agent.labelSink) "node") }}{{ fail (printf "%sagent.compat in the tier reader needs agent.labelSink: node" $place) }}{{ end -}}
   {{- if and $agent.devicePluginConfigs (not $agent.compat) }}{{ fail (printf "%sagent.devicePluginConfigs needs agent.compat: mig-manager" $place) }}{{ end -}}
 {{- end -}}
+{{- if ne (empty .Values.handOff.namespace) (empty .Values.handOff.configMap) }}{{ fail "handOff: give both namespace and configMap" }}{{ end -}}
 {{- if and .Values.layouts .Values.layoutsConfigMap }}{{ fail "layouts and layoutsConfigMap: give one of them" }}{{ end -}}
 {{- $aggregator := include "octavo.aggregatorName" . -}}
 {{- if and .Values.aggregator.enabled (gt (len $aggregator) 63) }}{{ fail (printf "%s is longer than the 63 characters that a Service's name may have: give the release a shorter name" $aggregator) }}{{ end -}}

@@ -33,7 +33,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- range $pool := .Values.pools -}}
   {{- $agent := deepCopy $.Values.agent -}}
   {{- range $key, $value := $pool.agent | default dict -}}
-    {{- if eq $key "drain" }}{{ $value = merge (deepCopy $value) $agent.drain }}{{ end -}}
+    {{- if has $key (list "drain" "sharing" "usage") }}{{ $value = mergeOverwrite (deepCopy (index $agent $key)) $value }}{{ end -}}
     {{- $_ := set $agent $key $value -}}
   {{- end -}}
   {{- $ours := dict "key" $pool.match.key "operator" "In" "values" $pool.match.values -}}
@@ -53,6 +53,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   {{- if or .agent.cleanup (ne .tier "reporter") }}{{ $needs = append $needs "access" }}{{ end -}}
   {{- if ne .agent.drain.policy "never" }}{{ $needs = append $needs "drain" }}{{ end -}}
   {{- if eq .agent.labelSink "nodefeature" }}{{ $needs = append $needs "nodefeature" }}{{ end -}}
+  {{- if and (eq .tier "applier") (has .agent.sharing.mode (list "auto" "hand-off")) $.Values.handOff.configMap }}{{ $needs = append $needs "hand-off" }}{{ end -}}
+  {{- if .agent.usage.podEvents }}{{ $needs = append $needs "pod-events" }}{{ end -}}
+  {{- if .agent.usage.hostPID }}{{ $needs = append $needs "host-pid" }}{{ end -}}
 {{- end -}}
 {{- $needs | uniq | toJson -}}
 {{- end -}}

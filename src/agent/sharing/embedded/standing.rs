@@ -1,0 +1,208 @@
+//! How far what is given out is what shall be, and what is in the way.
+
+use std::collections::BTreeSet;
+
+use super::super::Scene;
+use crate::domain::id::PciAddress;
+use crate::domain::plan::words::Words;
+use crate::domain::reason::Reason;
+use crate::domain::sharing::health::Health;
+use crate::domain::sharing::hold::{Listed, Listing};
+use crate::domain::sharing::status::{Mode, ResourceStatus, SharingStatus, UnitStatus};
+use crate::domain::sharing::{Offer, Offers, ResourceName, Unit};
+use crate::k8s::device_plugin::{Report, Told};
+
+/// Pods that are named; more are counted.
+const NAMED: usize = 5;
+
+/// Everything that is to be seen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sight<'a> {
+    pub(super) scene: Scene<'a>,
+    pub(super) offers: &'a Offers,
+    pub(super) listing: &'a Listing,
+    pub(super) report: &'a Report,
+    pub(super) told: &'a Told,
+    /// Devices whose partitioning is not what it should be.
+    pub(super) waiting: &'a [PciAddress],
+    pub(super) warnings: &'a [String],
+    /// Why containers would not get what they are given.
+    pub(super) undelivered: Option<&'a str>,
+    pub(super) is_decided: bool,
+}
+
+/// Why what is asked is not in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// Whether it is for others to end it, so that no deadline counts.
+    is_patient: bool,
+    reason: Reason,
+    message: String,
+}
+
+impl Fault {
+    fn pending(message: String) -> Self {
+        Self {
+            is_patient: false,
+            reason: Reason::SharingPending,
+            message,
+        }
+    }
+
+    fn patient(reason: Reason, message: String) -> Self {
+        Self {
+            is_patient: true,
+            reason,
+            message,
+        }
+    }
+}
+
+impl Sight<'_> {
+    /// What is in the way, the most important first.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        if let Some(rival) = self
+            .report
+            .resources
+            .values()
+            .find_map(|one| one.rival.clone())
+        {
+            return Some(Fault::patient(Reason::DevicePluginConflict, rival));
+        }
+        if let Some(why) = self.undelivered {
+            return Some(Fault::pending(why.to_owned()));
+        }
+        if !self.is_decided {
+            let message = "it is not known yet which layout counts: only what pods have is listed";
+            return Some(Fault::pending(message.to_owned()));
+        }
+        if let Some(trouble) = &self.told.trouble {
+            let message = format!(
+                "nothing that was listed is taken away, as it is not known who has it: {trouble}"
+            );
+            return Some(Fault::pending(message));
+        }
+        let mut listed = self.listing.resources.iter();
+        listed
+            .find_map(|(name, listed)| self.untold(name, listed))
+            .or_else(|| self.held())
+            .or_else(|| self.unpartitioned())
+    }
+
+    /// What kubelet or the Node does not know of a resource.
+    fn untold(&self, name: &ResourceName, listed: &Listed) -> Option<Fault> {
+        let standing = self.report.resources.get(name);
+        if let Some(trouble) = standing.and_then(|standing| standing.trouble.clone()) {
+            return Some(Fault::pending(trouble));
+        }
+        if !standing.is_some_and(|standing| standing.is_registered) {
+            let message = format!("kubelet does not know of {name} yet");
+            return Some(Fault::pending(message));
+        }
+        let fit: BTreeSet<String> = listed.fit().map(ToString::to_string).collect();
+        let is_known = match &self.told.allocatable {
+            Some(all) => all
+                .get(name.as_str())
+                .map_or(fit.is_empty(), |known| *known == fit),
+            None => standing.is_some_and(|standing| standing.is_taken),
+        };
+        if !is_known {
+            let known = self.told.allocatable.as_ref();
+            let known = known.and_then(|all| all.get(name.as_str()));
+            let known = known.map_or(0, BTreeSet::len);
+            let message = format!("kubelet knows {known} of {} {name}", fit.len());
+            return Some(Fault::pending(message));
+        }
+        let offered = self.offered(name)?;
+        let count = u64::try_from(fit.len()).unwrap_or(u64::MAX);
+        (offered != count).then(|| {
+            Fault::pending(format!(
+                "the Node offers {offered} of {count} {name}, which kubelet knows"
+            ))
+        })
+    }
+
+    fn held(&self) -> Option<Fault> {
+        if self.listing.kept.is_empty() {
+            return None;
+        }
+        let all = self.listing.kept.iter();
+        let mut all: Vec<String> = all
+            .map(|kept| {
+                let by = &kept.by;
+                let who = match by.namespace.as_str() {
+                    "" => by.pod.clone(),
+                    namespace => format!("{namespace}/{} (container {})", by.pod, by.container),
+                };
+                format!("{} {} by {who}", by.resource, kept.id)
+            })
+            .collect();
+        let more = all.len().saturating_sub(NAMED);
+        all.truncate(NAMED);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        let message = format!("kept until it is released: {}{more}", all.join("; "));
+        Some(Fault::patient(Reason::SharingHeld, message))
+    }
+
+    fn unpartitioned(&self) -> Option<Fault> {
+        let words = |pci: &PciAddress| Words::new(self.scene.inventory, *pci).device(*pci);
+        let all: Vec<String> = self.waiting.iter().map(words).collect();
+        (!all.is_empty()).then(|| {
+            let message = format!(
+                "shared as before until its partitioning is what it should be: {}",
+                all.join(", ")
+            );
+            Fault::patient(Reason::SharingPending, message)
+        })
+    }
+
+    fn offered(&self, name: &ResourceName) -> Option<u64> {
+        let view = self.scene.view?;
+        Some(view.allocatable.get(name.as_str()).copied().unwrap_or(0))
+    }
+
+    /// The status for everybody who asks.
+    pub(super) fn status(&self, fault: Option<&Fault>, is_late: bool) -> SharingStatus {
+        let (reason, message) = match fault {
+            None => (Reason::SharingInForce, None),
+            Some(fault) if is_late && !fault.is_patient => {
+                (Reason::SharingNotInForce, Some(fault.message.clone()))
+            }
+            Some(fault) => (fault.reason, Some(fault.message.clone())),
+        };
+        let warnings = self.warnings.iter().cloned();
+        let all: Vec<String> = message.into_iter().chain(warnings).collect();
+        SharingStatus {
+            mode: Mode::Embedded,
+            state: reason.word(),
+            message: (!all.is_empty()).then(|| all.join("; ")),
+            resources: self.resources(),
+            kept: self.listing.kept.clone(),
+            hand_off: None,
+        }
+    }
+
+    fn resources(&self) -> Vec<ResourceStatus> {
+        let status = |offer: &Offer| ResourceStatus {
+            name: offer.name.clone(),
+            wanted: u64::try_from(offer.count()).unwrap_or(u64::MAX),
+            allocatable: self.offered(&offer.name),
+            units: offer.units.iter().map(|unit| self.unit(unit)).collect(),
+        };
+        self.offers.resources.iter().map(status).collect()
+    }
+
+    fn unit(&self, unit: &Unit) -> UnitStatus {
+        let mut items = self.listing.resources.values().flat_map(|one| &one.items);
+        let item = items.find(|item| item.id.uuid() == unit.uuid);
+        UnitStatus {
+            uuid: unit.uuid.clone(),
+            replicas: unit.replicas,
+            health: item.map_or(Health::Healthy, |item| item.health.clone()),
+        }
+    }
+}

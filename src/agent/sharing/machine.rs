@@ -1,0 +1,352 @@
+//! What of this machine containers are given: the driver's device files, and our CDI description in the folder where container
+//! runtimes look for such.
+//!
+//! The description is held against what it shall be whenever it is needed, and written only when it differs: somebody may have
+//! removed it, and `/run` is empty after a boot. It is replaced whole, so a runtime never reads half of one.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use thiserror::Error;
+use tracing::{info, warn};
+
+use crate::apply::durable::{self, DurableError};
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::Device;
+use crate::domain::sharing::Unit;
+use crate::domain::sharing::delivery::Files;
+use crate::hw::device_files;
+use crate::k8s::device_plugin::delivery::{Machine, MachineError};
+use crate::wire::cdi::{self, CdiError, DriverEdits};
+
+/// Vendor and class, as CDI recommends.
+const NAME: &str = "octavo.dev-gpu.json";
+/// No runtime reads a file that ends like this.
+const DRAFT: &str = ".octavo.dev-gpu.draft";
+/// Container runtimes are whoever they are.
+const MODE: u32 = 0o644;
+/// NVIDIA's description of eight GPUs is some thirty kilobytes.
+const LONGEST: u64 = 1 << 20;
+
+/// This machine.
+#[derive(Debug)]
+pub struct Host {
+    places: Places,
+    seen: Mutex<Seen>,
+}
+
+/// Where things are on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// The process file system, in which the kernel and the driver list numbers.
+    pub proc: PathBuf,
+    /// Device files.
+    pub dev: PathBuf,
+    /// CDI descriptions.
+    pub cdi: PathBuf,
+}
+
+/// What is known of it between two looks.
+#[derive(Debug, Default)]
+struct Seen {
+    minors: BTreeMap<PciAddress, u32>,
+    units: Vec<Unit>,
+    /// Whether NVIDIA's description was there; nobody has looked for it at first.
+    libraries: Option<bool>,
+}
+
+/// Why container runtimes cannot be told of our devices.
+#[derive(Debug, Error)]
+enum DescribeError {
+    #[error(transparent)]
+    Cdi(#[from] CdiError),
+    #[error(transparent)]
+    Write(#[from] DurableError),
+    #[error("cannot look through {}", path.display())]
+    Folder {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Host {
+    /// The machine with these places.
+    pub fn new(places: Places) -> Self {
+        Self {
+            places,
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Says in the log, once for each turn, whether containers get the driver's libraries by CDI.
+    fn say(&self, found: bool) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.libraries.replace(found) == Some(found) {
+            return;
+        }
+        let folder = self.places.cdi.display();
+        if found {
+            info!("containers get by CDI what NVIDIA's description in {folder} gives to each");
+        } else {
+            warn!(
+                "containers get device files by CDI and no libraries of the driver: there is no description of nvidia.com/gpu in \
+                 {folder}; `nvidia-ctk cdi generate` makes one"
+            );
+        }
+    }
+
+    fn write(&self, units: &[Unit], files: &Files) -> Result<(), DescribeError> {
+        let folder = &self.places.cdi;
+        let driver = driver_edits(folder).map_err(|source| DescribeError::Folder {
+            path: folder.clone(),
+            source,
+        })?;
+        self.say(driver.is_some());
+        let text = cdi::describe(units, files, driver.as_ref())?;
+        let path = folder.join(NAME);
+        if read(&path).ok().flatten().as_deref() == Some(text.as_str()) {
+            return Ok(());
+        }
+        let draft = folder.join(DRAFT);
+        let written = durable::replace(&path, &draft, text.as_bytes(), MODE);
+        if written.is_err() {
+            // Half of one is nobody's; the folder may be read-only, and then there is none.
+            let _none_is_as_good = fs::remove_file(draft);
+        }
+        Ok(written?)
+    }
+}
+
+impl Machine for Host {
+    fn see(&self, devices: &[Device], units: &[Unit]) {
+        let minors = devices.iter();
+        let minors = minors.filter_map(|device| Some((device.pci, device.minor?)));
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.minors = minors.collect();
+        seen.units = units.to_vec();
+    }
+
+    fn files(&self) -> Result<Files, MachineError> {
+        let minors = {
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.minors.clone()
+        };
+        Ok(device_files::read(
+            &self.places.proc,
+            &self.places.dev,
+            &minors,
+        )?)
+    }
+
+    fn describe(&self, units: &[Unit], files: &Files) -> Result<(), MachineError> {
+        let mut all = {
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.units.clone()
+        };
+        all.retain(|unit| files.of(unit).is_ok());
+        all.extend_from_slice(units);
+        Ok(self.write(&all, files)?)
+    }
+}
+
+/// Takes our description away, if there is one: nobody gives out what is in it any more.
+pub fn forget(cdi: &Path) -> Result<bool, DurableError> {
+    let path = cdi.join(NAME);
+    let found = path.exists();
+    if found {
+        durable::remove(&path)?;
+    }
+    Ok(found)
+}
+
+/// What NVIDIA's description in a folder does for every container; of several the first by name. A file that cannot be read, or
+/// is something else, is none.
+fn driver_edits(folder: &Path) -> io::Result<Option<DriverEdits>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if matches!(ending, Some("json" | "yaml")) && !path.ends_with(NAME) {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let mut texts = paths.iter().filter_map(|path| read(path).ok().flatten());
+    Ok(texts.find_map(|text| DriverEdits::read(&text)))
+}
+
+/// The text of a file; `None` for one that is longer than any description.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    let mut text = String::new();
+    let length = File::open(path)?
+        .take(LONGEST + 1)
+        .read_to_string(&mut text)?;
+    let fits = u64::try_from(length).is_ok_and(|length| length <= LONGEST);
+    Ok(fits.then_some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use serde_json::Value;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::domain::inventory::PciIds;
+
+    fn pci(bus: u8) -> PciAddress {
+        PciAddress::new(0, bus, 0, 0).unwrap()
+    }
+
+    fn unit(uuid: &str, bus: u8) -> Unit {
+        Unit {
+            uuid: uuid.to_owned(),
+            pci: pci(bus),
+            partition: None,
+            replicas: Some(2),
+            memory: None,
+            memory_per_replica: None,
+            numa_node: None,
+        }
+    }
+
+    /// A machine with two GPUs, and everything of it in one folder.
+    struct Rig {
+        folder: TempDir,
+        host: Host,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let place = |name: &str| {
+                let path = folder.path().join(name);
+                fs::create_dir(&path).unwrap();
+                path
+            };
+            let places = Places {
+                proc: place("proc"),
+                dev: place("dev"),
+                cdi: place("cdi"),
+            };
+            let devices = "Character devices:\n195 nvidia\n\nBlock devices:\n  8 sd\n";
+            fs::write(places.proc.join("devices"), devices).unwrap();
+            let machine = Self {
+                folder,
+                host: Host::new(places),
+            };
+            machine.see(&[unit("GPU-a", 7), unit("GPU-b", 8)]);
+            machine
+        }
+
+        fn see(&self, units: &[Unit]) {
+            let devices = [(7, 0), (8, 1)].map(|(bus, minor)| {
+                let ids = PciIds {
+                    vendor: 0x10de,
+                    device: 0x2330,
+                    subsystem_vendor: 0x10de,
+                    subsystem_device: 0,
+                    class: None,
+                };
+                let mut device = Device::new(pci(bus), ids);
+                device.minor = Some(minor);
+                device
+            });
+            self.host.see(&devices, units);
+        }
+
+        fn describe(&self, units: &[Unit]) -> Result<(), MachineError> {
+            self.host.describe(units, &self.host.files()?)
+        }
+
+        fn path(&self) -> PathBuf {
+            self.folder.path().join("cdi").join(NAME)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let text = fs::read_to_string(self.path()).unwrap();
+            let told: Value = serde_json::from_str(&text).unwrap();
+            let devices = told["devices"].as_array().unwrap();
+            let names = devices.iter().map(|one| one["name"].as_str().unwrap());
+            names.map(str::to_owned).collect()
+        }
+    }
+
+    #[test]
+    fn all_that_is_given_out_is_described_and_nothing_is_written_twice() {
+        let machine = Rig::new();
+        machine.describe(&[]).unwrap();
+        assert_eq!(machine.names(), ["GPU-a", "GPU-b"]);
+        let first = fs::metadata(machine.path()).unwrap();
+        assert_eq!(first.permissions().mode() & 0o777, 0o644);
+        machine.describe(&[unit("GPU-a", 7)]).unwrap();
+        // A file that was replaced is another file.
+        assert_eq!(fs::metadata(machine.path()).unwrap().ino(), first.ino());
+        machine.see(&[unit("GPU-b", 8)]);
+        machine.describe(&[]).unwrap();
+        assert_eq!(machine.names(), ["GPU-b"]);
+    }
+
+    #[test]
+    fn what_somebody_removed_is_there_again_before_its_name_is_said() {
+        let machine = Rig::new();
+        machine.describe(&[]).unwrap();
+        fs::remove_file(machine.path()).unwrap();
+        machine.describe(&[unit("GPU-a", 7)]).unwrap();
+        assert_eq!(machine.names(), ["GPU-a", "GPU-b"]);
+        assert!(forget(&machine.folder.path().join("cdi")).unwrap());
+        assert!(!machine.path().exists());
+        assert!(!forget(&machine.folder.path().join("cdi")).unwrap());
+    }
+
+    #[test]
+    fn one_without_a_file_is_refused_when_it_is_asked_for_and_keeps_no_other_back() {
+        let machine = Rig::new();
+        let lost = unit("GPU-lost", 9);
+        machine.see(&[unit("GPU-a", 7), lost.clone()]);
+        machine.describe(&[]).unwrap();
+        assert_eq!(machine.names(), ["GPU-a"]);
+        let error = machine.describe(&[lost]).unwrap_err().to_string();
+        assert!(error.contains("GPU-lost"), "{error}");
+        assert_eq!(machine.names(), ["GPU-a"]);
+    }
+
+    #[test]
+    fn a_folder_that_takes_no_file_is_an_error_with_its_name_and_leaves_the_old_one() {
+        let machine = Rig::new();
+        machine.see(&[unit("GPU-a", 7)]);
+        machine.describe(&[]).unwrap();
+        // Nobody can write to a draft that is a folder, root neither, as it could to one that is read-only.
+        let draft = machine.folder.path().join("cdi").join(DRAFT);
+        fs::create_dir(&draft).unwrap();
+        let error = machine.describe(&[unit("GPU-b", 8)]).unwrap_err();
+        assert!(error.to_string().contains("cannot write"), "{error}");
+        assert_eq!(machine.names(), ["GPU-a"]);
+        fs::remove_dir(draft).unwrap();
+        machine.describe(&[unit("GPU-b", 8)]).unwrap();
+        assert_eq!(machine.names(), ["GPU-a", "GPU-b"]);
+        fs::remove_dir_all(machine.folder.path().join("cdi")).unwrap();
+        let error = machine.describe(&[]).unwrap_err();
+        assert!(error.to_string().contains("cannot look through"), "{error}");
+    }
+
+    #[test]
+    fn nvidias_description_is_followed_when_it_comes() {
+        let machine = Rig::new();
+        machine.describe(&[]).unwrap();
+        let nvidia = "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: []\ncontainerEdits:\n  env: [DRIVER=here]\n";
+        let folder = machine.folder.path().join("cdi");
+        fs::write(folder.join("nvidia.yaml"), nvidia).unwrap();
+        // Neither is read.
+        fs::write(folder.join("broken.yaml"), "{").unwrap();
+        fs::write(folder.join("long.json"), "a".repeat(2 << 20)).unwrap();
+        machine.describe(&[]).unwrap();
+        let text = fs::read_to_string(machine.path()).unwrap();
+        assert!(text.contains("DRIVER=here"), "{text}");
+    }
+}

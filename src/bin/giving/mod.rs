@@ -1,0 +1,77 @@
+//! Who gives devices out to pods: builds it out of settings.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use octavo::agent::partitioning::Partitioning;
+use octavo::agent::sharing::Giver as Port;
+use octavo::agent::sharing::embedded::{Embedded, Rules};
+use octavo::agent::sharing::machine::{self, Host, Places};
+use octavo::apply::durable::DurableError;
+use octavo::config::agent::{
+    AgentSettings, ClusterSettings, DeviceList, Giver, PartitioningSettings,
+};
+use octavo::config::engine::EngineSettings;
+use octavo::domain::sharing::delivery::Way;
+use octavo::k8s::device_plugin::delivery::Delivery;
+use octavo::k8s::device_plugin::{Answer, Gate, Manager, Settings};
+use tracing::info;
+
+/// Starts what gives devices out, where that is this program, which then knows of it when devices are changed.
+pub(crate) fn start(
+    settings: &AgentSettings,
+    partitioning: Option<Partitioning>,
+) -> (Option<Box<dyn Port>>, Option<Partitioning>) {
+    match embedded(settings) {
+        Some((giver, gate)) => (Some(giver), partitioning.map(|one| one.giving(gate))),
+        None => (None, partitioning),
+    }
+}
+
+/// Takes away what container runtimes were told, where this program told them.
+pub(crate) fn clean_up(settings: &AgentSettings) -> Result<(), DurableError> {
+    let sharing = settings.sharing();
+    let is_told = sharing.device_lists().contains(&DeviceList::Cdi);
+    if sharing.giver() == Giver::Embedded && is_told && machine::forget(sharing.cdi_dir())? {
+        info!(
+            "the CDI description in {} is removed",
+            sharing.cdi_dir().display()
+        );
+    }
+    Ok(())
+}
+
+fn embedded(settings: &AgentSettings) -> Option<(Box<dyn Port>, Arc<Gate>)> {
+    let sharing = settings.sharing();
+    match sharing.giver() {
+        Giver::Embedded => {}
+        Giver::Auto | Giver::Nobody | Giver::HandOff => return None,
+    }
+    let engine = settings.partitioning().map(PartitioningSettings::engine);
+    let socket = engine.and_then(EngineSettings::pod_resources);
+    let gate = Arc::new(Gate::default());
+    let places = Places {
+        proc: engine
+            .map_or_else(|| Path::new("/proc"), EngineSettings::proc_root)
+            .to_owned(),
+        dev: PathBuf::from("/dev"),
+        cdi: sharing.cdi_dir().to_owned(),
+    };
+    let ways = sharing.device_lists().iter().map(|list| Way::from(*list));
+    let answer: Arc<dyn Answer> = Arc::new(Delivery::new(ways, Box::new(Host::new(places))));
+    let plugin = Settings {
+        folder: sharing.device_plugins().to_owned(),
+        pod_resources: socket.map(ToOwned::to_owned),
+        policy: sharing.policy(),
+    };
+    let (manager, report, told) = Manager::new(&plugin, Arc::clone(&gate), Arc::clone(&answer));
+    tokio::spawn(manager.run());
+    let rules = Rules {
+        strategy: settings.labels().options(Timestamp::now()).mig_strategy,
+        deadline: sharing.deadline(),
+        follows_node: settings.cluster().is_some_and(ClusterSettings::follows),
+    };
+    let giver = Embedded::new((Arc::clone(&gate), answer), report, told, rules);
+    Some((Box::new(giver), gate))
+}

@@ -1,0 +1,328 @@
+//! What a container is given of the units that were allocated to it: a variable, device files, or names that CDI knows.
+//!
+//! The ways go together. Where the container runtime knows CDI, what CDI says wins over the variable, and NVIDIA's runtime adds
+//! nothing: the description sets the variable to `void`. Where it does not, the variable is what there is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thiserror::Error;
+
+use super::offer::Unit;
+use crate::domain::id::PciAddress;
+
+/// NVIDIA's container runtime gives a container the devices that this names. Source: NVIDIA Container Toolkit, "Specialized
+/// configurations with Docker", which also has the next.
+pub const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
+/// The same as if the variable were not there, whatever the image says of it: nothing is given by that runtime.
+pub const NOTHING: &str = "void";
+/// The kind of our devices in CDI.
+pub const KIND: &str = "octavo.dev/gpu";
+/// Read and write: whoever is let in may not make device files of his own.
+pub const PERMISSIONS: &str = "rw";
+
+/// How a container gets its devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// NVIDIA's runtime reads [`VISIBLE`].
+    Environment,
+    /// The container runtime reads our description.
+    Cdi,
+    /// Kubelet names the files.
+    DeviceFiles,
+}
+
+/// A device file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceFile {
+    /// Where it is, on the host and in the container.
+    pub path: String,
+    /// Its numbers, with which a runtime can make it without looking at the host's.
+    pub number: DeviceNumber,
+}
+
+/// The numbers of a character device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceNumber {
+    /// Of the driver.
+    pub major: u32,
+    /// Of the device.
+    pub minor: u32,
+}
+
+/// The files of the driver's devices.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Files {
+    /// Those that whoever has any device needs too, in a fixed order.
+    pub common: Vec<DeviceFile>,
+    /// Of each device.
+    pub devices: BTreeMap<PciAddress, DeviceFile>,
+    /// What lets into a GPU instance, and, with its number, into a compute instance of it.
+    pub instances: BTreeMap<(PciAddress, u32, Option<u32>), DeviceFile>,
+}
+
+/// What a container is given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Delivery {
+    /// Variables.
+    pub variables: BTreeMap<&'static str, String>,
+    /// Device files, each once; the common ones first.
+    pub files: Vec<DeviceFile>,
+    /// Names that CDI knows, with their kind.
+    pub cdi: Vec<String>,
+}
+
+/// Why a unit cannot be given to a container.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum UndeliverableError {
+    /// The number in the name of its device file is not known.
+    #[error(
+        "{uuid}: the driver does not tell which /dev/nvidia<number> the device {pci} is, so its file cannot be given to a container"
+    )]
+    NoDevice {
+        /// The unit.
+        uuid: String,
+        /// The device.
+        pci: PciAddress,
+    },
+    /// The driver's tables have no capability for the partition.
+    #[error(
+        "{uuid}: the driver's table of capabilities has no access to GPU instance {gpu_instance}, compute instance \
+         {compute_instance} of {pci}, so its files cannot be given to a container"
+    )]
+    NoCapability {
+        /// The unit.
+        uuid: String,
+        /// The device.
+        pci: PciAddress,
+        /// The GPU instance.
+        gpu_instance: u32,
+        /// The compute instance within it.
+        compute_instance: u32,
+    },
+}
+
+impl Files {
+    /// The files of a unit, without the common ones.
+    pub fn of(&self, unit: &Unit) -> Result<Vec<DeviceFile>, UndeliverableError> {
+        let device = self.devices.get(&unit.pci);
+        let device = device.ok_or_else(|| UndeliverableError::NoDevice {
+            uuid: unit.uuid.clone(),
+            pci: unit.pci,
+        })?;
+        let mut files = vec![device.clone()];
+        if let Some(part) = &unit.partition {
+            for compute in [None, Some(part.compute_instance)] {
+                let file = self
+                    .instances
+                    .get(&(unit.pci, part.gpu_instance, compute))
+                    .ok_or_else(|| UndeliverableError::NoCapability {
+                        uuid: unit.uuid.clone(),
+                        pci: unit.pci,
+                        gpu_instance: part.gpu_instance,
+                        compute_instance: part.compute_instance,
+                    })?;
+                files.push(file.clone());
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// What the unit with this UUID is called in our CDI description. Old drivers have a `/` in the UUIDs of partitions, which may
+/// not stand in a name.
+pub fn cdi_name(uuid: &str) -> String {
+    uuid.replace('/', "_")
+}
+
+/// What a container is given that was allocated these units; one that was allocated twice, by two replicas, is given once.
+pub fn deliver(
+    units: &[Unit],
+    ways: &BTreeSet<Way>,
+    files: &Files,
+) -> Result<Delivery, UndeliverableError> {
+    let mut seen = BTreeSet::new();
+    let units = units.iter().filter(|unit| seen.insert(unit.uuid.as_str()));
+    let units: Vec<&Unit> = units.collect();
+    let uuids: Vec<&str> = units.iter().map(|unit| unit.uuid.as_str()).collect();
+    let mut delivery = Delivery::default();
+    // Without the variable an image that has one of its own would get what that says: most say `all`.
+    let visible = if ways.contains(&Way::Environment) {
+        uuids.join(",")
+    } else {
+        NOTHING.to_owned()
+    };
+    delivery.variables.insert(VISIBLE, visible);
+    if ways.contains(&Way::Cdi) {
+        let names = uuids
+            .iter()
+            .map(|uuid| format!("{KIND}={}", cdi_name(uuid)));
+        delivery.cdi = names.collect();
+    }
+    if ways.contains(&Way::DeviceFiles) {
+        let mut all = files.common.clone();
+        for unit in units {
+            for file in files.of(unit)? {
+                if !all.contains(&file) {
+                    all.push(file);
+                }
+            }
+        }
+        delivery.files = all;
+    }
+    Ok(delivery)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::domain::sharing::Partition;
+
+    fn pci(bus: u8) -> PciAddress {
+        PciAddress::new(0, bus, 0, 0).unwrap()
+    }
+
+    fn file(path: &str, major: u32, minor: u32) -> DeviceFile {
+        DeviceFile {
+            path: path.to_owned(),
+            number: DeviceNumber { major, minor },
+        }
+    }
+
+    fn unit(uuid: &str, bus: u8, partition: Option<(u32, u32)>) -> Unit {
+        Unit {
+            uuid: uuid.to_owned(),
+            pci: pci(bus),
+            partition: partition.map(|(gpu_instance, compute_instance)| Partition {
+                gpu_instance,
+                compute_instance,
+                profile: "1g.10gb".parse().unwrap(),
+            }),
+            replicas: None,
+            memory: None,
+            memory_per_replica: None,
+            numa_node: None,
+        }
+    }
+
+    fn files() -> Files {
+        let cap = |minor: u32| file(&format!("/dev/nvidia-caps/nvidia-cap{minor}"), 235, minor);
+        Files {
+            common: vec![
+                file("/dev/nvidiactl", 195, 255),
+                file("/dev/nvidia-uvm", 510, 0),
+            ],
+            devices: (0..8)
+                .map(|at| {
+                    (
+                        pci(at),
+                        file(&format!("/dev/nvidia{at}"), 195, u32::from(at)),
+                    )
+                })
+                .collect(),
+            instances: [
+                ((pci(1), 3, None), cap(30)),
+                ((pci(1), 3, Some(0)), cap(31)),
+            ]
+            .into(),
+        }
+    }
+
+    fn paths(delivery: &Delivery) -> Vec<&str> {
+        delivery
+            .files
+            .iter()
+            .map(|file| file.path.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn the_variable_names_each_unit_once_whatever_replicas_were_allocated() {
+        let units = [unit("GPU-b", 1, None), unit("GPU-a", 0, None)];
+        let twice = [&units[..], &units[..]].concat();
+        let given = deliver(&twice, &[Way::Environment].into(), &Files::default()).unwrap();
+        assert_eq!(
+            given.variables,
+            [(VISIBLE, "GPU-b,GPU-a".to_owned())].into()
+        );
+        assert_eq!((given.files, given.cdi), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_the_image_says_does_not_count_where_devices_come_another_way() {
+        for way in [Way::Cdi, Way::DeviceFiles] {
+            let given = deliver(&[unit("GPU-a", 0, None)], &[way].into(), &files()).unwrap();
+            assert_eq!(given.variables, [(VISIBLE, "void".to_owned())].into());
+        }
+    }
+
+    #[test]
+    fn a_partition_is_its_device_and_what_lets_into_both_instances() {
+        let units = [
+            unit("MIG-a", 1, Some((3, 0))),
+            unit("MIG-a", 1, Some((3, 0))),
+        ];
+        let given = deliver(&units, &[Way::DeviceFiles, Way::Cdi].into(), &files()).unwrap();
+        let expected = [
+            "/dev/nvidiactl",
+            "/dev/nvidia-uvm",
+            "/dev/nvidia1",
+            "/dev/nvidia-caps/nvidia-cap30",
+            "/dev/nvidia-caps/nvidia-cap31",
+        ];
+        assert_eq!(paths(&given), expected);
+        assert_eq!(given.cdi, ["octavo.dev/gpu=MIG-a"]);
+    }
+
+    #[test]
+    fn i12_what_has_no_file_is_refused_by_name_and_never_given_in_part() {
+        let ways = [Way::DeviceFiles].into();
+        let unknown = deliver(
+            &[unit("GPU-a", 0, None), unit("GPU-z", 77, None)],
+            &ways,
+            &files(),
+        );
+        let error = unknown.unwrap_err().to_string();
+        assert!(
+            error.contains("GPU-z") && error.contains("0000:4d"),
+            "{error}"
+        );
+        let error = deliver(&[unit("MIG-b", 1, Some((3, 1)))], &ways, &files()).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                UndeliverableError::NoCapability {
+                    compute_instance: 1,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_name_has_no_character_that_cdi_refuses() {
+        assert_eq!(cdi_name("MIG-GPU-a/1/0"), "MIG-GPU-a_1_0");
+    }
+
+    proptest! {
+        #[test]
+        fn a_container_gets_the_files_of_its_devices_and_of_no_other(buses in proptest::collection::vec(0_u8..8, 1..6)) {
+            let units: Vec<Unit> = buses.iter().map(|bus| unit(&format!("GPU-{bus}"), *bus, None)).collect();
+            let ways = [Way::Environment, Way::Cdi, Way::DeviceFiles].into();
+            let given = deliver(&units, &ways, &files()).unwrap();
+            let of_devices = given.files.iter().filter(|file| !files().common.contains(file));
+            let minors: Vec<u32> = of_devices.map(|file| file.number.minor).collect();
+            let mut expected: Vec<u8> = Vec::new();
+            for bus in buses {
+                if !expected.contains(&bus) {
+                    expected.push(bus);
+                }
+            }
+            prop_assert_eq!(minors, expected.iter().map(|bus| u32::from(*bus)).collect::<Vec<_>>());
+            let names: Vec<String> = expected.iter().map(|bus| format!("octavo.dev/gpu=GPU-{bus}")).collect();
+            prop_assert_eq!(given.cdi, names);
+        }
+    }
+}

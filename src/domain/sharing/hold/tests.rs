@@ -1,0 +1,252 @@
+//! Tables and random events of what is listed.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::id::PciAddress;
+
+const GPUS: [&str; 2] = [
+    "GPU-5fd4087b-86f3-7a43-b711-4771313afc50",
+    "GPU-5fd4087b-86f3-7a43-b711-4771313afc51",
+];
+
+fn unit(gpu: usize, replicas: Option<u32>) -> Unit {
+    Unit {
+        uuid: GPUS[gpu].to_owned(),
+        pci: PciAddress::new(0, u8::try_from(gpu).unwrap(), 0, 0).unwrap(),
+        partition: None,
+        replicas,
+        memory: None,
+        memory_per_replica: None,
+        numa_node: None,
+    }
+}
+
+fn offers(name: &ResourceName, units: Vec<Unit>) -> Offers {
+    Offers {
+        resources: vec![Offer {
+            name: name.clone(),
+            fail_requests_greater_than_one: false,
+            units,
+        }],
+    }
+}
+
+fn gpu(replicas: Option<u32>) -> Offers {
+    offers(&ResourceName::gpu(), vec![unit(0, replicas)])
+}
+
+fn by(name: &ResourceName, id: &ShareId) -> PodDevice {
+    PodDevice {
+        namespace: "team-a".to_owned(),
+        pod: format!("pod-of-{id}"),
+        container: "main".to_owned(),
+        resource: name.to_string(),
+        device_id: id.to_string(),
+    }
+}
+
+fn held(ids: &[ShareId]) -> Vec<PodDevice> {
+    let name = ResourceName::gpu();
+    ids.iter().map(|id| by(&name, id)).collect()
+}
+
+fn list(asked: &Offers, given: &[PodDevice], before: &Listing) -> Listing {
+    let held = Held {
+        given,
+        is_all: true,
+    };
+    hold(asked, held, before, |_| Health::Healthy)
+}
+
+fn ids(listing: &Listing, name: &ResourceName) -> Vec<ShareId> {
+    let listed = listing.resources.get(name);
+    let items = listed.into_iter().flat_map(|listed| &listed.items);
+    items.map(|item| item.id.clone()).collect()
+}
+
+fn replica(number: u32) -> ShareId {
+    ShareId::replica(GPUS[0], number)
+}
+
+#[test]
+fn shrinking_from_four_to_two_with_three_held_lists_exactly_the_three() {
+    let three = [replica(0), replica(1), replica(3)];
+    let listing = list(&gpu(Some(2)), &held(&three), &Listing::default());
+    assert_eq!(ids(&listing, &ResourceName::gpu()), three);
+    let kept: Vec<&ShareId> = listing.kept.iter().map(|kept| &kept.id).collect();
+    assert_eq!(kept, [&replica(3)]);
+    // One of the two that may stay goes: the third stays, and nothing new comes.
+    let two = [replica(1), replica(3)];
+    let listing = list(&gpu(Some(2)), &held(&two), &listing);
+    assert_eq!(ids(&listing, &ResourceName::gpu()), two);
+    let listing = list(&gpu(Some(2)), &[], &listing);
+    assert_eq!(
+        ids(&listing, &ResourceName::gpu()),
+        [replica(0), replica(1)]
+    );
+    assert_eq!(listing.kept, []);
+}
+
+#[test]
+fn growing_keeps_what_is_held_and_adds_the_lowest_free() {
+    let listing = list(&gpu(Some(3)), &held(&[replica(5)]), &Listing::default());
+    let expected = [replica(0), replica(1), replica(5)];
+    assert_eq!(ids(&listing, &ResourceName::gpu()), expected);
+}
+
+#[test]
+fn what_is_held_whole_is_not_given_out_in_replicas_meanwhile_nor_the_other_way_round() {
+    let whole = ShareId::whole(GPUS[0]);
+    let listing = list(
+        &gpu(Some(4)),
+        &held(std::slice::from_ref(&whole)),
+        &Listing::default(),
+    );
+    assert_eq!(ids(&listing, &ResourceName::gpu()), [whole.clone()]);
+    assert_eq!(listing.kept.len(), 1);
+    let listing = list(&gpu(None), &held(&[replica(2)]), &Listing::default());
+    assert_eq!(ids(&listing, &ResourceName::gpu()), [replica(2)]);
+    let listing = list(&gpu(None), &[], &listing);
+    assert_eq!(ids(&listing, &ResourceName::gpu()), [whole]);
+}
+
+#[test]
+fn a_renamed_resource_keeps_its_old_name_for_what_is_held_and_both_are_not_more_than_asked() {
+    let shared = ResourceName::gpu().shared();
+    let asked = offers(&shared, vec![unit(0, Some(3))]);
+    let listing = list(&asked, &held(&[replica(0)]), &Listing::default());
+    assert_eq!(ids(&listing, &ResourceName::gpu()), [replica(0)]);
+    assert_eq!(ids(&listing, &shared), [replica(1), replica(2)]);
+    let listing = list(&asked, &[], &listing);
+    assert!(!listing.resources.contains_key(&ResourceName::gpu()));
+    assert_eq!(ids(&listing, &shared).len(), 3);
+}
+
+#[test]
+fn where_kubelet_does_not_tell_nothing_is_taken_away_and_of_what_is_new_nothing_is_listed() {
+    let unknown = Held {
+        given: &[],
+        is_all: false,
+    };
+    let healthy = |_: &Unit| Health::Healthy;
+    let first = hold(&gpu(Some(4)), unknown, &Listing::default(), healthy);
+    assert_eq!(ids(&first, &ResourceName::gpu()), []);
+    let four = list(&gpu(Some(4)), &[], &first);
+    let after = hold(&gpu(Some(2)), unknown, &four, healthy);
+    assert_eq!(ids(&after, &ResourceName::gpu()).len(), 4);
+    let after = hold(&gpu(None), unknown, &after, healthy);
+    assert_eq!(ids(&after, &ResourceName::gpu()).len(), 4);
+    let grown = hold(&gpu(Some(6)), unknown, &after, healthy);
+    assert_eq!(ids(&grown, &ResourceName::gpu()).len(), 6);
+}
+
+#[test]
+fn ids_of_units_that_are_not_there_are_not_listed_whoever_has_them() {
+    let gone = ShareId::whole(GPUS[1]);
+    let listing = list(&gpu(None), &held(&[gone]), &Listing::default());
+    assert_eq!(
+        ids(&listing, &ResourceName::gpu()),
+        [ShareId::whole(GPUS[0])]
+    );
+}
+
+/// What happens to a node.
+#[derive(Debug, Clone)]
+enum Event {
+    /// The layout asks for these replicas of each GPU, under the other name or not.
+    Ask(Option<u32>, Option<u32>, bool),
+    /// Kubelet takes the n-th of what is free.
+    Take(usize),
+    /// The n-th of those who have something goes.
+    Release(usize),
+    /// Kubelet tells, or does not.
+    Tells(bool),
+}
+
+fn replicas() -> impl Strategy<Value = Option<u32>> {
+    prop_oneof![Just(None), (2..6_u32).prop_map(Some)]
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (replicas(), replicas(), any::<bool>()).prop_map(|(a, b, named)| Event::Ask(a, b, named)),
+        (0..20_usize).prop_map(Event::Take),
+        (0..20_usize).prop_map(Event::Take),
+        (0..20_usize).prop_map(Event::Release),
+        any::<bool>().prop_map(Event::Tells),
+    ]
+}
+
+fn asked_of(a: Option<u32>, b: Option<u32>, renamed: bool) -> Offers {
+    let name = ResourceName::gpu();
+    let name = if renamed { name.shared() } else { name };
+    offers(&name, vec![unit(0, a), unit(1, b)])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn whatever_happens_no_id_is_dropped_while_it_is_held_and_no_unit_is_whole_and_shared(
+        events in prop::collection::vec(event(), 1..40)
+    ) {
+        let mut asked = asked_of(None, None, false);
+        let mut taken: Vec<Place> = Vec::new();
+        let mut tells = true;
+        let mut listing = Listing::default();
+        for event in events {
+            match event {
+                Event::Ask(a, b, renamed) => asked = asked_of(a, b, renamed),
+                Event::Take(nth) => {
+                    let free: Vec<Place> = listing
+                        .places()
+                        .map(|(name, id)| (name.clone(), id.clone()))
+                        .filter(|place| !taken.contains(place))
+                        .collect();
+                    if !free.is_empty() {
+                        taken.push(free[nth % free.len()].clone());
+                    }
+                }
+                Event::Release(nth) => if !taken.is_empty() {
+                    taken.remove(nth % taken.len());
+                },
+                Event::Tells(now) => tells = now,
+            }
+            let given: Vec<PodDevice> = taken.iter().map(|(name, id)| by(name, id)).collect();
+            let held = Held { given: if tells { &given } else { &[] }, is_all: tells };
+            listing = hold(&asked, held, &listing, |_| Health::Healthy);
+            let listed: BTreeSet<Place> = listing
+                .places()
+                .map(|(name, id)| (name.clone(), id.clone()))
+                .collect();
+            prop_assert_eq!(listed.len(), listing.places().count(), "each once");
+            for place in &taken {
+                prop_assert!(listed.contains(place), "{:?} is dropped", place);
+            }
+            for gpu in GPUS {
+                let of: Vec<&ShareId> = listed.iter().map(|(_, id)| id).filter(|id| id.uuid() == gpu).collect();
+                let whole = of.iter().filter(|id| id.number().is_none()).count();
+                prop_assert!(whole == 0 || of.len() == 1, "{:?}", of);
+                let (_, unit) = asked.unit(gpu).unwrap();
+                let held = taken.iter().filter(|(_, id)| id.uuid() == gpu).count();
+                if tells {
+                    prop_assert!(of.len() <= unit.ids().len().max(held), "{:?}", of);
+                }
+            }
+        }
+        let listing = list(&asked, &[], &listing);
+        let whole: Vec<(ResourceName, Vec<ShareId>)> = asked
+            .resources
+            .iter()
+            .map(|offer| (offer.name.clone(), offer.units.iter().flat_map(Unit::ids).collect()))
+            .collect();
+        let now: Vec<(ResourceName, Vec<ShareId>)> = listing
+            .resources
+            .keys()
+            .map(|name| (name.clone(), ids(&listing, name)))
+            .collect();
+        prop_assert_eq!(now, whole);
+        prop_assert_eq!(listing.kept, vec![]);
+    }
+}

@@ -1,0 +1,171 @@
+//! Who has which ids: what kubelet tells, and what was given out since and kubelet does not tell yet.
+//!
+//! Kubelet asks for an id first and tells of it a moment later; and a kubelet that was just started again tells of no pod until it
+//! has heard of them. In between an id must not look free.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::resource::{ResourceName, ShareId};
+use crate::domain::holder::PodDevice;
+
+/// After this time an id that kubelet does not tell of is nobody's: the pod was refused by another part of kubelet, or ended while
+/// kubelet did not run. Kubelet itself needs milliseconds to note what it was given, and some seconds to hear of its pods.
+pub const UNSEEN: Duration = Duration::from_mins(1);
+/// Who has an id that was just given out.
+const BEING_ADMITTED: &str = "(being admitted)";
+
+/// Who has which ids.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    /// Whether kubelet has told of all since it was last found away.
+    is_all: bool,
+    entries: BTreeMap<(String, String), Entry>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    by: PodDevice,
+    /// Since when kubelet is to tell of it; `None` where it did.
+    unseen: Option<Duration>,
+}
+
+impl Ledger {
+    /// These were just given out.
+    pub fn give(&mut self, now: Duration, resource: &ResourceName, ids: &[ShareId]) {
+        for id in ids {
+            let key = (resource.to_string(), id.to_string());
+            let by = PodDevice {
+                namespace: String::new(),
+                pod: BEING_ADMITTED.to_owned(),
+                container: String::new(),
+                resource: key.0.clone(),
+                device_id: key.1.clone(),
+            };
+            let unseen = Some(now);
+            self.entries.insert(key, Entry { by, unseen });
+        }
+    }
+
+    /// Kubelet was started again: for a while it knows of none of its pods.
+    pub fn restarted(&mut self, now: Duration) {
+        for entry in self.entries.values_mut() {
+            entry.unseen.get_or_insert(now);
+        }
+    }
+
+    /// Kubelet, asked at `asked`, tells of `given` and nothing else.
+    pub fn told(&mut self, asked: Duration, given: Vec<PodDevice>) {
+        let told: BTreeSet<(String, String)> = given
+            .iter()
+            .map(|one| (one.resource.clone(), one.device_id.clone()))
+            .collect();
+        self.entries.retain(|key, entry| match entry.unseen {
+            _ if told.contains(key) => true,
+            Some(since) => asked < since.saturating_add(UNSEEN),
+            None => false,
+        });
+        for by in given {
+            let key = (by.resource.clone(), by.device_id.clone());
+            // An answer that was begun before says nothing of what was given after.
+            let later = |entry: &&Entry| entry.unseen.is_some_and(|since| since > asked);
+            let unseen = self.entries.get(&key).filter(later);
+            let unseen = unseen.and_then(|entry| entry.unseen);
+            self.entries.insert(key, Entry { by, unseen });
+        }
+        self.is_all = true;
+    }
+
+    /// Kubelet does not tell.
+    pub fn untold(&mut self) {
+        self.is_all = false;
+    }
+
+    /// Whether all is known.
+    pub fn is_all(&self) -> bool {
+        self.is_all
+    }
+
+    /// All that somebody has.
+    pub fn given(&self) -> Vec<PodDevice> {
+        let all = self.entries.values();
+        all.map(|entry| entry.by.clone()).collect()
+    }
+
+    /// What kubelet has yet to tell of.
+    pub fn unseen(&self) -> Vec<PodDevice> {
+        let all = self.entries.values();
+        let unseen = all.filter(|entry| entry.unseen.is_some());
+        unseen.map(|entry| entry.by.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn told(pod: &str) -> Vec<PodDevice> {
+        vec![PodDevice {
+            namespace: "team-a".to_owned(),
+            pod: pod.to_owned(),
+            container: "main".to_owned(),
+            resource: "nvidia.com/gpu".to_owned(),
+            device_id: GPU.to_owned(),
+        }]
+    }
+
+    fn given(now: u64) -> Ledger {
+        let mut ledger = Ledger::default();
+        ledger.told(at(0), Vec::new());
+        ledger.give(at(now), &ResourceName::gpu(), &[ShareId::whole(GPU)]);
+        ledger
+    }
+
+    #[test]
+    fn what_was_given_is_somebodys_until_kubelet_has_had_a_minute_to_tell_of_it() {
+        let mut ledger = given(10);
+        for asked in [5, 10, 69] {
+            ledger.told(at(asked), Vec::new());
+            assert_eq!(ledger.given().len(), 1, "{asked}");
+        }
+        ledger.told(at(70), Vec::new());
+        assert_eq!(ledger.given(), []);
+    }
+
+    #[test]
+    fn once_told_it_is_the_pods_and_nobodys_as_soon_as_kubelet_says_so() {
+        let mut ledger = given(10);
+        ledger.told(at(11), told("train-0"));
+        assert_eq!(ledger.given(), told("train-0"));
+        assert_eq!(ledger.unseen(), []);
+        ledger.told(at(12), Vec::new());
+        assert_eq!(ledger.given(), []);
+    }
+
+    #[test]
+    fn an_answer_begun_before_it_was_given_again_does_not_confirm_it() {
+        let mut ledger = given(10);
+        ledger.told(at(9), told("the-one-before"));
+        assert_eq!(ledger.unseen().len(), 1);
+        ledger.told(at(11), Vec::new());
+        assert_eq!(ledger.given().len(), 1);
+    }
+
+    #[test]
+    fn a_kubelet_that_was_started_again_may_know_of_nobody_for_a_while() {
+        let mut ledger = given(10);
+        ledger.told(at(11), told("train-0"));
+        ledger.restarted(at(20));
+        ledger.told(at(21), Vec::new());
+        assert_eq!(ledger.given(), told("train-0"));
+        ledger.told(at(30), told("train-0"));
+        ledger.told(at(31), Vec::new());
+        assert_eq!(ledger.given(), []);
+    }
+}

@@ -1,0 +1,189 @@
+//! The driver's device files: which there are, and with what numbers.
+//!
+//! The numbers of GPUs and of the capabilities of instances are those that the kernel and the driver list, so nothing has to lie
+//! in this container's `/dev`. Of the others only those count that do lie there: not every machine has each.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::holders::HoldersError;
+use super::holders::nodes::{Capability, Nodes, gone};
+use crate::domain::id::PciAddress;
+use crate::domain::sharing::delivery::{DeviceFile, DeviceNumber, Files};
+
+/// Where device files are on a host. Source: NVIDIA driver, README, "Device files"; open-gpu-kernel-modules, `nv-caps.c`.
+const DEV: &str = "/dev";
+/// Source: NVIDIA Container Toolkit, what it gives to every container beside its GPUs.
+const COMMON: [&str; 4] = [
+    "nvidiactl",
+    "nvidia-uvm",
+    "nvidia-uvm-tools",
+    "nvidia-modeset",
+];
+
+/// Why it is not known which files the driver's devices have.
+#[derive(Debug, Error)]
+pub enum DeviceFilesError {
+    /// The kernel lists no such devices.
+    #[error("the kernel has no devices of NVIDIA's driver: it is not loaded")]
+    NoDriver,
+    /// The driver's tables cannot be read.
+    #[error("cannot tell which device files the driver has")]
+    Tables(#[source] HoldersError),
+    /// A device file cannot be looked at.
+    #[error("cannot look at {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The files of the devices with these minor numbers, on the machine whose process file system is at `proc` and whose device
+/// files are seen at `dev`. The paths are those that a host has.
+pub fn read(
+    proc: &Path,
+    dev: &Path,
+    minors: &BTreeMap<PciAddress, u32>,
+) -> Result<Files, DeviceFilesError> {
+    let nodes = Nodes::read(proc).map_err(DeviceFilesError::Tables)?;
+    let nodes = nodes.ok_or(DeviceFilesError::NoDriver)?;
+    let major = nodes.gpus.ok_or(DeviceFilesError::NoDriver)?;
+    let mut files = Files::default();
+    for name in COMMON {
+        files.common.extend(common(dev, name)?);
+    }
+    for (pci, minor) in minors {
+        let number = DeviceNumber {
+            major,
+            minor: *minor,
+        };
+        files
+            .devices
+            .insert(*pci, file(&format!("nvidia{minor}"), number));
+    }
+    let Some(major) = nodes.capabilities else {
+        return Ok(files);
+    };
+    for (minor, capability) in &nodes.table {
+        let Capability::Instance {
+            gpu,
+            gpu_instance,
+            compute_instance,
+        } = *capability
+        else {
+            continue;
+        };
+        let Some((pci, _)) = minors.iter().find(|(_, minor)| **minor == gpu) else {
+            continue;
+        };
+        let number = DeviceNumber {
+            major,
+            minor: *minor,
+        };
+        let file = file(&format!("nvidia-caps/nvidia-cap{minor}"), number);
+        files
+            .instances
+            .insert((*pci, gpu_instance, compute_instance), file);
+    }
+    Ok(files)
+}
+
+fn file(name: &str, number: DeviceNumber) -> DeviceFile {
+    DeviceFile {
+        path: format!("{DEV}/{name}"),
+        number,
+    }
+}
+
+fn common(dev: &Path, name: &str) -> Result<Option<DeviceFile>, DeviceFilesError> {
+    let path = dev.join(name);
+    match fs::metadata(&path) {
+        Ok(found) if found.file_type().is_char_device() => {
+            let number = DeviceNumber {
+                major: rustix::fs::major(found.rdev()),
+                minor: rustix::fs::minor(found.rdev()),
+            };
+            Ok(Some(file(name, number)))
+        }
+        Ok(_) => Ok(None),
+        Err(error) if gone(&error) => Ok(None),
+        Err(source) => Err(DeviceFilesError::Unreadable { path, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const DEVICES: &str = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n235 nvidia-caps\n\nBlock devices:\n  8 sd\n";
+    const TABLE: &str =
+        "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu5/gi2/access 700\n";
+
+    /// A `/proc` with these devices and this table of capabilities, and a `/dev` whose files have the numbers of null and zero:
+    /// only root may make others.
+    fn machine(devices: &str) -> (TempDir, TempDir) {
+        let (proc, dev) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(proc.path().join("devices"), devices).unwrap();
+        let tables = proc.path().join("driver/nvidia-caps");
+        fs::create_dir_all(&tables).unwrap();
+        fs::write(tables.join("mig-minors"), TABLE).unwrap();
+        symlink("/dev/null", dev.path().join("nvidiactl")).unwrap();
+        symlink("/dev/zero", dev.path().join("nvidia-uvm")).unwrap();
+        // Something else of that name.
+        fs::write(dev.path().join("nvidia-modeset"), "").unwrap();
+        (proc, dev)
+    }
+
+    fn minors() -> BTreeMap<PciAddress, u32> {
+        let pci = |bus| PciAddress::new(0, bus, 0, 0).unwrap();
+        [(pci(7), 0), (pci(8), 3)].into()
+    }
+
+    #[test]
+    fn files_have_the_names_of_a_host_and_the_numbers_that_the_kernel_lists() {
+        let (proc, dev) = machine(DEVICES);
+        let files = read(proc.path(), dev.path(), &minors()).unwrap();
+        let told = |file: &DeviceFile| {
+            let DeviceNumber { major, minor } = file.number;
+            format!("{} {major}:{minor}", file.path)
+        };
+        let common: Vec<String> = files.common.iter().map(told).collect();
+        assert_eq!(common, ["/dev/nvidiactl 1:3", "/dev/nvidia-uvm 1:5"]);
+        let devices: Vec<String> = files.devices.values().map(told).collect();
+        assert_eq!(devices, ["/dev/nvidia0 195:0", "/dev/nvidia3 195:3"]);
+        // Of the GPU with the minor number 5, which is not ours to give, nothing.
+        let instances: Vec<String> = files.instances.values().map(told).collect();
+        assert_eq!(
+            instances,
+            [
+                "/dev/nvidia-caps/nvidia-cap12 235:12",
+                "/dev/nvidia-caps/nvidia-cap13 235:13"
+            ]
+        );
+    }
+
+    #[test]
+    fn without_the_driver_or_its_tables_nothing_is_guessed() {
+        let (proc, dev) = machine("Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n");
+        let error = read(proc.path(), dev.path(), &minors()).unwrap_err();
+        assert!(matches!(error, DeviceFilesError::NoDriver), "{error}");
+        let (proc, dev) = machine(DEVICES);
+        fs::remove_file(proc.path().join("driver/nvidia-caps/mig-minors")).unwrap();
+        let error = read(proc.path(), dev.path(), &minors()).unwrap_err();
+        assert!(matches!(error, DeviceFilesError::Tables(_)), "{error}");
+        let error = read(Path::new("/nowhere"), dev.path(), &minors()).unwrap_err();
+        assert!(matches!(error, DeviceFilesError::Tables(_)), "{error}");
+    }
+}

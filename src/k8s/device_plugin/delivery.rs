@@ -1,0 +1,280 @@
+//! What kubelet is answered when it allocates units to a container: what the container shall find in itself.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use thiserror::Error as ThisError;
+
+use super::lists::Answer;
+use crate::domain::error::chain;
+use crate::domain::inventory::Device;
+use crate::domain::sharing::delivery::{self, Files, PERMISSIONS, UndeliverableError, Way};
+use crate::domain::sharing::{ShareId, Unit};
+use crate::proto::device_plugin::{CdiDevice, ContainerAllocateResponse, DeviceSpec};
+
+/// What went wrong on the machine, in its own words.
+pub type MachineError = Box<dyn Error + Send + Sync>;
+
+/// What of the machine is needed for an answer.
+pub trait Machine: fmt::Debug + Send + Sync {
+    /// Takes in the devices as they were read last, and all units that are given out, also those that only pods still have.
+    fn see(&self, devices: &[Device], units: &[Unit]);
+
+    /// The files of the driver's devices, as they are now.
+    fn files(&self) -> Result<Files, MachineError>;
+
+    /// Sees to it that container runtimes find these units in our CDI description, beside all that are given out. When it
+    /// returns, they do. A unit of those beside that has no file is left out.
+    fn describe(&self, units: &[Unit], files: &Files) -> Result<(), MachineError>;
+}
+
+/// How containers get what was allocated to them.
+#[derive(Debug)]
+pub struct Delivery {
+    ways: BTreeSet<Way>,
+    machine: Box<dyn Machine>,
+    offered: Mutex<Vec<Unit>>,
+}
+
+/// Why a container cannot be given what it shall have. Kubelet shows it to whoever looks at the pod.
+#[derive(Debug, ThisError)]
+pub enum DeliveryError {
+    /// The driver's files are not known.
+    #[error("cannot tell which files the driver's devices have: {}", chain(.0.as_ref()))]
+    Files(MachineError),
+    /// A unit has no file.
+    #[error(transparent)]
+    Unit(#[from] UndeliverableError),
+    /// It is not given out, or not any more.
+    #[error("{0} is of no unit that is given out")]
+    Unknown(ShareId),
+    /// No container runtime would find it.
+    #[error("container runtimes cannot be told of the devices by CDI: {}", chain(.0.as_ref()))]
+    Cdi(MachineError),
+}
+
+impl Delivery {
+    /// In these ways, on this machine.
+    pub fn new(ways: impl IntoIterator<Item = Way>, machine: Box<dyn Machine>) -> Self {
+        Self {
+            ways: ways.into_iter().collect(),
+            machine,
+            offered: Mutex::default(),
+        }
+    }
+
+    /// Takes in what is given out now; to be called with every look at the hardware. Where CDI is one of the ways, its description
+    /// is written if it differs: a container that is only started again looks for its devices without anybody being asked.
+    pub fn offer(&self, devices: &[Device], units: &[Unit]) -> Result<(), DeliveryError> {
+        self.machine.see(devices, units);
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        *offered = units.to_vec();
+        drop(offered);
+        if !self.ways.contains(&Way::Cdi) {
+            return Ok(());
+        }
+        let files = self.machine.files().map_err(DeliveryError::Files)?;
+        let described = self.machine.describe(&[], &files);
+        described.map_err(DeliveryError::Cdi)
+    }
+
+    /// What a container is given that was allocated these ids; of replicas of one unit it has one.
+    pub fn answer_ids(&self, ids: &[ShareId]) -> Result<ContainerAllocateResponse, DeliveryError> {
+        let units: Result<Vec<Unit>, DeliveryError> = {
+            let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+            let unit = |id: &ShareId| offered.iter().find(|unit| unit.uuid == id.uuid()).cloned();
+            let unit = |id: &ShareId| unit(id).ok_or_else(|| DeliveryError::Unknown(id.clone()));
+            ids.iter().map(unit).collect()
+        };
+        self.answer(&units?)
+    }
+
+    /// What a container is given that was allocated these units. It reads some small files of the machine, and writes one where
+    /// CDI does not know a unit yet.
+    pub fn answer(&self, units: &[Unit]) -> Result<ContainerAllocateResponse, DeliveryError> {
+        let needs = |way| self.ways.contains(&way);
+        let files = if needs(Way::Cdi) || needs(Way::DeviceFiles) {
+            self.machine.files().map_err(DeliveryError::Files)?
+        } else {
+            Files::default()
+        };
+        let given = delivery::deliver(units, &self.ways, &files)?;
+        if needs(Way::Cdi) {
+            // Before the name is said, or a runtime might look for it in vain.
+            let described = self.machine.describe(units, &files);
+            described.map_err(DeliveryError::Cdi)?;
+        }
+        let variables = given.variables.into_iter();
+        let files = given.files.into_iter().map(|file| DeviceSpec {
+            container_path: file.path.clone(),
+            host_path: file.path,
+            permissions: PERMISSIONS.to_owned(),
+        });
+        let cdi = given.cdi.into_iter().map(|name| CdiDevice { name });
+        Ok(ContainerAllocateResponse {
+            envs: variables
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
+            devices: files.collect(),
+            cdi_devices: cdi.collect(),
+            ..ContainerAllocateResponse::default()
+        })
+    }
+}
+
+impl Answer for Delivery {
+    fn answer(&self, ids: &[ShareId]) -> Result<ContainerAllocateResponse, String> {
+        self.answer_ids(ids).map_err(|error| error.to_string())
+    }
+
+    fn offer(&self, devices: &[Device], units: &[Unit]) -> Result<(), String> {
+        let offered = Self::offer(self, devices, units);
+        offered.map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::domain::id::PciAddress;
+    use crate::domain::sharing::delivery::{DeviceFile, DeviceNumber};
+
+    /// A machine that says in which order it was asked.
+    #[derive(Debug, Default)]
+    struct Asked {
+        calls: Arc<Mutex<Vec<String>>>,
+        no_files: bool,
+        no_cdi: bool,
+    }
+
+    impl Machine for Asked {
+        fn see(&self, _devices: &[Device], units: &[Unit]) {
+            let mut calls = self.calls.lock().unwrap();
+            calls.push(format!("see {}", units.len()));
+        }
+
+        fn files(&self) -> Result<Files, MachineError> {
+            self.calls.lock().unwrap().push("files".to_owned());
+            if self.no_files {
+                return Err("the driver is gone".into());
+            }
+            let number = DeviceNumber {
+                major: 195,
+                minor: 0,
+            };
+            let file = DeviceFile {
+                path: "/dev/nvidia0".to_owned(),
+                number,
+            };
+            Ok(Files {
+                devices: [(pci(), file)].into(),
+                ..Files::default()
+            })
+        }
+
+        fn describe(&self, units: &[Unit], _files: &Files) -> Result<(), MachineError> {
+            let uuids: Vec<&str> = units.iter().map(|unit| unit.uuid.as_str()).collect();
+            self.calls.lock().unwrap().push(uuids.join("+"));
+            if self.no_cdi {
+                return Err(Box::new(io::Error::from(io::ErrorKind::StorageFull)));
+            }
+            Ok(())
+        }
+    }
+
+    fn pci() -> PciAddress {
+        PciAddress::new(0, 7, 0, 0).unwrap()
+    }
+
+    fn unit(uuid: &str) -> Unit {
+        Unit {
+            uuid: uuid.to_owned(),
+            pci: pci(),
+            partition: None,
+            replicas: None,
+            memory: None,
+            memory_per_replica: None,
+            numa_node: None,
+        }
+    }
+
+    #[test]
+    fn the_machine_is_asked_only_for_what_the_ways_need() {
+        for (ways, calls, cdi, files) in [
+            (&[Way::Environment][..], &[][..], 0, 0),
+            (&[Way::DeviceFiles], &["files"], 0, 1),
+            (&[Way::Cdi, Way::Environment], &["files", "GPU-a"], 1, 0),
+        ] {
+            let machine = Asked::default();
+            let asked = Arc::clone(&machine.calls);
+            let delivery = Delivery::new(ways.iter().copied(), Box::new(machine));
+            let answer = delivery.answer(&[unit("GPU-a")]).unwrap();
+            assert_eq!(*asked.lock().unwrap(), calls, "{ways:?}");
+            assert_eq!(answer.cdi_devices.len(), cdi, "{ways:?}");
+            assert_eq!(answer.devices.len(), files, "{ways:?}");
+            assert!(answer.mounts.is_empty() && answer.annotations.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_given_out_is_described_before_anybody_asks_for_it() {
+        for (way, calls) in [
+            (Way::Cdi, &["see 1", "files", ""][..]),
+            (Way::Environment, &["see 1"]),
+        ] {
+            let machine = Asked::default();
+            let asked = Arc::clone(&machine.calls);
+            let delivery = Delivery::new([way], Box::new(machine));
+            let offered = delivery.offer(&[], &[unit("GPU-a")]);
+            offered.unwrap();
+            assert_eq!(*asked.lock().unwrap(), calls, "{way:?}");
+        }
+    }
+
+    #[test]
+    fn replicas_of_a_unit_are_the_unit_and_what_is_not_given_out_is_refused() {
+        let delivery = Delivery::new([Way::Environment], Box::new(Asked::default()));
+        delivery
+            .offer(&[], &[unit("GPU-a"), unit("GPU-b")])
+            .unwrap();
+        let ids = [
+            ShareId::replica("GPU-b", 1),
+            ShareId::replica("GPU-b", 0),
+            ShareId::whole("GPU-a"),
+        ];
+        let answer = delivery.answer_ids(&ids).unwrap();
+        assert_eq!(answer.envs["NVIDIA_VISIBLE_DEVICES"], "GPU-b,GPU-a");
+        let error = delivery.answer_ids(&[ShareId::whole("GPU-c")]).unwrap_err();
+        assert!(matches!(error, DeliveryError::Unknown(_)), "{error}");
+    }
+
+    #[test]
+    fn no_name_is_said_that_no_runtime_would_find() {
+        let machine = Asked {
+            no_cdi: true,
+            ..Asked::default()
+        };
+        let delivery = Delivery::new([Way::Cdi, Way::Environment], Box::new(machine));
+        let error = delivery.answer(&[unit("GPU-a")]).unwrap_err();
+        assert!(
+            error.to_string().contains("CDI: no storage space"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn without_the_drivers_files_nothing_is_given_in_part() {
+        let machine = Asked {
+            no_files: true,
+            ..Asked::default()
+        };
+        let delivery = Delivery::new([Way::DeviceFiles, Way::Environment], Box::new(machine));
+        let error = delivery.answer(&[unit("GPU-a")]).unwrap_err();
+        assert!(error.to_string().contains("the driver is gone"), "{error}");
+    }
+}

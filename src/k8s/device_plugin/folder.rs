@@ -1,0 +1,180 @@
+//! The folder where kubelet and plugins meet: what happens there, and which kubelet it is of.
+//!
+//! Kubelet empties the folder when it is started, and may make it anew. Files that it writes with each pod are no news.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::future::pending;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify::{self, CreateFlags, Event, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
+use tracing::{debug, warn};
+
+use super::register::KUBELET;
+
+/// Our sockets begin like this.
+pub(super) const OURS: &str = "octavo-";
+/// And like this those of NVIDIA's plugin. Source: k8s-device-plugin, `internal/plugin`.
+pub(super) const NVIDIAS: &str = "nvidia";
+const END: &str = ".sock";
+/// Some dozens of events.
+const BUFFER: usize = 4096;
+
+/// Which file is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+/// Which kubelet listens: another one after each start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Epoch {
+    stamp: Stamp,
+    /// How often its socket was seen to be made: a new file may look like the old one.
+    seen: u64,
+}
+
+/// The folder, watched.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    inotify: Option<AsyncFd<OwnedFd>>,
+    seen: u64,
+}
+
+impl Stamp {
+    /// Of the file at `path`, if there is one.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let file = fs::symlink_metadata(path).ok()?;
+        Some(Self {
+            device: file.dev(),
+            inode: file.ino(),
+            seconds: file.mtime(),
+            nanoseconds: file.mtime_nsec(),
+        })
+    }
+}
+
+impl Folder {
+    /// Watches `path`, as far as the kernel lets us; whoever uses it looks by itself now and then too.
+    pub(super) fn new(path: &Path) -> Self {
+        let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
+        let inotify = inotify::init(flags).map_err(std::io::Error::from);
+        #[expect(
+            deprecated,
+            reason = "what replaces it is unsafe; an OwnedFd stays what it is and open, which is all that is asked"
+        )]
+        let inotify = inotify.and_then(AsyncFd::new);
+        if let Err(error) = &inotify {
+            warn!("{} is looked at only now and then: {error}", path.display());
+        }
+        Self {
+            path: path.to_owned(),
+            inotify: inotify.ok(),
+            seen: 0,
+        }
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Watches what is there now: it may be another folder than before.
+    pub(super) fn watch(&self) {
+        let Some(inotify) = &self.inotify else { return };
+        let inside = WatchFlags::CREATE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        let beside = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+        if let Err(error) = inotify::add_watch(inotify.get_ref(), &self.path, inside) {
+            debug!("cannot watch {}: {error}", self.path.display());
+        }
+        let parent = self.path.parent().map(|parent| (parent, beside));
+        if let Some((parent, flags)) = parent
+            && let Err(error) = inotify::add_watch(inotify.get_ref(), parent, flags)
+        {
+            debug!("cannot watch {}: {error}", parent.display());
+        }
+    }
+
+    /// Which kubelet listens, if one does.
+    pub(super) fn kubelet(&self) -> Option<Epoch> {
+        Stamp::of(&self.path.join(KUBELET)).map(|stamp| Epoch {
+            stamp,
+            seen: self.seen,
+        })
+    }
+
+    /// Returns when something happened that concerns us. Safe to drop and call again.
+    pub(super) async fn changed(&mut self) {
+        let Some(inotify) = &self.inotify else {
+            return pending().await;
+        };
+        let name = self.path.file_name().unwrap_or_default();
+        loop {
+            let Ok(mut ready) = inotify.readable().await else {
+                return pending().await;
+            };
+            let (concerns, kubelets) = drain(inotify.get_ref(), name);
+            ready.clear_ready();
+            self.seen = self.seen.saturating_add(kubelets);
+            if concerns {
+                return;
+            }
+        }
+    }
+}
+
+/// Reads all events: whether one concerns us, and how often kubelet's socket was made.
+fn drain(inotify: impl AsFd, folder: &OsStr) -> (bool, u64) {
+    let mut buffer = [MaybeUninit::uninit(); BUFFER];
+    let mut reader = Reader::new(inotify, &mut buffer);
+    let (mut concerns, mut kubelets) = (false, 0_u64);
+    loop {
+        match reader.next() {
+            Ok(event) => {
+                let is_kubelet = is_made(&event) && name(&event) == Some(OsStr::new(KUBELET));
+                kubelets = kubelets.saturating_add(u64::from(is_kubelet));
+                concerns |= is_kubelet || is_news(&event, folder);
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => return (concerns, kubelets),
+        }
+    }
+}
+
+fn name<'a>(event: &'a Event<'_>) -> Option<&'a OsStr> {
+    event
+        .file_name()
+        .map(|name| OsStr::from_bytes(name.to_bytes()))
+}
+
+fn is_made(event: &Event<'_>) -> bool {
+    let made = ReadFlags::CREATE | ReadFlags::MOVED_TO;
+    event.events().intersects(made)
+}
+
+fn is_news(event: &Event<'_>, folder: &OsStr) -> bool {
+    let Some(name) = name(event) else {
+        // The folder itself went, or more happened than the kernel keeps.
+        return true;
+    };
+    let text = name.to_string_lossy();
+    let is_gone = !is_made(event) && text.starts_with(OURS);
+    let is_others = text.starts_with(NVIDIAS) && text.ends_with(END);
+    is_gone || is_others || name == folder
+}

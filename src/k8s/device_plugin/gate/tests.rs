@@ -1,0 +1,258 @@
+//! What passes the gate, one after the other and at once.
+
+use std::sync::Barrier;
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::inventory::{Machine, NvmlState};
+use crate::domain::sharing::hold::{Held, hold};
+use crate::domain::sharing::{Offer, Offers, Unit};
+
+const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+const MIGS: [&str; 3] = [
+    "MIG-11111111-2222-3333-4444-555555555550",
+    "MIG-11111111-2222-3333-4444-555555555551",
+    "MIG-11111111-2222-3333-4444-555555555552",
+];
+
+fn pci() -> PciAddress {
+    PciAddress::new(0, 7, 0, 0).unwrap()
+}
+
+fn nothing() -> Inventory {
+    Inventory {
+        machine: Machine::default(),
+        nvml: NvmlState::Loading,
+        devices: Vec::new(),
+    }
+}
+
+fn offers(uuids: &[&str], replicas: Option<u32>, only_one: bool) -> Offers {
+    let units = uuids.iter().map(|uuid| Unit {
+        uuid: (*uuid).to_owned(),
+        pci: pci(),
+        partition: None,
+        replicas,
+        memory: None,
+        memory_per_replica: None,
+        numa_node: None,
+    });
+    Offers {
+        resources: vec![Offer {
+            name: ResourceName::gpu(),
+            fail_requests_greater_than_one: only_one,
+            units: units.collect(),
+        }],
+    }
+}
+
+fn list(gate: &Gate, offers: &Offers, health: &Health) {
+    gate.list(&nothing(), |view| {
+        let held = Held {
+            given: &view.given,
+            is_all: view.is_all,
+        };
+        hold(offers, held, view.before, |_| health.clone())
+    });
+}
+
+fn open(offers: &Offers) -> Arc<Gate> {
+    let gate = Arc::new(Gate::default());
+    gate.told(Duration::ZERO, Vec::new(), false);
+    list(&gate, offers, &Health::Healthy);
+    gate
+}
+
+fn ask(gate: &Gate, ids: &[&str]) -> Result<(), Refusal> {
+    let ids = ids.iter().map(|&id| id.to_owned()).collect();
+    gate.allocate(&ResourceName::gpu(), &[ids]).map(drop)
+}
+
+#[tokio::test]
+async fn what_is_not_listed_not_fit_or_too_much_is_refused_and_then_nothing_is_given() {
+    let gate = open(&offers(&[GPU], Some(2), true));
+    let first = format!("{GPU}::0");
+    let second = format!("{GPU}::1");
+    for id in [
+        GPU,
+        MIGS[0],
+        "",
+        "0",
+        &format!("{GPU}::2"),
+        &format!("{GPU}::00x"),
+    ] {
+        let refusal = ask(&gate, &[id]).unwrap_err();
+        assert!(
+            matches!(refusal, Refusal::Unknown { .. }),
+            "{id}: {refusal}"
+        );
+    }
+    let refusal = ask(&gate, &[&first, &second]).unwrap_err();
+    assert!(matches!(refusal, Refusal::MoreThanOne { count: 2, .. }));
+    let two = [vec![first.clone()], vec!["0".to_owned()]];
+    gate.allocate(&ResourceName::gpu(), &two).unwrap_err();
+    assert_eq!(gate.unseen(), []);
+    ask(&gate, &[&first]).unwrap();
+    assert_eq!(gate.unseen().len(), 1);
+    let reason = "it fell off the bus".to_owned();
+    list(
+        &gate,
+        &offers(&[GPU], Some(2), true),
+        &Health::Unhealthy { reason },
+    );
+    let refusal = ask(&gate, &[&second]).unwrap_err();
+    assert!(
+        refusal.to_string().contains("fell off the bus"),
+        "{refusal}"
+    );
+}
+
+#[tokio::test]
+async fn a_device_that_is_changed_gives_nothing_out_until_it_was_decided_anew_what_is_listed() {
+    let asked = offers(&[GPU], None, false);
+    let gate = open(&asked);
+    let closed = gate.close(&[pci()]);
+    let twice = gate.close(&[pci()]);
+    assert!(matches!(ask(&gate, &[GPU]), Err(Refusal::Changing { .. })));
+    drop(twice);
+    list(&gate, &asked, &Health::Healthy);
+    assert!(matches!(ask(&gate, &[GPU]), Err(Refusal::Changing { .. })));
+    drop(closed);
+    // What is listed was read before the change.
+    assert!(matches!(ask(&gate, &[GPU]), Err(Refusal::Changing { .. })));
+    list(&gate, &asked, &Health::Healthy);
+    ask(&gate, &[GPU]).unwrap();
+}
+
+/// One who asks for a partition, and one who destroys it when nobody has it.
+fn race(gate: &Arc<Gate>, uuid: &str, turns: usize) -> (bool, bool) {
+    let both = Barrier::new(2);
+    thread::scope(|scope| {
+        let given = scope.spawn(|| {
+            both.wait();
+            (0..turns).for_each(|_| thread::yield_now());
+            ask(gate, &[uuid]).is_ok()
+        });
+        both.wait();
+        let closed = gate.close(&[pci()]);
+        let is_held = gate.unseen().iter().any(|one| one.device_id == uuid);
+        let is_destroyed = !is_held;
+        let given = given.join().unwrap();
+        drop(closed);
+        (given, is_destroyed)
+    })
+}
+
+#[tokio::test]
+async fn i1_nothing_is_both_given_out_and_destroyed_whoever_comes_first() {
+    let mut outcomes = std::collections::BTreeMap::new();
+    for round in 0..2000 {
+        let gate = open(&offers(&[GPU], None, false));
+        let outcome = race(&gate, GPU, round % 4);
+        *outcomes.entry(outcome).or_insert(0_u32) += 1;
+    }
+    assert_eq!(outcomes.get(&(true, true)), None, "{outcomes:?}");
+    assert_eq!(outcomes.get(&(false, false)), None, "{outcomes:?}");
+    // Both came first at times, or this has shown nothing.
+    assert_eq!(outcomes.len(), 2, "{outcomes:?}");
+}
+
+/// What happens to a node with three partitions.
+#[derive(Debug, Clone)]
+enum Event {
+    /// Kubelet asks for one.
+    Ask(usize),
+    /// Kubelet notes what it was given.
+    Note,
+    /// The n-th pod ends.
+    End(usize),
+    /// Kubelet is asked who has what.
+    Tell,
+    /// Kubelet is started again, and knows nobody for a moment.
+    Restart,
+    /// The engine wants to destroy one and to make another.
+    Replace(usize),
+    /// The agent looks.
+    Look,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..3_usize).prop_map(Event::Ask),
+        2 => Just(Event::Note),
+        2 => (0..4_usize).prop_map(Event::End),
+        3 => Just(Event::Tell),
+        1 => Just(Event::Restart),
+        3 => (0..3_usize).prop_map(Event::Replace),
+        2 => Just(Event::Look),
+    ]
+}
+
+fn pod(uuid: &str) -> PodDevice {
+    PodDevice {
+        namespace: "team-a".to_owned(),
+        pod: format!("pod-of-{uuid}"),
+        container: "main".to_owned(),
+        resource: ResourceName::gpu().to_string(),
+        device_id: uuid.to_owned(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn i1_in_whatever_order_no_partition_that_somebody_was_given_is_destroyed(
+        events in prop::collection::vec(event(), 1..60)
+    ) {
+        // The names of what there is; a new one is never an old one.
+        let mut there: Vec<String> = MIGS.map(ToOwned::to_owned).to_vec();
+        let mut made = 0;
+        let asked = |there: &[String]| {
+            let uuids: Vec<&str> = there.iter().map(String::as_str).collect();
+            offers(&uuids, None, false)
+        };
+        let gate = open(&asked(&there));
+        let (mut given, mut noted): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+        for event in events {
+            match event {
+                Event::Ask(nth) => {
+                    let uuid = there[nth].clone();
+                    let is_free = !given.contains(&uuid) && !noted.contains(&uuid);
+                    if is_free && ask(&gate, &[&uuid]).is_ok() {
+                        prop_assert!(there.contains(&uuid));
+                        given.push(uuid);
+                    }
+                }
+                Event::Note => noted.append(&mut given),
+                Event::End(nth) => if nth < noted.len() {
+                    noted.remove(nth);
+                },
+                Event::Tell => {
+                    let told = noted.iter().map(|uuid| pod(uuid)).collect();
+                    gate.told(gate.now(), told, false);
+                }
+                Event::Restart => {
+                    gate.told(gate.now(), Vec::new(), true);
+                }
+                Event::Replace(nth) => {
+                    let closed = gate.close(&[pci()]);
+                    // As `apply::witness::Giving` does, with kubelet's own answer.
+                    let unseen = gate.unseen();
+                    let mut holders = unseen.iter().map(|one| &one.device_id).chain(&noted);
+                    let uuid = there[nth].clone();
+                    if !holders.any(|held| *held == uuid) {
+                        prop_assert!(!given.contains(&uuid) && !noted.contains(&uuid), "{} had somebody", uuid);
+                        made += 1;
+                        there[nth] = format!("MIG-11111111-2222-3333-4444-{made:012}");
+                    }
+                    drop(closed);
+                    prop_assert!(ask(&gate, &[&uuid]).is_err(), "given out before it was looked at anew");
+                }
+                Event::Look => list(&gate, &asked(&there), &Health::Healthy),
+            }
+        }
+    }
+}

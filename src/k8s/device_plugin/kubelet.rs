@@ -1,0 +1,121 @@
+//! What kubelet tells of its pods, asked again and again: there is no way to be told of changes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::folder::Stamp;
+use super::gate::Gate;
+use crate::domain::error::chain;
+use crate::k8s::pod_resources::{self, Allocatable};
+
+/// Kubelet answers from memory.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is asked while something is waited for. Kubelet refuses more than a hundred questions a second.
+const SOON: Duration = Duration::from_secs(1);
+/// How often it is asked while nothing is.
+const SELDOM: Duration = Duration::from_secs(15);
+
+/// What kubelet told last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// When it was asked.
+    pub asked: Instant,
+    /// Why it did not tell who has what, in words for a person.
+    pub trouble: Option<String>,
+    /// What it would give out; `None` where it does not tell.
+    pub allocatable: Option<Allocatable>,
+}
+
+impl Default for Told {
+    fn default() -> Self {
+        Self {
+            asked: Instant::now(),
+            trouble: Some("kubelet was not asked yet who has what".to_owned()),
+            allocatable: None,
+        }
+    }
+}
+
+/// Asks the kubelet at `socket`, and tells the gate and whoever listens, until nobody does.
+pub(super) async fn follow(socket: Option<&Path>, gate: Arc<Gate>, told: watch::Sender<Arc<Told>>) {
+    let Some(socket) = socket else {
+        let reason = "kubelet cannot be asked who has what: --pod-resources none";
+        told.send_modify(|told| Arc::make_mut(told).trouble = Some(reason.to_owned()));
+        return told.closed().await;
+    };
+    let mut listing = gate.listing();
+    let mut given = gate.given();
+    let mut known = None;
+    while !told.is_closed() {
+        ask(socket, &gate, &told, &mut known).await;
+        // So many questions at most, whatever happens.
+        sleep(SOON).await;
+        if is_waited_for(&gate, &told.borrow()) {
+            continue;
+        }
+        tokio::select! {
+            () = sleep(SELDOM) => {}
+            Ok(()) = listing.changed() => {}
+            Ok(()) = given.changed() => {}
+            () = told.closed() => {}
+        }
+    }
+}
+
+async fn ask(
+    socket: &Path,
+    gate: &Gate,
+    told: &watch::Sender<Arc<Told>>,
+    known: &mut Option<Stamp>,
+) {
+    let (asked, now) = (gate.now(), Instant::now());
+    // Kubelet makes it anew when it is started. It answers then before it knows its pods.
+    let stamp = Stamp::of(socket);
+    let pods = pod_resources::list(socket, PATIENCE).await;
+    let (news, trouble) = match pods {
+        Ok(pods) => {
+            let restarted = known.is_some() && *known != stamp;
+            *known = stamp;
+            (gate.told(asked, pods, restarted), None)
+        }
+        Err(error) => (gate.untold(), Some(chain(&error))),
+    };
+    let allocatable = match &trouble {
+        None => pod_resources::allocatable(socket, PATIENCE).await,
+        Some(_) => Ok(None),
+    };
+    let new = Told {
+        asked: now,
+        trouble,
+        allocatable: allocatable.unwrap_or_default(),
+    };
+    told.send_if_modified(|told| {
+        let differs = told.trouble != new.trouble || told.allocatable != new.allocatable;
+        *told = Arc::new(new);
+        differs || news
+    });
+}
+
+/// Whether what kubelet tells next is waited for: that a pod goes, that it has what it was given, that it has read the list.
+fn is_waited_for(gate: &Gate, told: &Told) -> bool {
+    let listing = gate.listing();
+    let listing = Arc::clone(&listing.borrow());
+    if told.trouble.is_some() || !listing.kept.is_empty() || !gate.unseen().is_empty() {
+        return true;
+    }
+    let Some(allocatable) = &told.allocatable else {
+        return false;
+    };
+    listing.resources.iter().any(|(name, listed)| {
+        let known = allocatable.get(name.as_str());
+        let known = known.into_iter().flatten();
+        let listed = listed.fit().map(ToString::to_string);
+        let mut listed: Vec<String> = listed.collect();
+        listed.sort();
+        !known.eq(listed.iter())
+    })
+}

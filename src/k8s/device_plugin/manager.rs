@@ -1,0 +1,384 @@
+//! Sees to it that what is listed is served and that kubelet knows of it, whatever happens to kubelet and its folder.
+//!
+//! One task. It looks at everything anew whenever something has happened, and every ten seconds in case that was not told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, io};
+
+use tokio::net::UnixStream;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tracing::{info, warn};
+
+use super::folder::{Epoch, Folder, OURS};
+use super::gate::Gate;
+use super::kubelet::{self, Told};
+use super::link::{Link, Step};
+use super::lists::Answer;
+use super::register::{RegisterError, register};
+use super::service::devices;
+use super::serving::{Common, Serving};
+use crate::domain::sharing::ResourceName;
+use crate::domain::sharing::allocation::Policy;
+use crate::domain::sharing::hold::Listed;
+
+/// How often everything is looked at when nothing is told.
+const RECHECK: Duration = Duration::from_secs(10);
+/// Several things that happen to the folder at once are one.
+const BREATH: Duration = Duration::from_millis(20);
+/// A plugin that is alive lets itself be connected to at once.
+const ALIVE: Duration = Duration::from_secs(1);
+/// How long kubelet may know a list that is not the latest.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// Where kubelet is.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where it meets plugins.
+    pub folder: PathBuf,
+    /// Where it tells of its pods; absent where it cannot be asked.
+    pub pod_resources: Option<PathBuf>,
+    /// How replicas are laid over units.
+    pub policy: Policy,
+}
+
+/// How far kubelet has followed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// The resources that are served or should be, by name.
+    pub resources: BTreeMap<ResourceName, Standing>,
+}
+
+/// How far kubelet has followed with a resource.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Standing {
+    /// Whether the kubelet that runs has said that it knows of it.
+    pub is_registered: bool,
+    /// Whether it was handed the latest list.
+    pub is_taken: bool,
+    /// What is wrong, in words for a person.
+    pub trouble: Option<String>,
+    /// Who else gives it out, in words for a person.
+    pub rival: Option<String>,
+    /// How often kubelet was told of it.
+    pub registrations: u64,
+}
+
+/// The task that serves.
+#[derive(Debug)]
+pub struct Manager {
+    folder: Folder,
+    pod_resources: Option<PathBuf>,
+    common: Common,
+    report: watch::Sender<Arc<Report>>,
+    told_in: watch::Sender<Arc<Told>>,
+    told: watch::Receiver<Arc<Told>>,
+    ways: BTreeMap<ResourceName, Way>,
+    registering: JoinSet<(ResourceName, Epoch, Result<(), RegisterError>)>,
+    retiring: JoinSet<ResourceName>,
+    /// Those of them: one that comes back meanwhile waits, as kubelet takes the end of the old list for that of the new.
+    leaving: BTreeSet<ResourceName>,
+}
+
+/// The way of a resource to kubelet.
+#[derive(Debug)]
+struct Way {
+    /// Absent where there can be no socket just now.
+    serving: Option<Serving>,
+    link: Link,
+    trouble: Option<String>,
+    rival: Option<String>,
+    /// Since when the list is what it is.
+    since: Instant,
+}
+
+impl Manager {
+    /// Serves what `gate` lists, and makes what containers are told with `answer`. What it says of itself, and kubelet of its pods,
+    /// is behind the other two.
+    pub fn new(
+        settings: &Settings,
+        gate: Arc<Gate>,
+        answer: Arc<dyn Answer>,
+    ) -> (
+        Self,
+        watch::Receiver<Arc<Report>>,
+        watch::Receiver<Arc<Told>>,
+    ) {
+        let (report, seen) = watch::channel(Arc::default());
+        let (told_in, told) = watch::channel(Arc::default());
+        let manager = Self {
+            folder: Folder::new(&settings.folder),
+            pod_resources: settings.pod_resources.clone(),
+            common: Common {
+                gate,
+                answer,
+                policy: settings.policy,
+                news: Arc::new(Notify::new()),
+            },
+            report,
+            told_in,
+            told: told.clone(),
+            ways: BTreeMap::new(),
+            registering: JoinSet::new(),
+            retiring: JoinSet::new(),
+            leaving: BTreeSet::new(),
+        };
+        (manager, seen, told)
+    }
+
+    /// Runs for as long as it is polled.
+    pub async fn run(self) {
+        let gate = Arc::clone(&self.common.gate);
+        let socket = self.pod_resources.clone();
+        let told = self.told_in.clone();
+        let follow = kubelet::follow(socket.as_deref(), gate, told);
+        tokio::join!(follow, self.serve());
+    }
+
+    async fn serve(mut self) {
+        sweep(self.folder.path());
+        let mut listing = self.common.gate.listing();
+        let mut told = self.told.clone();
+        let news = Arc::clone(&self.common.news);
+        let mut pace = interval(RECHECK);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks_around = true;
+        loop {
+            if looks_around {
+                self.folder.watch();
+                self.look_for_rivals().await;
+            }
+            let due = self.look();
+            looks_around = false;
+            tokio::select! {
+                _ = pace.tick() => looks_around = true,
+                Ok(()) = listing.changed() => {}
+                Ok(()) = told.changed() => looks_around = true,
+                () = self.folder.changed() => {
+                    looks_around = true;
+                    sleep(BREATH).await;
+                }
+                () = news.notified() => {}
+                Some(Ok((resource, kubelet, answer))) = self.registering.join_next() => {
+                    self.answered(&resource, kubelet, &answer);
+                }
+                Some(Ok(resource)) = self.retiring.join_next() => {
+                    self.leaving.remove(&resource);
+                }
+                () = sleep(due.unwrap_or_default()), if due.is_some() => {}
+            }
+        }
+    }
+
+    /// Holds sockets and registrations against what is listed. When to look again, where that is soon.
+    fn look(&mut self) -> Option<Duration> {
+        let listing = self.common.gate.listing();
+        let listing = Arc::clone(&listing.borrow());
+        self.drop_others(&listing.resources);
+        for (resource, listed) in &listing.resources {
+            if self.leaving.contains(resource) {
+                continue;
+            }
+            self.serve_one(resource, listed);
+        }
+        let kubelet = self.folder.kubelet();
+        let now = Instant::now();
+        let mut soonest: Option<Duration> = None;
+        for (resource, way) in &mut self.ways {
+            let Some(serving) = way.serving.as_ref().filter(|_| way.rival.is_none()) else {
+                continue;
+            };
+            match way.link.step(now, kubelet, serving.is_read()) {
+                Step::Wait(wait) => {
+                    soonest = [soonest, wait].into_iter().flatten().min();
+                }
+                Step::Register(kubelet) => {
+                    let folder = self.folder.path().to_owned();
+                    let (endpoint, resource) = (serving.endpoint().to_owned(), resource.clone());
+                    self.registering.spawn(async move {
+                        let answer = register(&folder, &endpoint, &resource).await;
+                        (resource, kubelet, answer)
+                    });
+                }
+            }
+        }
+        self.say(kubelet);
+        soonest
+    }
+
+    fn drop_others(&mut self, wanted: &BTreeMap<ResourceName, Listed>) {
+        let gone = self
+            .ways
+            .extract_if(.., |name, _| !wanted.contains_key(name));
+        for (resource, way) in gone {
+            if let Some(serving) = way.serving {
+                self.leaving.insert(resource.clone());
+                self.retiring.spawn(async move {
+                    serving.retire().await;
+                    resource
+                });
+            }
+        }
+    }
+
+    fn serve_one(&mut self, resource: &ResourceName, listed: &Listed) {
+        let way = self.ways.entry(resource.clone()).or_insert_with(|| Way {
+            serving: None,
+            link: Link::default(),
+            trouble: None,
+            rival: None,
+            since: Instant::now(),
+        });
+        let devices = devices(listed);
+        if let Some(serving) = &way.serving
+            && serving.is_up()
+        {
+            if serving.list(devices) {
+                way.since = Instant::now();
+            }
+            return;
+        }
+        if way.serving.take().is_some() {
+            info!("the socket of {resource} is gone: it is made anew");
+            way.link.forget();
+        }
+        match Serving::start(self.folder.path(), resource, devices, &self.common) {
+            Ok(serving) => {
+                way.serving = Some(serving);
+                way.trouble = None;
+                way.since = Instant::now();
+            }
+            Err(error) => {
+                let folder = self.folder.path().display();
+                let trouble = format!("{resource} cannot be served in {folder}: {error}");
+                complain(&mut way.trouble, trouble);
+            }
+        }
+    }
+
+    /// Who else gives out what we do: sockets of NVIDIA's plugin that are alive, and ids that kubelet knows and we do not list.
+    async fn look_for_rivals(&mut self) {
+        for (resource, way) in &mut self.ways {
+            let socket = rival_socket(self.folder.path(), resource).await;
+            let told = Arc::clone(&self.told.borrow());
+            let is_settled = told.asked.saturating_duration_since(way.since) >= SETTLED;
+            let rival = socket.or_else(|| {
+                let listing = self.common.gate.listing();
+                let listing = Arc::clone(&listing.borrow());
+                let listed = listing.resources.get(resource).filter(|_| is_settled)?;
+                foreign(listed, &told, resource)
+            });
+            if way.rival.is_some() && rival.is_none() {
+                info!("nobody else gives {resource} out any more");
+                way.link.forget();
+            }
+            match rival {
+                Some(rival) => complain(&mut way.rival, rival),
+                None => way.rival = None,
+            }
+        }
+    }
+
+    fn answered(
+        &mut self,
+        resource: &ResourceName,
+        kubelet: Epoch,
+        answer: &Result<(), RegisterError>,
+    ) {
+        let Some(way) = self.ways.get_mut(resource) else {
+            return;
+        };
+        let before = way.link.trouble().cloned();
+        way.link.answered(Instant::now(), kubelet, answer);
+        match way.link.trouble() {
+            None => info!("kubelet knows of {resource}"),
+            Some(trouble) if before.as_ref() != Some(trouble) => warn!("{trouble}"),
+            Some(_) => {}
+        }
+    }
+
+    fn say(&self, kubelet: Option<Epoch>) {
+        let standing = |way: &Way| {
+            let serving = way.serving.as_ref();
+            let trouble = way.trouble.as_ref().or_else(|| way.link.trouble());
+            Standing {
+                is_registered: serving.is_some() && way.link.is_registered(kubelet),
+                is_taken: serving.is_some_and(Serving::is_taken),
+                trouble: trouble.cloned(),
+                rival: way.rival.clone(),
+                registrations: way.link.count(),
+            }
+        };
+        let resources = self.ways.iter();
+        let new = Report {
+            resources: resources
+                .map(|(name, way)| (name.clone(), standing(way)))
+                .collect(),
+        };
+        self.report.send_if_modified(|report| {
+            let differs = **report != new;
+            if differs {
+                *report = Arc::new(new);
+            }
+            differs
+        });
+    }
+}
+
+/// Says it once.
+fn complain(known: &mut Option<String>, new: String) {
+    if known.as_ref() != Some(&new) {
+        warn!("{new}");
+        *known = Some(new);
+    }
+}
+
+/// Removes the sockets that agents before this one have left.
+fn sweep(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(OURS) && name.ends_with(".sock") {
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    warn!("cannot remove {}: {error}", entry.path().display());
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+}
+
+/// A socket of another plugin for this resource that somebody listens at. Source of the name: k8s-device-plugin,
+/// `internal/plugin/server.go`.
+async fn rival_socket(folder: &Path, resource: &ResourceName) -> Option<String> {
+    let socket = folder.join(format!("nvidia-{}.sock", resource.short()));
+    if !socket.exists() {
+        return None;
+    }
+    let connected = timeout(ALIVE, UnixStream::connect(&socket)).await;
+    let is_alive = matches!(connected, Ok(Ok(_)));
+    is_alive.then(|| {
+        format!(
+            "NVIDIA's device plugin gives {resource} out too: it listens at {}",
+            socket.display()
+        )
+    })
+}
+
+/// What kubelet would give out under our name and is not ours.
+fn foreign(listed: &Listed, told: &Told, resource: &ResourceName) -> Option<String> {
+    let known = told.allocatable.as_ref()?.get(resource.as_str())?;
+    let is_ours = |id: &str| id.parse().is_ok_and(|id| listed.item(&id).is_some());
+    let id = known.iter().find(|id| !is_ours(id))?;
+    Some(format!(
+        "another plugin gives {resource} out too: kubelet would give out {id:?}, which is not ours"
+    ))
+}

@@ -1,0 +1,236 @@
+//! What kubelet asks a plugin, for one resource.
+
+use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::sync::{Notify, watch};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::WatchStream;
+use tonic::{Request, Response, Status};
+use tracing::{debug, info, warn};
+
+use super::gate::{Gate, Refusal};
+use super::lists::Answer;
+use super::register::OPTIONS;
+use crate::domain::sharing::allocation::{Policy, Question, prefer};
+use crate::domain::sharing::hold::Listed;
+use crate::domain::sharing::{ResourceName, ShareId};
+use crate::proto::device_plugin::device_plugin_server::DevicePlugin;
+use crate::proto::device_plugin::{
+    AllocateRequest, AllocateResponse, ContainerPreferredAllocationRequest,
+    ContainerPreferredAllocationResponse, Device, DevicePluginOptions, Empty, ListAndWatchResponse,
+    NumaNode, PreStartContainerRequest, PreStartContainerResponse, PreferredAllocationRequest,
+    PreferredAllocationResponse, TopologyInfo,
+};
+
+/// Words of kubelet's. Source: k8s.io/kubelet, `deviceplugin/v1beta1/constants.go`.
+const HEALTHY: &str = "Healthy";
+const UNHEALTHY: &str = "Unhealthy";
+
+/// A list, and which it is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Page {
+    pub(super) serial: u64,
+    pub(super) devices: Arc<Vec<Device>>,
+}
+
+/// Who reads the lists, and how far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Readers {
+    pub(super) streams: usize,
+    /// The last page that was handed to somebody.
+    pub(super) taken: u64,
+}
+
+/// Where it is noted who reads.
+#[derive(Debug, Clone)]
+pub(super) struct Audience {
+    readers: watch::Sender<Readers>,
+    news: Arc<Notify>,
+}
+
+impl Audience {
+    /// Nobody yet; every change is told through `news`.
+    pub(super) fn new(news: Arc<Notify>) -> (Self, watch::Receiver<Readers>) {
+        let (readers, seen) = watch::channel(Readers::default());
+        (Self { readers, news }, seen)
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Readers)) {
+        self.readers.send_modify(change);
+        self.news.notify_one();
+    }
+}
+
+/// Gives one resource out.
+#[derive(Debug, Clone)]
+pub(super) struct Service {
+    pub(super) resource: ResourceName,
+    pub(super) gate: Arc<Gate>,
+    pub(super) answer: Arc<dyn Answer>,
+    pub(super) policy: Policy,
+    pub(super) pages: watch::Receiver<Page>,
+    pub(super) audience: Audience,
+}
+
+/// The list as kubelet reads it.
+pub(super) fn devices(listed: &Listed) -> Vec<Device> {
+    let all = listed.items.iter().map(|item| {
+        let node = listed.unit(&item.id).and_then(|unit| unit.numa_node);
+        let health = if item.health.is_healthy() {
+            HEALTHY
+        } else {
+            UNHEALTHY
+        };
+        Device {
+            id: item.id.to_string(),
+            health: health.to_owned(),
+            topology: node.map(|node| TopologyInfo {
+                nodes: vec![NumaNode { id: node.into() }],
+            }),
+        }
+    });
+    all.collect()
+}
+
+/// Lists, as somebody reads them. A slow reader misses those in between, and never the last.
+#[derive(Debug)]
+pub(super) struct Lists {
+    pages: WatchStream<Page>,
+    audience: Audience,
+}
+
+impl Stream for Lists {
+    type Item = Result<ListAndWatchResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let page = match Pin::new(&mut self.pages).poll_next(cx) {
+            Poll::Ready(Some(page)) => page,
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Pending => return Poll::Pending,
+        };
+        self.audience
+            .note(|readers| readers.taken = readers.taken.max(page.serial));
+        Poll::Ready(Some(Ok(ListAndWatchResponse {
+            devices: page.devices.to_vec(),
+        })))
+    }
+}
+
+impl Drop for Lists {
+    fn drop(&mut self) {
+        self.audience
+            .note(|readers| readers.streams = readers.streams.saturating_sub(1));
+    }
+}
+
+#[tonic::async_trait]
+impl DevicePlugin for Service {
+    type ListAndWatchStream = Lists;
+
+    async fn get_device_plugin_options(
+        &self,
+        _: Request<Empty>,
+    ) -> Result<Response<DevicePluginOptions>, Status> {
+        Ok(Response::new(OPTIONS))
+    }
+
+    async fn list_and_watch(
+        &self,
+        _: Request<Empty>,
+    ) -> Result<Response<Self::ListAndWatchStream>, Status> {
+        debug!("kubelet reads the list of {}", self.resource);
+        self.audience
+            .note(|readers| readers.streams = readers.streams.saturating_add(1));
+        Ok(Response::new(Lists {
+            pages: WatchStream::new(self.pages.clone()),
+            audience: self.audience.clone(),
+        }))
+    }
+
+    async fn get_preferred_allocation(
+        &self,
+        request: Request<PreferredAllocationRequest>,
+    ) -> Result<Response<PreferredAllocationResponse>, Status> {
+        let requests = request.into_inner().container_requests.into_iter();
+        let responses = requests.map(|request| ContainerPreferredAllocationResponse {
+            device_i_ds: self.advise(&request),
+        });
+        Ok(Response::new(PreferredAllocationResponse {
+            container_responses: responses.collect(),
+        }))
+    }
+
+    async fn allocate(
+        &self,
+        request: Request<AllocateRequest>,
+    ) -> Result<Response<AllocateResponse>, Status> {
+        let requests = request.into_inner().container_requests;
+        let requests: Vec<Vec<String>> = requests.into_iter().map(|one| one.devices_ids).collect();
+        let given = self.gate.allocate(&self.resource, &requests);
+        let given = given.map_err(|refusal| {
+            warn!("kubelet is refused {}: {refusal}", self.resource);
+            status(&refusal)
+        })?;
+        let mut responses = Vec::new();
+        for ids in given {
+            let words: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            info!("{} is given out: {}", self.resource, words.join(", "));
+            responses.push(self.answer.answer(&ids).map_err(Status::internal)?);
+        }
+        Ok(Response::new(AllocateResponse {
+            container_responses: responses,
+        }))
+    }
+
+    async fn pre_start_container(
+        &self,
+        _: Request<PreStartContainerRequest>,
+    ) -> Result<Response<PreStartContainerResponse>, Status> {
+        Err(Status::unimplemented("not asked for in the options"))
+    }
+}
+
+impl Service {
+    /// Advice. Kubelet refuses a pod where it fails, so it never does: where we know nothing, any of what is free is as good.
+    fn advise(&self, request: &ContainerPreferredAllocationRequest) -> Vec<String> {
+        let size = usize::try_from(request.allocation_size).unwrap_or_default();
+        let read = |ids: &[String]| ids.iter().filter_map(|id| id.parse().ok()).collect();
+        let question = Question {
+            available: read(&request.available_device_i_ds),
+            must_include: read(&request.must_include_device_i_ds),
+            size,
+        };
+        let listing = self.gate.listing();
+        let listing = Arc::clone(&listing.borrow());
+        let listed = listing.resources.get(&self.resource);
+        let advice: Vec<ShareId> = match listed.zip(self.gate.inventory()) {
+            Some((listed, inventory)) => prefer(&question, self.policy, &listed.offer, &inventory),
+            None => Vec::new(),
+        };
+        let advice = advice.iter().map(ToString::to_string);
+        let available: BTreeSet<&String> = request.available_device_i_ds.iter().collect();
+        let mut chosen = request.must_include_device_i_ds.clone();
+        for id in advice.chain(request.available_device_i_ds.iter().cloned()) {
+            if chosen.len() >= size {
+                break;
+            }
+            if available.contains(&id) && !chosen.contains(&id) {
+                chosen.push(id);
+            }
+        }
+        chosen
+    }
+}
+
+fn status(refusal: &Refusal) -> Status {
+    let message = refusal.to_string();
+    match refusal {
+        Refusal::Unknown { .. } => Status::not_found(message),
+        Refusal::Unhealthy { .. } => Status::failed_precondition(message),
+        Refusal::Changing { .. } => Status::unavailable(message),
+        Refusal::MoreThanOne { .. } => Status::invalid_argument(message),
+    }
+}

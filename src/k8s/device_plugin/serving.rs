@@ -1,0 +1,162 @@
+//! The socket of one resource, and who serves there.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixListener;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use tracing::{info, warn};
+
+use super::folder::{OURS, Stamp};
+use super::gate::Gate;
+use super::lists::Answer;
+use super::service::{Audience, Page, Readers, Service};
+use crate::domain::sharing::ResourceName;
+use crate::domain::sharing::allocation::Policy;
+use crate::proto::device_plugin::Device;
+use crate::proto::device_plugin::device_plugin_server::DevicePluginServer;
+
+/// How long kubelet has to read the empty list before its resource goes, and to hang up after that.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
+/// What all resources have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Common {
+    pub(super) gate: Arc<Gate>,
+    pub(super) answer: Arc<dyn Answer>,
+    pub(super) policy: Policy,
+    /// Somebody reads a list, or has stopped to.
+    pub(super) news: Arc<Notify>,
+}
+
+/// One resource, served at a socket of its own.
+#[derive(Debug)]
+pub(super) struct Serving {
+    endpoint: String,
+    socket: PathBuf,
+    stamp: Option<Stamp>,
+    pages: watch::Sender<Page>,
+    readers: watch::Receiver<Readers>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    /// Serves `resource` in `folder`. What an agent before this one left there is replaced.
+    pub(super) fn start(
+        folder: &Path,
+        resource: &ResourceName,
+        devices: Vec<Device>,
+        common: &Common,
+    ) -> io::Result<Self> {
+        let endpoint = format!("{OURS}{}.sock", resource.short());
+        let socket = folder.join(&endpoint);
+        match fs::remove_file(&socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let listener = UnixListener::bind(&socket)?;
+        fs::set_permissions(&socket, Permissions::from_mode(0o600))?;
+        let stamp = Stamp::of(&socket);
+        let (pages, pages_out) = watch::channel(Page {
+            serial: 1,
+            devices: Arc::new(devices),
+        });
+        let (audience, readers) = Audience::new(Arc::clone(&common.news));
+        let service = Service {
+            resource: resource.clone(),
+            gate: Arc::clone(&common.gate),
+            answer: Arc::clone(&common.answer),
+            policy: common.policy,
+            pages: pages_out,
+            audience,
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let name = resource.clone();
+        let task = tokio::spawn(async move {
+            let ended = async {
+                // Dropped is told too.
+                let _told = stopped.await;
+            };
+            let server = Server::builder().add_service(DevicePluginServer::new(service));
+            let incoming = UnixListenerStream::new(listener);
+            if let Err(error) = server.serve_with_incoming_shutdown(incoming, ended).await {
+                warn!("{name} is not served any more: {error}");
+            }
+        });
+        info!("{resource} is served at {}", socket.display());
+        Ok(Self {
+            endpoint,
+            socket,
+            stamp,
+            pages,
+            readers,
+            stop,
+            task,
+        })
+    }
+
+    /// The name of its socket.
+    pub(super) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// Whether its socket is still there, and somebody serves.
+    pub(super) fn is_up(&self) -> bool {
+        !self.task.is_finished() && Stamp::of(&self.socket) == self.stamp
+    }
+
+    /// Lists these from now on. Whether they differ from before.
+    pub(super) fn list(&self, devices: Vec<Device>) -> bool {
+        self.pages.send_if_modified(|page| {
+            let differs = *page.devices != devices;
+            if differs {
+                page.serial = page.serial.saturating_add(1);
+                page.devices = Arc::new(devices);
+            }
+            differs
+        })
+    }
+
+    /// Whether somebody reads the list.
+    pub(super) fn is_read(&self) -> bool {
+        self.readers.borrow().streams > 0
+    }
+
+    /// Whether somebody has been handed the list as it is now, and stays.
+    pub(super) fn is_taken(&self) -> bool {
+        let readers = *self.readers.borrow();
+        readers.streams > 0 && readers.taken >= self.pages.borrow().serial
+    }
+
+    /// Takes the resource away: kubelet reads that there is none of it, and only then the socket goes.
+    pub(super) async fn retire(mut self) {
+        self.list(Vec::new());
+        let last = self.pages.borrow().serial;
+        let read = self
+            .readers
+            .wait_for(|readers| readers.streams == 0 || readers.taken >= last);
+        let is_read = timeout(LAST_WAIT, read).await.is_ok();
+        if !is_read {
+            warn!("{} goes, and kubelet has not read so", self.endpoint);
+        }
+        // Without pages the streams end, after what they still have to say.
+        drop(self.pages);
+        let _ended_already = self.stop.send(());
+        if timeout(LAST_WAIT, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+        if Stamp::of(&self.socket) == self.stamp {
+            let _gone_already = fs::remove_file(&self.socket);
+        }
+        info!("{} is not served any more", self.endpoint);
+    }
+}

@@ -1,0 +1,307 @@
+//! Our description of devices for container runtimes that know CDI, and what is taken over from NVIDIA's.
+//!
+//! Source: Container Device Interface 1.1.0, `SPEC.md`. What is said here is in the specification since 0.3.0, and that version
+//! is named: a runtime refuses a description whose version it does not know, and one that names less than it uses.
+//!
+//! The driver's libraries are not known here: which there are, where a container looks for them and what has to be run
+//! then is what `nvidia-ctk cdi generate` finds out. Where its description lies beside ours, what that does for every
+//! container is done for ours too. Its devices are not used: it is not written again when partitions change.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::domain::sharing::Unit;
+use crate::domain::sharing::delivery::{
+    DeviceFile, Files, KIND, NOTHING, PERMISSIONS, UndeliverableError, VISIBLE, cdi_name,
+};
+
+/// The kind of the devices that `nvidia-ctk` describes.
+const NVIDIA: &str = "nvidia.com/gpu";
+/// The least version that has what we say.
+const LEAST: (u32, u32, u32) = (0, 3, 0);
+
+/// What NVIDIA's description does for every container, and the version that it needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DriverEdits {
+    version: (u32, u32, u32),
+    edits: Map<String, Value>,
+}
+
+/// Why a description cannot be made.
+#[derive(Debug, Error)]
+pub enum CdiError {
+    /// A unit has no file.
+    #[error(transparent)]
+    Undeliverable(#[from] UndeliverableError),
+    /// It could not be written down.
+    #[error("cannot write a CDI description as JSON")]
+    Json(#[source] serde_json::Error),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Description {
+    cdi_version: String,
+    kind: &'static str,
+    devices: Vec<Device>,
+    container_edits: Map<String, Value>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Device {
+    name: String,
+    container_edits: Edits,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Edits {
+    device_nodes: Vec<Node>,
+}
+
+#[derive(Serialize)]
+struct Node {
+    path: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    major: u32,
+    minor: u32,
+    permissions: &'static str,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Foreign {
+    cdi_version: String,
+    kind: String,
+    #[serde(default)]
+    container_edits: Map<String, Value>,
+}
+
+impl From<&DeviceFile> for Node {
+    fn from(file: &DeviceFile) -> Self {
+        Self {
+            path: file.path.clone(),
+            kind: "c",
+            major: file.number.major,
+            minor: file.number.minor,
+            permissions: PERMISSIONS,
+        }
+    }
+}
+
+impl DriverEdits {
+    /// Of a description of NVIDIA's, in JSON or YAML; `None` where it is something else.
+    pub fn read(text: &str) -> Option<Self> {
+        let read: Foreign = serde_saphyr::from_str(text).ok()?;
+        let mut parts = read.cdi_version.split('.').map(str::parse);
+        let mut part = || parts.next()?.ok();
+        let version = (part()?, part()?, part()?);
+        (read.kind == NVIDIA && parts.next().is_none()).then_some(Self {
+            version,
+            edits: read.container_edits,
+        })
+    }
+}
+
+/// Our description of these units, each once. It ends with a line feed.
+pub fn describe(
+    units: &[Unit],
+    files: &Files,
+    driver: Option<&DriverEdits>,
+) -> Result<String, CdiError> {
+    let mut devices: Vec<Device> = Vec::new();
+    for unit in units {
+        let name = cdi_name(&unit.uuid);
+        if devices.iter().any(|device| device.name == name) {
+            continue;
+        }
+        let device_nodes = files.of(unit)?.iter().map(Node::from).collect();
+        devices.push(Device {
+            name,
+            container_edits: Edits { device_nodes },
+        });
+    }
+    devices.sort_by(|one, other| one.name.cmp(&other.name));
+    let (a, b, c) = driver.map_or(LEAST, |driver| driver.version.max(LEAST));
+    let description = Description {
+        cdi_version: format!("{a}.{b}.{c}"),
+        kind: KIND,
+        devices,
+        container_edits: common(files, driver).map_err(CdiError::Json)?,
+    };
+    let mut text = serde_json::to_string_pretty(&description).map_err(CdiError::Json)?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// What every container gets: NVIDIA's edits, and ours where they do not say the same.
+fn common(
+    files: &Files,
+    driver: Option<&DriverEdits>,
+) -> Result<Map<String, Value>, serde_json::Error> {
+    let mut edits = driver
+        .map(|driver| driver.edits.clone())
+        .unwrap_or_default();
+    let list = |edits: &mut Map<String, Value>, key: &str| match edits.remove(key) {
+        Some(Value::Array(list)) => list,
+        Some(_) | None => Vec::new(),
+    };
+    let mut variables = list(&mut edits, "env");
+    // Else NVIDIA's runtime would give what the image asks for beside what was allocated.
+    variables.retain(|variable| {
+        let text = variable.as_str().unwrap_or_default();
+        text.split('=').next() != Some(VISIBLE)
+    });
+    variables.push(format!("{VISIBLE}={NOTHING}").into());
+    edits.insert("env".to_owned(), variables.into());
+    let mut nodes = list(&mut edits, "deviceNodes");
+    nodes.retain(|node| {
+        let path = node.get("path").and_then(Value::as_str);
+        let mut ours = files.common.iter();
+        !ours.any(|file| Some(file.path.as_str()) == path)
+    });
+    for file in &files.common {
+        nodes.push(serde_json::to_value(Node::from(file))?);
+    }
+    if !nodes.is_empty() {
+        edits.insert("deviceNodes".to_owned(), nodes.into());
+    }
+    Ok(edits)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::id::PciAddress;
+    use crate::domain::sharing::Partition;
+    use crate::domain::sharing::delivery::DeviceNumber;
+
+    fn file(path: &str, major: u32, minor: u32) -> DeviceFile {
+        DeviceFile {
+            path: path.to_owned(),
+            number: DeviceNumber { major, minor },
+        }
+    }
+
+    fn pci() -> PciAddress {
+        PciAddress::new(0, 7, 0, 0).unwrap()
+    }
+
+    fn files() -> Files {
+        Files {
+            common: vec![file("/dev/nvidiactl", 195, 255)],
+            devices: [(pci(), file("/dev/nvidia3", 195, 3))].into(),
+            instances: [
+                (
+                    (pci(), 1, None),
+                    file("/dev/nvidia-caps/nvidia-cap12", 235, 12),
+                ),
+                (
+                    (pci(), 1, Some(0)),
+                    file("/dev/nvidia-caps/nvidia-cap13", 235, 13),
+                ),
+            ]
+            .into(),
+        }
+    }
+
+    fn unit(uuid: &str, partition: Option<(u32, u32)>) -> Unit {
+        Unit {
+            uuid: uuid.to_owned(),
+            pci: pci(),
+            partition: partition.map(|(gpu_instance, compute_instance)| Partition {
+                gpu_instance,
+                compute_instance,
+                profile: "1g.10gb".parse().unwrap(),
+            }),
+            replicas: Some(4),
+            memory: None,
+            memory_per_replica: None,
+            numa_node: None,
+        }
+    }
+
+    fn told(units: &[Unit], driver: Option<&DriverEdits>) -> Value {
+        serde_json::from_str(&describe(units, &files(), driver).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn each_unit_is_a_device_with_the_numbers_of_its_files() {
+        let units = [
+            unit("MIG-1", Some((1, 0))),
+            unit("GPU-1", None),
+            unit("MIG-1", Some((1, 0))),
+        ];
+        let gpu = json!({"path": "/dev/nvidia3", "type": "c", "major": 195, "minor": 3, "permissions": "rw"});
+        let cap = |minor: u32| json!({"path": format!("/dev/nvidia-caps/nvidia-cap{minor}"), "type": "c", "major": 235, "minor": minor, "permissions": "rw"});
+        let expected = json!({
+            "cdiVersion": "0.3.0", "kind": "octavo.dev/gpu",
+            "devices": [
+                {"name": "GPU-1", "containerEdits": {"deviceNodes": [gpu]}},
+                {"name": "MIG-1", "containerEdits": {"deviceNodes": [gpu, cap(12), cap(13)]}},
+            ],
+            "containerEdits": {
+                "env": ["NVIDIA_VISIBLE_DEVICES=void"],
+                "deviceNodes": [{"path": "/dev/nvidiactl", "type": "c", "major": 195, "minor": 255, "permissions": "rw"}],
+            },
+        });
+        assert_eq!(told(&units, None), expected);
+    }
+
+    #[test]
+    fn what_nvidias_description_does_for_every_container_is_done_too() {
+        let text = "
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices: [{name: '0', containerEdits: {deviceNodes: [{path: /dev/nvidia0}]}}]
+containerEdits:
+  env: [NVIDIA_VISIBLE_DEVICES=void, A=1]
+  deviceNodes: [{path: /dev/nvidiactl}, {path: /dev/nvidia-modeset}]
+  hooks: [{hookName: createContainer, path: /usr/bin/nvidia-cdi-hook, args: [nvidia-cdi-hook, update-ldcache]}]
+  mounts: [{hostPath: /usr/lib/libcuda.so.570, containerPath: /usr/lib/libcuda.so.570, options: [ro, bind]}]
+";
+        let driver = DriverEdits::read(text).unwrap();
+        let told = told(&[unit("GPU-1", None)], Some(&driver));
+        assert_eq!(told["cdiVersion"], "0.5.0");
+        let edits = &told["containerEdits"];
+        assert_eq!(edits["env"], json!(["A=1", "NVIDIA_VISIBLE_DEVICES=void"]));
+        assert_eq!(
+            edits["mounts"][0]["hostPath"],
+            json!("/usr/lib/libcuda.so.570")
+        );
+        assert_eq!(edits["hooks"][0]["args"][1], json!("update-ldcache"));
+        let nodes = edits["deviceNodes"].as_array().unwrap();
+        let paths: Vec<&Value> = nodes.iter().map(|node| &node["path"]).collect();
+        assert_eq!(paths, ["/dev/nvidia-modeset", "/dev/nvidiactl"]);
+        // None of its devices.
+        assert_eq!(told["devices"].as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn i12_what_is_no_description_of_nvidias_is_not_taken_over() {
+        for text in [
+            "",
+            "{",
+            "cdiVersion: 0.5.0\nkind: vendor.com/net\n",
+            "cdiVersion: newest\nkind: nvidia.com/gpu\n",
+            "cdiVersion: 0.5.0.1\nkind: nvidia.com/gpu\n",
+            "kind: nvidia.com/gpu\n",
+            "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ncontainerEdits: []\n",
+        ] {
+            assert_eq!(DriverEdits::read(text), None, "{text}");
+        }
+        let odd =
+            "cdiVersion: 0.3.0\nkind: nvidia.com/gpu\ncontainerEdits: {env: 1, deviceNodes: no}\n";
+        let driver = DriverEdits::read(odd).unwrap();
+        let told = told(&[], Some(&driver));
+        assert_eq!(
+            told["containerEdits"]["env"],
+            json!(["NVIDIA_VISIBLE_DEVICES=void"])
+        );
+    }
+}

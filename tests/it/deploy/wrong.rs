@@ -1,0 +1,170 @@
+//! Values that are wrong are refused by the chart, with their place.
+
+use std::fs;
+
+use super::chart::{helm, path};
+
+/// Wrong values, and what helm has to say of them.
+const WRONG: &[(&str, &str)] = &[
+    ("{tier: writer}", "'/tier': value must be one of"),
+    ("{agents: {}}", "additional properties 'agents' not allowed"),
+    (
+        "{agent: {intervall: 3s}}",
+        "'/agent': additional properties 'intervall'",
+    ),
+    ("{agent: {interval: 3}}", "'/agent/interval'"),
+    ("{agent: {interval: 3 seconds}}", "'/agent/interval'"),
+    ("{agent: {drain: {policy: all}}}", "'/agent/drain/policy'"),
+    (
+        "{agent: {drain: {deadline: ''}}}",
+        "'/agent/drain/deadline'",
+    ),
+    (
+        "{agent: {drain: {deadline: 0s}}}",
+        "'/agent/drain/deadline'",
+    ),
+    (
+        "{agent: {drain: {deadline: 500ms}}}",
+        "'/agent/drain/deadline'",
+    ),
+    ("{agent: {interval: 0s}}", "'/agent/interval'"),
+    (
+        "{agent: {devicePluginConfigs: [a, a]}}",
+        "'/agent/devicePluginConfigs'",
+    ),
+    (
+        "{agent: {devicePluginConfigs: ['a,b', c]}}",
+        "'/agent/devicePluginConfigs/0'",
+    ),
+    (
+        "{agent: {taintNotReady: maybe}}",
+        "'/agent/taintNotReady': got string, want boolean",
+    ),
+    (
+        "{agent: {tolerations: [{op: Exists}]}}",
+        "'/agent/tolerations/0'",
+    ),
+    (
+        "{agent: {devicePluginConfigs: [one]}}",
+        "'/agent/devicePluginConfigs'",
+    ),
+    (
+        "{agent: {aggregator: {address: 'http://plain:1'}}}",
+        "'/agent/aggregator/address'",
+    ),
+    (
+        "{aggregator: {replicas: 2}}",
+        "'/aggregator/replicas': value must be 1",
+    ),
+    (
+        "{image: {agent: {digest: 'sha256:1'}}}",
+        "'/image/agent/digest'",
+    ),
+    (
+        "{pools: [{name: A, match: {key: pool, values: [a]}}]}",
+        "'/pools/0/name'",
+    ),
+    (
+        "{pools: [{name: a, match: {key: pool, values: []}}]}",
+        "'/pools/0/match/values'",
+    ),
+    (
+        "{pools: [{name: a, match: {key: pool, values: [a]}, agent: {drains: 1}}]}",
+        "'/pools/0/agent'",
+    ),
+    (
+        "{pools: [{name: a, match: {key: pool, values: [a]}}, {name: a, match: {key: pool, values: [a]}}]}",
+        "pools, a: there are two pools of this name",
+    ),
+    (
+        "{agent: {drain: {policy: node}}}",
+        "agent.drain.policy: node is for the tier applier",
+    ),
+    (
+        "{agent: {layout: small}}",
+        "agent.layout is for the tier applier",
+    ),
+    (
+        "{pools: [{name: a, match: {key: pool, values: [a]}, agent: {taintNotReady: true}}]}",
+        "pools, a: agent.taintNotReady is for the tier applier",
+    ),
+    (
+        "{tier: reporter, agent: {labelSink: node}}",
+        "agent.labelSink: node needs the tier reader or applier",
+    ),
+    (
+        "{tier: reporter, agent: {compat: mig-manager}}",
+        "agent.compat needs the tier reader or applier",
+    ),
+    (
+        "{agent: {compat: mig-manager, labelSink: nodefeature}}",
+        "agent.compat in the tier reader needs agent.labelSink: node",
+    ),
+    (
+        "{agent: {devicePluginConfigs: [a, b]}}",
+        "agent.devicePluginConfigs needs agent.compat",
+    ),
+    (
+        "{agent: {sharing: {mode: mps}}}",
+        "'/agent/sharing/mode': value must be one of",
+    ),
+    (
+        "{agent: {sharing: {deviceList: []}}}",
+        "'/agent/sharing/deviceList'",
+    ),
+    (
+        "{agent: {sharing: {deviceList: [cdi, cdi]}}}",
+        "'/agent/sharing/deviceList'",
+    ),
+    (
+        "{agent: {usage: {interval: 500ms}}}",
+        "'/agent/usage/interval'",
+    ),
+    (
+        "{agent: {sharing: {mode: embedded}}}",
+        "agent.sharing.mode: embedded is for the tier applier",
+    ),
+    (
+        "{tier: applier, agent: {sharing: {mode: hand-off}}}",
+        "agent.sharing.mode: hand-off needs handOff",
+    ),
+    (
+        "{handOff: {configMap: a}}",
+        "handOff: give both namespace and configMap",
+    ),
+    (
+        "{agent: {usage: {hostPID: true}}}",
+        "agent.usage.hostPID is for the tier applier",
+    ),
+    (
+        "{tier: applier, agent: {usage: {interval: '', podEvents: true}}}",
+        "agent.usage.podEvents needs agent.usage.interval",
+    ),
+    (
+        "{layouts: a, layoutsConfigMap: b}",
+        "layouts and layoutsConfigMap: give one",
+    ),
+    (
+        "{aggregator: {tls: {generate: false}}}",
+        "aggregator.tls: give secretName",
+    ),
+    (
+        "{aggregator: {tls: {certManager: {enabled: true}}}}",
+        "issuerRef: name an issuer",
+    ),
+];
+
+#[test]
+fn wrong_values_are_refused_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    let chart = path();
+    for (values, said) in WRONG {
+        fs::write(&file, values).unwrap();
+        let (chart, file) = (chart.to_str().unwrap(), file.to_str().unwrap());
+        let output = helm(&["template", "octavo", chart, "--values", file]);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "taken: {values}");
+        assert!(errors.contains(said), "{values}: {errors}");
+    }
+}
