@@ -16,5 +16,7 @@ pub mod local;
 pub(crate) mod near;
 pub mod node_status;
 pub mod plan;
+pub mod sharing;
 pub mod status;
 pub mod stream;
+pub mod usage;

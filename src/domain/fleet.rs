@@ -8,6 +8,7 @@ mod counts;
 mod device;
 mod layout;
 mod node;
+mod pace;
 mod sharing;
 mod usage;
 
@@ -17,6 +18,7 @@ pub use layout::{
     DeviceLayout, LONGEST_TEXT, LONGEST_WORD, LayoutStatus, LayoutSummary, MOST_DEVICES,
 };
 pub use node::{NodeState, NodeSummary, Sharing};
+pub use pace::{MOST_TOLD, Pace, Step, USAGE_EVERY};
 pub use sharing::{
     LONGEST_CONFIG, MOST_KEPT, MOST_RESOURCES, MOST_UNITS, SharingReport, SharingSummary,
 };

@@ -49,9 +49,8 @@ pub struct SharingSummary {
 impl SharingReport {
     /// What is told of `status`. A configuration that is too long is not told at all: half of one is another one.
     pub fn of(status: &SharingStatus) -> Self {
-        let fits = |told: &&HandOff| {
-            told.key.len() <= LONGEST_WORD && told.config.len() <= LONGEST_CONFIG
-        };
+        let fits =
+            |told: &&HandOff| told.key.len() <= LONGEST_WORD && told.config.len() <= LONGEST_CONFIG;
         let resources = status.resources.iter().take(MOST_RESOURCES);
         Self {
             mode: status.mode.as_str().to_owned(),

@@ -40,7 +40,9 @@ pub fn told(usage: &Usage, most: usize) -> Usage {
         let (device, left_out) = device_told(device, most);
         if left_out > 0 {
             let name = &device.name;
-            missing.push(word(&format!("{name}: {left_out} more who have it are not told")));
+            missing.push(word(&format!(
+                "{name}: {left_out} more who have it are not told"
+            )));
         }
         device
     });
@@ -115,27 +117,43 @@ fn unit_told(unit: &UnitUsage, is_kept: impl Fn(usize) -> bool) -> UnitUsage {
         replicas: unit.replicas,
         fair_share: unit.fair_share,
         memory: unit.memory.map(memory),
-        tenants: tenants.map(|(_, one)| tenant(one)).take(MOST_USED).collect(),
+        tenants: tenants
+            .map(|(_, one)| tenant(one))
+            .take(MOST_USED)
+            .collect(),
         unattributed: unit.unattributed.map(step),
-        exhausted_in: unit
-            .exhausted_in
-            .map(|seconds| up(seconds, STEP_SECONDS)),
+        exhausted_in: unit.exhausted_in.map(|seconds| up(seconds, STEP_SECONDS)),
     }
 }
 
 /// A pod's UID is not told: its name and namespace say which it is to a reader of now.
 fn tenant(tenant: &Tenant) -> Tenant {
     // What would not be read back would make a reader refuse all of it.
-    let is_id = |id: &&ShareId| id.to_string().parse::<ShareId>().is_ok_and(|read| read == **id);
+    let is_id = |id: &&ShareId| {
+        id.to_string()
+            .parse::<ShareId>()
+            .is_ok_and(|read| read == **id)
+    };
     Tenant {
         namespace: tenant.namespace.as_deref().map(word),
         pod: tenant.pod.as_deref().map(word),
         uid: None,
         container: tenant.container.as_deref().map(word),
-        ids: tenant.ids.iter().filter(is_id).take(MOST_OF_TENANT).cloned().collect(),
+        ids: tenant
+            .ids
+            .iter()
+            .filter(is_id)
+            .take(MOST_OF_TENANT)
+            .cloned()
+            .collect(),
         memory: tenant.memory.map(step),
         utilization: tenant.utilization.map(percent),
-        processes: tenant.processes.iter().take(FEW_PROCESSES).copied().collect(),
+        processes: tenant
+            .processes
+            .iter()
+            .take(FEW_PROCESSES)
+            .copied()
+            .collect(),
         is_over: tenant.is_over,
     }
 }

@@ -57,7 +57,12 @@ pub(super) fn read(sharing: v1::Sharing) -> Read<SharingReport> {
         mode: text("mode", LONGEST_WORD, sharing.mode)?,
         state: text("state", LONGEST_WORD, sharing.state)?,
         message: text_if_there("message", LONGEST_TEXT, sharing.message)?,
-        resources: each("resources", MOST_RESOURCES, sharing.resources, read_resource)?,
+        resources: each(
+            "resources",
+            MOST_RESOURCES,
+            sharing.resources,
+            read_resource,
+        )?,
         kept: each("kept", MOST_KEPT, sharing.kept, read_kept)?,
         hand_off: hand_off(sharing.plugin_config_key, sharing.plugin_config)?,
     })

@@ -101,9 +101,20 @@ fn tenant() -> impl Strategy<Value = Tenant> {
 
 fn unit() -> impl Strategy<Value = UnitUsage> {
     let what = (word(), of((any::<u32>(), any::<u32>())), of(word()));
-    let shares = (of(0..9_u32), of(0..9_999_u64), of(0..9_999_u64), of(any::<u64>()));
-    (what, shares, of(memory()), vec(tenant(), 0..4), any::<bool>()).prop_map(
-        |(what, shares, memory, tenants, given)| UnitUsage {
+    let shares = (
+        of(0..9_u32),
+        of(0..9_999_u64),
+        of(0..9_999_u64),
+        of(any::<u64>()),
+    );
+    (
+        what,
+        shares,
+        of(memory()),
+        vec(tenant(), 0..4),
+        any::<bool>(),
+    )
+        .prop_map(|(what, shares, memory, tenants, given)| UnitUsage {
             uuid: what.0,
             partition: what.1,
             profile: what.2,
@@ -114,8 +125,7 @@ fn unit() -> impl Strategy<Value = UnitUsage> {
             tenants,
             unattributed: shares.2.map(Mebibytes::new),
             exhausted_in: shares.3,
-        },
-    )
+        })
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
@@ -221,7 +231,9 @@ fn i12_usage_that_cannot_be_is_refused_with_its_place() {
                 ids: vec!["GPU-1".to_owned()],
                 ..v1::Tenant::default()
             }),
-            format!("{place}.ids: \"GPU-1\" is not an id like GPU-<uuid>, MIG-<uuid> or GPU-<uuid>::2"),
+            format!(
+                "{place}.ids: \"GPU-1\" is not an id like GPU-<uuid>, MIG-<uuid> or GPU-<uuid>::2"
+            ),
         ),
         (
             tenant(v1::Tenant {
@@ -255,7 +267,8 @@ fn i12_usage_that_cannot_be_is_refused_with_its_place() {
                     ..v1::UnitUsage::default()
                 }),
             ),
-            "devices[0].units[0].resource: \"amd.com/gpu\" does not begin with nvidia.com/".to_owned(),
+            "devices[0].units[0].resource: \"amd.com/gpu\" does not begin with nvidia.com/"
+                .to_owned(),
         ),
         (
             refused(
