@@ -115,7 +115,7 @@ impl<'a> Teller<'a> {
 
     /// The socket for commands, whose watchers are told too.
     pub(super) fn listen(&mut self, partitioning: &Partitioning) -> Option<Desk> {
-        let desk = partitioning.listen()?;
+        let desk = partitioning.listen(self.outputs.usage.clone())?;
         self.status = Some(desk.status.clone());
         Some(desk)
     }

@@ -65,7 +65,7 @@ pub fn router(context: Context) -> Router {
         .routes(routes!(plans::layouts))
         .routes(routes!(plans::plan))
         .routes(routes!(nodes::types))
-        .routes(routes!(usage::list))
+        .routes(routes!(usage::usage))
         .routes(routes!(events::follow))
         .routes(routes!(openapi::document))
         .routes(routes!(probes::live))

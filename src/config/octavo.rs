@@ -7,6 +7,7 @@ pub mod fleet;
 pub mod layouts;
 pub mod mig_parted;
 pub mod server;
+pub mod top;
 
 use std::env;
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ use self::demo::DemoSettings;
 use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
 use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
 use self::mig_parted::MigPartedSettings;
+use self::top::TopSettings;
 use super::Answer;
 use super::hardware::HardwareSettings;
 use super::labels::LabelSettings;
@@ -66,6 +68,8 @@ pub enum Command {
     Node(NodeSettings),
     /// `octavo watch`, and `octavo nodes --watch`.
     Watch(NodesSettings),
+    /// `octavo top`.
+    Top(TopSettings),
     /// `octavo demo`.
     Demo(DemoSettings),
     /// `octavo completion`.

@@ -4,6 +4,7 @@ mod events;
 mod fleet;
 mod plans;
 mod schemas;
+mod usage;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};

@@ -6,7 +6,7 @@ use axum::extract::State;
 use super::nodes::Pairs;
 use super::problem::Failure;
 use super::{Api, openapi};
-use crate::aggregator::usage::{self, Query};
+use crate::aggregator::usage::{Query, run};
 use crate::wire::api::{API_VERSION, Problem};
 use crate::wire::usage::UsageList;
 
@@ -29,13 +29,13 @@ use crate::wire::usage::UsageList;
         (status = 400, description = "A parameter is not known or cannot be as given", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn list(
+pub(super) async fn usage(
     State(api): State<Api>,
     Pairs(pairs): Pairs,
 ) -> Result<Json<UsageList>, Failure> {
     let query = Query::parse(pairs)?;
     let fleet = api.view.fleet();
-    let page = usage::run(&fleet, &query, api.view.clock().now());
+    let page = run(&fleet, &query, api.view.clock().now());
     Ok(Json(UsageList {
         api_version: API_VERSION.to_owned(),
         kind: "UsageList".to_owned(),

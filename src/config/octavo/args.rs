@@ -10,6 +10,7 @@ use super::demo::{self, DemoArgs};
 use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
 use super::mig_parted::{self, MigPartedArgs, NvidiaMigPartedArgs};
+use super::top::{self, TopArgs};
 use super::{
     Colors, Command, Headers, Input, InspectFormat, InspectSettings, Invocation, LabelsFormat,
     LabelsPurpose, LabelsSettings, Screen, Shell, Source, Terminal,
@@ -144,6 +145,9 @@ enum CommandArgs {
     /// Follow what changes in the fleet
     #[command(after_long_help = fleet::WATCH_EXAMPLES)]
     Watch(WatchArgs),
+    /// Follow who uses what: pods and containers on devices, partitions and replicas
+    #[command(after_long_help = top::EXAMPLES)]
+    Top(TopArgs),
     /// Run a fleet of simulated machines on this one
     #[command(after_long_help = demo::EXAMPLES)]
     Demo(DemoArgs),
@@ -312,6 +316,7 @@ impl OctavoArgs {
             CommandArgs::Types(args) => Command::Types(args.into()),
             CommandArgs::Node(args) => Command::Node(args.into()),
             CommandArgs::Watch(args) => Command::Watch(args.into()),
+            CommandArgs::Top(args) => Command::Top(args.into()),
             CommandArgs::Demo(args) => Command::Demo(args.into()),
             CommandArgs::Completion { shell } => Command::Completion(shell),
         };

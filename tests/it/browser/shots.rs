@@ -5,6 +5,7 @@ use std::path::Path;
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
 use super::layout::{IN_THE_WAY, standing};
+use super::sharing::give_shares;
 
 #[tokio::test]
 async fn the_pages_can_be_photographed() {
@@ -12,11 +13,13 @@ async fn the_pages_can_be_photographed() {
     let site = Site::of_the_demo().await;
     site.put("inference-01", &inventory("t4").await);
     site.put_stale("train-07", &inventory("dgx-h100").await);
+    give_shares(&site).await;
     browse(&site.url, Start::default(), async |page| {
         for (path, name, height) in [
             ("/", "nodes", 1170),
             ("/nodes/hgx-a100", "node", 1290),
             ("/nodes/hgx-a100", "layout", 700),
+            ("/nodes/shared", "sharing", 1290),
         ] {
             if name == "layout" {
                 let machine = inventory("hgx-a100").await;
