@@ -221,12 +221,22 @@ fn beginning(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::agent::Outputs;
+    use crate::agent::pulse::Pulse;
+    use crate::agent::sink::Stdout;
+    use crate::agent::teller::Teller;
     use crate::domain::fleet::LONGEST_TEXT;
+    use crate::domain::fleet::USAGE_EVERY;
     use crate::domain::id::PciAddress;
     use crate::domain::inventory::{
         Condition, Device, Machine, NvmlState, PciIds, Process, ProcessKind, Usage,
     };
+    use crate::domain::labels::Options;
 
     use crate::domain::quantity::Mebibytes;
     use crate::domain::reason::Reason;
@@ -412,6 +422,58 @@ mod tests {
         // What the hardware looks like does not take it away.
         outbox.put(&busy(2), &LabelSet::default(), None);
         assert_eq!(memory_told(&uplink), Some(2048));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_what_goes_out_without_a_look_at_the_hardware() {
+        let (mut outbox, mut uplink) = outbox();
+        outbox.put(&busy(1), &LabelSet::default(), None);
+        uplink.mark_unchanged();
+        let (tell, usage) = watch::channel(Arc::new(sharing::usage::Usage::default()));
+        let mut sink = Stdout::new(Vec::new());
+        let outputs = Outputs {
+            sink: &mut sink,
+            outbox: Some(outbox),
+            cluster: None,
+            giver: None,
+            usage: Some(usage),
+            pulse: Pulse::still(),
+        };
+        let mut teller = Teller::new(outputs, Options::default(), None);
+        let told = async {
+            tell.send_replace(Arc::new(used(1, 1000, false)));
+            uplink.changed().await.unwrap();
+            assert_eq!(memory_told(&uplink), Some(1024));
+            let before = Instant::now();
+            tell.send_replace(Arc::new(used(1, 2000, false)));
+            uplink.changed().await.unwrap();
+            assert_eq!(memory_told(&uplink), Some(2048));
+            assert!(before.elapsed() >= USAGE_EVERY);
+        };
+        tokio::select! {
+            () = teller.changed() => panic!("the hardware would be looked at for it"),
+            () = told => {}
+        }
+    }
+
+    #[test]
+    fn who_has_what_of_eight_gpus_shared_by_three_each_is_four_kibibytes() {
+        let uuid = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+        let mut usage = used(3, 20_000, false);
+        let unit = &mut usage.devices[0].units[0];
+        unit.resource = Some(sharing::ResourceName::gpu());
+        unit.fair_share = Some(Mebibytes::new(27_000));
+        for (number, tenant) in (0..).zip(&mut unit.tenants) {
+            tenant.pod = Some(format!("notebook-of-somebody-{number}"));
+            tenant.container = Some("notebook".to_owned());
+            tenant.ids = vec![sharing::ShareId::replica(uuid, number)];
+            tenant.processes = vec![4_000_000 + number];
+            tenant.uid = Some("7d1c5a3e-1111-2222-3333-444455556666".to_owned());
+        }
+        usage.devices = vec![usage.devices[0].clone(); 8];
+        let (_, content) = bounded(&usage);
+        let size = content.bytes().len();
+        assert!((3000..4096).contains(&size), "{size}");
     }
 
     #[test]

@@ -354,7 +354,7 @@ mod tests {
             fair_share: Some(Mebibytes::new(20_480)),
             memory: Some(MemoryUse {
                 total: Mebibytes::new(81_920),
-                used: Mebibytes::new(80_000),
+                used: Mebibytes::new(80_700),
                 reserved: Mebibytes::new(600),
             }),
             tenants: vec![

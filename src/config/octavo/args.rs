@@ -10,7 +10,7 @@ use super::demo::{self, DemoArgs};
 use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
 use super::mig_parted::{self, MigPartedArgs, NvidiaMigPartedArgs};
-use super::top::{self, TopArgs};
+use super::top::TopArgs;
 use super::{
     Colors, Command, Headers, Input, InspectFormat, InspectSettings, Invocation, LabelsFormat,
     LabelsPurpose, LabelsSettings, Screen, Shell, Source, Terminal,
@@ -145,8 +145,7 @@ enum CommandArgs {
     /// Follow what changes in the fleet
     #[command(after_long_help = fleet::WATCH_EXAMPLES)]
     Watch(WatchArgs),
-    /// Follow who uses what: pods and containers on devices, partitions and replicas
-    #[command(after_long_help = top::EXAMPLES)]
+    /// Follow who uses what, pod by pod
     Top(TopArgs),
     /// Run a fleet of simulated machines on this one
     #[command(after_long_help = demo::EXAMPLES)]
@@ -335,10 +334,8 @@ pub fn completion_script(shell: Shell) -> String {
 
 /// The script that completes `nvidia-mig-parted` in `shell`.
 pub fn mig_parted_completion_script(shell: Shell) -> String {
-    script(
-        shell,
-        (&mut NvidiaMigPartedArgs::command(), mig_parted::NAME),
-    )
+    let mut command = NvidiaMigPartedArgs::command();
+    script(shell, (&mut command, mig_parted::NAME))
 }
 
 fn script(shell: Shell, (command, name): (&mut clap::Command, &str)) -> String {

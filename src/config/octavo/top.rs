@@ -10,7 +10,7 @@ use super::Headers;
 use super::server::{ServerArgs, ServerSettings};
 use crate::config::duration;
 
-pub(super) const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   # Who uses most of the fleet's accelerators? A table that follows; q or Ctrl-C ends it
   octavo top
@@ -55,6 +55,7 @@ pub enum TopOrder {
 
 /// Raw arguments.
 #[derive(Debug, Clone, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct TopArgs {
     /// How to print it
     #[arg(

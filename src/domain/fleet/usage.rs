@@ -24,8 +24,10 @@ const STEP_PERCENT: u8 = 5;
 const STEP_SECONDS: u64 = 60;
 /// Processes of a tenant that are told.
 const FEW_PROCESSES: usize = 16;
-/// A device is nearly exhausted when less than this part of it is left: one in so many.
+/// A unit is nearly exhausted when less than this part of it is left, one in so many, or less than this, whichever is less: about
+/// what a CUDA context and its first libraries take.
 const LEFT: u64 = 20;
+const LEFT_MIB: u64 = 1024;
 
 /// What somebody should know of at once: a unit's UUID, and who is over their share; nobody where the unit itself is nearly
 /// exhausted.
@@ -75,7 +77,7 @@ pub fn is_nearly_exhausted(unit: &UnitUsage) -> bool {
     };
     let taken = memory.used.get().saturating_add(memory.reserved.get());
     let total = memory.total.get();
-    total > 0 && total.saturating_sub(taken) < total / LEFT
+    total.saturating_sub(taken) < (total / LEFT).min(LEFT_MIB)
 }
 
 fn device_told(device: &DeviceUsage, most: usize) -> (DeviceUsage, usize) {

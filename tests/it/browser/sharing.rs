@@ -74,7 +74,7 @@ fn usage(machine: &Inventory) -> Usage {
         ],
         unattributed: Some(Mebibytes::new(512)),
         exhausted_in: Some(300),
-        ..unit(uuid, MEMORY, 80_000)
+        ..unit(uuid, MEMORY, 80_800)
     };
     let first = &machine.devices[0];
     let instances = &first.mig.state().unwrap().gpu_instances;

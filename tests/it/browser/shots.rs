@@ -13,7 +13,6 @@ async fn the_pages_can_be_photographed() {
     let site = Site::of_the_demo().await;
     site.put("inference-01", &inventory("t4").await);
     site.put_stale("train-07", &inventory("dgx-h100").await);
-    give_shares(&site).await;
     browse(&site.url, Start::default(), async |page| {
         for (path, name, height) in [
             ("/", "nodes", 1170),
@@ -25,6 +24,9 @@ async fn the_pages_can_be_photographed() {
                 let machine = inventory("hgx-a100").await;
                 let layout = standing(&machine, 2, &IN_THE_WAY);
                 site.put_standing("hgx-a100", &machine, &layout);
+            }
+            if name == "sharing" {
+                give_shares(&site).await;
             }
             page.resize(height).await;
             for theme in ["light", "dark"] {

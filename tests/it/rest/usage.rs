@@ -29,7 +29,7 @@ fn tenant(pod: &str, number: u32, memory: u64, is_over: bool) -> Tenant {
 }
 
 /// Two share a device of `node`, one of them too greedily.
-pub(super) fn give(aggregator: &Aggregator, node: &str) {
+pub(crate) fn give(aggregator: &Aggregator, node: &str) {
     let unit = UnitUsage {
         uuid: GPU.to_owned(),
         partition: None,
