@@ -18,5 +18,7 @@ pub(crate) mod near;
 pub mod node_status;
 pub mod offers;
 pub mod plan;
+pub mod sharing;
 pub mod status;
 pub mod stream;
+pub mod usage;

@@ -10,13 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
+use crate::domain::sharing::usage::Usage;
 use crate::wire::local::{Answer, Choice, LONGEST_LINE, Request, SOCKET, Status, line};
+use crate::wire::usage::UsageJson;
 
 /// Commands that are listened to at once.
 const MOST: usize = 8;
@@ -41,9 +43,18 @@ pub struct Desk {
     pub status: watch::Sender<Arc<Status>>,
 }
 
+/// What commands can be told.
+#[derive(Debug, Clone)]
+struct Told {
+    status: watch::Receiver<Arc<Status>>,
+    usage: Option<watch::Receiver<Arc<Usage>>>,
+}
+
 /// Listens in `folder` until the desk is dropped. A socket that an agent before this one left is replaced: whoever calls this
 /// holds the lock of the folder.
-pub fn listen(folder: &Path) -> io::Result<Desk> {
+///
+/// `usage` is who has what, where somebody looks.
+pub fn listen(folder: &Path, usage: Option<watch::Receiver<Arc<Usage>>>) -> io::Result<Desk> {
     let path = folder.join(SOCKET);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -55,16 +66,15 @@ pub fn listen(folder: &Path) -> io::Result<Desk> {
     let (ask, asked) = mpsc::channel(MOST);
     let (status, watched) = watch::channel(Arc::new(Status::default()));
     info!("listening for commands on {}", path.display());
-    tokio::spawn(accept(listener, owner, ask, watched));
+    let told = Told {
+        status: watched,
+        usage,
+    };
+    tokio::spawn(accept(listener, owner, ask, told));
     Ok(Desk { asked, status })
 }
 
-async fn accept(
-    listener: UnixListener,
-    owner: u32,
-    ask: mpsc::Sender<Asked>,
-    status: watch::Receiver<Arc<Status>>,
-) {
+async fn accept(listener: UnixListener, owner: u32, ask: mpsc::Sender<Asked>, told: Told) {
     let seats = Arc::new(Semaphore::new(MOST));
     loop {
         let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
@@ -87,27 +97,31 @@ async fn accept(
             warn!("a command of user {uid:?} was turned away");
             continue;
         }
-        let (ask, status) = (ask.clone(), status.clone());
+        let (ask, told) = (ask.clone(), told.clone());
         tokio::spawn(async move {
             let _seat = seat;
-            if let Err(error) = serve(stream, ask, status).await {
+            if let Err(error) = serve(stream, ask, told).await {
                 debug!("a command went away: {error}");
             }
         });
     }
 }
 
-async fn serve(
-    stream: UnixStream,
-    ask: mpsc::Sender<Asked>,
-    mut status: watch::Receiver<Arc<Status>>,
-) -> io::Result<()> {
+async fn serve(stream: UnixStream, ask: mpsc::Sender<Asked>, told: Told) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let limit = u64::try_from(LONGEST_LINE).unwrap_or(u64::MAX);
     let mut reader = BufReader::new(reader.take(limit));
     let mut text = String::new();
     timeout(PATIENCE, reader.read_line(&mut text)).await??;
     let answer = match serde_json::from_str::<Request>(&text) {
+        Ok(Request::Usage {}) => match told.usage {
+            Some(usage) => return follow(reader, writer, usage, usage_said).await,
+            None => Some(Answer::Refused {
+                reason:
+                    "nobody looks at who uses what here: the agent runs without --usage-interval"
+                        .to_owned(),
+            }),
+        },
         Ok(Request::Watch {}) => None,
         Ok(Request::Apply(choice)) => Some(decide(&ask, Some(choice)).await),
         Ok(Request::Forget {}) => Some(decide(&ask, None).await),
@@ -121,14 +135,31 @@ async fn serve(
             return Ok(());
         }
     }
+    follow(reader, writer, told.status, |status| {
+        Answer::Status(Status::clone(status))
+    })
+    .await
+}
+
+fn usage_said(usage: &Usage) -> Answer {
+    Answer::Usage(UsageJson::from(usage))
+}
+
+/// Says what is known, and says it again whenever that changes, until the command goes.
+async fn follow<T>(
+    mut reader: impl AsyncRead + Unpin,
+    mut writer: impl AsyncWriteExt + Unpin,
+    mut known: watch::Receiver<Arc<T>>,
+    said: impl Fn(&T) -> Answer,
+) -> io::Result<()> {
     let mut rest = [0];
     loop {
-        let now = Arc::clone(&status.borrow_and_update());
-        say(&mut writer, &Answer::Status(Status::clone(&now))).await?;
+        let now = Arc::clone(&known.borrow_and_update());
+        say(&mut writer, &said(&now)).await?;
         tokio::select! {
             // Nothing more is expected of it: it says something, or has gone.
             _ = reader.read(&mut rest) => return Ok(()),
-            changed = status.changed() => if changed.is_err() {
+            changed = known.changed() => if changed.is_err() {
                 return Ok(());
             },
         }

@@ -31,6 +31,7 @@ use crate::domain::layout::{DeviceTarget, Resolved, Targets};
 use crate::domain::node::Selected;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
+use crate::domain::sharing::usage::Usage;
 use crate::hw::Handle;
 use crate::k8s::device_plugin::Gate;
 use crate::wire::checkpoint;
@@ -120,8 +121,8 @@ impl Partitioning {
     }
 
     /// The socket for commands, for whoever has the state directory.
-    pub fn listen(&self) -> Option<Desk> {
-        match local::listen(&self.folder) {
+    pub fn listen(&self, usage: Option<watch::Receiver<Arc<Usage>>>) -> Option<Desk> {
+        match local::listen(&self.folder, usage) {
             Ok(desk) => Some(desk),
             Err(error) => {
                 warn!("commands cannot reach this agent: {error}");

@@ -22,5 +22,6 @@ pub mod serve;
 pub mod stats;
 pub mod store;
 pub mod tls;
+pub mod usage;
 pub mod view;
 mod watch;

@@ -15,6 +15,7 @@ mod live;
 mod node;
 mod plan;
 mod rows;
+mod shares;
 mod slices;
 mod words;
 

@@ -5,6 +5,7 @@ pub(super) mod show;
 mod through;
 
 use self::show::Show;
+pub(super) use self::through::connect;
 use super::sheet::Sheet;
 use super::{CliError, Exit, Report, case, input, json};
 use crate::config::octavo::apply::{

@@ -30,6 +30,7 @@ mod sharing;
 mod sheet;
 mod simulated;
 mod text;
+mod top;
 mod users;
 mod watch;
 
@@ -153,6 +154,7 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
         Command::Types(settings) => block_on(fleet::types(settings, colors))?,
         Command::Node(settings) => block_on(fleet::node(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen()))?,
+        Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen()))?,
         Command::Demo(settings) => block_on(demo::run(settings, colors))?,
         Command::Completion(shell) => Ok(Report {
             output: completion_script(*shell),

@@ -13,7 +13,7 @@
 pub(super) mod change;
 pub(super) mod feed;
 mod lines;
-mod screen;
+pub(super) mod screen;
 
 use std::io;
 

@@ -8,6 +8,7 @@ pub mod layouts;
 pub mod mig_parted;
 pub mod server;
 pub mod sharing;
+pub mod top;
 
 use std::env;
 use std::ffi::OsString;
@@ -23,6 +24,7 @@ use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
 use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
 use self::mig_parted::MigPartedSettings;
 use self::sharing::SharingCommand;
+use self::top::TopSettings;
 use super::Answer;
 use super::hardware::HardwareSettings;
 use super::labels::LabelSettings;
@@ -70,6 +72,8 @@ pub enum Command {
     Node(NodeSettings),
     /// `octavo watch`, and `octavo nodes --watch`.
     Watch(NodesSettings),
+    /// `octavo top`.
+    Top(TopSettings),
     /// `octavo demo`.
     Demo(DemoSettings),
     /// `octavo completion`.

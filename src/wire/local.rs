@@ -4,6 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::sharing::SharingJson;
+use super::usage::UsageJson;
+use crate::domain::fleet::SharingReport;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile;
 
@@ -22,6 +25,8 @@ pub enum Request {
     Forget {},
     /// Say where the node stands.
     Watch {},
+    /// Say who has what of the node's devices; answered with [`Answer::Usage`] now and whenever it was looked at again.
+    Usage {},
 }
 
 /// A layout that was chosen by hand.
@@ -59,6 +64,8 @@ pub enum Answer {
     },
     /// Where the node stands.
     Status(Status),
+    /// Who has what.
+    Usage(UsageJson),
 }
 
 /// Where a node stands with regard to its layout.
@@ -86,6 +93,9 @@ pub struct Status {
     /// What is done about pods in the way, in words for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<String>,
+    /// How far what is given out to pods is what shall be; absent where nobody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<SharingJson>,
     /// The devices that something is asked of.
     #[serde(default)]
     pub devices: Vec<Device>,
@@ -146,6 +156,10 @@ impl From<&reconcile::Status> for Status {
             state: status.state.map(ToOwned::to_owned),
             notice: status.notice.clone(),
             drain: status.drain.clone(),
+            sharing: status
+                .sharing
+                .as_ref()
+                .map(|told| (&SharingReport::of(told)).into()),
             devices: devices.collect(),
         }
     }

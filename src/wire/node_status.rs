@@ -9,6 +9,7 @@ use crate::domain::inventory::{Inventory, Mig, MigMode};
 use crate::domain::node::Yielded;
 use crate::domain::node::drain::{Name, Standing};
 use crate::domain::reconcile::{DeviceStatus, Status};
+use crate::domain::sharing::SharingStatus;
 
 /// Longest annotation, in bytes.
 const LONGEST: usize = 16 << 10;
@@ -17,6 +18,9 @@ const MESSAGES: [usize; 3] = [600, 120, 0];
 /// How many of those that a drain waits for are named, and how long a reason may be, in characters.
 const MOST_WAITING: usize = 12;
 const LONGEST_REASON: usize = 200;
+/// How many resources and kept ids are told.
+const MOST_RESOURCES: usize = 16;
+const MOST_KEPT: usize = 4;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -39,6 +43,8 @@ struct NodeStatus<'a> {
     left_to_others: Vec<Left<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     drain: Option<Drain<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sharing: Option<Sharing<'a>>,
     devices: Vec<Device<'a>>,
     /// Devices for which there was no room.
     #[serde(skip_serializing_if = "is_zero")]
@@ -62,6 +68,31 @@ struct Drain<'a> {
     /// Those for whom there was no room.
     #[serde(skip_serializing_if = "is_zero")]
     more_waits_for: usize,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Sharing<'a> {
+    mode: &'a str,
+    state: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    resources: Vec<Resource<'a>>,
+    /// Ids that pods have and that are given out otherwise than they shall be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<String>,
+    /// Those for which there was no room.
+    #[serde(skip_serializing_if = "is_zero")]
+    more_kept: usize,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource<'a> {
+    name: &'a str,
+    wanted: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocatable: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -135,6 +166,7 @@ fn write(
             })
             .collect(),
         drain: drain.map(draining),
+        sharing: status.sharing.as_ref().map(sharing),
         devices: devices
             .map(|device| Device {
                 name: &device.name,
@@ -147,6 +179,30 @@ fn write(
         more_devices: status.devices.len().saturating_sub(most),
     };
     serde_json::to_string(&status).unwrap_or_default()
+}
+
+fn sharing(status: &SharingStatus) -> Sharing<'_> {
+    let resources = status.resources.iter().take(MOST_RESOURCES);
+    let kept = status.kept.iter().take(MOST_KEPT);
+    Sharing {
+        mode: status.mode.as_str(),
+        state: status.state,
+        message: status.message.as_deref().map(|text| cut(text, 300)),
+        resources: resources
+            .map(|resource| Resource {
+                name: resource.name.as_str(),
+                wanted: resource.wanted,
+                allocatable: resource.allocatable,
+            })
+            .collect(),
+        kept: kept
+            .map(|kept| {
+                let by = format!("{} of {}/{}", kept.id, kept.by.namespace, kept.by.pod);
+                cut(&by, LONGEST_REASON)
+            })
+            .collect(),
+        more_kept: status.kept.len().saturating_sub(MOST_KEPT),
+    }
 }
 
 fn draining(standing: &Standing) -> Drain<'_> {
@@ -219,8 +275,12 @@ fn cut(text: &str, longest: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::holder::PodDevice;
     use crate::domain::inventory::{Machine, NvmlState};
     use crate::domain::node::drain::Stage;
+    use crate::domain::reason::Reason;
+    use crate::domain::sharing::status::{Kept, Mode, ResourceStatus};
+    use crate::domain::sharing::{ResourceName, ShareId};
 
     fn empty() -> Inventory {
         Inventory {
@@ -266,6 +326,46 @@ mod tests {
         assert_eq!(text, r#"{"devices":[]}"#);
     }
 
+    /// Texts of this length, and so many ids that are kept.
+    fn shared(length: usize, kept: usize) -> SharingStatus {
+        let kept_one = Kept {
+            id: ShareId::replica("GPU-5fd4087b-86f3-7a43-b711-4771313afc50", 5),
+            by: PodDevice {
+                namespace: "team-a".to_owned(),
+                pod: format!("notebook{}", "ö".repeat(length)),
+                container: "main".to_owned(),
+                resource: "nvidia.com/gpu".to_owned(),
+                device_id: String::new(),
+            },
+        };
+        let resource = ResourceStatus {
+            name: ResourceName::gpu(),
+            wanted: 24,
+            allocatable: Some(23),
+            units: Vec::new(),
+        };
+        SharingStatus {
+            mode: Mode::Embedded,
+            state: Reason::SharingHeld.word(),
+            message: Some(format!("one is held{}", "ö".repeat(length))),
+            resources: vec![resource],
+            kept: vec![kept_one; kept],
+            hand_off: None,
+        }
+    }
+
+    #[test]
+    fn it_says_how_far_what_is_given_out_is_what_shall_be() {
+        let status = Status {
+            sharing: Some(shared(0, 1)),
+            ..Status::default()
+        };
+        assert_eq!(
+            annotation(&status, &empty(), &[], None),
+            r#"{"sharing":{"mode":"embedded","state":"sharing-held","message":"one is held","resources":[{"name":"nvidia.com/gpu","wanted":24,"allocatable":23}],"kept":["GPU-5fd4087b-86f3-7a43-b711-4771313afc50::5 of team-a/notebook"]},"devices":[]}"#
+        );
+    }
+
     #[test]
     fn it_says_whom_a_drain_waits_for_and_why() {
         let waiting = |who, reason: &str| crate::domain::node::drain::Waiting {
@@ -301,7 +401,8 @@ mod tests {
                 message: Some("ä".repeat(length)),
                 waits_for: vec![waiting; 300],
             };
-            let status = status(devices, &"ä".repeat(length));
+            let mut status = status(devices, &"ä".repeat(length));
+            status.sharing = Some(shared(length, 300));
             let text = annotation(&status, &empty(), &[], Some(&standing));
             assert!(text.len() <= LONGEST, "{devices}: {}", text.len());
             let read: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -312,6 +413,7 @@ mod tests {
             let told = drain["waitsFor"].as_array().unwrap().len();
             let left = usize::try_from(drain["moreWaitsFor"].as_u64().unwrap()).unwrap();
             assert_eq!(told + left, 300);
+            assert_eq!(read["sharing"]["moreKept"], 296);
         }
     }
 }

@@ -42,4 +42,5 @@ mod promtool;
 mod rest;
 mod supply_chain;
 mod tidy;
+mod top;
 mod troubleshooting;

@@ -1,9 +1,10 @@
 //! The REST API through its real router, over machines that were really read.
 
 mod events;
-mod fleet;
+pub(crate) mod fleet;
 mod plans;
 mod schemas;
+pub(crate) mod usage;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};

@@ -15,6 +15,8 @@ use crate::domain::reconcile::Status;
 
 /// Pods that get a series of their own. Names are other people's, so their number must have a bound.
 const MOST: usize = 16;
+/// Resources that get series of their own.
+const MOST_RESOURCES: usize = 64;
 /// All others. No pod is without a namespace, so none can be meant.
 const OTHERS: &str = "other";
 
@@ -31,6 +33,10 @@ struct Facts {
     layout: Option<(String, &'static str)>,
     /// Devices that wait, by whom they wait for.
     blockers: BTreeMap<Pod, usize>,
+    /// Who gives devices out, and the reason's word.
+    sharing: Option<(&'static str, &'static str)>,
+    /// Of each resource how many there shall be, and how many the Node offers.
+    shares: BTreeMap<String, (u64, Option<u64>)>,
 }
 
 impl Standing {
@@ -38,6 +44,11 @@ impl Standing {
         let facts = Facts {
             layout: status.layout.clone().zip(status.state),
             blockers: blockers(status),
+            sharing: status
+                .sharing
+                .as_ref()
+                .map(|sharing| (sharing.mode.as_str(), sharing.state)),
+            shares: shares(status),
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = facts;
     }
@@ -60,8 +71,46 @@ impl Collector for Standing {
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
             ConstGauge::new(count).encode(metric.encode_family(&labels)?)?;
         }
+        facts.encode_sharing(encoder)
+    }
+}
+
+impl Facts {
+    fn encode_sharing(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help =
+            "Who gives devices out to pods, and how far that is what the layout says: always 1";
+        let mut metric =
+            encoder.encode_descriptor("sharing_info", help, None, MetricType::Gauge)?;
+        if let Some((mode, reason)) = self.sharing {
+            let labels = [("mode", mode), ("reason", reason)];
+            ConstGauge::new(1_i64).encode(metric.encode_family(&labels)?)?;
+        }
+        let help =
+            "What is given out to pods under a name: what there shall be, and what the Node offers";
+        let mut metric = encoder.encode_descriptor("shares", help, None, MetricType::Gauge)?;
+        for (resource, (wanted, allocatable)) in &self.shares {
+            let counts = [
+                ("wanted", Some(wanted)),
+                ("allocatable", allocatable.as_ref()),
+            ];
+            for (count, number) in counts {
+                let Some(number) = number else { continue };
+                let labels = [("resource", resource.as_str()), ("count", count)];
+                let number = i64::try_from(*number).unwrap_or(i64::MAX);
+                ConstGauge::new(number).encode(metric.encode_family(&labels)?)?;
+            }
+        }
         Ok(())
     }
+}
+
+/// Their names are those of profiles, so their number has a bound; one is kept all the same.
+fn shares(status: &Status) -> BTreeMap<String, (u64, Option<u64>)> {
+    let resources = status.sharing.iter().flat_map(|sharing| &sharing.resources);
+    resources
+        .take(MOST_RESOURCES)
+        .map(|one| (one.name.to_string(), (one.wanted, one.allocatable)))
+        .collect()
 }
 
 /// Devices that wait, by whom they wait for. Those are kept that most devices wait for, and of equals the first by name.
@@ -104,7 +153,10 @@ mod tests {
 
     use super::*;
     use crate::domain::holder::{self, Who};
+    use crate::domain::reason::Reason;
     use crate::domain::reconcile::DeviceStatus;
+    use crate::domain::sharing::status::{Mode, ResourceStatus};
+    use crate::domain::sharing::{ResourceName, SharingStatus};
     use crate::telemetry::exposition;
 
     fn of(pod: Option<(&str, &str)>, device: u8) -> Holder {
@@ -171,6 +223,40 @@ mod tests {
         );
         standing.put(&Status::default());
         assert!(samples(&standing).is_empty());
+    }
+
+    #[test]
+    fn what_is_given_out_is_told_beside_what_shall_be() {
+        let standing = Standing::default();
+        standing.put(&Status {
+            sharing: Some(SharingStatus {
+                mode: Mode::HandOff,
+                state: Reason::SharingNotInForce.word(),
+                message: None,
+                resources: [(24, Some(8)), (7, None)]
+                    .into_iter()
+                    .zip([ResourceName::gpu(), ResourceName::gpu().shared()])
+                    .map(|((wanted, allocatable), name)| ResourceStatus {
+                        name,
+                        wanted,
+                        allocatable,
+                        units: Vec::new(),
+                    })
+                    .collect(),
+                kept: Vec::new(),
+                hand_off: None,
+            }),
+            ..Status::default()
+        });
+        assert_eq!(
+            samples(&standing),
+            [
+                r#"octavo_sharing_info{mode="hand-off",reason="sharing-not-in-force"} 1"#,
+                r#"octavo_shares{resource="nvidia.com/gpu",count="wanted"} 24"#,
+                r#"octavo_shares{resource="nvidia.com/gpu",count="allocatable"} 8"#,
+                r#"octavo_shares{resource="nvidia.com/gpu.shared",count="wanted"} 7"#,
+            ]
+        );
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What is known of a device, line by line.
 
+use super::shares::{Users, mark};
 use super::slices::Picture;
 use super::words::{Badge, complaint, device_state, memory, printable};
 use crate::domain::inventory::{Condition, Device, NvmlState, Process, ProcessKind, Usage, Vendor};
+use crate::domain::sharing::usage::DeviceUsage;
 
 /// A device, ready to be shown.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub(super) struct Card {
     pub(super) state: Badge,
     pub(super) complaints: Vec<Line>,
     pub(super) picture: Option<Picture>,
+    /// Who uses what of it, where the node tells.
+    pub(super) users: Option<Users>,
     pub(super) processes: Vec<Runs>,
     /// It is known that no process is on it, and no picture says so.
     pub(super) quiet: bool,
@@ -69,6 +73,7 @@ impl Card {
             state: device_state(device.state(nvml), device.gravity(nvml)),
             complaints: complaints.collect(),
             picture: Picture::of(device),
+            users: None,
             processes: device.processes.iter().map(runs).collect(),
             quiet: working
                 && device.mig.state().is_none()
@@ -80,6 +85,18 @@ impl Card {
 }
 
 impl Card {
+    /// The same of a device of which this is told.
+    pub(super) fn with_usage(mut self, usage: Option<&DeviceUsage>) -> Self {
+        let Some(usage) = usage else {
+            return self;
+        };
+        if let Some(picture) = &mut self.picture {
+            mark(picture, usage);
+        }
+        self.users = Users::of(usage);
+        self
+    }
+
     /// Whether its picture names instances by their ids.
     pub(super) fn has_ids(&self) -> bool {
         let picture = self.picture.as_ref();

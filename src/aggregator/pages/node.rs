@@ -9,6 +9,7 @@ use super::bar::in_words;
 use super::facts::Card;
 use super::layout::Section;
 use super::plan::WhatIf;
+use super::shares::{Given, of_device};
 use super::words::{Badge, age, counted, millis, node_state, printable, time};
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::Node;
@@ -37,6 +38,9 @@ pub(super) struct NodePage {
     confirmed: String,
     changed: String,
     layout: Option<Section>,
+    given: Option<Given>,
+    /// What could not be looked at of who uses what.
+    missing: Vec<String>,
     devices: Vec<Card>,
     /// What the ids in the pictures mean, where there are any.
     legend: Option<&'static str>,
@@ -74,19 +78,26 @@ struct Named {
 pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
     let now = clock.now();
     let mut notices = freshness(node, clock, now);
-    let (inventory, layout) = match status::decode(&node.parts) {
-        Ok(status) => (Some(status.inventory), status.layout),
+    let told = match status::decode(&node.parts) {
+        Ok(status) => Some(status),
         Err(error) => {
             let text = printable(&chain(&error));
             let text = format!("What its agent sent cannot be read as a whole: {text}");
             notices.push(Notice { text, since: None });
-            (None, None)
+            None
         }
     };
-    notices.extend(inventory.as_ref().and_then(|all| nvml(&all.nvml)));
+    let inventory = told.as_ref().map(|status| &status.inventory);
+    let usage = told.as_ref().and_then(|status| status.usage.as_ref());
+    let layout = told.as_ref().and_then(|status| status.layout.as_ref());
+    let sharing = told.as_ref().and_then(|status| status.sharing.as_ref());
+    notices.extend(inventory.and_then(|all| nvml(&all.nvml)));
     let devices = inventory.iter().flat_map(|all| {
         let devices = all.devices.iter();
-        devices.map(|device| Card::of(device, &all.nvml))
+        devices.map(|device| {
+            let used = of_device(usage, device.pci);
+            Card::of(device, &all.nvml).with_usage(used)
+        })
     });
     let devices: Vec<Card> = devices.collect();
     let labels = node.labels.iter();
@@ -98,17 +109,21 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
         stale: node.freshness.is_stale(now),
         summary: summary(node, now),
         notices,
-        facts: facts(node, inventory.as_ref()),
+        facts: facts(node, inventory),
         boot_id: printable(&node.run.boot_id),
         age: age(since),
         age_ms: millis(since),
         confirmed: time(clock.wall(node.freshness.confirmed())),
         changed: time(clock.wall(node.changed)),
-        layout: layout.as_ref().map(Section::of),
+        layout: layout.map(Section::of),
+        given: sharing.map(Given::of),
+        missing: usage
+            .into_iter()
+            .flat_map(|usage| usage.missing.iter().map(|text| printable(text)))
+            .collect(),
         legend: devices.iter().any(Card::has_ids).then_some(LEGEND),
         devices,
         what_if: inventory
-            .as_ref()
             .map(|all| WhatIf::of(&reader.layouts, all, reader.layout.as_deref()))
             .unwrap_or_default(),
         labels: labels

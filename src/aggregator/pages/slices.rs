@@ -34,6 +34,30 @@ pub(super) struct Region {
     pub(super) place: String,
     /// The GPU instance that is there now, by the driver's id.
     pub(super) instance: Option<u32>,
+    /// Those who have it by turns.
+    pub(super) marks: Vec<Mark>,
+}
+
+/// A replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Nobody has it.
+    Left,
+    /// Somebody has it.
+    Taken,
+    /// Who has it uses more than their share.
+    Over,
+}
+
+impl Mark {
+    /// How it looks.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::Left => "left",
+            Self::Taken => "taken",
+            Self::Over => "over",
+        }
+    }
 }
 
 impl Picture {
@@ -107,6 +131,7 @@ fn whole(slices: u32, usage: Usage<'_>) -> Region {
         lines: vec![say::whole(usage)],
         place: say::place(0, slices),
         instance: None,
+        marks: Vec::new(),
     }
 }
 
@@ -127,6 +152,7 @@ fn region(stretch: &Stretch<'_>, state: &MigState, usage: Usage<'_>) -> Region {
         lines,
         place: say::place(stretch.start(), stretch.slices()),
         instance: id,
+        marks: Vec::new(),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::config::octavo::apply::Patience;
 use crate::wire::local::{Answer, Request, SOCKET, Status, line};
 
 /// The agent of this node; `None` where none listens.
-pub(super) async fn connect(folder: &Path) -> Result<Option<UnixStream>, CliError> {
+pub(in crate::cli) async fn connect(folder: &Path) -> Result<Option<UnixStream>, CliError> {
     let socket = folder.join(SOCKET);
     match UnixStream::connect(&socket).await {
         Ok(stream) => Ok(Some(stream)),
@@ -57,6 +57,8 @@ pub(super) async fn ask(
         let answer = serde_json::from_str(&said).map_err(|error| talk(io::Error::other(error)))?;
         match answer {
             Answer::Accepted { generation } => wanted = Some(generation),
+            // Nobody asked for it.
+            Answer::Usage(_) => {}
             Answer::Refused { reason } => return Err(CliError::AgentRefused(reason)),
             Answer::Status(status) => {
                 show.progress(&status);

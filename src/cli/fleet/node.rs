@@ -59,6 +59,13 @@ fn facts(detail: &NodeDetail, colors: Colors) -> String {
     if let Some(layout) = &row.layout {
         said.extend(standing(layout, colors));
     }
+    if let Some(sharing) = &detail.sharing_status {
+        let (mode, state) = (printable(&sharing.mode), printable(&sharing.state));
+        let why = sharing.message.as_deref().map(printable);
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        let line = format!("Given out to pods: {mode}, {state}{why}");
+        said.push(folded(&line, 2));
+    }
     lines(said)
 }
 

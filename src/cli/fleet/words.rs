@@ -8,7 +8,7 @@ use crate::domain::reconcile::State;
 use crate::wire::api::{LayoutRow, NodeRow, NodeType, PartitionsJson};
 
 /// Stands for what is not there.
-pub(super) const NONE: &str = "-";
+pub(in crate::cli) const NONE: &str = "-";
 
 const UNKNOWN_TYPE: &str = "unknown";
 
@@ -40,7 +40,7 @@ pub(in crate::cli) fn parts(of: PartitionsJson) -> String {
 }
 
 /// Gibibytes as people count them, rounded.
-pub(super) fn memory(mib: u64) -> String {
+pub(in crate::cli) fn memory(mib: u64) -> String {
     if mib == 0 {
         NONE.to_owned()
     } else if mib < 10 << 10 {

@@ -34,10 +34,10 @@ const LEAVE: &str = "\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l";
 
 /// The other screen; the first one comes back when this is dropped.
 #[derive(Debug)]
-struct Canvas;
+pub(in crate::cli) struct Canvas;
 
 impl Canvas {
-    fn open() -> Result<Self, CliError> {
+    pub(in crate::cli) fn open() -> Result<Self, CliError> {
         let _ = print::out(ENTER)?;
         Ok(Self)
     }
@@ -118,13 +118,13 @@ fn picture(list: &NodeList, settings: &NodesSettings, colors: Colors) -> String 
 }
 
 /// `text` over what was there, at most `height` lines of it.
-fn over(text: &str, height: usize) -> String {
+pub(in crate::cli) fn over(text: &str, height: usize) -> String {
     let lines: Vec<&str> = text.lines().take(height).collect();
     format!("\u{1b}[H{}\u{1b}[K\u{1b}[J", lines.join("\u{1b}[K\r\n"))
 }
 
 /// Over the line that says what is shown.
-fn status_line(text: &str) -> String {
+pub(in crate::cli) fn status_line(text: &str) -> String {
     format!("\u{1b}[H{text}\u{1b}[K")
 }
 

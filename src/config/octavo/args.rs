@@ -14,6 +14,7 @@ use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
 use super::mig_parted::{self, MigPartedArgs, NvidiaMigPartedArgs};
 use super::sharing::{self, SharingArgs};
+use super::top::TopArgs;
 use super::{
     Colors, Command, Headers, Input, InspectFormat, InspectSettings, Invocation, LabelsFormat,
     LabelsPurpose, LabelsSettings, Screen, Shell, Source, Terminal,
@@ -151,6 +152,8 @@ enum CommandArgs {
     /// Follow what changes in the fleet
     #[command(after_long_help = fleet::WATCH_EXAMPLES)]
     Watch(WatchArgs),
+    /// Follow who uses what, pod by pod
+    Top(TopArgs),
     /// Run a fleet of simulated machines on this one
     #[command(after_long_help = demo::EXAMPLES)]
     Demo(DemoArgs),
@@ -296,6 +299,7 @@ impl OctavoArgs {
             CommandArgs::Types(args) => Command::Types(args.into()),
             CommandArgs::Node(args) => Command::Node(args.into()),
             CommandArgs::Watch(args) => Command::Watch(args.into()),
+            CommandArgs::Top(args) => Command::Top(args.into()),
             CommandArgs::Demo(args) => Command::Demo(args.into()),
             CommandArgs::Completion { shell } => Command::Completion(shell),
         };
@@ -314,10 +318,8 @@ pub fn completion_script(shell: Shell) -> String {
 
 /// The script that completes `nvidia-mig-parted` in `shell`.
 pub fn mig_parted_completion_script(shell: Shell) -> String {
-    script(
-        shell,
-        (&mut NvidiaMigPartedArgs::command(), mig_parted::NAME),
-    )
+    let mut command = NvidiaMigPartedArgs::command();
+    script(shell, (&mut command, mig_parted::NAME))
 }
 
 fn script(shell: Shell, (command, name): (&mut clap::Command, &str)) -> String {

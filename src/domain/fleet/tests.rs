@@ -1,6 +1,7 @@
 //! What hand-made devices and nodes count as; and that nothing is counted twice or not at all, whatever the hardware says.
 
 mod layout;
+mod sharing;
 
 use super::*;
 use crate::domain::catalog::ProfileCatalog;

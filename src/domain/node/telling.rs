@@ -8,6 +8,7 @@ use super::operands::{Mismatch, News};
 use crate::domain::inventory::NvmlState;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
+use crate::domain::sharing::SharingStatus;
 
 /// An event of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,7 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Telling {
     layout: Option<Told>,
+    sharing: Option<Given>,
     /// Whether anything was looked at before.
     began: bool,
     driver: Option<Reason>,
@@ -38,6 +40,14 @@ struct Told {
     state: &'static str,
     /// How each device stood, in a word.
     devices: Vec<&'static str>,
+    message: String,
+    at: Duration,
+}
+
+/// A turn of what is given out to pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Given {
+    state: &'static str,
     message: String,
     at: Duration,
 }
@@ -77,6 +87,7 @@ impl Telling {
             events.extend(self.notice(status));
             events.extend(self.drift(status));
             events.extend(self.layout(now, status));
+            events.extend(self.sharing(now, status));
         }
         events.extend(self.others(scene.yielded));
         self.afford(now, events)
@@ -170,6 +181,32 @@ impl Telling {
         event
     }
 
+    fn sharing(&mut self, now: Duration, status: &Status) -> Option<Event> {
+        let Some(sharing) = &status.sharing else {
+            self.sharing = None;
+            return None;
+        };
+        let given = Given {
+            state: sharing.state,
+            message: offered(sharing),
+            at: now,
+        };
+        let before = self.sharing.as_ref();
+        let same = before.is_some_and(|before| before.state == given.state);
+        let again = before.is_some_and(|before| {
+            before.message != given.message && now.saturating_sub(before.at) >= SAME_AGAIN
+        });
+        if same && !again {
+            return None;
+        }
+        // A node that gives out what it shall when we come is nothing new.
+        let quiet = before.is_none() && Reason::SharingInForce.is(given.state);
+        let reason = Reason::of(given.state).filter(|reason| reason.event().is_some());
+        let told = reason.map(|reason| event(reason, given.message.clone()));
+        self.sharing = Some(given);
+        told.filter(|_| !quiet)
+    }
+
     fn others(&mut self, yielded: &[Yielded]) -> Option<Event> {
         if self.yielded == yielded {
             return None;
@@ -242,6 +279,22 @@ fn listed(mismatches: &[Mismatch]) -> String {
                 "{}: {} there, {} offered",
                 one.resource, one.there, one.offered
             )
+        })
+        .collect();
+    told.join("; ")
+}
+
+/// Why it stands so, or how many of what are offered.
+fn offered(sharing: &SharingStatus) -> String {
+    if let Some(message) = &sharing.message {
+        return message.clone();
+    }
+    let told: Vec<String> = sharing
+        .resources
+        .iter()
+        .map(|one| match one.allocatable {
+            Some(offered) => format!("{}: {offered} of {} offered", one.name, one.wanted),
+            None => format!("{}: {} asked for", one.name, one.wanted),
         })
         .collect();
     told.join("; ")

@@ -9,10 +9,11 @@ use octavo::aggregator::clock::{Clock, Moment};
 use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use octavo::aggregator::pages;
 use octavo::aggregator::view::View;
-use octavo::domain::fleet::LayoutStatus;
+use octavo::domain::fleet::{LayoutStatus, SharingReport, SharingSummary};
 use octavo::domain::inventory::Inventory;
 use octavo::domain::labels;
-use octavo::domain::stream::Run;
+use octavo::domain::sharing::usage::Usage;
+use octavo::domain::stream::{Change, Run};
 use octavo::wire::status;
 use tokio::sync::{oneshot, watch};
 
@@ -119,6 +120,25 @@ impl Site {
         let now = self.clock.now();
         let fresh = Freshness::new(now, FRESH);
         self.insert(standing(name, inventory, Some(layout), fresh));
+    }
+
+    /// A node says what it has, how it gives it out, and who uses what.
+    pub(super) fn put_sharing(
+        &self,
+        name: &str,
+        inventory: &Inventory,
+        report: &SharingReport,
+        usage: &Usage,
+    ) {
+        let now = self.clock.now();
+        let mut node = node(name, inventory, Freshness::new(now, FRESH));
+        node.parts = node.parts.with(&Change {
+            changed: vec![status::encode_sharing(report), status::encode_usage(usage)],
+            removed: Vec::new(),
+        });
+        let given = SharingSummary::of(report);
+        node.summary = node.summary.with_sharing(Some(given));
+        self.insert(node);
     }
 
     /// A node of which nothing was heard since the start.

@@ -8,4 +8,5 @@ mod list;
 mod live;
 mod node;
 mod quality;
+mod sharing;
 mod shots;

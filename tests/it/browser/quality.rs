@@ -3,6 +3,7 @@
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
 use super::layout::{IN_THE_WAY, standing};
+use super::sharing::give_shares;
 
 async fn check(page: &Page, path: &str) {
     for theme in ["light", "dark"] {
@@ -33,12 +34,14 @@ async fn axe_finds_nothing_on_any_page_in_either_theme() {
     let site = Site::of_the_demo().await;
     site.put_stale("stale", &inventory("t4").await);
     give_a_layout(&site).await;
+    give_shares(&site).await;
     browse(&site.url, Start::default(), async |page| {
         for path in [
             "/",
             "/?search=nothing-like-it",
             "/nodes/hgx-a100",
             "/nodes/h200",
+            "/nodes/shared",
             "/nodes/stale",
         ] {
             check(&page, path).await;
@@ -60,12 +63,18 @@ async fn axe_finds_nothing_on_any_page_in_either_theme() {
 async fn a_narrow_page_scrolls_in_one_direction_only() {
     let site = Site::of_the_demo().await;
     give_a_layout(&site).await;
+    give_shares(&site).await;
     let start = Start {
         narrow: true,
         ..Start::default()
     };
     browse(&site.url, start, async |page| {
-        for path in ["/", "/nodes/hgx-a100", "/nodes/rtx-pro-6000"] {
+        for path in [
+            "/",
+            "/nodes/hgx-a100",
+            "/nodes/rtx-pro-6000",
+            "/nodes/shared",
+        ] {
             page.open(path).await;
             page.until_true("return innerWidth === 380").await;
             let width = "return document.documentElement.scrollWidth";

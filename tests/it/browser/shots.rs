@@ -5,6 +5,7 @@ use std::path::Path;
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
 use super::layout::{IN_THE_WAY, standing};
+use super::sharing::give_shares;
 
 #[tokio::test]
 async fn the_pages_can_be_photographed() {
@@ -17,11 +18,15 @@ async fn the_pages_can_be_photographed() {
             ("/", "nodes", 1170),
             ("/nodes/hgx-a100", "node", 1290),
             ("/nodes/hgx-a100", "layout", 700),
+            ("/nodes/shared", "sharing", 1290),
         ] {
             if name == "layout" {
                 let machine = inventory("hgx-a100").await;
                 let layout = standing(&machine, 2, &IN_THE_WAY);
                 site.put_standing("hgx-a100", &machine, &layout);
+            }
+            if name == "sharing" {
+                give_shares(&site).await;
             }
             page.resize(height).await;
             for theme in ["light", "dark"] {

@@ -10,9 +10,11 @@ use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use octavo::aggregator::rest;
 use octavo::aggregator::view::View;
 use octavo::book::Book;
+use octavo::domain::fleet::SharingReport;
 use octavo::domain::inventory::Inventory;
 use octavo::domain::labels::{self, Options};
-use octavo::domain::stream::Run;
+use octavo::domain::sharing::usage::Usage;
+use octavo::domain::stream::{Change, Run};
 use octavo::wire::status;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -119,6 +121,16 @@ impl Aggregator {
             Gist::of(inventory, Arc::new(labels), None),
             freshness,
         ));
+    }
+
+    /// The agent of `name` says this of what it gives out, and who uses what.
+    pub(crate) fn share(&self, name: &str, report: &SharingReport, usage: &Usage) {
+        let mut node = Node::clone(&self.node(name));
+        node.parts = node.parts.with(&Change {
+            changed: vec![status::encode_sharing(report), status::encode_usage(usage)],
+            removed: Vec::new(),
+        });
+        self.store(node);
     }
 
     /// Nothing is heard of `name` any more, and the writer has found that out.

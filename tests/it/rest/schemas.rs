@@ -113,6 +113,8 @@ async fn answers(aggregator: &Aggregator) -> Vec<Value> {
             "/api/v1/nodes/mixed-1/plan?layout=nothing",
             "/api/v1/nodes/{name}/plan",
         ),
+        ("/api/v1/usage?limit=1", "/api/v1/usage"),
+        ("/api/v1/usage?sort=pod", "/api/v1/usage"),
         ("/openapi.json", "/openapi.json"),
     ] {
         let answer = aggregator.get(path).await;
@@ -157,6 +159,7 @@ async fn answers(aggregator: &Aggregator) -> Vec<Value> {
 #[tokio::test]
 async fn the_document_is_valid_and_every_answer_is_what_it_says() {
     let aggregator = Aggregator::of(&Machines::read().await);
+    super::usage::give(&aggregator, "gpu-1");
     let document = aggregator.get("/openapi.json").await.json();
     let cases = answers(&aggregator).await;
     let mut validate = Command::new(&*PYTHON);

@@ -125,6 +125,7 @@ impl Region {
             lines,
             place: place(start, slices),
             instance: None,
+            marks: Vec::new(),
         }
     }
 }

@@ -232,3 +232,59 @@ fn partitions_that_are_not_offered_are_told_with_both_counts() {
         event.message
     );
 }
+
+fn shared(state: Reason, message: Option<&str>) -> Status {
+    Status {
+        sharing: Some(SharingStatus {
+            mode: crate::domain::sharing::status::Mode::Embedded,
+            state: state.word(),
+            message: message.map(str::to_owned),
+            resources: vec![crate::domain::sharing::status::ResourceStatus {
+                name: crate::domain::sharing::ResourceName::gpu(),
+                wanted: 24,
+                allocatable: Some(24),
+                units: Vec::new(),
+            }],
+            kept: Vec::new(),
+            hand_off: None,
+        }),
+        ..Status::default()
+    }
+}
+
+#[test]
+fn each_turn_of_what_is_given_out_is_told_once() {
+    let mut telling = Telling::default();
+    let held = shared(Reason::SharingHeld, Some("pod a/b has it"));
+    for (seconds, status, told) in [
+        // As it shall be from the start, and about to be, are nothing to tell.
+        (0, shared(Reason::SharingInForce, None), None),
+        (1, shared(Reason::SharingPending, None), None),
+        (
+            2,
+            held.clone(),
+            Some(("SharingHeld", "pod a/b has it".to_owned())),
+        ),
+        (3, held.clone(), None),
+        // Other words for the same are told when some time has passed.
+        (4, shared(Reason::SharingHeld, Some("pod a/c has it")), None),
+        (
+            303,
+            shared(Reason::SharingHeld, Some("pod a/c has it")),
+            Some(("SharingHeld", "pod a/c has it".to_owned())),
+        ),
+        (
+            304,
+            shared(Reason::SharingInForce, None),
+            Some((
+                "SharingInForce",
+                "nvidia.com/gpu: 24 of 24 offered".to_owned(),
+            )),
+        ),
+        (305, Status::default(), None),
+        (306, shared(Reason::SharingInForce, None), None),
+    ] {
+        let events = look(&mut telling, seconds, &status);
+        assert_eq!(events, Vec::from_iter(told), "at {seconds}");
+    }
+}

@@ -1,0 +1,451 @@
+//! How a node's devices are given out to pods, and who uses what of them.
+
+use std::time::Duration;
+
+use super::layout::Standing;
+use super::slices::{Mark, Picture};
+use super::words::{age, counted, memory, printable};
+use crate::domain::fleet::{SharingReport, is_nearly_exhausted};
+use crate::domain::id::PciAddress;
+use crate::domain::quantity::Mebibytes;
+use crate::domain::reason::{Kind, Reason};
+use crate::domain::sharing::health::Health;
+use crate::domain::sharing::status::{Kept, Mode, ResourceStatus};
+use crate::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+/// The section about what is given out.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) badge: Standing,
+    /// Who gives it out.
+    pub(super) by: String,
+    pub(super) message: Option<String>,
+    pub(super) resources: Vec<Resource>,
+    pub(super) kept: Vec<String>,
+    pub(super) unfit: Vec<String>,
+}
+
+/// A resource.
+#[derive(Debug)]
+pub(super) struct Resource {
+    pub(super) name: String,
+    pub(super) wanted: u64,
+    pub(super) offered: String,
+    /// `2 devices or partitions, 3 to each`.
+    pub(super) units: String,
+}
+
+/// The table of a device.
+#[derive(Debug)]
+pub(super) struct Users {
+    pub(super) rows: Vec<Row>,
+    /// What is to be known of its memory, gravest first.
+    pub(super) alarms: Vec<String>,
+}
+
+/// Somebody who has something.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) who: String,
+    pub(super) container: String,
+    /// Which partition, and which replicas.
+    pub(super) place: String,
+    pub(super) memory: String,
+    pub(super) bar: Option<Share>,
+    pub(super) busy: String,
+    pub(super) over: bool,
+}
+
+/// Memory of a fair share.
+#[derive(Debug)]
+pub(super) struct Share {
+    pub(super) used: u64,
+    pub(super) all: u64,
+    /// `of 26.6 GiB`.
+    pub(super) words: String,
+}
+
+/// Replicas that are drawn one by one.
+const MOST_MARKS: u32 = 24;
+/// Names in a picture.
+const MOST_NAMES: usize = 3;
+/// What stands where nobody knows.
+const NOT_TOLD: &str = "not told";
+
+impl Given {
+    /// Of what the node tells.
+    pub(super) fn of(report: &SharingReport) -> Self {
+        let by = [Mode::HandOff, Mode::Embedded];
+        let by = by.into_iter().find(|mode| mode.as_str() == report.mode);
+        Self {
+            badge: standing(&report.state),
+            by: match by {
+                Some(Mode::HandOff) => "Given out by NVIDIA's device plugin.".to_owned(),
+                Some(Mode::Embedded) => "Given out by the agent.".to_owned(),
+                None => format!("Given out by: {}.", printable(&report.mode)),
+            },
+            message: report.message.as_deref().map(printable),
+            resources: report.resources.iter().map(resource).collect(),
+            kept: report.kept.iter().map(kept).collect(),
+            unfit: report.resources.iter().flat_map(unfit).collect(),
+        }
+    }
+}
+
+fn standing(state: &str) -> Standing {
+    let reason = Reason::of(state);
+    let (tone, icon) = match reason {
+        Some(Reason::SharingInForce) => ("good", "ok"),
+        Some(Reason::SharingPending) => ("soft", "stale"),
+        Some(Reason::SharingHeld) => ("warn", "warn"),
+        Some(reason) if reason.kind() == Kind::Warning => ("bad", "bad"),
+        Some(_) | None => ("soft", "note"),
+    };
+    let word = printable(state);
+    Standing { tone, icon, word }
+}
+
+fn resource(resource: &ResourceStatus) -> Resource {
+    let units = counted(
+        resource.units.len(),
+        "device or partition",
+        "devices or partitions",
+    );
+    let mut replicas: Vec<u32> = resource
+        .units
+        .iter()
+        .filter_map(|unit| unit.replicas)
+        .collect();
+    replicas.sort_unstable();
+    let each = match (replicas.first(), replicas.last()) {
+        (Some(least), Some(most)) if least == most => format!(", each for {least} by turns"),
+        (Some(least), Some(most)) => format!(", each for {least} to {most} by turns"),
+        _ => String::new(),
+    };
+    Resource {
+        name: resource.name.to_string(),
+        wanted: resource.wanted,
+        offered: resource
+            .allocatable
+            .map_or_else(|| NOT_TOLD.to_owned(), |count| count.to_string()),
+        units: format!("{units}{each}"),
+    }
+}
+
+fn kept(kept: &Kept) -> String {
+    let by = &kept.by;
+    printable(&format!(
+        "{}/{} ({}) has {} as {}",
+        by.namespace, by.pod, by.container, kept.id, by.resource
+    ))
+}
+
+fn unfit(resource: &ResourceStatus) -> Vec<String> {
+    let units = resource.units.iter().filter_map(|unit| match &unit.health {
+        Health::Healthy => None,
+        Health::Unhealthy { reason } => Some(printable(&format!(
+            "{} is not given out: {reason}",
+            unit.uuid
+        ))),
+    });
+    units.collect()
+}
+
+impl Users {
+    /// Of what the node tells of the device; nothing where nobody has it and there is nothing to be said.
+    pub(super) fn of(device: &DeviceUsage) -> Option<Self> {
+        let rows: Vec<Row> = device
+            .units
+            .iter()
+            .flat_map(|unit| {
+                let tenants = unit.tenants.iter().map(|tenant| row(unit, tenant));
+                tenants.chain(nobodys(unit))
+            })
+            .collect();
+        let alarms: Vec<String> = device.units.iter().flat_map(alarms).collect();
+        (!rows.is_empty() || !alarms.is_empty()).then_some(Self { rows, alarms })
+    }
+}
+
+fn row(unit: &UnitUsage, tenant: &Tenant) -> Row {
+    let container = tenant.container.as_deref().map(printable);
+    Row {
+        who: name(tenant),
+        container: container.unwrap_or_default(),
+        place: place(unit, tenant),
+        memory: tenant.memory.map_or_else(|| NOT_TOLD.to_owned(), memory),
+        bar: share(unit, tenant),
+        busy: tenant
+            .utilization
+            .map_or_else(String::new, |percent| format!("{} %", percent.0)),
+        over: tenant.is_over,
+    }
+}
+
+fn name(tenant: &Tenant) -> String {
+    match (&tenant.namespace, &tenant.pod) {
+        (Some(namespace), Some(pod)) => printable(&format!("{namespace}/{pod}")),
+        (None, Some(pod)) => printable(pod),
+        (_, None) if tenant.uid.is_some() => "a pod that kubelet does not name".to_owned(),
+        (_, None) => match tenant.processes.as_slice() {
+            [] => "not a pod".to_owned(),
+            [pid] => format!("not a pod: pid {pid}"),
+            [pid, more @ ..] => format!("not a pod: pid {pid} and {} more", more.len()),
+        },
+    }
+}
+
+/// `1g.10gb gi 7/0, replicas 0, 2`, `whole`.
+fn place(unit: &UnitUsage, tenant: &Tenant) -> String {
+    let what = match (&unit.profile, unit.partition) {
+        (Some(profile), Some((gpu, compute))) => format!("{profile} gi {gpu}/{compute}"),
+        (None, Some((gpu, compute))) => format!("gi {gpu}/{compute}"),
+        (_, None) => "whole".to_owned(),
+    };
+    let mut numbers: Vec<u32> = tenant.ids.iter().filter_map(|id| id.number()).collect();
+    numbers.sort_unstable();
+    let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+    printable(&match numbers.as_slice() {
+        [] if tenant.ids.is_empty() => format!("{what}, not given to it"),
+        [] => what,
+        [one] => format!("{what}, replica {one}"),
+        several => format!("{what}, replicas {}", several.join(", ")),
+    })
+}
+
+fn share(unit: &UnitUsage, tenant: &Tenant) -> Option<Share> {
+    let given = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX).max(1);
+    let all = unit.fair_share?.get().saturating_mul(given);
+    let used = tenant.memory?.get();
+    (all > 0).then(|| Share {
+        used: used.min(all),
+        all,
+        words: format!("of {}", memory(Mebibytes::new(all))),
+    })
+}
+
+/// What is used and is no tenant's, where it is more than nothing.
+fn nobodys(unit: &UnitUsage) -> Option<Row> {
+    let used = unit.unattributed.filter(|used| used.get() > 0)?;
+    Some(Row {
+        who: "not attributed".to_owned(),
+        container: String::new(),
+        place: place(unit, &Tenant::default()).replace(", not given to it", ""),
+        memory: memory(used),
+        bar: None,
+        busy: String::new(),
+        over: false,
+    })
+}
+
+fn alarms(unit: &UnitUsage) -> Vec<String> {
+    let what = unit.profile.as_deref().map(printable);
+    let what = what.unwrap_or_else(|| "the device".to_owned());
+    let mut alarms = Vec::new();
+    if is_nearly_exhausted(unit) {
+        alarms.push(format!(
+            "Hardly any memory of {what} is left: whoever asks for more fails next."
+        ));
+    }
+    if let Some(seconds) = unit.exhausted_in {
+        let left = age(Duration::from_secs(seconds));
+        alarms.push(format!(
+            "As fast as of late, the memory of {what} is used up in about {left}."
+        ));
+    }
+    alarms
+}
+
+/// Draws into `picture` how many share each region, and who has it.
+pub(super) fn mark(picture: &mut Picture, usage: &DeviceUsage) {
+    for region in &mut picture.regions {
+        let units = usage.units.iter().filter(|unit| {
+            let instance = unit.partition.map(|(gpu_instance, _)| gpu_instance);
+            region.instance == instance && (instance.is_some() || region.class != "is-free")
+        });
+        for unit in units {
+            region.lines.extend(who(unit));
+            region.marks.extend(marks(unit));
+        }
+    }
+}
+
+fn who(unit: &UnitUsage) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(replicas) = unit.replicas {
+        let held: usize = unit.tenants.iter().map(|tenant| tenant.ids.len()).sum();
+        lines.push(format!("shared by {replicas}, {held} taken"));
+    }
+    let mut names: Vec<String> = unit
+        .tenants
+        .iter()
+        .filter_map(|tenant| {
+            let pod = printable(tenant.pod.as_deref()?);
+            Some(if tenant.is_over {
+                format!("{pod} over its share")
+            } else {
+                pod
+            })
+        })
+        .collect();
+    let more = names.len().saturating_sub(MOST_NAMES);
+    names.truncate(MOST_NAMES);
+    lines.append(&mut names);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines
+}
+
+/// One a replica; what they say stands in words beside them.
+fn marks(unit: &UnitUsage) -> Vec<Mark> {
+    let Some(replicas) = unit.replicas.filter(|replicas| *replicas <= MOST_MARKS) else {
+        return Vec::new();
+    };
+    (0..replicas)
+        .map(|number| {
+            let mut tenants = unit.tenants.iter();
+            let has = |tenant: &&Tenant| tenant.ids.iter().any(|id| id.number() == Some(number));
+            match tenants.find(has) {
+                None => Mark::Left,
+                Some(tenant) if tenant.is_over => Mark::Over,
+                Some(_) => Mark::Taken,
+            }
+        })
+        .collect()
+}
+
+/// What is told of a device.
+pub(super) fn of_device<'a>(usage: Option<&'a Usage>, pci: PciAddress) -> Option<&'a DeviceUsage> {
+    let mut devices = usage?.devices.iter();
+    devices.find(|device| device.pci == pci)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::sharing::ShareId;
+    use crate::domain::sharing::usage::{MemoryUse, Percent};
+
+    const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+
+    fn tenant(pod: &str, replicas: &[u32], memory: u64, is_over: bool) -> Tenant {
+        Tenant {
+            namespace: Some("team-a".to_owned()),
+            pod: Some(pod.to_owned()),
+            container: Some("main".to_owned()),
+            ids: replicas
+                .iter()
+                .map(|one| ShareId::replica(GPU, *one))
+                .collect(),
+            memory: Some(Mebibytes::new(memory)),
+            utilization: Some(Percent(40)),
+            is_over,
+            ..Tenant::default()
+        }
+    }
+
+    fn unit() -> UnitUsage {
+        UnitUsage {
+            uuid: GPU.to_owned(),
+            partition: None,
+            profile: None,
+            resource: None,
+            replicas: Some(4),
+            fair_share: Some(Mebibytes::new(20_480)),
+            memory: Some(MemoryUse {
+                total: Mebibytes::new(81_920),
+                used: Mebibytes::new(80_700),
+                reserved: Mebibytes::new(600),
+            }),
+            tenants: vec![
+                tenant("greedy\u{202e}", &[2], 40_960, true),
+                tenant("big", &[0, 1], 30_720, false),
+            ],
+            unattributed: Some(Mebibytes::new(512)),
+            exhausted_in: Some(180),
+        }
+    }
+
+    fn device(unit: UnitUsage) -> DeviceUsage {
+        DeviceUsage {
+            pci: "0000:07:00.0".parse().unwrap(),
+            name: "GPU 0".to_owned(),
+            memory: None,
+            utilization: None,
+            units: vec![unit],
+        }
+    }
+
+    #[test]
+    fn each_who_has_a_share_is_a_row_and_what_is_nobodys_is_one_too() {
+        let users = Users::of(&device(unit())).unwrap();
+        let said: Vec<String> = users
+            .rows
+            .iter()
+            .map(|row| {
+                let share = row.bar.as_ref();
+                let share = share.map(|one| format!("{}/{} {}", one.used, one.all, one.words));
+                let share = share.unwrap_or_default();
+                format!(
+                    "{}|{}|{}|{share}|{}|{}",
+                    row.who, row.place, row.memory, row.busy, row.over
+                )
+            })
+            .collect();
+        assert_eq!(
+            said,
+            [
+                "team-a/greedy\u{fffd}|whole, replica 2|40 GiB|20480/20480 of 20 GiB|40 %|true",
+                "team-a/big|whole, replicas 0, 1|30 GiB|30720/40960 of 40 GiB|40 %|false",
+                "not attributed|whole|512 MiB|||false",
+            ]
+        );
+        assert_eq!(
+            users.alarms,
+            [
+                "Hardly any memory of the device is left: whoever asks for more fails next.",
+                "As fast as of late, the memory of the device is used up in about 3 min.",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_picture_says_how_many_share_it_and_marks_who_is_over() {
+        assert_eq!(
+            who(&unit()),
+            [
+                "shared by 4, 3 taken",
+                "greedy\u{fffd} over its share",
+                "big"
+            ]
+        );
+        assert_eq!(
+            marks(&unit()),
+            [Mark::Taken, Mark::Taken, Mark::Over, Mark::Left]
+        );
+    }
+
+    #[test]
+    fn a_device_that_nobody_has_says_nothing() {
+        let mut idle = unit();
+        idle.tenants.clear();
+        (idle.unattributed, idle.exhausted_in) = (Some(Mebibytes::new(0)), None);
+        idle.memory = None;
+        assert!(Users::of(&device(idle)).is_none());
+    }
+
+    #[test]
+    fn a_state_of_a_newer_agent_has_its_word_and_every_one_of_ours_a_look() {
+        for (state, icon) in [
+            (Reason::SharingInForce.word(), "ok"),
+            (Reason::SharingPending.word(), "stale"),
+            (Reason::SharingHeld.word(), "warn"),
+            (Reason::SharingNotInForce.word(), "bad"),
+            (Reason::SharingRefused.word(), "bad"),
+            (Reason::DevicePluginConflict.word(), "bad"),
+            ("dozing", "note"),
+        ] {
+            assert_eq!(standing(state).icon, icon, "{state}");
+        }
+    }
+}

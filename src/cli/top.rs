@@ -1,0 +1,56 @@
+//! `octavo top`: who uses what, of this node or of the fleet, as a table that is printed over.
+//!
+//! ```text
+//! ask.rs      rows of an aggregator, page by page, or of the agent's socket
+//! table.rs    rows as a table
+//! live.rs     the table on a terminal, again and again
+//! keys.rs     a key that ends it
+//! ```
+
+mod ask;
+mod keys;
+mod live;
+mod table;
+
+use self::ask::Asker;
+use super::text::lines;
+use super::{CliError, Exit, Report, json, yaml};
+use crate::config::octavo::top::{TopFormat, TopSettings};
+use crate::config::octavo::{Colors, Screen};
+use crate::wire::usage::UsageList;
+
+/// Rows with what is to be known of them.
+#[derive(Debug)]
+struct Answer {
+    list: UsageList,
+    /// What is missing, in words for a person.
+    notes: Vec<String>,
+}
+
+/// One table, or one after the other until somebody ends it.
+pub(super) async fn top(
+    settings: &TopSettings,
+    colors: Colors,
+    screen: Screen,
+) -> Result<Report, CliError> {
+    let asker = Asker::new(settings)?;
+    if screen == Screen::Live && !settings.once() {
+        live::follow(&asker, settings, colors).await?;
+        return Ok(Report {
+            exit: Exit::Done,
+            ..Report::default()
+        });
+    }
+    let answer = asker.ask(settings.limit()).await?;
+    let output = match settings.format() {
+        TopFormat::Table | TopFormat::Wide => table::table(&answer.list.items, settings, colors),
+        TopFormat::Json => json(&answer.list)?,
+        TopFormat::Yaml => yaml(&answer.list)?,
+    };
+    let notes = answer.notes.into_iter().map(|note| format!("note: {note}"));
+    Ok(Report {
+        output,
+        notes: lines(notes),
+        exit: Exit::Done,
+    })
+}

@@ -1,0 +1,91 @@
+//! The table on a terminal, made anew again and again.
+
+use jiff::{Timestamp, Unit};
+use terminal_size::{Height, terminal_size};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::ask::Asker;
+use super::keys::Keys;
+use super::{Answer, table};
+use crate::cli::CliError;
+use crate::cli::error::brief;
+use crate::cli::paint::Ink;
+use crate::cli::print::{self, Reader};
+use crate::cli::text::lines;
+use crate::cli::watch::Stop;
+use crate::cli::watch::screen::{Canvas, over, status_line};
+use crate::config::octavo::Colors;
+use crate::config::octavo::top::TopSettings;
+
+/// Lines that are no rows: what is shown, a blank line, the table's header, and what is to be known.
+const FRAME: usize = 5;
+
+/// Until somebody ends it. What fails at the first attempt ends it too: nobody knows then whether it can ever work.
+pub(super) async fn follow(
+    asker: &Asker<'_>,
+    settings: &TopSettings,
+    colors: Colors,
+) -> Result<(), CliError> {
+    let mut stop = Stop::new().map_err(CliError::Runtime)?;
+    let mut resized = signal(SignalKind::window_change()).map_err(CliError::Runtime)?;
+    let mut answer = tokio::select! {
+        answer = asker.ask(rows(settings)) => answer?,
+        () = stop.asked() => return Ok(()),
+    };
+    let _canvas = Canvas::open()?;
+    let mut keys = Keys::listen();
+    let mut ticks = interval(settings.interval());
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.reset();
+    let mut show = true;
+    loop {
+        if show && draw(&answer, settings, colors)? == Reader::Gone {
+            return Ok(());
+        }
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = resized.recv() => {}
+            () = keys.quit() => return Ok(()),
+            () = stop.asked() => return Ok(()),
+        }
+        let asked = tokio::select! {
+            asked = asker.ask(rows(settings)) => asked,
+            () = keys.quit() => return Ok(()),
+            () = stop.asked() => return Ok(()),
+        };
+        show = asked.is_ok();
+        match asked {
+            Ok(new) => answer = new,
+            Err(error) => {
+                let why = format!("{}; what follows was so before", brief(&error));
+                if print::out(&status_line(&Ink::Bad.paint(&why, colors)))? == Reader::Gone {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// As many as there is room for.
+fn rows(settings: &TopSettings) -> Option<usize> {
+    let room = height().saturating_sub(FRAME).max(1);
+    Some(settings.limit().map_or(room, |limit| limit.min(room)))
+}
+
+fn height() -> usize {
+    terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows))
+}
+
+fn draw(answer: &Answer, settings: &TopSettings, colors: Colors) -> Result<Reader, CliError> {
+    let now = Timestamp::now();
+    let now = now.round(Unit::Second).unwrap_or(now);
+    let head = format!(
+        "{}: who uses what, {now}. q ends.",
+        settings.source().name()
+    );
+    let head = Ink::Faint.paint(&head, colors);
+    let table = table::table(&answer.list.items, settings, colors);
+    let notes = lines(answer.notes.iter().map(|note| format!("note: {note}")));
+    print::out(&over(&format!("{head}\n\n{table}{notes}"), height()))
+}

@@ -1,0 +1,199 @@
+//! How devices are given out, and who uses what of them, on a node's page.
+
+use octavo::domain::fleet::SharingReport;
+use octavo::domain::holder::PodDevice;
+use octavo::domain::inventory::{Device, Inventory};
+use octavo::domain::quantity::Mebibytes;
+use octavo::domain::reason::Reason;
+use octavo::domain::sharing::health::Health;
+use octavo::domain::sharing::status::{Kept, Mode, ResourceStatus, UnitStatus};
+use octavo::domain::sharing::usage::{DeviceUsage, MemoryUse, Percent, Tenant, UnitUsage, Usage};
+use octavo::domain::sharing::{ResourceName, ShareId};
+
+use super::chrome::{Start, browse};
+use super::fixture::{Site, inventory};
+
+const MEMORY: u64 = 81_920;
+
+fn tenant(pod: &str, ids: Vec<ShareId>, memory: u64) -> Tenant {
+    Tenant {
+        namespace: Some("team-a".to_owned()),
+        pod: Some(pod.to_owned()),
+        container: Some("main".to_owned()),
+        ids,
+        memory: Some(Mebibytes::new(memory)),
+        utilization: Some(Percent(45)),
+        processes: vec![4711],
+        ..Tenant::default()
+    }
+}
+
+fn unit(uuid: &str, total: u64, used: u64) -> UnitUsage {
+    UnitUsage {
+        uuid: uuid.to_owned(),
+        partition: None,
+        profile: None,
+        resource: Some(ResourceName::gpu()),
+        replicas: None,
+        fair_share: None,
+        memory: Some(MemoryUse {
+            total: Mebibytes::new(total),
+            used: Mebibytes::new(used),
+            reserved: Mebibytes::new(640),
+        }),
+        tenants: Vec::new(),
+        unattributed: None,
+        exhausted_in: None,
+    }
+}
+
+fn device(device: &Device, at: usize, units: Vec<UnitUsage>) -> DeviceUsage {
+    DeviceUsage {
+        pci: device.pci,
+        name: format!("GPU {at}"),
+        memory: None,
+        utilization: Some(Percent(60)),
+        units,
+    }
+}
+
+/// The last device is shared by three, of whom one is greedy; a partition of the first is shared by two.
+fn usage(machine: &Inventory) -> Usage {
+    let last = machine.devices.last().unwrap();
+    let uuid = last.uuid.as_ref().unwrap().as_str();
+    let share = |number| ShareId::replica(uuid, number);
+    let shared = UnitUsage {
+        replicas: Some(3),
+        fair_share: Some(Mebibytes::new(MEMORY / 3)),
+        tenants: vec![
+            Tenant {
+                is_over: true,
+                ..tenant("greedy-notebook", vec![share(2)], 47_104)
+            },
+            tenant("steady-notebook", vec![share(0)], 20_480),
+        ],
+        unattributed: Some(Mebibytes::new(512)),
+        exhausted_in: Some(300),
+        ..unit(uuid, MEMORY, 80_800)
+    };
+    let first = &machine.devices[0];
+    let instances = &first.mig.state().unwrap().gpu_instances;
+    let (instance, compute) = instances
+        .iter()
+        .find_map(|one| Some((one, one.compute_instances.first()?)))
+        .unwrap();
+    let uuid = compute.uuid.as_ref().unwrap().as_str();
+    let partition = UnitUsage {
+        partition: Some((instance.id, compute.id)),
+        profile: Some("3g.40gb".to_owned()),
+        replicas: Some(2),
+        fair_share: Some(Mebibytes::new(20_000)),
+        tenants: vec![tenant("batch-7", vec![ShareId::replica(uuid, 1)], 10_240)],
+        ..unit(uuid, 40_192, 10_240)
+    };
+    let at = machine.devices.len() - 1;
+    Usage {
+        devices: vec![
+            device(first, 0, vec![partition]),
+            device(last, at, vec![shared]),
+        ],
+        missing: vec![
+            "processes are not attributed to pods: the agent does not see them".to_owned(),
+        ],
+    }
+}
+
+fn report(machine: &Inventory) -> SharingReport {
+    let last = machine.devices.last().unwrap();
+    let uuid = last.uuid.as_ref().unwrap().as_str();
+    SharingReport {
+        mode: Mode::Embedded.as_str().to_owned(),
+        state: Reason::SharingHeld.word().to_owned(),
+        message: Some("1 id stays as it was until its pod ends.".to_owned()),
+        resources: vec![ResourceStatus {
+            name: ResourceName::gpu(),
+            wanted: 3,
+            allocatable: Some(2),
+            units: vec![UnitStatus {
+                uuid: uuid.to_owned(),
+                replicas: Some(3),
+                health: Health::Unhealthy {
+                    reason: "Xid 79: the GPU has fallen off the bus".to_owned(),
+                },
+            }],
+        }],
+        kept: vec![Kept {
+            id: ShareId::replica(uuid, 5),
+            by: PodDevice {
+                namespace: "team-b".to_owned(),
+                pod: "old".to_owned(),
+                container: "main".to_owned(),
+                resource: "nvidia.com/gpu".to_owned(),
+                device_id: String::new(),
+            },
+        }],
+        hand_off: None,
+    }
+}
+
+/// A node `shared` whose devices several have.
+pub(super) async fn give_shares(site: &Site) {
+    let machine = inventory("hgx-a100").await;
+    site.put_sharing("shared", &machine, &report(&machine), &usage(&machine));
+}
+
+#[tokio::test]
+async fn who_shares_a_device_and_who_is_over_their_share_is_said_in_words() {
+    let site = Site::empty();
+    give_shares(&site).await;
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/nodes/shared").await;
+        page.until("#sharing-now h2", &["Given out to pods sharing-held"]).await;
+        let said = page.text("#sharing-now p").await;
+        assert_eq!(said, "Given out by the agent. 1 id stays as it was until its pod ends.");
+        let resources = page.texts("#sharing-now tbody tr").await;
+        assert_eq!(resources, ["nvidia.com/gpu 1 device or partition, each for 3 by turns 3 2"]);
+        let unfit = page.text("#sharing-now .notice").await;
+        assert!(unfit.ends_with("is not given out: Xid 79: the GPU has fallen off the bus"), "{unfit}");
+        page.click("#sharing-now summary").await;
+        let kept = page.text("#sharing-now li").await;
+        assert!(kept.starts_with("team-b/old (main) has GPU-"), "{kept}");
+        let missing = page.text(".missing").await;
+        assert!(missing.contains("the agent does not see them"), "{missing}");
+
+        let whole = page.text(".device:last-child .region").await;
+        assert!(
+            whole.contains("shared by 3, 2 taken") && whole.contains("greedy-notebook over its share"),
+            "{whole}"
+        );
+        for (mark, count) in [("taken", 1), ("over", 1), ("left", 1)] {
+            let css = format!(".device:last-child .turns .{mark}");
+            assert_eq!(page.count(&css).await, count, "{mark}");
+        }
+        let rows = page.texts(".device:last-child .users tbody tr").await;
+        assert_eq!(
+            rows,
+            [
+                "team-a/greedy-notebook main whole, replica 2 46 GiB of 26.6 GiB over its share 45 %",
+                "team-a/steady-notebook main whole, replica 0 20 GiB of 26.6 GiB 45 %",
+                "not attributed whole 512 MiB",
+            ]
+        );
+        let alarms = page.texts(".device:last-child .notice").await;
+        assert_eq!(alarms.len(), 2, "{alarms:?}");
+        assert!(alarms[1].ends_with("is used up in about 5 min."), "{alarms:?}");
+        let partition = page.text(".device:first-child .users tbody tr").await;
+        assert!(partition.contains("replica 1 10 GiB of 19.5 GiB 45 %"), "{partition}");
+        assert_eq!(page.count(".device:first-child .turns i").await, 2);
+        // The list says that somebody should look, and why.
+        page.open("/").await;
+        page.until("#node-shared .at-state .badge", &["attention"]).await;
+        page.until(
+            "#node-shared .at-state .why",
+            &["sharing-held: 1 id stays as it was until its pod ends."],
+        )
+        .await;
+        page.assert_clean().await;
+    })
+    .await;
+}

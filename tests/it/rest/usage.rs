@@ -1,0 +1,196 @@
+//! Who uses what, of a node and over the fleet.
+
+use axum::http::StatusCode;
+use octavo::domain::fleet::SharingReport;
+use octavo::domain::quantity::Mebibytes;
+use octavo::domain::reason::Reason;
+use octavo::domain::sharing::health::Health;
+use octavo::domain::sharing::status::{HandOff, Mode, ResourceStatus, UnitStatus};
+use octavo::domain::sharing::usage::{DeviceUsage, MemoryUse, Percent, Tenant, UnitUsage, Usage};
+use octavo::domain::sharing::{ResourceName, ShareId};
+use serde_json::{Value, json};
+
+use super::fleet::{Aggregator, Machines};
+
+const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+
+fn tenant(pod: &str, number: u32, memory: u64, is_over: bool) -> Tenant {
+    Tenant {
+        namespace: Some("team-a".to_owned()),
+        pod: Some(pod.to_owned()),
+        uid: Some("7d1c5a3e-1111-2222-3333-444455556666".to_owned()),
+        container: Some("main".to_owned()),
+        ids: vec![ShareId::replica(GPU, number)],
+        memory: Some(Mebibytes::new(memory)),
+        utilization: Some(Percent(35)),
+        processes: vec![4711],
+        is_over,
+    }
+}
+
+/// Two share a device of `node`, one of them too greedily.
+pub(crate) fn give(aggregator: &Aggregator, node: &str) {
+    let unit = UnitUsage {
+        uuid: GPU.to_owned(),
+        partition: None,
+        profile: None,
+        resource: Some(ResourceName::gpu()),
+        replicas: Some(2),
+        fair_share: Some(Mebibytes::new(12_288)),
+        memory: Some(MemoryUse {
+            total: Mebibytes::new(24_576),
+            used: Mebibytes::new(18_432),
+            reserved: Mebibytes::new(512),
+        }),
+        tenants: vec![
+            tenant("greedy", 0, 16_384, true),
+            tenant("modest", 1, 2048, false),
+        ],
+        unattributed: Some(Mebibytes::new(0)),
+        exhausted_in: None,
+    };
+    let usage = Usage {
+        devices: vec![DeviceUsage {
+            pci: "0000:07:00.0".parse().unwrap(),
+            name: "GPU 0".to_owned(),
+            memory: unit.memory,
+            utilization: Some(Percent(40)),
+            units: vec![unit],
+        }],
+        missing: vec!["no processes".to_owned()],
+    };
+    let report = SharingReport {
+        mode: Mode::HandOff.as_str().to_owned(),
+        state: Reason::SharingInForce.word().to_owned(),
+        message: None,
+        resources: vec![ResourceStatus {
+            name: ResourceName::gpu(),
+            wanted: 2,
+            allocatable: Some(2),
+            units: vec![UnitStatus {
+                uuid: GPU.to_owned(),
+                replicas: Some(2),
+                health: Health::Healthy,
+            }],
+        }],
+        kept: Vec::new(),
+        hand_off: Some(HandOff {
+            key: "shared".to_owned(),
+            config: "version: v1\n".to_owned(),
+        }),
+    };
+    aggregator.share(node, &report, &usage);
+}
+
+fn pods(list: &Value) -> Vec<String> {
+    let items = list["items"].as_array().unwrap_or_else(|| panic!("{list}"));
+    let name = |row: &Value| {
+        let text = |field: &str| row[field].as_str().unwrap().to_owned();
+        format!("{}/{}", text("node"), text("pod"))
+    };
+    items.iter().map(name).collect()
+}
+
+#[tokio::test]
+async fn a_node_says_how_it_gives_its_devices_out_and_who_uses_them() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    let plain = aggregator.get("/api/v1/nodes/gpu-1").await.json();
+    assert_eq!(
+        (&plain["sharingStatus"], &plain["usage"]),
+        (&Value::Null, &Value::Null)
+    );
+    give(&aggregator, "gpu-1");
+    let node = aggregator.get("/api/v1/nodes/gpu-1").await.json();
+    assert_eq!(
+        node["sharingStatus"],
+        json!({
+            "mode": "hand-off", "state": "sharing-in-force", "pluginConfigKey": "shared",
+            "resources": [{
+                "name": "nvidia.com/gpu", "wanted": 2, "allocatable": 2, "units": [{"uuid": GPU, "replicas": 2}],
+            }],
+        })
+    );
+    let memory = json!({"totalMiB": 24576, "usedMiB": 18432, "reservedMiB": 512});
+    let tenant = |pod: &str, id: u32, memory: u64, over: bool| {
+        json!({
+            "namespace": "team-a", "pod": pod, "container": "main", "ids": [format!("{GPU}::{id}")],
+            "memoryMiB": memory, "utilizationPercent": 35, "processes": [4711], "over": over,
+        })
+    };
+    assert_eq!(
+        node["usage"],
+        json!({
+            "devices": [{
+                "pci": "0000:07:00.0", "name": "GPU 0", "memory": memory, "utilizationPercent": 40,
+                "units": [{
+                    "uuid": GPU, "resource": "nvidia.com/gpu", "replicas": 2, "fairShareMiB": 12288,
+                    "memory": memory, "unattributedMiB": 0, "nearlyExhausted": false,
+                    "tenants": [tenant("greedy", 0, 16384, true), tenant("modest", 1, 2048, false)],
+                }],
+            }],
+            "missing": ["no processes"],
+        })
+    );
+}
+
+#[tokio::test]
+async fn who_uses_what_is_filtered_ordered_and_paged_over_the_fleet() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    give(&aggregator, "gpu-1");
+    give(&aggregator, "mixed-1");
+    let list = aggregator.get("/api/v1/usage").await;
+    assert_eq!(list.status, StatusCode::OK);
+    let list = list.json();
+    assert_eq!(
+        (&list["kind"], &list["apiVersion"], &list["continue"]),
+        (&json!("UsageList"), &json!("octavo.dev/v1"), &Value::Null)
+    );
+    assert_eq!(list["items"][0]["totalMiB"], 24576);
+    assert_eq!(list["items"][0]["stale"], false);
+    for (asked, expected) in [
+        (
+            "",
+            "gpu-1/greedy gpu-1/modest mixed-1/greedy mixed-1/modest",
+        ),
+        ("?over=true", "gpu-1/greedy mixed-1/greedy"),
+        ("?over=false&node=mixed-1", "mixed-1/modest"),
+        (
+            "?pod=modest&namespace=team-a",
+            "gpu-1/modest mixed-1/modest",
+        ),
+        ("?namespace=team-b", ""),
+        (
+            "?sort=memory&limit=3",
+            "gpu-1/greedy mixed-1/greedy gpu-1/modest",
+        ),
+    ] {
+        let list = aggregator
+            .get(&format!("/api/v1/usage{asked}"))
+            .await
+            .json();
+        assert_eq!(pods(&list).join(" "), expected, "{asked}");
+    }
+    let first = aggregator.get("/api/v1/usage?limit=3").await.json();
+    let token = first["continue"].as_str().unwrap();
+    let next = format!("/api/v1/usage?limit=3&continue={token}");
+    let second = aggregator.get(&next).await.json();
+    assert_eq!(pods(&second), ["mixed-1/modest"]);
+    assert_eq!(second["continue"], Value::Null);
+
+    aggregator.silence("gpu-1");
+    let list = aggregator.get("/api/v1/usage?node=gpu-1").await.json();
+    assert_eq!(list["items"][0]["stale"], true);
+    for (asked, kind, parameter) in [
+        ("?nodes=a", "/problems/unknown-parameter", "nodes"),
+        ("?over=maybe", "/problems/invalid-parameter", "over"),
+        ("?continue=x", "/problems/invalid-parameter", "continue"),
+    ] {
+        let answer = aggregator.get(&format!("/api/v1/usage{asked}")).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{asked}");
+        let problem = answer.json();
+        assert_eq!(
+            (&problem["type"], &problem["parameter"]),
+            (&json!(kind), &json!(parameter))
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! `octavo top` against a real aggregator's API, a real agent's socket, and on a real terminal.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use nix::pty::openpty;
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use octavo::agent::local;
+use octavo::domain::quantity::Mebibytes;
+use octavo::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+use octavo::domain::sharing::{ResourceName, ShareId};
+use tokio::sync::watch;
+
+use crate::rest::fleet::{Aggregator, Machines};
+use crate::rest::usage::give;
+
+const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+
+fn octavo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// While the command runs, this process answers it.
+async fn run(arguments: &[&str]) -> Output {
+    let mut command = octavo(arguments);
+    let done = tokio::task::spawn_blocking(move || command.output().unwrap());
+    done.await.unwrap()
+}
+
+fn said(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[track_caller]
+fn printed(output: &Output) -> &str {
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output.stderr));
+    said(&output.stdout)
+}
+
+/// The API of a fleet in which two nodes share a device, on a socket of its own.
+async fn serve() -> String {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    give(&aggregator, "gpu-1");
+    give(&aggregator, "mixed-1");
+    aggregator.silence("mixed-1");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let router = aggregator.router.clone();
+        // It is dropped, and its fleet with it, when the server is.
+        let _kept = aggregator;
+        axum::serve(listener, router).await.unwrap();
+    });
+    url
+}
+
+#[tokio::test]
+async fn the_fleets_greediest_come_first_and_are_marked() {
+    let url = serve().await;
+    let output = run(&["top", "--server", &url]).await;
+    assert_eq!(
+        printed(&output),
+        "\
+NODE             DEVICE  PARTITION  POD            CONTAINER  REPLICAS  MEMORY  SHARE               UTIL
+gpu-1            GPU 0   -          team-a/greedy  main       0         16Gi    133% of 12Gi, over  35%
+mixed-1 (stale)  GPU 0   -          team-a/greedy  main       0         16Gi    133% of 12Gi, over  35%
+gpu-1            GPU 0   -          team-a/modest  main       1         2048Mi  16% of 12Gi         35%
+mixed-1 (stale)  GPU 0   -          team-a/modest  main       1         2048Mi  16% of 12Gi         35%
+"
+    );
+    let notes = said(&output.stderr);
+    assert!(
+        notes.contains("note: 1 node was not heard of for too long, mixed-1 for one"),
+        "{notes}"
+    );
+    let over = [
+        "top",
+        "--server",
+        &url,
+        "--over",
+        "--node",
+        "gpu-1",
+        "--no-headers",
+        "-o",
+        "wide",
+    ];
+    let output = run(&over).await;
+    let row = printed(&output);
+    assert_eq!(row.lines().count(), 1, "{row}");
+    assert!(
+        row.ends_with(&format!("nvidia.com/gpu  2  24Gi  4711  {GPU}\n")),
+        "{row}"
+    );
+
+    let some = [
+        "top",
+        "--server",
+        &url,
+        "--limit=3",
+        "--sort-by=node",
+        "-o",
+        "json",
+    ];
+    let output = run(&some).await;
+    let list: serde_json::Value = serde_json::from_str(printed(&output)).unwrap();
+    assert_eq!(list["items"].as_array().unwrap().len(), 3);
+    assert!(said(&output.stderr).contains("3 rows are shown, and there are more"));
+
+    let output = run(&["top", "--server", &url, "-n", "nobody"]).await;
+    assert_eq!(printed(&output), "");
+    assert!(said(&output.stderr).contains("--usage-interval"));
+}
+
+/// Two on one device, one of whom nobody gave it to.
+fn usage() -> Usage {
+    let tenants = vec![
+        Tenant {
+            namespace: Some("team-a".to_owned()),
+            pod: Some("notebook-0".to_owned()),
+            container: Some("main".to_owned()),
+            ids: vec![ShareId::replica(GPU, 0)],
+            memory: Some(Mebibytes::new(12_000)),
+            ..Tenant::default()
+        },
+        Tenant {
+            processes: vec![4711],
+            memory: Some(Mebibytes::new(500)),
+            ..Tenant::default()
+        },
+    ];
+    let unit = UnitUsage {
+        uuid: GPU.to_owned(),
+        partition: None,
+        profile: None,
+        resource: Some(ResourceName::gpu()),
+        replicas: Some(2),
+        fair_share: Some(Mebibytes::new(40_960)),
+        memory: None,
+        tenants,
+        unattributed: None,
+        exhausted_in: None,
+    };
+    Usage {
+        devices: vec![DeviceUsage {
+            pci: "0000:07:00.0".parse().unwrap(),
+            name: "GPU 0".to_owned(),
+            memory: None,
+            utilization: None,
+            units: vec![unit],
+        }],
+        missing: vec!["utilisation is not told".to_owned()],
+    }
+}
+
+fn here<'a>(folder: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
+    let folder = folder.to_str().unwrap();
+    let mut all = vec!["top", "--here", "--state-dir", folder, "--no-headers"];
+    all.extend(more);
+    all
+}
+
+#[tokio::test]
+async fn a_node_tells_who_uses_what_through_its_agents_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&here(folder.path(), &[])).await;
+    assert_eq!(output.status.code(), Some(1));
+    let error = said(&output.stderr);
+    assert!(error.contains("no agent runs on this node"), "{error}");
+
+    let (_known, known) = watch::channel(Arc::new(usage()));
+    let desk = local::listen(folder.path(), Some(known)).unwrap();
+    let output = run(&here(folder.path(), &[])).await;
+    let node = nix::unistd::gethostname().unwrap().into_string().unwrap();
+    let rows: Vec<Vec<&str>> = printed(&output)
+        .lines()
+        .map(|line| {
+            line.split("  ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty())
+                .collect()
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            [
+                &node,
+                "GPU 0",
+                "-",
+                "team-a/notebook-0",
+                "main",
+                "0",
+                "12Gi",
+                "29% of 40Gi",
+                "-"
+            ],
+            [
+                &node,
+                "GPU 0",
+                "-",
+                "(no pod: pid 4711)",
+                "-",
+                "-",
+                "500Mi",
+                "1% of 40Gi",
+                "-"
+            ],
+        ]
+    );
+    assert_eq!(said(&output.stderr), "note: utilisation is not told\n");
+    let output = run(&here(folder.path(), &["--pod", "notebook-0", "-o", "json"])).await;
+    let list: serde_json::Value = serde_json::from_str(printed(&output)).unwrap();
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    drop(desk);
+
+    let other = tempfile::tempdir().unwrap();
+    let _desk = local::listen(other.path(), None).unwrap();
+    let output = run(&here(other.path(), &[])).await;
+    assert_eq!(output.status.code(), Some(1));
+    let error = said(&output.stderr);
+    assert!(error.contains("runs without --usage-interval"), "{error}");
+}
+
+/// What the terminal shows, until it shows `wanted`.
+fn shows(terminal: &mut std::fs::File, wanted: &str) {
+    let (mut seen, mut piece) = (String::new(), [0; 4096]);
+    while !seen.contains(wanted) {
+        let count = terminal.read(&mut piece).unwrap();
+        assert!(count > 0, "the terminal was closed: {seen}");
+        seen.push_str(&String::from_utf8_lossy(&piece[..count]));
+    }
+}
+
+#[tokio::test]
+async fn on_a_terminal_it_goes_on_until_q_and_leaves_the_terminal_as_it_was() {
+    let line_by_line = |slave: &OwnedFd| {
+        let now = tcgetattr(slave.as_fd()).unwrap().local_flags;
+        now.contains(LocalFlags::ICANON | LocalFlags::ECHO)
+    };
+    let url = serve().await;
+    let pair = openpty(None, None).unwrap();
+    assert!(line_by_line(&pair.slave));
+    let slave = || Stdio::from(pair.slave.try_clone().unwrap());
+    let mut child = octavo(&["top", "--server", &url, "--interval=100ms"])
+        .stdin(slave())
+        .stdout(slave())
+        .env("TERM", "xterm")
+        .spawn()
+        .unwrap();
+    let seen = tokio::task::spawn_blocking(move || {
+        let mut terminal = std::fs::File::from(pair.master);
+        shows(&mut terminal, "team-a/greedy");
+        // It is made anew.
+        shows(&mut terminal, "q ends.");
+        let meanwhile = line_by_line(&pair.slave);
+        terminal.write_all(b"xq").unwrap();
+        let ended = child.wait().unwrap();
+        (meanwhile, line_by_line(&pair.slave), ended.code())
+    });
+    assert_eq!(seen.await.unwrap(), (false, true, Some(0)));
+}
