@@ -16,5 +16,6 @@ pub mod local;
 pub(crate) mod near;
 pub mod node_status;
 pub mod plan;
+pub mod plugin_config;
 pub mod status;
 pub mod stream;

@@ -181,6 +181,7 @@ impl<'a> Teller<'a> {
         });
         if let Some(cluster) = cluster {
             cluster.tell(outcome.events);
+            cluster.follow_sharing(outcome.plugin_label);
         }
         let shared = outcome.status.map(|sharing| Status {
             sharing: Some(sharing),

@@ -3,7 +3,8 @@
 //! ```text
 //!   Inventory + Targets --> offer: what is given out, under which name ---> resource names and ids
 //!                             |
-//!                             +--> hand-off: the same as NVIDIA's device plugin is told it
+//!                             +--> hand_off: the same as NVIDIA's device plugin is told it, and its course to there
+//!                                     +--> diagnosis: why it did not come about
 //!   Xids, condition --------> health: whether it is fit to be given out, and the way back
 //!   what kubelet asks ------> allocation: which of what is free
 //!   processes, pods --------> usage: who has what, and how much of it
@@ -13,6 +14,8 @@
 //! turn is a *replica*. Nothing isolates the memory of replicas of one unit.
 
 pub mod allocation;
+pub mod diagnosis;
+pub mod hand_off;
 pub mod health;
 pub mod offer;
 pub mod resource;

@@ -1,5 +1,6 @@
 //! Who gives devices out to pods, and how; and how often it is looked who uses them.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -90,6 +91,17 @@ pub(super) struct SharingArgs {
     )]
     sharing_deadline: Duration,
 
+    /// How long kubelet may take to bring a new key of that ConfigMap to the plugin's pod; for --sharing hand-off
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "OCTAVO_PLUGIN_CONFIG_DELAY",
+        hide_env_values = true,
+        value_parser = duration::positive,
+        default_value = "2m"
+    )]
+    plugin_config_delay: Duration,
+
     /// How often it is looked who uses which device and how much of its memory; `none` for never
     #[arg(
         long,
@@ -163,6 +175,12 @@ pub struct ConfigMapName {
     pub name: String,
 }
 
+impl fmt::Display for ConfigMapName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
 /// How often it is looked who uses what; none: never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct UsageInterval(Option<Duration>);
@@ -177,6 +195,7 @@ pub struct SharingSettings {
     policy: Policy,
     plugin_config_map: Option<ConfigMapName>,
     deadline: Duration,
+    delay: Duration,
     usage: UsageSettings,
 }
 
@@ -222,6 +241,11 @@ impl SharingSettings {
     /// After how long replicas that the Node does not offer are looked into.
     pub fn deadline(&self) -> Duration {
         self.deadline
+    }
+
+    /// How long kubelet may take to bring a new key of the `ConfigMap` to the plugin's pod.
+    pub fn plugin_config_delay(&self) -> Duration {
+        self.delay
     }
 
     /// Who uses what.
@@ -278,6 +302,7 @@ impl SharingArgs {
             },
             plugin_config_map: self.plugin_config_map,
             deadline: self.sharing_deadline,
+            delay: self.plugin_config_delay,
             usage: UsageSettings {
                 interval,
                 dcgm: self.dcgm_metrics,
