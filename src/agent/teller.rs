@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant, Interval, sleep, timeout};
+use tokio::time::{Duration, Instant, Interval, sleep, sleep_until, timeout};
 use tracing::info;
 
 use super::{BREATH, LAST_WAIT, Outputs, soonest};
@@ -21,6 +21,7 @@ use crate::apply::executor::Board;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{self, LabelSet, LayoutState, Options};
 use crate::domain::reconcile::{DeviceStatus, State, Status};
+use crate::domain::sharing::usage::Usage;
 use crate::hw::Handle;
 use crate::wire::local as wire_local;
 
@@ -35,6 +36,8 @@ pub(super) struct Teller<'a> {
     status: Option<watch::Sender<Arc<wire_local::Status>>>,
     /// When there is something to be said again, whatever happens.
     pub(super) again: Option<Duration>,
+    /// When who has what is to be told, where it is news and was too soon.
+    usage_due: Option<Instant>,
     began: Instant,
 }
 
@@ -51,29 +54,53 @@ impl<'a> Teller<'a> {
             applies: partitioning.map(|one| one.applies().clone()),
             status: None,
             again: None,
+            usage_due: None,
             began: Instant::now(),
         }
     }
 
-    /// Waits until the Node, or who gives devices out, says something else; for ever where there is neither.
+    /// Waits until the Node, or who gives devices out, says something else; for ever where there is neither. Who has what is
+    /// told meanwhile: the hardware need not be looked at for it.
     pub(super) async fn changed(&mut self) {
-        let Outputs { cluster, giver, .. } = &mut self.outputs;
-        let node = async {
-            match cluster {
-                Some(cluster) => cluster.changed().await,
-                None => pending().await,
+        loop {
+            let due = self.usage_due;
+            let Outputs {
+                cluster,
+                giver,
+                usage,
+                ..
+            } = &mut self.outputs;
+            let node = async {
+                match cluster {
+                    Some(cluster) => cluster.changed().await,
+                    None => pending().await,
+                }
+            };
+            let given = async {
+                match giver {
+                    Some(giver) => giver.changed().await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = node => return,
+                () = given => return,
+                () = news(usage) => {}
+                () = sleep_until(due.unwrap_or(self.began)), if due.is_some() => {}
             }
-        };
-        let given = async {
-            match giver {
-                Some(giver) => giver.changed().await,
-                None => pending().await,
-            }
-        };
-        tokio::select! {
-            () = node => {}
-            () = given => {}
+            self.tell_usage();
         }
+    }
+
+    /// Tells the aggregator who has what, if it is news and not too soon.
+    fn tell_usage(&mut self) {
+        let Outputs { outbox, usage, .. } = &mut self.outputs;
+        let (Some(outbox), Some(usage)) = (outbox, usage) else {
+            return;
+        };
+        let latest = Arc::clone(&usage.borrow_and_update());
+        let wait = outbox.put_usage(self.began.elapsed(), &latest);
+        self.usage_due = wait.map(|wait| Instant::now() + wait);
     }
 
     /// Lets the Node choose the layout; says when to come again, where that is before it says something else.
@@ -143,6 +170,7 @@ impl<'a> Teller<'a> {
         if let Some(outbox) = &mut self.outputs.outbox {
             outbox.put(inventory, &labels, status);
         }
+        self.tell_usage();
         self.outputs.pulse.beat();
         let mut served = true;
         self.again = due;
@@ -221,6 +249,16 @@ impl<'a> Teller<'a> {
             // Steps follow each other faster than anybody reads.
             sleep(BREATH).await;
         }
+    }
+}
+
+/// Waits until who has what was looked at again; for ever where nobody looks, or does any more.
+async fn news(usage: &mut Option<watch::Receiver<Arc<Usage>>>) {
+    let Some(usage) = usage else {
+        return pending().await;
+    };
+    if usage.changed().await.is_err() {
+        pending::<()>().await;
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::clock::Moment;
 use super::roster::{Difference, Keyed, Roster};
 use crate::domain::fleet::{
-    Counts, DeviceSummary, LayoutStatus, LayoutSummary, NodeState, NodeSummary, TypeCounts,
+    Counts, DeviceSummary, LayoutStatus, LayoutSummary, NodeState, NodeSummary, SharingSummary,
+    TypeCounts,
 };
 use crate::domain::id::{NodeName, TypeName};
 use crate::domain::inventory::Inventory;
@@ -127,6 +128,15 @@ impl Gist {
             labels,
             summary: NodeSummary::of(&devices, nvml, layout.map(LayoutSummary::of)),
             devices,
+        }
+    }
+
+    /// The same of a node that says this of what it gives out.
+    #[must_use]
+    pub fn with_sharing(self, given: Option<SharingSummary>) -> Self {
+        Self {
+            summary: self.summary.with_sharing(given),
+            ..self
         }
     }
 }

@@ -12,6 +12,7 @@ mod plans;
 mod probes;
 mod problem;
 pub mod rows;
+mod usage;
 
 use std::sync::Arc;
 
@@ -64,6 +65,7 @@ pub fn router(context: Context) -> Router {
         .routes(routes!(plans::layouts))
         .routes(routes!(plans::plan))
         .routes(routes!(nodes::types))
+        .routes(routes!(usage::list))
         .routes(routes!(events::follow))
         .routes(routes!(openapi::document))
         .routes(routes!(probes::live))

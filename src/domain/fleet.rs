@@ -8,6 +8,9 @@ mod counts;
 mod device;
 mod layout;
 mod node;
+mod pace;
+mod sharing;
+mod usage;
 
 pub use counts::{Counts, TypeCounts};
 pub use device::{DeviceSummary, Occupancy, Partitions};
@@ -15,6 +18,14 @@ pub use layout::{
     DeviceLayout, LONGEST_TEXT, LONGEST_WORD, LayoutStatus, LayoutSummary, MOST_DEVICES,
 };
 pub use node::{NodeState, NodeSummary, Sharing};
+pub use pace::{MOST_TOLD, Pace, Step, USAGE_EVERY};
+pub use sharing::{
+    LONGEST_CONFIG, MOST_KEPT, MOST_RESOURCES, MOST_UNITS, SharingReport, SharingSummary,
+};
+pub use usage::{
+    Alarm, LARGEST_USAGE, MOST_MISSING, MOST_OF_TENANT, MOST_USED, alarms, is_nearly_exhausted,
+    told,
+};
 
 #[cfg(test)]
 mod tests;

@@ -36,6 +36,8 @@ pub struct Contents {
     pub ours: BTreeSet<String>,
     /// Keys that somebody else has, and who.
     pub others: BTreeMap<String, String>,
+    /// Changes with every change; absent where it is not there.
+    pub version: Option<String>,
 }
 
 /// Why it was not read or written.
@@ -91,12 +93,22 @@ impl Shelf {
         Ok(map.map(contents).unwrap_or_default())
     }
 
-    /// Makes these, and no others, be the keys that are ours; it is made where it is not there.
-    pub async fn apply(&self, keys: &BTreeMap<String, String>) -> Result<Contents, ShelfError> {
+    /// Makes these, and no others, be the keys that are ours, if it still is what was `seen`; it is made where it is not there.
+    pub async fn apply(
+        &self,
+        keys: &BTreeMap<String, String>,
+        seen: &Contents,
+    ) -> Result<(), ShelfError> {
         let mut body = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": self.name, "namespace": self.namespace},
         });
+        // Another one of us may have written since, for its own nodes.
+        if let Some(metadata) = body.get_mut("metadata").and_then(|one| one.as_object_mut())
+            && let Some(version) = &seen.version
+        {
+            metadata.insert("resourceVersion".to_owned(), json!(version));
+        }
         // Who says nothing at all is no manager any more, where not even an empty set is given.
         if let Some(fields) = body.as_object_mut().filter(|_| !keys.is_empty()) {
             fields.insert("data".to_owned(), json!(keys));
@@ -104,7 +116,7 @@ impl Shelf {
         let params = PatchParams::apply(MANAGER);
         let patch = Patch::Apply(body);
         let answer = timeout(REQUEST, self.maps.patch(&self.name, &params, &patch)).await;
-        self.answered(answer).map(contents)
+        self.answered(answer).map(|_now| ())
     }
 
     fn answered<T, E>(&self, answer: Result<kube::Result<T>, E>) -> Result<T, ShelfError> {
@@ -122,6 +134,7 @@ impl Shelf {
 fn contents(map: ConfigMap) -> Contents {
     let mut contents = Contents {
         all: map.data.unwrap_or_default(),
+        version: map.metadata.resource_version,
         ..Contents::default()
     };
     for entry in map.metadata.managed_fields.unwrap_or_default() {

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::inventory::Document;
+use super::sharing::SharingJson;
+use super::usage::UsageJson;
 use crate::domain::fleet::{Counts, DeviceLayout, LayoutSummary, Partitions, TypeCounts};
 use crate::domain::id::TypeName;
 use crate::domain::quantity::Mebibytes;
@@ -232,6 +234,12 @@ pub struct NodeDetail {
     pub last_changed: String,
     /// The labels that the node says of itself.
     pub labels: BTreeMap<String, String>,
+    /// How far what it gives out to pods is what shall be; absent where nobody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing_status: Option<Box<SharingJson>>,
+    /// Who has what of its devices; absent where nobody looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Box<UsageJson>>,
     /// Its devices, as `octavo inspect -o json` prints them on the node.
     pub inventory: Document,
 }

@@ -12,6 +12,8 @@ mod error;
 mod field;
 mod layout;
 mod read;
+mod sharing;
+mod usage;
 mod write;
 
 use std::collections::BTreeMap;
@@ -20,10 +22,11 @@ use prost::Message;
 
 pub use self::error::{StatusError, StatusProblem};
 use crate::domain::catalog::ProfileCatalog;
-use crate::domain::fleet::LayoutStatus;
+use crate::domain::fleet::{LARGEST_USAGE, LayoutStatus, SharingReport};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Inventory, Machine, NvmlState};
 use crate::domain::labels::LabelSet;
+use crate::domain::sharing::usage::Usage;
 use crate::domain::stream::{Content, PartKey, Parts};
 use crate::proto::v1;
 
@@ -44,6 +47,10 @@ pub struct Status {
     pub labels: LabelSet,
     /// Where it stands with regard to its layout; `None` where nobody asks anything of its devices.
     pub layout: Option<LayoutStatus>,
+    /// How far what it gives out is what shall be; `None` where nobody says.
+    pub sharing: Option<SharingReport>,
+    /// Who has what of it; `None` where nobody looks.
+    pub usage: Option<Usage>,
 }
 
 /// What the MIG-capable devices of one status offer, by the part that says so.
@@ -70,6 +77,16 @@ pub fn encode(inventory: &Inventory, labels: &LabelSet, layout: Option<&LayoutSt
     parts.into_iter().collect()
 }
 
+/// The part `sharing`, to be put beside the others.
+pub fn encode_sharing(report: &SharingReport) -> (PartKey, Content) {
+    (PartKey::sharing(), content(&sharing::write(report)))
+}
+
+/// The part `usage`, to be put beside the others. A reader takes at most [`LARGEST_USAGE`] bytes of it.
+pub fn encode_usage(usage: &Usage) -> (PartKey, Content) {
+    (PartKey::usage(), content(&usage::write(usage)))
+}
+
 /// The part that says what a device offers; none for an offer of nothing.
 fn offer(catalog: &ProfileCatalog) -> Option<(PartKey, Content)> {
     if catalog.profiles().is_empty() {
@@ -91,6 +108,8 @@ pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
     let (machine, nvml) = decode_node(node)?;
     let labels = parts.get(PartKey::labels().as_str());
     let layout = parts.get(PartKey::layout().as_str());
+    let sharing = parts.get(PartKey::sharing().as_str());
+    let usage = parts.get(PartKey::usage().as_str());
     let catalogs = Catalogs::decode(parts)?;
     let mut devices = Vec::new();
     for (key, content) in device_parts(parts) {
@@ -106,6 +125,8 @@ pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
         },
         labels: labels.map(decode_labels).transpose()?.unwrap_or_default(),
         layout: layout.map(decode_layout).transpose()?,
+        sharing: sharing.map(decode_sharing).transpose()?,
+        usage: usage.map(decode_usage).transpose()?,
     })
 }
 
@@ -122,6 +143,21 @@ pub fn decode_labels(content: &Content) -> Result<LabelSet, StatusError> {
 /// The part `layout`.
 pub fn decode_layout(content: &Content) -> Result<LayoutStatus, StatusError> {
     decode_part(&PartKey::layout(), content, layout::read)
+}
+
+/// The part `sharing`.
+pub fn decode_sharing(content: &Content) -> Result<SharingReport, StatusError> {
+    decode_part(&PartKey::sharing(), content, sharing::read)
+}
+
+/// The part `usage`. It is made of small things, so that its bytes bound what it takes in memory.
+pub fn decode_usage(content: &Content) -> Result<Usage, StatusError> {
+    let key = PartKey::usage();
+    let length = content.bytes().len();
+    if length > LARGEST_USAGE {
+        return Err(StatusError::part(&key, StatusProblem::TooLong { length }));
+    }
+    decode_part(&key, content, usage::read)
 }
 
 /// A part `device/<PCI address>`, of a status that has these catalogues.

@@ -1,13 +1,16 @@
 //! Where the loop leaves what it saw for the uplink: the latest and nothing else, so that neither waits for the other.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::domain::fleet::LayoutStatus;
+use crate::domain::fleet::{LARGEST_USAGE, LayoutStatus, Pace, SharingReport, Step, told};
 use crate::domain::inventory::{Inventory, Problem};
 use crate::domain::labels::LabelSet;
 use crate::domain::reconcile::Status;
-use crate::domain::stream::Parts;
+use crate::domain::sharing::usage::Usage;
+use crate::domain::stream::{Change, Content, PartKey, Parts};
 use crate::wire::status::{self, MOST, MOST_PROCESSES};
 use crate::wire::stream::{LARGEST_STATUS, MOST_PARTS};
 
@@ -16,6 +19,10 @@ use crate::wire::stream::{LARGEST_STATUS, MOST_PARTS};
 pub struct Outbox {
     latest: watch::Sender<Latest>,
     shortened: bool,
+    /// What was looked at last, without usage.
+    base: Latest,
+    usage: Option<(PartKey, Content)>,
+    pace: Pace,
 }
 
 /// What the uplink finds there.
@@ -34,6 +41,8 @@ pub(super) enum Latest {
 const FRAME: usize = 16;
 /// Processes of one device that are told where all would be too many.
 const FEW: usize = 64;
+/// Tenants of a device that are told, where even fewer are too many.
+const TENANTS: [usize; 4] = [64, 16, 4, 0];
 /// Characters of a text that are told where all would be too many.
 const SHORT: usize = 256;
 
@@ -43,15 +52,24 @@ pub(super) fn outbox() -> (Outbox, watch::Receiver<Latest>) {
     let outbox = Outbox {
         latest,
         shortened: false,
+        base: Latest::Nothing,
+        usage: None,
+        pace: Pace::default(),
     };
     (outbox, uplink)
 }
 
 impl Outbox {
     /// The node is like this now.
-    pub fn put(&mut self, inventory: &Inventory, labels: &LabelSet, layout: Option<&Status>) {
-        let layout = layout.and_then(LayoutStatus::of);
-        let whole = status::encode(inventory, labels, layout.as_ref());
+    pub fn put(&mut self, inventory: &Inventory, labels: &LabelSet, status: Option<&Status>) {
+        let said = Said {
+            labels,
+            layout: status.and_then(LayoutStatus::of),
+            sharing: status
+                .and_then(|status| status.sharing.as_ref())
+                .map(SharingReport::of),
+        };
+        let whole = said.encode(inventory);
         let fits = fits(inventory, &whole);
         if fits == self.shortened {
             self.shortened = !fits;
@@ -61,10 +79,47 @@ impl Outbox {
                 warn!("the status is too large to be reported whole: lists are cut");
             }
         }
-        let latest = if fits {
+        self.base = if fits {
             Latest::Status(whole)
         } else {
-            shortened(inventory, labels, layout)
+            shortened(inventory, said)
+        };
+        self.send();
+    }
+
+    /// This is who has what at `now`, which is since the program began. Says when to come again, where it is news and too soon.
+    pub fn put_usage(&mut self, now: Duration, usage: &Usage) -> Option<Duration> {
+        let is_unlooked = self.usage.is_none() && *usage == Usage::default();
+        if is_unlooked {
+            return None;
+        }
+        match self.pace.look(now, usage) {
+            Step::Nothing => None,
+            Step::Wait(left) => Some(left),
+            Step::Tell => {
+                self.usage = Some(bounded(usage));
+                self.send();
+                None
+            }
+        }
+    }
+
+    fn send(&self) {
+        let latest = match (&self.base, &self.usage) {
+            (Latest::Status(parts), Some((key, content))) => {
+                let size = key.as_str().len() + content.bytes().len() + FRAME;
+                // Who has what goes before the node itself does: without it the status is whole but for that.
+                if room(parts) >= size {
+                    let usage = (key.clone(), content.clone());
+                    Latest::Status(parts.with(&Change {
+                        changed: vec![usage],
+                        removed: Vec::new(),
+                    }))
+                } else {
+                    Latest::Status(parts.clone())
+                }
+            }
+            (base, _) => base.clone(),
         };
         self.latest.send_if_modified(|known| {
             let new = *known != latest;
@@ -74,6 +129,48 @@ impl Outbox {
             new
         });
     }
+}
+
+/// What is said beside what the node has.
+struct Said<'a> {
+    labels: &'a LabelSet,
+    layout: Option<LayoutStatus>,
+    sharing: Option<SharingReport>,
+}
+
+impl Said<'_> {
+    fn encode(&self, inventory: &Inventory) -> Parts {
+        let parts = status::encode(inventory, self.labels, self.layout.as_ref());
+        let sharing = self.sharing.iter().map(status::encode_sharing);
+        parts.with(&Change {
+            changed: sharing.collect(),
+            removed: Vec::new(),
+        })
+    }
+}
+
+/// The usage with as many tenants as a reader takes.
+fn bounded(usage: &Usage) -> (PartKey, Content) {
+    for most in TENANTS {
+        let part = status::encode_usage(&told(usage, most));
+        if part.1.bytes().len() <= LARGEST_USAGE {
+            return part;
+        }
+    }
+    status::encode_usage(&Usage {
+        devices: Vec::new(),
+        missing: vec!["there is too much to be told".to_owned()],
+    })
+}
+
+/// Bytes that there is still room for.
+fn room(parts: &Parts) -> usize {
+    let frames = parts.len().saturating_mul(FRAME);
+    let taken = parts.size().saturating_add(frames);
+    if parts.len() >= MOST_PARTS {
+        return 0;
+    }
+    (LARGEST_STATUS - FRAME).saturating_sub(taken)
 }
 
 /// Whether an aggregator takes it, and finds in it nothing that there is too much of.
@@ -86,9 +183,12 @@ fn fits(inventory: &Inventory, parts: &Parts) -> bool {
 }
 
 /// The same with fewer processes and shorter lists; each device that has lost something says so.
-fn shortened(inventory: &Inventory, labels: &LabelSet, mut layout: Option<LayoutStatus>) -> Latest {
-    if let Some(layout) = &mut layout {
+fn shortened(inventory: &Inventory, mut said: Said<'_>) -> Latest {
+    if let Some(layout) = &mut said.layout {
         layout.shorten(SHORT);
+    }
+    if let Some(sharing) = &mut said.sharing {
+        sharing.shorten(FEW, SHORT);
     }
     let mut inventory = inventory.clone();
     for device in &mut inventory.devices {
@@ -107,7 +207,7 @@ fn shortened(inventory: &Inventory, labels: &LabelSet, mut layout: Option<Layout
             });
         }
     }
-    let parts = status::encode(&inventory, labels, layout.as_ref());
+    let parts = said.encode(&inventory);
     if fits(&inventory, &parts) {
         Latest::Status(parts)
     } else {
@@ -128,7 +228,12 @@ mod tests {
         Condition, Device, Machine, NvmlState, PciIds, Process, ProcessKind, Usage,
     };
 
+    use crate::domain::quantity::Mebibytes;
+    use crate::domain::reason::Reason;
     use crate::domain::reconcile::DeviceStatus;
+    use crate::domain::sharing::status::{HandOff, Mode};
+    use crate::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
+    use crate::domain::sharing::{self, SharingStatus};
 
     fn busy(processes: u32) -> Inventory {
         let ids = PciIds {
@@ -229,6 +334,149 @@ mod tests {
             ..status
         };
         assert_eq!(message(&busy(1), &few).len(), LONGEST_TEXT);
+    }
+
+    /// One device of 80 GiB that `tenants` share, each with so much memory.
+    fn used(tenants: usize, memory: u64, is_over: bool) -> sharing::usage::Usage {
+        let tenant = |number: usize| Tenant {
+            namespace: Some("team-a".to_owned()),
+            pod: Some(format!("notebook-{number:060}")),
+            memory: Some(Mebibytes::new(memory)),
+            is_over,
+            ..Tenant::default()
+        };
+        let unit = UnitUsage {
+            uuid: "GPU-5fd4087b-86f3-7a43-b711-4771313afc50".to_owned(),
+            partition: None,
+            profile: None,
+            resource: None,
+            replicas: Some(3),
+            fair_share: None,
+            memory: None,
+            tenants: (0..tenants).map(tenant).collect(),
+            unattributed: None,
+            exhausted_in: None,
+        };
+        let device = DeviceUsage {
+            pci: PciAddress::new(0, 7, 0, 0).unwrap(),
+            name: "GPU 0".to_owned(),
+            memory: None,
+            utilization: None,
+            units: vec![unit],
+        };
+        sharing::usage::Usage {
+            devices: vec![device],
+            missing: Vec::new(),
+        }
+    }
+
+    fn usage_told(uplink: &watch::Receiver<Latest>) -> Option<sharing::usage::Usage> {
+        let Latest::Status(parts) = uplink.borrow().clone() else {
+            panic!("nothing was told");
+        };
+        status::decode(&parts).unwrap().usage
+    }
+
+    fn memory_told(uplink: &watch::Receiver<Latest>) -> Option<u64> {
+        let usage = usage_told(uplink)?;
+        usage.devices[0].units[0].tenants[0]
+            .memory
+            .map(Mebibytes::get)
+    }
+
+    #[test]
+    fn who_has_what_is_told_seldom_and_at_once_when_somebody_is_over_their_share() {
+        let at = Duration::from_secs;
+        let (mut outbox, uplink) = outbox();
+        // Before anybody has looked there is nothing to tell.
+        assert_eq!(
+            outbox.put_usage(at(0), &sharing::usage::Usage::default()),
+            None
+        );
+        assert_eq!(outbox.put_usage(at(1), &used(1, 1000, false)), None);
+        outbox.put(&busy(1), &LabelSet::default(), None);
+        assert_eq!(memory_told(&uplink), Some(1024));
+        // Less than a step is no news.
+        assert_eq!(outbox.put_usage(at(2), &used(1, 1020, false)), None);
+        assert_eq!(outbox.put_usage(at(4), &used(1, 2000, false)), Some(at(12)));
+        assert_eq!(memory_told(&uplink), Some(1024));
+        assert_eq!(outbox.put_usage(at(16), &used(1, 2000, false)), None);
+        assert_eq!(memory_told(&uplink), Some(2048));
+        for (second, memory, is_over) in [(17, 40_000, true), (18, 2000, false)] {
+            assert_eq!(
+                outbox.put_usage(at(second), &used(1, memory, is_over)),
+                None
+            );
+            assert_eq!(memory_told(&uplink), Some(memory.div_ceil(64) * 64));
+        }
+        // What the hardware looks like does not take it away.
+        outbox.put(&busy(2), &LabelSet::default(), None);
+        assert_eq!(memory_told(&uplink), Some(2048));
+    }
+
+    #[test]
+    fn of_too_many_who_have_a_device_some_are_told_and_it_says_so() {
+        let (mut outbox, uplink) = outbox();
+        outbox.put(&busy(1), &LabelSet::default(), None);
+        outbox.put_usage(Duration::ZERO, &used(1000, 7, false));
+        let told = usage_told(&uplink).unwrap();
+        assert_eq!(told.devices[0].units[0].tenants.len(), 64);
+        assert_eq!(told.missing, ["GPU 0: 936 more who have it are not told"]);
+        // A machine with many devices, all as crowded: fewer of each, until it fits.
+        let mut crowded = used(1000, 7, true);
+        crowded.devices = vec![crowded.devices[0].clone(); 32];
+        outbox.put_usage(Duration::ZERO, &crowded);
+        let told = usage_told(&uplink).unwrap();
+        assert_eq!(told.devices[31].units[0].tenants.len(), 16);
+        assert_eq!(told.missing[0], "GPU 0: 984 more who have it are not told");
+    }
+
+    #[test]
+    fn a_status_without_room_goes_before_who_has_what() {
+        let (mut outbox, uplink) = outbox();
+        outbox.put_usage(Duration::ZERO, &used(64, 7, false));
+        let mut inventory = busy(1);
+        inventory.devices[0].product_name = Some("x".repeat(LARGEST_STATUS - 1000));
+        outbox.put(&inventory, &LabelSet::default(), None);
+        assert_eq!(usage_told(&uplink), None);
+        outbox.put(&busy(1), &LabelSet::default(), None);
+        assert!(usage_told(&uplink).is_some());
+    }
+
+    #[test]
+    fn how_far_sharing_is_comes_with_the_status_and_goes_with_it() {
+        let (mut outbox, uplink) = outbox();
+        let sharing = |uplink: &watch::Receiver<Latest>| {
+            let Latest::Status(parts) = uplink.borrow().clone() else {
+                panic!("nothing was told");
+            };
+            status::decode(&parts).unwrap().sharing
+        };
+        let status = Status {
+            sharing: Some(SharingStatus {
+                mode: Mode::Embedded,
+                state: Reason::SharingPending.word(),
+                message: Some("ö".repeat(5_000)),
+                resources: Vec::new(),
+                kept: Vec::new(),
+                hand_off: Some(HandOff {
+                    key: "a100".to_owned(),
+                    config: "x".repeat(40_000),
+                }),
+            }),
+            ..Status::default()
+        };
+        outbox.put(&busy(1), &LabelSet::default(), Some(&status));
+        let told = sharing(&uplink).unwrap();
+        assert_eq!(
+            (told.mode.as_str(), told.state.as_str()),
+            ("embedded", "sharing-pending")
+        );
+        assert_eq!(told.message.map(|text| text.len()), Some(LONGEST_TEXT));
+        // Half of a configuration is another one.
+        assert_eq!(told.hand_off, None);
+        outbox.put(&busy(1), &LabelSet::default(), None);
+        assert_eq!(sharing(&uplink), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use utoipa::{OpenApi, PartialSchema, ToSchema};
 
 use super::Api;
 use crate::aggregator::query::{DEFAULT_LIMIT, MAX_LIMIT, NO_STATE, Sort, SortKey};
+use crate::aggregator::usage::Sort as UsageSort;
 use crate::domain::fleet::{NodeState, Sharing};
 use crate::domain::plan::{Disruption, Policy};
 use crate::domain::reconcile::State as Standing;
@@ -25,7 +26,7 @@ use crate::wire::api::{Event, Problem};
         (name = "fleet", description = "What the fleet has"),
         (name = "operations", description = "How the aggregator is")
     ),
-    components(schemas(Problem, Event, State, SharingWord, LayoutStateWord, SortWord, Limit, DisruptionWord))
+    components(schemas(Problem, Event, State, SharingWord, LayoutStateWord, SortWord, UsageSortWord, Limit, DisruptionWord))
 )]
 pub(super) struct Document;
 
@@ -65,6 +66,9 @@ pub(super) struct LayoutStateWord;
 
 /// An order.
 pub(super) struct SortWord;
+
+/// An order of those who use something.
+pub(super) struct UsageSortWord;
 
 /// Nodes on a page.
 pub(super) struct Limit;
@@ -110,6 +114,13 @@ impl PartialSchema for SortWord {
     }
 }
 
+impl PartialSchema for UsageSortWord {
+    fn schema() -> RefOr<Schema> {
+        let default = UsageSort::default().as_str();
+        schema(words(UsageSort::ALL.map(UsageSort::as_str)).default(Some(default.into())))
+    }
+}
+
 impl PartialSchema for Limit {
     fn schema() -> RefOr<Schema> {
         let object = ObjectBuilder::new()
@@ -135,4 +146,5 @@ impl ToSchema for DisruptionWord {}
 impl ToSchema for SharingWord {}
 impl ToSchema for LayoutStateWord {}
 impl ToSchema for SortWord {}
+impl ToSchema for UsageSortWord {}
 impl ToSchema for Limit {}

@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use crate::aggregator::query::QueryError;
+use crate::aggregator::usage::UsageQueryError;
 use crate::domain::error::chain;
 use crate::wire::api::Problem;
 
@@ -151,6 +152,18 @@ impl From<QueryError> for Failure {
             | QueryError::Type { .. }
             | QueryError::Selector(_)
             | QueryError::Continue(_) => Kind::InvalidParameter,
+        };
+        Self::new(kind, chain(&error)).of(error.parameter())
+    }
+}
+
+impl From<UsageQueryError> for Failure {
+    fn from(error: UsageQueryError) -> Self {
+        let kind = match error {
+            UsageQueryError::Unknown(_) => Kind::UnknownParameter,
+            UsageQueryError::Repeated(_)
+            | UsageQueryError::Value { .. }
+            | UsageQueryError::Continue(_) => Kind::InvalidParameter,
         };
         Self::new(kind, chain(&error)).of(error.parameter())
     }

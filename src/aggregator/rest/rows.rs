@@ -45,6 +45,8 @@ pub fn detail(node: &Node, status: &Status, clock: &Clock, now: Moment) -> NodeD
         labels: labels
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),
+        sharing_status: status.sharing.as_ref().map(|told| Box::new(told.into())),
+        usage: status.usage.as_ref().map(|told| Box::new(told.into())),
         inventory: Document::from(&status.inventory),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::intern::Interned;
 use crate::aggregator::fleet::{Gist, Node};
-use crate::domain::fleet::{DeviceSummary, LayoutSummary, NodeSummary};
+use crate::domain::fleet::{DeviceSummary, LayoutSummary, NodeSummary, SharingSummary};
 use crate::domain::id::PciAddress;
 use crate::domain::labels::LabelSet;
 use crate::domain::stream::{Content, PartKey, Parts};
@@ -27,7 +27,8 @@ pub(super) fn read(
         _ => {
             let status = status::decode(parts)?;
             let labels = interned.remember(parts, status.labels);
-            Ok(Gist::of(&status.inventory, labels, status.layout.as_ref()))
+            let gist = Gist::of(&status.inventory, labels, status.layout.as_ref());
+            Ok(gist.with_sharing(status.sharing.as_ref().map(SharingSummary::of)))
         }
     }
 }
@@ -64,11 +65,14 @@ fn read_changes(
         devices.insert(pci, summary);
     }
     let devices: Vec<DeviceSummary> = devices.into_values().collect();
-    Ok(Gist {
+    let gist = Gist {
         labels: labels(parts, known, interned)?,
         summary: NodeSummary::of(&devices, &nvml, layout(parts, known)?),
         devices,
-    })
+    };
+    let gist = gist.with_sharing(given(parts, known)?);
+    look_at_usage(parts, known)?;
+    Ok(gist)
 }
 
 fn layout(parts: &Parts, known: &Node) -> Result<Option<LayoutSummary>, StatusError> {
@@ -79,6 +83,25 @@ fn layout(parts: &Parts, known: &Node) -> Result<Option<LayoutSummary>, StatusEr
     }
     let layout = content.map(status::decode_layout).transpose()?;
     Ok(layout.as_ref().map(LayoutSummary::of))
+}
+
+fn given(parts: &Parts, known: &Node) -> Result<Option<SharingSummary>, StatusError> {
+    let key = PartKey::sharing();
+    let content = parts.get(key.as_str());
+    if content == known.parts.get(key.as_str()) {
+        return Ok(known.summary.given.clone());
+    }
+    let report = content.map(status::decode_sharing).transpose()?;
+    Ok(report.as_ref().map(SharingSummary::of))
+}
+
+/// Nothing is kept of it but its part: it changes often, and who asks for it reads it. What cannot be is refused all the same.
+fn look_at_usage(parts: &Parts, known: &Node) -> Result<(), StatusError> {
+    let key = PartKey::usage();
+    let content = parts.get(key.as_str());
+    let news = content.filter(|content| known.parts.get(key.as_str()) != Some(content));
+    news.map(status::decode_usage).transpose()?;
+    Ok(())
 }
 
 fn labels(
@@ -167,6 +190,26 @@ mod tests {
         })
     }
 
+    fn sharing(state: &str) -> Vec<u8> {
+        bytes(&v1::Sharing {
+            mode: "embedded".to_owned(),
+            state: state.to_owned(),
+            ..v1::Sharing::default()
+        })
+    }
+
+    fn usage(utilization: u32) -> Vec<u8> {
+        let device = v1::DeviceUsage {
+            pci: "0000:07:00.0".to_owned(),
+            utilization: Some(utilization),
+            ..v1::DeviceUsage::default()
+        };
+        bytes(&v1::Usage {
+            devices: vec![device],
+            missing: Vec::new(),
+        })
+    }
+
     /// What a part may be, and mostly is; what it cannot be comes last.
     fn choices(key: &str) -> Vec<Vec<u8>> {
         let garbage = b"\xff\xff\xff".to_vec();
@@ -178,6 +221,12 @@ mod tests {
             ],
             "labels" => vec![label("one"), label("two"), label("not a value")],
             "layout" => vec![layout("applied"), layout("blocked"), garbage],
+            "sharing" => vec![
+                sharing("sharing-in-force"),
+                sharing("sharing-refused"),
+                garbage,
+            ],
+            "usage" => vec![usage(5), usage(100), usage(101)],
             "profiles/a" | "profiles/b" => vec![Vec::new(), garbage],
             _ => vec![
                 device(1, ""),
@@ -188,10 +237,12 @@ mod tests {
         }
     }
 
-    const KEYS: [&str; 10] = [
+    const KEYS: [&str; 12] = [
         "node",
         "labels",
         "layout",
+        "sharing",
+        "usage",
         "profiles/a",
         "profiles/b",
         "device/0000:07:00.0",

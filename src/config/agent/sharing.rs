@@ -1,6 +1,5 @@
 //! Who gives devices out to pods, and how; and how often it is looked who uses them.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use clap::{CommandFactory, ValueEnum};
 
 use crate::config::Answer;
 use crate::config::duration;
+use crate::config::kubernetes::ConfigMapName;
 use crate::domain::sharing::allocation::Policy;
 
 /// Less is more questions than kubelet likes to answer.
@@ -75,8 +75,7 @@ pub(super) struct SharingArgs {
         long,
         value_name = "NAMESPACE/NAME",
         env = "OCTAVO_PLUGIN_CONFIG_MAP",
-        hide_env_values = true,
-        value_parser = config_map
+        hide_env_values = true
     )]
     plugin_config_map: Option<ConfigMapName>,
 
@@ -164,21 +163,6 @@ pub enum Giver {
     HandOff,
     /// The agent.
     Embedded,
-}
-
-/// A `ConfigMap` by its namespace and name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigMapName {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-impl fmt::Display for ConfigMapName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
 }
 
 /// How often it is looked who uses what; none: never.
@@ -309,22 +293,6 @@ impl SharingArgs {
                 pod_events: self.pod_events,
             },
         })
-    }
-}
-
-fn config_map(text: &str) -> Result<ConfigMapName, String> {
-    match text.split_once('/') {
-        Some((namespace, name))
-            if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
-        {
-            Ok(ConfigMapName {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-            })
-        }
-        Some(_) | None => {
-            Err("a namespace and a name are needed, such as gpu-operator/plugin-config".to_owned())
-        }
     }
 }
 

@@ -170,16 +170,16 @@ fn message(status: &LayoutStatus) -> Option<String> {
     Some(kept(&text))
 }
 
-fn kept(text: &str) -> String {
+pub(super) fn kept(text: &str) -> String {
     text.chars().take(LONGEST_KEPT).collect()
 }
 
-fn word(text: &str) -> String {
+pub(super) fn word(text: &str) -> String {
     beginning(text, LONGEST_WORD)
 }
 
 /// At most so many bytes of `text`, whole characters.
-fn beginning(text: &str, most: usize) -> String {
+pub(super) fn beginning(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use super::counts::{Counts, TypeCounts};
 use super::device::{DeviceSummary, Occupancy};
 use super::layout::LayoutSummary;
+use super::sharing::SharingSummary;
 use crate::domain::inventory::{DeviceState, NvmlState};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::Reason;
@@ -24,6 +25,8 @@ pub struct NodeSummary {
     pub reason: Option<String>,
     /// Where it stands with regard to its layout; `None` where nobody asks anything of its devices.
     pub layout: Option<LayoutSummary>,
+    /// How far what it gives out is what shall be; `None` where nobody says.
+    pub given: Option<SharingSummary>,
 }
 
 /// How devices are given out. The words are those of the label `octavo.dev/sharing`.
@@ -79,7 +82,20 @@ impl NodeSummary {
             state,
             reason,
             layout,
+            given: None,
         }
+    }
+
+    /// The same of a node that says this of what it gives out.
+    #[must_use]
+    pub fn with_sharing(mut self, given: Option<SharingSummary>) -> Self {
+        let missed = given.as_ref().filter(|_| !self.types.is_empty());
+        if let Some(given) = missed.filter(|given| given.wants_a_look()) {
+            self.state = self.state.max(NodeState::Attention);
+            self.reason = self.reason.or_else(|| Some(given.why()));
+        }
+        self.given = given;
+        self
     }
 
     /// All devices.

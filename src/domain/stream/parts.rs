@@ -64,6 +64,16 @@ impl PartKey {
         Self("layout".into())
     }
 
+    /// Of how far what is given out to pods is what shall be.
+    pub fn sharing() -> Self {
+        Self("sharing".into())
+    }
+
+    /// Of who has what.
+    pub fn usage() -> Self {
+        Self("usage".into())
+    }
+
     /// Of a device.
     pub fn device(pci: PciAddress) -> Self {
         Self(format!("device/{pci}").into())

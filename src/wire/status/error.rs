@@ -6,6 +6,7 @@ use crate::domain::id::IdError;
 use crate::domain::labels::LabelError;
 use crate::domain::profile::ProfileNameError;
 use crate::domain::quantity::DriverVersionError;
+use crate::domain::sharing::resource::ResourceError;
 use crate::domain::stream::PartKey;
 
 /// A part that cannot be, with the place in it such as `mig.gpu_instances[2].placement`.
@@ -42,6 +43,9 @@ pub enum StatusProblem {
     /// A label that is none.
     #[error(transparent)]
     Label(#[from] LabelError),
+    /// A resource's name or an id that is none.
+    #[error(transparent)]
+    Resource(#[from] ResourceError),
     /// A field that is needed is not there.
     #[error("it is missing")]
     Missing,

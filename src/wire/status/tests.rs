@@ -1,5 +1,7 @@
 //! What is encoded is decoded the same, equal things are equal bytes, and what a peer may send is refused with its place.
 
+mod given;
+
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
@@ -80,14 +82,16 @@ proptest! {
         let parts = encode(&inventory, &labels, layout.as_ref());
         prop_assert_eq!(&parts, &encode(&inventory, &labels, layout.as_ref()));
         let status = decode(&parts).unwrap();
-        prop_assert_eq!(status, Status { inventory, labels, layout });
+        prop_assert_eq!(status, Status { inventory, labels, layout, sharing: None, usage: None });
     }
 
     #[test]
     fn no_bytes_make_the_reader_panic(
-        contents in vec((0..6_usize, vec(any::<u8>(), 0..40)), 0..6),
+        contents in vec((0..8_usize, vec(any::<u8>(), 0..40)), 0..8),
     ) {
-        let keys = ["node", "labels", "device/0000:07:00.0", "profiles/x", "layout", "later"];
+        let keys = [
+            "node", "labels", "device/0000:07:00.0", "profiles/x", "layout", "sharing", "usage", "later",
+        ];
         let parts = contents.into_iter().map(|(key, bytes)| {
             (keys[key].parse().unwrap(), Content::new(bytes))
         });

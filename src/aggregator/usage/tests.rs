@@ -1,0 +1,191 @@
+//! Pages put together are the whole, in order, whatever the size of a page; and what cannot be asked is refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::aggregator::fleet::{Freshness, Gist, Origin};
+use crate::domain::error::chain;
+use crate::domain::inventory::{Inventory, Machine, NvmlState};
+use crate::domain::quantity::Mebibytes;
+use crate::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+use crate::domain::stream::{Parts, Run};
+
+fn tenant(name: &str, memory: u64) -> Tenant {
+    Tenant {
+        namespace: Some(format!("team-{}", memory % 3)),
+        pod: Some(name.to_owned()),
+        memory: Some(Mebibytes::new(memory)),
+        is_over: memory.is_multiple_of(2),
+        ..Tenant::default()
+    }
+}
+
+fn node(name: &str, memory: &[u64]) -> Arc<Node> {
+    let tenants = memory.iter().enumerate();
+    let tenants = tenants.map(|(number, memory)| tenant(&format!("pod-{number}"), *memory));
+    let unit = UnitUsage {
+        uuid: "GPU-5fd4087b-86f3-7a43-b711-4771313afc50".to_owned(),
+        partition: None,
+        profile: None,
+        resource: None,
+        replicas: Some(4),
+        fair_share: Some(Mebibytes::new(10)),
+        memory: None,
+        tenants: tenants.collect(),
+        unattributed: None,
+        exhausted_in: None,
+    };
+    let usage = Usage {
+        devices: vec![DeviceUsage {
+            pci: "0000:07:00.0".parse().unwrap(),
+            name: "GPU 0".to_owned(),
+            memory: None,
+            utilization: None,
+            units: vec![unit],
+        }],
+        missing: Vec::new(),
+    };
+    let inventory = Inventory {
+        machine: Machine::default(),
+        nvml: NvmlState::Loading,
+        devices: Vec::new(),
+    };
+    let origin = Origin {
+        name: name.parse().unwrap(),
+        run: Run {
+            epoch: 1,
+            boot_id: "b".to_owned(),
+        },
+        agent_version: "1".to_owned(),
+    };
+    let parts: Parts = [status::encode_usage(&usage)].into_iter().collect();
+    let gist = Gist::of(&inventory, Arc::default(), None);
+    let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
+    Arc::new(Node::new(origin, parts, gist, fresh))
+}
+
+fn fleet(nodes: &[Vec<u64>]) -> Fleet {
+    let mut fleet = Fleet::default();
+    for (number, memory) in nodes.iter().enumerate() {
+        fleet
+            .nodes
+            .insert(node(&format!("gpu-{number:02}"), memory));
+    }
+    fleet
+}
+
+fn query(text: &str) -> Result<Query, UsageQueryError> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (name.to_owned(), value.to_owned())
+    });
+    Query::parse(pairs)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn pages_put_together_are_the_whole_in_order(
+        nodes in prop::collection::vec(prop::collection::vec(0..50_u64, 0..6), 0..8),
+        limit in 1..7_usize,
+        asked in prop::sample::select(vec![
+            "", "sort=memory", "over=true", "over=false&sort=memory", "namespace=team-1", "node=gpu-01", "pod=pod-0",
+        ]),
+    ) {
+        let (fleet, now) = (fleet(&nodes), Moment::default());
+        let whole = run(&fleet, &query(&format!("{asked}&limit=1000")).unwrap(), now);
+        prop_assert_eq!(&whole.next, &None);
+        let matching = nodes.iter().enumerate().flat_map(|(node, all)| {
+            all.iter().enumerate().map(move |(pod, memory)| (node, pod, *memory))
+        });
+        let matching = matching.filter(|(node, pod, memory)| match asked {
+            "over=true" => memory % 2 == 0,
+            "over=false&sort=memory" => memory % 2 == 1,
+            "namespace=team-1" => memory % 3 == 1,
+            "node=gpu-01" => *node == 1,
+            "pod=pod-0" => *pod == 0,
+            _ => true,
+        });
+        prop_assert_eq!(whole.items.len(), matching.count());
+        if asked.contains("memory") {
+            let memory: Vec<_> = whole.items.iter().map(|row| row.tenant.memory_mib).collect();
+            prop_assert!(memory.is_sorted_by(|a, b| a >= b), "{:?}", memory);
+        }
+        let (mut paged, mut token) = (Vec::new(), String::new());
+        loop {
+            let page = run(&fleet, &query(&format!("{asked}&limit={limit}&continue={token}")).unwrap(), now);
+            prop_assert!(page.items.len() <= limit);
+            paged.extend(page.items);
+            match page.next {
+                Some(next) => token = next.to_string(),
+                None => break,
+            }
+        }
+        prop_assert_eq!(paged, whole.items);
+    }
+
+    #[test]
+    fn no_token_makes_the_reader_panic(text in "[0-9a-f~]{0,40}|[ -~é]{0,40}") {
+        let _ = text.parse::<Token>();
+    }
+}
+
+#[test]
+fn who_was_told_by_a_node_that_is_silent_is_marked() {
+    let fleet = fleet(&[vec![1]]);
+    let stale = |millis| {
+        let page = run(&fleet, &Query::default(), Moment::from_millis(millis));
+        page.items[0].stale
+    };
+    assert_eq!((stale(0), stale(1001)), (false, true));
+}
+
+#[test]
+fn i12_what_cannot_be_asked_is_refused_with_what_can() {
+    let fleet = fleet(&[vec![1, 2, 3]]);
+    let page = run(&fleet, &query("limit=1").unwrap(), Moment::default());
+    let token = page.next.unwrap();
+    for (asked, said) in [
+        (
+            "nodes=a".to_owned(),
+            "there is no parameter \"nodes\"; there are node, namespace, pod, over, sort, limit, continue",
+        ),
+        (
+            "over=yes".to_owned(),
+            "the parameter over cannot be \"yes\"; it can be true, false",
+        ),
+        (
+            "sort=pod".to_owned(),
+            "the parameter sort cannot be \"pod\"; it can be node, memory",
+        ),
+        (
+            "limit=0".to_owned(),
+            "the parameter limit cannot be \"0\"; it can be 1 to 1000",
+        ),
+        (
+            "node=a&node=b".to_owned(),
+            "the parameter node can be given once",
+        ),
+        (
+            "continue=x".to_owned(),
+            "the parameter continue cannot be used; begin again without it: it is not one that an answer gave as `continue`",
+        ),
+        (
+            format!("over=true&continue={token}"),
+            "the parameter continue cannot be used; begin again without it: it was given for other values of node, namespace, pod, over or sort",
+        ),
+        (
+            format!("sort=memory&continue={token}"),
+            "the parameter continue cannot be used; begin again without it: it was given for other values of node, namespace, pod, over or sort",
+        ),
+    ] {
+        assert_eq!(chain(&query(&asked).unwrap_err()), said);
+    }
+    // A field of a form that was left empty is none.
+    assert_eq!(query("over=&sort=&node=").unwrap(), Query::default());
+}

@@ -1,0 +1,125 @@
+//! Where the next page begins.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::{Query, Sort};
+use crate::domain::stream::Digest;
+use crate::wire::usage::UsageRow;
+
+/// The place after a page's last row. As text it is `filter~sort~memory~node~key`, the key in hexadecimal, which is nobody's to
+/// rely on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// Of the filters that it belongs to.
+    filter: Digest,
+    sort: Sort,
+    last: Place,
+}
+
+/// A token that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TokenError {
+    /// No page ended with it.
+    #[error("it is not one that an answer gave as `continue`")]
+    Malformed,
+    /// It was given for other filters or another order.
+    #[error("it was given for other values of node, namespace, pod, over or sort")]
+    OtherQuery,
+}
+
+/// Where a row stands in the order: less memory is further back where it is ordered by that.
+pub(super) type Place = (u64, String, String);
+
+/// Longest key: five words and what is between them.
+const LONGEST_KEY: usize = 2048;
+
+/// Where `row` stands.
+pub(super) fn place(sort: Sort, row: &UsageRow) -> Place {
+    let rank = match sort {
+        Sort::Node => 0,
+        Sort::Memory => u64::MAX.saturating_sub(row.tenant.memory_mib.unwrap_or_default()),
+    };
+    (rank, row.node.clone(), row.key())
+}
+
+impl Token {
+    pub(super) fn new(query: &Query, last: &UsageRow) -> Self {
+        Self {
+            filter: fingerprint(query),
+            sort: query.sort,
+            last: place(query.sort, last),
+        }
+    }
+
+    /// The node of the last row.
+    pub(super) fn node(&self) -> &str {
+        &self.last.1
+    }
+
+    /// Whether `row` comes after it.
+    pub(super) fn is_before(&self, sort: Sort, row: &UsageRow) -> bool {
+        self.last < place(sort, row)
+    }
+
+    pub(super) fn fits(&self, query: &Query) -> Result<(), TokenError> {
+        if self.sort == query.sort && self.filter == fingerprint(query) {
+            Ok(())
+        } else {
+            Err(TokenError::OtherQuery)
+        }
+    }
+}
+
+fn fingerprint(query: &Query) -> Digest {
+    let Query {
+        node,
+        namespace,
+        pod,
+        over,
+        ..
+    } = query;
+    Digest::of(format!("{node:?} {namespace:?} {pod:?} {over:?}").as_bytes())
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rank, node, key) = &self.last;
+        let (filter, sort) = (self.filter.get(), self.sort.as_str());
+        write!(f, "{filter:016x}~{sort}~{rank}~{node}~")?;
+        key.bytes().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Token {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        read(text).ok_or(TokenError::Malformed)
+    }
+}
+
+fn read(text: &str) -> Option<Token> {
+    let mut fields = text.split('~');
+    let filter = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let sort = fields.next()?;
+    let sort = Sort::ALL.into_iter().find(|known| known.as_str() == sort)?;
+    let rank = fields.next()?.parse().ok()?;
+    let node = fields.next()?.to_owned();
+    let key = fields.next()?;
+    if key.len() > LONGEST_KEY.saturating_mul(2) || !key.is_ascii() || fields.next().is_some() {
+        return None;
+    }
+    let bytes: Option<Vec<u8>> = key
+        .as_bytes()
+        .chunks(2)
+        .map(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok())
+        .collect();
+    Some(Token {
+        filter: Digest::from_number(filter),
+        sort,
+        last: (rank, node, String::from_utf8(bytes?).ok()?),
+    })
+}
