@@ -13,6 +13,7 @@ mod objects;
 mod permissions;
 mod plugin;
 mod real;
+mod sharing;
 mod supervisor;
 
 pub(crate) use api::Api;

@@ -108,7 +108,7 @@ fn each_thing_that_its_configuration_has_no_words_for_is_refused_with_words_of_i
     let cases: [(Vec<Offer>, &str); 7] = [
         (
             vec![two(Some(2), Some(4))],
-            "shared by 2 and 0000:02:00.0 is shared by 4",
+            "is shared by 2 and 0000:02:00.0 by 4",
         ),
         (
             vec![two(Some(2), None)],
