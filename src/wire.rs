@@ -18,6 +18,7 @@ pub(crate) mod near;
 pub mod node_status;
 pub mod offers;
 pub mod plan;
+pub mod plugin_config;
 pub mod sharing;
 pub mod status;
 pub mod stream;

@@ -24,7 +24,7 @@ use crate::domain::node::operands::{self, Facts, Operands};
 use crate::domain::node::selection::at_work;
 use crate::domain::node::telling::{Event, Scene, Telling};
 use crate::domain::node::{
-    Compat, LOG_LEVEL, MIG_CONFIG, STATUS, Selected, Settled, View, Yielded, select,
+    Compat, LOG_LEVEL, MIG_CONFIG, PluginLabel, STATUS, Selected, Settled, View, Yielded, select,
 };
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
@@ -57,6 +57,7 @@ pub struct Cluster {
     /// Absent where no pod is to be evicted.
     draining: Option<Draining>,
     shown: Shown,
+    plugin_label: PluginLabel,
     /// Since when another program says that it is partitioning this node.
     held: Option<Duration>,
     /// What was said last, without what may change with every look.
@@ -92,6 +93,12 @@ impl Cluster {
             operands: operands.then(|| Operands::new(settings.plugin_configs())),
             draining: None,
             shown: Shown::default(),
+            // One that looks only once does not see what comes of it.
+            plugin_label: if once {
+                PluginLabel::Leave
+            } else {
+                PluginLabel::Absent
+            },
             held: None,
             said: None,
         }
@@ -233,6 +240,7 @@ impl Cluster {
         let not_ready =
             self.taint && status.layout.is_some() && status.state != Some(Reason::Applied.word());
         let repartitioning = self.shown.is_tainted;
+        let plugin_label = self.plugin_label.clone();
         let answer = (status.label == Some(MIG_CONFIG)).then(|| answer(status));
         // What an earlier agent said stands until we know better.
         let uid = self.seen.as_ref().map(|seen| seen.uid.clone());
@@ -244,6 +252,7 @@ impl Cluster {
             wanted.mig_config_state = answer.flatten();
             wanted.paused = operands.paused;
             wanted.plugin_config = operands.plugin_config;
+            wanted.plugin_label = plugin_label;
         });
         let again = soonest(operands.again, self.shown.again);
         soonest(again.map(|at| at.saturating_sub(now)), later)
@@ -321,6 +330,11 @@ impl Cluster {
         for event in self.telling.afford(now, events) {
             self.link.tell(event);
         }
+    }
+
+    /// What NVIDIA's device plugin shall follow from now on.
+    pub fn follow_sharing(&mut self, label: PluginLabel) {
+        self.plugin_label = label;
     }
 
     /// The agent is to end: no more pods are evicted, however long it takes.

@@ -5,6 +5,7 @@
 
 pub mod embedded;
 pub mod machine;
+pub mod hand_off;
 
 use std::fmt;
 use std::future::Future;
@@ -12,8 +13,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use crate::domain::inventory::Inventory;
-use crate::domain::node::View;
 use crate::domain::node::telling::Event;
+use crate::domain::node::{PluginLabel, View};
 use crate::domain::reconcile::Status;
 use crate::domain::sharing::{Offers, SharingStatus};
 
@@ -49,8 +50,8 @@ pub struct Outcome {
     pub status: Option<SharingStatus>,
     /// What is given out now, for labels; `None` where nobody knows.
     pub in_force: Option<Offers>,
-    /// What the label of the Node shall be that NVIDIA's plugin follows; `None` leaves it alone.
-    pub plugin_config: Option<String>,
+    /// What the label of the Node shall be that NVIDIA's plugin follows.
+    pub plugin_label: PluginLabel,
     /// What is told of it in the Node's events.
     pub events: Vec<Event>,
     /// When to look again at the latest, where there is a reason; from now on.

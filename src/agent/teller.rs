@@ -213,6 +213,7 @@ impl<'a> Teller<'a> {
         });
         if let Some(cluster) = cluster {
             cluster.tell(outcome.events);
+            cluster.follow_sharing(outcome.plugin_label);
         }
         self.in_force = outcome.in_force;
         let shared = outcome.status.map(|sharing| Status {

@@ -14,6 +14,7 @@ pub mod fleet;
 pub mod ingest;
 pub mod pages;
 pub mod peer;
+pub mod plugin_configs;
 pub mod query;
 pub mod rest;
 pub mod roster;

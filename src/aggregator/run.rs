@@ -21,6 +21,7 @@ use tracing::{info, warn};
 
 use super::auth::Gate;
 use super::ingest::{Ingest, Patience};
+use super::plugin_configs::Keeper;
 use super::serve::{Limits, Protocol, Server};
 use super::stats::Stats;
 use super::store::desk::Desk;
@@ -28,8 +29,12 @@ use super::tls::{Tls, TlsError};
 use super::view::View;
 use super::{pages, rest};
 use crate::book::{Book, BookError};
-use crate::config::aggregator::{AgentAuth, AggregatorSettings, ServingSettings, Transport};
+use crate::config::aggregator::{
+    AgentAuth, AggregatorSettings, PluginConfigs, ServingSettings, Transport,
+};
+use crate::config::kubernetes::ConfigMapName;
 use crate::k8s::client::ConnectError;
+use crate::k8s::plugin_config::Shelf;
 use crate::k8s::token_review::Reviewer;
 
 /// An aggregator that runs. It stops when it is told to, or dropped.
@@ -65,6 +70,9 @@ pub enum StartError {
     /// Nobody could be asked about agents' tokens.
     #[error("no API server to review agents' tokens")]
     Auth(#[from] ConnectError),
+    /// Nobody could be asked to keep the plugin's `ConfigMap`.
+    #[error("no API server for the ConfigMap of NVIDIA's device plugin")]
+    PluginConfigs(#[source] ConnectError),
     /// The machine gave no thread.
     #[error("cannot start the thread {name}")]
     Thread {
@@ -115,9 +123,10 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let (ready, is_ready) = watch::channel(false);
     let book = settings.layouts().map(Book::open).transpose()?;
     let view = desk.view().with_layouts(book.unwrap_or_default());
-    let router = router(view, &stats, is_ready);
+    let router = router(view.clone(), &stats, is_ready);
     let serving = settings.serving();
     let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
+    let keeper = plugin_configs(&http_runtime, settings.plugin_configs(), view)?;
     let gate = gate(&ingest_runtime, settings.agent_auth(), &stats)?;
     let ingest = Ingest::new(Arc::clone(&desk), gate, stats.clone(), Patience::default());
     let agents = server(Protocol::Grpc, ingest.into_router(), serving, &stats)?;
@@ -142,7 +151,12 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
         drop(ingest_alive);
     })?;
     spawn("http", move || {
-        http_runtime.block_on(people.run(people_at.0, stopped));
+        http_runtime.block_on(async {
+            if let Some(keeper) = keeper {
+                tokio::spawn(keeper.run());
+            }
+            people.run(people_at.0, stopped).await;
+        });
         http_runtime.shutdown_timeout(RUNTIME_ENDS);
         drop(alive);
     })?;
@@ -205,6 +219,23 @@ fn server(
         limits: Limits::new(protocol, settings.max_connections()),
         stats: stats.clone(),
     })
+}
+
+/// What keeps the `ConfigMap` of NVIDIA's device plugin, where that is wanted: one more reader of the fleet.
+fn plugin_configs(
+    runtime: &Runtime,
+    settings: Option<&PluginConfigs>,
+    view: View,
+) -> Result<Option<Keeper>, StartError> {
+    let Some(settings) = settings else {
+        return Ok(None);
+    };
+    let ConfigMapName { namespace, name } = &settings.config_map;
+    let connect = Shelf::connect(settings.kubeconfig.as_deref(), (namespace, name));
+    let shelf = runtime
+        .block_on(connect)
+        .map_err(StartError::PluginConfigs)?;
+    Ok(Some(Keeper::new(shelf, view)))
 }
 
 /// Who may report. The client of the API server lives in `runtime`, which asks it.

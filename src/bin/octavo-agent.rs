@@ -69,8 +69,9 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         .map(|one| Partitioning::open(one, settings.hardware().sys_root()))
         .transpose()?;
     let once = settings.schedule() == Schedule::Once;
-    let (mut sink, cluster) = node::outputs(settings, node, level, once)?;
     let labels = settings.labels().options(Timestamp::now());
+    let giver = node::hand_off(settings, node.as_ref(), labels.mig_strategy)?;
+    let (mut sink, cluster) = node::outputs(settings, node, level, once)?;
     let Schedule::Every(interval) = settings.schedule() else {
         let outputs = Outputs {
             sink: sink.as_mut(),

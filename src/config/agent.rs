@@ -19,7 +19,7 @@ pub use self::partitioning::PartitioningSettings;
 use self::publishing::PublishingArgs;
 pub use self::publishing::{FeatureFile, LabelSink, Schedule};
 use self::sharing::SharingArgs;
-pub use self::sharing::{ConfigMapName, DeviceList, Giver, SharingSettings, UsageSettings};
+pub use self::sharing::{DeviceList, Giver, SharingSettings, UsageSettings};
 use self::uplink::UplinkArgs;
 pub use self::uplink::{Security, UplinkSettings};
 use super::hardware::{HardwareArgs, HardwareSettings};

@@ -1,6 +1,7 @@
 //! Settings of the aggregator.
 
 mod auth;
+mod sharing;
 
 use std::env;
 use std::ffi::OsString;
@@ -17,6 +18,8 @@ use super::{Answer, parse};
 
 use auth::AuthArgs;
 pub use auth::{AgentAuth, TokenReviewSettings};
+pub use sharing::PluginConfigs;
+use sharing::SharingArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,6 +54,9 @@ struct AggregatorArgs {
 
     #[command(flatten)]
     kubernetes: KubernetesArgs,
+
+    #[command(flatten)]
+    sharing: SharingArgs,
 
     #[command(flatten)]
     log: LogArgs,
@@ -177,6 +183,7 @@ pub struct AggregatorSettings {
     agent_auth: AgentAuth,
     fleet: FleetSettings,
     layouts: Option<PathBuf>,
+    plugin_configs: Option<PluginConfigs>,
     log: LogSettings,
 }
 
@@ -226,13 +233,20 @@ impl AggregatorSettings {
     {
         let args = parse::<AggregatorArgs, _>(arguments)?;
         let serving = args.serving.resolve()?;
+        let kubeconfig = args.kubernetes.kubeconfig.clone();
         Ok(Self {
             agent_auth: args.auth.resolve(args.kubernetes, &serving)?,
             serving,
             layouts: args.fleet.layouts.clone(),
             fleet: args.fleet.into(),
+            plugin_configs: args.sharing.resolve(kubeconfig),
             log: args.log.into(),
         })
+    }
+
+    /// The configuration of NVIDIA's device plugin that is written, where one is.
+    pub fn plugin_configs(&self) -> Option<&PluginConfigs> {
+        self.plugin_configs.as_ref()
     }
 
     /// Where and how it is reached.

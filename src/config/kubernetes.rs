@@ -1,8 +1,11 @@
-//! Which Kubernetes cluster a program asks, and as whom.
+//! Which Kubernetes cluster a program asks, and as whom; and what it is told about there.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
+use thiserror::Error;
 
 /// Raw arguments.
 #[derive(Debug, Clone, Args)]
@@ -16,4 +19,42 @@ pub(super) struct KubernetesArgs {
         hide_env_values = true
     )]
     pub(super) kubeconfig: Option<PathBuf>,
+}
+
+/// A `ConfigMap` by its namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigMapName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Why a text names none.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("a namespace and a name are needed, such as gpu-operator/plugin-config")]
+pub struct ConfigMapNameError;
+
+impl FromStr for ConfigMapName {
+    type Err = ConfigMapNameError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigMapNameError> {
+        match text.split_once('/') {
+            Some((namespace, name))
+                if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+            {
+                Ok(Self {
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                })
+            }
+            Some(_) | None => Err(ConfigMapNameError),
+        }
+    }
+}
+
+impl fmt::Display for ConfigMapName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }

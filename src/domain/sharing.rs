@@ -5,6 +5,8 @@
 //!                             |
 //!                             +--> hand-off: the same as NVIDIA's device plugin is told it
 //!                             +--> hold: what is listed to kubelet, with what pods have kept (ledger: who has what)
+//!                             +--> hand_off: the same as NVIDIA's device plugin is told it, and its course to there
+//!                                     +--> diagnosis: why it did not come about
 //!   Xids, condition --------> health: whether it is fit to be given out, and the way back
 //!   what kubelet asks ------> allocation: which of what is free
 //!   processes, pods --------> usage: who has what, and how much of it
@@ -16,6 +18,8 @@
 pub mod allocation;
 pub mod delivery;
 pub mod forecast;
+pub mod diagnosis;
+pub mod hand_off;
 pub mod health;
 pub mod hold;
 pub mod ledger;

@@ -7,9 +7,10 @@ use std::error::Error as StdError;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use kube::Client;
+use kube::Config;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::{Client, Config};
 use thiserror::Error;
 use tower::limit::RateLimitLayer;
 

@@ -5,5 +5,7 @@ pub mod device_plugin;
 pub mod evict;
 pub mod node;
 pub mod node_feature;
+pub mod plugin;
+pub mod plugin_config;
 pub mod pod_resources;
 pub mod token_review;

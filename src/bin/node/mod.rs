@@ -9,19 +9,27 @@ use octavo::agent::cluster::Cluster;
 use octavo::agent::draining::Draining;
 use octavo::agent::feature_file::FeatureFile;
 use octavo::agent::node_sink::{NodeFeatureSink, NodeSink, ONCE};
+use octavo::agent::sharing::Giver;
+use octavo::agent::sharing::hand_off::{HandOff, Terms};
 use octavo::agent::sink::{LabelSink, Stdout};
-use octavo::config::agent::{AgentSettings, ClusterSettings, LabelSink as Target};
+use octavo::config::agent::{
+    AgentSettings, ClusterSettings, Giver as GiverName, LabelSink as Target,
+};
+use octavo::domain::labels::MigStrategy;
 use octavo::domain::node::Wanted;
-use octavo::k8s::client;
+use octavo::domain::sharing::hand_off::course::Limits;
+use octavo::k8s::client::{self, Client};
 use octavo::k8s::evict::{Door, Usher};
 use octavo::k8s::node::{Keeper, Link};
 use octavo::k8s::node_feature::{Post, Publisher};
+use octavo::k8s::plugin::Scout;
 use octavo::telemetry::Level;
 use tokio::time::timeout;
 use tracing::info;
 
 /// The ends of the tasks that speak to the API server.
 pub(crate) struct Node {
+    client: Client,
     link: Option<Arc<Link>>,
     post: Option<Post>,
     door: Option<Door>,
@@ -44,11 +52,16 @@ pub(crate) async fn connect(settings: &ClusterSettings) -> Result<Node, Box<dyn 
         door
     });
     let post = settings.features().then(|| {
-        let (post, publisher) = Publisher::new(client, settings.node());
+        let (post, publisher) = Publisher::new(client.clone(), settings.node());
         tokio::spawn(publisher.run());
         post
     });
-    Ok(Node { link, post, door })
+    Ok(Node {
+        client,
+        link,
+        post,
+        door,
+    })
 }
 
 /// Where labels go, and the Node where it is followed.
@@ -80,6 +93,45 @@ pub(crate) fn outputs(
         }
     };
     Ok((sink, cluster))
+}
+
+/// Who hands devices over to NVIDIA's plugin, where that is wanted; it takes a Node that is followed.
+pub(crate) fn hand_off(
+    settings: &AgentSettings,
+    node: Option<&Node>,
+    strategy: MigStrategy,
+) -> Result<Option<Box<dyn Giver>>, Box<dyn Error>> {
+    let sharing = settings.sharing();
+    let is_certain = match sharing.giver() {
+        GiverName::Auto => false,
+        GiverName::HandOff => true,
+        GiverName::Nobody | GiverName::Embedded => return Ok(None),
+    };
+    let cluster = settings.cluster().filter(|cluster| cluster.follows());
+    let Some((cluster, node)) = cluster.zip(node) else {
+        return if is_certain {
+            Err("--sharing hand-off needs --follow-node or --label-sink node".into())
+        } else {
+            Ok(None)
+        };
+    };
+    let map = sharing.plugin_config_map();
+    let watch = map.map(|map| {
+        let place = (map.namespace.as_str(), map.name.as_str());
+        let (watch, scout) = Scout::new(node.client.clone(), place, cluster.node());
+        tokio::spawn(scout.run());
+        watch
+    });
+    let terms = Terms {
+        config_map: map.map(ToString::to_string),
+        limits: Limits {
+            deadline: sharing.deadline(),
+            settle: sharing.plugin_config_delay(),
+        },
+        strategy,
+        is_certain,
+    };
+    Ok(Some(Box::new(HandOff::new(terms, watch))))
 }
 
 /// Says nothing any more, to the Node that is there.

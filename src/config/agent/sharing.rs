@@ -7,6 +7,7 @@ use clap::{CommandFactory, ValueEnum};
 
 use crate::config::Answer;
 use crate::config::duration;
+use crate::config::kubernetes::ConfigMapName;
 use crate::domain::sharing::allocation::Policy;
 use crate::domain::sharing::delivery::Way;
 
@@ -75,8 +76,7 @@ pub(super) struct SharingArgs {
         long,
         value_name = "NAMESPACE/NAME",
         env = "OCTAVO_PLUGIN_CONFIG_MAP",
-        hide_env_values = true,
-        value_parser = config_map
+        hide_env_values = true
     )]
     plugin_config_map: Option<ConfigMapName>,
 
@@ -90,6 +90,17 @@ pub(super) struct SharingArgs {
         default_value = "3m"
     )]
     sharing_deadline: Duration,
+
+    /// How long kubelet may take to bring a new key of that ConfigMap to the plugin's pod; for --sharing hand-off
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "OCTAVO_PLUGIN_CONFIG_DELAY",
+        hide_env_values = true,
+        value_parser = duration::positive,
+        default_value = "2m"
+    )]
+    plugin_config_delay: Duration,
 
     /// How often it is looked who uses which device and how much of its memory; `none` for never
     #[arg(
@@ -165,15 +176,6 @@ pub enum Giver {
     Embedded,
 }
 
-/// A `ConfigMap` by its namespace and name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigMapName {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
 /// How often it is looked who uses what; none: never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct UsageInterval(Option<Duration>);
@@ -188,6 +190,7 @@ pub struct SharingSettings {
     policy: Policy,
     plugin_config_map: Option<ConfigMapName>,
     deadline: Duration,
+    delay: Duration,
     usage: UsageSettings,
 }
 
@@ -233,6 +236,11 @@ impl SharingSettings {
     /// After how long replicas that the Node does not offer are looked into.
     pub fn deadline(&self) -> Duration {
         self.deadline
+    }
+
+    /// How long kubelet may take to bring a new key of the `ConfigMap` to the plugin's pod.
+    pub fn plugin_config_delay(&self) -> Duration {
+        self.delay
     }
 
     /// Who uses what.
@@ -289,28 +297,13 @@ impl SharingArgs {
             },
             plugin_config_map: self.plugin_config_map,
             deadline: self.sharing_deadline,
+            delay: self.plugin_config_delay,
             usage: UsageSettings {
                 interval,
                 dcgm: self.dcgm_metrics,
                 pod_events: self.pod_events,
             },
         })
-    }
-}
-
-fn config_map(text: &str) -> Result<ConfigMapName, String> {
-    match text.split_once('/') {
-        Some((namespace, name))
-            if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
-        {
-            Ok(ConfigMapName {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-            })
-        }
-        Some(_) | None => {
-            Err("a namespace and a name are needed, such as gpu-operator/plugin-config".to_owned())
-        }
     }
 }
 

@@ -30,6 +30,20 @@ pub struct Wanted {
     pub paused: BTreeSet<String>,
     /// The configuration of NVIDIA's device plugin: from which to which, where it is to be another one.
     pub plugin_config: Option<(String, String)>,
+    /// The label that NVIDIA's device plugin follows, as far as it is ours.
+    pub plugin_label: PluginLabel,
+}
+
+/// What the label that NVIDIA's device plugin follows shall be. Somebody else's is never touched.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum PluginLabel {
+    /// None of ours.
+    #[default]
+    Absent,
+    /// What it is.
+    Leave,
+    /// This key of the plugin's `ConfigMap`.
+    Is(String),
 }
 
 /// Which labels of the hardware a Node shall have.
@@ -89,6 +103,9 @@ pub struct Decision {
     pub yielded: Vec<Yielded>,
 }
 
+/// Who we are where we tell NVIDIA's device plugin what to share: a manager of its own, so that nothing else is said with it.
+pub const SHARING_MANAGER: &str = "octavo-agent-sharing";
+
 /// What the device plugin's config-manager follows. Source: NVIDIA k8s-device-plugin, `cmd/config-manager`.
 pub const PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 
@@ -100,6 +117,7 @@ pub fn decide(view: &View, wanted: &Wanted) -> Decision {
     }
     decision.apply(view, wanted);
     decision.answer(view, wanted);
+    decision.plugin(view, &wanted.plugin_label);
     decision.taint(view, wanted);
     decision.operands(view, wanted);
     decision.yielded.sort();
@@ -164,6 +182,38 @@ impl Decision {
             self.writes.push(Write::Apply {
                 manager: COMPAT_MANAGER,
                 force: true,
+                labels,
+                annotations: BTreeMap::new(),
+            });
+        }
+    }
+
+    fn plugin(&mut self, view: &View, wanted: &PluginLabel) {
+        let had = view.labels_of(SHARING_MANAGER);
+        let labels: BTreeMap<String, String> = match wanted {
+            PluginLabel::Leave => return,
+            PluginLabel::Absent => BTreeMap::new(),
+            PluginLabel::Is(key) => {
+                let owners = view.owners.labels.get(PLUGIN_CONFIG);
+                let mut others = owners.into_iter().flatten();
+                let now = view.labels.get(PLUGIN_CONFIG);
+                if let Some(owner) = others.find(|owner| *owner != SHARING_MANAGER) {
+                    // Who says just this may go on saying it.
+                    if now != Some(key) {
+                        self.yielded.push(Yielded {
+                            key: PLUGIN_CONFIG.to_owned(),
+                            owner: owner.clone(),
+                        });
+                    }
+                    return;
+                }
+                [(PLUGIN_CONFIG.to_owned(), key.clone())].into()
+            }
+        };
+        if labels != had {
+            self.writes.push(Write::Apply {
+                manager: SHARING_MANAGER,
+                force: false,
                 labels,
                 annotations: BTreeMap::new(),
             });

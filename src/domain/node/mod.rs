@@ -21,7 +21,7 @@ pub mod settled;
 pub mod telling;
 pub mod view;
 
-pub use keep::{Decision, Labels, Wanted, Write, Yielded, decide};
+pub use keep::{Decision, Labels, PluginLabel, SHARING_MANAGER, Wanted, Write, Yielded, decide};
 pub use selection::{Compat, Selected, select};
 pub use settled::Settled;
 pub use view::{Owners, Taint, View};

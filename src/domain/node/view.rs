@@ -17,6 +17,8 @@ pub struct View {
     pub taints: Vec<Taint>,
     /// What kubelet offers of each extended resource, such as `nvidia.com/gpu`.
     pub allocatable: BTreeMap<String, u64>,
+    /// What kubelet has of each, fit or not.
+    pub capacity: BTreeMap<String, u64>,
     /// Who writes labels and annotations.
     pub owners: Owners,
 }

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::Value;
 
-use crate::domain::node::{COMPAT_MANAGER, MANAGER, Owners, Taint, View};
+use crate::domain::node::{COMPAT_MANAGER, MANAGER, Owners, SHARING_MANAGER, Taint, View};
 
 const OURS: &str = "octavo.dev/";
 
@@ -17,14 +17,15 @@ pub(super) fn view(node: Node) -> View {
     let mut annotations = meta.annotations.unwrap_or_default();
     annotations.retain(|key, _| key.starts_with(OURS));
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();
-    let allocatable = node.status.and_then(|status| status.allocatable);
+    let status = node.status.unwrap_or_default();
     View {
         uid: meta.uid.unwrap_or_default(),
         version: meta.resource_version.unwrap_or_default(),
         labels: meta.labels.unwrap_or_default(),
         annotations,
         taints: taints.into_iter().map(taint).collect(),
-        allocatable: counts(allocatable.unwrap_or_default()),
+        allocatable: counts(status.allocatable.unwrap_or_default()),
+        capacity: counts(status.capacity.unwrap_or_default()),
         owners: owners(&meta.managed_fields.unwrap_or_default()),
     }
 }
@@ -71,7 +72,7 @@ fn owners(entries: &[ManagedFieldsEntry]) -> Owners {
 fn manager(entry: &ManagedFieldsEntry) -> String {
     let name = entry.manager.clone().unwrap_or_default();
     let applied = entry.operation.as_deref() == Some("Apply");
-    if !applied && matches!(name.as_str(), MANAGER | COMPAT_MANAGER) {
+    if !applied && matches!(name.as_str(), MANAGER | COMPAT_MANAGER | SHARING_MANAGER) {
         return format!("{name}, updating");
     }
     name

@@ -14,6 +14,7 @@ mod permissions;
 mod plugin;
 mod real;
 mod sharing_kubelet;
+mod sharing;
 mod supervisor;
 
 pub(crate) use api::Api;

@@ -317,3 +317,43 @@ fn the_plugins_configuration_is_changed_where_there_is_one() {
         assert_eq!(decide(&view, &wanted).writes, []);
     }
 }
+
+/// The label that NVIDIA's plugin follows, where it is written: `Some(None)` takes it away.
+fn followed(view: &View, wanted: PluginLabel) -> Option<Option<String>> {
+    let wanted = Wanted {
+        plugin_label: wanted,
+        ..nothing()
+    };
+    let decision = decide(view, &wanted);
+    decision.writes.into_iter().find_map(|write| match write {
+        Write::Apply {
+            manager: SHARING_MANAGER,
+            force: false,
+            mut labels,
+            ..
+        } => Some(labels.remove(PLUGIN_CONFIG)),
+        Write::Apply { .. } | Write::Taints(_) | Write::Replace { .. } => None,
+    })
+}
+
+#[test]
+fn the_plugins_label_is_written_by_a_manager_of_its_own_and_never_over_somebody_elses() {
+    let is = |key: &str| PluginLabel::Is(key.to_owned());
+    let label = |owners: &[&str]| {
+        let mut view = node(&[]);
+        view.labels.insert(PLUGIN_CONFIG.to_owned(), "a".to_owned());
+        let owners = owners.iter().map(|&owner| owner.to_owned()).collect();
+        view.owners.labels.insert(PLUGIN_CONFIG.to_owned(), owners);
+        view
+    };
+    let ours = label(&[SHARING_MANAGER]);
+    assert_eq!(followed(&node(&[]), is("a")), Some(Some("a".to_owned())));
+    assert_eq!(followed(&ours, is("a")), None);
+    assert_eq!(followed(&ours, is("b")), Some(Some("b".to_owned())));
+    assert_eq!(followed(&ours, PluginLabel::Leave), None);
+    assert_eq!(followed(&ours, PluginLabel::Absent), Some(None));
+    let theirs = label(&["kubectl-label"]);
+    for wanted in [is("a"), is("b"), PluginLabel::Leave, PluginLabel::Absent] {
+        assert_eq!(followed(&theirs, wanted), None);
+    }
+}

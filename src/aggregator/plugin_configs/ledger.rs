@@ -1,0 +1,319 @@
+//! Which keys the `ConfigMap` shall have: what nodes ask for, checked, and for a while what they asked for before. Time is an
+//! argument.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::domain::id::NodeName;
+use crate::domain::sharing::status::HandOff;
+use crate::k8s::plugin_config::Contents;
+use crate::wire::plugin_config;
+
+/// What nodes ask for.
+pub type Wishes = BTreeMap<NodeName, HandOff>;
+
+/// When keys were asked for last.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    asked: BTreeMap<String, Duration>,
+    /// Keys that were dropped, and those that came back: another aggregator has agents that ask for them.
+    dropped: BTreeSet<String>,
+    kept_by_another: BTreeSet<String>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// All keys that shall be ours; `None` where they are.
+    pub apply: Option<BTreeMap<String, String>>,
+    /// What nodes ask for in vain, and why.
+    pub refused: BTreeMap<NodeName, String>,
+}
+
+/// Most keys: with the longest texts half of what a `ConfigMap` holds.
+pub const MOST_KEYS: usize = 128;
+/// How long a key stays that nobody asks for: a node may be away, and its plugin would not start without it.
+pub const GRACE: Duration = Duration::from_hours(1);
+
+impl Ledger {
+    /// Holds what is asked for against what is there.
+    pub fn decide(&mut self, now: Duration, wishes: &Wishes, contents: &Contents) -> Decision {
+        let mut wanted: BTreeMap<String, String> = BTreeMap::new();
+        let mut refused = BTreeMap::new();
+        for (node, told) in wishes {
+            match check(told, &wanted, contents) {
+                Err(why) => {
+                    refused.insert(node.clone(), why);
+                }
+                Ok(Need::Nothing) => {}
+                Ok(Need::Key) if wanted.len() >= MOST_KEYS && !wanted.contains_key(&told.key) => {
+                    let why = format!("nodes ask for more than {MOST_KEYS} configurations");
+                    refused.insert(node.clone(), why);
+                }
+                Ok(Need::Key) => {
+                    wanted.insert(told.key.clone(), told.config.clone());
+                }
+            }
+        }
+        for key in wanted.keys() {
+            self.asked.insert(key.clone(), now);
+            self.dropped.remove(key);
+        }
+        self.keep_for_a_while(now, &mut wanted, contents);
+        let is = |key: &String| contents.ours.contains(key);
+        self.asked
+            .retain(|key, _| wanted.contains_key(key) || is(key));
+        self.kept_by_another.retain(is);
+        let there = |key: &String| Some((key.clone(), contents.all.get(key)?.clone()));
+        let ours: BTreeMap<String, String> = contents.ours.iter().filter_map(there).collect();
+        Decision {
+            apply: (ours != wanted).then_some(wanted),
+            refused,
+        }
+    }
+
+    /// What nobody asks for stays for a while, those first that were asked for last.
+    fn keep_for_a_while(
+        &mut self,
+        now: Duration,
+        wanted: &mut BTreeMap<String, String>,
+        contents: &Contents,
+    ) {
+        let mut idle: Vec<(Duration, &String)> = Vec::new();
+        for key in contents
+            .ours
+            .iter()
+            .filter(|key| !wanted.contains_key(*key))
+        {
+            if self.dropped.remove(key) {
+                self.kept_by_another.insert(key.clone());
+            }
+            let last = *self.asked.entry(key.clone()).or_insert(now);
+            let is_kept = self.kept_by_another.contains(key);
+            if is_kept || now.saturating_sub(last) < GRACE {
+                idle.push((last, key));
+            } else {
+                self.dropped.insert(key.clone());
+            }
+        }
+        idle.sort_by(|one, other| other.cmp(one));
+        let room = MOST_KEYS.saturating_sub(wanted.len());
+        for (_, key) in idle.into_iter().take(room) {
+            if let Some(text) = contents.all.get(key) {
+                wanted.insert(key.clone(), text.clone());
+            }
+        }
+        // One that was dropped may be away for good.
+        while self.dropped.len() > MOST_KEYS {
+            self.dropped.pop_first();
+        }
+    }
+}
+
+enum Need {
+    /// The key is to be ours.
+    Key,
+    /// It is there, and somebody else's.
+    Nothing,
+}
+
+fn check(
+    told: &HandOff,
+    wanted: &BTreeMap<String, String>,
+    contents: &Contents,
+) -> Result<Need, String> {
+    let HandOff { key, config } = told;
+    plugin_config::read(key, config).map_err(|error| error.to_string())?;
+    let there = contents.all.get(key);
+    if let Some(owner) = contents
+        .others
+        .get(key)
+        .filter(|_| !contents.ours.contains(key))
+    {
+        return if there == Some(config) {
+            Ok(Need::Nothing)
+        } else {
+            Err(format!(
+                "{owner} has the key {key} in the ConfigMap; it is left alone"
+            ))
+        };
+    }
+    // A digest this short can be made to agree: who came first stays.
+    let first = wanted.get(key).or(there);
+    let is_taken =
+        first.is_some_and(|first| first != config && plugin_config::read(key, first).is_ok());
+    if is_taken {
+        return Err(format!("another configuration has the key {key}"));
+    }
+    Ok(Need::Key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::labels::MigStrategy;
+    use crate::domain::sharing::ResourceName;
+    use crate::domain::sharing::hand_off::{PluginConfig, Replicated};
+
+    fn told(layout: &str, replicas: u32) -> HandOff {
+        let config = plugin_config::text(&PluginConfig {
+            mig_strategy: MigStrategy::None,
+            rename_by_default: false,
+            fail_requests_greater_than_one: false,
+            resources: vec![Replicated {
+                name: ResourceName::gpu(),
+                replicas,
+            }],
+        });
+        HandOff {
+            key: plugin_config::key(layout, &config),
+            config,
+        }
+    }
+
+    fn wishes(all: &[(&str, HandOff)]) -> Wishes {
+        let all = all.iter();
+        all.map(|(node, told)| (node.parse().unwrap(), told.clone()))
+            .collect()
+    }
+
+    /// What is there after all that was to be applied was.
+    fn done(decision: &Decision, contents: &Contents) -> Contents {
+        let Some(apply) = &decision.apply else {
+            return contents.clone();
+        };
+        let mut all = contents.all.clone();
+        all.retain(|key, _| !contents.ours.contains(key));
+        all.extend(apply.clone());
+        Contents {
+            all,
+            ours: apply.keys().cloned().collect(),
+            others: contents.others.clone(),
+            version: None,
+        }
+    }
+
+    #[test]
+    fn what_nodes_ask_for_is_applied_once_and_what_is_there_is_not_written() {
+        let mut ledger = Ledger::default();
+        let wishes = wishes(&[
+            ("a", told("x", 2)),
+            ("b", told("x", 2)),
+            ("c", told("y", 3)),
+        ]);
+        let nothing = Contents::default();
+        let first = ledger.decide(Duration::ZERO, &wishes, &nothing);
+        assert_eq!(first.apply.as_ref().unwrap().len(), 2);
+        assert!(first.refused.is_empty());
+        let there = done(&first, &nothing);
+        let again = ledger.decide(Duration::from_secs(1), &wishes, &there);
+        assert_eq!(again, Decision::default());
+        // Somebody took one away.
+        let mut less = there.clone();
+        less.all.remove(&told("y", 3).key);
+        less.ours.remove(&told("y", 3).key);
+        let again = ledger.decide(Duration::from_secs(2), &wishes, &less);
+        assert_eq!(done(&again, &less), there);
+    }
+
+    #[test]
+    fn what_nobody_asks_for_any_more_goes_after_an_hour_and_not_before() {
+        let mut ledger = Ledger::default();
+        let all = wishes(&[("a", told("x", 2))]);
+        let nothing = Contents::default();
+        let there = done(&ledger.decide(Duration::ZERO, &all, &nothing), &nothing);
+        let none = Wishes::new();
+        let just_before = GRACE - Duration::from_secs(1);
+        assert_eq!(ledger.decide(just_before, &none, &there).apply, None);
+        let gone = ledger.decide(GRACE, &none, &there);
+        assert_eq!(gone.apply, Some(BTreeMap::new()));
+        // An aggregator that has just been started has forgotten who asked, and waits as long.
+        let mut other = Ledger::default();
+        assert_eq!(other.decide(GRACE, &none, &there).apply, None);
+        assert!(other.decide(GRACE * 2, &none, &there).apply.is_some());
+    }
+
+    #[test]
+    fn what_another_aggregator_brings_back_is_dropped_no_second_time() {
+        let mut ledger = Ledger::default();
+        let all = wishes(&[("a", told("x", 2))]);
+        let nothing = Contents::default();
+        let there = done(&ledger.decide(Duration::ZERO, &all, &nothing), &nothing);
+        let none = Wishes::new();
+        let gone = done(&ledger.decide(GRACE, &none, &there), &there);
+        assert!(gone.ours.is_empty());
+        for hours in 2..6 {
+            assert_eq!(ledger.decide(GRACE * hours, &none, &there).apply, None);
+        }
+    }
+
+    #[test]
+    fn keys_of_others_are_left_to_them_and_the_node_that_asks_is_told_whose_they_are() {
+        let mut ledger = Ledger::default();
+        let mine = told("x", 2);
+        let contents = |text: &str| Contents {
+            all: [
+                (mine.key.clone(), text.to_owned()),
+                ("default".to_owned(), "d".to_owned()),
+            ]
+            .into(),
+            ours: BTreeSet::new(),
+            others: [
+                (mine.key.clone(), "helm".to_owned()),
+                ("default".to_owned(), "helm".to_owned()),
+            ]
+            .into(),
+            version: None,
+        };
+        let wishes = wishes(&[("a", mine.clone())]);
+        let refused = ledger.decide(Duration::ZERO, &wishes, &contents("else"));
+        assert_eq!(refused.apply, None);
+        let why = refused.refused.values().next().unwrap();
+        assert!(why.contains("helm has the key"), "{why}");
+        // Where it says just that there is nothing to do.
+        let same = ledger.decide(Duration::ZERO, &wishes, &contents(&mine.config));
+        assert_eq!(same, Decision::default());
+    }
+
+    #[test]
+    fn i12_what_no_agent_would_write_is_refused_and_holds_up_nobody() {
+        let mut ledger = Ledger::default();
+        let good = told("x", 2);
+        let forged = HandOff {
+            key: good.key.clone(),
+            config: "version: v1\nflags: {plugin: {passDeviceSpecs: true}}\n".to_owned(),
+        };
+        let takes = HandOff {
+            key: "default".to_owned(),
+            ..good.clone()
+        };
+        let wishes = wishes(&[("a", forged), ("b", takes), ("c", good.clone())]);
+        let decision = ledger.decide(Duration::ZERO, &wishes, &Contents::default());
+        assert_eq!(decision.apply, Some([(good.key, good.config)].into()));
+        assert_eq!(decision.refused.len(), 2);
+    }
+
+    #[test]
+    fn however_many_are_asked_for_there_is_a_bound_and_what_is_asked_for_now_goes_first() {
+        let mut ledger = Ledger::default();
+        let many = |from: u32| {
+            let count = u32::try_from(MOST_KEYS).unwrap() + 10;
+            let all = (from..from + count).map(|number| (format!("n{number}"), told("x", number)));
+            let all: Vec<(String, HandOff)> = all.collect();
+            let all: Vec<(&str, HandOff)> = all
+                .iter()
+                .map(|(node, told)| (node.as_str(), told.clone()))
+                .collect();
+            wishes(&all)
+        };
+        let nothing = Contents::default();
+        let first = ledger.decide(Duration::ZERO, &many(2), &nothing);
+        assert_eq!(first.refused.len(), 10);
+        let there = done(&first, &nothing);
+        assert_eq!(there.ours.len(), MOST_KEYS);
+        let now = wishes(&[("z", told("new", 7))]);
+        let then = done(&ledger.decide(Duration::from_secs(1), &now, &there), &there);
+        assert_eq!(then.ours.len(), MOST_KEYS);
+        assert!(then.ours.contains(&told("new", 7).key));
+    }
+}

@@ -1,0 +1,359 @@
+//! Why a Node does not offer what NVIDIA's device plugin was told: from what was looked at, to causes in words for a person.
+//!
+//! The way from a layout to replicas has many steps that other programs and people have in hand. Each finding says which step is
+//! missing, the very thing that proved it, and what to do. What could not be looked at is said too, and proves nothing.
+
+mod evidence;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+pub use self::evidence::{
+    ConfigMap, Evidence, Found, Mismatch, Plugin, PluginPod, is_of_plugin, mismatches,
+};
+use crate::domain::labels::MigStrategy;
+use crate::domain::node::keep::PLUGIN_CONFIG;
+
+/// What is held against each other.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    /// Where the `ConfigMap` is: `gpu-operator/plugin-config`.
+    pub config_map: &'a str,
+    /// The key that there shall be, and what it shall say.
+    pub key: (&'a str, &'a str),
+    /// How partitions are called here.
+    pub strategy: MigStrategy,
+    /// For how long the Node's label has named that key; `None` where it does not.
+    pub labelled: Option<Duration>,
+    /// In what the Node differs.
+    pub mismatches: &'a [Mismatch],
+    /// What was looked at.
+    pub evidence: &'a Evidence,
+}
+
+/// What keeps replicas from showing up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// There is no such `ConfigMap`.
+    ConfigMapMissing,
+    /// It has no such key.
+    KeyMissing,
+    /// It has the key, and says something else there.
+    KeyDiffers,
+    /// No plugin's `DaemonSet` has that `ConfigMap`.
+    NotReferenced,
+    /// The plugin's pods have nobody who follows the label.
+    NotFollowed,
+    /// No pod of the plugin runs on this node.
+    PluginNotRunning,
+    /// The plugin runs as it was told before.
+    NotReloaded,
+    /// Somebody else writes the Node's label.
+    LabelOfAnother,
+    /// More than one gives the same out.
+    ResourceOfAnother,
+    /// Partitions are offered under other names, or none is.
+    MigInTheWay,
+    /// No device is fit.
+    NoneHealthy,
+    /// Nobody gives anything out.
+    NobodyGivesOut,
+    /// Something could not be looked at.
+    Unseen,
+}
+
+/// A cause, and how it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The cause.
+    pub cause: Cause,
+    /// What was looked at, and what it said.
+    pub proof: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}. {}", self.proof, self.remedy)
+    }
+}
+
+/// What keeps replicas from showing up, the earliest step first; never nothing.
+pub fn diagnose(case: &Case<'_>) -> Vec<Finding> {
+    let evidence = case.evidence;
+    let mut found = Vec::new();
+    case.config_map(&evidence.config_map, &mut found);
+    let plugins = case.plugins(&evidence.plugins, &mut found);
+    case.pods(&evidence.pods, plugins, &mut found);
+    case.resources(plugins, &mut found);
+    // What could not be looked at explains nothing.
+    if found.iter().all(|one| one.cause == Cause::Unseen) {
+        found.push(case.not_reloaded(&evidence.pods));
+    }
+    found
+}
+
+impl Case<'_> {
+    fn config_map(&self, found: &Found<ConfigMap>, findings: &mut Vec<Finding>) {
+        let (name, (key, text)) = (self.config_map, self.key);
+        let writes = "The aggregator writes it, with --plugin-config-map: look at its log.";
+        findings.extend(match found {
+            Found::Missing => Some(finding(
+                Cause::ConfigMapMissing,
+                format!("There is no ConfigMap {name}"),
+                writes,
+            )),
+            Found::Unknown(why) => Some(unseen(&format!("ConfigMap {name}"), why)),
+            Found::There(map) if !map.keys.contains(key) => Some(finding(
+                Cause::KeyMissing,
+                format!("ConfigMap {name} has no key {key}"),
+                writes,
+            )),
+            Found::There(map) if map.content.as_deref() != Some(text) => Some(finding(
+                Cause::KeyDiffers,
+                format!("ConfigMap {name} says something else under {key} than was asked for"),
+                "Delete that key: the aggregator writes it anew.",
+            )),
+            Found::There(_) => None,
+        });
+    }
+
+    fn plugins<'e>(
+        &self,
+        found: &'e Found<Vec<Plugin>>,
+        findings: &mut Vec<Finding>,
+    ) -> &'e [Plugin] {
+        let (namespace, name) = self.config_map.split_once('/').unwrap_or_default();
+        let plugins = match found {
+            Found::There(plugins) => plugins.as_slice(),
+            Found::Missing => &[],
+            Found::Unknown(why) => {
+                findings.push(unseen(&format!("the DaemonSets of {namespace}"), why));
+                return &[];
+            }
+        };
+        if plugins.is_empty() {
+            findings.push(finding(
+                Cause::NobodyGivesOut,
+                format!("No DaemonSet of {namespace} runs NVIDIA's device plugin"),
+                "Install it there, name its namespace in --plugin-config-map, or use --sharing embedded.",
+            ));
+            return plugins;
+        }
+        let told: Vec<&str> = plugins.iter().map(|one| one.name.as_str()).collect();
+        let told = told.join(", ");
+        let mut referring = plugins.iter().filter(|one| one.config_maps.contains(name));
+        if let Some(plugin) = referring.clone().find(|one| !one.follows) {
+            findings.push(finding(
+                Cause::NotFollowed,
+                format!("DaemonSet {} has no config-manager, which follows the Node's label", plugin.name),
+                "Let its own installer set it up: GPU Operator's devicePlugin.config.name, Helm's config.name.",
+            ));
+        }
+        if referring.next().is_none() {
+            findings.push(finding(
+                Cause::NotReferenced,
+                format!("No volume of DaemonSet {told} is ConfigMap {name}"),
+                format!(
+                    "Set GPU Operator's devicePlugin.config.name, or Helm's config.name, to {name}."
+                ),
+            ));
+        }
+        plugins
+    }
+
+    fn pods(&self, found: &Found<Vec<PluginPod>>, plugins: &[Plugin], findings: &mut Vec<Finding>) {
+        let pods = match found {
+            Found::There(pods) => pods.as_slice(),
+            Found::Missing => &[],
+            Found::Unknown(why) => {
+                findings.push(unseen("the plugin's pods on this node", why));
+                return;
+            }
+        };
+        let remedy = "Look at its events and its log; where no pod is, at the DaemonSet's nodeSelector and the label \
+                      nvidia.com/gpu.deploy.device-plugin.";
+        if pods.is_empty() && !plugins.is_empty() {
+            let named: Vec<&str> = plugins.iter().map(|one| one.name.as_str()).collect();
+            let proof = format!("No pod of DaemonSet {} is on this node", named.join(", "));
+            findings.push(finding(Cause::PluginNotRunning, proof, remedy));
+        }
+        for pod in pods {
+            let name = &pod.name;
+            let proof = match (&pod.trouble, pod.runs) {
+                (Some(trouble), _) => format!("Pod {name}: {trouble}"),
+                (None, None) => format!("Pod {name} does not run yet"),
+                (None, Some(_)) => continue,
+            };
+            findings.push(finding(Cause::PluginNotRunning, proof, remedy));
+        }
+        let givers: BTreeSet<&str> = pods
+            .iter()
+            .filter(|pod| pod.runs.is_some())
+            .map(|pod| pod.plugin.as_str())
+            .collect();
+        if givers.len() > 1 {
+            let givers: Vec<&str> = givers.into_iter().collect();
+            findings.push(finding(
+                Cause::ResourceOfAnother,
+                format!("Pods of {} both run on this node", givers.join(" and ")),
+                "Stop one of them: the last to register with kubelet wins.",
+            ));
+        }
+    }
+
+    fn resources(&self, plugins: &[Plugin], findings: &mut Vec<Finding>) {
+        let ours = strategy(self.strategy);
+        let others = plugins.iter().find_map(|one| {
+            let said = one.mig_strategy.as_deref()?;
+            (said != ours).then_some((one.name.as_str(), said))
+        });
+        let is_mig = |name: &str| name.starts_with("nvidia.com/mig-");
+        let lacks = |mig: bool| {
+            let mut all = self.mismatches.iter();
+            all.any(|one| one.wanted > 0 && is_mig(&one.resource) == mig)
+        };
+        let wrong = self
+            .mismatches
+            .iter()
+            .find(|one| one.wanted == 0 && one.offered > 0 && lacks(!is_mig(&one.resource)));
+        if let Some((name, said)) = others {
+            findings.push(finding(
+                Cause::MigInTheWay,
+                format!(
+                    "MIG_STRATEGY of DaemonSet {name} is {said}, and --mig-strategy here is {ours}"
+                ),
+                "Make them the same.",
+            ));
+        } else if let Some(wrong) = wrong {
+            findings.push(finding(
+                Cause::MigInTheWay,
+                format!(
+                    "The Node offers {} of {}, which nobody asked for, and lacks what was ({})",
+                    wrong.offered,
+                    wrong.resource,
+                    listed(self.mismatches)
+                ),
+                format!(
+                    "The plugin's MIG strategy is not {ours}, or it has not seen the partitions: restart its pod, and see that \
+                     --compat mig-manager is set."
+                ),
+            ));
+        }
+        let is_down = findings
+            .iter()
+            .any(|one| one.cause == Cause::PluginNotRunning);
+        let unfit = self
+            .mismatches
+            .iter()
+            .find(|one| one.wanted > 0 && one.offered == 0 && one.there > 0);
+        if let Some(unfit) = unfit.filter(|_| !is_down) {
+            let Mismatch {
+                resource, there, ..
+            } = unfit;
+            findings.push(finding(
+                Cause::NoneHealthy,
+                format!("The Node has {there} of {resource}, and none of them is healthy to the plugin"),
+                "Its log says which Xid it was; the plugin never takes one back before its pod is started again.",
+            ));
+        }
+    }
+
+    /// All is as it should be, and still.
+    fn not_reloaded(&self, pods: &Found<Vec<PluginPod>>) -> Finding {
+        let differs = listed(self.mismatches);
+        let proof = match (pods, self.labelled) {
+            (Found::There(pods), Some(labelled)) => {
+                let said = pods.iter().filter_map(|pod| {
+                    let runs = pod.runs?;
+                    Some(format!("pod {} runs for {}", pod.name, span(runs)))
+                });
+                let said: Vec<String> = said.collect();
+                format!(
+                    "The label {PLUGIN_CONFIG} is {} for {}, {}, and the Node differs ({differs})",
+                    self.key.0,
+                    span(labelled),
+                    said.join(", ")
+                )
+            }
+            _ => format!("The Node differs ({differs})"),
+        };
+        finding(
+            Cause::NotReloaded,
+            proof,
+            "Its plugin was not told, or cannot do it: delete the pod, and look at its log.",
+        )
+    }
+}
+
+/// Somebody else's label.
+pub fn label_of_another(value: &str, owner: &str) -> Finding {
+    finding(
+        Cause::LabelOfAnother,
+        format!("The label {PLUGIN_CONFIG} says {value}, and {owner} writes it"),
+        format!(
+            "It is left alone; take it away (kubectl label node NODE {PLUGIN_CONFIG}-) to have it as the layout says."
+        ),
+    )
+}
+
+/// Nobody is there whom anything could be handed to.
+pub fn nobody_gives_out() -> Finding {
+    finding(
+        Cause::NobodyGivesOut,
+        format!(
+            "The Node has neither {}=true nor {PLUGIN_CONFIG}, and offers no nvidia.com/gpu",
+            crate::domain::node::operands::PLUGIN
+        ),
+        "Install NVIDIA's device plugin, or use --sharing embedded.",
+    )
+}
+
+/// All findings as one text.
+pub fn said(findings: &[Finding]) -> String {
+    let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    all.join(" ")
+}
+
+fn listed(mismatches: &[Mismatch]) -> String {
+    let all: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
+    all.join("; ")
+}
+
+fn unseen(what: &str, why: &str) -> Finding {
+    finding(
+        Cause::Unseen,
+        format!("Not looked at: {what}: {why}"),
+        "docs/permissions.md says which rights that takes.",
+    )
+}
+
+fn finding(cause: Cause, proof: String, remedy: impl Into<String>) -> Finding {
+    Finding {
+        cause,
+        proof,
+        remedy: remedy.into(),
+    }
+}
+
+/// The word of NVIDIA's `MIG_STRATEGY`.
+pub const fn strategy(strategy: MigStrategy) -> &'static str {
+    match strategy {
+        MigStrategy::None => "none",
+        MigStrategy::Single => "single",
+        MigStrategy::Mixed => "mixed",
+    }
+}
+
+fn span(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}m", seconds / 60),
+        seconds => format!("{}h", seconds / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! What is given out, as NVIDIA's device plugin is told it: as far as its configuration has words for that.
+//!
+//! Its time-slicing has one number of replicas for all units of a resource, and one answer for all resources to two questions:
+//! whether a shared one is called `.shared`, and whether a container may ask for more than one. What takes more is refused here,
+//! so that nobody is told that something is in force which never will be. Source: NVIDIA k8s-device-plugin v0.20.0,
+//! `api/config/v1`: `rename` and `devices` of a resource are read and ignored.
+
+pub mod course;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thiserror::Error;
+
+use super::offer::{Offer, Offers, Unit};
+use super::resource::ResourceName;
+use crate::domain::id::PciAddress;
+use crate::domain::labels::MigStrategy;
+use crate::domain::profile::ProfileName;
+
+/// What NVIDIA's plugin can be told of sharing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PluginConfig {
+    /// How partitions are called.
+    pub mig_strategy: MigStrategy,
+    /// Whether shared resources are called `.shared`.
+    pub rename_by_default: bool,
+    /// Whether a container that asks for more than one of them is refused.
+    pub fail_requests_greater_than_one: bool,
+    /// What is shared, ordered by name, each once; nothing where nothing is.
+    pub resources: Vec<Replicated>,
+}
+
+/// A resource that is shared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Replicated {
+    /// Its name before it is renamed.
+    pub name: ResourceName,
+    /// How many have each unit by turns; at least two.
+    pub replicas: u32,
+}
+
+/// Why NVIDIA's plugin cannot be told it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CannotExpress {
+    /// Units of one resource have different numbers of replicas.
+    #[error(
+        "NVIDIA's device plugin shares all of {resource} alike, and here {one} is shared by {by} and {other} by {by_other}"
+    )]
+    Replicas {
+        /// The resource.
+        resource: ResourceName,
+        /// A device.
+        one: PciAddress,
+        /// Its number.
+        by: u32,
+        /// Another one.
+        other: PciAddress,
+        /// That one's number.
+        by_other: u32,
+    },
+    /// Some units of a resource are shared and others are not.
+    #[error(
+        "NVIDIA's device plugin shares all of {resource} or nothing of it, and here {shared} is shared and {whole} is not"
+    )]
+    SomeShared {
+        /// The resource.
+        resource: ResourceName,
+        /// A device that is shared.
+        shared: PciAddress,
+        /// One that is not.
+        whole: PciAddress,
+    },
+    /// A name that is not the plugin's.
+    #[error(
+        "NVIDIA's device plugin calls what is shared {resource} or {resource}.shared, and not {wanted}"
+    )]
+    Renamed {
+        /// What it is called by itself.
+        resource: ResourceName,
+        /// What it is to be called.
+        wanted: ResourceName,
+    },
+    /// Some shared resources are renamed and others are not.
+    #[error(
+        "NVIDIA's device plugin renames all that is shared or nothing of it, and here {renamed} is renamed and {kept} is not"
+    )]
+    SomeRenamed {
+        /// One that is renamed.
+        renamed: ResourceName,
+        /// One that is not.
+        kept: ResourceName,
+    },
+    /// Some shared resources refuse more than one and others do not.
+    #[error(
+        "NVIDIA's device plugin has one failRequestsGreaterThanOne for all that is shared, and here it is so for {strict} and \
+         not for {lax}"
+    )]
+    SomeFail {
+        /// One that refuses.
+        strict: ResourceName,
+        /// One that does not.
+        lax: ResourceName,
+    },
+    /// Under `single` there are units of different kinds.
+    #[error(
+        "with the MIG strategy single NVIDIA's device plugin wants all units alike, and here there are {one} and {other}"
+    )]
+    Unlike {
+        /// A kind.
+        one: String,
+        /// Another one.
+        other: String,
+    },
+}
+
+/// What the plugin is told, so that it gives `offers` out.
+pub fn render(offers: &Offers, strategy: MigStrategy) -> Result<PluginConfig, CannotExpress> {
+    if strategy == MigStrategy::Single {
+        are_alike(offers)?;
+    }
+    let mut by_name: BTreeMap<ResourceName, Vec<(&Offer, &Unit)>> = BTreeMap::new();
+    for (offer, unit) in offers.units() {
+        let name = plain_name(unit, strategy);
+        by_name.entry(name).or_default().push((offer, unit));
+    }
+    let mut shared = Shared::default();
+    for (name, units) in by_name {
+        if let Some(replicas) = replicas(&name, &units)? {
+            for (offer, _) in &units {
+                shared.put(&name, offer)?;
+            }
+            shared.resources.push(Replicated { name, replicas });
+        }
+    }
+    shared.finish(strategy)
+}
+
+#[derive(Default)]
+struct Shared {
+    resources: Vec<Replicated>,
+    renamed: BTreeSet<ResourceName>,
+    kept: BTreeSet<ResourceName>,
+    strict: BTreeSet<ResourceName>,
+    lax: BTreeSet<ResourceName>,
+}
+
+impl Shared {
+    fn put(&mut self, name: &ResourceName, offer: &Offer) -> Result<(), CannotExpress> {
+        let called = if offer.name == *name {
+            &mut self.kept
+        } else if offer.name == name.shared() {
+            &mut self.renamed
+        } else {
+            return Err(CannotExpress::Renamed {
+                resource: name.clone(),
+                wanted: offer.name.clone(),
+            });
+        };
+        called.insert(name.clone());
+        let asked = if offer.fail_requests_greater_than_one {
+            &mut self.strict
+        } else {
+            &mut self.lax
+        };
+        asked.insert(name.clone());
+        Ok(())
+    }
+
+    fn finish(self, strategy: MigStrategy) -> Result<PluginConfig, CannotExpress> {
+        let (renamed, kept) = (self.renamed.first(), self.kept.first());
+        if let Some((renamed, kept)) = renamed.zip(kept) {
+            return Err(CannotExpress::SomeRenamed {
+                renamed: renamed.clone(),
+                kept: kept.clone(),
+            });
+        }
+        let (strict, lax) = (self.strict.first(), self.lax.first());
+        if let Some((strict, lax)) = strict.zip(lax) {
+            return Err(CannotExpress::SomeFail {
+                strict: strict.clone(),
+                lax: lax.clone(),
+            });
+        }
+        Ok(PluginConfig {
+            mig_strategy: strategy,
+            rename_by_default: renamed.is_some(),
+            fail_requests_greater_than_one: strict.is_some(),
+            resources: self.resources,
+        })
+    }
+}
+
+/// What the plugin calls it by itself.
+fn plain_name(unit: &Unit, strategy: MigStrategy) -> ResourceName {
+    match (&unit.partition, strategy) {
+        (Some(partition), MigStrategy::Mixed) => ResourceName::mig(&partition.profile),
+        (Some(_), MigStrategy::None | MigStrategy::Single) | (None, _) => ResourceName::gpu(),
+    }
+}
+
+/// How many have each of these units; `None` where one has each alone.
+fn replicas(name: &ResourceName, units: &[(&Offer, &Unit)]) -> Result<Option<u32>, CannotExpress> {
+    let mut shared: Option<(PciAddress, u32)> = None;
+    let mut whole: Option<PciAddress> = None;
+    for (offer, unit) in units {
+        match (unit.replicas, shared) {
+            (None, _) if offer.name != *name => {
+                return Err(CannotExpress::Renamed {
+                    resource: name.clone(),
+                    wanted: offer.name.clone(),
+                });
+            }
+            (None, _) => whole = whole.or(Some(unit.pci)),
+            (Some(by), None) => shared = Some((unit.pci, by)),
+            (Some(by_other), Some((one, by))) if by != by_other => {
+                return Err(CannotExpress::Replicas {
+                    resource: name.clone(),
+                    one,
+                    by,
+                    other: unit.pci,
+                    by_other,
+                });
+            }
+            (Some(_), Some(_)) => {}
+        }
+    }
+    match (shared, whole) {
+        (Some((shared, _)), Some(whole)) => Err(CannotExpress::SomeShared {
+            resource: name.clone(),
+            shared,
+            whole,
+        }),
+        (shared, _) => Ok(shared.map(|(_, by)| by)),
+    }
+}
+
+/// Source: NVIDIA k8s-device-plugin, `internal/rm`: with `single` it gives nothing out where GPUs are partitioned otherwise.
+fn are_alike(offers: &Offers) -> Result<(), CannotExpress> {
+    let kinds: BTreeSet<Option<&ProfileName>> = offers
+        .units()
+        .map(|(_, unit)| unit.partition.as_ref().map(|one| &one.profile))
+        .collect();
+    let said = |kind: &Option<&ProfileName>| {
+        kind.map_or_else(|| "whole GPUs".to_owned(), ToString::to_string)
+    };
+    match (kinds.first(), kinds.last()) {
+        (Some(one), Some(other)) if one != other => Err(CannotExpress::Unlike {
+            one: said(one),
+            other: said(other),
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

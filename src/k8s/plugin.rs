@@ -1,0 +1,450 @@
+//! What the API server knows of NVIDIA's device plugin: its `ConfigMap`, the `DaemonSets` that run it, its pods on this node.
+//!
+//! Whoever wants to know has a [`Watch`] and never waits: it says what it wants to know, and sees what was found. It is asked only
+//! while somebody wants that, and ever more seldom. What we may not look at is said, like everything else.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{ConfigMap as ApiConfigMap, Container, ContainerStatus, Pod};
+use kube::api::{GetParams, ListParams};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::debug;
+
+use crate::domain::id::NodeName;
+use crate::domain::sharing::diagnosis::{ConfigMap, Evidence, Found, Plugin, PluginPod};
+use crate::domain::sharing::hand_off::course::{Heard, Orders};
+use crate::k8s::client::{REQUEST, told};
+use crate::k8s::plugin_config::MANAGER;
+
+/// First and longest wait between two looks at the `ConfigMap`: a whole fleet may wait for it.
+const LOOKS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+/// The same between two looks at what is in the way.
+const INVESTIGATIONS: [Duration; 2] = [Duration::from_secs(30), Duration::from_mins(10)];
+/// What runs the plugin, and what follows the Node's label, by its program. Source: NVIDIA k8s-device-plugin,
+/// `deployments/helm`; NVIDIA GPU Operator, `assets/state-device-plugin`.
+const PLUGIN: &str = "nvidia-device-plugin";
+const FOLLOWER: &str = "config-manager";
+
+/// The end of a [`Scout`] that others have; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    orders: watch::Sender<Orders>,
+    /// What was found.
+    pub heard: watch::Receiver<Heard>,
+}
+
+/// Looks, to be run.
+#[derive(Debug)]
+pub struct Scout {
+    maps: Api<ApiConfigMap>,
+    sets: Api<DaemonSet>,
+    pods: Api<Pod>,
+    name: String,
+    node: String,
+    orders: watch::Receiver<Orders>,
+    heard: watch::Sender<Heard>,
+    look: Due,
+    investigation: Due,
+}
+
+/// When something is due, and how long is waited after it.
+#[derive(Debug)]
+struct Due {
+    at: Instant,
+    wait: Duration,
+    bounds: [Duration; 2],
+}
+
+impl Watch {
+    /// Wants to know this.
+    pub fn order(&self, orders: Orders) {
+        self.orders.send_if_modified(|known| {
+            let differs = *known != orders;
+            *known = orders;
+            differs
+        });
+    }
+}
+
+impl Scout {
+    /// For the `ConfigMap` `name` of `namespace` and the plugin beside it; nothing is asked before it runs.
+    pub fn new(client: Client, (namespace, name): (&str, &str), node: &NodeName) -> (Watch, Self) {
+        let (order, orders) = watch::channel(Orders::default());
+        let (hear, heard) = watch::channel(Heard::default());
+        let scout = Self {
+            maps: Api::namespaced(client.clone(), namespace),
+            sets: Api::namespaced(client.clone(), namespace),
+            pods: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            node: node.as_str().to_owned(),
+            orders,
+            heard: hear,
+            look: Due::new(LOOKS),
+            investigation: Due::new(INVESTIGATIONS),
+        };
+        let watch = Watch {
+            orders: order,
+            heard,
+        };
+        (watch, scout)
+    }
+
+    /// Looks at what is wanted until the other end is dropped.
+    pub async fn run(mut self) {
+        let mut known = Orders::default();
+        loop {
+            let orders = self.orders.borrow_and_update().clone();
+            if orders.key != known.key {
+                self.look = Due::new(LOOKS);
+            }
+            if orders != known {
+                self.investigation = Due::new(INVESTIGATIONS);
+            }
+            self.forget(&orders);
+            known = orders.clone();
+            let wait = self.step(&orders).await;
+            tokio::select! {
+                changed = self.orders.changed() => if changed.is_err() {
+                    return;
+                },
+                () = sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            }
+        }
+    }
+
+    /// What nobody wants to know any more is not kept: it grows old.
+    fn forget(&self, orders: &Orders) {
+        self.hear(|heard| {
+            let key = orders.key.clone().unwrap_or_default();
+            if heard.key != key {
+                *heard = Heard {
+                    key,
+                    ..Heard::default()
+                };
+            }
+            if !orders.investigate {
+                heard.evidence = None;
+            }
+        });
+    }
+
+    /// Looks at what is due; says when the next is.
+    async fn step(&mut self, orders: &Orders) -> Option<Duration> {
+        let key = orders.key.as_deref()?;
+        if orders.investigate {
+            if self.investigation.is_now() {
+                self.investigate(key).await;
+                self.investigation.done();
+            }
+            // A key that was waited for in vain is still waited for.
+            if self.look.is_now() {
+                let map = self.config_map(key).await;
+                self.hear(|heard| heard.config_map = Some(map));
+                self.look.done();
+            }
+            return Some(self.investigation.left().min(self.look.left()));
+        }
+        if self.look.is_now() {
+            let map = self.config_map(key).await;
+            debug!("the ConfigMap of NVIDIA's device plugin was looked at for {key}");
+            self.hear(|heard| heard.config_map = Some(map));
+            self.look.done();
+        }
+        Some(self.look.left())
+    }
+
+    async fn investigate(&self, key: &str) {
+        let evidence = Evidence {
+            config_map: self.config_map(key).await,
+            plugins: self.plugins().await,
+            pods: Found::There(Vec::new()),
+        };
+        let named: BTreeSet<&str> = match &evidence.plugins {
+            Found::There(plugins) => plugins.iter().map(|one| one.name.as_str()).collect(),
+            Found::Missing | Found::Unknown(_) => BTreeSet::new(),
+        };
+        let pods = self.pods(&named).await;
+        self.hear(|heard| {
+            heard.config_map = Some(evidence.config_map.clone());
+            heard.evidence = Some(Evidence { pods, ..evidence });
+        });
+    }
+
+    async fn config_map(&self, key: &str) -> Found<ConfigMap> {
+        // What the API server has in memory will do: it is looked at again.
+        let params = GetParams::any();
+        let asked = self.maps.get_with(&self.name, &params);
+        found(timeout(REQUEST, asked).await, |map| seen(map, key))
+    }
+
+    async fn plugins(&self) -> Found<Vec<Plugin>> {
+        let params = ListParams::default().match_any();
+        let asked = timeout(REQUEST, self.sets.list(&params)).await;
+        found(asked, |list| {
+            let mut all: Vec<Plugin> = list.items.into_iter().filter_map(plugin).collect();
+            all.sort_by(|one, other| one.name.cmp(&other.name));
+            all
+        })
+    }
+
+    async fn pods(&self, plugins: &BTreeSet<&str>) -> Found<Vec<PluginPod>> {
+        let params = ListParams::default()
+            .fields(&format!("spec.nodeName={}", self.node))
+            .match_any();
+        let asked = timeout(REQUEST, self.pods.list(&params)).await;
+        found(asked, |list| {
+            let all = list.items.into_iter();
+            let mut all: Vec<PluginPod> = all.filter_map(|one| pod(one, plugins)).collect();
+            all.sort_by(|one, other| one.name.cmp(&other.name));
+            all
+        })
+    }
+
+    fn hear(&self, change: impl FnOnce(&mut Heard)) {
+        self.heard.send_if_modified(|heard| {
+            let before = heard.clone();
+            change(heard);
+            *heard != before
+        });
+    }
+}
+
+impl Due {
+    fn new(bounds: [Duration; 2]) -> Self {
+        let [first, _] = bounds;
+        Self {
+            at: Instant::now(),
+            wait: first,
+            bounds,
+        }
+    }
+
+    fn is_now(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    fn done(&mut self) {
+        let [_, longest] = self.bounds;
+        self.at = Instant::now().checked_add(self.wait).unwrap_or(self.at);
+        self.wait = self.wait.saturating_mul(2).min(longest);
+    }
+}
+
+/// What an answer means.
+fn found<T, U, E>(answer: Result<kube::Result<T>, E>, of: impl FnOnce(T) -> U) -> Found<U> {
+    match answer {
+        Ok(Ok(object)) => Found::There(of(object)),
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Found::Missing,
+        Ok(Err(error)) => Found::Unknown(told(&error)),
+        Err(_late) => Found::Unknown("the API server does not answer".to_owned()),
+    }
+}
+
+fn seen(map: ApiConfigMap, key: &str) -> ConfigMap {
+    let fields = map.metadata.managed_fields.unwrap_or_default();
+    let mut ours = fields
+        .into_iter()
+        .filter(|one| one.manager.as_deref() == Some(MANAGER));
+    let written = ours.next().and_then(|one| one.time).map(|time| ago(time.0));
+    let data = map.data.unwrap_or_default();
+    ConfigMap {
+        content: data.get(key).cloned(),
+        keys: data.into_keys().collect(),
+        written,
+    }
+}
+
+/// A clock that is behind the API server's says just now.
+fn ago(then: Timestamp) -> Duration {
+    Duration::try_from(Timestamp::now().duration_since(then)).unwrap_or_default()
+}
+
+/// What of a `DaemonSet` that runs the plugin concerns us.
+fn plugin(set: DaemonSet) -> Option<Plugin> {
+    let spec = set.spec?.template.spec?;
+    let mut runners = spec.containers.iter().filter(|one| is_plugin(one));
+    let runner = runners.next()?;
+    let env = runner.env.iter().flatten();
+    let strategy = env.into_iter().find(|one| one.name == "MIG_STRATEGY");
+    let volumes = spec.volumes.into_iter().flatten();
+    Some(Plugin {
+        name: set.metadata.name.unwrap_or_default(),
+        config_maps: volumes
+            .filter_map(|volume| volume.config_map.map(|map| map.name))
+            .collect(),
+        follows: spec.containers.iter().any(is_follower),
+        mig_strategy: strategy.and_then(|one| one.value.clone()),
+    })
+}
+
+fn is_plugin(container: &Container) -> bool {
+    let named = container.name == PLUGIN || container.name == "nvidia-device-plugin-ctr";
+    (named || has_word(container, PLUGIN)) && !is_follower(container)
+}
+
+fn is_follower(container: &Container) -> bool {
+    container.name == FOLLOWER || has_word(container, FOLLOWER)
+}
+
+/// Whether it runs this program.
+fn has_word(container: &Container, program: &str) -> bool {
+    let words = container.command.iter().chain(&container.args).flatten();
+    let mut names = words.filter_map(|word| word.rsplit('/').next());
+    names.any(|name| name == program)
+}
+
+fn pod(pod: Pod, plugins: &BTreeSet<&str>) -> Option<PluginPod> {
+    let owners = pod.metadata.owner_references.unwrap_or_default();
+    let mut owners = owners.into_iter();
+    let owner =
+        owners.find(|one| one.kind == "DaemonSet" && plugins.contains(one.name.as_str()))?;
+    let runners: BTreeSet<String> = pod
+        .spec
+        .iter()
+        .flat_map(|spec| &spec.containers)
+        .filter(|one| is_plugin(one))
+        .map(|one| one.name.clone())
+        .collect();
+    let status = pod.status.unwrap_or_default();
+    let first = status.init_container_statuses.unwrap_or_default();
+    let then = status.container_statuses.unwrap_or_default();
+    let all = || first.iter().chain(&then);
+    let runs = then.iter().filter(|one| runners.contains(&one.name));
+    let runs = runs.filter_map(|one| one.state.as_ref()?.running.as_ref()?.started_at.as_ref());
+    Some(PluginPod {
+        name: pod.metadata.name.unwrap_or_default(),
+        plugin: owner.name,
+        runs: runs.map(|time| ago(time.0)).next(),
+        trouble: all().find_map(trouble),
+    })
+}
+
+/// What a container says of itself when it does not run. Source: Kubernetes, `ContainerState`.
+fn trouble(status: &ContainerStatus) -> Option<String> {
+    let state = status.state.as_ref()?;
+    let name = &status.name;
+    if let Some(waiting) = &state.waiting {
+        let reason = waiting.reason.as_deref()?;
+        let is_usual = matches!(reason, "ContainerCreating" | "PodInitializing");
+        let last = status
+            .last_state
+            .as_ref()
+            .and_then(|last| last.terminated.as_ref());
+        let code = last.map_or_else(String::new, |last| {
+            format!(", after exit status {}", last.exit_code)
+        });
+        return (!is_usual).then(|| format!("its container {name} does not run: {reason}{code}"));
+    }
+    let ended = state.terminated.as_ref()?;
+    (ended.exit_code != 0)
+        .then(|| format!("its container {name} ended with status {}", ended.exit_code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn set(containers: serde_json::Value) -> Option<Plugin> {
+        let body = json!({
+            "metadata": {"name": "plugin"},
+            "spec": {"selector": {}, "template": {"spec": {
+                "containers": containers,
+                "volumes": [{"name": "a", "configMap": {"name": "plugin-config"}}, {"name": "b", "emptyDir": {}}],
+            }}},
+        });
+        plugin(serde_json::from_value(body).unwrap())
+    }
+
+    #[test]
+    fn the_plugins_daemon_set_is_told_from_others_of_the_same_image_by_what_it_runs() {
+        let operator = set(json!([
+            {"name": "nvidia-device-plugin", "command": ["/bin/sh", "-c"], "args": ["/bin/entrypoint.sh"],
+             "env": [{"name": "MIG_STRATEGY", "value": "single"}]},
+            {"name": "config-manager", "command": ["config-manager"]}]));
+        let expected = Plugin {
+            name: "plugin".to_owned(),
+            config_maps: ["plugin-config".to_owned()].into(),
+            follows: true,
+            mig_strategy: Some("single".to_owned()),
+        };
+        assert_eq!(operator, Some(expected.clone()));
+        let helm = set(json!([
+            {"name": "nvidia-device-plugin-sidecar", "command": ["config-manager"]},
+            {"name": "nvidia-device-plugin-ctr", "command": ["nvidia-device-plugin"]}]));
+        let helms = Plugin {
+            mig_strategy: None,
+            ..expected
+        };
+        assert_eq!(helm, Some(helms.clone()));
+        let alone = set(json!([{"name": "one", "command": ["/usr/bin/nvidia-device-plugin"]}]));
+        assert_eq!(
+            alone,
+            Some(Plugin {
+                follows: false,
+                ..helms
+            })
+        );
+        for other in [
+            json!([{"name": "gpu-feature-discovery-ctr", "command": ["gpu-feature-discovery"]},
+                   {"name": "gpu-feature-discovery-sidecar", "command": ["config-manager"]}]),
+            json!([{"name": "mps-control-daemon-ctr", "command": ["mps-control-daemon"]}]),
+            json!([]),
+        ] {
+            assert_eq!(set(other), None);
+        }
+    }
+
+    #[test]
+    fn a_pod_says_since_when_its_plugin_runs_or_why_it_does_not() {
+        let read = |statuses: serde_json::Value| {
+            let body = json!({
+                "metadata": {"name": "p", "ownerReferences": [
+                    {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "plugin", "uid": "1"}]},
+                "spec": {"containers": [{"name": "nvidia-device-plugin-ctr"}]},
+                "status": {"containerStatuses": statuses},
+            });
+            let known = BTreeSet::from(["plugin"]);
+            pod(serde_json::from_value(body).unwrap(), &known).unwrap()
+        };
+        let status = |name: &str, state: serde_json::Value| json!({"name": name, "state": state, "image": "", "imageID": "", "ready": true, "restartCount": 0});
+        let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+        let well = read(json!([status("nvidia-device-plugin-ctr", running.clone())]));
+        assert!(well.runs.is_some() && well.trouble.is_none(), "{well:?}");
+        let crash = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        let ill = read(json!([
+            status("nvidia-device-plugin-ctr", running),
+            status("nvidia-device-plugin-sidecar", crash)
+        ]));
+        let trouble = ill.trouble.unwrap();
+        assert!(
+            trouble.contains("sidecar does not run: CrashLoopBackOff"),
+            "{trouble}"
+        );
+        let begins = json!({"waiting": {"reason": "ContainerCreating"}});
+        let young = read(json!([status("nvidia-device-plugin-ctr", begins)]));
+        assert_eq!((young.runs, young.trouble), (None, None));
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_from_what_nobody_lets_us_see() {
+        let answer = |code: u16| {
+            let status = kube::core::Status::failure("no", "Why").with_code(code);
+            let answer: kube::Result<()> = Err(kube::Error::Api(Box::new(status)));
+            found(Ok::<_, ()>(answer), |()| ())
+        };
+        assert_eq!(answer(404), Found::Missing);
+        assert!(matches!(answer(403), Found::Unknown(why) if why.contains("403")));
+        let late: Result<kube::Result<()>, ()> = Err(());
+        assert!(matches!(found(late, |()| ()), Found::Unknown(_)));
+    }
+}

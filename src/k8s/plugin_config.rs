@@ -1,0 +1,187 @@
+//! The `ConfigMap` of NVIDIA's device plugin, written: some keys of ours in it, and all others left alone.
+//!
+//! Keys are applied on the server's side by a manager of our own, so the server knows which are ours, and refuses what would take
+//! one from somebody else. Nobody is asked to remember them: they are read where they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use thiserror::Error;
+use tokio::time::timeout;
+
+use super::client::{ConnectError, REQUEST, connect, told};
+
+/// Who we are among those who write to it.
+pub const MANAGER: &str = "octavo-aggregator";
+
+/// The `ConfigMap`, to be read and written.
+#[derive(Clone)]
+pub struct Shelf {
+    maps: Api<ConfigMap>,
+    namespace: String,
+    name: String,
+}
+
+/// What it says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Contents {
+    /// All of it, by key.
+    pub all: BTreeMap<String, String>,
+    /// Keys that we applied.
+    pub ours: BTreeSet<String>,
+    /// Keys that somebody else has, and who.
+    pub others: BTreeMap<String, String>,
+    /// Changes with every change; absent where it is not there.
+    pub version: Option<String>,
+}
+
+/// Why it was not read or written.
+#[derive(Debug, Error)]
+pub enum ShelfError {
+    /// The API server refused it or could not be reached.
+    #[error("ConfigMap {name}: {}", told(.source))]
+    Refused {
+        /// Which.
+        name: String,
+        /// Why.
+        source: Box<kube::Error>,
+    },
+    /// No answer came.
+    #[error("ConfigMap {0}: the API server does not answer within {REQUEST:?}")]
+    Late(String),
+}
+
+impl std::fmt::Debug for Shelf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shelf({})", self.name())
+    }
+}
+
+impl Shelf {
+    /// That of the cluster of `kubeconfig`, or of the one whose pod this is. Nothing is asked yet.
+    pub async fn connect(
+        kubeconfig: Option<&Path>,
+        place: (&str, &str),
+    ) -> Result<Self, ConnectError> {
+        let client = connect(kubeconfig).await?;
+        Ok(Self::new(client, place))
+    }
+
+    /// The same with a client that is there.
+    pub fn new(client: Client, (namespace, name): (&str, &str)) -> Self {
+        Self {
+            maps: Api::namespaced(client, namespace),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// What it is called: `gpu-operator/plugin-config`.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// What it says now; nothing where it is not there.
+    pub async fn read(&self) -> Result<Contents, ShelfError> {
+        let answer = timeout(REQUEST, self.maps.get_opt(&self.name)).await;
+        let map = self.answered(answer)?;
+        Ok(map.map(contents).unwrap_or_default())
+    }
+
+    /// Makes these, and no others, be the keys that are ours, if it still is what was `seen`; it is made where it is not there.
+    pub async fn apply(
+        &self,
+        keys: &BTreeMap<String, String>,
+        seen: &Contents,
+    ) -> Result<(), ShelfError> {
+        let mut body = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": self.name, "namespace": self.namespace},
+        });
+        // Another one of us may have written since, for its own nodes.
+        if let Some(metadata) = body.get_mut("metadata").and_then(|one| one.as_object_mut())
+            && let Some(version) = &seen.version
+        {
+            metadata.insert("resourceVersion".to_owned(), json!(version));
+        }
+        // Who says nothing at all is no manager any more, where not even an empty set is given.
+        if let Some(fields) = body.as_object_mut().filter(|_| !keys.is_empty()) {
+            fields.insert("data".to_owned(), json!(keys));
+        }
+        let params = PatchParams::apply(MANAGER);
+        let patch = Patch::Apply(body);
+        let answer = timeout(REQUEST, self.maps.patch(&self.name, &params, &patch)).await;
+        self.answered(answer).map(|_now| ())
+    }
+
+    fn answered<T, E>(&self, answer: Result<kube::Result<T>, E>) -> Result<T, ShelfError> {
+        match answer {
+            Ok(Ok(object)) => Ok(object),
+            Ok(Err(error)) => Err(ShelfError::Refused {
+                name: self.name(),
+                source: Box::new(error),
+            }),
+            Err(_late) => Err(ShelfError::Late(self.name())),
+        }
+    }
+}
+
+fn contents(map: ConfigMap) -> Contents {
+    let mut contents = Contents {
+        all: map.data.unwrap_or_default(),
+        version: map.metadata.resource_version,
+        ..Contents::default()
+    };
+    for entry in map.metadata.managed_fields.unwrap_or_default() {
+        let is_ours = is_ours(&entry);
+        let manager = entry.manager.unwrap_or_default();
+        let data = entry
+            .fields_v1
+            .as_ref()
+            .and_then(|fields| fields.0.get("f:data"));
+        let keys = data.and_then(|data| data.as_object());
+        let keys = keys.into_iter().flat_map(|keys| keys.keys());
+        for key in keys.filter_map(|key| key.strip_prefix("f:")) {
+            if is_ours {
+                contents.ours.insert(key.to_owned());
+            } else {
+                contents.others.insert(key.to_owned(), manager.clone());
+            }
+        }
+    }
+    contents
+}
+
+/// Ours is only what we applied.
+fn is_ours(entry: &ManagedFieldsEntry) -> bool {
+    entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_apart_by_who_applied_them() {
+        let map = serde_json::from_value(json!({
+            "metadata": {"managedFields": [
+                {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:data": {"f:octavo-a-1": {}}}},
+                {"manager": MANAGER, "operation": "Update", "fieldsV1": {"f:data": {"f:octavo-b-1": {}}}},
+                {"manager": "helm", "operation": "Update", "fieldsV1": {"f:data": {".": {}, "f:default": {}}}},
+                {"manager": "odd"},
+            ]},
+            "data": {"octavo-a-1": "x", "default": "y"},
+        }));
+        let contents = contents(map.unwrap());
+        assert_eq!(contents.ours, ["octavo-a-1".to_owned()].into());
+        let others: Vec<&str> = contents.others.keys().map(String::as_str).collect();
+        assert_eq!(others, ["default", "octavo-b-1"]);
+        assert_eq!(contents.others["default"], "helm");
+        assert_eq!(contents.all.len(), 2);
+    }
+}

@@ -1,0 +1,276 @@
+//! The configuration of NVIDIA's device plugin, `version: v1`, as we write it: the same bytes for the same sharing, under a key
+//! that says what they are.
+//!
+//! What is read back is what we would have written, to the byte, and nothing else: whoever sends one through the aggregator can
+//! say no more to the plugin than [`PluginConfig`] has words for. Source: NVIDIA k8s-device-plugin v0.20.0, `api/config/v1`.
+
+use std::fmt::Write as _;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::domain::labels::MigStrategy;
+use crate::domain::sharing::ResourceName;
+use crate::domain::sharing::diagnosis;
+use crate::domain::sharing::hand_off::{PluginConfig, Replicated};
+
+/// How our keys begin.
+pub const PREFIX: &str = "octavo-";
+/// Longest configuration, in bytes: some sixty resources.
+pub const LONGEST: usize = 4096;
+/// Source: Kubernetes, values of labels: 63.
+const LONGEST_KEY: usize = 63;
+/// Bytes of the digest in a key; twice as many digits.
+const DIGEST: usize = 4;
+
+/// Why a key and its text are not taken.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NotOurs {
+    /// The key is not of our making.
+    #[error("a key is called octavo-LAYOUT-DIGEST and has at most 63 characters")]
+    Key,
+    /// The text is too long.
+    #[error("a configuration has at most {LONGEST} bytes, and this has {0}")]
+    Long(usize),
+    /// The text cannot be read.
+    #[error("the configuration cannot be read: {0}")]
+    Form(String),
+    /// The text says something else than sharing, or says it otherwise.
+    #[error("the configuration is not what an agent would have written")]
+    Other,
+    /// The key is that of another text.
+    #[error("the key is not the one of this configuration")]
+    Digest,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Document {
+    #[expect(dead_code, reason = "compared with what we write, as all of the text")]
+    version: String,
+    flags: Flags,
+    sharing: Sharing,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Flags {
+    mig_strategy: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Sharing {
+    time_slicing: TimeSlicing,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TimeSlicing {
+    rename_by_default: bool,
+    fail_requests_greater_than_one: bool,
+    resources: Vec<Resource>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resource {
+    name: String,
+    replicas: u32,
+}
+
+/// The text.
+pub fn text(config: &PluginConfig) -> String {
+    let mut text = format!(
+        "version: v1\nflags:\n  migStrategy: {}\nsharing:\n  timeSlicing:\n    renameByDefault: {}\n    \
+         failRequestsGreaterThanOne: {}\n    resources:\n",
+        diagnosis::strategy(config.mig_strategy),
+        config.rename_by_default,
+        config.fail_requests_greater_than_one,
+    );
+    for Replicated { name, replicas } in &config.resources {
+        // Nothing that is written to a String fails.
+        let _written = writeln!(text, "    - name: {name}\n      replicas: {replicas}");
+    }
+    text
+}
+
+/// The key of a text that a layout asks for: also good as a label's value.
+pub fn key(layout: &str, text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    let room = LONGEST_KEY.saturating_sub(PREFIX.len() + 1 + 2 * DIGEST);
+    let safe = layout.chars().map(|c| if is_plain(c) { c } else { '-' });
+    let safe: String = safe.take(room).collect();
+    format!("{PREFIX}{safe}-{}", digits(text))
+}
+
+/// What this is, where an agent may have written it.
+pub fn read(key: &str, text: &str) -> Result<PluginConfig, NotOurs> {
+    let name = key.strip_prefix(PREFIX).ok_or(NotOurs::Key)?;
+    let (layout, said) = name.rsplit_once('-').ok_or(NotOurs::Key)?;
+    if text.len() > LONGEST {
+        return Err(NotOurs::Long(text.len()));
+    }
+    let document: Document =
+        serde_saphyr::from_str(text).map_err(|error| NotOurs::Form(first_line(&error)))?;
+    let config = config(document).ok_or(NotOurs::Other)?;
+    if self::text(&config) != text {
+        return Err(NotOurs::Other);
+    }
+    if digits(text) != said {
+        return Err(NotOurs::Digest);
+    }
+    if self::key(layout, text) != key {
+        return Err(NotOurs::Key);
+    }
+    Ok(config)
+}
+
+fn config(document: Document) -> Option<PluginConfig> {
+    let sharing = document.sharing.time_slicing;
+    let mut resources = Vec::new();
+    for Resource { name, replicas } in sharing.resources {
+        let name: ResourceName = name.parse().ok()?;
+        resources.push(Replicated { name, replicas });
+    }
+    let strategies = [MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed];
+    let said = document.flags.mig_strategy;
+    let mig_strategy = strategies
+        .into_iter()
+        .find(|one| diagnosis::strategy(*one) == said)?;
+    let is_ordered = resources.is_sorted_by(|one, other| one.name < other.name);
+    let is_shared = resources.iter().all(|one| one.replicas >= 2);
+    (is_ordered && is_shared && !resources.is_empty()).then_some(PluginConfig {
+        mig_strategy,
+        rename_by_default: sharing.rename_by_default,
+        fail_requests_greater_than_one: sharing.fail_requests_greater_than_one,
+        resources,
+    })
+}
+
+/// The first digits of its SHA-256.
+fn digits(text: &str) -> String {
+    let digest = digest(&SHA256, text.as_bytes());
+    let bytes = digest.as_ref().iter().take(DIGEST);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a peer sent is not told at length.
+fn first_line(error: &dyn std::error::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> PluginConfig {
+        let replicated = |name: &str, replicas| Replicated {
+            name: name.parse().unwrap(),
+            replicas,
+        };
+        PluginConfig {
+            mig_strategy: MigStrategy::Mixed,
+            rename_by_default: true,
+            fail_requests_greater_than_one: false,
+            resources: vec![
+                replicated("nvidia.com/gpu", 4),
+                replicated("nvidia.com/mig-1g.10gb.me", 2),
+            ],
+        }
+    }
+
+    #[test]
+    fn the_text_is_what_nvidias_plugin_reads_and_reads_back_as_what_it_was_written_from() {
+        let written = text(&config());
+        let expected = "\
+version: v1
+flags:
+  migStrategy: mixed
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    failRequestsGreaterThanOne: false
+    resources:
+    - name: nvidia.com/gpu
+      replicas: 4
+    - name: nvidia.com/mig-1g.10gb.me
+      replicas: 2
+";
+        assert_eq!(written, expected);
+        let key = key("notebooks", &written);
+        assert_eq!(read(&key, &written), Ok(config()));
+    }
+
+    #[test]
+    fn a_key_is_a_labels_value_and_a_config_maps_key_whatever_the_layout_is_called() {
+        let text = text(&config());
+        for layout in [
+            "notebooks",
+            "",
+            "a b/c:d",
+            "ümlaut",
+            &"x".repeat(300),
+            "-.-",
+        ] {
+            let key = key(layout, &text);
+            assert!(key.len() <= LONGEST_KEY, "{key}");
+            assert!(key.starts_with("octavo-"), "{key}");
+            assert!(key.ends_with(|c: char| c.is_ascii_hexdigit()), "{key}");
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+            assert!(key.chars().all(plain), "{key}");
+            assert_eq!(read(&key, &text), Ok(config()), "{key}");
+        }
+        let other = text.replace("replicas: 4", "replicas: 3");
+        assert_ne!(key("notebooks", &text), key("notebooks", &other));
+    }
+
+    #[test]
+    fn i12_whatever_an_agent_would_not_have_written_is_refused() {
+        let good = text(&config());
+        let swapped = good.replace("replicas: 4", "replicas: 1");
+        let mps = good.replace("timeSlicing", "mps");
+        let flag = good.replace(
+            "migStrategy: mixed",
+            "migStrategy: mixed\n  plugin: {passDeviceSpecs: true}",
+        );
+        let quoted = good.replace("version: v1", "version: 'v1'");
+        let comment = format!("{good}# hello\n");
+        let twice = format!("{good}    - name: nvidia.com/gpu\n      replicas: 4\n");
+        let foreign = good.replace("nvidia.com/gpu", "example.com/gpu");
+        let nothing = text(&PluginConfig {
+            resources: Vec::new(),
+            ..config()
+        });
+        let long = format!("{good}{}", "#".repeat(LONGEST));
+        let bomb = "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n".to_owned();
+        for wrong in [
+            swapped,
+            mps,
+            flag,
+            quoted,
+            comment,
+            twice,
+            foreign,
+            nothing,
+            long,
+            bomb,
+            String::new(),
+            "version: v1\n".to_owned(),
+            "\u{0}".to_owned(),
+        ] {
+            let key = key("a", &wrong);
+            assert!(read(&key, &wrong).is_err(), "{wrong}");
+        }
+        let of_another = key("a", "something else");
+        assert_eq!(read(&of_another, &good), Err(NotOurs::Digest));
+        for wrong in ["default", "octavo-", "octavo-a", "../octavo-a-12345678", ""] {
+            assert!(read(wrong, &good).is_err(), "{wrong}");
+        }
+        let spaced = key("a", &good).replace("octavo-a", "octavo-a b");
+        assert_eq!(read(&spaced, &good), Err(NotOurs::Key));
+    }
+}
