@@ -26,6 +26,7 @@ pub mod sharing;
 pub mod sink;
 mod teller;
 pub mod uplink;
+pub mod usage;
 
 use std::future::{Future, pending};
 use std::pin::pin;
@@ -47,6 +48,7 @@ use crate::agent::uplink::Outbox;
 use crate::domain::error::chain;
 use crate::domain::labels::{self, LayoutState, Options};
 use crate::domain::reconcile::Status;
+use crate::domain::sharing::Offers;
 use crate::domain::sharing::usage::Usage;
 use crate::hw::Handle;
 
@@ -77,6 +79,8 @@ pub struct Outputs<'a> {
     pub giver: Option<Box<dyn Giver>>,
     /// Who has what, as it was looked at last.
     pub usage: Option<watch::Receiver<Arc<Usage>>>,
+    /// What is given out, for whom looks who has it.
+    pub offered: Option<watch::Sender<Arc<Offers>>>,
     /// Who asks whether this lives.
     pub pulse: Pulse,
 }

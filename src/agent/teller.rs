@@ -21,6 +21,7 @@ use crate::apply::executor::Board;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{self, LabelSet, LayoutState, Options};
 use crate::domain::reconcile::{DeviceStatus, State, Status};
+use crate::domain::sharing::{Offers, offer};
 use crate::hw::Handle;
 use crate::wire::local as wire_local;
 
@@ -120,8 +121,9 @@ impl<'a> Teller<'a> {
         let cluster = self.outputs.cluster.as_mut();
         let drained = cluster.and_then(|cluster| cluster.drain(inventory, status));
         let status = drained.as_ref().or(status);
-        let (shared, due) = self.share(inventory, status);
+        let (shared, in_force, due) = self.share(inventory, status);
         let status = shared.as_ref().or(status);
+        self.offer(inventory, status, in_force);
         if let (Some(applies), Some(status)) = (&self.applies, status) {
             applies.stands(status);
         }
@@ -167,10 +169,10 @@ impl<'a> Teller<'a> {
         &mut self,
         inventory: &Inventory,
         status: Option<&Status>,
-    ) -> (Option<Status>, Option<Duration>) {
+    ) -> (Option<Status>, Option<Offers>, Option<Duration>) {
         let Outputs { giver, cluster, .. } = &mut self.outputs;
         let Some(giver) = giver else {
-            return (None, None);
+            return (None, None, None);
         };
         let view = cluster.as_ref().and_then(Cluster::view);
         let outcome = giver.look(Scene {
@@ -186,7 +188,26 @@ impl<'a> Teller<'a> {
             sharing: Some(sharing),
             ..status.cloned().unwrap_or_default()
         });
-        (shared, outcome.again)
+        (shared, outcome.in_force, outcome.again)
+    }
+
+    /// Says what is given out to whom looks who has it: what is known to be, else what the layout asks for.
+    fn offer(&self, inventory: &Inventory, status: Option<&Status>, in_force: Option<Offers>) {
+        let Some(offered) = &self.outputs.offered else {
+            return;
+        };
+        let asked = status.and_then(|status| status.asked.clone());
+        let strategy = self.labels.mig_strategy;
+        let new = in_force.unwrap_or_else(|| {
+            offer::compile(inventory, &asked.unwrap_or_default(), strategy).offers
+        });
+        offered.send_if_modified(|known| {
+            let differs = **known != new;
+            if differs {
+                *known = Arc::new(new);
+            }
+            differs
+        });
     }
 
     /// While devices are being changed nothing is read; how far they are is told, and that a call hangs.

@@ -13,7 +13,9 @@
 //! turn is a *replica*. Nothing isolates the memory of replicas of one unit.
 
 pub mod allocation;
+pub mod guard;
 pub mod health;
+pub mod join;
 pub mod offer;
 pub mod resource;
 pub mod status;

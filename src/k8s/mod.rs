@@ -1,6 +1,8 @@
 //! Kubernetes: the API server, and what kubelet tells of this node's pods.
 
 pub mod client;
+pub mod device_record;
+pub mod events;
 pub mod evict;
 pub mod node;
 pub mod node_feature;
