@@ -3,8 +3,10 @@
 //! Time spent in calls to the driver is counted apart, so that what Octavo itself takes is the difference. There is no series
 //! per device. Who is in the way of a layout has one, up to a bound.
 
+mod dcgm;
 pub mod serve;
 mod standing;
+pub mod usage;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;

@@ -26,6 +26,7 @@ pub mod sharing;
 pub mod sink;
 mod teller;
 pub mod uplink;
+pub mod usage;
 mod xids;
 
 use std::future::{Future, pending};
@@ -45,10 +46,10 @@ use crate::agent::sharing::Giver;
 use crate::agent::sink::{LabelSink, SinkError};
 use crate::agent::teller::{Teller, publish};
 use crate::agent::uplink::Outbox;
-use crate::agent::xids::Reporter;
 use crate::domain::error::chain;
 use crate::domain::labels::{self, LayoutState, Options};
 use crate::domain::reconcile::Status;
+use crate::domain::sharing::Offers;
 use crate::domain::sharing::usage::Usage;
 use crate::hw::Handle;
 
@@ -79,6 +80,8 @@ pub struct Outputs<'a> {
     pub giver: Option<Box<dyn Giver>>,
     /// Who has what, as it was looked at last.
     pub usage: Option<watch::Receiver<Arc<Usage>>>,
+    /// What is given out, for whom looks who has it.
+    pub offered: Option<watch::Sender<Arc<Offers>>>,
     /// Who asks whether this lives.
     pub pulse: Pulse,
 }
@@ -130,8 +133,8 @@ pub async fn run(
     let mut shutdown = pin!(shutdown);
     let mut ticks = interval(settings.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut hints, mut xids) = (hardware.hints(), Reporter::new(hardware));
-    let mut teller = Teller::new(outputs, settings.labels, partitioning.as_ref());
+    let mut hints = hardware.hints();
+    let mut teller = Teller::new(hardware, outputs, settings.labels, partitioning.as_ref());
     let (mut desk, mut listened, mut last, mut again) = (None, false, false, None);
     while !last {
         let due = soonest(again, teller.again);
@@ -149,7 +152,6 @@ pub async fn run(
             }
         }
         teller.outputs.pulse.beat();
-        xids.report();
         let waits = teller.follow_node(partitioning.as_mut());
         let inventory = tokio::select! {
             () = &mut shutdown => break,

@@ -4,8 +4,8 @@
 //! leads from one to the other, and says how far it is. It waits for nobody: kubelet and the API server may be away.
 
 pub mod embedded;
-pub mod machine;
 pub mod hand_off;
+pub mod machine;
 
 use std::fmt;
 use std::future::Future;
@@ -16,6 +16,7 @@ use crate::domain::inventory::Inventory;
 use crate::domain::node::telling::Event;
 use crate::domain::node::{PluginLabel, View};
 use crate::domain::reconcile::Status;
+use crate::domain::sharing::health::Xid;
 use crate::domain::sharing::{Offers, SharingStatus};
 
 /// Resolves when something has changed that is worth another look.
@@ -37,6 +38,8 @@ pub struct Scene<'a> {
     pub now: Duration,
     /// The devices, as they were read last.
     pub inventory: &'a Inventory,
+    /// What devices have reported by themselves since the last look.
+    pub xids: &'a [Xid],
     /// Where the node stands with its layout, where one can be chosen for it; what is asked of its devices is in it.
     pub status: Option<&'a Status>,
     /// The Node, where it is followed and was seen.

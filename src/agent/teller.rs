@@ -17,12 +17,13 @@ use crate::agent::metrics::Applies;
 use crate::agent::partitioning::Partitioning;
 use crate::agent::sharing::Scene;
 use crate::agent::sink::{Claim, LabelSink, Published, Sheet, SinkError};
+use crate::agent::xids::Reporter;
 use crate::apply::executor::Board;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{self, LabelSet, LayoutState, Options};
 use crate::domain::reconcile::{DeviceStatus, State, Status};
-use crate::domain::sharing::Offers;
 use crate::domain::sharing::usage::Usage;
+use crate::domain::sharing::{Offers, offer};
 use crate::hw::Handle;
 use crate::wire::local as wire_local;
 
@@ -39,6 +40,7 @@ pub(super) struct Teller<'a> {
     pub(super) again: Option<Duration>,
     /// When who has what is to be told, where it is news and was too soon.
     usage_due: Option<Instant>,
+    xids: Reporter,
     began: Instant,
     /// What is given out, as far as who gives it out knew at the last look.
     in_force: Option<Offers>,
@@ -46,6 +48,7 @@ pub(super) struct Teller<'a> {
 
 impl<'a> Teller<'a> {
     pub(super) fn new(
+        hardware: &Handle,
         outputs: Outputs<'a>,
         labels: Options,
         partitioning: Option<&Partitioning>,
@@ -58,6 +61,7 @@ impl<'a> Teller<'a> {
             status: None,
             again: None,
             usage_due: None,
+            xids: Reporter::new(hardware),
             began: Instant::now(),
             in_force: None,
         }
@@ -153,6 +157,7 @@ impl<'a> Teller<'a> {
         let status = drained.as_ref().or(status);
         let (shared, due) = self.share(inventory, status);
         let status = shared.as_ref().or(status);
+        self.offer(inventory, status);
         if let (Some(applies), Some(status)) = (&self.applies, status) {
             applies.stands(status);
         }
@@ -200,6 +205,7 @@ impl<'a> Teller<'a> {
         inventory: &Inventory,
         status: Option<&Status>,
     ) -> (Option<Status>, Option<Duration>) {
+        let xids = self.xids.report();
         let Outputs { giver, cluster, .. } = &mut self.outputs;
         let Some(giver) = giver else {
             return (None, None);
@@ -208,6 +214,7 @@ impl<'a> Teller<'a> {
         let outcome = giver.look(Scene {
             now: self.began.elapsed(),
             inventory,
+            xids: &xids,
             status,
             view: view.as_deref(),
         });
@@ -221,6 +228,25 @@ impl<'a> Teller<'a> {
             ..status.cloned().unwrap_or_default()
         });
         (shared, outcome.again)
+    }
+
+    /// Says what is given out to whom looks who has it: what is known to be, else what the layout asks for.
+    fn offer(&self, inventory: &Inventory, status: Option<&Status>) {
+        let Some(offered) = &self.outputs.offered else {
+            return;
+        };
+        let asked = status.and_then(|status| status.asked.clone());
+        let strategy = self.labels.mig_strategy;
+        let new = self.in_force.clone().unwrap_or_else(|| {
+            offer::compile(inventory, &asked.unwrap_or_default(), strategy).offers
+        });
+        offered.send_if_modified(|known| {
+            let differs = **known != new;
+            if differs {
+                *known = Arc::new(new);
+            }
+            differs
+        });
     }
 
     /// While devices are being changed nothing is read; how far they are is told, and that a call hangs.

@@ -38,8 +38,10 @@ impl Reporter {
         }
     }
 
-    pub(super) fn report(&mut self) {
-        for xid in self.said.of_these(Instant::now(), self.hardware.xids()) {
+    /// Says what is new, and gives all of it.
+    pub(super) fn report(&mut self) -> Vec<Xid> {
+        let xids = self.hardware.xids();
+        for xid in self.said.of_these(Instant::now(), &xids) {
             let (device, number) = (xid.pci, xid.number);
             let (gi, ci) = (xid.gpu_instance, xid.compute_instance);
             let (class, what) = self.table.look_up(number);
@@ -49,19 +51,20 @@ impl Reporter {
                 warn!(%device, gi, ci, "the device reports Xid {number}: {what}");
             }
         }
+        xids
     }
 }
 
 impl Said {
     /// Those that are to be said now.
-    fn of_these(&mut self, now: Instant, xids: Vec<Xid>) -> Vec<Xid> {
+    fn of_these(&mut self, now: Instant, xids: &[Xid]) -> Vec<Xid> {
         let said = &mut self.0;
         said.retain(|_, at| now.saturating_duration_since(*at) < WHILE);
         let mut news = Vec::new();
         for xid in xids {
-            if said.len() < MOST && !said.contains_key(&xid) {
-                said.insert(xid, now);
-                news.push(xid);
+            if said.len() < MOST && !said.contains_key(xid) {
+                said.insert(*xid, now);
+                news.push(*xid);
             }
         }
         news
@@ -83,12 +86,15 @@ mod tests {
         };
         let (mut said, start) = (Said::default(), Instant::now());
         let after = |time| start + time;
-        assert_eq!(said.of_these(start, vec![xid(79), xid(79)]), [xid(79)]);
-        let later = said.of_these(after(WHILE / 2), vec![xid(79), xid(48)]);
+        assert_eq!(said.of_these(start, &[xid(79), xid(79)]), [xid(79)]);
+        let later = said.of_these(after(WHILE / 2), &[xid(79), xid(48)]);
         assert_eq!(later, [xid(48)]);
-        let much = said.of_these(after(WHILE / 2), (100..10_000).map(xid).collect());
+        let much = said.of_these(
+            after(WHILE / 2),
+            &(100..10_000).map(xid).collect::<Vec<_>>(),
+        );
         assert_eq!(much.len(), MOST - 2);
-        let again = said.of_these(after(2 * WHILE), vec![xid(79), xid(48)]);
+        let again = said.of_these(after(2 * WHILE), &[xid(79), xid(48)]);
         assert_eq!(again, [xid(79), xid(48)]);
         assert_eq!(said.0.len(), 2);
     }

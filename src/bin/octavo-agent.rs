@@ -15,6 +15,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use octavo::agent::metrics::Applies;
 use octavo::agent::metrics::serve::Server;
+use octavo::agent::metrics::usage::UsageMetrics;
 use octavo::agent::partitioning::Partitioning;
 use octavo::agent::pulse::Pulse;
 use octavo::agent::uplink::dial::Aggregator;
@@ -27,6 +28,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tracing::info;
+
+/// What is served as metrics.
+struct Served {
+    applies: Applies,
+    usage: Option<UsageMetrics>,
+    pulse: Pulse,
+}
 
 fn main() -> ExitCode {
     program::main(AgentSettings::from_process(), AgentSettings::log, start)
@@ -57,7 +65,7 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     ));
     info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
     let node = match settings.cluster() {
-        Some(cluster) => Some(node::connect(cluster).await?),
+        Some(cluster) => Some(node::connect(cluster, settings.sharing().usage()).await?),
         None => None,
     };
     if let Some(then) = settings.cleanup() {
@@ -69,8 +77,9 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         .map(|one| Partitioning::open(one, settings.hardware().sys_root()))
         .transpose()?;
     let once = settings.schedule() == Schedule::Once;
+    let pods = node.as_ref().and_then(|node| node.pods.clone());
     let labels = settings.labels().options(Timestamp::now());
-    let giver = node::hand_off(settings, node.as_ref(), labels.mig_strategy)?;
+    let hand_off = node::hand_off(settings, node.as_ref(), labels.mig_strategy)?;
     let (mut sink, cluster) = node::outputs(settings, node, level, once)?;
     let Schedule::Every(interval) = settings.schedule() else {
         let outputs = Outputs {
@@ -79,6 +88,7 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
             cluster,
             giver: None,
             usage: None,
+            offered: None,
             pulse: Pulse::new(Duration::ZERO),
         };
         tokio::select! {
@@ -87,20 +97,30 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         }
         return Ok(());
     };
-    let (giver, partitioning) = giving::start(settings, partitioning);
+    let (embedded, partitioning) = giving::start(settings, partitioning);
+    let giver = embedded.or(hand_off);
     let (outbox, uplink) = settings.uplink().map(uplink).unzip();
     let uplink = uplink.map(|uplink| tokio::spawn(uplink.run()));
     let applies = partitioning.as_ref().map(|one| one.applies().clone());
     let pulse = Pulse::new(interval);
-    let served = (applies.unwrap_or_default(), pulse.clone());
+    let views = node::observe(settings, &hardware, pods);
+    let served = Served {
+        applies: applies.unwrap_or_default(),
+        usage: views
+            .as_ref()
+            .map(|views| node::usage_metrics(settings, views)),
+        pulse: pulse.clone(),
+    };
     let metrics = metrics(settings.metrics(), served).await?;
     let settings = Settings { interval, labels };
+    let (usage, offered) = views.map(|views| (views.usage, views.offered)).unzip();
     let outputs = Outputs {
         sink: sink.as_mut(),
         outbox,
         cluster,
         giver,
-        usage: None,
+        usage,
+        offered,
         pulse,
     };
     agent::run(&hardware, outputs, partitioning, &settings, shutdown).await;
@@ -126,7 +146,14 @@ async fn clean_up(
     let pulse = Pulse::still();
     let served = match then {
         Cleanup::End => None,
-        Cleanup::Stay => metrics(settings.metrics(), (Applies::default(), pulse.clone())).await?,
+        Cleanup::Stay => {
+            let served = Served {
+                applies: Applies::default(),
+                usage: None,
+                pulse: pulse.clone(),
+            };
+            metrics(settings.metrics(), served).await?
+        }
     };
     giving::clean_up(settings)?;
     tokio::select! {
@@ -154,12 +181,16 @@ async fn turn_the_log(level: Level, mut asked: Signal) {
 /// The server of metrics, which ends when its other end is dropped.
 async fn metrics(
     address: Option<SocketAddr>,
-    (applies, pulse): (Applies, Pulse),
+    Served {
+        applies,
+        usage,
+        pulse,
+    }: Served,
 ) -> Result<Option<(oneshot::Sender<()>, JoinHandle<()>)>, Box<dyn Error>> {
     let Some(address) = address else {
         return Ok(None);
     };
-    let server = Server::listen(address, applies, pulse).await;
+    let server = Server::listen(address, applies, usage, pulse).await;
     let server = server.map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
     let (stop, stopped) = oneshot::channel();
     Ok(Some((stop, tokio::spawn(server.run(stopped)))))

@@ -22,10 +22,12 @@ use self::sharing::SharingArgs;
 pub use self::sharing::{DeviceList, Giver, SharingSettings, UsageSettings};
 use self::uplink::UplinkArgs;
 pub use self::uplink::{Security, UplinkSettings};
+use super::engine::EngineSettings;
 use super::hardware::{HardwareArgs, HardwareSettings};
 use super::labels::{LabelArgs, LabelSettings};
 use super::log::{LogArgs, LogSettings};
 use super::{Answer, parse};
+use crate::domain::id::NodeName;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,7 +94,7 @@ struct AgentArgs {
 struct MetricsArgs {
     /// Where /metrics, /healthz and /readyz are served; port 0 takes any free one
     ///
-    /// Without it nothing is served. It is plaintext, and says nothing of who uses what.
+    /// Without it nothing is served. It is plaintext, and with --usage-interval it says who uses what.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -110,6 +112,8 @@ pub struct AgentSettings {
     sink: LabelSink,
     schedule: Schedule,
     partitioning: Option<PartitioningSettings>,
+    engine: EngineSettings,
+    node: Option<NodeName>,
     cluster: Option<ClusterSettings>,
     sharing: SharingSettings,
     uplink: Option<UplinkSettings>,
@@ -130,6 +134,16 @@ impl AgentSettings {
         A: Into<OsString> + Clone,
     {
         parse::<AgentArgs, _>(arguments)?.resolve()
+    }
+
+    /// The name of this machine's Node, where it has one that can be a Node's.
+    pub fn node(&self) -> Option<&NodeName> {
+        self.node.as_ref()
+    }
+
+    /// How this node is looked into and its devices changed, also where no layout asks for a change.
+    pub fn engine(&self) -> &EngineSettings {
+        &self.engine
     }
 
     /// Where the hardware is found.
@@ -197,11 +211,15 @@ impl AgentArgs {
         let sharing = self.sharing.resolve()?;
         // Who gives devices out has to know of every change of them.
         let gives = sharing.giver() == Giver::Embedded;
+        let node = self.uplink.node().ok();
         let uplink = match schedule {
             Schedule::Once => None,
             Schedule::Every(_) => self.uplink.resolve()?,
         };
+        let engine = self.partitioning.engine();
         Ok(AgentSettings {
+            engine,
+            node,
             hardware: self.hardware.into(),
             labels: self.labels.into(),
             sink,

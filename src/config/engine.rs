@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::domain::plan::{Disruption, Policy};
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Partitioning")]
 pub(super) struct EngineArgs {
     /// The most that a change may cost those who use the node

@@ -91,11 +91,12 @@ impl Pod {
     /// kubelet's `pkg/kubelet/cm`, for both of its control-group drivers:
     /// `/kubepods/burstable/pod<uid>/<container>` (cgroupfs) and
     /// `/kubepods.slice/.../kubepods-burstable-pod<uid, dashes as underscores>.slice/cri-containerd-<container>.scope`.
+    /// Whoever has a control-group namespace of its own sees the paths of others from there, as `/../../pod<uid>/<container>`.
     pub fn of_control_group(path: &str) -> Option<Self> {
+        let is_from_within = path.starts_with("/../");
         let mut parts = path
             .split('/')
-            .skip_while(|part| !part.starts_with("kubepods"));
-        parts.next()?;
+            .skip_while(|part| !is_from_within && !part.starts_with("kubepods"));
         let (uid, mut below) = loop {
             let part = parts.next()?;
             if let Some(uid) = pod_uid(part) {
@@ -171,6 +172,23 @@ mod tests {
             Some(CONTAINER),
         );
         tells(&format!("/kubepods/pod{UID}"), None);
+    }
+
+    #[test]
+    fn a_control_group_names_its_pod_also_to_who_sees_it_from_a_namespace_of_its_own() {
+        let dashed = UID.replace('-', "_");
+        for path in [
+            format!("/../../pod{UID}/{CONTAINER}"),
+            format!("/../../../burstable/pod{UID}/{CONTAINER}"),
+            format!("/../../kubepods-pod{dashed}.slice/cri-containerd-{CONTAINER}.scope"),
+            format!(
+                "/../../../kubepods-burstable.slice/kubepods-burstable-pod{dashed}.slice/crio-{CONTAINER}.scope"
+            ),
+        ] {
+            tells(&path, Some(CONTAINER));
+        }
+        let other = format!("/../../../system.slice/docker-{CONTAINER}.scope");
+        assert_eq!(Pod::of_control_group(&other), None);
     }
 
     #[test]

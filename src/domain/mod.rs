@@ -22,6 +22,7 @@ pub mod node;
 pub mod plan;
 pub mod profile;
 pub mod quantity;
+pub mod reading;
 pub mod reason;
 pub mod reconcile;
 pub mod sharing;

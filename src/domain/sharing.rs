@@ -3,7 +3,6 @@
 //! ```text
 //!   Inventory + Targets --> offer: what is given out, under which name ---> resource names and ids
 //!                             |
-//!                             +--> hand-off: the same as NVIDIA's device plugin is told it
 //!                             +--> hold: what is listed to kubelet, with what pods have kept (ledger: who has what)
 //!                             +--> hand_off: the same as NVIDIA's device plugin is told it, and its course to there
 //!                                     +--> diagnosis: why it did not come about
@@ -17,11 +16,13 @@
 
 pub mod allocation;
 pub mod delivery;
-pub mod forecast;
 pub mod diagnosis;
+pub mod forecast;
+pub mod guard;
 pub mod hand_off;
 pub mod health;
 pub mod hold;
+pub mod join;
 pub mod ledger;
 pub mod offer;
 pub mod resource;

@@ -8,6 +8,7 @@
 mod error;
 pub(super) mod nodes;
 mod open;
+mod origin;
 
 use std::path::Path;
 
@@ -16,6 +17,7 @@ use procfs::{FromReadSI, KernelStats, current_system_info, ticks_per_second};
 
 pub use self::error::HoldersError;
 pub use self::open::open;
+pub use self::origin::origins;
 use crate::domain::holder::{Holder, Pod, Who};
 
 /// Longest command line that is kept, in characters; what a person looks for is at its beginning.

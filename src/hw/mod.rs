@@ -30,10 +30,11 @@ use std::time::Duration;
 pub use calls::CallWatch;
 pub use control::GpuControl;
 pub use error::{Code, DriverError, LoadError, Remedy};
-pub use worker::{Handle, Hints, NoDriver, Released, spawn};
+pub use worker::{Handle, Hints, NoDriver, Released, Unread, spawn};
 
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Driver};
+use crate::domain::reading::Reading;
 use crate::domain::sharing::health::Xid;
 
 /// Where the hardware is looked for, and how patiently.
@@ -88,6 +89,11 @@ pub trait GpuDriver: Send {
     /// Reads every device. What a single device does not answer is that device's problem; an error means that the
     /// library as a whole does not answer. What never changes is asked once in a driver's life.
     fn observe(&mut self, calls: &CallWatch) -> Result<Observation, DriverError>;
+
+    /// What the devices read last say of themselves now; one that does not answer is left out. None of it is part of an
+    /// [`Observation`].
+    fn readings(&mut self, last: &[Device], calls: &CallWatch)
+    -> Result<Vec<Reading>, DriverError>;
 
     /// A source of events of the devices read last; `None` when none of them has any.
     fn events(&mut self, calls: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError>;

@@ -27,12 +27,13 @@ use std::thread;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-pub use claim::{NoDriver, Released};
+pub use claim::{NoDriver, Released, Unread};
 pub use handle::{Handle, Hints};
 
 use crate::domain::driver_link::{Effect, Event, Past, State};
 use crate::domain::error::chain;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
+use crate::domain::reading::Reading;
 use crate::domain::sharing::health::Xid;
 use crate::hw::calls::CallWatch;
 use crate::hw::error::{DriverError, Remedy};
@@ -51,6 +52,8 @@ enum Message {
     Observe(oneshot::Sender<Arc<Inventory>>),
     /// Do a piece of work with the driver.
     Work(Job),
+    /// Read what changes from moment to moment, of the devices read last.
+    Readings(oneshot::Sender<Result<Vec<Reading>, Unread>>),
     /// Let go of the library and say when nothing has it any more.
     Release(oneshot::Sender<Result<Released, NoDriver>>),
     /// Take the library again.
@@ -169,6 +172,7 @@ impl Worker {
             match message {
                 Message::Observe(asker) => self.answer(asker, inbox),
                 Message::Work(job) => self.work(job),
+                Message::Readings(asker) => self.readings(asker),
                 Message::Release(asker) => self.release(asker),
                 Message::Resume => self.resume(),
                 Message::EventsEnded { life, error } => self.events_ended(life, error),
@@ -218,6 +222,7 @@ impl Worker {
             match message {
                 Message::Observe(asker) => askers.push(asker),
                 other @ (Message::Work(_)
+                | Message::Readings(_)
                 | Message::Release(_)
                 | Message::Resume
                 | Message::EventsEnded { .. }

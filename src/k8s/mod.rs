@@ -2,6 +2,8 @@
 
 pub mod client;
 pub mod device_plugin;
+pub mod device_record;
+pub mod events;
 pub mod evict;
 pub mod node;
 pub mod node_feature;

@@ -15,10 +15,21 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// All of `registry` for a reader with these values of `Accept`: the content type, and the text.
 pub fn write<'a>(
     registry: &Registry,
+    accepted: impl Iterator<Item = &'a str>,
+) -> Result<(&'static str, String), fmt::Error> {
+    write_all([registry], accepted)
+}
+
+/// The same of several, which have no name in common.
+pub fn write_all<'a, 'b>(
+    registries: impl IntoIterator<Item = &'b Registry>,
     mut accepted: impl Iterator<Item = &'a str>,
 ) -> Result<(&'static str, String), fmt::Error> {
     let mut body = String::new();
-    text::encode(&mut body, registry)?;
+    for registry in registries {
+        text::encode_registry(&mut body, registry)?;
+    }
+    text::encode_eof(&mut body)?;
     Ok(
         if accepted.any(|value| value.contains("application/openmetrics-text")) {
             (OPEN_METRICS, body)

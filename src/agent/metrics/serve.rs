@@ -25,6 +25,7 @@ use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
 use super::Applies;
+use super::usage::UsageMetrics;
 use crate::agent::pulse::Pulse;
 use crate::telemetry::exposition;
 
@@ -50,23 +51,30 @@ pub struct Server {
 #[derive(Debug, Clone)]
 struct Source {
     applies: Applies,
-    registry: Arc<Registry>,
+    registries: Arc<Vec<Registry>>,
     pulse: Pulse,
 }
 
 impl Server {
     /// Listens at `address`; port 0 takes any free one.
-    pub async fn listen(address: SocketAddr, applies: Applies, pulse: Pulse) -> io::Result<Self> {
+    pub async fn listen(
+        address: SocketAddr,
+        applies: Applies,
+        usage: Option<UsageMetrics>,
+        pulse: Pulse,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         info!("listening for metrics on {}", listener.local_addr()?);
-        let registry = Arc::new(applies.registry());
+        let mut registries = vec![applies.registry()];
+        registries.extend(usage.iter().flat_map(UsageMetrics::registries));
+        let registries = Arc::new(registries);
         let router = Router::new()
             .route("/metrics", get(scrape))
             .route("/healthz", get(alive))
             .route("/readyz", get(ready))
             .with_state(Source {
                 applies,
-                registry,
+                registries,
                 pulse,
             });
         Ok(Self { listener, router })
@@ -148,7 +156,7 @@ async fn scrape(State(source): State<Source>, headers: HeaderMap) -> Response {
     source.applies.up_to_now();
     let accepted = headers.get_all(header::ACCEPT).iter();
     let accepted = accepted.filter_map(|value| value.to_str().ok());
-    match exposition::write(&source.registry, accepted) {
+    match exposition::write_all(source.registries.iter(), accepted) {
         Ok((kind, body)) => ([(header::CONTENT_TYPE, kind)], body).into_response(),
         Err(_) => (
             StatusCode::INTERNAL_SERVER_ERROR,

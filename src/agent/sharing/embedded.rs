@@ -16,10 +16,11 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Inventory, NvmlState};
 use crate::domain::labels::MigStrategy;
 use crate::domain::layout::{DeviceTarget, Targets, TimeSlicing};
+use crate::domain::node::PluginLabel;
 use crate::domain::node::telling::Event;
 use crate::domain::reason::{Kind, Reason};
 use crate::domain::reconcile::Status;
-use crate::domain::sharing::health::{Health, Monitor, Xid};
+use crate::domain::sharing::health::{Health, Monitor};
 use crate::domain::sharing::hold::{Held, Listing, hold};
 use crate::domain::sharing::status::SharingStatus;
 use crate::domain::sharing::{Compiled, Offer, Offers, ResourceName, Unit, offer};
@@ -45,8 +46,6 @@ pub struct Embedded {
     told: watch::Receiver<Arc<Told>>,
     rules: Rules,
     monitor: Monitor,
-    /// What devices reported by themselves since the last look.
-    xids: Vec<Xid>,
     /// How each device was shared when its partitioning was last what it should be.
     had: BTreeMap<PciAddress, Option<TimeSlicing>>,
     /// What was last given out of each device that answered.
@@ -74,7 +73,6 @@ impl Embedded {
             told,
             rules,
             monitor: Monitor::default(),
-            xids: Vec::new(),
             had: BTreeMap::new(),
             units: BTreeMap::new(),
             health: BTreeMap::new(),
@@ -98,9 +96,8 @@ impl Embedded {
                 self.had.insert(target.pci, target.time_slicing.clone());
                 continue;
             }
-            if let Some(had) = self.had.get(&target.pci) {
-                target.time_slicing.clone_from(had);
-            }
+            // Where nobody knows what it had, as after a start, it is given out whole: what pods have in replicas they keep.
+            target.time_slicing = self.had.get(&target.pci).cloned().flatten();
             waiting.push(target.pci);
         }
         (targets, waiting)
@@ -233,8 +230,7 @@ impl Embedded {
 
 impl Giver for Embedded {
     fn look(&mut self, scene: Scene<'_>) -> Outcome {
-        let xids = std::mem::take(&mut self.xids);
-        self.monitor.see(scene.now, scene.inventory, &xids);
+        self.monitor.see(scene.now, scene.inventory, scene.xids);
         let (targets, waiting) = self.targets(scene.status);
         let Compiled { offers, warnings } =
             offer::compile(scene.inventory, &targets, self.rules.strategy);
@@ -298,7 +294,7 @@ impl Giver for Embedded {
         Outcome {
             status: Some(status),
             in_force: self.in_force.clone(),
-            plugin_config: None,
+            plugin_label: PluginLabel::Absent,
             events,
             again: [deadline, health].into_iter().flatten().min(),
         }

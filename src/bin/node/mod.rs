@@ -8,24 +8,28 @@ use std::sync::Arc;
 use octavo::agent::cluster::Cluster;
 use octavo::agent::draining::Draining;
 use octavo::agent::feature_file::FeatureFile;
+use octavo::agent::metrics::usage::UsageMetrics;
 use octavo::agent::node_sink::{NodeFeatureSink, NodeSink, ONCE};
 use octavo::agent::sharing::Giver;
 use octavo::agent::sharing::hand_off::{HandOff, Terms};
 use octavo::agent::sink::{LabelSink, Stdout};
+use octavo::agent::usage::{self, Observer, Views};
 use octavo::config::agent::{
-    AgentSettings, ClusterSettings, Giver as GiverName, LabelSink as Target,
+    AgentSettings, ClusterSettings, Giver as GiverName, LabelSink as Target, UsageSettings,
 };
 use octavo::domain::labels::MigStrategy;
 use octavo::domain::node::Wanted;
 use octavo::domain::sharing::hand_off::course::Limits;
+use octavo::hw::Handle;
 use octavo::k8s::client::{self, Client};
+use octavo::k8s::events::PodEvents;
 use octavo::k8s::evict::{Door, Usher};
 use octavo::k8s::node::{Keeper, Link};
 use octavo::k8s::node_feature::{Post, Publisher};
 use octavo::k8s::plugin::Scout;
 use octavo::telemetry::Level;
 use tokio::time::timeout;
-use tracing::info;
+use tracing::{info, warn};
 
 /// The ends of the tasks that speak to the API server.
 pub(crate) struct Node {
@@ -33,13 +37,18 @@ pub(crate) struct Node {
     link: Option<Arc<Link>>,
     post: Option<Post>,
     door: Option<Door>,
+    /// Where pods are told events of their own.
+    pub(crate) pods: Option<PodEvents>,
 }
 
 /// Where labels go, and the Node.
 type Places = (Box<dyn LabelSink>, Option<Cluster>);
 
 /// Starts what speaks to the API server. That may be away; credentials that cannot be read are an error.
-pub(crate) async fn connect(settings: &ClusterSettings) -> Result<Node, Box<dyn Error>> {
+pub(crate) async fn connect(
+    settings: &ClusterSettings,
+    usage: UsageSettings,
+) -> Result<Node, Box<dyn Error>> {
     let client = client::connect_agent(settings.kubeconfig()).await?;
     let link = settings.follows().then(|| {
         let (link, keeper) = Keeper::new(client.clone(), settings.node());
@@ -51,6 +60,11 @@ pub(crate) async fn connect(settings: &ClusterSettings) -> Result<Node, Box<dyn 
         tokio::spawn(usher.run());
         door
     });
+    let pods = usage.pod_events().then(|| {
+        let (pods, herald) = PodEvents::new(client.clone(), settings.node());
+        tokio::spawn(herald.run());
+        pods
+    });
     let post = settings.features().then(|| {
         let (post, publisher) = Publisher::new(client.clone(), settings.node());
         tokio::spawn(publisher.run());
@@ -61,6 +75,7 @@ pub(crate) async fn connect(settings: &ClusterSettings) -> Result<Node, Box<dyn 
         link,
         post,
         door,
+        pods,
     })
 }
 
@@ -132,6 +147,32 @@ pub(crate) fn hand_off(
         is_certain,
     };
     Ok(Some(Box::new(HandOff::new(terms, watch))))
+}
+
+/// Starts looking who uses what, where the settings ask for it.
+pub(crate) fn observe(
+    settings: &AgentSettings,
+    hardware: &Handle,
+    pods: Option<PodEvents>,
+) -> Option<Views> {
+    let sharing = settings.sharing();
+    let interval = sharing.usage().interval()?;
+    if sharing.usage().pod_events() && pods.is_none() {
+        warn!("pods are told nothing in events: nobody speaks to the cluster");
+    }
+    let folder = sharing.device_plugins().to_owned();
+    let looking = usage::Settings::new(interval, settings.engine(), folder);
+    let (observer, views) = Observer::new(hardware.clone(), looking, pods);
+    tokio::spawn(observer.run());
+    Some(views)
+}
+
+/// Who uses what, as metrics; as those of dcgm-exporter too, where the settings ask for it.
+pub(crate) fn usage_metrics(settings: &AgentSettings, views: &Views) -> UsageMetrics {
+    let host = settings.node().map(ToString::to_string);
+    let dcgm = settings.sharing().usage().dcgm();
+    let host = dcgm.then(|| host.unwrap_or_default());
+    UsageMetrics::new(views.seen.clone(), host)
 }
 
 /// Says nothing any more, to the Node that is there.

@@ -87,6 +87,11 @@ impl PartitioningSettings {
 }
 
 impl PartitioningArgs {
+    /// How the node is looked into.
+    pub(super) fn engine(&self) -> EngineSettings {
+        self.engine.clone().into()
+    }
+
     /// `None` where nothing is to be changed; a Node that is followed may name a layout.
     pub(super) fn resolve(self, follows: bool) -> Option<PartitioningSettings> {
         if self.layouts.is_none() && self.layout.is_none() && !follows {

@@ -84,7 +84,7 @@ fn within(root: &Path, devices: &[&Device], limits: Limits) -> Result<Vec<Holder
 /// Whether the processes at `root` are all that there are. Process 2 of the machine's own namespace is a thread of the kernel,
 /// and of no other namespace; and who does not see that one, because others' processes are hidden from him, sees others
 /// neither. Source: Linux, `rest_init` (kthreadd); proc(5), `hidepid`.
-fn all_in_sight(root: &Path) -> Result<(), HoldersError> {
+pub(super) fn all_in_sight(root: &Path) -> Result<(), HoldersError> {
     let second = Process::new_with_root(root.join("2")).and_then(|process| process.stat());
     match second {
         Ok(stat) if stat.flags & KERNEL_THREAD != 0 => Ok(()),

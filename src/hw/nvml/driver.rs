@@ -6,11 +6,13 @@ use nvml_wrapper::Nvml;
 
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Driver, PciIds};
+use crate::domain::reading::Reading;
 use crate::hw::calls::CallWatch;
 use crate::hw::error::{Code, DriverError, Remedy};
 use crate::hw::nvml::control::NvmlControl;
 use crate::hw::nvml::device::KnownDevice;
 use crate::hw::nvml::events::NvmlEvents;
+use crate::hw::nvml::readings;
 use crate::hw::nvml::session::{DeviceHandle, Session};
 use crate::hw::{EventSource, GpuControl, GpuDriver, Observation};
 
@@ -57,6 +59,25 @@ impl GpuDriver for NvmlDriver {
             devices,
             unnamed,
         })
+    }
+
+    fn readings(
+        &mut self,
+        last: &[Device],
+        calls: &CallWatch,
+    ) -> Result<Vec<Reading>, DriverError> {
+        let session = Session::new(&self.nvml, calls);
+        let known = self.devices.iter().flatten();
+        let known = known.filter_map(|known| {
+            let mut all = last.iter();
+            let device = all.find(|device| device.pci == known.pci);
+            device
+                .filter(|device| device.condition == Condition::Working)
+                .map(|device| (known, device))
+        });
+        known
+            .map(|(known, device)| readings::read(session, known, device))
+            .collect()
     }
 
     fn events(&mut self, calls: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError> {

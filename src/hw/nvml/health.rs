@@ -33,7 +33,10 @@ pub(super) fn read(
     })
 }
 
-fn remapped_rows(session: Session<'_>, handle: DeviceHandle) -> Result<RemappedRows, DriverError> {
+pub(super) fn remapped_rows(
+    session: Session<'_>,
+    handle: DeviceHandle,
+) -> Result<RemappedRows, DriverError> {
     let (mut correctable, mut uncorrectable, mut pending, mut failed) = (0, 0, 0, 0);
     // SAFETY: the handle is this library's, and the four numbers may be written until the call returns.
     raw!(session, nvmlDeviceGetRemappedRows, |f| unsafe {

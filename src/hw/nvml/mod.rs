@@ -21,6 +21,7 @@ mod instances;
 mod links;
 mod loader;
 mod processes;
+mod readings;
 mod session;
 
 pub use loader::Loader;

@@ -11,8 +11,10 @@ use super::events::Events;
 use super::{Message, Shared, Worker};
 use crate::domain::driver_link::{Event, Past, State};
 use crate::domain::inventory::Device;
+use crate::domain::reading::Reading;
 use crate::hw::GpuDriver;
 use crate::hw::calls::CallWatch;
+use crate::hw::error::DriverError;
 
 /// Why nothing can be done with the driver.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -41,6 +43,20 @@ pub enum NoDriver {
     /// The program ends.
     #[error("the thread that talks to NVML has ended")]
     Ended,
+}
+
+/// Why there are no readings.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Unread {
+    /// There is nobody to ask.
+    #[error(transparent)]
+    NoDriver(#[from] NoDriver),
+    /// The driver as a whole does not answer.
+    #[error("the NVIDIA driver does not answer")]
+    Refused(#[source] DriverError),
+    /// No answer within the deadline of a call: the thread is busy with something else, or a call hangs.
+    #[error("the NVIDIA driver is busy with something else")]
+    Late,
 }
 
 /// The driver's library is let go of for as long as this lives; then it is opened and read again.
@@ -127,6 +143,24 @@ impl Worker {
             (Some(reason), _) => job(Err(reason), &shared.calls),
         };
         (ended.reply)();
+    }
+
+    /// Has the driver say what changes from moment to moment. That is no reading of the devices, so nothing is published by it
+    /// and nobody is woken.
+    pub(super) fn readings(&mut self, asker: oneshot::Sender<Result<Vec<Reading>, Unread>>) {
+        // Who gave up waiting is not worth a question.
+        if asker.is_closed() {
+            return;
+        }
+        let lacking = self.lacking();
+        let answer = match (lacking, &mut self.driver, &self.observation) {
+            (None, Some(driver), Some(observation)) => driver
+                .readings(&observation.devices, &self.shared.calls)
+                .map_err(Unread::Refused),
+            (Some(reason), ..) => Err(reason.into()),
+            (None, ..) => Err(NoDriver::Loading.into()),
+        };
+        let _gone = asker.send(answer);
     }
 
     /// Puts devices that were read into what was read last; whether all of them are in there.

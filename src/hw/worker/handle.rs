@@ -8,9 +8,10 @@ use std::sync::mpsc::Sender;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{self, Instant};
 
-use super::claim::{Claim, Ended, Job, NoDriver, Released};
+use super::claim::{Claim, Ended, Job, NoDriver, Released, Unread};
 use super::{Message, Pulse, Shared};
 use crate::domain::inventory::{Device, Inventory, NvmlState};
+use crate::domain::reading::Reading;
 use crate::domain::sharing::health::Xid;
 use crate::hw::GpuDriver;
 use crate::hw::calls::{CallWatch, InFlight};
@@ -132,6 +133,24 @@ impl Handle {
         self.ask(Message::Work(job), answer).await
     }
 
+    /// Reads what changes from moment to moment, of the devices that were read last; it is news to nobody. One that does not
+    /// answer is left out.
+    ///
+    /// # Errors
+    ///
+    /// There is no driver, it does not answer, or not within the deadline of a call. Then no question is left behind.
+    pub async fn readings(&self) -> Result<Vec<Reading>, Unread> {
+        let calls = &self.shared.calls;
+        if calls.stalled().is_some() || self.claim() != Claim::Readings {
+            return Err(Unread::Late);
+        }
+        let (asker, answer) = oneshot::channel();
+        let asked = self.ask(Message::Readings(asker), answer);
+        time::timeout(calls.deadline(), asked)
+            .await
+            .unwrap_or(Err(Unread::Late))
+    }
+
     /// Lets go of the driver's library, and keeps it closed until the answer is dropped: for another program to do what it
     /// cannot while this one has the driver open. Meanwhile [`Self::observe`] answers what was read last.
     ///
@@ -146,14 +165,14 @@ impl Handle {
         self.ask(Message::Release(asker), answer).await
     }
 
-    async fn ask<T>(
+    async fn ask<T, E: From<NoDriver>>(
         &self,
         message: Message,
-        answer: oneshot::Receiver<Result<T, NoDriver>>,
-    ) -> Result<T, NoDriver> {
+        answer: oneshot::Receiver<Result<T, E>>,
+    ) -> Result<T, E> {
         match self.inbox.0.send(message) {
-            Ok(()) => answer.await.unwrap_or(Err(NoDriver::Ended)),
-            Err(_) => Err(NoDriver::Ended),
+            Ok(()) => answer.await.unwrap_or(Err(NoDriver::Ended.into())),
+            Err(_) => Err(NoDriver::Ended.into()),
         }
     }
 

@@ -10,6 +10,7 @@ mod events;
 use super::*;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Driver, PciIds};
+use crate::domain::reading::Reading;
 use crate::hw::error::{Code, LoadError};
 use crate::hw::{EventSource, GpuControl, Heard};
 
@@ -33,6 +34,7 @@ struct State {
     starts: VecDeque<Answer>,
     reads: VecDeque<Answer>,
     reads_done: u32,
+    readings: VecDeque<Answer>,
     /// Where the next source of events gets them from.
     events: Option<Receiver<Result<Heard, DriverError>>>,
     /// Told when a source of events begins to wait.
@@ -163,6 +165,14 @@ impl GpuDriver for FakeDriver {
             devices: vec![gpu()],
             unnamed: Vec::new(),
         })
+    }
+
+    fn readings(&mut self, _: &[Device], calls: &CallWatch) -> Result<Vec<Reading>, DriverError> {
+        let answer = self.0.0.lock().readings.pop_front();
+        calls.during("nvmlDeviceGetMemoryInfo_v2", Some(gpu().pci), || {
+            play(answer)
+        })?;
+        Ok(Vec::new())
     }
 
     fn events(&mut self, _: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError> {

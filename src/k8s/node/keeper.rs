@@ -7,12 +7,12 @@ use kube::{Api, Client};
 use tokio::sync::{mpsc, watch};
 use tracing::debug;
 
-use super::events::{NAMESPACE, Teller};
 use super::eyes::Eyes;
 use super::hands::Hands;
 use crate::domain::id::NodeName;
 use crate::domain::node::telling::Event;
 use crate::domain::node::{View, Wanted, Yielded};
+use crate::k8s::events::{About, Writer};
 
 /// Events that wait to be told; more are dropped.
 const QUEUE: usize = 64;
@@ -25,7 +25,7 @@ pub struct Keeper {
     view: watch::Sender<Option<Arc<View>>>,
     wanted: watch::Receiver<(u64, Wanted)>,
     report: watch::Sender<Report>,
-    teller: Teller,
+    writer: Writer,
     events: mpsc::Receiver<(String, Event)>,
 }
 
@@ -118,11 +118,7 @@ impl Keeper {
             view,
             wanted,
             report,
-            teller: Teller {
-                events: Api::namespaced(client, NAMESPACE),
-                node: name.as_str().to_owned(),
-                refused: false,
-            },
+            writer: Writer::new(client, name),
             events,
         };
         (link, keeper)
@@ -136,8 +132,8 @@ impl Keeper {
             view,
             wanted,
             report,
-            teller,
-            events,
+            mut writer,
+            mut events,
         } = self;
         let eyes = Eyes {
             nodes: &nodes,
@@ -146,10 +142,15 @@ impl Keeper {
             report: &report,
         };
         let hands = Hands::new(&eyes);
+        let telling = async {
+            while let Some((uid, event)) = events.recv().await {
+                writer.tell(&About::Node(uid), &event).await;
+            }
+        };
         tokio::select! {
             () = eyes.follow() => {}
             () = hands.keep(wanted) => {}
-            () = teller.run(events) => {}
+            () = telling => {}
         }
     }
 }

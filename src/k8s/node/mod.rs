@@ -4,7 +4,6 @@
 //! ([`crate::domain::node::decide`]) and writes the difference; it writes nothing while there is none, and it never makes whoever
 //! looks at hardware wait for an API server.
 
-mod events;
 mod eyes;
 mod hands;
 mod keeper;

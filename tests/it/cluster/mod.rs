@@ -13,8 +13,8 @@ mod objects;
 mod permissions;
 mod plugin;
 mod real;
-mod sharing_kubelet;
 mod sharing;
+mod sharing_kubelet;
 mod supervisor;
 
 pub(crate) use api::Api;

@@ -93,6 +93,14 @@ exports! {
         power.put(call.gpu(device)?.1.power_mw)
     }
 
+    fn nvmlDeviceGetTotalEnergyConsumption(device: DeviceHandle, energy: Out<c_ulonglong>) |call| {
+        energy.put(call.gpu(device)?.1.energy_mj)
+    }
+
+    fn nvmlDeviceGetPcieReplayCounter(device: DeviceHandle, replays: Out<c_uint>) |call| {
+        replays.put(call.gpu(device)?.1.pcie_replays)
+    }
+
     fn nvmlDeviceGetPowerManagementLimit(device: DeviceHandle, limit: Out<c_uint>) |call| {
         limit.put(call.gpu(device)?.1.power_limit_mw)
     }

@@ -4,7 +4,7 @@ use std::ffi::c_uint;
 
 use nvml_wrapper_sys::bindings as sys;
 
-use crate::model::{Code, Process, ProcessKind};
+use crate::model::{Code, Gpu, Process, ProcessKind};
 
 use super::call::{Call, Device};
 use super::export::exports;
@@ -101,12 +101,53 @@ exports! {
         process_details(call, device, list)
     }
 
-    /// No samples are kept, so there is never one newer than the caller's last.
-    fn nvmlDeviceGetProcessUtilization(device: DeviceHandle, _samples: Out<sys::nvmlProcessUtilizationSample_t>, count: Out<c_uint>, _since: u64) |call| {
-        call.gpu(device)?;
-        count.put(0)?;
-        Err(Code::NotFound)
+    /// One sample of now for each process that is said to be busy, so it is always newer than the caller's last.
+    fn nvmlDeviceGetProcessUtilization(device: DeviceHandle, samples: Out<sys::nvmlProcessUtilizationSample_t>, count: Out<c_uint>, _since: u64) |call| {
+        let (_, gpu) = call.gpu(device)?;
+        if gpu.mig.as_ref().is_some_and(|mig| mig.current) {
+            return Err(Code::NotSupported);
+        }
+        if gpu.process_utilization.is_empty() {
+            count.put(0)?;
+            return Err(Code::NotFound);
+        }
+        let all: Vec<_> = gpu.process_utilization.iter().map(sample).collect();
+        samples.put_list(count, &all)
     }
+
+    /// The period is that of the driver's sampling, in microseconds.
+    fn nvmlDeviceGetEncoderUtilization(device: DeviceHandle, utilization: Out<c_uint>, period_us: Out<c_uint>) |call| {
+        video(call.gpu(device)?.1.video_utilization.0, call.gpu(device)?.1, (utilization, period_us))
+    }
+
+    fn nvmlDeviceGetDecoderUtilization(device: DeviceHandle, utilization: Out<c_uint>, period_us: Out<c_uint>) |call| {
+        video(call.gpu(device)?.1.video_utilization.1, call.gpu(device)?.1, (utilization, period_us))
+    }
+}
+
+fn sample((pid, (sm, memory)): (&u32, &(u32, u32))) -> sys::nvmlProcessUtilizationSample_t {
+    sys::nvmlProcessUtilizationSample_t {
+        pid: *pid,
+        timeStamp: super::log::wall_us(),
+        smUtil: *sm,
+        memUtil: *memory,
+        encUtil: 0,
+        decUtil: 0,
+    }
+}
+
+/// A divided GPU has none of its own, as with its other utilisation.
+fn video(
+    percent: u32,
+    gpu: &Gpu,
+    (utilization, period_us): (Out<c_uint>, Out<c_uint>),
+) -> Result<(), Code> {
+    if gpu.mig.as_ref().is_some_and(|mig| mig.current) {
+        return Err(Code::NotSupported);
+    }
+    period_us.check()?;
+    utilization.put(percent)?;
+    period_us.put(167_000)
 }
 
 fn memory(call: &Call<'_>, device: DeviceHandle) -> Result<Memory, Code> {

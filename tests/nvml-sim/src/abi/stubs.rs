@@ -56,7 +56,6 @@ stubs! {
     nvmlDeviceGetCurrentClockFreqs
     nvmlDeviceGetCurrentClocksEventReasons
     nvmlDeviceGetCurrentClocksThrottleReasons
-    nvmlDeviceGetDecoderUtilization
     nvmlDeviceGetDefaultApplicationsClock
     nvmlDeviceGetDetailedEccErrors
     nvmlDeviceGetDisplayActive
@@ -68,7 +67,6 @@ stubs! {
     nvmlDeviceGetEncoderCapacity
     nvmlDeviceGetEncoderSessions
     nvmlDeviceGetEncoderStats
-    nvmlDeviceGetEncoderUtilization
     nvmlDeviceGetFBCSessions
     nvmlDeviceGetFBCStats
     nvmlDeviceGetFanControlPolicy_v2
@@ -111,7 +109,6 @@ stubs! {
     nvmlDeviceGetNvlinkSupportedBwModes
     nvmlDeviceGetOfaUtilization
     nvmlDeviceGetPcieLinkMaxSpeed
-    nvmlDeviceGetPcieReplayCounter
     nvmlDeviceGetPcieSpeed
     nvmlDeviceGetPcieThroughput
     nvmlDeviceGetPdi
@@ -137,7 +134,6 @@ stubs! {
     nvmlDeviceGetTargetFanSpeed
     nvmlDeviceGetTemperatureThreshold
     nvmlDeviceGetThermalSettings
-    nvmlDeviceGetTotalEnergyConsumption
     nvmlDeviceGetUnrepairableMemoryFlag_v1
     nvmlDeviceGetVgpuCapabilities
     nvmlDeviceGetVgpuHeterogeneousMode

@@ -3,6 +3,8 @@
 //! Everything a query answers stands here as a plain field, in NVML's units, so that the C layer only copies. What has
 //! rules (MIG, reset) is changed through the operations of [`World`](super::World).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::code::Code;
@@ -37,6 +39,18 @@ pub struct Gpu {
     pub temperature_c: u32,
     /// GPU and memory utilisation, per cent.
     pub utilization: (u32, u32),
+    /// How busy each process keeps it, and its memory, per cent, by pid.
+    #[serde(default)]
+    pub process_utilization: BTreeMap<u32, (u32, u32)>,
+    /// Encoder and decoder utilisation, per cent.
+    #[serde(default)]
+    pub video_utilization: (u32, u32),
+    /// Energy drawn since the driver was loaded, millijoules.
+    #[serde(default)]
+    pub energy_mj: u64,
+    /// PCIe packets that were sent again.
+    #[serde(default)]
+    pub pcie_replays: u32,
     /// `GPU-` and a UUID.
     pub uuid: String,
     /// Board serial number; empty where the board has none (`nvmlDeviceGetSerial` answers `NOT_SUPPORTED`).

@@ -1,5 +1,7 @@
 //! One GPU of a scenario: what its entry says, else what its board has.
 
+use std::collections::BTreeMap;
+
 use super::format::{ComputeMode, GpuEntry, OneOrMany};
 use crate::board::Board;
 use crate::model::{
@@ -39,6 +41,10 @@ pub(super) fn gpu(
         power_mw: power_w.saturating_mul(150),
         temperature_c: entry.temperature_c.unwrap_or(34),
         utilization: (0, 0),
+        process_utilization: BTreeMap::new(),
+        video_utilization: (0, 0),
+        energy_mj: 0,
+        pcie_replays: 0,
         uuid: chosen(entry.uuid.as_ref(), nth).unwrap_or_else(|| format!("GPU-{uuid}")),
         serial: chosen(entry.serial.as_ref(), nth).unwrap_or_else(|| {
             format!(

@@ -1,0 +1,227 @@
+//! The same under the names and labels of dcgm-exporter, for dashboards that know those. Asked for by `--dcgm-metrics`.
+//!
+//! Source: dcgm-exporter, `etc/default-counters.csv` and `internal/pkg/rendermetrics`. `Hostname` has the old spelling, which most dashboards
+//! have; releases differ. What a board does not have has no series, where DCGM has a number that means "blank". A device's value is said
+//! once and not once a pod: the labels of a pod are filled where one container alone has the device or partition.
+//! All are gauges: its two counters lack the ending that the format here asks of counters, and `rate()` takes both.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use tokio::sync::watch;
+
+use super::usage::{Samples, Sheet, count};
+use crate::agent::usage::Seen;
+use crate::domain::id::PciAddress;
+use crate::domain::reading::{Reading, Vitals};
+use crate::domain::sharing::usage::{DeviceUsage, MemoryUse, UnitUsage};
+
+/// What was seen, as dcgm-exporter would say it.
+#[derive(Debug)]
+pub(super) struct Dcgm {
+    seen: watch::Receiver<Arc<Seen>>,
+    host: String,
+}
+
+/// Name, help, and what it is.
+type Measure<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
+
+/// What is of a whole device.
+const OF_DEVICES: [Measure<Vitals>; 14] = [
+    ("SM_CLOCK", "Clock of the multiprocessors, in MHz", |told| {
+        told.compute_clock.map(f64::from)
+    }),
+    ("MEM_CLOCK", "Clock of the memory, in MHz", |told| {
+        told.memory_clock.map(f64::from)
+    }),
+    (
+        "MEMORY_TEMP",
+        "Temperature of the memory, in degrees Celsius",
+        |told| told.memory_temperature.map(f64::from),
+    ),
+    (
+        "GPU_TEMP",
+        "Temperature of the chip, in degrees Celsius",
+        |told| told.temperature.map(f64::from),
+    ),
+    ("POWER_USAGE", "Power drawn, in W", |told| {
+        told.power_mw.map(|power| f64::from(power) / 1e3)
+    }),
+    (
+        "TOTAL_ENERGY_CONSUMPTION",
+        "Energy drawn since the driver was loaded, in mJ",
+        |told| told.energy_mj.map(count),
+    ),
+    (
+        "PCIE_REPLAY_COUNTER",
+        "PCIe packets that were sent again",
+        |told| told.pcie_replays.map(f64::from),
+    ),
+    (
+        "GPU_UTIL",
+        "For which part of the time anything ran, in %",
+        |told| told.compute.map(|percent| percent.0.into()),
+    ),
+    (
+        "MEM_COPY_UTIL",
+        "For which part of the time memory was read or written, in %",
+        |told| told.memory.map(|percent| percent.0.into()),
+    ),
+    ("ENC_UTIL", "How busy the encoders are, in %", |told| {
+        told.encoder.map(|percent| percent.0.into())
+    }),
+    ("DEC_UTIL", "How busy the decoders are, in %", |told| {
+        told.decoder.map(|percent| percent.0.into())
+    }),
+    (
+        "UNCORRECTABLE_REMAPPED_ROWS",
+        "Rows remapped for uncorrectable errors",
+        |told| told.remapped_rows.map(|rows| rows.uncorrectable.into()),
+    ),
+    (
+        "CORRECTABLE_REMAPPED_ROWS",
+        "Rows remapped for correctable errors",
+        |told| told.remapped_rows.map(|rows| rows.correctable.into()),
+    ),
+    (
+        "ROW_REMAP_FAILURE",
+        "Whether rows could not be remapped",
+        |told| told.remapped_rows.map(|rows| u8::from(rows.failed).into()),
+    ),
+];
+
+/// What a partition has of its own.
+const OF_UNITS: [Measure<MemoryUse>; 3] = [
+    ("FB_FREE", "Memory that is free, in MiB", |memory| {
+        Some(count(memory.free().get()))
+    }),
+    ("FB_USED", "Memory that is used, in MiB", |memory| {
+        Some(count(memory.used.get()))
+    }),
+    (
+        "FB_RESERVED",
+        "Memory that the driver keeps, in MiB",
+        |memory| Some(count(memory.reserved.get())),
+    ),
+];
+
+impl Dcgm {
+    pub(super) fn new(seen: watch::Receiver<Arc<Seen>>, host: String) -> Self {
+        Self { seen, host }
+    }
+
+    fn labels(
+        &self,
+        reading: &Reading,
+        device: &DeviceUsage,
+        unit: Option<&UnitUsage>,
+    ) -> Vec<(&'static str, String)> {
+        let uuid = reading.uuid.as_ref().map(ToString::to_string);
+        let minor = reading.minor.map(|minor| format!("nvidia{minor}"));
+        let mut labels = vec![
+            ("gpu", reading.index.to_string()),
+            ("UUID", uuid.unwrap_or_default()),
+            ("pci_bus_id", bus_id(reading.pci)),
+            ("device", minor.unwrap_or_default()),
+            (
+                "modelName",
+                reading.product_name.clone().unwrap_or_default(),
+            ),
+        ];
+        if let Some((unit, (gi, _))) = unit.and_then(|unit| unit.partition.map(|part| (unit, part)))
+        {
+            let profile = unit.profile.clone().unwrap_or_default();
+            labels.push(("GPU_I_PROFILE", profile));
+            labels.push(("GPU_I_ID", gi.to_string()));
+        }
+        labels.push(("Hostname", self.host.clone()));
+        let alone = match device.units.as_slice() {
+            [one] if one.partition.is_none() => Some(one),
+            _ => unit,
+        };
+        let (container, namespace, pod) = alone.and_then(only).unwrap_or_default();
+        labels.extend([
+            ("container", container),
+            ("namespace", namespace),
+            ("pod", pod),
+        ]);
+        labels
+    }
+}
+
+/// The one container that a unit was given to, where it is not shared.
+fn only(unit: &UnitUsage) -> Option<(String, String, String)> {
+    let mut given = unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty());
+    let one = given.next()?;
+    if given.next().is_some() || unit.replicas.is_some_and(|replicas| replicas > 1) {
+        return None;
+    }
+    Some((
+        one.container.clone()?,
+        one.namespace.clone()?,
+        one.pod.clone()?,
+    ))
+}
+
+/// With eight digits of the domain, in capitals, as NVML writes it.
+fn bus_id(pci: PciAddress) -> String {
+    let text = pci.to_string().to_uppercase();
+    let (domain, rest) = text.split_once(':').unwrap_or(("", &text));
+    format!("{domain:0>8}:{rest}")
+}
+
+impl Collector for Dcgm {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let seen = Arc::clone(&self.seen.borrow());
+        let both: Vec<(&Reading, &DeviceUsage)> = seen
+            .readings
+            .iter()
+            .filter_map(|reading| {
+                let mut all = seen.usage.devices.iter();
+                Some((reading, all.find(|device| device.pci == reading.pci)?))
+            })
+            .collect();
+        let mut sheet = Sheet(&mut encoder);
+        for (name, help, value) in OF_DEVICES {
+            let told = both.iter().filter_map(|(reading, device)| {
+                let value = value(&reading.vitals)?;
+                Some((self.labels(reading, device, None), value))
+            });
+            let samples: Samples = told.collect();
+            if !samples.is_empty() {
+                sheet.gauge((&format!("DCGM_FI_DEV_{name}"), help), samples)?;
+            }
+        }
+        for (name, help, value) in OF_UNITS {
+            let mut samples: Samples = Vec::new();
+            for (reading, device) in &both {
+                let mut told = Vec::new();
+                for unit in &device.units {
+                    // Compute instances of one GPU instance share its memory: the first of them says it.
+                    let instance = unit.partition.map(|(gi, _)| gi);
+                    if let Some(value) = unit.memory.as_ref().and_then(value)
+                        && !told.contains(&instance)
+                    {
+                        told.push(instance);
+                        samples.push((self.labels(reading, device, Some(unit)), value));
+                    }
+                }
+            }
+            sheet.gauge((&format!("DCGM_FI_DEV_{name}"), help), samples)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_written_as_nvml_writes_them() {
+        let address = PciAddress::new(0, 0x3b, 0, 0).unwrap();
+        assert_eq!(bus_id(address), "00000000:3B:00.0");
+    }
+}

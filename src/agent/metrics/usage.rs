@@ -1,0 +1,229 @@
+//! Who uses what, as metrics: in base units, allocation apart from utilisation, and what is nobody's as a number of its own.
+//!
+//! Partitions are known by device, GPU instance and compute instance, which come again after a change; UUIDs are on the `*_info` series
+//! alone. What a device does not have has no series. There are as many series as devices, partitions and containers on them, up to
+//! [`MOST`] of the last.
+
+mod containers;
+mod measures;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+
+use self::containers::containers;
+use self::measures::{counted, devices, memory, vitals};
+use super::dcgm::Dcgm;
+use crate::agent::usage::Seen;
+use crate::domain::quantity::Mebibytes;
+use crate::domain::sharing::usage::{DeviceUsage, Percent, UnitUsage};
+
+/// Containers with series of their own, those that use most. All others of a unit are `other` together.
+const MOST: usize = 1024;
+/// No pod is without a namespace, so none can be meant.
+const OTHERS: &str = "other";
+
+/// Labels of a series with its value.
+pub(super) type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
+
+/// What was seen, as metrics. Clones are one.
+#[derive(Debug, Clone)]
+pub struct UsageMetrics {
+    seen: watch::Receiver<Arc<Seen>>,
+    dcgm: Option<String>,
+}
+
+impl UsageMetrics {
+    /// Of what an observer has seen; with a host's name also as dcgm-exporter on that host would say it.
+    pub fn new(seen: watch::Receiver<Arc<Seen>>, dcgm: Option<String>) -> Self {
+        Self { seen, dcgm }
+    }
+
+    /// Makes all of it readable: our own names, and the others', which have no prefix.
+    pub fn registries(&self) -> Vec<Registry> {
+        let mut own = Registry::with_prefix("octavo");
+        own.register_collector(Box::new(Own(self.seen.clone())));
+        let mut all = vec![own];
+        if let Some(host) = &self.dcgm {
+            let mut dcgm = Registry::default();
+            let view = Dcgm::new(self.seen.clone(), host.clone());
+            dcgm.register_collector(Box::new(view));
+            all.push(dcgm);
+        }
+        all
+    }
+}
+
+#[derive(Debug)]
+struct Own(watch::Receiver<Arc<Seen>>);
+
+impl Collector for Own {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let seen = Arc::clone(&self.0.borrow());
+        let mut sheet = Sheet(&mut encoder);
+        looks(&mut sheet, &seen)?;
+        devices(&mut sheet, &seen.usage.devices, &seen.readings)?;
+        vitals(&mut sheet, &seen.readings)?;
+        counted(&mut sheet, &seen.readings)?;
+        units(&mut sheet, &seen.usage.devices)?;
+        containers(&mut sheet, &seen.usage.devices)
+    }
+}
+
+/// Where families are written.
+pub(super) struct Sheet<'a, 'b>(pub(super) &'a mut DescriptorEncoder<'b>);
+
+impl Sheet<'_, '_> {
+    pub(super) fn gauge(&mut self, (name, help): (&str, &str), samples: Samples) -> fmt::Result {
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in samples {
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn counter(&mut self, (name, help): (&str, &str), samples: Samples) -> fmt::Result {
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (labels, value) in samples {
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn looks(sheet: &mut Sheet<'_, '_>, seen: &Seen) -> fmt::Result {
+    let answered = seen.answered;
+    let sources = [
+        ("driver", answered.driver),
+        ("kubelet", answered.kubelet),
+        ("processes", answered.processes),
+    ];
+    sheet.gauge(
+        (
+            "usage_source_up",
+            "Whether it told, in the last look who uses what, what it knows",
+        ),
+        sources
+            .map(|(source, up)| (vec![("source", source.to_owned())], flag(up)))
+            .into(),
+    )?;
+    sheet.gauge(
+        ("usage_look_seconds", "How long the last look took"),
+        vec![(Vec::new(), seen.took.as_secs_f64())],
+    )?;
+    sheet.counter(
+        ("usage_looks", "Looks who uses what"),
+        vec![(Vec::new(), count(seen.looks))],
+    )
+}
+
+fn units(sheet: &mut Sheet<'_, '_>, devices: &[DeviceUsage]) -> fmt::Result {
+    let instances = instances(devices);
+    memory(sheet, "partition", |value| {
+        let all = instances.iter();
+        all.filter_map(|(labels, unit)| Some((labels.clone(), bytes(value(unit.memory?)))))
+            .collect()
+    })?;
+    let rest = instances.iter();
+    sheet.gauge(
+        ("partition_memory_unattributed_bytes", "Memory of a partition that is used and is no container's and no process's that is known"),
+        rest.filter_map(|(labels, unit)| Some((labels.clone(), bytes(unit.unattributed?))))
+            .collect(),
+    )?;
+    let all = |value: fn(&UnitUsage) -> Option<f64>| -> Samples {
+        let units = devices
+            .iter()
+            .flat_map(|device| device.units.iter().map(move |unit| (device, unit)));
+        units
+            .filter_map(|(device, unit)| Some((place(device, unit), value(unit)?)))
+            .collect()
+    };
+    sheet.gauge(
+        (
+            "unit_replicas",
+            "How many containers may have a device or partition by turns",
+        ),
+        all(|unit| unit.replicas.map(f64::from)),
+    )?;
+    sheet.gauge(
+        (
+            "unit_fair_share_bytes",
+            "How much memory each of them may use, so that all can",
+        ),
+        all(|unit| unit.fair_share.map(bytes)),
+    )?;
+    sheet.gauge(
+        ("unit_memory_exhausted_seconds", "How long the memory of a device or partition lasts if it is used up as fast as of late; absent where that means nothing"),
+        all(|unit| unit.exhausted_in.map(count)),
+    )
+}
+
+/// GPU instances, each once: their compute instances share one memory.
+fn instances(devices: &[DeviceUsage]) -> Vec<(Vec<(&'static str, String)>, &UnitUsage)> {
+    let mut found: BTreeMap<(String, u32), (Vec<(&'static str, String)>, &UnitUsage)> =
+        BTreeMap::new();
+    for device in devices {
+        for unit in &device.units {
+            let Some((gi, _)) = unit.partition else {
+                continue;
+            };
+            let profile = unit.profile.as_deref().unwrap_or_default();
+            let profile = profile.split_once("c.").map_or(profile, |(_, whole)| whole);
+            let labels = vec![
+                ("device", number(device)),
+                ("gi", gi.to_string()),
+                ("profile", profile.to_owned()),
+            ];
+            found.entry((number(device), gi)).or_insert((labels, unit));
+        }
+    }
+    found.into_values().collect()
+}
+
+/// Labels of a unit; those of a partition are empty for a whole device.
+fn place(device: &DeviceUsage, unit: &UnitUsage) -> Vec<(&'static str, String)> {
+    let (gi, ci) = unit.partition.unzip();
+    let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
+    vec![
+        ("device", number(device)),
+        ("gi", text(gi)),
+        ("ci", text(ci)),
+        ("profile", unit.profile.clone().unwrap_or_default()),
+    ]
+}
+
+/// The number in `GPU 3`.
+fn number(device: &DeviceUsage) -> String {
+    let number = device.name.rsplit(' ').next();
+    number.unwrap_or_default().to_owned()
+}
+
+fn bytes(memory: Mebibytes) -> f64 {
+    count(memory.get().saturating_mul(1 << 20))
+}
+
+pub(super) fn ratio(percent: Percent) -> f64 {
+    f64::from(percent.0) / 100.0
+}
+
+fn flag(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+/// Exact up to 2^53, which no byte count of a device and no energy of its life reaches.
+#[expect(clippy::cast_precision_loss, reason = "see above")]
+pub(super) fn count(number: u64) -> f64 {
+    number as f64
+}

@@ -1,0 +1,372 @@
+//! Looks who uses what, on a rhythm of its own: a task beside the loop that looks at devices.
+//!
+//! ```text
+//!   hw::Handle::readings ----+
+//!   kubelet, its record -----+--> domain::sharing::join --> guard --> Usage, metrics
+//!   /proc -------------------+                                |
+//!                                                             +--> events of pods
+//! ```
+//!
+//! Each of the three has its own deadline and may be away. What it said last stays for [`STALE`], and `missing` says that and why; after that
+//! it counts as nothing. Whatever hangs in `/proc` is waited for once and not asked again before it is back.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tracing::{debug, info, warn};
+
+use crate::config::engine::EngineSettings;
+use crate::domain::error::chain;
+use crate::domain::node::telling::Event;
+use crate::domain::reading::Reading;
+use crate::domain::reason::Reason;
+use crate::domain::sharing::Offers;
+use crate::domain::sharing::guard::{Alarm, Guard};
+use crate::domain::sharing::join::{Given, Kin, Origin, Scene, join};
+use crate::domain::sharing::usage::Usage;
+use crate::hw::{Handle, holders};
+use crate::k8s::device_record::{self, Record};
+use crate::k8s::events::PodEvents;
+use crate::k8s::pod_resources::{self, PodDevice, PodResourcesError};
+
+/// For how long that is shown which was said last by somebody who does not answer any more.
+pub const STALE: Duration = Duration::from_mins(5);
+/// Kubelet answers from memory; with a thousand pods that is some hundred kilobytes.
+const KUBELET: Duration = Duration::from_secs(2);
+/// A file of a process that hangs may never be read.
+const PROCESSES: Duration = Duration::from_secs(5);
+
+/// Where it is looked, and how often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    interval: Duration,
+    proc_root: PathBuf,
+    /// Kubelet's socket; absent where the settings say that there is no kubelet.
+    pod_resources: Option<PathBuf>,
+    in_pod: bool,
+    /// Where kubelet keeps its record.
+    device_plugins: PathBuf,
+}
+
+/// What was seen in one look.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// Who has what.
+    pub usage: Arc<Usage>,
+    /// What the driver said.
+    pub readings: Vec<Reading>,
+    /// Who answered.
+    pub answered: Answered,
+    /// How many looks there were.
+    pub looks: u64,
+    /// How long this one took.
+    pub took: Duration,
+}
+
+/// Who answered in a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Answered {
+    /// The driver.
+    pub driver: bool,
+    /// Kubelet; so it counts where there is none.
+    pub kubelet: bool,
+    /// The kernel, about processes.
+    pub processes: bool,
+}
+
+/// Looks who uses what.
+#[derive(Debug)]
+pub struct Observer {
+    hardware: Handle,
+    settings: Settings,
+    offers: watch::Receiver<Arc<Offers>>,
+    usage: watch::Sender<Arc<Usage>>,
+    seen: watch::Sender<Arc<Seen>>,
+    pods: Option<PodEvents>,
+    guard: Guard,
+    readings: Last<Vec<Reading>>,
+    given: Last<Vec<PodDevice>>,
+    kin: Last<Kin>,
+    record: Record,
+    /// The last look at `/proc`, while it has not come back.
+    looking: Option<JoinHandle<Looked>>,
+    /// What was said to be wrong, so that it is said once.
+    troubles: Vec<String>,
+    looks: u64,
+    began: Instant,
+}
+
+/// What others hold of an [`Observer`].
+#[derive(Debug)]
+pub struct Views {
+    /// Who has what; told when it changes.
+    pub usage: watch::Receiver<Arc<Usage>>,
+    /// Every look, for metrics.
+    pub seen: watch::Receiver<Arc<Seen>>,
+    /// Where it is told what is given out.
+    pub offered: watch::Sender<Arc<Offers>>,
+}
+
+/// What somebody said last, and when.
+#[derive(Debug)]
+struct Last<T>(Option<(Instant, T)>);
+
+/// What a look at files says: whose processes are, and kubelet's record.
+type Looked = (
+    Result<BTreeMap<u32, Origin>, String>,
+    Result<Record, String>,
+);
+
+impl<T> Last<T> {
+    fn put(&mut self, now: Instant, value: T) {
+        self.0 = Some((now, value));
+    }
+
+    /// What was said, while it is worth showing.
+    fn get(&self, now: Instant) -> Option<&T> {
+        let known = self.0.as_ref();
+        let fresh = known.filter(|(at, _)| now.saturating_duration_since(*at) <= STALE);
+        fresh.map(|(_, value)| value)
+    }
+}
+
+impl Settings {
+    /// Looks every `interval` where the engine's settings say, and for kubelet's record into `device_plugins`.
+    pub fn new(interval: Duration, engine: &EngineSettings, device_plugins: PathBuf) -> Self {
+        Self {
+            interval,
+            proc_root: engine.proc_root().to_owned(),
+            pod_resources: engine.pod_resources().map(ToOwned::to_owned),
+            in_pod: engine.in_pod(),
+            device_plugins,
+        }
+    }
+}
+
+impl Observer {
+    /// Looks at `hardware` and tells `pods` in events, where there is a way to. Nothing is asked before it runs.
+    pub fn new(hardware: Handle, settings: Settings, pods: Option<PodEvents>) -> (Self, Views) {
+        let (usage, used) = watch::channel(Arc::default());
+        let (seen, looked) = watch::channel(Arc::default());
+        let (offered, offers) = watch::channel(Arc::default());
+        let observer = Self {
+            hardware,
+            settings,
+            offers,
+            usage,
+            seen,
+            pods,
+            guard: Guard::default(),
+            readings: Last(None),
+            given: Last(None),
+            kin: Last(None),
+            record: Record::default(),
+            looking: None,
+            troubles: Vec::new(),
+            looks: 0,
+            began: Instant::now(),
+        };
+        let views = Views {
+            usage: used,
+            seen: looked,
+            offered,
+        };
+        (observer, views)
+    }
+
+    /// Looks for as long as anybody wants to know.
+    pub async fn run(mut self) {
+        let mut ticks = interval(self.settings.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while self.offers.has_changed().is_ok() {
+            ticks.tick().await;
+            self.look().await;
+        }
+    }
+
+    async fn look(&mut self) {
+        let began = Instant::now();
+        let mut missing = Vec::new();
+        let mut answered = Answered::default();
+        let (readings, given) = tokio::join!(
+            self.hardware.readings(),
+            given(self.settings.pod_resources.as_deref(), self.settings.in_pod)
+        );
+        let now = Instant::now();
+        match readings {
+            Ok(readings) => {
+                answered.driver = true;
+                self.readings.put(now, readings);
+            }
+            Err(error) => missing.push(chain(&error)),
+        }
+        match given {
+            Ok(given) => {
+                answered.kubelet = true;
+                self.given.put(now, given);
+            }
+            Err(reason) => missing.push(reason),
+        }
+        match self.whose().await {
+            Ok(()) => answered.processes = true,
+            Err(reason) => missing.push(reason),
+        }
+        self.complain(&missing);
+        let now = Instant::now();
+        let readings = self.readings.get(now).cloned().unwrap_or_default();
+        let given = self.given.get(now).into_iter().flatten();
+        let given: Vec<Given> = given
+            .map(|device| self.record.name(device.clone()))
+            .collect();
+        let kin = self.kin.get(now).cloned().unwrap_or(Kin::Hidden);
+        let offers = Arc::clone(&self.offers.borrow());
+        let mut usage = join(&Scene {
+            readings: &readings,
+            offers: &offers,
+            given: &given,
+            kin: &kin,
+        });
+        missing.append(&mut usage.missing);
+        usage.missing = missing;
+        // Nothing new was seen: no new event, and no step in the slope.
+        if answered.driver {
+            let alarms = self.guard.look(self.began.elapsed(), &mut usage);
+            self.tell(alarms);
+        }
+        self.publish(usage, readings, answered, began);
+    }
+
+    fn publish(
+        &mut self,
+        usage: Usage,
+        readings: Vec<Reading>,
+        answered: Answered,
+        began: Instant,
+    ) {
+        let usage = Arc::new(usage);
+        self.usage.send_if_modified(|known| {
+            let differs = *known != usage;
+            if differs {
+                *known = Arc::clone(&usage);
+            }
+            differs
+        });
+        self.looks = self.looks.wrapping_add(1);
+        let seen = Seen {
+            usage,
+            readings,
+            answered,
+            looks: self.looks,
+            took: began.elapsed(),
+        };
+        debug!("it was looked who uses what, in {:?}", seen.took);
+        self.seen.send_replace(Arc::new(seen));
+    }
+
+    /// Learns whose the processes are that the driver named last.
+    async fn whose(&mut self) -> Result<(), String> {
+        let mut looking = match self.looking.take() {
+            Some(looking) => looking,
+            None => {
+                let pids = self.pids();
+                let root = self.settings.proc_root.clone();
+                let folder = self.settings.device_plugins.clone();
+                tokio::task::spawn_blocking(move || {
+                    let origins = holders::origins(&root, pids).map_err(|error| chain(&error));
+                    (
+                        origins,
+                        device_record::read(&folder).map_err(|error| chain(&error)),
+                    )
+                })
+            }
+        };
+        match timeout(PROCESSES, &mut looking).await {
+            Ok(Ok((origins, record))) => {
+                // Without it pods are known by what they alone can be; where that is not enough, the join says so.
+                self.record = record.unwrap_or_else(|reason| {
+                    debug!("{reason}");
+                    Record::default()
+                });
+                let (kin, answer) = match origins {
+                    Ok(origins) => (Kin::Seen(origins), Ok(())),
+                    Err(reason) => (Kin::Hidden, Err(reason)),
+                };
+                self.kin.put(Instant::now(), kin);
+                answer
+            }
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_late) => {
+                self.looking = Some(looking);
+                Err("a process of this node does not let itself be looked at".to_owned())
+            }
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        let readings = self.readings.0.iter().flat_map(|(_, readings)| readings);
+        let processes = readings.flat_map(|reading| reading.processes.iter().flatten());
+        let mut pids: Vec<u32> = processes.map(|process| process.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    fn tell(&self, alarms: Vec<Alarm>) {
+        for alarm in alarms {
+            let Alarm {
+                reason,
+                pods,
+                message,
+            } = alarm;
+            let names: Vec<String> = pods
+                .iter()
+                .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+                .collect();
+            let names = names.join(", ");
+            match reason {
+                Reason::MemoryWithinShare => info!("{names}: {message}"),
+                _ => warn!("{names}: {message}"),
+            }
+            let Some(events) = &self.pods else { continue };
+            if pods.is_empty() {
+                info!("no pod is told of it: nobody's UID is known");
+            }
+            let event = Event { reason, message };
+            for pod in &pods {
+                events.tell(pod, &event);
+            }
+        }
+    }
+
+    /// Says once what keeps it from looking.
+    fn complain(&mut self, troubles: &[String]) {
+        if self.troubles == troubles {
+            return;
+        }
+        let new = troubles.iter().filter(|new| !self.troubles.contains(new));
+        for trouble in new {
+            warn!("who uses what is not fully known: {trouble}");
+        }
+        if troubles.is_empty() {
+            info!("it is known again who uses what");
+        }
+        self.troubles = troubles.to_vec();
+    }
+}
+
+/// Which containers were given which devices.
+async fn given(socket: Option<&std::path::Path>, in_pod: bool) -> Result<Vec<PodDevice>, String> {
+    let Some(socket) = socket else {
+        return Ok(Vec::new());
+    };
+    match pod_resources::list(socket, KUBELET).await {
+        Ok(given) => Ok(given),
+        Err(PodResourcesError::Absent { .. }) if !in_pod => Ok(Vec::new()),
+        Err(error) => Err(chain(&error)),
+    }
+}

@@ -1,0 +1,325 @@
+//! The memory guard: who uses more than the fair share of a unit that others have too, and which unit is about to be full. It
+//! says so and does nothing else.
+//!
+//! * A container is over when it uses more than the fair share for each replica that it has, and within again when it uses less
+//!   than [`WITHIN`] hundredths of that: what goes up and down around the line is one event.
+//! * A shared unit is nearly exhausted when a twentieth of it or 1 GiB is left, whichever is less. 1 GiB is about what a CUDA context
+//!   and its first libraries take, so below it nobody can begin; of a small partition that would be much, so there the twentieth
+//!   counts. It is over when twice that is free.
+//! * One that nobody shares may be as full as it likes: many programs take all there is at once.
+//! * The slope ([`slope`]) is said where it leads somewhere: see there.
+
+mod slope;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use self::slope::Slope;
+use super::usage::{DeviceUsage, MemoryUse, Tenant, UnitUsage, Usage};
+use crate::domain::quantity::Mebibytes;
+use crate::domain::reason::Reason;
+
+/// Below so many hundredths of its share a container is within it again.
+const WITHIN: u64 = 95;
+/// The same is told again after this time at the soonest.
+const SAME_AGAIN: Duration = Duration::from_mins(5);
+/// So many events at once, and then one in this time.
+const BURST: u32 = 25;
+const EACH: Duration = Duration::from_secs(30);
+/// Source: Kubernetes, `events.k8s.io/v1`, `note`: 1 kB.
+const LONGEST: usize = 1000;
+
+/// What was seen before, for as long as those are there that it is about.
+#[derive(Debug, Clone, Default)]
+pub struct Guard {
+    over: BTreeSet<Who>,
+    /// UUIDs of units that are nearly exhausted.
+    full: BTreeSet<String>,
+    slopes: BTreeMap<String, Slope>,
+    told: BTreeMap<(Reason, String), Duration>,
+    spent: u32,
+    since: Duration,
+}
+
+/// A pod that something is told of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID, without which Kubernetes would not show an event of it.
+    pub uid: String,
+}
+
+/// What is told, and of whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Alarm {
+    /// Why.
+    pub reason: Reason,
+    /// Those that it is told of; none where nobody's UID is known.
+    pub pods: Vec<PodRef>,
+    /// In words for a person.
+    pub message: String,
+}
+
+/// A container on a unit.
+type Who = (
+    String,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+);
+
+impl Guard {
+    /// Marks those who are over their share, says how long memory lasts, and what is new of both. `now` is since the program
+    /// began.
+    pub fn look(&mut self, now: Duration, usage: &mut Usage) -> Vec<Alarm> {
+        let mut alarms = Vec::new();
+        let mut over = BTreeSet::new();
+        let mut full = BTreeSet::new();
+        let mut slopes = BTreeMap::new();
+        for device in &mut usage.devices {
+            let name = device.name.clone();
+            let is_whole = device.units.iter().all(|unit| unit.partition.is_none());
+            for unit in &mut device.units {
+                let place = if is_whole {
+                    name.clone()
+                } else {
+                    place(&name, unit)
+                };
+                alarms.extend(self.shares(&place, unit, &mut over));
+                alarms.extend(self.room(&place, unit, &mut full));
+                let mut slope = self.slopes.remove(&unit.uuid).unwrap_or_default();
+                if let Some(memory) = unit.memory {
+                    slope.add(now, memory.used);
+                    unit.exhausted_in = slope.lasts(memory.free());
+                }
+                slopes.insert(unit.uuid.clone(), slope);
+            }
+        }
+        (self.over, self.full, self.slopes) = (over, full, slopes);
+        self.afford(now, alarms)
+    }
+
+    /// Whoever came over its share, or is within it again.
+    fn shares(&self, place: &str, unit: &mut UnitUsage, over: &mut BTreeSet<Who>) -> Vec<Alarm> {
+        let mut alarms = Vec::new();
+        let Some(share) = unit.fair_share else {
+            return alarms;
+        };
+        let (uuid, replicas) = (unit.uuid.clone(), unit.replicas.unwrap_or(1));
+        for tenant in &mut unit.tenants {
+            let Some(used) = tenant.memory.filter(|_| !tenant.ids.is_empty()) else {
+                continue;
+            };
+            let replicas_had = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX);
+            let share = Mebibytes::new(share.get().saturating_mul(replicas_had));
+            let who = who(&uuid, tenant);
+            let was = self.over.contains(&who);
+            let line = if was {
+                share.get().saturating_mul(WITHIN) / 100
+            } else {
+                share.get()
+            };
+            tenant.is_over = used.get() > line;
+            if tenant.is_over {
+                over.insert(who);
+            }
+            if tenant.is_over == was {
+                continue;
+            }
+            let message = format!(
+                "uses {} of {} shared by {replicas}; fair share {} ({place})",
+                gib(used),
+                size(unit.memory, unit.partition.is_some()),
+                gib(share)
+            );
+            alarms.push(Alarm {
+                reason: if tenant.is_over {
+                    Reason::MemoryOverShare
+                } else {
+                    Reason::MemoryWithinShare
+                },
+                pods: pod(tenant).into_iter().collect(),
+                message: format!("{} {message}", container(tenant)),
+            });
+        }
+        alarms
+    }
+
+    /// A shared unit that became nearly exhausted: everyone on it is named, the largest first, and told.
+    fn room(&self, place: &str, unit: &UnitUsage, full: &mut BTreeSet<String>) -> Option<Alarm> {
+        let memory = unit.memory?;
+        let replicas = unit.replicas.filter(|replicas| *replicas > 1)?;
+        let was = self.full.contains(&unit.uuid);
+        let line = if was {
+            line(memory).saturating_mul(2)
+        } else {
+            line(memory)
+        };
+        if memory.free().get() >= line {
+            return None;
+        }
+        full.insert(unit.uuid.clone());
+        if was {
+            return None;
+        }
+        let tenants = unit.tenants.iter();
+        let all: Vec<String> = tenants
+            .clone()
+            .filter(|tenant| tenant.memory.is_none_or(|memory| memory.get() > 0))
+            .map(|tenant| match tenant.memory {
+                Some(memory) => format!("{} {}", full_name(tenant), gib(memory)),
+                None => full_name(tenant),
+            })
+            .collect();
+        let rest = unit.unattributed.filter(|rest| rest.get() > 0);
+        let rest = rest.map(|rest| format!("; {} are nobody's", gib(rest)));
+        let mut pods: Vec<PodRef> = tenants.filter_map(pod).collect();
+        pods.dedup();
+        Some(Alarm {
+            reason: Reason::MemoryNearlyExhausted,
+            pods,
+            message: format!(
+                "{} of {} are left of {place}, shared by {replicas}: {}{}",
+                gib(memory.free()),
+                gib(memory.total),
+                all.join(", "),
+                rest.unwrap_or_default()
+            ),
+        })
+    }
+
+    /// What may be told: the same not too often, and not more than anybody reads. What is not told is still marked.
+    fn afford(&mut self, now: Duration, alarms: Vec<Alarm>) -> Vec<Alarm> {
+        self.told
+            .retain(|_, at| now.saturating_sub(*at) < SAME_AGAIN);
+        let gone = now.saturating_sub(self.since).as_secs() / EACH.as_secs();
+        if gone > 0 {
+            let gone = u32::try_from(gone).unwrap_or(u32::MAX);
+            self.spent = self.spent.saturating_sub(gone);
+            self.since = now;
+        }
+        let mut told = Vec::new();
+        for mut alarm in alarms {
+            let about = alarm.pods.iter().map(|pod| pod.uid.as_str());
+            let about = about.collect::<Vec<_>>().join(" ");
+            let about = if about.is_empty() {
+                alarm.message.clone()
+            } else {
+                about
+            };
+            let key = (alarm.reason, about);
+            if self.spent >= BURST || self.told.contains_key(&key) {
+                continue;
+            }
+            self.spent = self.spent.saturating_add(1);
+            self.told.insert(key, now);
+            shorten(&mut alarm.message);
+            told.push(alarm);
+        }
+        told
+    }
+}
+
+/// Free memory below which a shared unit is nearly exhausted, in MiB.
+fn line(memory: MemoryUse) -> u64 {
+    (memory.total.get() / 20).min(1024)
+}
+
+fn place(device: &str, unit: &UnitUsage) -> String {
+    let profile = unit.profile.as_deref().unwrap_or("partition");
+    match unit.partition {
+        Some((gi, ci)) => {
+            format!("{profile} of {device} (GPU instance {gi}, compute instance {ci})")
+        }
+        None => device.to_owned(),
+    }
+}
+
+fn who(uuid: &str, tenant: &Tenant) -> Who {
+    (
+        uuid.to_owned(),
+        tenant.namespace.clone(),
+        tenant.pod.clone(),
+        tenant.uid.clone(),
+        tenant.container.clone(),
+    )
+}
+
+fn pod(tenant: &Tenant) -> Option<PodRef> {
+    Some(PodRef {
+        namespace: tenant.namespace.clone()?,
+        name: tenant.pod.clone()?,
+        uid: tenant.uid.clone()?,
+    })
+}
+
+/// A container as its own pod knows it.
+fn container(tenant: &Tenant) -> String {
+    match &tenant.container {
+        Some(container) => format!("container {container}"),
+        None => full_name(tenant),
+    }
+}
+
+/// A tenant as others know it.
+fn full_name(tenant: &Tenant) -> String {
+    match (&tenant.namespace, &tenant.pod, &tenant.uid) {
+        (Some(namespace), Some(pod), _) => match &tenant.container {
+            Some(container) => format!("{namespace}/{pod} ({container})"),
+            None => format!("{namespace}/{pod}"),
+        },
+        (.., Some(uid)) => format!("the pod with UID {uid}"),
+        _ => match tenant.processes.first() {
+            Some(pid) => format!("process {pid} of no pod"),
+            None => "somebody".to_owned(),
+        },
+    }
+}
+
+/// Down to a tenth of a GiB.
+fn gib(memory: Mebibytes) -> String {
+    let tenths = memory.get().saturating_mul(10) / 1024;
+    format!("{}.{} GiB", tenths / 10, tenths % 10)
+}
+
+/// What somebody has a part of: `an 80 GiB GPU`.
+fn size(memory: Option<MemoryUse>, is_partition: bool) -> String {
+    let kind = if is_partition { "partition" } else { "GPU" };
+    let Some(memory) = memory else {
+        return format!("a {kind}");
+    };
+    let whole = memory.total.get().saturating_add(512) / 1024;
+    let spoken = whole.to_string();
+    let article = match spoken.as_str() {
+        "11" | "18" => "an",
+        other if other.starts_with('8') => "an",
+        _ => "a",
+    };
+    format!("{article} {spoken} GiB {kind}")
+}
+
+fn shorten(message: &mut String) {
+    if message.len() > LONGEST {
+        let mut end = LONGEST.saturating_sub('…'.len_utf8());
+        while !message.is_char_boundary(end) {
+            end = end.saturating_sub(1);
+        }
+        message.truncate(end);
+        message.push('…');
+    }
+}
+
+impl DeviceUsage {
+    /// Whether somebody on it uses more than the share of it.
+    pub fn has_someone_over(&self) -> bool {
+        let tenants = self.units.iter().flat_map(|unit| &unit.tenants);
+        tenants.into_iter().any(|tenant| tenant.is_over)
+    }
+}
+
+#[cfg(test)]
+mod tests;

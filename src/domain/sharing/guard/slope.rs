@@ -1,0 +1,75 @@
+//! How fast memory is used up, by the straight line that lies closest to what was seen of late.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::domain::quantity::Mebibytes;
+
+/// What is older says nothing of now.
+const WINDOW: Duration = Duration::from_mins(10);
+/// Looks that are kept, however often it is looked.
+const MOST: usize = 60;
+/// A line through fewer is drawn by chance.
+const LEAST: usize = 6;
+/// And over a shorter time.
+const SHORTEST: Duration = Duration::from_secs(30);
+/// How much of what was seen the line must explain. A single step up, as programs begin, explains three quarters.
+const FIT: f64 = 0.8;
+/// What is further away is no news.
+const HORIZON: Duration = Duration::from_hours(1);
+
+/// What was used, look by look.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Slope(VecDeque<(Duration, u64)>);
+
+impl Slope {
+    /// So much is used now.
+    pub(super) fn add(&mut self, now: Duration, used: Mebibytes) {
+        self.0.push_back((now, used.get()));
+        while self.0.len() > MOST
+            || self
+                .0
+                .front()
+                .is_some_and(|(at, _)| now.saturating_sub(*at) > WINDOW)
+        {
+            self.0.pop_front();
+        }
+    }
+
+    /// For how many seconds so much is enough; `None` where nothing can be said: it does not rise, not steadily, was not looked at
+    /// for long enough, or there is more than an hour left.
+    pub(super) fn lasts(&self, free: Mebibytes) -> Option<u64> {
+        let (first, last) = self.0.front().zip(self.0.back())?;
+        let span = last.0.saturating_sub(first.0);
+        if self.0.len() < LEAST || span < SHORTEST {
+            return None;
+        }
+        let points = self.0.iter().map(|(at, used)| {
+            let x = at.saturating_sub(first.0).as_secs_f64();
+            (x, difference(*used, first.1))
+        });
+        let count = f64::from(u32::try_from(self.0.len()).ok()?);
+        let (x_sum, y_sum) = points
+            .clone()
+            .fold((0.0, 0.0), |(x_sum, y_sum), (x, y)| (x_sum + x, y_sum + y));
+        let (x_mean, y_mean) = (x_sum / count, y_sum / count);
+        let (xx, xy, yy) = points.fold((0.0, 0.0, 0.0), |(xx, xy, yy), (x, y)| {
+            let (x, y) = (x - x_mean, y - y_mean);
+            (xx + x * x, xy + x * y, yy + y * y)
+        });
+        let slope = xy / xx;
+        let fit = xy * xy / (xx * yy);
+        if !(slope > 0.0 && fit >= FIT) {
+            return None;
+        }
+        let seconds = difference(free.get(), 0) / slope;
+        let lasts = Duration::try_from_secs_f64(seconds).ok()?;
+        (lasts <= HORIZON).then_some(lasts.as_secs())
+    }
+}
+
+/// In mebibytes, of which no device has more than a number of 32 bits can say.
+fn difference(one: u64, other: u64) -> f64 {
+    let number = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
+    number(one) - number(other)
+}

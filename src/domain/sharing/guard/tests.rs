@@ -1,0 +1,217 @@
+//! The guard, look by look.
+
+use super::*;
+use crate::domain::id::PciAddress;
+use crate::domain::sharing::resource::ShareId;
+
+const GIB: u64 = 1024;
+
+fn tenant(pod: &str, mebibytes: u64) -> Tenant {
+    Tenant {
+        namespace: Some("n".to_owned()),
+        pod: Some(pod.to_owned()),
+        uid: Some(format!("uid-{pod}")),
+        container: Some("main".to_owned()),
+        ids: vec![ShareId::replica("GPU-a", 0)],
+        memory: Some(Mebibytes::new(mebibytes)),
+        ..Tenant::default()
+    }
+}
+
+/// An 80 GiB GPU of three.
+fn usage(tenants: &[Tenant]) -> Usage {
+    let mut tenants = tenants.to_vec();
+    tenants.sort_by_key(|tenant| std::cmp::Reverse(tenant.memory));
+    let used = tenants.iter().filter_map(|tenant| tenant.memory);
+    let used = Mebibytes::new(used.map(Mebibytes::get).sum());
+    let memory = Some(MemoryUse {
+        total: Mebibytes::new(80 * GIB),
+        used,
+        reserved: Mebibytes::new(0),
+    });
+    Usage {
+        devices: vec![DeviceUsage {
+            pci: PciAddress::new(0, 7, 0, 0).unwrap(),
+            name: "GPU 3".to_owned(),
+            memory,
+            utilization: None,
+            units: vec![UnitUsage {
+                uuid: "GPU-a".to_owned(),
+                partition: None,
+                profile: None,
+                resource: None,
+                replicas: Some(3),
+                fair_share: Some(Mebibytes::new(80 * GIB / 3)),
+                memory,
+                tenants,
+                unattributed: Some(Mebibytes::new(0)),
+                exhausted_in: None,
+            }],
+        }],
+        missing: Vec::new(),
+    }
+}
+
+fn at(guard: &mut Guard, seconds: u64, tenants: &[Tenant]) -> (Vec<Alarm>, Usage) {
+    let mut usage = usage(tenants);
+    let alarms = guard.look(Duration::from_secs(seconds), &mut usage);
+    (alarms, usage)
+}
+
+#[test]
+fn who_uses_more_than_its_share_is_marked_and_told_once_and_told_when_it_is_within_again() {
+    let mut guard = Guard::default();
+    let (alarms, usage) = at(&mut guard, 0, &[tenant("a", 31 * GIB), tenant("b", GIB)]);
+    assert_eq!(alarms.len(), 1);
+    assert_eq!(alarms[0].reason, Reason::MemoryOverShare);
+    assert_eq!(
+        alarms[0].message,
+        "container main uses 31.0 GiB of an 80 GiB GPU shared by 3; fair share 26.6 GiB (GPU 3)"
+    );
+    assert_eq!(
+        alarms[0].pods,
+        [PodRef {
+            namespace: "n".to_owned(),
+            name: "a".to_owned(),
+            uid: "uid-a".to_owned(),
+        }]
+    );
+    let marks = |usage: &Usage| {
+        let tenants = usage.devices[0].units[0].tenants.iter();
+        tenants.map(|tenant| tenant.is_over).collect::<Vec<_>>()
+    };
+    assert_eq!(marks(&usage), [true, false]);
+    assert!(usage.devices[0].has_someone_over());
+    // Just below the share is not yet within it.
+    let (alarms, usage) = at(&mut guard, 10, &[tenant("a", 26 * GIB)]);
+    assert_eq!((alarms.len(), marks(&usage)), (0, vec![true]));
+    let (alarms, usage) = at(&mut guard, 20, &[tenant("a", 25 * GIB)]);
+    assert_eq!(alarms[0].reason, Reason::MemoryWithinShare);
+    assert_eq!(marks(&usage), [false]);
+}
+
+#[test]
+fn the_share_is_for_each_replica_that_a_container_has_and_strangers_have_none() {
+    let mut guard = Guard::default();
+    let mut both = tenant("a", 50 * GIB);
+    both.ids.push(ShareId::replica("GPU-a", 1));
+    let mut stranger = tenant("b", 28 * GIB);
+    stranger.ids.clear();
+    let (alarms, usage) = at(&mut guard, 0, &[both, stranger]);
+    assert!(alarms.is_empty(), "{alarms:?}");
+    assert!(!usage.devices[0].has_someone_over());
+}
+
+#[test]
+fn the_same_is_not_told_again_before_five_minutes() {
+    let mut guard = Guard::default();
+    let mut told = Vec::new();
+    for seconds in 0..600 {
+        let size = if seconds % 2 == 0 { 31 } else { 20 };
+        told.extend(at(&mut guard, seconds, &[tenant("a", size * GIB)]).0);
+    }
+    let over = |alarm: &&Alarm| alarm.reason == Reason::MemoryOverShare;
+    assert_eq!(told.iter().filter(over).count(), 2);
+    assert_eq!(told.len(), 4);
+}
+
+#[test]
+fn of_hundreds_that_cross_the_line_at_once_only_as_many_are_told_as_anybody_reads() {
+    let mut guard = Guard::default();
+    let all: Vec<Tenant> = (0..400)
+        .map(|number| tenant(&format!("p{number}"), 27 * GIB))
+        .collect();
+    let (alarms, usage) = at(&mut guard, 0, &all);
+    assert_eq!(alarms.len(), usize::try_from(BURST).unwrap());
+    let marked = usage.devices[0].units[0].tenants.iter();
+    assert_eq!(marked.filter(|tenant| tenant.is_over).count(), 400);
+}
+
+#[test]
+fn a_shared_device_that_is_nearly_full_names_everyone_the_largest_first() {
+    let mut guard = Guard::default();
+    let most = [tenant("a", 20 * GIB), tenant("b", 59 * GIB + 100)];
+    let (alarms, _) = at(&mut guard, 0, &most);
+    let full: Vec<&Alarm> = alarms
+        .iter()
+        .filter(|alarm| alarm.reason == Reason::MemoryNearlyExhausted)
+        .collect();
+    assert_eq!(full.len(), 1);
+    assert_eq!(
+        full[0].message,
+        "0.9 GiB of 80.0 GiB are left of GPU 3, shared by 3: n/b (main) 59.0 GiB, n/a (main) 20.0 GiB"
+    );
+    assert_eq!(full[0].pods.len(), 2);
+    // Not over before twice as much is free, and then it is told again.
+    for (seconds, used, told) in [(400, 58, 0), (800, 57, 0), (1200, 60, 1)] {
+        let tenants = [tenant("a", 20 * GIB), tenant("b", used * GIB)];
+        let (alarms, _) = at(&mut guard, seconds, &tenants);
+        let full = alarms
+            .iter()
+            .filter(|alarm| alarm.reason == Reason::MemoryNearlyExhausted);
+        assert_eq!(full.count(), told, "{seconds}");
+    }
+}
+
+#[test]
+fn one_that_nobody_shares_may_be_as_full_as_it_likes() {
+    let mut guard = Guard::default();
+    let mut usage = usage(&[tenant("a", 80 * GIB)]);
+    usage.devices[0].units[0].replicas = None;
+    usage.devices[0].units[0].fair_share = None;
+    assert_eq!(guard.look(Duration::ZERO, &mut usage), []);
+}
+
+#[test]
+fn of_a_small_partition_a_twentieth_counts() {
+    let of = |total| {
+        line(MemoryUse {
+            total: Mebibytes::new(total),
+            ..MemoryUse::default()
+        })
+    };
+    assert_eq!(of(4864), 243);
+    assert_eq!(of(20 * GIB), 1024);
+    assert_eq!(of(180 * GIB), 1024);
+}
+
+#[test]
+fn how_long_memory_lasts_is_said_where_it_rises_steadily_and_the_end_is_near() {
+    let run = |looks: u64, step: u64, of: &dyn Fn(u64) -> u64| {
+        let mut guard = Guard::default();
+        let mut last = None;
+        for look in 0..looks {
+            let (_, usage) = at(&mut guard, look * step, &[tenant("a", of(look))]);
+            last = usage.devices[0].units[0].exhausted_in;
+        }
+        last
+    };
+    // 100 MiB each 10 s: 79 GiB less 1000 MiB are free after the last.
+    assert_eq!(run(11, 10, &|look| GIB + look * 1000), Some(708));
+    assert_eq!(run(5, 10, &|look| GIB + look * 1000), None, "too few");
+    assert_eq!(run(11, 1, &|look| GIB + look * 1000), None, "too short");
+    assert_eq!(run(11, 10, &|look| 40 * GIB - look * 10), None, "it falls");
+    assert_eq!(run(11, 10, &|_| GIB), None, "it stands");
+    assert_eq!(run(11, 10, &|look| GIB + look), None, "hours away");
+    assert_eq!(
+        run(11, 10, &|look| if look < 5 { GIB } else { 60 * GIB }),
+        None,
+        "a step"
+    );
+}
+
+#[test]
+fn what_is_gone_is_forgotten() {
+    let mut guard = Guard::default();
+    at(&mut guard, 0, &[tenant("a", 31 * GIB)]);
+    guard.look(Duration::from_secs(301), &mut Usage::default());
+    assert!(guard.over.is_empty() && guard.full.is_empty() && guard.slopes.is_empty());
+    assert!(guard.told.is_empty());
+}
+
+#[test]
+fn messages_are_cut_between_characters() {
+    let mut long = "é".repeat(800);
+    shorten(&mut long);
+    assert!(long.len() <= LONGEST && long.ends_with('…'));
+}

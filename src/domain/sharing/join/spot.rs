@@ -1,0 +1,124 @@
+//! Places where processes run: whole devices and partitions, with who was given them and what runs there.
+
+use std::collections::BTreeMap;
+
+use super::Given;
+use super::kin::PodName;
+use crate::domain::holder::PodDevice;
+use crate::domain::quantity::Mebibytes;
+use crate::domain::reading::Reading;
+use crate::domain::sharing::resource::ShareId;
+use crate::domain::sharing::usage::MemoryUse;
+
+/// A whole device or a partition, with who is on it.
+pub(super) struct Spot<'a> {
+    pub(super) uuid: String,
+    pub(super) partition: Option<(u32, u32)>,
+    pub(super) profile: Option<String>,
+    pub(super) memory: Option<MemoryUse>,
+    pub(super) holders: Vec<Holder<'a>>,
+    /// Memory by process.
+    pub(super) processes: BTreeMap<u32, Option<Mebibytes>>,
+}
+
+/// A container that was given something of a spot.
+pub(super) struct Holder<'a> {
+    pub(super) device: &'a PodDevice,
+    pub(super) uid: Option<&'a str>,
+    pub(super) ids: Vec<ShareId>,
+}
+
+/// The device as a whole, or its partitions.
+pub(super) fn spots<'a>(reading: &Reading, given: &'a [Given]) -> Vec<Spot<'a>> {
+    let gpu = reading.uuid.as_ref().map(ToString::to_string);
+    if !reading.is_partitioned {
+        let uuid = gpu.unwrap_or_default();
+        let processes = processes(reading, |_| true);
+        return vec![Spot {
+            holders: holders(given, &uuid, None),
+            uuid,
+            partition: None,
+            profile: None,
+            memory: reading.memory,
+            processes,
+        }];
+    }
+    let of_instance = |gi: u32| {
+        let all = reading.partitions.iter();
+        all.filter(|one| one.gpu_instance == gi).count()
+    };
+    let parts = reading.partitions.iter();
+    parts
+        .map(|part| {
+            let (gi, ci) = (part.gpu_instance, part.compute_instance);
+            let older = gpu.as_ref().map(|gpu| format!("MIG-{gpu}/{gi}/{ci}"));
+            let processes = processes(reading, |(of_gi, of_ci)| match (of_gi, of_ci) {
+                (Some(of_gi), Some(of_ci)) => (of_gi, of_ci) == (gi, ci),
+                (Some(of_gi), None) => of_gi == gi && of_instance(gi) == 1,
+                (None, _) => false,
+            });
+            Spot {
+                uuid: part.uuid.clone(),
+                partition: Some((gi, ci)),
+                profile: part.profile.clone(),
+                memory: part.memory,
+                holders: holders(given, &part.uuid, older.as_deref()),
+                processes,
+            }
+        })
+        .collect()
+}
+
+fn processes(
+    reading: &Reading,
+    is_here: impl Fn((Option<u32>, Option<u32>)) -> bool,
+) -> BTreeMap<u32, Option<Mebibytes>> {
+    let mut found: BTreeMap<u32, Option<Mebibytes>> = BTreeMap::new();
+    for process in reading.processes.iter().flatten() {
+        if is_here((process.gpu_instance, process.compute_instance)) {
+            let memory = found.entry(process.pid).or_default();
+            *memory = (*memory).max(process.memory);
+        }
+    }
+    found
+}
+
+/// UUID in an id, without the number of a replica.
+pub(super) fn uuid_of(id: &str) -> &str {
+    id.split_once("::").map_or(id, |(uuid, _)| uuid)
+}
+
+fn holders<'a>(given: &'a [Given], uuid: &str, older: Option<&str>) -> Vec<Holder<'a>> {
+    let mut found: Vec<Holder<'a>> = Vec::new();
+    for one in given {
+        let device = &one.device;
+        let named = uuid_of(&device.device_id);
+        if named != uuid && Some(named) != older {
+            continue;
+        }
+        let id = device.device_id.parse();
+        let id = id.unwrap_or_else(|_| ShareId::whole(uuid));
+        let mut known = found.iter_mut();
+        match known.find(|holder| container(holder.device) == container(device)) {
+            Some(holder) if holder.ids.contains(&id) => {}
+            Some(holder) => holder.ids.push(id),
+            None => found.push(Holder {
+                device,
+                uid: one.uid.as_deref(),
+                ids: vec![id],
+            }),
+        }
+    }
+    for holder in &mut found {
+        holder.ids.sort();
+    }
+    found
+}
+
+fn container(device: &PodDevice) -> (&str, &str, &str) {
+    (&device.namespace, &device.pod, &device.container)
+}
+
+pub(super) fn pod(device: &PodDevice) -> PodName {
+    (device.namespace.clone(), device.pod.clone())
+}

@@ -1,0 +1,502 @@
+//! Tables of who is whose, and properties of the sums.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Process, ProcessKind};
+use crate::domain::reading::{Busy, PartitionReading, Vitals};
+use crate::domain::sharing::offer::{Offer, Partition, Unit};
+use crate::domain::sharing::resource::ResourceName;
+use crate::domain::sharing::usage::MemoryUse;
+
+const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+const PARTS: [&str; 3] = [
+    "MIG-11111111-2222-3333-4444-555555555550",
+    "MIG-11111111-2222-3333-4444-555555555551",
+    "MIG-11111111-2222-3333-4444-555555555552",
+];
+
+fn memory(total: u64, used: u64) -> Option<MemoryUse> {
+    Some(MemoryUse {
+        total: Mebibytes::new(total),
+        used: Mebibytes::new(used),
+        reserved: Mebibytes::new(500),
+    })
+}
+
+fn process(pid: u32, memory: u64) -> Process {
+    Process {
+        pid,
+        kind: ProcessKind::Compute,
+        gpu_instance: None,
+        compute_instance: None,
+        memory: Some(Mebibytes::new(memory)),
+    }
+}
+
+fn whole(used: u64, processes: &[Process]) -> Reading {
+    Reading {
+        pci: PciAddress::new(0, 7, 0, 0).unwrap(),
+        uuid: Some(GPU.parse().unwrap()),
+        index: 0,
+        minor: Some(0),
+        product_name: None,
+        memory: memory(81_920, used),
+        is_partitioned: false,
+        partitions: Vec::new(),
+        processes: Some(processes.to_vec()),
+        busy: Vec::new(),
+        vitals: Vitals::default(),
+    }
+}
+
+/// GPU instance 1 with two compute instances, and 2 with one.
+fn divided(used: [u64; 2], processes: &[Process]) -> Reading {
+    let part = |(uuid, (gi, ci)): (&&str, (u32, u32))| PartitionReading {
+        gpu_instance: gi,
+        compute_instance: ci,
+        uuid: (*uuid).to_owned(),
+        profile: Some("1g.10gb".to_owned()),
+        memory: memory(40_960, if gi == 1 { used[0] } else { used[1] }),
+    };
+    Reading {
+        is_partitioned: true,
+        partitions: PARTS
+            .iter()
+            .zip([(1, 0), (1, 1), (2, 0)])
+            .map(part)
+            .collect(),
+        ..whole(used[0] + used[1], processes)
+    }
+}
+
+fn within(pid: u32, place: (u32, Option<u32>), memory: u64) -> Process {
+    Process {
+        gpu_instance: Some(place.0),
+        compute_instance: place.1,
+        ..process(pid, memory)
+    }
+}
+
+fn given(pod: &str, container: &str, id: &str) -> Given {
+    Given {
+        device: PodDevice {
+            namespace: "n".to_owned(),
+            pod: pod.to_owned(),
+            container: container.to_owned(),
+            resource: "nvidia.com/gpu".to_owned(),
+            device_id: id.to_owned(),
+        },
+        uid: None,
+    }
+}
+
+fn known(pod: &str, id: &str) -> Given {
+    Given {
+        uid: Some(format!("uid-{pod}")),
+        ..given(pod, "main", id)
+    }
+}
+
+fn replica(number: u32) -> String {
+    format!("{GPU}::{number}")
+}
+
+fn of(uid: &str) -> Origin {
+    Origin::Pod {
+        uid: uid.to_owned(),
+        container: Some("c".to_owned()),
+    }
+}
+
+fn seen(all: &[(u32, Origin)]) -> Kin {
+    Kin::Seen(all.iter().cloned().collect())
+}
+
+fn shared(replicas: u32) -> Offers {
+    let unit = |uuid: &str, partition: Option<Partition>| Unit {
+        uuid: uuid.to_owned(),
+        pci: PciAddress::new(0, 7, 0, 0).unwrap(),
+        partition,
+        replicas: Some(replicas),
+        memory: Some(Mebibytes::new(81_920)),
+        memory_per_replica: None,
+        numa_node: None,
+    };
+    Offers {
+        resources: vec![Offer {
+            name: ResourceName::gpu(),
+            fail_requests_greater_than_one: false,
+            units: vec![unit(GPU, None)],
+        }],
+    }
+}
+
+fn look(reading: &Reading, given: &[Given], kin: &Kin) -> Usage {
+    let offers = shared(3);
+    join(&Scene {
+        readings: std::slice::from_ref(reading),
+        offers: &offers,
+        given,
+        kin,
+    })
+}
+
+/// Pod (or UID, or pid), how many ids, and memory of each tenant of a unit.
+fn tenants(usage: &Usage, unit: usize) -> Vec<(String, usize, Option<u64>)> {
+    let all = usage.devices[0].units[unit].tenants.iter();
+    all.map(|tenant| {
+        let who = tenant.pod.clone().or_else(|| tenant.uid.clone());
+        let who = who.unwrap_or_else(|| format!("{:?}", tenant.processes));
+        (who, tenant.ids.len(), tenant.memory.map(Mebibytes::get))
+    })
+    .collect()
+}
+
+fn rest(usage: &Usage, unit: usize) -> Option<u64> {
+    usage.devices[0].units[unit]
+        .unattributed
+        .map(Mebibytes::get)
+}
+
+#[track_caller]
+fn are(usage: &Usage, unit: usize, expected: &[(&str, usize, Option<u64>)]) {
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(who, ids, memory)| ((*who).to_owned(), *ids, *memory))
+        .collect();
+    assert_eq!(tenants(usage, unit), expected, "{usage:#?}");
+}
+
+#[test]
+fn replicas_of_one_device_are_told_apart_by_uid_and_what_nobody_has_is_nobodys() {
+    let reading = whole(
+        10_000,
+        &[process(1, 3000), process(2, 5000), process(3, 1000)],
+    );
+    let pods = [
+        known("a", &replica(0)),
+        known("b", &replica(1)),
+        known("b", &replica(2)),
+    ];
+    let kin = seen(&[(1, of("uid-a")), (2, of("uid-b")), (3, of("uid-b"))]);
+    let usage = look(&reading, &pods, &kin);
+    are(&usage, 0, &[("b", 2, Some(6000)), ("a", 1, Some(3000))]);
+    assert_eq!(rest(&usage, 0), Some(1000));
+    assert_eq!(usage.missing, [""; 0]);
+    let unit = &usage.devices[0].units[0];
+    assert_eq!(unit.fair_share, Some(Mebibytes::new(27_306)));
+    assert_eq!(unit.tenants[0].processes, [2, 3]);
+}
+
+#[test]
+fn a_process_that_computes_and_draws_counts_once() {
+    let mut drawing = process(1, 700);
+    drawing.kind = ProcessKind::Graphics;
+    let reading = whole(1000, &[process(1, 700), drawing]);
+    let usage = look(
+        &reading,
+        &[known("a", &replica(0))],
+        &seen(&[(1, of("uid-a"))]),
+    );
+    are(&usage, 0, &[("a", 1, Some(700))]);
+    assert_eq!(rest(&usage, 0), Some(300));
+}
+
+#[test]
+fn without_kubelets_record_who_can_be_no_other_pod_is_that_one() {
+    // Pod a has both, so the UID with processes on both is a; of the first, only b is left then.
+    let other = "GPU-6fd4087b-86f3-7a43-b711-4771313afc51";
+    let first = whole(300, &[process(1, 100), process(2, 200)]);
+    let second = Reading {
+        pci: PciAddress::new(0, 8, 0, 0).unwrap(),
+        uuid: Some(other.parse().unwrap()),
+        index: 1,
+        ..whole(50, &[process(3, 50)])
+    };
+    let pods = [
+        given("a", "main", &replica(0)),
+        given("b", "main", &replica(1)),
+        given("a", "main", other),
+    ];
+    let kin = seen(&[(1, of("x")), (2, of("y")), (3, of("x"))]);
+    let usage = join(&Scene {
+        readings: &[first, second],
+        offers: &shared(2),
+        given: &pods,
+        kin: &kin,
+    });
+    are(&usage, 0, &[("b", 1, Some(200)), ("a", 1, Some(100))]);
+    assert_eq!(
+        usage.devices[0].units[0].tenants[1].uid.as_deref(),
+        Some("x")
+    );
+    assert_eq!(usage.missing, [""; 0]);
+}
+
+#[test]
+fn two_that_may_both_be_either_are_known_by_their_uids_and_it_is_said() {
+    let reading = whole(300, &[process(1, 100), process(2, 200)]);
+    let pods = [
+        given("a", "main", &replica(0)),
+        given("b", "main", &replica(1)),
+    ];
+    let usage = look(&reading, &pods, &seen(&[(1, of("x")), (2, of("y"))]));
+    are(
+        &usage,
+        0,
+        &[
+            ("y", 0, Some(200)),
+            ("x", 0, Some(100)),
+            ("a", 1, Some(0)),
+            ("b", 1, Some(0)),
+        ],
+    );
+    assert_eq!(rest(&usage, 0), Some(0));
+    assert_eq!(
+        usage.missing,
+        [
+            "which of n/a, n/b has UID x is not known",
+            "which of n/a, n/b has UID y is not known",
+        ]
+    );
+}
+
+#[test]
+fn without_sight_of_processes_the_only_one_has_it_all_and_several_have_nothing_known() {
+    let reading = whole(1000, &[process(1, 600), process(2, 300)]);
+    let alone = look(&reading, &[given("a", "main", &replica(0))], &Kin::Hidden);
+    are(&alone, 0, &[("a", 1, Some(900))]);
+    assert_eq!(rest(&alone, 0), Some(100));
+    let pods = [
+        given("a", "main", &replica(0)),
+        given("b", "main", &replica(1)),
+    ];
+    let both = look(&reading, &pods, &Kin::Hidden);
+    are(&both, 0, &[("a", 1, None), ("b", 1, None)]);
+    assert_eq!(rest(&both, 0), Some(1000));
+    assert_eq!(both.missing.len(), 1);
+    assert!(both.missing[0].contains("hostPID"), "{:?}", both.missing);
+}
+
+#[test]
+fn who_comes_and_goes_between_the_questions_ends_in_a_consistent_answer() {
+    let reading = whole(1000, &[process(1, 100), process(2, 200), process(3, 300)]);
+    // 1 has ended, b has no process yet, 2 is of a pod that is not listed any more, 3 is of no pod.
+    let pods = [known("b", &replica(0))];
+    let kin = seen(&[(2, of("uid-gone")), (3, Origin::NoPod)]);
+    let usage = look(&reading, &pods, &kin);
+    are(
+        &usage,
+        0,
+        &[
+            ("[3]", 0, Some(300)),
+            ("uid-gone", 0, Some(200)),
+            ("b", 1, Some(0)),
+        ],
+    );
+    assert_eq!(rest(&usage, 0), Some(500));
+}
+
+#[test]
+fn processes_that_use_more_than_the_device_said_a_moment_before_are_right() {
+    let usage = look(
+        &whole(100, &[process(1, 700)]),
+        &[known("a", &replica(0))],
+        &seen(&[(1, of("uid-a"))]),
+    );
+    let device = &usage.devices[0];
+    assert_eq!(device.memory.unwrap().used, Mebibytes::new(700));
+    assert_eq!(device.units[0].memory.unwrap().used, Mebibytes::new(700));
+    assert_eq!(device.unattributed(), Some(Mebibytes::new(0)));
+}
+
+#[test]
+fn partitions_are_known_by_their_instances_and_share_the_memory_of_one() {
+    let reading = divided(
+        [2000, 700],
+        &[
+            within(1, (1, Some(0)), 1000),
+            within(2, (1, Some(1)), 400),
+            within(3, (1, None), 100),
+            within(4, (2, None), 600),
+        ],
+    );
+    let older = format!("MIG-{GPU}/1/1");
+    let pods = [
+        known("a", PARTS[0]),
+        known("b", &older),
+        known("c", PARTS[2]),
+    ];
+    let kin = seen(&[
+        (1, of("uid-a")),
+        (2, of("uid-b")),
+        (3, of("uid-b")),
+        (4, of("uid-c")),
+    ]);
+    let usage = look(&reading, &pods, &kin);
+    are(&usage, 0, &[("a", 1, Some(1000))]);
+    are(&usage, 1, &[("b", 1, Some(400))]);
+    are(&usage, 2, &[("c", 1, Some(600))]);
+    // What has no compute instance is nobody's of the two that share the instance.
+    assert_eq!(
+        [0, 1, 2].map(|unit| rest(&usage, unit)),
+        [600, 600, 100].map(Some)
+    );
+    assert_eq!(usage.devices[0].unattributed(), Some(Mebibytes::new(700)));
+}
+
+#[test]
+fn two_containers_of_one_pod_on_one_device_are_not_told_apart() {
+    let pods = [
+        known("a", &replica(0)),
+        Given {
+            uid: Some("uid-a".to_owned()),
+            ..given("a", "side", &replica(1))
+        },
+    ];
+    let usage = look(
+        &whole(100, &[process(1, 100)]),
+        &pods,
+        &seen(&[(1, of("uid-a"))]),
+    );
+    are(
+        &usage,
+        0,
+        &[("a", 0, Some(100)), ("a", 1, Some(0)), ("a", 1, Some(0))],
+    );
+    let first = &usage.devices[0].units[0].tenants[0];
+    assert_eq!(first.container.as_deref(), Some("c"));
+}
+
+#[test]
+fn what_is_not_told_is_absent_and_said() {
+    let mut reading = whole(500, &[]);
+    reading.processes = None;
+    let unknown = given("z", "main", "0");
+    let usage = look(&reading, &[known("a", &replica(0)), unknown], &seen(&[]));
+    are(&usage, 0, &[("a", 1, Some(0))]);
+    assert_eq!(rest(&usage, 0), Some(500));
+    assert_eq!(
+        usage.missing,
+        [
+            "pod n/z was given nvidia.com/gpu 0, and nobody knows what of this node that is",
+            "GPU 0: the driver does not tell its processes",
+        ]
+    );
+}
+
+#[test]
+fn utilisation_is_the_sum_of_what_a_containers_processes_have_and_no_more_than_all() {
+    let mut reading = whole(100, &[process(1, 10), process(2, 10), process(3, 10)]);
+    reading.busy = [(1, 60), (2, 70)]
+        .map(|(pid, percent)| Busy {
+            pid,
+            compute: Percent::of(percent),
+        })
+        .to_vec();
+    let pods = [known("a", &replica(0)), known("b", &replica(1))];
+    let kin = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
+    let usage = look(&reading, &pods, &kin);
+    let shares: Vec<_> = usage.devices[0].units[0]
+        .tenants
+        .iter()
+        .map(|tenant| tenant.utilization)
+        .collect();
+    assert_eq!(shares, [Some(Percent(100)), None]);
+}
+
+/// Whose a process is, as the kernel says: one of four pods, another pod, nobody's, or gone.
+fn origin() -> impl Strategy<Value = Option<Origin>> {
+    prop_oneof![
+        (0_u8..5).prop_map(|pod| Some(of(&format!("uid-{pod}")))),
+        Just(Some(Origin::NoPod)),
+        Just(None),
+    ]
+}
+
+/// Where a process runs: nowhere told, in an instance, in a compute instance.
+fn place() -> impl Strategy<Value = (Option<u32>, Option<u32>)> {
+    prop_oneof![
+        Just((None, None)),
+        (1_u32..3).prop_map(|gi| (Some(gi), None)),
+        Just((Some(1), Some(0))),
+        Just((Some(1), Some(1))),
+        Just((Some(2), Some(0))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_attributed_twice_and_sums_match_what_is_used(
+        used in (0_u64..5000, 0_u64..5000),
+        is_divided: bool,
+        is_hidden: bool,
+        has_uids: bool,
+        processes in prop::collection::vec((1_u32..12, 0_u64..1000, place(), origin()), 0..12),
+        pods in prop::collection::vec((0_u8..4, 0_usize..3, 0_u32..3), 0..6),
+    ) {
+        let listed: Vec<Process> = processes
+            .iter()
+            .map(|(pid, memory, (gi, ci), _)| Process {
+                gpu_instance: gi.filter(|_| is_divided),
+                compute_instance: ci.filter(|_| is_divided),
+                ..process(*pid, *memory)
+            })
+            .collect();
+        let reading = if is_divided {
+            divided([used.0, used.1], &listed)
+        } else {
+            whole(used.0, &listed)
+        };
+        let pods: Vec<Given> = pods
+            .iter()
+            .map(|(pod, part, number)| {
+                let unit = if is_divided { PARTS[*part] } else { GPU };
+                let pod = format!("{pod}");
+                let one = known(&pod, &format!("{unit}::{number}"));
+                Given { uid: one.uid.filter(|_| has_uids), ..one }
+            })
+            .collect();
+        let kin = if is_hidden {
+            Kin::Hidden
+        } else {
+            let all = processes.iter().filter_map(|(pid, .., origin)| Some((*pid, origin.clone()?)));
+            Kin::Seen(all.collect())
+        };
+        let usage = look(&reading, &pods, &kin);
+        let device = &usage.devices[0];
+        let mut sums: BTreeMap<Option<u32>, (u64, u64, u64)> = BTreeMap::new();
+        for unit in &device.units {
+            let mut seen = BTreeSet::new();
+            for tenant in &unit.tenants {
+                for pid in &tenant.processes {
+                    prop_assert!(seen.insert(*pid), "{pid} is two tenants'");
+                }
+                for id in &tenant.ids {
+                    prop_assert_eq!(id.uuid(), unit.uuid.as_str());
+                }
+            }
+            let tenants = unit.tenants.iter().filter_map(|one| one.memory).map(Mebibytes::get);
+            let sum = sums.entry(unit.partition.map(|(gi, _)| gi)).or_default();
+            sum.0 += tenants.sum::<u64>();
+            sum.1 = unit.unattributed.unwrap().get();
+            sum.2 = unit.memory.unwrap().used.get();
+        }
+        for (tenants, rest, used) in sums.values() {
+            prop_assert_eq!(tenants + rest, *used);
+        }
+        let all: u64 = sums.values().map(|(tenants, ..)| tenants).sum();
+        let rest = device.unattributed().unwrap().get();
+        prop_assert_eq!(all + rest, device.memory.unwrap().used.get());
+        // Kubelet's list is never contradicted: who was given something is there, once, with just that.
+        for one in &pods {
+            let id: ShareId = one.device.device_id.parse().unwrap();
+            let of_pod = device.units.iter().flat_map(|unit| &unit.tenants).filter(|tenant| {
+                tenant.pod.as_deref() == Some(one.device.pod.as_str()) && tenant.ids.contains(&id)
+            });
+            prop_assert_eq!(of_pod.count(), 1);
+        }
+    }
+}

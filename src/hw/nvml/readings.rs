@@ -1,0 +1,265 @@
+//! Readings: what changes from moment to moment. Asked on a rhythm of their own, so that no look at the devices waits for them.
+
+use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
+use nvml_wrapper_sys::bindings::{
+    field_id, nvmlDevice_t, nvmlFieldValue_t, nvmlMemory_v2_t, nvmlProcessUtilizationSample_t,
+};
+
+use super::device::KnownDevice;
+use super::processes;
+use super::session::{DeviceHandle, Session, raw, struct_version};
+use crate::domain::inventory::{Device, MigMode, Problem};
+use crate::domain::quantity::Mebibytes;
+use crate::domain::reading::{Busy, PartitionReading, Reading, Vitals};
+use crate::domain::sharing::usage::{MemoryUse, Percent};
+use crate::hw::error::{Code, DriverError, Remedy};
+
+/// More processes than any device is seen with.
+const MOST_SAMPLES: u32 = 1024;
+
+/// What one device says now; `device` is what was read of it last. An error is one that concerns the whole library.
+pub(super) fn read(
+    session: Session<'_>,
+    known: &KnownDevice,
+    device: &Device,
+) -> Result<Reading, DriverError> {
+    let session = session.about(known.pci);
+    let handle = known.handle;
+    let state = device.mig.state();
+    let is_partitioned = state.is_some_and(|state| state.current == MigMode::Enabled);
+    let mut problems: Vec<Problem> = Vec::new();
+    let listed = processes::read(session, handle, &mut problems);
+    let listed = told(listed)?.filter(|_| problems.is_empty());
+    let mut reading = Reading {
+        pci: known.pci,
+        uuid: device.uuid.clone(),
+        index: device.index.unwrap_or_default(),
+        minor: device.minor,
+        product_name: device.product_name.clone(),
+        memory: told(memory(session, handle))?,
+        is_partitioned,
+        partitions: Vec::new(),
+        processes: listed,
+        busy: Vec::new(),
+        vitals: vitals(session, handle)?,
+    };
+    if is_partitioned {
+        reading.partitions = partitions(session, handle, device)?;
+    } else {
+        reading.vitals = utilization(session, handle, reading.vitals)?;
+        reading.busy = told(busy(session, handle))?.unwrap_or_default();
+    }
+    Ok(reading)
+}
+
+/// An answer, or nothing of it; an error that concerns the library is passed on.
+fn told<T>(answer: Result<T, DriverError>) -> Result<Option<T>, DriverError> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.remedy() == Remedy::Reinitialise => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The second form of the call tells apart what the driver keeps; the first, which every driver has, counts that as used.
+fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, DriverError> {
+    let mut now = nvmlMemory_v2_t {
+        version: struct_version::<nvmlMemory_v2_t>(2),
+        total: 0,
+        reserved: 0,
+        free: 0,
+        used: 0,
+    };
+    // SAFETY: the handle is this library's; the version says to NVML that it may write a structure of this size.
+    let answer = raw!(session, nvmlDeviceGetMemoryInfo_v2, |f| unsafe {
+        f(handle.0, &raw mut now)
+    });
+    let told = match answer {
+        Ok(()) => MemoryUse {
+            total: Mebibytes::from_bytes(now.total),
+            used: Mebibytes::from_bytes(now.used),
+            reserved: Mebibytes::from_bytes(now.reserved),
+        },
+        Err(error) if error.remedy() == Remedy::Unavailable => {
+            let device = session.device(handle);
+            let old = session.wrapped("nvmlDeviceGetMemoryInfo", || device.memory_info())?;
+            MemoryUse {
+                total: Mebibytes::from_bytes(old.total),
+                used: Mebibytes::from_bytes(old.used),
+                reserved: Mebibytes::default(),
+            }
+        }
+        Err(error) => return Err(error),
+    };
+    // Boards that share the host's memory answer zero.
+    if told.total.get() == 0 {
+        return Err(DriverError {
+            call: "nvmlDeviceGetMemoryInfo_v2",
+            code: Code::NOT_SUPPORTED,
+        });
+    }
+    Ok(told)
+}
+
+/// All partitions that the driver lists: their handles are found by the index, and matched to what was read by UUID.
+fn partitions(
+    session: Session<'_>,
+    handle: DeviceHandle,
+    device: &Device,
+) -> Result<Vec<PartitionReading>, DriverError> {
+    let mut found = Vec::new();
+    let instances = device.mig.state().into_iter();
+    for instance in instances.flat_map(|state| &state.gpu_instances) {
+        for compute in &instance.compute_instances {
+            let Some(uuid) = &compute.uuid else { continue };
+            found.push(PartitionReading {
+                gpu_instance: instance.id,
+                compute_instance: compute.id,
+                uuid: uuid.as_str().to_owned(),
+                profile: device
+                    .profile_of(instance, compute)
+                    .map(|profile| profile.to_string()),
+                memory: None,
+            });
+        }
+    }
+    let wrapped = session.device(handle);
+    let most = session.wrapped("nvmlDeviceGetMaxMigDeviceCount", || {
+        wrapped.mig_device_count()
+    });
+    let mut left = found.len();
+    for index in 0..told(most)?.unwrap_or_default() {
+        if left == 0 {
+            break;
+        }
+        // Not every index has one.
+        let Some(partition) = told(partition(session, handle, index))? else {
+            continue;
+        };
+        let of = session.device(partition);
+        let uuid = told(session.wrapped("nvmlDeviceGetUUID", || of.uuid()))?;
+        let mut all = found.iter_mut();
+        if let Some(one) = all.find(|one| Some(&one.uuid) == uuid.as_ref()) {
+            one.memory = told(memory(session, partition))?;
+            left = left.saturating_sub(1);
+        }
+    }
+    found.sort_by_key(|one| (one.gpu_instance, one.compute_instance));
+    Ok(found)
+}
+
+fn partition(
+    session: Session<'_>,
+    handle: DeviceHandle,
+    index: u32,
+) -> Result<DeviceHandle, DriverError> {
+    let mut partition: nvmlDevice_t = std::ptr::null_mut();
+    // SAFETY: the handle is this library's, and `partition` may be written until the call returns.
+    raw!(session, nvmlDeviceGetMigDeviceHandleByIndex, |f| unsafe {
+        f(handle.0, index, &raw mut partition)
+    })?;
+    Ok(DeviceHandle(partition))
+}
+
+fn utilization(
+    session: Session<'_>,
+    handle: DeviceHandle,
+    vitals: Vitals,
+) -> Result<Vitals, DriverError> {
+    let device = session.device(handle);
+    let rates = session.wrapped("nvmlDeviceGetUtilizationRates", || {
+        device.utilization_rates()
+    });
+    let rates = told(rates)?;
+    let encoder = session.wrapped("nvmlDeviceGetEncoderUtilization", || {
+        device.encoder_utilization()
+    });
+    let decoder = session.wrapped("nvmlDeviceGetDecoderUtilization", || {
+        device.decoder_utilization()
+    });
+    Ok(Vitals {
+        compute: rates.as_ref().map(|rates| Percent::of(rates.gpu)),
+        memory: rates.as_ref().map(|rates| Percent::of(rates.memory)),
+        encoder: told(encoder)?.map(|told| Percent::of(told.utilization)),
+        decoder: told(decoder)?.map(|told| Percent::of(told.utilization)),
+        ..vitals
+    })
+}
+
+fn vitals(session: Session<'_>, handle: DeviceHandle) -> Result<Vitals, DriverError> {
+    let device = session.device(handle);
+    let errors = |kind| {
+        session.wrapped("nvmlDeviceGetTotalEccErrors", || {
+            device.total_ecc_errors(kind, EccCounter::Volatile)
+        })
+    };
+    let clock = |clock| session.wrapped("nvmlDeviceGetClockInfo", || device.clock_info(clock));
+    Ok(Vitals {
+        power_mw: told(session.wrapped("nvmlDeviceGetPowerUsage", || device.power_usage()))?,
+        energy_mj: told(session.wrapped("nvmlDeviceGetTotalEnergyConsumption", || {
+            device.total_energy_consumption()
+        }))?,
+        temperature: told(session.wrapped("nvmlDeviceGetTemperature", || {
+            device.temperature(TemperatureSensor::Gpu)
+        }))?,
+        memory_temperature: told(memory_temperature(session, handle))?,
+        compute_clock: told(clock(Clock::SM))?,
+        memory_clock: told(clock(Clock::Memory))?,
+        pcie_replays: told(session.wrapped("nvmlDeviceGetPcieReplayCounter", || {
+            device.pcie_replay_counter()
+        }))?,
+        corrected_errors: told(errors(MemoryError::Corrected))?,
+        uncorrected_errors: told(errors(MemoryError::Uncorrected))?,
+        remapped_rows: told(super::health::remapped_rows(session, handle))?,
+        ..Vitals::default()
+    })
+}
+
+/// Boards without a sensor there answer zero or refuse.
+fn memory_temperature(session: Session<'_>, handle: DeviceHandle) -> Result<u32, DriverError> {
+    const CALL: &str = "nvmlDeviceGetFieldValues";
+    // SAFETY: a structure of numbers, for which zero is a value.
+    let mut field: nvmlFieldValue_t = unsafe { std::mem::zeroed() };
+    field.fieldId = field_id::NVML_FI_DEV_MEMORY_TEMP;
+    // SAFETY: the handle is this library's, and `field` is one field, writable until the call returns.
+    raw!(session, nvmlDeviceGetFieldValues, |f| unsafe {
+        f(handle.0, 1, &raw mut field)
+    })?;
+    // SAFETY: every member of the union is a number, so any contents are a value; this field is an unsigned int.
+    let number = unsafe { field.value.uiVal };
+    if field.nvmlReturn != 0 || number == 0 {
+        return Err(DriverError {
+            call: CALL,
+            code: Code::NOT_SUPPORTED,
+        });
+    }
+    Ok(number)
+}
+
+/// What the driver sampled last of each process: it keeps some seconds of samples, of which the newest counts.
+fn busy(session: Session<'_>, handle: DeviceHandle) -> Result<Vec<Busy>, DriverError> {
+    const BLANK: nvmlProcessUtilizationSample_t = nvmlProcessUtilizationSample_t {
+        pid: 0,
+        timeStamp: 0,
+        smUtil: 0,
+        memUtil: 0,
+        encUtil: 0,
+        decUtil: 0,
+    };
+    let mut count = MOST_SAMPLES;
+    let mut samples = vec![BLANK; count as usize];
+    // SAFETY: the handle is this library's; `samples` has room for `count` entries, and both outlive the call.
+    raw!(session, nvmlDeviceGetProcessUtilization, |f| unsafe {
+        f(handle.0, samples.as_mut_ptr(), &raw mut count, 0)
+    })?;
+    samples.truncate(count as usize);
+    samples.sort_unstable_by_key(|sample| (sample.pid, std::cmp::Reverse(sample.timeStamp)));
+    samples.dedup_by_key(|sample| sample.pid);
+    let known = samples.iter().filter(|sample| sample.pid != 0);
+    Ok(known
+        .map(|sample| Busy {
+            pid: sample.pid,
+            compute: Percent::of(sample.smUtil),
+        })
+        .collect())
+}

@@ -1,0 +1,190 @@
+//! Kubelet's own record of what it gave to whom, which names pods by UID: the list that it tells names them by namespace and name.
+//!
+//! Source: Kubernetes, `pkg/kubelet/cm/devicemanager/checkpoint`. It is a file of kubelet's own, so whatever is not as expected means that
+//! nothing is known by it, and nothing is decided by it but what is shown.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::domain::holder::PodDevice;
+use crate::domain::sharing::join::Given;
+
+/// Its name in the folder where kubelet and device plugins meet.
+const FILE: &str = "kubelet_internal_checkpoint";
+/// A thousand pods are about a megabyte.
+const LONGEST: u64 = 16 << 20;
+
+/// Why the record is not known.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    /// It cannot be read.
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// It is not what kubelet of today writes.
+    #[error("{} is not as kubelet writes it", path.display())]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// UIDs of pods by resource, id and container.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Record(BTreeMap<(String, String, String), Option<String>>);
+
+#[derive(Deserialize)]
+struct Checkpoint {
+    #[serde(rename = "Data")]
+    data: Data,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    /// `null` where nothing was given yet.
+    #[serde(rename = "PodDeviceEntries", default)]
+    entries: Option<Vec<Entry>>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(rename = "PodUID")]
+    uid: String,
+    #[serde(rename = "ContainerName")]
+    container: String,
+    #[serde(rename = "ResourceName")]
+    resource: String,
+    #[serde(rename = "DeviceIDs")]
+    ids: Ids,
+}
+
+/// By NUMA node, since Kubernetes 1.20; a plain list before.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Ids {
+    ByNode(BTreeMap<String, Vec<String>>),
+    Plain(Vec<String>),
+}
+
+/// Reads the record in `folder`. It blocks.
+pub fn read(folder: &Path) -> Result<Record, RecordError> {
+    let path = folder.join(FILE);
+    let mut text = String::new();
+    let read = File::open(&path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
+    if let Err(source) = read {
+        return Err(RecordError::Unreadable { path, source });
+    }
+    parse(&text).map_err(|source| RecordError::Unknown { path, source })
+}
+
+fn parse(text: &str) -> Result<Record, serde_json::Error> {
+    let checkpoint: Checkpoint = serde_json::from_str(text)?;
+    let mut record = Record::default();
+    for entry in checkpoint.data.entries.into_iter().flatten() {
+        let ids: Vec<String> = match entry.ids {
+            Ids::ByNode(by_node) => by_node.into_values().flatten().collect(),
+            Ids::Plain(ids) => ids,
+        };
+        for id in ids {
+            let key = (entry.resource.clone(), id, entry.container.clone());
+            let new = Some(entry.uid.clone());
+            let known = record.0.entry(key).or_insert_with(|| new.clone());
+            // A pod that has ended stays in it for a while, and then nobody knows which of the two it is.
+            if *known != new {
+                *known = None;
+            }
+        }
+    }
+    Ok(record)
+}
+
+impl Record {
+    /// The same with the UID of the pod, where the record has it.
+    pub fn name(&self, device: PodDevice) -> Given {
+        let key = (
+            device.resource.clone(),
+            device.device_id.clone(),
+            device.container.clone(),
+        );
+        Given {
+            uid: self.0.get(&key).cloned().flatten(),
+            device,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(id: &str) -> PodDevice {
+        PodDevice {
+            namespace: "n".to_owned(),
+            pod: "p".to_owned(),
+            container: "main".to_owned(),
+            resource: "nvidia.com/gpu".to_owned(),
+            device_id: id.to_owned(),
+        }
+    }
+
+    fn entry(uid: &str, ids: &str) -> String {
+        format!(
+            r#"{{"PodUID":"{uid}","ContainerName":"main","ResourceName":"nvidia.com/gpu","DeviceIDs":{ids},"AllocResp":"CgA="}}"#
+        )
+    }
+
+    fn record(entries: &[String]) -> Record {
+        let all = entries.join(",");
+        parse(&format!(
+            r#"{{"Data":{{"PodDeviceEntries":[{all}],"RegisteredDevices":{{"nvidia.com/gpu":["a"]}}}},"Checksum":1}}"#
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_pod_is_found_by_what_it_was_given_in_both_forms_of_the_record() {
+        let record = record(&[
+            entry("u1", r#"{"-1":["a"],"0":["b"]}"#),
+            entry("u2", r#"["c"]"#),
+        ]);
+        let uid = |id: &str| record.name(device(id)).uid;
+        assert_eq!(uid("a").as_deref(), Some("u1"));
+        assert_eq!(uid("b").as_deref(), Some("u1"));
+        assert_eq!(uid("c").as_deref(), Some("u2"));
+        assert_eq!(uid("d"), None);
+    }
+
+    #[test]
+    fn what_two_pods_are_said_to_have_is_known_of_neither() {
+        let record = record(&[
+            entry("u1", r#"["a"]"#),
+            entry("u2", r#"["a"]"#),
+            entry("u1", r#"["a"]"#),
+        ]);
+        assert_eq!(record.name(device("a")).uid, None);
+    }
+
+    #[test]
+    fn i12_what_is_no_record_is_an_error_and_an_empty_one_is_none() {
+        assert!(parse("").is_err());
+        assert!(parse("{}").is_err());
+        assert_eq!(
+            parse(r#"{"Data":{"PodDeviceEntries":null},"Checksum":1}"#).unwrap(),
+            Record::default()
+        );
+        assert!(read(Path::new("/nowhere")).is_err());
+    }
+}
