@@ -256,7 +256,7 @@ fn rewritten(said: &[Vec<String>]) -> String {
         }
         if line.is_empty() && in_case {
             for line in said.next().unwrap() {
-                text.push_str(&format!("> {line}\n"));
+                text.extend(["> ", line, "\n"]);
             }
             in_case = false;
         }
