@@ -223,6 +223,10 @@ fn change(node: &mut Inventory, odd: &str, index: u32) {
         node.devices.retain(|device| device.index == Some(index));
         return;
     }
+    if odd == "drop" {
+        node.devices.retain(|device| device.index != Some(index));
+        return;
+    }
     let first: Option<GpuUuid> = node.devices[0].uuid.clone();
     let mut devices = node.devices.iter_mut();
     let device = devices.find(|device| device.index == Some(index)).unwrap();
