@@ -73,16 +73,14 @@ fn outlook(
         Ok(sheet) => sheet,
         Err(refused) => return Ok(Err(failed(refused.said, Exit::Failed))),
     };
-    let layout = match chosen(&sheet, settings.layout()) {
-        Some(found) => found?,
-        None => {
-            let names = sheet.layouts.layouts.iter();
-            let names: Vec<&str> = names.map(|layout| layout.name.as_str()).collect();
-            let (name, names) = (&sheet.name, names.join(", "));
-            let said = format!("{name} has several layouts ({names}); choose one with --layout\n");
-            return Ok(Err(failed(said, Exit::Failed)));
-        }
+    let Some(layout) = chosen(&sheet, settings.layout()) else {
+        let names = sheet.layouts.layouts.iter();
+        let names: Vec<&str> = names.map(|layout| layout.name.as_str()).collect();
+        let (name, names) = (&sheet.name, names.join(", "));
+        let said = format!("{name} has several layouts ({names}); choose one with --layout\n");
+        return Ok(Err(failed(said, Exit::Failed)));
     };
+    let layout = layout?;
     let case = match case::held(&sheet, layout, inventory) {
         Ok(case) => case,
         Err(refused) => return Ok(Err(refused)),

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::api::API_VERSION;
 use crate::domain::labels::LabelSet;
+use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::forecast::unmade;
 use crate::domain::sharing::{Offer, Offers, ResourceName, ShareId, Unit};
 
@@ -103,8 +104,8 @@ impl From<&Unit> for UnitJson {
             device: unit.pci.to_string(),
             profile: partition.map(|partition| partition.profile.to_string()),
             replicas: unit.replicas,
-            memory_mib: unit.memory.map(|memory| memory.get()),
-            fair_share_mib: unit.fair_share().map(|memory| memory.get()),
+            memory_mib: unit.memory.map(Mebibytes::get),
+            fair_share_mib: unit.fair_share().map(Mebibytes::get),
             ids: unit.ids().iter().map(id).collect(),
         }
     }

@@ -223,6 +223,10 @@ fn change(node: &mut Inventory, odd: &str, index: u32) {
         node.devices.retain(|device| device.index == Some(index));
         return;
     }
+    if odd == "drop" {
+        node.devices.retain(|device| device.index != Some(index));
+        return;
+    }
     let first: Option<GpuUuid> = node.devices[0].uuid.clone();
     let mut devices = node.devices.iter_mut();
     let device = devices.find(|device| device.index == Some(index)).unwrap();
@@ -256,7 +260,7 @@ fn rewritten(said: &[Vec<String>]) -> String {
         }
         if line.is_empty() && in_case {
             for line in said.next().unwrap() {
-                text.push_str(&format!("> {line}\n"));
+                text.extend(["> ", line, "\n"]);
             }
             in_case = false;
         }

@@ -65,14 +65,14 @@ fn people(outlook: &Outlook, all: bool, colors: Colors) -> String {
     let mut text = columns(&table, colors);
     for offer in &offers.resources {
         let head = Ink::Strong.paint(offer.name.as_str(), colors);
-        text.push_str(&format!("\n{head}\n"));
-        text.push_str(&ids(offer, &outlook.inventory, all));
+        let ids = ids(offer, &outlook.inventory, all);
+        text.extend(["\n", &head, "\n", &ids]);
     }
     let head = Ink::Strong.paint("labels", colors);
     let labels = outlook.labels.iter();
     let labels = labels.filter(|(key, _)| all || is_about_sharing(key));
     let labels = lines(labels.map(|(key, value)| format!("  {key}={value}")));
-    text.push_str(&format!("\n{head}\n{labels}"));
+    text.extend(["\n", &head, "\n", &labels]);
     text
 }
 

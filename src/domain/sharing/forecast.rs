@@ -35,7 +35,7 @@ pub fn forecast(inventory: &Inventory, targets: &Targets, plan: &NodePlan) -> In
     after
 }
 
-fn carried_out(device: &mut Device, target: &MigTarget, change: &Change, made: &mut u64) {
+fn carried_out(device: &mut Device, target: &MigTarget, change: &Change, number: &mut u64) {
     let crate::domain::inventory::Mig::Capable(state) = &mut device.mig else {
         return;
     };
@@ -44,7 +44,7 @@ fn carried_out(device: &mut Device, target: &MigTarget, change: &Change, made: &
         MigTarget::Enabled(_) => MigMode::Enabled,
     };
     let all = change.after.iter();
-    let instances = all.map(|planned| instance(state, planned, made));
+    let instances = all.map(|planned| instance(state, planned, number));
     let mut instances: Vec<GpuInstance> = instances.collect();
     instances.sort_by_key(|instance| instance.id);
     state.gpu_instances = instances;
