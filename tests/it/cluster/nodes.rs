@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::api::Api;
 use super::supervisor::{Supervisor, command, folder, programs, script, setting};
@@ -54,10 +55,9 @@ impl Nodes {
     }
 
     /// For a story that changes what a node offers, or that would see it: there is one at a time.
-    pub(crate) fn alone() -> MutexGuard<'static, ()> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        // One that failed has no claim to it any more.
-        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) async fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::const_new(());
+        ALONE.lock().await
     }
 
     /// Kills a node's kubelet and starts it again; its pods go on.

@@ -22,7 +22,7 @@ const SMALL: [&str; 7] = ["1g.10gb"; 7];
 /// One story, for each part begins where the one before has ended, and there is one cluster.
 #[tokio::test]
 async fn from_nothing_to_a_partitioned_fleet_to_another_version_and_back_to_nothing() {
-    let _alone = Nodes::alone();
+    let _alone = Nodes::alone().await;
     let site = Site::new();
     site.reader.follows("install.md", "install", A100);
     agents_label_their_nodes(&site);

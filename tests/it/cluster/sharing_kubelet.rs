@@ -213,7 +213,7 @@ impl Drop for Place {
 
 #[tokio::test]
 async fn a_real_kubelet_gives_replicas_and_partitions_to_pods_and_keeps_what_they_have() {
-    let _alone = Nodes::alone();
+    let _alone = Nodes::alone().await;
     let place = Place::new();
     let layouts = place.machine.layouts(&layout(3, HALVES));
     let mut agent = place.start(&["--layouts", &layouts, "--layout=wanted"]);
@@ -344,7 +344,7 @@ fn runtime(folder: &Path, names: &[String]) -> Value {
 /// The containerd of the tests is older than CDI in the kubelet's protocol, so names go to the library that later ones have.
 #[tokio::test]
 async fn a_pod_is_admitted_by_cdi_only_when_a_runtime_would_find_its_devices() {
-    let _alone = Nodes::alone();
+    let _alone = Nodes::alone().await;
     let place = Place::new();
     let devices = "Character devices:\n195 nvidia\n195 nvidiactl\n235 nvidia-caps\n\nBlock devices:\n  8 sd\n";
     let proc = place.machine.machine.path().join("proc");
