@@ -169,7 +169,7 @@ fn while_kubelet_does_not_tell_who_has_what_nothing_is_taken_away() {
     let asked = rig.kubelet.knows(|known| known.asked);
     assert!(asked < 20, "{asked}");
     rig.kubelet.behaves(|manners| manners.tells_nothing = false);
-    // The third of them was given out a moment ago, and kubelet has a minute to tell of it: two are too many.
+    // The third of them was given out a moment ago, and kubelet has a while to tell of it: two are too many.
     rig.kubelet.offers(GPU, &rig.replicas(0, &[0, 3]));
 }
 
