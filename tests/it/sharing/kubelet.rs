@@ -51,6 +51,17 @@ pub(crate) struct Pod {
     pub(crate) ids: Vec<String>,
 }
 
+/// What a kubelet tells of its pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Tells {
+    #[default]
+    All,
+    /// As one that was just started.
+    OfNone,
+    /// It takes for ever.
+    Nothing,
+}
+
 /// How the kubelet behaves.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Manners {
@@ -58,10 +69,8 @@ pub(crate) struct Manners {
     pub(crate) refuses: Option<String>,
     /// It does not read lists.
     pub(crate) reads_nothing: bool,
-    /// It takes for ever to tell of its pods.
-    pub(crate) tells_nothing: bool,
-    /// It tells of no pod, as one that was just started.
-    pub(crate) forgets_pods: bool,
+    /// What it tells of its pods.
+    pub(crate) tells: Tells,
     /// It is of an old version, and does not tell what it would give out.
     pub(crate) is_old: bool,
     /// Ids of another plugin that it would give out beside ours.
@@ -197,12 +206,12 @@ impl Kubelet {
     #[track_caller]
     pub(crate) fn wait(&self, what: &str, wanted: impl Fn(&Known) -> bool) {
         let known = self.mind.known.lock().unwrap();
-        let waited = self
+        let ended = self
             .mind
             .news
             .wait_timeout_while(known, PATIENCE, |known| !wanted(known));
-        let (known, ended) = waited.unwrap();
-        assert!(!ended.timed_out(), "{what} never came; it knows {known:#?}");
+        let (known, over) = ended.unwrap();
+        assert!(!over.timed_out(), "{what} never came; it knows {known:#?}");
     }
 
     /// Waits until it would give out exactly these.

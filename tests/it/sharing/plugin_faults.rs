@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use super::kubelet::{Pod, wipe};
+use super::kubelet::{Pod, Tells, wipe};
 use super::plugin::{GPU, Rig, shared};
 
 const EIGHT: &str = "- {board: A100_40GB, count: 8}\n";
@@ -155,7 +155,8 @@ fn while_kubelet_does_not_tell_who_has_what_nothing_is_taken_away() {
     let mut agent = rig.agent(&shared(4), &["--sharing-deadline=3s"]);
     rig.kubelet.counts(GPU, 4);
     agent.says("sharing-in-force");
-    rig.kubelet.behaves(|manners| manners.tells_nothing = true);
+    rig.kubelet
+        .behaves(|manners| manners.tells = Tells::Nothing);
     // An allocation makes it ask.
     rig.kubelet.allocate(GPU, &rig.replicas(0, &[3])).unwrap();
     let line = agent.says("sharing-pending");
@@ -168,7 +169,7 @@ fn while_kubelet_does_not_tell_who_has_what_nothing_is_taken_away() {
     rig.kubelet.counts(GPU, 4);
     let asked = rig.kubelet.knows(|known| known.asked);
     assert!(asked < 20, "{asked}");
-    rig.kubelet.behaves(|manners| manners.tells_nothing = false);
+    rig.kubelet.behaves(|manners| manners.tells = Tells::All);
     // The third of them was given out a moment ago, and kubelet has a while to tell of it: two are too many.
     rig.kubelet.offers(GPU, &rig.replicas(0, &[0, 3]));
 }
@@ -176,11 +177,12 @@ fn while_kubelet_does_not_tell_who_has_what_nothing_is_taken_away() {
 #[test]
 fn before_kubelet_has_told_who_has_what_nothing_is_given_out() {
     let rig = Rig::new(ONE);
-    rig.kubelet.behaves(|manners| manners.tells_nothing = true);
+    rig.kubelet
+        .behaves(|manners| manners.tells = Tells::Nothing);
     let mut agent = rig.agent(&shared(4), &["--sharing-deadline=1s"]);
     agent.says("sharing-not-in-force");
     rig.kubelet.counts(GPU, 0);
-    rig.kubelet.behaves(|manners| manners.tells_nothing = false);
+    rig.kubelet.behaves(|manners| manners.tells = Tells::All);
     rig.kubelet.counts(GPU, 4);
 }
 
@@ -198,7 +200,7 @@ fn a_kubelet_that_was_just_started_and_knows_no_pod_yet_takes_nothing_from_those
     rig.node.layouts(&shared(2));
     agent.says("sharing-held");
     rig.kubelet.offers(GPU, &held);
-    rig.kubelet.behaves(|manners| manners.forgets_pods = true);
+    rig.kubelet.behaves(|manners| manners.tells = Tells::OfNone);
     let asked = rig.kubelet.knows(|known| known.asked);
     rig.kubelet.restart();
     rig.kubelet

@@ -114,7 +114,7 @@ fn of_requests_and_changes_that_meet_each_request_gets_what_stays_or_nothing() {
     let rig = Rig::new(ONE);
     let _agent = rig.agent(HALVES, &[MIXED]);
     rig.kubelet.counts(HALF, 2);
-    for turn in 0..6 {
+    for turn in 0..4 {
         let names = [HALF, SEVENTH];
         let (old, new) = (names[turn % 2], names[(turn + 1) % 2]);
         rig.node.layouts([SEVENTHS, HALVES][turn % 2]);

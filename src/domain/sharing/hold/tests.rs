@@ -103,7 +103,10 @@ fn what_is_held_whole_is_not_given_out_in_replicas_meanwhile_nor_the_other_way_r
         &held(std::slice::from_ref(&whole)),
         &Listing::default(),
     );
-    assert_eq!(ids(&listing, &ResourceName::gpu()), [whole.clone()]);
+    assert_eq!(
+        ids(&listing, &ResourceName::gpu()),
+        std::slice::from_ref(&whole)
+    );
     assert_eq!(listing.kept.len(), 1);
     let listing = list(&gpu(None), &held(&[replica(2)]), &Listing::default());
     assert_eq!(ids(&listing, &ResourceName::gpu()), [replica(2)]);

@@ -19,7 +19,7 @@ use octavo::proto::pod_resources::{
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Mind, Resource};
+use super::{Mind, Resource, Tells};
 
 /// Where plugins register.
 pub(super) struct Desk {
@@ -159,10 +159,10 @@ impl PodResourcesLister for Lister {
             known.asked += 1;
             (known.manners.clone(), known.pods.clone())
         });
-        if manners.tells_nothing {
+        if manners.tells == Tells::Nothing {
             pending::<()>().await;
         }
-        let pods = pods.into_iter().filter(|_| !manners.forgets_pods);
+        let pods = pods.into_iter().filter(|_| manners.tells == Tells::All);
         let pods = pods.map(|pod| PodResources {
             name: pod.name,
             namespace: "team-a".to_owned(),
