@@ -40,6 +40,7 @@ mod plan;
 mod process;
 mod promtool;
 mod rest;
+mod sharing;
 mod supply_chain;
 mod tidy;
 mod top;

@@ -286,6 +286,13 @@ impl Giver for Embedded {
             self.in_force = Some(offers.clone());
         }
         let mut events = self.turns(&listing, &changing);
+        for event in &events {
+            let word = event.reason.word();
+            match event.reason.kind() {
+                Kind::Normal => info!(reason = %word, "{}", event.message),
+                Kind::Warning => warn!(reason = %word, "{}", event.message),
+            }
+        }
         events.extend(self.news(&status));
         let deadline =
             (fault.is_some() && !is_late).then(|| self.rules.deadline.saturating_sub(waited));

@@ -9,9 +9,11 @@ use std::time::Duration;
 use super::resource::{ResourceName, ShareId};
 use crate::domain::holder::PodDevice;
 
-/// After this time an id that kubelet does not tell of is nobody's: the pod was refused by another part of kubelet, or ended while
-/// kubelet did not run. Kubelet itself needs milliseconds to note what it was given, and some seconds to hear of its pods.
-pub const UNSEEN: Duration = Duration::from_mins(1);
+/// After this time an id that was given out and that kubelet does not tell of is nobody's: another part of kubelet has refused the
+/// pod, or it ended at once. Kubelet notes what it was given in milliseconds, and while it is held up it tells nothing at all.
+pub const UNSEEN: Duration = Duration::from_secs(15);
+/// The same of an id that somebody had before kubelet was started again: it has to hear of its pods from the API server first.
+pub const UNHEARD: Duration = Duration::from_mins(1);
 /// Who has an id that was just given out.
 const BEING_ADMITTED: &str = "(being admitted)";
 
@@ -26,8 +28,17 @@ pub struct Ledger {
 #[derive(Debug, Clone)]
 struct Entry {
     by: PodDevice,
-    /// Since when kubelet is to tell of it; `None` where it did.
-    unseen: Option<Duration>,
+    /// `None` where kubelet tells of it.
+    unseen: Option<Unseen>,
+}
+
+/// What kubelet is yet to tell of.
+#[derive(Debug, Clone, Copy)]
+struct Unseen {
+    /// An answer that was begun before says nothing of it.
+    since: Duration,
+    /// An answer that was begun later, and does not have it, means that nobody has it.
+    until: Duration,
 }
 
 impl Ledger {
@@ -42,7 +53,10 @@ impl Ledger {
                 resource: key.0.clone(),
                 device_id: key.1.clone(),
             };
-            let unseen = Some(now);
+            let unseen = Some(Unseen {
+                since: now,
+                until: now.saturating_add(UNSEEN),
+            });
             self.entries.insert(key, Entry { by, unseen });
         }
     }
@@ -50,7 +64,9 @@ impl Ledger {
     /// Kubelet was started again: for a while it knows of none of its pods.
     pub fn restarted(&mut self, now: Duration) {
         for entry in self.entries.values_mut() {
-            entry.unseen.get_or_insert(now);
+            let since = entry.unseen.map_or(now, |unseen| unseen.since);
+            let until = now.saturating_add(UNHEARD);
+            entry.unseen = Some(Unseen { since, until });
         }
     }
 
@@ -62,15 +78,14 @@ impl Ledger {
             .collect();
         self.entries.retain(|key, entry| match entry.unseen {
             _ if told.contains(key) => true,
-            Some(since) => asked < since.saturating_add(UNSEEN),
+            Some(unseen) => asked < unseen.until,
             None => false,
         });
         for by in given {
             let key = (by.resource.clone(), by.device_id.clone());
             // An answer that was begun before says nothing of what was given after.
-            let later = |entry: &&Entry| entry.unseen.is_some_and(|since| since > asked);
-            let unseen = self.entries.get(&key).filter(later);
-            let unseen = unseen.and_then(|entry| entry.unseen);
+            let unseen = self.entries.get(&key).and_then(|entry| entry.unseen);
+            let unseen = unseen.filter(|unseen| unseen.since > asked);
             self.entries.insert(key, Entry { by, unseen });
         }
         self.is_all = true;
@@ -128,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_is_somebodys_until_kubelet_has_had_a_minute_to_tell_of_it() {
+    fn what_was_given_is_somebodys_until_kubelet_has_had_time_to_tell_of_it() {
         let mut ledger = given(10);
-        for asked in [5, 10, 69] {
+        for asked in [5, 10, 24] {
             ledger.told(at(asked), Vec::new());
             assert_eq!(ledger.given().len(), 1, "{asked}");
         }
-        ledger.told(at(70), Vec::new());
+        ledger.told(at(25), Vec::new());
         assert_eq!(ledger.given(), []);
     }
 
@@ -162,10 +177,10 @@ mod tests {
         let mut ledger = given(10);
         ledger.told(at(11), told("train-0"));
         ledger.restarted(at(20));
-        ledger.told(at(21), Vec::new());
+        ledger.told(at(79), Vec::new());
         assert_eq!(ledger.given(), told("train-0"));
-        ledger.told(at(30), told("train-0"));
-        ledger.told(at(31), Vec::new());
+        ledger.told(at(80), told("train-0"));
+        ledger.told(at(81), Vec::new());
         assert_eq!(ledger.given(), []);
     }
 }

@@ -148,15 +148,17 @@ impl Manager {
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks_around = true;
         loop {
+            self.serve_listed();
             if looks_around {
                 self.folder.watch();
                 self.look_for_rivals().await;
             }
-            let due = self.look();
+            let due = self.introduce();
             looks_around = false;
             tokio::select! {
                 _ = pace.tick() => looks_around = true,
-                Ok(()) = listing.changed() => {}
+                // Before kubelet is told of what is new, it is seen who else gives it out.
+                Ok(()) = listing.changed() => looks_around = true,
                 Ok(()) = told.changed() => looks_around = true,
                 () = self.folder.changed() => {
                     looks_around = true;
@@ -168,14 +170,15 @@ impl Manager {
                 }
                 Some(Ok(resource)) = self.retiring.join_next() => {
                     self.leaving.remove(&resource);
+                    looks_around = true;
                 }
                 () = sleep(due.unwrap_or_default()), if due.is_some() => {}
             }
         }
     }
 
-    /// Holds sockets and registrations against what is listed. When to look again, where that is soon.
-    fn look(&mut self) -> Option<Duration> {
+    /// Holds sockets against what is listed.
+    fn serve_listed(&mut self) {
         let listing = self.common.gate.listing();
         let listing = Arc::clone(&listing.borrow());
         self.drop_others(&listing.resources);
@@ -185,6 +188,10 @@ impl Manager {
             }
             self.serve_one(resource, listed);
         }
+    }
+
+    /// Tells kubelet what it does not know yet. When to look again, where that is soon.
+    fn introduce(&mut self) -> Option<Duration> {
         let kubelet = self.folder.kubelet();
         let now = Instant::now();
         let mut soonest: Option<Duration> = None;

@@ -1,0 +1,202 @@
+//! What plugins ask a kubelet, what it asks them, and what it tells of its pods.
+
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use octavo::proto::device_plugin::device_plugin_client::DevicePluginClient;
+use octavo::proto::device_plugin::registration_server::Registration;
+use octavo::proto::device_plugin::{
+    AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse,
+    ContainerPreferredAllocationRequest, Empty, ListAndWatchResponse, PreferredAllocationRequest,
+    RegisterRequest,
+};
+use octavo::proto::pod_resources::pod_resources_lister_server::PodResourcesLister;
+use octavo::proto::pod_resources::{
+    AllocatableResourcesRequest, AllocatableResourcesResponse, ContainerDevices,
+    ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse, PodResources,
+};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::{Mind, Resource, Tells};
+
+/// Where plugins register.
+pub(super) struct Desk {
+    pub(super) folder: PathBuf,
+    pub(super) mind: Arc<Mind>,
+}
+
+#[tonic::async_trait]
+impl Registration for Desk {
+    async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<Empty>, Status> {
+        let request = request.into_inner();
+        let (registration, refuses) = self.mind.change(|known| {
+            known.registrations += 1;
+            (known.registrations, known.manners.refuses.clone())
+        });
+        if let Some(reason) = refuses {
+            return Err(Status::unknown(reason));
+        }
+        assert_eq!(request.version, "v1beta1");
+        // It calls back first: who registers has to serve.
+        let mut plugin = connect(self.folder.join(&request.endpoint)).await?;
+        let lists = plugin.list_and_watch(Empty {}).await?.into_inner();
+        let name = request.resource_name;
+        self.mind.change(|known| {
+            let resource = Resource {
+                endpoint: request.endpoint,
+                is_connected: true,
+                registration,
+                ..Resource::default()
+            };
+            known.resources.insert(name.clone(), resource);
+        });
+        tokio::spawn(read(Arc::clone(&self.mind), name, registration, lists));
+        Ok(Response::new(Empty {}))
+    }
+}
+
+/// Reads lists until they end; then none of the devices is healthy any more.
+async fn read(
+    mind: Arc<Mind>,
+    name: String,
+    registration: u64,
+    mut lists: Streaming<ListAndWatchResponse>,
+) {
+    loop {
+        // What is not read stays in the connection.
+        while mind.known.lock().unwrap().manners.reads_nothing {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        let Ok(Some(list)) = lists.message().await else {
+            break;
+        };
+        of(&mind, &name, registration, |resource| {
+            resource.lists += 1;
+            resource.devices = list
+                .devices
+                .iter()
+                .map(|one| (one.id.clone(), one.health == "Healthy"))
+                .collect();
+            resource.numa = list
+                .devices
+                .iter()
+                .filter_map(|one| {
+                    let node = one.topology.as_ref()?.nodes.first()?;
+                    Some((one.id.clone(), node.id))
+                })
+                .collect();
+        });
+    }
+    of(&mind, &name, registration, |resource| {
+        resource.is_connected = false;
+        resource
+            .devices
+            .values_mut()
+            .for_each(|healthy| *healthy = false);
+    });
+}
+
+/// What this registration is of, unless another has taken its place.
+fn of(mind: &Mind, name: &str, registration: u64, what: impl FnOnce(&mut Resource)) {
+    mind.change(|known| {
+        let resource = known.resources.get_mut(name);
+        let ours = resource.filter(|one| one.registration == registration);
+        if let Some(resource) = ours {
+            what(resource);
+        }
+    });
+}
+
+async fn connect(socket: PathBuf) -> Result<DevicePluginClient<Channel>, Status> {
+    let channel = Endpoint::try_from(format!("unix://{}", socket.display())).unwrap();
+    let channel = channel.connect().await;
+    let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
+    Ok(DevicePluginClient::new(channel))
+}
+
+pub(super) async fn allocate(
+    socket: PathBuf,
+    ids: Vec<String>,
+) -> Result<ContainerAllocateResponse, Status> {
+    let request = AllocateRequest {
+        container_requests: vec![ContainerAllocateRequest { devices_ids: ids }],
+    };
+    let answer = connect(socket).await?.allocate(request).await?;
+    Ok(answer.into_inner().container_responses.remove(0))
+}
+
+pub(super) async fn prefer(
+    socket: PathBuf,
+    available: Vec<String>,
+    must: Vec<String>,
+    size: i32,
+) -> Result<Vec<String>, Status> {
+    let request = PreferredAllocationRequest {
+        container_requests: vec![ContainerPreferredAllocationRequest {
+            available_device_i_ds: available,
+            must_include_device_i_ds: must,
+            allocation_size: size,
+        }],
+    };
+    let mut plugin = connect(socket).await?;
+    let answer = plugin.get_preferred_allocation(request).await?;
+    let mut answer = answer.into_inner().container_responses;
+    Ok(answer.remove(0).device_i_ds)
+}
+
+/// Tells of pods.
+pub(super) struct Lister(pub(super) Arc<Mind>);
+
+#[tonic::async_trait]
+impl PodResourcesLister for Lister {
+    async fn list(
+        &self,
+        _: Request<ListPodResourcesRequest>,
+    ) -> Result<Response<ListPodResourcesResponse>, Status> {
+        let (manners, pods) = self.0.change(|known| {
+            known.asked += 1;
+            (known.manners.clone(), known.pods.clone())
+        });
+        if manners.tells == Tells::Nothing {
+            pending::<()>().await;
+        }
+        let pods = pods.into_iter().filter(|_| manners.tells == Tells::All);
+        let pods = pods.map(|pod| PodResources {
+            name: pod.name,
+            namespace: "team-a".to_owned(),
+            containers: vec![ContainerResources {
+                name: "main".to_owned(),
+                devices: vec![ContainerDevices {
+                    resource_name: pod.resource,
+                    device_ids: pod.ids,
+                }],
+                dynamic_resources: Vec::new(),
+            }],
+        });
+        Ok(Response::new(ListPodResourcesResponse {
+            pod_resources: pods.collect(),
+        }))
+    }
+
+    async fn get_allocatable_resources(
+        &self,
+        _: Request<AllocatableResourcesRequest>,
+    ) -> Result<Response<AllocatableResourcesResponse>, Status> {
+        let known = self.0.known.lock().unwrap();
+        if known.manners.is_old {
+            return Err(Status::unimplemented("an old kubelet"));
+        }
+        let devices = known.resources.keys().map(|name| {
+            let others = known.manners.others.get(name).into_iter().flatten();
+            ContainerDevices {
+                resource_name: name.clone(),
+                device_ids: known.healthy(name).chain(others).cloned().collect(),
+            }
+        });
+        Ok(Response::new(AllocatableResourcesResponse {
+            devices: devices.collect(),
+        }))
+    }
+}

@@ -1,0 +1,6 @@
+//! Devices given out to pods, and who has them: the real agent on simulated machines.
+
+mod kubelet;
+mod plugin;
+mod plugin_faults;
+mod plugin_mig;

@@ -1,0 +1,193 @@
+//! What is given out, and what becomes of it when the layout changes: the agent and a kubelet at its sockets.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::kubelet::Kubelet;
+use crate::apply::node::Node;
+use crate::process::Program;
+
+pub(crate) const GPU: &str = "nvidia.com/gpu";
+const SHARED: &str = "nvidia.com/gpu.shared";
+const TWO: &str = "- {board: A100_40GB, count: 2}\n";
+
+/// A machine with a kubelet.
+pub(crate) struct Rig {
+    // Before the machine, which it has files of.
+    pub(crate) kubelet: Kubelet,
+    pub(crate) node: Node,
+}
+
+impl Rig {
+    pub(crate) fn new(gpus: &str) -> Self {
+        let node = Node::new(gpus);
+        let folder = node.machine.path().join("plugins");
+        Self {
+            kubelet: Kubelet::start(&folder, &node.kubelet()),
+            node,
+        }
+    }
+
+    /// Where kubelet and plugins meet.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.node.machine.path().join("plugins")
+    }
+
+    /// The agent, which gives out what a layout called `wanted` says.
+    pub(crate) fn agent(&self, rules: &str, more: &[&str]) -> Program {
+        let layouts = self.node.layouts(rules);
+        let folder = self.folder().display().to_string();
+        let mut arguments = vec![
+            "--sharing=embedded",
+            "--interval=500ms",
+            "--layouts",
+            &layouts,
+            "--layout=wanted",
+            "--device-plugins",
+            &folder,
+        ];
+        arguments.extend(more);
+        self.node.start(&arguments)
+    }
+
+    /// UUID of a GPU.
+    pub(crate) fn uuid(&self, gpu: usize) -> String {
+        self.node.machine.world().gpus[gpu].uuid.clone()
+    }
+
+    /// Ids of the replicas of a GPU.
+    pub(crate) fn replicas(&self, gpu: usize, numbers: &[u32]) -> Vec<String> {
+        let uuid = self.uuid(gpu);
+        let ids = numbers.iter().map(|number| format!("{uuid}::{number}"));
+        ids.collect()
+    }
+}
+
+/// A layout that shares every GPU so often.
+pub(crate) fn shared(replicas: u32) -> String {
+    format!("[{{devices: all, timeSlicing: {{replicas: {replicas}}}}}]")
+}
+
+#[test]
+fn every_replica_is_offered_and_who_gets_one_sees_its_gpu() {
+    let rig = Rig::new(TWO);
+    let mut agent = rig.agent(&shared(3), &[]);
+    let all = [rig.replicas(0, &[0, 1, 2]), rig.replicas(1, &[0, 1, 2])].concat();
+    rig.kubelet.offers(GPU, &all);
+    agent.says("sharing-in-force");
+    let one = rig.replicas(1, &[2]);
+    let answer = rig.kubelet.allocate(GPU, &one).unwrap();
+    let visible = answer.envs.get("NVIDIA_VISIBLE_DEVICES");
+    assert_eq!(visible, Some(&rig.uuid(1)));
+    let error = rig.kubelet.allocate(GPU, &[rig.uuid(1)]).unwrap_err();
+    assert!(
+        error.message().contains("is not one of nvidia.com/gpu"),
+        "{error}"
+    );
+    let error = rig
+        .kubelet
+        .allocate(GPU, &rig.replicas(0, &[3]))
+        .unwrap_err();
+    assert_eq!(error.code(), tonic::Code::NotFound);
+}
+
+#[test]
+fn advice_is_what_is_free_with_what_must_be_in_it_and_never_an_error() {
+    let rig = Rig::new(TWO);
+    let _agent = rig.agent(&shared(3), &[]);
+    rig.kubelet.counts(GPU, 6);
+    let all = [rig.replicas(0, &[0, 1, 2]), rig.replicas(1, &[0, 1, 2])].concat();
+    let must = rig.replicas(1, &[1]);
+    let advice = rig.kubelet.prefers(GPU, &all, (&must, 3));
+    assert_eq!(advice.len(), 3);
+    assert!(advice.contains(&must[0]) && advice.iter().all(|id| all.contains(id)));
+    let strange = ["a".to_owned(), "b".to_owned()];
+    assert_eq!(rig.kubelet.prefers(GPU, &strange, (&[], 2)), strange);
+}
+
+#[test]
+fn the_socket_is_for_root_alone_and_those_of_an_agent_before_are_removed() {
+    use std::os::unix::fs::PermissionsExt;
+    let rig = Rig::new(TWO);
+    let stale = rig.folder().join("octavo-mig-1g.5gb.sock");
+    fs::write(&stale, "").unwrap();
+    let _agent = rig.agent(&shared(2), &[]);
+    rig.kubelet.counts(GPU, 4);
+    assert!(!stale.exists());
+    let socket = fs::metadata(rig.folder().join("octavo-gpu.sock")).unwrap();
+    assert_eq!(socket.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn of_a_gpu_that_is_shared_less_pods_keep_what_they_have_until_they_end() {
+    let rig = Rig::new("- {board: A100_40GB}\n");
+    let mut agent = rig.agent(&shared(4), &[]);
+    rig.kubelet.counts(GPU, 4);
+    for name in ["a", "b", "c"] {
+        rig.kubelet.admit(name, GPU, 1).unwrap();
+    }
+    let held: Vec<String> = rig.kubelet.knows(|known| {
+        let pods = known.pods.iter();
+        pods.flat_map(|pod| pod.ids.clone()).collect()
+    });
+    rig.node.layouts(&shared(2));
+    let line = agent.says("sharing-held");
+    assert!(line.contains("team-a/"), "{line}");
+    rig.kubelet.offers(GPU, &held);
+    for name in ["a", "b", "c"] {
+        rig.kubelet.ended(name);
+    }
+    rig.kubelet.offers(GPU, &rig.replicas(0, &[0, 1]));
+    agent.says("sharing-in-force");
+}
+
+#[test]
+fn a_gpu_that_a_pod_has_whole_is_shared_only_when_the_pod_has_ended() {
+    let rig = Rig::new(TWO);
+    let mut agent = rig.agent("[{devices: all, mig: disabled}]", &[]);
+    rig.kubelet.counts(GPU, 2);
+    let pod = rig.kubelet.admit("train", GPU, 1).unwrap();
+    rig.node.layouts(&shared(2));
+    let held = usize::from(pod.ids == [rig.uuid(1)]);
+    let free = rig.replicas(1 - held, &[0, 1]);
+    rig.kubelet.offers(GPU, &[free, pod.ids].concat());
+    agent.says("sharing-held");
+    rig.kubelet.ended("train");
+    rig.kubelet.counts(GPU, 4);
+}
+
+#[test]
+fn a_resource_that_is_renamed_goes_when_nobody_has_anything_of_it_and_is_empty_before() {
+    let rig = Rig::new("- {board: A100_40GB}\n");
+    let _agent = rig.agent(&shared(2), &[]);
+    rig.kubelet.counts(GPU, 2);
+    rig.kubelet.admit("a", GPU, 1).unwrap();
+    rig.node
+        .layouts("[{devices: all, timeSlicing: {replicas: 2, rename: true}}]");
+    rig.kubelet.counts(SHARED, 1);
+    rig.kubelet.counts(GPU, 1);
+    rig.kubelet.ended("a");
+    rig.kubelet.counts(SHARED, 2);
+    rig.kubelet.wait("the end of the old name", |known| {
+        !known.resources[GPU].is_connected
+    });
+    // Not unhealthy because the plugin is gone: it said that there is none.
+    let left = rig
+        .kubelet
+        .knows(|known| known.resources[GPU].devices.clone());
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn who_asks_for_two_is_refused_where_the_layout_says_so() {
+    let rig = Rig::new(TWO);
+    let rules = "[{devices: all, timeSlicing: {replicas: 2, failRequestsGreaterThanOne: true}}]";
+    let _agent = rig.agent(rules, &[]);
+    rig.kubelet.counts(GPU, 4);
+    let error = rig.kubelet.admit("greedy", GPU, 2).unwrap_err();
+    assert!(
+        error.message().contains("failRequestsGreaterThanOne"),
+        "{error}"
+    );
+    rig.kubelet.admit("modest", GPU, 1).unwrap();
+}

@@ -1,0 +1,133 @@
+//! Partitions given out, and changed while pods have them.
+
+use super::plugin::{GPU, Rig};
+
+const HALF: &str = "nvidia.com/mig-3g.20gb";
+const SEVENTH: &str = "nvidia.com/mig-1g.5gb";
+const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
+const HALVES: &str = "[{devices: all, mig: {3g.20gb: 2}}]";
+const SEVENTHS: &str = "[{devices: all, mig: {1g.5gb: 7}}]";
+const MIXED: &str = "--mig-strategy=mixed";
+
+/// UUIDs of all MIG devices that there really are.
+fn partitions(rig: &Rig) -> Vec<String> {
+    let world = rig.node.machine.world();
+    let instances = world.gpus.iter().flat_map(|gpu| &gpu.mig);
+    let instances = instances.flat_map(|mig| &mig.instances);
+    instances
+        .flat_map(|one| &one.compute)
+        .map(|one| one.uuid.clone())
+        .collect()
+}
+
+#[test]
+fn partitions_are_given_out_under_their_profile_and_a_change_is_listed_without_a_restart() {
+    let rig = Rig::new(ONE);
+    let mut agent = rig.agent(HALVES, &[MIXED]);
+    rig.kubelet.counts(HALF, 2);
+    rig.kubelet.offers(HALF, &partitions(&rig));
+    agent.says("sharing-in-force");
+    rig.node.layouts(SEVENTHS);
+    rig.kubelet.counts(SEVENTH, 7);
+    rig.kubelet.offers(SEVENTH, &partitions(&rig));
+    rig.kubelet.wait("the end of the old name", |known| {
+        !known.resources[HALF].is_connected
+    });
+    assert_eq!(
+        rig.kubelet
+            .knows(|known| known.resources[HALF].devices.len()),
+        0
+    );
+}
+
+#[test]
+fn under_the_strategy_single_partitions_are_gpus_and_replicas_of_them_too() {
+    let rig = Rig::new(ONE);
+    let rules = "[{devices: all, mig: {3g.20gb: 2}, timeSlicing: {replicas: 2}}]";
+    let _agent = rig.agent(rules, &["--mig-strategy=single"]);
+    rig.kubelet.counts(GPU, 4);
+    let all = partitions(&rig);
+    let replicas = all
+        .iter()
+        .flat_map(|uuid| [format!("{uuid}::0"), format!("{uuid}::1")]);
+    rig.kubelet.offers(GPU, &replicas.collect::<Vec<_>>());
+}
+
+#[test]
+fn i1_a_partition_that_a_pod_has_stays_until_it_ends_and_then_its_uuid_is_never_listed_again() {
+    let rig = Rig::new(ONE);
+    let mut agent = rig.agent(HALVES, &[MIXED]);
+    rig.kubelet.counts(HALF, 2);
+    let pod = rig.kubelet.admit("train", HALF, 1).unwrap();
+    let old = partitions(&rig);
+    rig.node.layouts(SEVENTHS);
+    let line = agent.says("GPU 0: blocked");
+    assert!(line.contains("pod team-a/train"), "{line}");
+    assert!(partitions(&rig).contains(&pod.ids[0]));
+    rig.kubelet.wait("the partition that is held", |known| {
+        known.healthy(HALF).any(|id| *id == pod.ids[0])
+    });
+    rig.kubelet.ended("train");
+    rig.kubelet.counts(SEVENTH, 7);
+    let now = partitions(&rig);
+    assert!(now.iter().all(|uuid| !old.contains(uuid)), "{now:?}");
+    rig.kubelet.offers(SEVENTH, &now);
+}
+
+#[test]
+fn i1_what_was_given_out_a_moment_ago_is_not_destroyed_though_kubelet_does_not_tell_of_it_yet() {
+    let rig = Rig::new(ONE);
+    let mut agent = rig.agent(HALVES, &[MIXED]);
+    rig.kubelet.counts(HALF, 2);
+    let given = partitions(&rig)[..1].to_vec();
+    // Kubelet has asked for it, and has not noted the pod.
+    rig.kubelet.allocate(HALF, &given).unwrap();
+    rig.node.layouts(SEVENTHS);
+    let line = agent.says("GPU 0: blocked");
+    assert!(line.contains("being admitted"), "{line}");
+    assert!(partitions(&rig).contains(&given[0]));
+    // It never does: the pod was refused by another part of kubelet.
+    rig.kubelet.counts(SEVENTH, 7);
+}
+
+#[test]
+fn sharing_and_partitioning_are_one_change_and_neither_comes_before_the_other() {
+    let rig = Rig::new(ONE);
+    let mut agent = rig.agent(HALVES, &[MIXED]);
+    rig.kubelet.counts(HALF, 2);
+    agent.says("sharing-in-force");
+    rig.kubelet.admit("train", HALF, 1).unwrap();
+    let before = partitions(&rig);
+    rig.node
+        .layouts("[{devices: all, mig: {1g.5gb: 7}, timeSlicing: {replicas: 2}}]");
+    agent.says("GPU 0: blocked");
+    let line = agent.says("shared as before until its partitioning is what it should be");
+    assert!(line.contains("GPU 0"), "{line}");
+    rig.kubelet.offers(HALF, &before);
+    rig.kubelet.ended("train");
+    rig.kubelet.counts(SEVENTH, 14);
+    agent.says("sharing-in-force");
+}
+
+#[test]
+fn of_requests_and_changes_that_meet_each_request_gets_what_stays_or_nothing() {
+    let rig = Rig::new(ONE);
+    let _agent = rig.agent(HALVES, &[MIXED]);
+    rig.kubelet.counts(HALF, 2);
+    for turn in 0..4 {
+        let names = [HALF, SEVENTH];
+        let (old, new) = (names[turn % 2], names[(turn + 1) % 2]);
+        rig.node.layouts([SEVENTHS, HALVES][turn % 2]);
+        // At once, while the change is looked up, planned or carried out.
+        if let Ok(pod) = rig.kubelet.admit("quick", old, 1) {
+            let asked = rig.kubelet.knows(|known| known.asked);
+            rig.kubelet
+                .wait("two questions", |known| known.asked >= asked + 2);
+            let there = partitions(&rig);
+            assert!(there.contains(&pod.ids[0]), "{pod:?} of {there:?}");
+            rig.kubelet.ended("quick");
+        }
+        rig.kubelet.counts(new, if new == HALF { 2 } else { 7 });
+        rig.kubelet.offers(new, &partitions(&rig));
+    }
+}
