@@ -136,7 +136,7 @@ async fn serve(stream: UnixStream, ask: mpsc::Sender<Asked>, told: Told) -> io::
         }
     }
     follow(reader, writer, told.status, |status| {
-        Answer::Status(Status::clone(status))
+        Answer::Status(Box::new(Status::clone(status)))
     })
     .await
 }

@@ -63,7 +63,7 @@ pub enum Answer {
         reason: String,
     },
     /// Where the node stands.
-    Status(Status),
+    Status(Box<Status>),
     /// Who has what.
     Usage(UsageJson),
 }

@@ -9,6 +9,7 @@ use crate::domain::fleet::{SharingReport, is_nearly_exhausted};
 use crate::domain::id::PciAddress;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::{Kind, Reason};
+use crate::domain::sharing::ShareId;
 use crate::domain::sharing::health::Health;
 use crate::domain::sharing::status::{Kept, Mode, ResourceStatus};
 use crate::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
@@ -201,7 +202,7 @@ fn place(unit: &UnitUsage, tenant: &Tenant) -> String {
         (None, Some((gpu, compute))) => format!("gi {gpu}/{compute}"),
         (_, None) => "whole".to_owned(),
     };
-    let mut numbers: Vec<u32> = tenant.ids.iter().filter_map(|id| id.number()).collect();
+    let mut numbers: Vec<u32> = tenant.ids.iter().filter_map(ShareId::number).collect();
     numbers.sort_unstable();
     let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     printable(&match numbers.as_slice() {
@@ -315,7 +316,7 @@ fn marks(unit: &UnitUsage) -> Vec<Mark> {
 }
 
 /// What is told of a device.
-pub(super) fn of_device<'a>(usage: Option<&'a Usage>, pci: PciAddress) -> Option<&'a DeviceUsage> {
+pub(super) fn of_device(usage: Option<&Usage>, pci: PciAddress) -> Option<&DeviceUsage> {
     let mut devices = usage?.devices.iter();
     devices.find(|device| device.pci == pci)
 }
@@ -323,7 +324,6 @@ pub(super) fn of_device<'a>(usage: Option<&'a Usage>, pci: PciAddress) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::sharing::ShareId;
     use crate::domain::sharing::usage::{MemoryUse, Percent};
 
     const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";

@@ -68,9 +68,9 @@ pub(super) async fn ask(
                     Patience::UntilDone(_) => status.is_applied(),
                 };
                 if seen && done {
-                    return Ok(status);
+                    return Ok(*status);
                 }
-                last = seen.then_some(status);
+                last = seen.then_some(*status);
             }
         }
     }

@@ -48,7 +48,7 @@ impl<'a> Asker<'a> {
                 let list = self.pages(client, node, limit).await?;
                 Ok(fleet(list, node))
             }
-            (TopSource::Here(folder), _) => Ok(self.here(usage(folder).await?, limit)),
+            (TopSource::Here(folder), _) => Ok(self.here(&usage(folder).await?, limit)),
             (TopSource::Fleet { .. }, None) => Err(CliError::NoAgent),
         }
     }
@@ -86,7 +86,7 @@ impl<'a> Asker<'a> {
             let target = Target::new("/api/v1/usage").with(asked);
             let page: UsageList = client.get(&target).await?;
             // A page without rows would never end what it says goes on.
-            let last = page.continue_token.is_none() || page.items.is_empty();
+            let is_end = page.continue_token.is_none() || page.items.is_empty();
             let list = match &mut all {
                 None => all.insert(page),
                 Some(list) => {
@@ -96,19 +96,19 @@ impl<'a> Asker<'a> {
                     list
                 }
             };
-            if last || limit.is_some_and(|limit| list.items.len() >= limit) {
+            if is_end || limit.is_some_and(|limit| list.items.len() >= limit) {
                 return Ok(list.clone());
             }
         }
     }
 
     /// What the agent of this node says, filtered and ordered as an aggregator would.
-    fn here(&self, usage: UsageJson, limit: Option<usize>) -> Answer {
+    fn here(&self, usage: &UsageJson, limit: Option<usize>) -> Answer {
         let settings = self.settings;
         let is = |wanted: Option<&str>, has: &Option<String>| {
             wanted.is_none() || wanted == has.as_deref()
         };
-        let mut items = rows(&hostname(), false, &usage);
+        let mut items = rows(&hostname(), false, usage);
         items.retain(|row| {
             is(settings.namespace(), &row.tenant.namespace)
                 && is(settings.pod(), &row.tenant.pod)

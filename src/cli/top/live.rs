@@ -30,7 +30,7 @@ pub(super) async fn follow(
     let mut stop = Stop::new().map_err(CliError::Runtime)?;
     let mut resized = signal(SignalKind::window_change()).map_err(CliError::Runtime)?;
     let mut answer = tokio::select! {
-        answer = asker.ask(rows(settings)) => answer?,
+        answer = asker.ask(Some(rows(settings))) => answer?,
         () = stop.asked() => return Ok(()),
     };
     let _canvas = Canvas::open()?;
@@ -49,13 +49,13 @@ pub(super) async fn follow(
             () = keys.quit() => return Ok(()),
             () = stop.asked() => return Ok(()),
         }
-        let asked = tokio::select! {
-            asked = asker.ask(rows(settings)) => asked,
+        let news = tokio::select! {
+            news = asker.ask(Some(rows(settings))) => news,
             () = keys.quit() => return Ok(()),
             () = stop.asked() => return Ok(()),
         };
-        show = asked.is_ok();
-        match asked {
+        show = news.is_ok();
+        match news {
             Ok(new) => answer = new,
             Err(error) => {
                 let why = format!("{}; what follows was so before", brief(&error));
@@ -68,9 +68,9 @@ pub(super) async fn follow(
 }
 
 /// As many as there is room for.
-fn rows(settings: &TopSettings) -> Option<usize> {
+fn rows(settings: &TopSettings) -> usize {
     let room = height().saturating_sub(FRAME).max(1);
-    Some(settings.limit().map_or(room, |limit| limit.min(room)))
+    settings.limit().map_or(room, |limit| limit.min(room))
 }
 
 fn height() -> usize {

@@ -56,6 +56,10 @@ pub enum TopOrder {
 /// Raw arguments.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = EXAMPLES)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag, and they are given in any combination"
+)]
 pub(super) struct TopArgs {
     /// How to print it
     #[arg(

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
 use super::layout::{IN_THE_WAY, standing};
@@ -18,7 +20,7 @@ async fn the_pages_can_be_photographed() {
             ("/", "nodes", 1170),
             ("/nodes/hgx-a100", "node", 1290),
             ("/nodes/hgx-a100", "layout", 700),
-            ("/nodes/shared", "sharing", 1290),
+            ("/nodes/shared", "sharing", 1860),
         ] {
             if name == "layout" {
                 let machine = inventory("hgx-a100").await;
@@ -40,6 +42,25 @@ async fn the_pages_can_be_photographed() {
                     std::fs::write(Path::new(folder).join(file), picture).unwrap();
                 }
             }
+        }
+    })
+    .await;
+    let narrow = Start {
+        narrow: true,
+        ..Start::default()
+    };
+    browse(&site.url, narrow, async |page| {
+        page.open("/nodes/shared").await;
+        page.until(".live", &["Live"]).await;
+        page.ask(
+            "document.querySelector('.device:last-child').scrollIntoView()",
+            json!([]),
+        )
+        .await;
+        let picture = page.screenshot().await;
+        assert!(picture.len() > 10_000, "an empty picture");
+        if let Some(folder) = &folder {
+            std::fs::write(Path::new(folder).join("sharing-narrow.png"), picture).unwrap();
         }
     })
     .await;

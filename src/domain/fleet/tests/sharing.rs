@@ -1,6 +1,5 @@
 //! What of sharing makes a node worth a look, and what of usage somebody should know of at once.
 
-use super::*;
 use crate::domain::fleet::{SharingReport, SharingSummary, alarms, is_nearly_exhausted};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::Reason;

@@ -265,7 +265,7 @@ fn each_turn_of_what_is_given_out_is_told_once() {
             held.clone(),
             Some(("SharingHeld", "pod a/b has it".to_owned())),
         ),
-        (3, held.clone(), None),
+        (3, held, None),
         // Other words for the same are told when some time has passed.
         (4, shared(Reason::SharingHeld, Some("pod a/c has it")), None),
         (

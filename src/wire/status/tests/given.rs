@@ -237,7 +237,7 @@ fn i12_usage_that_cannot_be_is_refused_with_its_place() {
         ),
         (
             tenant(v1::Tenant {
-                pod: Some(long.clone()),
+                pod: Some(long),
                 ..v1::Tenant::default()
             }),
             format!("{place}.pod: 300 bytes are too long for what stands there"),
@@ -249,6 +249,16 @@ fn i12_usage_that_cannot_be_is_refused_with_its_place() {
             }),
             format!("{place}.processes: 1000 are more than 256"),
         ),
+    ];
+    for (said, expected) in cases {
+        assert_eq!(said, expected);
+    }
+}
+
+#[test]
+fn i12_a_unit_or_a_usage_that_cannot_be_is_refused_with_its_place() {
+    let long = "x".repeat(300);
+    let cases = [
         (
             refused(
                 "usage",
@@ -285,7 +295,7 @@ fn i12_usage_that_cannot_be_is_refused_with_its_place() {
                 "usage",
                 &v1::Usage {
                     devices: Vec::new(),
-                    missing: vec![long.clone(); 400],
+                    missing: vec![long; 400],
                 },
             ),
             ": 121200 bytes are too long for what stands there".to_owned(),
