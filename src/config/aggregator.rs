@@ -404,6 +404,7 @@ mod tests {
         assert_eq!(settings.serving().max_connections(), 20_000);
         let fleet = FleetSettings::new(Duration::from_secs(30), Duration::from_hours(24), 100_000);
         assert_eq!(settings.fleet(), fleet);
+        assert_eq!(settings.plugin_configs(), None);
     }
 
     #[test]
@@ -463,6 +464,10 @@ mod tests {
             (&["--tls-key=/k", "--plaintext"], "cannot be used with"),
             (&["--plaintext", "--max-nodes=0"], "--max-nodes"),
             (&["--plaintext", "--stale-after=0s"], "--stale-after"),
+            (
+                &["--plaintext", "--plugin-config-map=a"],
+                "a namespace and a name",
+            ),
             (&["--plaintext", "--grpc-listen=here"], "--grpc-listen"),
         ] {
             let text = settings(arguments).unwrap_err().to_string();

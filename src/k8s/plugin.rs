@@ -354,7 +354,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn set(containers: serde_json::Value) -> Option<Plugin> {
+    fn set(containers: &serde_json::Value) -> Option<Plugin> {
         let body = json!({
             "metadata": {"name": "plugin"},
             "spec": {"selector": {}, "template": {"spec": {
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn the_plugins_daemon_set_is_told_from_others_of_the_same_image_by_what_it_runs() {
-        let operator = set(json!([
+        let operator = set(&json!([
             {"name": "nvidia-device-plugin", "command": ["/bin/sh", "-c"], "args": ["/bin/entrypoint.sh"],
              "env": [{"name": "MIG_STRATEGY", "value": "single"}]},
             {"name": "config-manager", "command": ["config-manager"]}]));
@@ -378,7 +378,7 @@ mod tests {
             mig_strategy: Some("single".to_owned()),
         };
         assert_eq!(operator, Some(expected.clone()));
-        let helm = set(json!([
+        let helm = set(&json!([
             {"name": "nvidia-device-plugin-sidecar", "command": ["config-manager"]},
             {"name": "nvidia-device-plugin-ctr", "command": ["nvidia-device-plugin"]}]));
         let helms = Plugin {
@@ -386,7 +386,7 @@ mod tests {
             ..expected
         };
         assert_eq!(helm, Some(helms.clone()));
-        let alone = set(json!([{"name": "one", "command": ["/usr/bin/nvidia-device-plugin"]}]));
+        let alone = set(&json!([{"name": "one", "command": ["/usr/bin/nvidia-device-plugin"]}]));
         assert_eq!(
             alone,
             Some(Plugin {
@@ -400,7 +400,7 @@ mod tests {
             json!([{"name": "mps-control-daemon-ctr", "command": ["mps-control-daemon"]}]),
             json!([]),
         ] {
-            assert_eq!(set(other), None);
+            assert_eq!(set(&other), None);
         }
     }
 

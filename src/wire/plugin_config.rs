@@ -152,8 +152,11 @@ fn config(document: Document) -> Option<PluginConfig> {
 /// The first digits of its SHA-256.
 fn digits(text: &str) -> String {
     let digest = digest(&SHA256, text.as_bytes());
-    let bytes = digest.as_ref().iter().take(DIGEST);
-    bytes.map(|byte| format!("{byte:02x}")).collect()
+    let mut digits = String::new();
+    for byte in digest.as_ref().iter().take(DIGEST) {
+        let _written = write!(digits, "{byte:02x}");
+    }
+    digits
 }
 
 /// What a peer sent is not told at length.

@@ -89,7 +89,8 @@ impl HandOff {
             // The layout means nothing here, or nobody has looked.
             return leave(None);
         };
-        let offers = compile(scene.inventory, asked, self.terms.strategy).offers;
+        let compiled = compile(scene.inventory, asked, self.terms.strategy);
+        let offers = compiled.offers;
         let shares = asked
             .devices
             .iter()
@@ -106,8 +107,12 @@ impl HandOff {
             return refused("--plugin-config-map does not say where NVIDIA's device plugin has its configuration".to_owned());
         }
         match render(&offers, self.terms.strategy) {
-            // Devices that are shared are not there.
-            Ok(config) if config.resources.is_empty() => Err(Box::default()),
+            // A device that is lost may come back: what was told stands until then.
+            Ok(config) if config.resources.is_empty() => {
+                let nothing = "nothing that the layout shares can be given out".to_owned();
+                let why = [vec![nothing], compiled.warnings].concat();
+                refused(why.join("; "))
+            }
             Ok(config) => {
                 let config = plugin_config::text(&config);
                 if config.len() > plugin_config::LONGEST {
@@ -162,9 +167,10 @@ impl HandOff {
         let Some((status, (reason, _))) = status.zip(now) else {
             return Vec::new();
         };
-        let message = match reason {
-            Reason::SharingInForce => in_force(status),
-            _ => status.message.clone().unwrap_or_default(),
+        let message = if reason == Reason::SharingInForce {
+            in_force(status)
+        } else {
+            status.message.clone().unwrap_or_default()
         };
         match reason.kind() {
             Kind::Normal => info!(reason = %reason.word(), "sharing: {message}"),

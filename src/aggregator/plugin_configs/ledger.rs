@@ -223,7 +223,7 @@ mod tests {
         let nothing = Contents::default();
         let there = done(&ledger.decide(Duration::ZERO, &all, &nothing), &nothing);
         let none = Wishes::new();
-        let just_before = GRACE - Duration::from_secs(1);
+        let just_before = GRACE.saturating_sub(Duration::from_secs(1));
         assert_eq!(ledger.decide(just_before, &none, &there).apply, None);
         let gone = ledger.decide(GRACE, &none, &there);
         assert_eq!(gone.apply, Some(BTreeMap::new()));

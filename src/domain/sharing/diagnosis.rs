@@ -86,7 +86,7 @@ pub fn diagnose(case: &Case<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     case.config_map(&evidence.config_map, &mut found);
     let plugins = case.plugins(&evidence.plugins, &mut found);
-    case.pods(&evidence.pods, plugins, &mut found);
+    pods(&evidence.pods, plugins, &mut found);
     case.resources(plugins, &mut found);
     // What could not be looked at explains nothing.
     if found.iter().all(|one| one.cause == Cause::Unseen) {
@@ -162,46 +162,6 @@ impl Case<'_> {
             ));
         }
         plugins
-    }
-
-    fn pods(&self, found: &Found<Vec<PluginPod>>, plugins: &[Plugin], findings: &mut Vec<Finding>) {
-        let pods = match found {
-            Found::There(pods) => pods.as_slice(),
-            Found::Missing => &[],
-            Found::Unknown(why) => {
-                findings.push(unseen("the plugin's pods on this node", why));
-                return;
-            }
-        };
-        let remedy = "Look at its events and its log; where no pod is, at the DaemonSet's nodeSelector and the label \
-                      nvidia.com/gpu.deploy.device-plugin.";
-        if pods.is_empty() && !plugins.is_empty() {
-            let named: Vec<&str> = plugins.iter().map(|one| one.name.as_str()).collect();
-            let proof = format!("No pod of DaemonSet {} is on this node", named.join(", "));
-            findings.push(finding(Cause::PluginNotRunning, proof, remedy));
-        }
-        for pod in pods {
-            let name = &pod.name;
-            let proof = match (&pod.trouble, pod.runs) {
-                (Some(trouble), _) => format!("Pod {name}: {trouble}"),
-                (None, None) => format!("Pod {name} does not run yet"),
-                (None, Some(_)) => continue,
-            };
-            findings.push(finding(Cause::PluginNotRunning, proof, remedy));
-        }
-        let givers: BTreeSet<&str> = pods
-            .iter()
-            .filter(|pod| pod.runs.is_some())
-            .map(|pod| pod.plugin.as_str())
-            .collect();
-        if givers.len() > 1 {
-            let givers: Vec<&str> = givers.into_iter().collect();
-            findings.push(finding(
-                Cause::ResourceOfAnother,
-                format!("Pods of {} both run on this node", givers.join(" and ")),
-                "Stop one of them: the last to register with kubelet wins.",
-            ));
-        }
     }
 
     fn resources(&self, plugins: &[Plugin], findings: &mut Vec<Finding>) {
@@ -285,6 +245,46 @@ impl Case<'_> {
             proof,
             "Its plugin was not told, or cannot do it: delete the pod, and look at its log.",
         )
+    }
+}
+
+fn pods(found: &Found<Vec<PluginPod>>, plugins: &[Plugin], findings: &mut Vec<Finding>) {
+    let pods = match found {
+        Found::There(pods) => pods.as_slice(),
+        Found::Missing => &[],
+        Found::Unknown(why) => {
+            findings.push(unseen("the plugin's pods on this node", why));
+            return;
+        }
+    };
+    let remedy = "Look at its events and its log; where no pod is, at the DaemonSet's nodeSelector and the label \
+                  nvidia.com/gpu.deploy.device-plugin.";
+    if pods.is_empty() && !plugins.is_empty() {
+        let named: Vec<&str> = plugins.iter().map(|one| one.name.as_str()).collect();
+        let proof = format!("No pod of DaemonSet {} is on this node", named.join(", "));
+        findings.push(finding(Cause::PluginNotRunning, proof, remedy));
+    }
+    for pod in pods {
+        let name = &pod.name;
+        let proof = match (&pod.trouble, pod.runs) {
+            (Some(trouble), _) => format!("Pod {name}: {trouble}"),
+            (None, None) => format!("Pod {name} does not run yet"),
+            (None, Some(_)) => continue,
+        };
+        findings.push(finding(Cause::PluginNotRunning, proof, remedy));
+    }
+    let givers: BTreeSet<&str> = pods
+        .iter()
+        .filter(|pod| pod.runs.is_some())
+        .map(|pod| pod.plugin.as_str())
+        .collect();
+    if givers.len() > 1 {
+        let givers: Vec<&str> = givers.into_iter().collect();
+        findings.push(finding(
+            Cause::ResourceOfAnother,
+            format!("Pods of {} both run on this node", givers.join(" and ")),
+            "Stop one of them: the last to register with kubelet wins.",
+        ));
     }
 }
 

@@ -240,13 +240,13 @@ fn are_alike(offers: &Offers) -> Result<(), CannotExpress> {
         .units()
         .map(|(_, unit)| unit.partition.as_ref().map(|one| &one.profile))
         .collect();
-    let said = |kind: &Option<&ProfileName>| {
+    let said = |kind: Option<&ProfileName>| {
         kind.map_or_else(|| "whole GPUs".to_owned(), ToString::to_string)
     };
     match (kinds.first(), kinds.last()) {
         (Some(one), Some(other)) if one != other => Err(CannotExpress::Unlike {
-            one: said(one),
-            other: said(other),
+            one: said(*one),
+            other: said(*other),
         }),
         _ => Ok(()),
     }

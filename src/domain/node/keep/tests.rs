@@ -318,8 +318,8 @@ fn the_plugins_configuration_is_changed_where_there_is_one() {
     }
 }
 
-/// The label that NVIDIA's plugin follows, where it is written: `Some(None)` takes it away.
-fn followed(view: &View, wanted: PluginLabel) -> Option<Option<String>> {
+/// What is written of the label that NVIDIA's plugin follows; empty where it is taken away.
+fn followed(view: &View, wanted: PluginLabel) -> Option<String> {
     let wanted = Wanted {
         plugin_label: wanted,
         ..nothing()
@@ -331,7 +331,7 @@ fn followed(view: &View, wanted: PluginLabel) -> Option<Option<String>> {
             force: false,
             mut labels,
             ..
-        } => Some(labels.remove(PLUGIN_CONFIG)),
+        } => Some(labels.remove(PLUGIN_CONFIG).unwrap_or_default()),
         Write::Apply { .. } | Write::Taints(_) | Write::Replace { .. } => None,
     })
 }
@@ -347,11 +347,11 @@ fn the_plugins_label_is_written_by_a_manager_of_its_own_and_never_over_somebody_
         view
     };
     let ours = label(&[SHARING_MANAGER]);
-    assert_eq!(followed(&node(&[]), is("a")), Some(Some("a".to_owned())));
+    assert_eq!(followed(&node(&[]), is("a")), Some("a".to_owned()));
     assert_eq!(followed(&ours, is("a")), None);
-    assert_eq!(followed(&ours, is("b")), Some(Some("b".to_owned())));
+    assert_eq!(followed(&ours, is("b")), Some("b".to_owned()));
     assert_eq!(followed(&ours, PluginLabel::Leave), None);
-    assert_eq!(followed(&ours, PluginLabel::Absent), Some(None));
+    assert_eq!(followed(&ours, PluginLabel::Absent), Some(String::new()));
     let theirs = label(&["kubectl-label"]);
     for wanted in [is("a"), is("b"), PluginLabel::Leave, PluginLabel::Absent] {
         assert_eq!(followed(&theirs, wanted), None);

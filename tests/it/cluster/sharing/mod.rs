@@ -121,7 +121,10 @@ fn a_layout_that_shares_reaches_nvidias_plugin_is_verified_edited_and_taken_back
     let first = stage.followed().unwrap();
     assert!(first.starts_with("octavo-wanted-"), "{first}");
     let told = stage.rig.await_event("SharingInForce");
-    assert_eq!(told, "the Node offers 6 nvidia.com/gpu");
+    assert!(
+        told.contains("nvidia.com/gpu") && told.contains('6'),
+        "{told}"
+    );
     // The administrator's key is untouched, and ours says no more than it is to.
     let keys = stage.keys();
     assert_eq!(keys.len(), 2, "{keys:?}");

@@ -72,7 +72,7 @@ async fn follow(place: &Place) {
     let mut seen = Box::pin(watcher(nodes.clone(), only));
     let mut known: Option<Option<String>> = None;
     while let Some(event) = seen.next().await {
-        let (Ok(Event::Apply(node)) | Ok(Event::InitApply(node))) = event else {
+        let Ok(Event::Apply(node) | Event::InitApply(node)) = event else {
             continue;
         };
         let label = node
