@@ -40,3 +40,4 @@ mod rest;
 mod supply_chain;
 mod tidy;
 mod troubleshooting;
+mod usage;
