@@ -386,23 +386,3 @@ fn what_is_not_told_is_absent_and_said() {
         ]
     );
 }
-
-#[test]
-fn utilisation_is_the_sum_of_what_a_containers_processes_have_and_no_more_than_all() {
-    let mut reading = whole(100, &[process(1, 10), process(2, 10), process(3, 10)]);
-    reading.busy = [(1, 60), (2, 70)]
-        .map(|(pid, percent)| Busy {
-            pid,
-            compute: Percent::of(percent),
-        })
-        .to_vec();
-    let pods = [known("a", &replica(0)), known("b", &replica(1))];
-    let kin = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
-    let usage = look(&reading, &pods, &kin);
-    let shares: Vec<_> = usage.devices[0].units[0]
-        .tenants
-        .iter()
-        .map(|tenant| tenant.utilization)
-        .collect();
-    assert_eq!(shares, [Some(Percent(100)), None]);
-}

@@ -4,6 +4,26 @@ use proptest::prelude::*;
 
 use super::*;
 
+#[test]
+fn utilisation_is_the_sum_of_what_a_containers_processes_have_and_no_more_than_all() {
+    let mut reading = whole(100, &[process(1, 10), process(2, 10), process(3, 10)]);
+    reading.busy = [(1, 60), (2, 70)]
+        .map(|(pid, percent)| Busy {
+            pid,
+            compute: Percent::of(percent),
+        })
+        .to_vec();
+    let pods = [known("a", &replica(0)), known("b", &replica(1))];
+    let kin = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
+    let usage = look(&reading, &pods, &kin);
+    let shares: Vec<_> = usage.devices[0].units[0]
+        .tenants
+        .iter()
+        .map(|tenant| tenant.utilization)
+        .collect();
+    assert_eq!(shares, [Some(Percent(100)), None]);
+}
+
 /// Whose a process is, as the kernel says: one of four pods, another pod, nobody's, or gone.
 fn origin() -> impl Strategy<Value = Option<Origin>> {
     prop_oneof![
