@@ -270,21 +270,16 @@ impl Observer {
 
     /// Learns whose the processes are that the driver named last.
     async fn whose(&mut self) -> Result<(), String> {
-        let mut looking = match self.looking.take() {
-            Some(looking) => looking,
-            None => {
-                let pids = self.pids();
-                let root = self.settings.proc_root.clone();
-                let folder = self.settings.device_plugins.clone();
-                tokio::task::spawn_blocking(move || {
-                    let origins = holders::origins(&root, pids).map_err(|error| chain(&error));
-                    (
-                        origins,
-                        device_record::read(&folder).map_err(|error| chain(&error)),
-                    )
-                })
-            }
-        };
+        let mut looking = self.looking.take().unwrap_or_else(|| {
+            let pids = self.pids();
+            let root = self.settings.proc_root.clone();
+            let folder = self.settings.device_plugins.clone();
+            tokio::task::spawn_blocking(move || {
+                let origins = holders::origins(&root, pids).map_err(|error| chain(&error));
+                let record = device_record::read(&folder).map_err(|error| chain(&error));
+                (origins, record)
+            })
+        });
         match timeout(PROCESSES, &mut looking).await {
             Ok(Ok((origins, record))) => {
                 // Without it pods are known by what they alone can be; where that is not enough, the join says so.
@@ -328,9 +323,10 @@ impl Observer {
                 .map(|pod| format!("{}/{}", pod.namespace, pod.name))
                 .collect();
             let names = names.join(", ");
-            match reason {
-                Reason::MemoryWithinShare => info!("{names}: {message}"),
-                _ => warn!("{names}: {message}"),
+            if reason == Reason::MemoryWithinShare {
+                info!("{names}: {message}");
+            } else {
+                warn!("{names}: {message}");
             }
             let Some(events) = &self.pods else { continue };
             if pods.is_empty() {

@@ -45,3 +45,4 @@ mod supply_chain;
 mod tidy;
 mod top;
 mod troubleshooting;
+mod usage;

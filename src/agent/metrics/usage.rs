@@ -32,7 +32,9 @@ const MOST: usize = 1024;
 const OTHERS: &str = "other";
 
 /// Labels of a series with its value.
-pub(super) type Samples = Vec<(Vec<(&'static str, String)>, f64)>;
+pub(super) type Samples = Vec<(Labels, f64)>;
+/// Labels of a series.
+type Labels = Vec<(&'static str, String)>;
 
 /// What was seen, as metrics. Clones are one.
 #[derive(Debug, Clone)]
@@ -171,9 +173,8 @@ fn units(sheet: &mut Sheet<'_, '_>, devices: &[DeviceUsage]) -> fmt::Result {
 }
 
 /// GPU instances, each once: their compute instances share one memory.
-fn instances(devices: &[DeviceUsage]) -> Vec<(Vec<(&'static str, String)>, &UnitUsage)> {
-    let mut found: BTreeMap<(String, u32), (Vec<(&'static str, String)>, &UnitUsage)> =
-        BTreeMap::new();
+fn instances(devices: &[DeviceUsage]) -> Vec<(Labels, &UnitUsage)> {
+    let mut found = BTreeMap::new();
     for device in devices {
         for unit in &device.units {
             let Some((gi, _)) = unit.partition else {
@@ -193,7 +194,7 @@ fn instances(devices: &[DeviceUsage]) -> Vec<(Vec<(&'static str, String)>, &Unit
 }
 
 /// Labels of a unit; those of a partition are empty for a whole device.
-fn place(device: &DeviceUsage, unit: &UnitUsage) -> Vec<(&'static str, String)> {
+fn place(device: &DeviceUsage, unit: &UnitUsage) -> Labels {
     let (gi, ci) = unit.partition.unzip();
     let text = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
     vec![

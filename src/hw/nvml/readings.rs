@@ -2,7 +2,8 @@
 
 use nvml_wrapper::enum_wrappers::device::{Clock, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper_sys::bindings::{
-    field_id, nvmlDevice_t, nvmlFieldValue_t, nvmlMemory_v2_t, nvmlProcessUtilizationSample_t,
+    field_id, nvmlDevice_t, nvmlFieldValue_t, nvmlMemory_t, nvmlMemory_v2_t,
+    nvmlProcessUtilizationSample_t,
 };
 
 use super::device::KnownDevice;
@@ -81,8 +82,16 @@ fn memory(session: Session<'_>, handle: DeviceHandle) -> Result<MemoryUse, Drive
             reserved: Mebibytes::from_bytes(now.reserved),
         },
         Err(error) if error.remedy() == Remedy::Unavailable => {
-            let device = session.device(handle);
-            let old = session.wrapped("nvmlDeviceGetMemoryInfo", || device.memory_info())?;
+            // nvml-wrapper asks the second form alone.
+            let mut old = nvmlMemory_t {
+                total: 0,
+                free: 0,
+                used: 0,
+            };
+            // SAFETY: the handle is this library's, and `old` may be written until the call returns.
+            raw!(session, nvmlDeviceGetMemoryInfo, |f| unsafe {
+                f(handle.0, &raw mut old)
+            })?;
             MemoryUse {
                 total: Mebibytes::from_bytes(old.total),
                 used: Mebibytes::from_bytes(old.used),

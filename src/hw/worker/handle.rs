@@ -145,8 +145,8 @@ impl Handle {
             return Err(Unread::Late);
         }
         let (asker, answer) = oneshot::channel();
-        let asked = self.ask(Message::Readings(asker), answer);
-        time::timeout(calls.deadline(), asked)
+        let question = self.ask(Message::Readings(asker), answer);
+        time::timeout(calls.deadline(), question)
             .await
             .unwrap_or(Err(Unread::Late))
     }

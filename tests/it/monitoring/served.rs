@@ -305,6 +305,8 @@ fn documented(section: &str) -> BTreeMap<String, BTreeSet<String>> {
 async fn the_documentation_lists_what_the_programs_serve_and_nothing_else() {
     let page = read(&root().join("docs/metrics.md"));
     let (fleet, agents) = page.split_once("\n## The agent\n").unwrap();
+    // What is served only where it is looked who uses what is held against the page by `usage::served`.
+    let (agents, _) = agents.split_once("\n## Who uses what\n").unwrap();
     let (agent, aggregator) = served().await;
     for (section, served) in [(fleet, aggregator), (agents, agent)] {
         let served: BTreeMap<String, BTreeSet<String>> = served

@@ -137,6 +137,11 @@ pub(super) fn vitals(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Re
     for (name, help, value) in MEASURES {
         sheet.gauge((name, help), each(readings, value))?;
     }
+    clocks(sheet, readings)?;
+    rows(sheet, readings)
+}
+
+fn clocks(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Result {
     let clocks = readings.iter().flat_map(|reading| {
         let Vitals {
             compute_clock,
@@ -158,7 +163,11 @@ pub(super) fn vitals(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Re
             "How fast a device's multiprocessors and its memory run",
         ),
         clocks.collect(),
-    )?;
+    )
+}
+
+/// Whether rows of memory wait to be remapped, or could not be.
+fn rows(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Result {
     let rows = |value: fn(bool, bool) -> bool| {
         readings
             .iter()
@@ -185,6 +194,9 @@ pub(super) fn vitals(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Re
     )
 }
 
+/// Two numbers of a reading by their words.
+type Both = [(&'static str, Option<u64>); 2];
+
 pub(super) fn counted(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Result {
     sheet.counter(
         (
@@ -202,7 +214,7 @@ pub(super) fn counted(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::R
         ),
         each(readings, |told| told.pcie_replays.map(f64::from)),
     )?;
-    let by_kind = |label: &'static str, value: fn(&Vitals) -> [(&'static str, Option<u64>); 2]| {
+    let by_kind = |label: &'static str, value: fn(&Vitals) -> Both| {
         let all = readings.iter().flat_map(move |reading| {
             let both = value(&reading.vitals).into_iter();
             both.filter_map(move |(kind, number)| {

@@ -90,10 +90,10 @@ pub(super) fn identify<'a>(
             names.by_uid.insert(uid.clone(), pod(&one.device));
         }
     }
-    let named: BTreeSet<PodName> = names.by_uid.values().cloned().collect();
+    let settled: BTreeSet<PodName> = names.by_uid.values().cloned().collect();
     for spot in spots {
         let holders = spot.holders.iter().map(|holder| pod(holder.device));
-        let holders: BTreeSet<PodName> = holders.filter(|name| !named.contains(name)).collect();
+        let holders: BTreeSet<PodName> = holders.filter(|name| !settled.contains(name)).collect();
         for pid in spot.processes.keys() {
             if let Some(Origin::Pod { uid, .. }) = kin.of(*pid)
                 && !names.by_uid.contains_key(uid)

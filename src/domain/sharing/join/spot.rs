@@ -53,8 +53,8 @@ pub(super) fn spots<'a>(reading: &Reading, given: &'a [Given]) -> Vec<Spot<'a>> 
             let (gi, ci) = (part.gpu_instance, part.compute_instance);
             let older = gpu.as_ref().map(|gpu| format!("MIG-{gpu}/{gi}/{ci}"));
             let processes = processes(reading, |(of_gi, of_ci)| match (of_gi, of_ci) {
-                (Some(of_gi), Some(of_ci)) => (of_gi, of_ci) == (gi, ci),
-                (Some(of_gi), None) => of_gi == gi && of_instance(gi) == 1,
+                (Some(instance), Some(_)) => (instance, of_ci) == (gi, Some(ci)),
+                (Some(instance), None) => instance == gi && of_instance(gi) == 1,
                 (None, _) => false,
             });
             Spot {

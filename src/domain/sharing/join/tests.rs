@@ -1,6 +1,6 @@
-//! Tables of who is whose, and properties of the sums.
+//! Tables of who is whose.
 
-use proptest::prelude::*;
+mod sums;
 
 use super::*;
 use crate::domain::id::PciAddress;
@@ -17,12 +17,12 @@ const PARTS: [&str; 3] = [
     "MIG-11111111-2222-3333-4444-555555555552",
 ];
 
-fn memory(total: u64, used: u64) -> Option<MemoryUse> {
-    Some(MemoryUse {
+fn memory(total: u64, used: u64) -> MemoryUse {
+    MemoryUse {
         total: Mebibytes::new(total),
         used: Mebibytes::new(used),
         reserved: Mebibytes::new(500),
-    })
+    }
 }
 
 fn process(pid: u32, memory: u64) -> Process {
@@ -42,7 +42,7 @@ fn whole(used: u64, processes: &[Process]) -> Reading {
         index: 0,
         minor: Some(0),
         product_name: None,
-        memory: memory(81_920, used),
+        memory: Some(memory(81_920, used)),
         is_partitioned: false,
         partitions: Vec::new(),
         processes: Some(processes.to_vec()),
@@ -58,7 +58,7 @@ fn divided(used: [u64; 2], processes: &[Process]) -> Reading {
         compute_instance: ci,
         uuid: (*uuid).to_owned(),
         profile: Some("1g.10gb".to_owned()),
-        memory: memory(40_960, if gi == 1 { used[0] } else { used[1] }),
+        memory: Some(memory(40_960, if gi == 1 { used[0] } else { used[1] })),
     };
     Reading {
         is_partitioned: true,
@@ -385,118 +385,4 @@ fn what_is_not_told_is_absent_and_said() {
             "GPU 0: the driver does not tell its processes",
         ]
     );
-}
-
-#[test]
-fn utilisation_is_the_sum_of_what_a_containers_processes_have_and_no_more_than_all() {
-    let mut reading = whole(100, &[process(1, 10), process(2, 10), process(3, 10)]);
-    reading.busy = [(1, 60), (2, 70)]
-        .map(|(pid, percent)| Busy {
-            pid,
-            compute: Percent::of(percent),
-        })
-        .to_vec();
-    let pods = [known("a", &replica(0)), known("b", &replica(1))];
-    let kin = seen(&[(1, of("uid-a")), (2, of("uid-a")), (3, of("uid-b"))]);
-    let usage = look(&reading, &pods, &kin);
-    let shares: Vec<_> = usage.devices[0].units[0]
-        .tenants
-        .iter()
-        .map(|tenant| tenant.utilization)
-        .collect();
-    assert_eq!(shares, [Some(Percent(100)), None]);
-}
-
-/// Whose a process is, as the kernel says: one of four pods, another pod, nobody's, or gone.
-fn origin() -> impl Strategy<Value = Option<Origin>> {
-    prop_oneof![
-        (0_u8..5).prop_map(|pod| Some(of(&format!("uid-{pod}")))),
-        Just(Some(Origin::NoPod)),
-        Just(None),
-    ]
-}
-
-/// Where a process runs: nowhere told, in an instance, in a compute instance.
-fn place() -> impl Strategy<Value = (Option<u32>, Option<u32>)> {
-    prop_oneof![
-        Just((None, None)),
-        (1_u32..3).prop_map(|gi| (Some(gi), None)),
-        Just((Some(1), Some(0))),
-        Just((Some(1), Some(1))),
-        Just((Some(2), Some(0))),
-    ]
-}
-
-proptest! {
-    #[test]
-    fn nothing_is_attributed_twice_and_sums_match_what_is_used(
-        used in (0_u64..5000, 0_u64..5000),
-        is_divided: bool,
-        is_hidden: bool,
-        has_uids: bool,
-        processes in prop::collection::vec((1_u32..12, 0_u64..1000, place(), origin()), 0..12),
-        pods in prop::collection::vec((0_u8..4, 0_usize..3, 0_u32..3), 0..6),
-    ) {
-        let listed: Vec<Process> = processes
-            .iter()
-            .map(|(pid, memory, (gi, ci), _)| Process {
-                gpu_instance: gi.filter(|_| is_divided),
-                compute_instance: ci.filter(|_| is_divided),
-                ..process(*pid, *memory)
-            })
-            .collect();
-        let reading = if is_divided {
-            divided([used.0, used.1], &listed)
-        } else {
-            whole(used.0, &listed)
-        };
-        let pods: Vec<Given> = pods
-            .iter()
-            .map(|(pod, part, number)| {
-                let unit = if is_divided { PARTS[*part] } else { GPU };
-                let pod = format!("{pod}");
-                let one = known(&pod, &format!("{unit}::{number}"));
-                Given { uid: one.uid.filter(|_| has_uids), ..one }
-            })
-            .collect();
-        let kin = if is_hidden {
-            Kin::Hidden
-        } else {
-            let all = processes.iter().filter_map(|(pid, .., origin)| Some((*pid, origin.clone()?)));
-            Kin::Seen(all.collect())
-        };
-        let usage = look(&reading, &pods, &kin);
-        let device = &usage.devices[0];
-        let mut sums: BTreeMap<Option<u32>, (u64, u64, u64)> = BTreeMap::new();
-        for unit in &device.units {
-            let mut seen = BTreeSet::new();
-            for tenant in &unit.tenants {
-                for pid in &tenant.processes {
-                    prop_assert!(seen.insert(*pid), "{pid} is two tenants'");
-                }
-                for id in &tenant.ids {
-                    prop_assert_eq!(id.uuid(), unit.uuid.as_str());
-                }
-            }
-            let tenants = unit.tenants.iter().filter_map(|one| one.memory).map(Mebibytes::get);
-            let sum = sums.entry(unit.partition.map(|(gi, _)| gi)).or_default();
-            sum.0 += tenants.sum::<u64>();
-            sum.1 = unit.unattributed.unwrap().get();
-            sum.2 = unit.memory.unwrap().used.get();
-        }
-        for (tenants, rest, used) in sums.values() {
-            prop_assert_eq!(tenants + rest, *used);
-        }
-        let all: u64 = sums.values().map(|(tenants, ..)| tenants).sum();
-        let rest = device.unattributed().unwrap().get();
-        prop_assert_eq!(all + rest, device.memory.unwrap().used.get());
-        // Kubelet's list is never contradicted: who was given something is there, once, with just that.
-        for one in &pods {
-            let id: ShareId = one.device.device_id.parse().unwrap();
-            let of_pod = device.units.iter().flat_map(|unit| &unit.tenants).filter(|tenant| {
-                tenant.pod.as_deref() == Some(one.device.pod.as_str()) && tenant.ids.contains(&id)
-            });
-            prop_assert_eq!(of_pod.count(), 1);
-        }
-    }
 }

@@ -55,13 +55,7 @@ pub(super) fn gpu(
         index,
         minor: chosen(entry.minor.as_ref(), nth).unwrap_or(index),
         pci: chosen(entry.pci.as_ref(), nth).unwrap_or_else(|| default_address(index)),
-        pci_ids: PciIds {
-            device: entry.pci_device.unwrap_or(board.pci_device),
-            subsystem_vendor: entry.subsystem_vendor.unwrap_or(NVIDIA),
-            subsystem_device: entry.subsystem_device.unwrap_or(board.pci_device),
-            class: entry.pci_class.unwrap_or(board.pci_class),
-            revision: 0xA1,
-        },
+        pci_ids: pci_ids(board, entry),
         numa_node: chosen(entry.numa.as_ref(), nth),
         vbios: entry
             .vbios
@@ -92,6 +86,17 @@ pub(super) fn gpu(
         }),
         profiles: std::sync::Arc::default(),
     })
+}
+
+/// Its identity on the bus.
+fn pci_ids(board: &Board, entry: &GpuEntry) -> PciIds {
+    PciIds {
+        device: entry.pci_device.unwrap_or(board.pci_device),
+        subsystem_vendor: entry.subsystem_vendor.unwrap_or(NVIDIA),
+        subsystem_device: entry.subsystem_device.unwrap_or(board.pci_device),
+        class: entry.pci_class.unwrap_or(board.pci_class),
+        revision: 0xA1,
+    }
 }
 
 fn chosen<T: Clone>(values: Option<&OneOrMany<T>>, nth: usize) -> Option<T> {

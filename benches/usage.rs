@@ -1,0 +1,234 @@
+//! What it costs to look who uses what, with a thousand pods on eight GPUs: `cargo bench --bench usage`.
+//!
+//! The join and the guard alone, the scrape that tells it, and how much memory a process grows by over a thousand looks. Tables are in
+//! Markdown for `docs/performance.md`; nothing fails on a figure.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark is a script: it measures the wall clock, prints, and stops at the first thing out of order"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use octavo::agent::metrics::usage::UsageMetrics;
+use octavo::agent::usage::Seen;
+use octavo::domain::holder::PodDevice;
+use octavo::domain::id::PciAddress;
+use octavo::domain::inventory::{Process, ProcessKind};
+use octavo::domain::quantity::Mebibytes;
+use octavo::domain::reading::{Reading, Vitals};
+use octavo::domain::sharing::guard::Guard;
+use octavo::domain::sharing::join::{Given, Kin, Origin, Scene, join};
+use octavo::domain::sharing::offer::{Offer, Offers, Unit};
+use octavo::domain::sharing::resource::ResourceName;
+use octavo::domain::sharing::usage::{MemoryUse, Percent};
+use octavo::telemetry::exposition;
+use tokio::sync::watch;
+
+const GPUS: u32 = 8;
+const LOOKS: usize = 200;
+
+/// All that is known of a node at one moment.
+struct Node {
+    readings: Vec<Reading>,
+    offers: Offers,
+    given: Vec<Given>,
+    kin: Kin,
+}
+
+fn main() {
+    println!("| pods | kubelet's record | join, median | join, p99 | guard, median |");
+    println!("|---|---|---|---|---|");
+    for pods in [10, 100, 1000] {
+        for has_record in [true, false] {
+            looks(pods, has_record);
+        }
+    }
+    println!();
+    println!("| pods | view | scrape, median | scrape, p99 | bytes |");
+    println!("|---|---|---|---|---|");
+    for pods in [10, 1000] {
+        for dcgm in [false, true] {
+            scrapes(pods, dcgm);
+        }
+    }
+    println!();
+    growth();
+}
+
+fn uuid(gpu: u32) -> String {
+    format!("GPU-5fd4087b-86f3-7a43-b711-4771313afc{gpu:02}")
+}
+
+fn node(pods: u32, has_record: bool) -> Node {
+    let pod = |number: u32| Given {
+        device: PodDevice {
+            namespace: "team".to_owned(),
+            pod: format!("pod-{number}"),
+            container: "main".to_owned(),
+            resource: "nvidia.com/gpu".to_owned(),
+            device_id: format!("{}::{}", uuid(number % GPUS), number / GPUS),
+        },
+        uid: has_record.then(|| format!("uid-{number}")),
+    };
+    let reading = |gpu: u32| Reading {
+        pci: PciAddress::new(0, u8::try_from(gpu + 1).unwrap(), 0, 0).unwrap(),
+        uuid: Some(uuid(gpu).parse().unwrap()),
+        index: gpu,
+        minor: Some(gpu),
+        product_name: Some("NVIDIA H100 80GB HBM3".to_owned()),
+        memory: Some(MemoryUse {
+            total: Mebibytes::new(81_559),
+            used: Mebibytes::new(60_000),
+            reserved: Mebibytes::new(551),
+        }),
+        is_partitioned: false,
+        partitions: Vec::new(),
+        processes: Some(
+            (0..pods)
+                .filter(|number| number % GPUS == gpu)
+                .map(|number| Process {
+                    pid: 1000 + number,
+                    kind: ProcessKind::Compute,
+                    gpu_instance: None,
+                    compute_instance: None,
+                    memory: Some(Mebibytes::new(u64::from(number % 700))),
+                })
+                .collect(),
+        ),
+        busy: Vec::new(),
+        vitals: Vitals {
+            compute: Some(Percent(50)),
+            power_mw: Some(400_000),
+            energy_mj: Some(1 << 40),
+            temperature: Some(60),
+            compute_clock: Some(1980),
+            memory_clock: Some(2619),
+            pcie_replays: Some(0),
+            ..Vitals::default()
+        },
+    };
+    let unit = |gpu: u32| Unit {
+        uuid: uuid(gpu),
+        pci: PciAddress::new(0, u8::try_from(gpu + 1).unwrap(), 0, 0).unwrap(),
+        partition: None,
+        replicas: Some(pods.div_ceil(GPUS)),
+        memory: Some(Mebibytes::new(81_559)),
+        memory_per_replica: None,
+        numa_node: None,
+    };
+    let origin = |number: u32| Origin::Pod {
+        uid: format!("uid-{number}"),
+        container: Some("c".repeat(64)),
+    };
+    Node {
+        readings: (0..GPUS).map(reading).collect(),
+        offers: Offers {
+            resources: vec![Offer {
+                name: ResourceName::gpu(),
+                fail_requests_greater_than_one: false,
+                units: (0..GPUS).map(unit).collect(),
+            }],
+        },
+        given: (0..pods).map(pod).collect(),
+        kin: Kin::Seen(
+            (0..pods)
+                .map(|number| (1000 + number, origin(number)))
+                .collect::<BTreeMap<_, _>>(),
+        ),
+    }
+}
+
+impl Node {
+    fn scene(&self) -> Scene<'_> {
+        Scene {
+            readings: &self.readings,
+            offers: &self.offers,
+            given: &self.given,
+            kin: &self.kin,
+        }
+    }
+}
+
+fn looks(pods: u32, has_record: bool) {
+    let node = node(pods, has_record);
+    let mut guard = Guard::default();
+    let (mut joins, mut guards) = (Vec::new(), Vec::new());
+    for look in 0..LOOKS {
+        let began = Instant::now();
+        let mut usage = join(&node.scene());
+        joins.push(began.elapsed());
+        let began = Instant::now();
+        let now = Duration::from_secs(10 * u64::try_from(look).unwrap());
+        guard.look(now, &mut usage);
+        guards.push(began.elapsed());
+    }
+    let record = if has_record { "yes" } else { "no" };
+    let (median, most) = (at(&mut joins, 50), at(&mut joins, 99));
+    let guard = at(&mut guards, 50);
+    println!("| {pods} | {record} | {median:?} | {most:?} | {guard:?} |");
+}
+
+fn scrapes(pods: u32, dcgm: bool) {
+    let node = node(pods, true);
+    let seen = Seen {
+        usage: Arc::new(join(&node.scene())),
+        readings: node.readings.clone(),
+        ..Seen::default()
+    };
+    let (_seen, receiver) = watch::channel(Arc::new(seen));
+    let metrics = UsageMetrics::new(receiver, dcgm.then(|| "node".to_owned()));
+    let registries = metrics.registries();
+    let mut times = Vec::new();
+    let mut bytes = 0;
+    for _ in 0..LOOKS {
+        let began = Instant::now();
+        let text = exposition::write_all(registries.iter(), std::iter::empty());
+        times.push(began.elapsed());
+        bytes = text.unwrap().1.len();
+    }
+    let view = if dcgm { "with DCGM's" } else { "own" };
+    let (median, most) = (at(&mut times, 50), at(&mut times, 99));
+    println!("| {pods} | {view} | {median:?} | {most:?} | {bytes} |");
+}
+
+/// What stays in memory after a thousand looks at a thousand pods, beside what stays after ten.
+fn growth() {
+    let node = node(1000, true);
+    let mut guard = Guard::default();
+    let mut look = |from: u64, to: u64| {
+        for second in from..to {
+            let mut usage = join(&node.scene());
+            guard.look(Duration::from_secs(second), &mut usage);
+        }
+    };
+    let start = resident();
+    look(0, 10);
+    let ten = resident();
+    look(10, 1000);
+    let thousand = resident();
+    println!("| resident at first | after 10 looks | after 1000 looks |");
+    println!("|---|---|---|");
+    println!("| {start} KiB | {ten} KiB | {thousand} KiB |");
+}
+
+/// In KiB.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    let number = line.split_whitespace().nth(1).unwrap();
+    number.parse().unwrap()
+}
+
+fn at(times: &mut [Duration], percent: usize) -> Duration {
+    times.sort_unstable();
+    let place = (times.len() * percent / 100).min(times.len() - 1);
+    times.get(place).copied().unwrap()
+}

@@ -1,0 +1,110 @@
+//! Somebody does not answer: what he said last stays, it is said that he does not, and nobody else waits for him.
+
+use std::time::Duration;
+
+use super::rig::{Groups, Rig, Watching, adds_up, named, unit};
+
+async fn shared() -> (Rig, Watching) {
+    let rig = Rig::new("- {board: H100_80GB_SXM}\n");
+    let gpu = rig.gpu(0);
+    for (at, pod) in [(0_u32, "a"), (1, "b")] {
+        rig.kubelet
+            .give(pod, "nvidia.com/gpu", &[format!("{gpu}::{at}")]);
+        rig.is_of(100 + at, pod, Groups::V2Systemd);
+        rig.runs(100 + at, 0, None, 1000);
+    }
+    let mut watching = rig.watch(Some(2)).await;
+    watching.until(|seen| seen.usage.devices.len() == 1).await;
+    (rig, watching)
+}
+
+fn both() -> [(String, Option<u64>); 2] {
+    ["a", "b"].map(|pod| (pod.to_owned(), Some(1000)))
+}
+
+#[tokio::test]
+async fn a_kubelet_that_is_away_or_slow_leaves_what_it_said_and_comes_back() {
+    let (mut rig, mut watching) = shared().await;
+    rig.kubelet.stop();
+    let seen = watching.until(|seen| !seen.answered.kubelet).await;
+    assert_eq!(named(unit(&seen, 0)), both());
+    assert!(
+        seen.usage.missing[0].contains("cannot connect to kubelet"),
+        "{:?}",
+        seen.usage.missing
+    );
+    adds_up(&seen);
+    rig.kubelet.listen();
+    watching
+        .until(|seen| seen.answered.kubelet && seen.usage.missing.is_empty())
+        .await;
+    rig.kubelet.answers_slowly(true);
+    let seen = watching.until(|seen| !seen.answered.kubelet).await;
+    assert!(
+        seen.usage.missing[0].contains("within 2"),
+        "{:?}",
+        seen.usage.missing
+    );
+    assert_eq!(named(unit(&seen, 0)), both());
+    assert!(seen.took < Duration::from_secs(20), "{:?}", seen.took);
+    rig.kubelet.answers_slowly(false);
+    watching.until(|seen| seen.answered.kubelet).await;
+}
+
+#[tokio::test]
+async fn without_the_hosts_processes_pods_are_known_and_it_is_said_what_is_not() {
+    let (rig, mut watching) = shared().await;
+    rig.hide_processes();
+    let seen = watching.until(|seen| !seen.answered.processes).await;
+    assert_eq!(
+        named(unit(&seen, 0)),
+        ["a", "b"].map(|pod| (pod.to_owned(), None))
+    );
+    assert_eq!(unit(&seen, 0).unattributed.unwrap().get(), 2000);
+    adds_up(&seen);
+    let missing = seen.usage.missing.join("\n");
+    assert!(missing.contains("does not show all processes"), "{missing}");
+    assert!(missing.contains("hostPID"), "{missing}");
+    rig.kubelet.ended("b");
+    let seen = watching
+        .until(|seen| unit(seen, 0).tenants.len() == 1)
+        .await;
+    assert_eq!(named(unit(&seen, 0)), [("a".to_owned(), Some(2000))]);
+}
+
+#[tokio::test]
+async fn a_driver_that_hangs_holds_up_nobody_and_what_it_said_stays() {
+    let (rig, mut watching) = shared().await;
+    rig.machine
+        .faults("- {call: nvmlDeviceGetMemoryInfo_v2, hang: forever}");
+    let seen = watching.until(|seen| !seen.answered.driver).await;
+    assert_eq!(named(unit(&seen, 0)), both());
+    assert!(
+        seen.usage.missing[0].contains("busy"),
+        "{:?}",
+        seen.usage.missing
+    );
+    let again = watching.next().await;
+    assert!(!again.answered.driver && again.answered.kubelet);
+    rig.machine.faults("[]");
+    let seen = watching.until(|seen| seen.answered.driver).await;
+    adds_up(&seen);
+}
+
+#[tokio::test]
+async fn an_older_driver_that_does_not_tell_apart_what_it_keeps_is_read_too() {
+    let mut rig = Rig::new("- {board: T4}\n");
+    rig.machine = rig.machine.without(&[
+        "nvmlDeviceGetMemoryInfo_v2",
+        "nvmlDeviceGetProcessUtilization",
+        "nvmlDeviceGetTotalEnergyConsumption",
+    ]);
+    let mut watching = rig.watch(None).await;
+    let seen = watching.until(|seen| seen.readings.len() == 1).await;
+    let memory = seen.readings[0].memory.unwrap();
+    assert_eq!(memory.reserved.get(), 0);
+    assert!(memory.used.get() > 0);
+    assert_eq!(seen.readings[0].vitals.energy_mj, None);
+    assert_eq!(seen.readings[0].vitals.memory_temperature, None);
+    adds_up(&seen);
+}

@@ -1,0 +1,149 @@
+//! A kubelet that lists what pods were given and keeps a record of it, and is slow when it is told to be.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use octavo::proto::pod_resources::pod_resources_lister_server::{
+    PodResourcesLister, PodResourcesListerServer,
+};
+use octavo::proto::pod_resources::{
+    ContainerDevices, ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse,
+    PodResources,
+};
+use serde_json::json;
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+/// Pods by name, with the ids that each was given of a resource.
+type Pods = BTreeMap<String, (String, Vec<String>)>;
+
+/// Ends when dropped.
+pub(super) struct Kubelet {
+    folder: PathBuf,
+    pods: Arc<Mutex<Pods>>,
+    slow: watch::Sender<bool>,
+    server: Option<JoinHandle<()>>,
+}
+
+struct Lister(Arc<Mutex<Pods>>, watch::Receiver<bool>);
+
+#[tonic::async_trait]
+impl PodResourcesLister for Lister {
+    async fn list(
+        &self,
+        _: Request<ListPodResourcesRequest>,
+    ) -> Result<Response<ListPodResourcesResponse>, Status> {
+        let mut slow = self.1.clone();
+        let _ended = slow.wait_for(|slow| !slow).await;
+        let pods = self.0.lock().unwrap().clone();
+        let pods = pods
+            .into_iter()
+            .map(|(name, (resource, ids))| PodResources {
+                name,
+                namespace: "team".to_owned(),
+                containers: vec![ContainerResources {
+                    name: "main".to_owned(),
+                    devices: vec![ContainerDevices {
+                        resource_name: resource,
+                        device_ids: ids,
+                    }],
+                    dynamic_resources: Vec::new(),
+                }],
+            });
+        Ok(Response::new(ListPodResourcesResponse {
+            pod_resources: pods.collect(),
+        }))
+    }
+}
+
+/// The UID of a pod of this name.
+pub(super) fn uid(pod: &str) -> String {
+    let sum = pod.bytes().fold(7_u64, |sum, byte| {
+        sum.wrapping_mul(1_099_511_628_211) ^ u64::from(byte)
+    });
+    format!(
+        "{:08x}-0000-4000-8000-{:012x}",
+        sum >> 32,
+        sum & 0xffff_ffff_ffff
+    )
+}
+
+impl Kubelet {
+    pub(super) fn start(folder: &Path) -> Self {
+        fs::create_dir_all(folder).unwrap();
+        let (slow, _) = watch::channel(false);
+        let mut kubelet = Self {
+            folder: folder.to_owned(),
+            pods: Arc::default(),
+            slow,
+            server: None,
+        };
+        kubelet.listen();
+        kubelet
+    }
+
+    pub(super) fn listen(&mut self) {
+        let socket = UnixListener::bind(self.folder.join("kubelet.sock")).unwrap();
+        let lister = Lister(Arc::clone(&self.pods), self.slow.subscribe());
+        let server = Server::builder().add_service(PodResourcesListerServer::new(lister));
+        self.server = Some(tokio::spawn(async move {
+            let incoming = UnixListenerStream::new(socket);
+            server.serve_with_incoming(incoming).await.unwrap();
+        }));
+    }
+
+    /// It ends, and its socket with it.
+    pub(super) fn stop(&mut self) {
+        self.server.take().unwrap().abort();
+        fs::remove_file(self.folder.join("kubelet.sock")).unwrap();
+    }
+
+    pub(super) fn answers_slowly(&self, slow: bool) {
+        self.slow.send_replace(slow);
+    }
+
+    /// A pod was given these, which its record has too.
+    pub(super) fn give(&self, pod: &str, resource: &str, ids: &[String]) {
+        self.give_unrecorded(pod, resource, ids);
+        self.record();
+    }
+
+    pub(super) fn give_unrecorded(&self, pod: &str, resource: &str, ids: &[String]) {
+        let given = (resource.to_owned(), ids.to_vec());
+        self.pods.lock().unwrap().insert(pod.to_owned(), given);
+    }
+
+    /// The pod has ended.
+    pub(super) fn ended(&self, pod: &str) {
+        self.pods.lock().unwrap().remove(pod);
+        self.record();
+    }
+
+    fn record(&self) {
+        let pods = self.pods.lock().unwrap();
+        let entries = pods.iter().map(|(name, (resource, ids))| {
+            json!({"PodUID": uid(name), "ContainerName": "main", "ResourceName": resource,
+                "DeviceIDs": {"0": ids}, "AllocResp": "CgA="})
+        });
+        let entries: Vec<_> = entries.collect();
+        let text =
+            json!({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 1});
+        let draft = self.folder.join("draft");
+        fs::write(&draft, text.to_string()).unwrap();
+        fs::rename(draft, self.folder.join("kubelet_internal_checkpoint")).unwrap();
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        if let Some(server) = &self.server {
+            server.abort();
+        }
+    }
+}

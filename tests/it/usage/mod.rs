@@ -1,0 +1,8 @@
+//! Who uses what: a simulated driver, a kubelet at a real socket with its record, and a `/proc` of files, asked by the observer that ships.
+
+mod away;
+mod kubelet;
+mod many;
+mod moves;
+mod rig;
+mod served;

@@ -1,0 +1,158 @@
+//! Processes that come, go and move between pods, and pods that share.
+
+use super::kubelet::uid;
+use super::rig::{Groups, Rig, adds_up, named, unit};
+
+const ONE: &str = "- {board: H100_80GB_SXM}\n";
+
+fn replicas(uuid: &str, numbers: &[u32]) -> Vec<String> {
+    let all = numbers.iter();
+    all.map(|number| format!("{uuid}::{number}")).collect()
+}
+
+#[tokio::test]
+async fn what_processes_use_follows_them_from_pod_to_pod_and_always_adds_up() {
+    let rig = Rig::new(ONE);
+    let gpu = rig.gpu(0);
+    rig.kubelet
+        .give("a", "nvidia.com/gpu", &replicas(&gpu, &[0]));
+    rig.kubelet
+        .give("b", "nvidia.com/gpu", &replicas(&gpu, &[1, 2]));
+    rig.is_of(101, "a", Groups::V2Systemd);
+    rig.runs(101, 0, None, 3000);
+    rig.is_of(102, "b", Groups::V1Cgroupfs);
+    rig.runs(102, 0, None, 5000);
+    rig.is_of_no_pod(103);
+    rig.runs(103, 0, None, 700);
+    let mut watching = rig.watch(Some(3)).await;
+    let of = |name: &str, memory| (name.to_owned(), Some(memory));
+    let wanted = |expected: Vec<(String, Option<u64>)>| {
+        move |seen: &octavo::agent::usage::Seen| {
+            !seen.usage.devices.is_empty() && named(unit(seen, 0)) == expected
+        }
+    };
+    let seen = watching
+        .until(wanted(vec![of("b", 5000), of("a", 3000), of("", 700)]))
+        .await;
+    adds_up(&seen);
+    let tenant = &unit(&seen, 0).tenants[0];
+    assert_eq!(tenant.uid, Some(uid("b")));
+    assert_eq!(tenant.ids.len(), 2);
+    assert_eq!(seen.usage.missing, [""; 0]);
+    // The number of a process that has ended is another pod's.
+    rig.ends(102);
+    rig.is_of(102, "a", Groups::V2Cgroupfs);
+    rig.runs(102, 0, None, 1000);
+    let seen = watching
+        .until(wanted(vec![of("a", 4000), of("", 700), of("b", 0)]))
+        .await;
+    adds_up(&seen);
+    // A pod that kubelet does not list any more still has a process.
+    rig.kubelet.ended("a");
+    let seen = watching
+        .until(wanted(vec![
+            of(&uid("a"), 3000),
+            of(&uid("a"), 1000),
+            of("", 700),
+            of("b", 0),
+        ]))
+        .await;
+    adds_up(&seen);
+    // And a process is gone from the kernel that the driver still names: it is nobody's.
+    std::fs::remove_dir_all(rig.proc().join("101")).unwrap();
+    let seen = watching
+        .until(wanted(vec![of(&uid("a"), 1000), of("", 700), of("b", 0)]))
+        .await;
+    adds_up(&seen);
+    assert_eq!(unit(&seen, 0).unattributed.unwrap().get(), 3000);
+}
+
+#[tokio::test]
+async fn partitions_are_told_by_their_instances() {
+    let rig = Rig::new(
+        "- {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 3g.40gb, start: 0, compute: [1c.3g.40gb, 1c.3g.40gb]}, {profile: 1g.10gb, start: 6}]}\n",
+    );
+    let world = rig.machine.world();
+    let parts: Vec<(u32, u32, String)> = world.gpus[0]
+        .mig_devices()
+        .map(|one| (one.gi.id, one.ci.id, one.ci.uuid.clone()))
+        .collect();
+    for (at, (gi, ci, uuid)) in parts.iter().enumerate() {
+        let pod = format!("p{at}");
+        let pid = 200 + u32::try_from(at).unwrap();
+        rig.kubelet
+            .give(&pod, "nvidia.com/mig-1g.10gb", std::slice::from_ref(uuid));
+        rig.is_of(pid, &pod, Groups::V2Systemd);
+        rig.runs(pid, 0, Some((*gi, *ci)), 1000 * u64::from(pid - 199));
+    }
+    let mut watching = rig.watch(None).await;
+    let seen = watching.until(|seen| seen.usage.devices.len() == 1).await;
+    adds_up(&seen);
+    let device = &seen.usage.devices[0];
+    assert_eq!(device.utilization, None);
+    assert_eq!(device.units.len(), 3);
+    for unit in &device.units {
+        let part = parts
+            .iter()
+            .position(|(.., uuid)| *uuid == unit.uuid)
+            .unwrap();
+        assert_eq!(unit.partition, Some((parts[part].0, parts[part].1)));
+        let used = 1000 * (u64::try_from(part).unwrap() + 1);
+        assert_eq!(named(unit), [(format!("p{part}"), Some(used))]);
+        // Compute instances of one GPU instance share its memory.
+        let same = device
+            .units
+            .iter()
+            .filter(|other| other.partition.map(|(gi, _)| gi) == unit.partition.map(|(gi, _)| gi));
+        let sum: u64 = same.flat_map(named).filter_map(|(_, memory)| memory).sum();
+        assert_eq!(unit.memory.unwrap().used.get(), sum);
+        assert_eq!(unit.unattributed.unwrap().get(), 0);
+    }
+}
+
+#[tokio::test]
+async fn without_kubelets_record_a_pod_that_alone_can_be_it_is_known_and_two_are_not() {
+    let rig = Rig::new("- {board: H100_80GB_SXM, count: 2}\n");
+    for (pod, gpu, number) in [("a", 0, 0), ("b", 1, 0), ("c", 1, 1)] {
+        let ids = replicas(&rig.gpu(gpu), &[number]);
+        rig.kubelet.give_unrecorded(pod, "nvidia.com/gpu", &ids);
+    }
+    for (pid, pod, gpu) in [(1, "a", 0), (4, "b", 1), (3, "c", 1)] {
+        rig.is_of(100 + pid, pod, Groups::V2Systemd);
+        rig.runs(100 + pid, gpu, None, u64::from(pid) * 100);
+    }
+    let mut watching = rig.watch(Some(2)).await;
+    let seen = watching.until(|seen| seen.usage.devices.len() == 2).await;
+    adds_up(&seen);
+    assert_eq!(named(unit(&seen, 0)), [("a".to_owned(), Some(100))]);
+    let uids: Vec<String> = named(unit(&seen, 1))
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(uids, [uid("b"), uid("c"), "b".to_owned(), "c".to_owned()]);
+    assert_eq!(seen.usage.missing.len(), 2, "{:?}", seen.usage.missing);
+}
+
+#[tokio::test]
+async fn who_uses_more_than_its_share_is_marked_until_it_does_not() {
+    let rig = Rig::new(ONE);
+    let gpu = rig.gpu(0);
+    rig.kubelet
+        .give("a", "nvidia.com/gpu", &replicas(&gpu, &[0]));
+    rig.is_of(101, "a", Groups::V2Systemd);
+    rig.runs(101, 0, None, 31 * 1024);
+    let mut watching = rig.watch(Some(3)).await;
+    let is_over = |over: bool| {
+        move |seen: &octavo::agent::usage::Seen| {
+            seen.usage.devices.iter().any(|device| {
+                device.units[0]
+                    .tenants
+                    .iter()
+                    .any(|one| one.memory.is_some())
+            }) && seen.usage.devices[0].has_someone_over() == over
+        }
+    };
+    watching.until(is_over(true)).await;
+    rig.ends(101);
+    watching.until(is_over(false)).await;
+}

@@ -1,0 +1,232 @@
+//! A node whose users a test decides, and an observer that looks at it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nvml_sim::model::{Process, ProcessKind};
+use octavo::agent::usage::{Observer, Seen, Settings, Views};
+use octavo::config::agent::AgentSettings;
+use octavo::domain::labels::MigStrategy;
+use octavo::domain::layout::Targets;
+use octavo::domain::sharing::offer;
+use octavo::domain::sharing::usage::{Tenant, UnitUsage};
+use tokio::time::timeout;
+
+use super::kubelet::{Kubelet, uid};
+use crate::machine::Machine;
+
+/// Longer than anything takes on a loaded machine; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+pub(super) struct Rig {
+    pub(super) machine: Machine,
+    pub(super) kubelet: Kubelet,
+}
+
+/// An observer that runs, and what it saw.
+pub(super) struct Watching {
+    pub(super) views: Views,
+}
+
+/// How a control group is written: both versions, by both drivers of kubelet.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Groups {
+    V1Cgroupfs,
+    V2Cgroupfs,
+    V2Systemd,
+}
+
+impl Rig {
+    pub(super) fn new(gpus: &str) -> Self {
+        let machine = Machine::new(&format!("machine: node\ngpus:\n{gpus}"));
+        let proc = machine.path().join("proc");
+        fs::create_dir_all(proc.join("2")).unwrap();
+        // A thread of the kernel, as only the machine's own namespace has it.
+        let fields = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 20 0 0 18446744073709551615";
+        let rest = " 0".repeat(27);
+        fs::write(proc.join("2/stat"), format!("{fields}{rest}\n")).unwrap();
+        let kubelet = Kubelet::start(&machine.path().join("kubelet"));
+        Self { machine, kubelet }
+    }
+
+    pub(super) fn proc(&self) -> PathBuf {
+        self.machine.path().join("proc")
+    }
+
+    /// Nobody sees the machine's processes any more.
+    pub(super) fn hide_processes(&self) {
+        fs::remove_dir_all(self.proc().join("2")).unwrap();
+    }
+
+    /// UUID of a GPU.
+    pub(super) fn gpu(&self, at: usize) -> String {
+        self.machine.world().gpus[at].uuid.clone()
+    }
+
+    /// The process is a pod's.
+    pub(super) fn is_of(&self, pid: u32, pod: &str, groups: Groups) {
+        let uid = uid(pod);
+        let container = format!("{pid:064x}");
+        let path = match groups {
+            Groups::V1Cgroupfs | Groups::V2Cgroupfs => {
+                format!("/kubepods/burstable/pod{uid}/{container}")
+            }
+            Groups::V2Systemd => format!(
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{}.slice/cri-containerd-{container}.scope",
+                uid.replace('-', "_")
+            ),
+        };
+        let text = match groups {
+            Groups::V1Cgroupfs => {
+                format!("12:devices:{path}\n3:cpu,cpuacct:{path}\n1:name=systemd:/\n0::/\n")
+            }
+            Groups::V2Cgroupfs | Groups::V2Systemd => format!("0::{path}\n"),
+        };
+        self.put(pid, &text);
+    }
+
+    /// The process is the machine's own.
+    pub(super) fn is_of_no_pod(&self, pid: u32) {
+        self.put(pid, "0::/system.slice/dcgm.service\n");
+    }
+
+    fn put(&self, pid: u32, groups: &str) {
+        let folder = self.proc().join(pid.to_string());
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(
+            folder.join("stat"),
+            format!("{pid} (x) S 1{}\n", " 0".repeat(48)),
+        )
+        .unwrap();
+        fs::write(folder.join("cgroup"), groups).unwrap();
+    }
+
+    /// A process begins on a GPU, or on a compute instance of it.
+    pub(super) fn runs(&self, pid: u32, gpu: usize, place: Option<(u32, u32)>, memory_mib: u64) {
+        self.machine.change(|world| {
+            let gpu_uuid = world.gpus[gpu].uuid.clone();
+            world.add_process(Process {
+                pid,
+                name: "x".to_owned(),
+                gpu_uuid,
+                gi: place.map(|(gi, _)| gi),
+                ci: place.map(|(_, ci)| ci),
+                memory_mib,
+                kind: ProcessKind::Compute,
+            })
+        });
+    }
+
+    pub(super) fn ends(&self, pid: u32) {
+        self.machine.change(|world| world.remove_process(pid));
+        fs::remove_dir_all(self.proc().join(pid.to_string())).unwrap();
+    }
+
+    fn settings(&self) -> AgentSettings {
+        let path = |name: &str| self.machine.path().join(name).display().to_string();
+        AgentSettings::from_arguments([
+            "octavo-agent".to_owned(),
+            "--usage-interval=1s".to_owned(),
+            format!("--proc-root={}", path("proc")),
+            format!("--pod-resources={}", path("kubelet/kubelet.sock")),
+            format!("--device-plugins={}", path("kubelet")),
+        ])
+        .unwrap()
+    }
+
+    /// Looks for the first time. Whole GPUs are shared by so many.
+    pub(super) async fn watch(&self, replicas: Option<u32>) -> Watching {
+        let mut settings = self.machine.settings();
+        settings.call_deadline = Duration::from_secs(4);
+        let handle = crate::machine::start(&settings);
+        let inventory = handle.observe().await;
+        let settings = self.settings();
+        let interval = settings.sharing().usage().interval().unwrap();
+        let folder = settings.sharing().device_plugins().to_owned();
+        let looking = Settings::new(interval, settings.engine(), folder);
+        let (observer, views) = Observer::new(handle, looking, None);
+        let strategy = MigStrategy::Mixed;
+        let mut offers = offer::compile(&inventory, &Targets::default(), strategy).offers;
+        for unit in offers.resources.iter_mut().flat_map(|one| &mut one.units) {
+            unit.replicas = replicas.filter(|_| unit.partition.is_none());
+        }
+        views.offered.send_replace(Arc::new(offers));
+        tokio::spawn(observer.run());
+        Watching { views }
+    }
+}
+
+impl Watching {
+    /// The first look that is as wanted.
+    #[track_caller]
+    pub(super) fn until(
+        &mut self,
+        wanted: impl Fn(&Seen) -> bool,
+    ) -> impl Future<Output = Arc<Seen>> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let seen = &mut self.views.seen;
+            let found = timeout(PATIENCE, seen.wait_for(|seen| wanted(seen))).await;
+            let found = found.map(|found| Arc::clone(&found.unwrap()));
+            found.unwrap_or_else(|_late| panic!("{caller}: {:#?}", seen.borrow()))
+        }
+    }
+
+    /// A look that began after this was called.
+    pub(super) async fn next(&mut self) -> Arc<Seen> {
+        let looks = self.views.seen.borrow().looks;
+        // One may be under way that has asked already.
+        self.until(|seen| seen.looks >= looks + 2).await
+    }
+}
+
+/// The unit of a whole GPU, or the first partition.
+pub(super) fn unit(seen: &Seen, gpu: usize) -> &UnitUsage {
+    &seen.usage.devices[gpu].units[0]
+}
+
+/// Pods, or the UID, with their memory.
+pub(super) fn named(unit: &UnitUsage) -> Vec<(String, Option<u64>)> {
+    let name = |tenant: &Tenant| tenant.pod.clone().or_else(|| tenant.uid.clone());
+    let all = unit.tenants.iter();
+    all.map(|tenant| {
+        let memory = tenant.memory.map(octavo::domain::quantity::Mebibytes::get);
+        (name(tenant).unwrap_or_default(), memory)
+    })
+    .collect()
+}
+
+/// The driver says the same as all tenants together and the rest.
+#[track_caller]
+pub(super) fn adds_up(seen: &Seen) {
+    for (device, reading) in seen.usage.devices.iter().zip(&seen.readings) {
+        let all = device.units.iter().flat_map(|unit| &unit.tenants);
+        let sum: u64 = all
+            .filter_map(|tenant| tenant.memory)
+            .map(octavo::domain::quantity::Mebibytes::get)
+            .sum();
+        let rest = device.unattributed().unwrap().get();
+        assert_eq!(device.memory, reading.memory, "the driver is contradicted");
+        assert_eq!(
+            sum + rest,
+            reading.memory.unwrap().used.get(),
+            "{device:#?}"
+        );
+        let mut pids: Vec<u32> = device
+            .units
+            .iter()
+            .flat_map(|unit| &unit.tenants)
+            .flat_map(|tenant| tenant.processes.clone())
+            .collect();
+        let count = pids.len();
+        pids.sort_unstable();
+        pids.dedup();
+        assert_eq!(
+            pids.len(),
+            count,
+            "somebody is attributed twice: {device:#?}"
+        );
+    }
+}
