@@ -134,7 +134,7 @@ pub async fn run(
     let mut ticks = interval(settings.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut hints = hardware.hints();
-    let mut teller = Teller::new(hardware, outputs, settings.labels, partitioning.as_ref());
+    let mut teller = Teller::new(outputs, settings.labels, partitioning.as_ref()).hearing(hardware);
     let (mut desk, mut listened, mut last, mut again) = (None, false, false, None);
     while !last {
         let due = soonest(again, teller.again);

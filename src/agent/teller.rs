@@ -40,7 +40,8 @@ pub(super) struct Teller<'a> {
     pub(super) again: Option<Duration>,
     /// When who has what is to be told, where it is news and was too soon.
     usage_due: Option<Instant>,
-    xids: Reporter,
+    /// Absent where nobody is heard.
+    xids: Option<Reporter>,
     began: Instant,
     /// What is given out, as far as who gives it out knew at the last look.
     in_force: Option<Offers>,
@@ -48,7 +49,6 @@ pub(super) struct Teller<'a> {
 
 impl<'a> Teller<'a> {
     pub(super) fn new(
-        hardware: &Handle,
         outputs: Outputs<'a>,
         labels: Options,
         partitioning: Option<&Partitioning>,
@@ -61,10 +61,16 @@ impl<'a> Teller<'a> {
             status: None,
             again: None,
             usage_due: None,
-            xids: Reporter::new(hardware),
+            xids: None,
             began: Instant::now(),
             in_force: None,
         }
+    }
+
+    /// The same, who also hears what devices report by themselves.
+    pub(super) fn hearing(mut self, hardware: &Handle) -> Self {
+        self.xids = Some(Reporter::new(hardware));
+        self
     }
 
     /// Waits until the Node, or who gives devices out, says something else; for ever where there is neither. Who has what is
@@ -205,7 +211,7 @@ impl<'a> Teller<'a> {
         inventory: &Inventory,
         status: Option<&Status>,
     ) -> (Option<Status>, Option<Duration>) {
-        let xids = self.xids.report();
+        let xids = self.xids.as_mut().map(Reporter::report).unwrap_or_default();
         let Outputs { giver, cluster, .. } = &mut self.outputs;
         let Some(giver) = giver else {
             return (None, None);

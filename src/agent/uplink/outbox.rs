@@ -437,6 +437,7 @@ mod tests {
             cluster: None,
             giver: None,
             usage: Some(usage),
+            offered: None,
             pulse: Pulse::still(),
         };
         let mut teller = Teller::new(outputs, Options::default(), None);
