@@ -231,6 +231,38 @@ impl Embedded {
         }
     }
 
+    /// Lists to kubelet what is given out with what pods have kept; which devices are being changed.
+    fn list(
+        &self,
+        inventory: &Inventory,
+        offers: &Offers,
+        away: &BTreeMap<PciAddress, String>,
+        is_decided: bool,
+    ) -> BTreeSet<PciAddress> {
+        let monitor = &self.monitor;
+        let mut changing = BTreeSet::new();
+        self.gate.list(inventory, |view| {
+            changing.clone_from(&view.changing);
+            let held = Held {
+                given: &view.given,
+                is_all: view.is_all && is_decided,
+            };
+            hold(offers, held, view.before, |unit| {
+                if view.changing.contains(&unit.pci) {
+                    let reason = "its device is being changed".to_owned();
+                    return Health::Unhealthy { reason };
+                }
+                match away.get(&unit.pci) {
+                    Some(reason) => Health::Unhealthy {
+                        reason: reason.clone(),
+                    },
+                    None => monitor.health(unit),
+                }
+            })
+        });
+        changing
+    }
+
     /// Has turns made as long as they shall be, where it is known what that is.
     fn slice(
         &mut self,
@@ -259,27 +291,7 @@ impl Giver for Embedded {
             offer::compile(scene.inventory, &targets, self.rules.strategy);
         let (offers, away) = self.with_absent(&offers, scene.inventory);
         let is_decided = self.is_decided(&scene);
-        let monitor = &self.monitor;
-        let mut changing = BTreeSet::new();
-        self.gate.list(scene.inventory, |view| {
-            changing.clone_from(&view.changing);
-            let held = Held {
-                given: &view.given,
-                is_all: view.is_all && is_decided,
-            };
-            hold(&offers, held, view.before, |unit| {
-                if view.changing.contains(&unit.pci) {
-                    let reason = "its device is being changed".to_owned();
-                    return Health::Unhealthy { reason };
-                }
-                match away.get(&unit.pci) {
-                    Some(reason) => Health::Unhealthy {
-                        reason: reason.clone(),
-                    },
-                    None => monitor.health(unit),
-                }
-            })
-        });
+        let changing = self.list(scene.inventory, &offers, &away, is_decided);
         let listing = Arc::clone(&self.gate.listing().borrow());
         // No kubelet can ask in between: the program has one thread, and nothing is waited for here.
         let units: Vec<Unit> = listing
