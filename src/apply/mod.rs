@@ -7,6 +7,7 @@
 //!     |
 //!   witness  who uses a device, asked before every call that destroys
 //!   reset    what a mode change may need at last
+//!   program  how NVIDIA's program is called
 //!   store    lock, journal and history in the state directory
 //! ```
 //!
@@ -16,6 +17,7 @@ pub mod choice;
 pub mod durable;
 pub mod engine;
 pub mod executor;
+pub mod program;
 pub mod reset;
 pub mod settings;
 pub mod store;

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::time::timeout;
 use tracing::info;
 
+use super::program::{self, LONGEST};
 use super::witness::{self, Witness};
 use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
@@ -37,9 +37,6 @@ pub(super) struct Done {
     /// How the change stands then.
     pub(super) ending: Ending,
 }
-
-/// A reset takes seconds; NVIDIA's program waits for persistence daemons, and may wait for ever.
-const LONGEST: Duration = Duration::from_mins(1);
 
 impl Resets {
     /// Resets what `scope` is about, unless somebody uses it or what is reset with it. The driver's library is closed meanwhile,
@@ -103,28 +100,10 @@ impl Resets {
 
     async fn reset(&self, pci: PciAddress) -> Result<(), String> {
         match (&self.nvidia_smi, &self.sysfs) {
-            (Some(program), _) => {
-                let mut command = Command::new(program);
-                command
-                    .arg("--gpu-reset")
-                    .arg("-i")
-                    .arg(pci.to_string())
-                    .env_clear()
-                    .stdin(Stdio::null());
-                let output = timeout(LONGEST, command.output())
-                    .await
-                    .map_err(|_| format!("{} does not end", program.display()))?
-                    .map_err(|error| format!("{}: {error}", program.display()))?;
-                if output.status.success() {
-                    return Ok(());
-                }
-                let said = [output.stdout, output.stderr].concat();
-                let said = String::from_utf8_lossy(&said);
-                let last = said.lines().rev().find(|line| !line.trim().is_empty());
-                Err(last
-                    .unwrap_or("nvidia-smi failed and said nothing")
-                    .trim()
-                    .to_owned())
+            (Some(tool), _) => {
+                let mut command = Command::new(tool);
+                command.arg("--gpu-reset").arg("-i").arg(pci.to_string());
+                program::run(&mut command).await
             }
             (None, Some(sysfs)) => {
                 let path = sysfs

@@ -26,6 +26,7 @@ pub mod join;
 pub mod ledger;
 pub mod offer;
 pub mod resource;
+pub mod slice;
 pub mod status;
 pub mod usage;
 

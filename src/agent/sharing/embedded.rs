@@ -1,15 +1,17 @@
 //! The agent is the device plugin: what the layout asks is held against what pods have, and kubelet is told.
 
+mod slices;
 mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::pending;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use self::slices::Setter;
 use self::standing::Sight;
 use super::{Changed, Giver, Outcome, Scene};
 use crate::domain::id::PciAddress;
@@ -22,12 +24,13 @@ use crate::domain::reason::{Kind, Reason};
 use crate::domain::reconcile::Status;
 use crate::domain::sharing::health::{Health, Monitor};
 use crate::domain::sharing::hold::{Held, Listing, hold};
+use crate::domain::sharing::slice;
 use crate::domain::sharing::status::SharingStatus;
 use crate::domain::sharing::{Compiled, Offer, Offers, ResourceName, Unit, offer};
 use crate::k8s::device_plugin::{Answer, Gate, Report, Told};
 
 /// How it is given out.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Rules {
     /// Under which names partitions are.
     pub strategy: MigStrategy,
@@ -35,6 +38,8 @@ pub struct Rules {
     pub deadline: Duration,
     /// Whether the Node chooses the layout, so that before it was seen nobody knows which.
     pub follows_node: bool,
+    /// NVIDIA's program by its whole path, which sets how long turns are.
+    pub nvidia_smi: PathBuf,
 }
 
 /// The agent as the device plugin.
@@ -46,6 +51,7 @@ pub struct Embedded {
     told: watch::Receiver<Arc<Told>>,
     rules: Rules,
     monitor: Monitor,
+    setter: Setter,
     /// How each device was shared when its partitioning was last what it should be.
     had: BTreeMap<PciAddress, Option<TimeSlicing>>,
     /// What was last given out of each device that answered.
@@ -71,8 +77,9 @@ impl Embedded {
             answer,
             report,
             told,
-            rules,
             monitor: Monitor::default(),
+            setter: Setter::new(rules.nvidia_smi.clone()),
+            rules,
             had: BTreeMap::new(),
             units: BTreeMap::new(),
             health: BTreeMap::new(),
@@ -204,14 +211,13 @@ impl Embedded {
         now.saturating_sub(since)
     }
 
-    /// The turns of the way, each once.
-    fn news(&mut self, status: &SharingStatus) -> Option<Event> {
+    /// Says in the log how it stands, once each. The Node's events come of the status.
+    fn log(&mut self, status: &SharingStatus) {
         let now = (status.state, status.message.clone());
         if self.said.as_ref() == Some(&now) {
-            return None;
+            return;
         }
-        let before = self.said.replace(now);
-        let reason = Reason::of(status.state)?;
+        self.said = Some(now);
         let message = status.message.clone().unwrap_or_else(|| {
             let all = status.resources.iter();
             let all: Vec<String> = all
@@ -219,32 +225,29 @@ impl Embedded {
                 .collect();
             all.join(", ")
         });
-        match reason.kind() {
-            Kind::Normal => info!(reason = %status.state, "sharing: {message}"),
-            Kind::Warning => warn!(reason = %status.state, "sharing: {message}"),
+        match Reason::of(status.state).map(Reason::kind) {
+            Some(Kind::Normal) | None => info!(reason = %status.state, "sharing: {message}"),
+            Some(Kind::Warning) => warn!(reason = %status.state, "sharing: {message}"),
         }
-        let is_turn = before.is_none_or(|(state, _)| state != status.state);
-        (is_turn && reason.event().is_some()).then_some(Event { reason, message })
     }
-}
 
-impl Giver for Embedded {
-    fn look(&mut self, scene: Scene<'_>) -> Outcome {
-        self.monitor.see(scene.now, scene.inventory, scene.xids);
-        let (targets, waiting) = self.targets(scene.status);
-        let Compiled { offers, warnings } =
-            offer::compile(scene.inventory, &targets, self.rules.strategy);
-        let (offers, away) = self.with_absent(&offers, scene.inventory);
-        let is_decided = self.is_decided(&scene);
+    /// Lists to kubelet what is given out with what pods have kept; which devices are being changed.
+    fn list(
+        &self,
+        inventory: &Inventory,
+        offers: &Offers,
+        away: &BTreeMap<PciAddress, String>,
+        is_decided: bool,
+    ) -> BTreeSet<PciAddress> {
         let monitor = &self.monitor;
         let mut changing = BTreeSet::new();
-        self.gate.list(scene.inventory, |view| {
+        self.gate.list(inventory, |view| {
             changing.clone_from(&view.changing);
             let held = Held {
                 given: &view.given,
                 is_all: view.is_all && is_decided,
             };
-            hold(&offers, held, view.before, |unit| {
+            hold(offers, held, view.before, |unit| {
                 if view.changing.contains(&unit.pci) {
                     let reason = "its device is being changed".to_owned();
                     return Health::Unhealthy { reason };
@@ -257,6 +260,38 @@ impl Giver for Embedded {
                 }
             })
         });
+        changing
+    }
+
+    /// Has turns made as long as they shall be, where it is known what that is.
+    fn slice(
+        &mut self,
+        scene: Scene<'_>,
+        targets: &Targets,
+        unsteady: &BTreeSet<PciAddress>,
+        is_busy: bool,
+    ) {
+        self.setter.look(
+            scene.now,
+            slice::Scene {
+                inventory: scene.inventory,
+                targets,
+                unsteady,
+                is_busy,
+            },
+        );
+    }
+}
+
+impl Giver for Embedded {
+    fn look(&mut self, scene: Scene<'_>) -> Outcome {
+        self.monitor.see(scene.now, scene.inventory, scene.xids);
+        let (targets, waiting) = self.targets(scene.status);
+        let Compiled { offers, warnings } =
+            offer::compile(scene.inventory, &targets, self.rules.strategy);
+        let (offers, away) = self.with_absent(&offers, scene.inventory);
+        let is_decided = self.is_decided(&scene);
+        let changing = self.list(scene.inventory, &offers, &away, is_decided);
         let listing = Arc::clone(&self.gate.listing().borrow());
         // No kubelet can ask in between: the program has one thread, and nothing is waited for here.
         let units: Vec<Unit> = listing
@@ -267,6 +302,11 @@ impl Giver for Embedded {
         let undelivered = self.answer.offer(&scene.inventory.devices, &units).err();
         let report = Arc::clone(&self.report.borrow_and_update());
         let told = Arc::clone(&self.told.borrow_and_update());
+        let unsteady = waiting.iter().chain(&changing).copied().collect();
+        if is_decided {
+            self.slice(scene, &targets, &unsteady, !changing.is_empty());
+        }
+        let turns = standing::turns(scene.inventory, self.setter.slices());
         let sight = Sight {
             scene,
             offers: &offers,
@@ -276,6 +316,7 @@ impl Giver for Embedded {
             waiting: &waiting,
             warnings: &warnings,
             undelivered: undelivered.as_deref(),
+            turns: turns.as_ref(),
             is_decided,
         };
         let fault = sight.fault();
@@ -285,7 +326,7 @@ impl Giver for Embedded {
         if fault.is_none() {
             self.in_force = Some(offers.clone());
         }
-        let mut events = self.turns(&listing, &changing);
+        let events = self.turns(&listing, &changing);
         for event in &events {
             let word = event.reason.word();
             match event.reason.kind() {
@@ -293,17 +334,18 @@ impl Giver for Embedded {
                 Kind::Warning => warn!(reason = %word, "{}", event.message),
             }
         }
-        events.extend(self.news(&status));
+        self.log(&status);
         let deadline =
             (fault.is_some() && !is_late).then(|| self.rules.deadline.saturating_sub(waited));
         let health = self.monitor.again();
-        let health = health.map(|at| at.saturating_sub(scene.now));
+        let slices = self.setter.slices().again();
+        let [health, slices] = [health, slices].map(|at| Some(at?.saturating_sub(scene.now)));
         Outcome {
             status: Some(status),
             in_force: self.in_force.clone(),
             plugin_label: PluginLabel::Absent,
             events,
-            again: [deadline, health].into_iter().flatten().min(),
+            again: [deadline, health, slices].into_iter().flatten().min(),
         }
     }
 
@@ -312,8 +354,7 @@ impl Giver for Embedded {
             tokio::select! {
                 Ok(()) = self.report.changed() => {}
                 Ok(()) = self.told.changed() => {}
-                // Both have ended, and so will we.
-                else => pending().await,
+                () = self.setter.changed() => {}
             }
         })
     }

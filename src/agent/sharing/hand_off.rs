@@ -11,13 +11,13 @@ use tracing::{info, warn};
 use super::{Changed, Giver, Outcome, Scene};
 use crate::domain::inventory::NvmlState;
 use crate::domain::labels::MigStrategy;
+use crate::domain::layout::{Targets, TimeSlicing};
 use crate::domain::node::PluginLabel;
-use crate::domain::node::telling::Event;
 use crate::domain::reason::{Kind, Reason};
 use crate::domain::reconcile::Status;
 use crate::domain::sharing::diagnosis;
 use crate::domain::sharing::hand_off::course::{Course, Facts, Limits, Orders, Standing, Step};
-use crate::domain::sharing::hand_off::render;
+use crate::domain::sharing::hand_off::{has_no_lengths, render};
 use crate::domain::sharing::health::Health;
 use crate::domain::sharing::offer::compile;
 use crate::domain::sharing::status::{HandOff as Told, Mode, ResourceStatus, UnitStatus};
@@ -91,11 +91,7 @@ impl HandOff {
         };
         let compiled = compile(scene.inventory, asked, self.terms.strategy);
         let offers = compiled.offers;
-        let shares = asked
-            .devices
-            .iter()
-            .any(|device| device.time_slicing.is_some());
-        if !shares {
+        if !shares_anything(asked) {
             return Err(Box::default());
         }
         if is_under_way(status) {
@@ -106,30 +102,29 @@ impl HandOff {
         if self.terms.config_map.is_none() {
             return refused("--plugin-config-map does not say where NVIDIA's device plugin has its configuration".to_owned());
         }
-        match render(&offers, self.terms.strategy) {
+        let config = has_no_lengths(asked).and_then(|()| render(&offers, self.terms.strategy));
+        let config = match config {
             // A device that is lost may come back: what was told stands until then.
             Ok(config) if config.resources.is_empty() => {
                 let nothing = "nothing that the layout shares can be given out".to_owned();
                 let why = [vec![nothing], compiled.warnings].concat();
-                refused(why.join("; "))
+                return refused(why.join("; "));
             }
-            Ok(config) => {
-                let config = plugin_config::text(&config);
-                if config.len() > plugin_config::LONGEST {
-                    return refused(format!(
-                        "its configuration has {} bytes, and {} is the most",
-                        config.len(),
-                        plugin_config::LONGEST
-                    ));
-                }
-                let key = plugin_config::key(layout, &config);
-                Ok(Wish {
-                    offers,
-                    told: Told { key, config },
-                })
-            }
-            Err(error) => refused(error.to_string()),
+            Ok(config) => plugin_config::text(&config),
+            Err(error) => return refused(error.to_string()),
+        };
+        if config.len() > plugin_config::LONGEST {
+            return refused(format!(
+                "its configuration has {} bytes, and {} is the most",
+                config.len(),
+                plugin_config::LONGEST
+            ));
         }
+        let key = plugin_config::key(layout, &config);
+        Ok(Wish {
+            offers,
+            told: Told { key, config },
+        })
     }
 
     fn step(&mut self, scene: &Scene<'_>, wish: &Wish) -> Option<Step> {
@@ -156,16 +151,16 @@ impl HandOff {
         }
     }
 
-    /// What is worth an event: a turn, and of what is wrong that it is something else. `gist` is what of it does not change with
+    /// Says in the log how it stands, once each; the Node's events come of the status. `gist` is what of it does not change with
     /// every minute.
-    fn news(&mut self, status: Option<&SharingStatus>, gist: String) -> Vec<Event> {
+    fn log(&mut self, status: Option<&SharingStatus>, gist: String) {
         let now = status.and_then(|status| Some((Reason::of(status.state)?, gist)));
         if now == self.said {
-            return Vec::new();
+            return;
         }
-        let before = std::mem::replace(&mut self.said, now.clone());
+        self.said.clone_from(&now);
         let Some((status, (reason, _))) = status.zip(now) else {
-            return Vec::new();
+            return;
         };
         let message = if reason == Reason::SharingInForce {
             in_force(status)
@@ -176,18 +171,12 @@ impl HandOff {
             Kind::Normal => info!(reason = %reason.word(), "sharing: {message}"),
             Kind::Warning => warn!(reason = %reason.word(), "sharing: {message}"),
         }
-        // What is in force when we come is nothing new, and what is on its way is no turn.
-        let is_old = before.is_none() && reason == Reason::SharingInForce;
-        if is_old || reason.event().is_none() {
-            return Vec::new();
-        }
-        vec![Event { reason, message }]
     }
 }
 
 impl Giver for HandOff {
     fn look(&mut self, scene: Scene<'_>) -> Outcome {
-        let (mut outcome, gist) = match self.wish(&scene) {
+        let (outcome, gist) = match self.wish(&scene) {
             Err(outcome) => {
                 self.order(Orders::default());
                 (*outcome, None)
@@ -210,7 +199,7 @@ impl Giver for HandOff {
         let status = outcome.status.as_ref();
         let message = || status.and_then(|status| status.message.clone());
         let gist = gist.or_else(message).unwrap_or_default();
-        outcome.events = self.news(status, gist);
+        self.log(status, gist);
         outcome
     }
 
@@ -254,6 +243,14 @@ fn outcome(step: Step, wish: Wish, scene: &Scene<'_>) -> Outcome {
         events: Vec::new(),
         again: step.again,
     }
+}
+
+fn shares_anything(asked: &Targets) -> bool {
+    let mut all = asked.devices.iter();
+    all.any(|device| {
+        let sharing = device.time_slicing.as_ref();
+        sharing.is_some_and(TimeSlicing::shares_anything)
+    })
 }
 
 /// Partitions are still to be made, or could not be: what there is now is not what shall be given out.

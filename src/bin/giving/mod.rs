@@ -71,6 +71,12 @@ fn embedded(settings: &AgentSettings) -> Option<(Box<dyn Port>, Arc<Gate>)> {
         strategy: settings.labels().options(Timestamp::now()).mig_strategy,
         deadline: sharing.deadline(),
         follows_node: settings.cluster().is_some_and(ClusterSettings::follows),
+        nvidia_smi: engine
+            .map_or_else(
+                || Path::new("/usr/bin/nvidia-smi"),
+                EngineSettings::nvidia_smi,
+            )
+            .to_owned(),
     };
     let giver = Embedded::new((Arc::clone(&gate), answer), report, told, rules);
     Some((Box::new(giver), gate))

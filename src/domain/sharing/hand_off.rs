@@ -15,6 +15,7 @@ use super::offer::{Offer, Offers, Unit};
 use super::resource::ResourceName;
 use crate::domain::id::PciAddress;
 use crate::domain::labels::MigStrategy;
+use crate::domain::layout::{SliceLength, Targets};
 use crate::domain::profile::ProfileName;
 
 /// What NVIDIA's plugin can be told of sharing.
@@ -111,6 +112,31 @@ pub enum CannotExpress {
         /// Another one.
         other: String,
     },
+    /// How long a turn is.
+    #[error(
+        "NVIDIA's device plugin cannot be told how long a turn is, and here turns of {pci} are to be {}; leave `slice` out of the \
+         layout, or let the agent give devices out: --sharing embedded", length.as_str()
+    )]
+    Length {
+        /// The device.
+        pci: PciAddress,
+        /// How long.
+        length: SliceLength,
+    },
+}
+
+/// That of nothing that is shared it is said how long a turn is, which is not in what is given out.
+pub fn has_no_lengths(targets: &Targets) -> Result<(), CannotExpress> {
+    let mut all = targets.devices.iter();
+    let found = all.find_map(|target| {
+        let sharing = target.time_slicing.as_ref()?;
+        let length = sharing.slice.filter(|_| sharing.shares_anything())?;
+        Some((target.pci, length))
+    });
+    match found {
+        Some((pci, length)) => Err(CannotExpress::Length { pci, length }),
+        None => Ok(()),
+    }
 }
 
 /// What the plugin is told, so that it gives `offers` out.

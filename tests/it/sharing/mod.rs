@@ -4,3 +4,4 @@ mod kubelet;
 mod plugin;
 mod plugin_faults;
 mod plugin_mig;
+mod slices;

@@ -1,13 +1,15 @@
 //! How far what is given out is what shall be, and what is in the way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Scene;
 use crate::domain::id::PciAddress;
+use crate::domain::inventory::Inventory;
 use crate::domain::plan::words::Words;
 use crate::domain::reason::Reason;
 use crate::domain::sharing::health::Health;
 use crate::domain::sharing::hold::{Listed, Listing};
+use crate::domain::sharing::slice::Slices;
 use crate::domain::sharing::status::{Mode, ResourceStatus, SharingStatus, UnitStatus};
 use crate::domain::sharing::{Offer, Offers, ResourceName, Unit};
 use crate::k8s::device_plugin::{Report, Told};
@@ -28,6 +30,8 @@ pub(super) struct Sight<'a> {
     pub(super) warnings: &'a [String],
     /// Why containers would not get what they are given.
     pub(super) undelivered: Option<&'a str>,
+    /// Whose turns are not as long as they shall be.
+    pub(super) turns: Option<&'a Fault>,
     pub(super) is_decided: bool,
 }
 
@@ -56,6 +60,41 @@ impl Fault {
             message,
         }
     }
+}
+
+/// Whose turns are not as long as they shall be. All is given out all the same.
+pub(super) fn turns(inventory: &Inventory, slices: &Slices) -> Option<Fault> {
+    let mut pending = Vec::new();
+    let mut refused: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    for unmet in slices.unmet() {
+        let device = Words::new(inventory, unmet.pci).device(unmet.pci);
+        let length = unmet
+            .length
+            .map_or("as the driver has them", |one| one.as_str());
+        match unmet.reason {
+            Some(reason) => refused.entry((length, reason)).or_default().push(device),
+            None => pending.push(device),
+        }
+    }
+    let said = |((length, reason), devices): ((&str, &str), Vec<String>)| {
+        format!(
+            "turns of {} cannot be made {length}: {reason}",
+            devices.join(", ")
+        )
+    };
+    let refused: Vec<String> = refused.into_iter().map(said).collect();
+    if !refused.is_empty() {
+        let message = format!(
+            "{}; all is given out nevertheless, and it is tried again within 10 minutes: see to the program of --nvidia-smi, or \
+             take `slice` out of the layout",
+            refused.join("; ")
+        );
+        return Some(Fault::patient(Reason::SharingRefused, message));
+    }
+    (!pending.is_empty()).then(|| {
+        let message = format!("the length of turns is being set: {}", pending.join(", "));
+        Fault::patient(Reason::SharingPending, message)
+    })
 }
 
 impl Sight<'_> {
@@ -167,6 +206,10 @@ impl Sight<'_> {
 
     /// The status for everybody who asks.
     pub(super) fn status(&self, fault: Option<&Fault>, is_late: bool) -> SharingStatus {
+        let (fault, more) = match fault {
+            Some(fault) => (Some(fault), self.turns.map(|turns| turns.message.clone())),
+            None => (self.turns, None),
+        };
         let (reason, message) = match fault {
             None => (Reason::SharingInForce, None),
             Some(fault) if is_late && !fault.is_patient => {
@@ -175,7 +218,7 @@ impl Sight<'_> {
             Some(fault) => (fault.reason, Some(fault.message.clone())),
         };
         let warnings = self.warnings.iter().cloned();
-        let all: Vec<String> = message.into_iter().chain(warnings).collect();
+        let all: Vec<String> = message.into_iter().chain(more).chain(warnings).collect();
         SharingStatus {
             mode: Mode::Embedded,
             state: reason.word(),

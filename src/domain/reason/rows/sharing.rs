@@ -43,7 +43,7 @@ pub(in crate::domain::reason) const SHARING_REFUSED: Row = told(
     "SharingRefused",
     Warning,
     (
-        "Nobody here can give devices out as the layout says; what was given out before stays so.",
+        "Nobody here can give devices out as the layout says, or make turns as long as it says; what was given out before stays so.",
         "Change the layout as the message says, or let the agent give devices out: `--sharing embedded`.",
     ),
 );

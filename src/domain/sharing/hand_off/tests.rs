@@ -1,6 +1,7 @@
 //! What NVIDIA's plugin is told, and what it cannot be told.
 
 use super::*;
+use crate::domain::layout::{DeviceTarget, Place, Share, TimeSlicing};
 use crate::domain::sharing::offer::Partition;
 
 fn unit(slot: u8, profile: Option<&str>, replicas: Option<u32>) -> Unit {
@@ -143,4 +144,28 @@ fn each_thing_that_its_configuration_has_no_words_for_is_refused_with_words_of_i
         let why = refused(MigStrategy::Mixed, &offers);
         assert!(why.contains(said), "{said}: {why}");
     }
+}
+
+#[test]
+fn how_long_a_turn_is_cannot_be_told_and_is_no_matter_where_nothing_is_shared() {
+    let asked = |shares: &[u32], slice| Targets {
+        devices: vec![DeviceTarget {
+            pci: PciAddress::new(0, 1, 0, 0).unwrap(),
+            rule: Place::default(),
+            mig: None,
+            time_slicing: Some(TimeSlicing {
+                place: Place::default(),
+                shares: shares.iter().copied().map(Share::everything).collect(),
+                slice,
+            }),
+        }],
+    };
+    let why = has_no_lengths(&asked(&[2], Some(SliceLength::Long))).unwrap_err();
+    let why = why.to_string();
+    assert!(
+        why.contains("turns of 0000:01:00.0 are to be long"),
+        "{why}"
+    );
+    assert_eq!(has_no_lengths(&asked(&[2], None)), Ok(()));
+    assert_eq!(has_no_lengths(&asked(&[], Some(SliceLength::Long))), Ok(()));
 }

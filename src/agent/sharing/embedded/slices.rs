@@ -1,0 +1,98 @@
+//! Has NVIDIA's program set how long turns are: beside the loop, one call at a time.
+
+use std::future::pending;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::sync::watch;
+use tracing::info;
+
+use crate::apply::program;
+use crate::domain::sharing::slice::{Order, Scene, Slices};
+
+/// What a call came to, once it has ended.
+type Answer = Option<Result<(), String>>;
+
+/// Who has it set.
+#[derive(Debug)]
+pub(super) struct Setter {
+    program: PathBuf,
+    slices: Slices,
+    running: Option<(Order, watch::Receiver<Answer>)>,
+}
+
+impl Setter {
+    /// By this program, by its whole path.
+    pub(super) fn new(program: PathBuf) -> Self {
+        Self {
+            program,
+            slices: Slices::default(),
+            running: None,
+        }
+    }
+
+    /// Takes in a look, and starts what is due.
+    pub(super) fn look(&mut self, now: Duration, scene: Scene<'_>) {
+        self.take(now);
+        if let Some(order) = self.slices.look(now, scene) {
+            let answer = self.start(&order);
+            self.running = Some((order, answer));
+        }
+    }
+
+    /// How it stands.
+    pub(super) fn slices(&self) -> &Slices {
+        &self.slices
+    }
+
+    /// Waits until a call has ended. Safe to drop and call again.
+    pub(super) async fn changed(&mut self) {
+        match &mut self.running {
+            Some((_, answer)) => {
+                let _or_it_ended_without_an_answer = answer.changed().await;
+            }
+            None => pending().await,
+        }
+    }
+
+    fn take(&mut self, now: Duration) {
+        let Some((order, answer)) = &self.running else {
+            return;
+        };
+        let is_over = answer.has_changed().is_err();
+        let said = answer.borrow().clone();
+        let outcome = match said {
+            Some(outcome) => outcome,
+            None if is_over => Err("it ended without a word".to_owned()),
+            None => return,
+        };
+        if outcome.is_ok() {
+            let words = order.length.map_or("default", |length| length.as_str());
+            info!(
+                "turns of {} ({}) are set: {words}",
+                order.pci,
+                order.uuid.as_str()
+            );
+        }
+        self.slices.done(now, outcome);
+        self.running = None;
+    }
+
+    fn start(&self, order: &Order) -> watch::Receiver<Answer> {
+        let (say, answer) = watch::channel(None);
+        let mut command = Command::new(&self.program);
+        command
+            .args(["compute-policy", "-i"])
+            .arg(order.uuid.as_str())
+            .arg("--set-timeslice")
+            .arg(order.number().to_string())
+            // One that hangs is not to be in the way of the next.
+            .kill_on_drop(true);
+        tokio::spawn(async move {
+            let done = program::run(&mut command).await;
+            say.send_replace(Some(done));
+        });
+        answer
+    }
+}

@@ -1,0 +1,87 @@
+//! How long a turn is: the agent and a program that stands in for `nvidia-smi`, which has the only call for it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use super::plugin::{GPU, Rig};
+
+const TWO: &str = "- {board: A100_40GB, count: 2}\n";
+const SHORT: &str = "[{devices: all, timeSlicing: {replicas: 3, slice: short}}]";
+const ONE_LONG: &str = "[{devices: 0, timeSlicing: {replicas: 3, slice: long}}, {devices: 1, timeSlicing: {replicas: 3}}]";
+
+/// What the program was called with.
+fn calls(rig: &Rig) -> Vec<String> {
+    let text = fs::read_to_string(noted(rig)).unwrap();
+    text.lines().map(ToOwned::to_owned).collect()
+}
+
+fn noted(rig: &Rig) -> PathBuf {
+    rig.node.machine.path().join("called")
+}
+
+/// A program that notes how it was called, and then does `more`.
+fn install(rig: &Rig, more: &str) {
+    let path = rig.node.machine.path().join("nvidia-smi");
+    let draft = path.with_extension("draft");
+    let text = format!(
+        "#!/bin/sh\necho \"$@\" >> '{}'\n{more}\n",
+        noted(rig).display()
+    );
+    fs::write(&draft, text).unwrap();
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(draft, path).unwrap();
+}
+
+fn call(rig: &Rig, gpu: usize, number: u32) -> String {
+    let uuid = rig.uuid(gpu);
+    format!("compute-policy -i {uuid} --set-timeslice {number}")
+}
+
+#[test]
+fn turns_are_as_long_as_the_layout_says_and_as_the_driver_has_them_when_it_says_so_no_more() {
+    let rig = Rig::new(TWO);
+    install(&rig, "exit 0");
+    let mut agent = rig.agent(SHORT, &[]);
+    agent.says("are set: short");
+    agent.says("are set: short");
+    agent.says("sharing-in-force");
+    let mut wanted = vec![call(&rig, 0, 1), call(&rig, 1, 1)];
+    assert_eq!(calls(&rig), wanted);
+    rig.node.layouts(ONE_LONG);
+    agent.says("are set: long");
+    agent.says("are set: default");
+    wanted.extend([call(&rig, 0, 3), call(&rig, 1, 0)]);
+    assert_eq!(calls(&rig), wanted);
+    rig.kubelet.counts(GPU, 6);
+}
+
+#[test]
+fn without_the_program_replicas_are_given_out_and_it_is_said_what_is_missing() {
+    let rig = Rig::new(TWO);
+    let mut agent = rig.agent(SHORT, &[]);
+    let line = agent.says("sharing-refused");
+    assert!(line.contains("turns of GPU 0"), "{line}");
+    assert!(line.contains("cannot be made short"), "{line}");
+    assert!(line.contains("/nvidia-smi: No such file"), "{line}");
+    rig.kubelet.counts(GPU, 6);
+    // Once it is there it is found.
+    install(&rig, "exit 0");
+    agent.says("are set: short");
+    agent.says("are set: short");
+    agent.says("sharing-in-force");
+}
+
+#[test]
+fn what_the_program_says_of_a_device_that_cannot_is_passed_on_and_another_one_is_set() {
+    let rig = Rig::new(TWO);
+    let uuid = rig.uuid(0);
+    let refuses =
+        format!("case \"$*\" in *{uuid}*) echo 'Timeslice is not supported' >&2; exit 3;; esac");
+    install(&rig, &refuses);
+    let mut agent = rig.agent(SHORT, &[]);
+    agent.says("turns of GPU 0 cannot be made short: Timeslice is not supported");
+    agent.says("are set: short");
+    rig.kubelet.counts(GPU, 6);
+    assert!(calls(&rig).contains(&call(&rig, 1, 1)));
+}
