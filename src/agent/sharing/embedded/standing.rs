@@ -183,6 +183,7 @@ impl Sight<'_> {
             resources: self.resources(),
             kept: self.listing.kept.clone(),
             hand_off: None,
+            named: None,
         }
     }
 
