@@ -16,12 +16,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
-use self::ledger::{Ledger, Wishes};
+use self::ledger::{Ledger, Wish, Wishes};
 use super::fleet::{Fleet, Node};
 use super::view::View;
 use crate::domain::id::NodeName;
 use crate::domain::node::pace::Pace;
-use crate::domain::sharing::status::HandOff;
 use crate::domain::stream::PartKey;
 use crate::k8s::plugin_config::{Shelf, ShelfError};
 use crate::wire::status;
@@ -95,9 +94,9 @@ impl Keeper {
                 continue;
             }
             let before = match wish(node) {
-                Some(told) if self.wishes.get(&node.name) == Some(&told) => continue,
-                Some(told) => {
-                    self.wishes.insert(node.name.clone(), told);
+                Some(wish) if self.wishes.get(&node.name) == Some(&wish) => continue,
+                Some(wish) => {
+                    self.wishes.insert(node.name.clone(), wish);
                     true
                 }
                 None => self.wishes.remove(&node.name).is_some(),
@@ -165,6 +164,11 @@ fn part(node: &Node) -> Option<&crate::domain::stream::Content> {
 }
 
 /// What a node asks for. What it sent was read before it was taken in.
-fn wish(node: &Node) -> Option<HandOff> {
-    status::decode_sharing(part(node)?).ok()?.hand_off
+fn wish(node: &Node) -> Option<Wish> {
+    let report = status::decode_sharing(part(node)?).ok()?;
+    let wish = Wish {
+        told: report.hand_off,
+        named: report.named,
+    };
+    (wish != Wish::default()).then_some(wish)
 }

@@ -351,6 +351,7 @@ mod tests {
             resources: vec![resource],
             kept: vec![kept_one; kept],
             hand_off: None,
+            named: None,
         }
     }
 

@@ -45,6 +45,23 @@ fn whatever_an_input_is_its_errors_lie_within_it_and_what_is_accepted_is_written
 }
 
 #[test]
+fn what_the_pages_show_as_layouts_is_accepted() {
+    for page in ["docs/sharing.md", "docs/layouts.md"] {
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+        let blocks = text.split("```yaml\n").skip(1);
+        let blocks = blocks.filter_map(|rest| Some(rest.split_once("```")?.0));
+        let layouts: Vec<&str> = blocks
+            .filter(|block| block.starts_with("apiVersion"))
+            .collect();
+        assert!(!layouts.is_empty(), "{page} shows no layouts");
+        for block in layouts {
+            let read = parse(block);
+            assert!(read.is_ok(), "{page}: {:#?}\n{block}", read.err());
+        }
+    }
+}
+
+#[test]
 fn the_table_is_large_and_its_names_are_unique() {
     let cases = table::cases();
     let theirs = cases

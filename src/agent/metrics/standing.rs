@@ -245,6 +245,7 @@ mod tests {
                     .collect(),
                 kept: Vec::new(),
                 hand_off: None,
+                named: None,
             }),
             ..Status::default()
         });

@@ -12,7 +12,8 @@ use super::{Changed, Giver, Outcome, Scene};
 use crate::domain::inventory::NvmlState;
 use crate::domain::labels::MigStrategy;
 use crate::domain::layout::{Targets, TimeSlicing};
-use crate::domain::node::PluginLabel;
+use crate::domain::node::keep::{PLUGIN_CONFIG, SHARING_MANAGER};
+use crate::domain::node::{PluginLabel, View};
 use crate::domain::reason::{Kind, Reason};
 use crate::domain::reconcile::Status;
 use crate::domain::sharing::diagnosis;
@@ -31,6 +32,10 @@ pub struct HandOff {
     terms: Terms,
     watch: Option<Watch>,
     course: Course,
+    /// The key of ours that the Node's label named when the Node was seen last.
+    named: Option<String>,
+    /// What the Node was last seen to offer as it was asked for, and by which key.
+    verified: Option<(String, Offers)>,
     /// What was said last.
     said: Option<(Reason, String)>,
 }
@@ -62,6 +67,8 @@ impl HandOff {
             terms,
             watch,
             course: Course::default(),
+            named: None,
+            verified: None,
             said: None,
         }
     }
@@ -94,8 +101,7 @@ impl HandOff {
         if !shares_anything(asked) {
             return Err(Box::default());
         }
-        if is_under_way(status) {
-            let words = "it waits for the layout's partitions".to_owned();
+        if let Some(words) = before(status) {
             return leave(Some(said(Reason::SharingPending, words, &offers, scene)));
         }
         let refused = |why: String| leave(Some(said(Reason::SharingRefused, why, &offers, scene)));
@@ -145,6 +151,43 @@ impl HandOff {
         Some(self.course.look(scene.now, self.terms.limits, &facts))
     }
 
+    /// What the label names is told whatever else there is to tell: the plugin does not start without that key.
+    fn keep(&self, outcome: &mut Outcome) {
+        let Some(key) = &self.named else { return };
+        if outcome.status.is_none() && outcome.plugin_label == PluginLabel::Leave {
+            outcome.status = Some(SharingStatus {
+                mode: Mode::HandOff,
+                state: Reason::SharingPending.word(),
+                message: Some(format!(
+                    "what the layout means here is not known now; NVIDIA's device plugin goes on by the key {key}"
+                )),
+                resources: Vec::new(),
+                kept: Vec::new(),
+                hand_off: None,
+                named: None,
+            });
+        }
+        if let Some(status) = &mut outcome.status {
+            status.named = Some(key.clone());
+        }
+    }
+
+    /// What was verified is given out until the Node says otherwise, however far what shall be is: by another key, or by what it
+    /// has. What it offers changes with every device that is ill.
+    fn remember(&mut self, outcome: &mut Outcome, view: Option<&View>) {
+        if let Some(offers) = &outcome.in_force {
+            let key = view.and_then(|view| view.labels.get(PLUGIN_CONFIG));
+            self.verified = key.map(|key| (key.clone(), offers.clone()));
+            return;
+        }
+        self.verified = self.verified.take().filter(|(key, offers)| {
+            let Some(view) = view else { return true };
+            let has = |(name, count): (&String, &u64)| view.capacity.get(name) == Some(count);
+            view.labels.get(PLUGIN_CONFIG) == Some(key) && counts(offers).iter().all(has)
+        });
+        outcome.in_force = self.verified.as_ref().map(|(_, offers)| offers.clone());
+    }
+
     fn order(&self, orders: Orders) {
         if let Some(watch) = &self.watch {
             watch.order(orders);
@@ -176,7 +219,10 @@ impl HandOff {
 
 impl Giver for HandOff {
     fn look(&mut self, scene: Scene<'_>) -> Outcome {
-        let (outcome, gist) = match self.wish(&scene) {
+        if let Some(view) = scene.view {
+            self.named = named(view);
+        }
+        let (mut outcome, gist) = match self.wish(&scene) {
             Err(outcome) => {
                 self.order(Orders::default());
                 (*outcome, None)
@@ -196,6 +242,8 @@ impl Giver for HandOff {
                 }
             },
         };
+        self.keep(&mut outcome);
+        self.remember(&mut outcome, scene.view);
         let status = outcome.status.as_ref();
         let message = || status.and_then(|status| status.message.clone());
         let gist = gist.or_else(message).unwrap_or_default();
@@ -214,6 +262,14 @@ impl Giver for HandOff {
             }
         })
     }
+}
+
+/// The key that the Node's label names, where an agent set it.
+fn named(view: &View) -> Option<String> {
+    let key = view.labels.get(PLUGIN_CONFIG)?;
+    let owners = view.owners.labels.get(PLUGIN_CONFIG);
+    let is_ours = owners.is_some_and(|all| all.contains(SHARING_MANAGER));
+    (is_ours || key.starts_with(plugin_config::PREFIX)).then(|| key.clone())
 }
 
 /// What was found, without the words for it, in which times are.
@@ -253,11 +309,17 @@ fn shares_anything(asked: &Targets) -> bool {
     })
 }
 
-/// Partitions are still to be made, or could not be: what there is now is not what shall be given out.
-fn is_under_way(status: &Status) -> bool {
-    status
-        .state
-        .is_some_and(|state| state != Reason::Applied.word())
+/// What is waited for while what there is now is not what shall be given out.
+fn before(status: &Status) -> Option<String> {
+    let state = status.state?;
+    let is_moving = [Reason::Pending, Reason::Applying].map(Reason::word);
+    match state {
+        _ if state == Reason::Applied.word() => None,
+        _ if is_moving.contains(&state) => Some("it waits for the layout's partitions".to_owned()),
+        _ => Some(format!(
+            "it follows the layout, whose state is {state}: what was given out before stands until that is applied"
+        )),
+    }
 }
 
 fn said(reason: Reason, message: String, offers: &Offers, scene: &Scene<'_>) -> SharingStatus {
@@ -286,6 +348,7 @@ fn said(reason: Reason, message: String, offers: &Offers, scene: &Scene<'_>) -> 
         resources: resources.collect(),
         kept: Vec::new(),
         hand_off: None,
+        named: None,
     }
 }
 
@@ -305,3 +368,6 @@ fn in_force(status: &SharingStatus) -> String {
         .collect();
     format!("the Node offers {}", told.join(", "))
 }
+
+#[cfg(test)]
+mod tests;

@@ -526,6 +526,7 @@ mod tests {
                     key: "a100".to_owned(),
                     config: "x".repeat(40_000),
                 }),
+                named: None,
             }),
             ..Status::default()
         };

@@ -9,8 +9,17 @@ use crate::domain::sharing::status::HandOff;
 use crate::k8s::plugin_config::Contents;
 use crate::wire::plugin_config;
 
-/// What nodes ask for.
-pub type Wishes = BTreeMap<NodeName, HandOff>;
+/// What nodes ask for, those that ask for anything.
+pub type Wishes = BTreeMap<NodeName, Wish>;
+
+/// What a node asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wish {
+    /// What its plugin shall be told.
+    pub told: Option<HandOff>,
+    /// The key that its label names now. Its plugin does not start without that key, so it stays as it is.
+    pub named: Option<String>,
+}
 
 /// When keys were asked for last.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +49,16 @@ impl Ledger {
     pub fn decide(&mut self, now: Duration, wishes: &Wishes, contents: &Contents) -> Decision {
         let mut wanted: BTreeMap<String, String> = BTreeMap::new();
         let mut refused = BTreeMap::new();
-        for (node, told) in wishes {
+        // What plugins go by goes before what they shall go by.
+        let named = wishes.values().filter_map(|wish| wish.named.as_ref());
+        for key in named.filter(|key| contents.ours.contains(*key)) {
+            if let Some(text) = contents.all.get(key) {
+                wanted.insert(key.clone(), text.clone());
+            }
+        }
+        let told = wishes.iter();
+        let told = told.filter_map(|(node, wish)| Some((node, wish.told.as_ref()?)));
+        for (node, told) in told {
             match check(told, &wanted, contents) {
                 Err(why) => {
                     refused.insert(node.clone(), why);
@@ -173,8 +191,27 @@ mod tests {
 
     fn wishes(all: &[(&str, HandOff)]) -> Wishes {
         let all = all.iter();
-        all.map(|(node, told)| (node.parse().unwrap(), told.clone()))
-            .collect()
+        all.map(|(node, told)| {
+            let wish = Wish {
+                told: Some(told.clone()),
+                named: None,
+            };
+            (node.parse().unwrap(), wish)
+        })
+        .collect()
+    }
+
+    /// Nodes whose labels name these keys, and who ask for nothing.
+    fn labelled(all: &[(&str, &str)]) -> Wishes {
+        let all = all.iter();
+        all.map(|(node, key)| {
+            let wish = Wish {
+                told: None,
+                named: Some((*key).to_owned()),
+            };
+            (node.parse().unwrap(), wish)
+        })
+        .collect()
     }
 
     /// What is there after all that was to be applied was.
@@ -231,6 +268,67 @@ mod tests {
         let mut other = Ledger::default();
         assert_eq!(other.decide(GRACE, &none, &there).apply, None);
         assert!(other.decide(GRACE * 2, &none, &there).apply.is_some());
+    }
+
+    #[test]
+    fn a_key_that_a_nodes_label_names_stays_for_as_long_as_it_does() {
+        let mut ledger = Ledger::default();
+        let old = told("x", 2);
+        let nothing = Contents::default();
+        let first = ledger.decide(Duration::ZERO, &wishes(&[("a", old.clone())]), &nothing);
+        let mut there = done(&first, &nothing);
+        // Its layout asks for nothing now, or for something else that is refused.
+        let mut waits = labelled(&[("a", &old.key)]);
+        for hours in 1..5 {
+            assert_eq!(
+                ledger.decide(GRACE * hours, &waits, &there),
+                Decision::default()
+            );
+        }
+        waits.values_mut().next().unwrap().told = Some(told("y", 3));
+        there = done(&ledger.decide(GRACE * 5, &waits, &there), &there);
+        assert!(ledger.decide(GRACE * 9, &waits, &there).apply.is_none());
+        assert!(there.ours.contains(&old.key) && there.ours.len() == 2);
+        // From then on it is a key that nobody asks for.
+        waits.values_mut().next().unwrap().named = None;
+        let later = GRACE * 10 - Duration::from_secs(1);
+        assert!(ledger.decide(later, &waits, &there).apply.is_none());
+        let gone = ledger.decide(GRACE * 10, &waits, &there).apply.unwrap();
+        assert!(!gone.contains_key(&old.key) && gone.len() == 1);
+    }
+
+    #[test]
+    fn i12_a_label_keeps_no_key_of_others_and_makes_none() {
+        let mut ledger = Ledger::default();
+        let contents = Contents {
+            all: [("default".to_owned(), "d".to_owned())].into(),
+            others: [("default".to_owned(), "helm".to_owned())].into(),
+            ..Contents::default()
+        };
+        let wishes = labelled(&[("a", "default"), ("b", "octavo-x-00000000")]);
+        let decision = ledger.decide(Duration::ZERO, &wishes, &contents);
+        assert_eq!(decision, Decision::default());
+    }
+
+    #[test]
+    fn what_labels_name_stays_however_much_else_is_asked_for() {
+        let mut ledger = Ledger::default();
+        let old = told("old", 2);
+        let nothing = Contents::default();
+        let first = ledger.decide(Duration::ZERO, &wishes(&[("a", old.clone())]), &nothing);
+        let there = done(&first, &nothing);
+        let count = u32::try_from(MOST_KEYS).unwrap() + 10;
+        let many = (0..count).map(|number| (format!("n{number}"), told("x", number + 2)));
+        let many: Vec<(String, HandOff)> = many.collect();
+        let many: Vec<(&str, HandOff)> = many
+            .iter()
+            .map(|(node, told)| (node.as_str(), told.clone()))
+            .collect();
+        let mut all = wishes(&many);
+        all.extend(labelled(&[("a", &old.key)]));
+        let now = done(&ledger.decide(Duration::from_secs(1), &all, &there), &there);
+        assert_eq!(now.ours.len(), MOST_KEYS);
+        assert!(now.ours.contains(&old.key));
     }
 
     #[test]

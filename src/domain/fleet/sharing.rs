@@ -33,6 +33,8 @@ pub struct SharingReport {
     pub kept: Vec<Kept>,
     /// What NVIDIA's plugin shall be told.
     pub hand_off: Option<HandOff>,
+    /// The key that its plugin goes by now, and does not start without.
+    pub named: Option<String>,
 }
 
 /// What a fleet keeps of it.
@@ -59,6 +61,7 @@ impl SharingReport {
             resources: resources.map(resource).collect(),
             kept: status.kept.iter().take(MOST_KEPT).map(keep).collect(),
             hand_off: status.hand_off.as_ref().filter(fits).cloned(),
+            named: status.named.as_deref().map(word),
         }
     }
 

@@ -7,7 +7,6 @@ mod evidence;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::time::Duration;
 
 pub use self::evidence::{
     ConfigMap, Evidence, Found, Mismatch, Plugin, PluginPod, is_of_plugin, mismatches,
@@ -24,8 +23,8 @@ pub struct Case<'a> {
     pub key: (&'a str, &'a str),
     /// How partitions are called here.
     pub strategy: MigStrategy,
-    /// For how long the Node's label has named that key; `None` where it does not.
-    pub labelled: Option<Duration>,
+    /// Whether the Node's label names that key, and has for long enough.
+    pub is_labelled: bool,
     /// In what the Node differs.
     pub mismatches: &'a [Mismatch],
     /// What was looked at.
@@ -57,6 +56,8 @@ pub enum Cause {
     MigInTheWay,
     /// No device is fit.
     NoneHealthy,
+    /// Some devices are not.
+    SomeUnhealthy,
     /// Nobody gives anything out.
     NobodyGivesOut,
     /// Something could not be looked at.
@@ -205,36 +206,22 @@ impl Case<'_> {
         let is_down = findings
             .iter()
             .any(|one| one.cause == Cause::PluginNotRunning);
-        let unfit = self
-            .mismatches
-            .iter()
-            .find(|one| one.wanted > 0 && one.offered == 0 && one.there > 0);
-        if let Some(unfit) = unfit.filter(|_| !is_down) {
-            let Mismatch {
-                resource, there, ..
-            } = unfit;
-            findings.push(finding(
-                Cause::NoneHealthy,
-                format!("The Node has {there} of {resource}, and none of them is healthy to the plugin"),
-                "Its log says which Xid it was; the plugin never takes one back before its pod is started again.",
-            ));
+        if !is_down {
+            findings.extend(self.mismatches.iter().find_map(unfit));
         }
     }
 
     /// All is as it should be, and still.
     fn not_reloaded(&self, pods: &Found<Vec<PluginPod>>) -> Finding {
         let differs = listed(self.mismatches);
-        let proof = match (pods, self.labelled) {
-            (Found::There(pods), Some(labelled)) => {
-                let said = pods.iter().filter_map(|pod| {
-                    let runs = pod.runs?;
-                    Some(format!("pod {} runs for {}", pod.name, span(runs)))
-                });
-                let said: Vec<String> = said.collect();
+        // No times: what is the same is said in the same words, however long it lasts.
+        let proof = match pods {
+            Found::There(pods) if self.is_labelled => {
+                let said = pods.iter().filter(|pod| pod.runs.is_some());
+                let said: Vec<String> = said.map(|pod| format!("pod {} runs", pod.name)).collect();
                 format!(
-                    "The label {PLUGIN_CONFIG} is {} for {}, {}, and the Node differs ({differs})",
+                    "The label {PLUGIN_CONFIG} is {}, {}, and the Node differs ({differs})",
                     self.key.0,
-                    span(labelled),
                     said.join(", ")
                 )
             }
@@ -246,6 +233,35 @@ impl Case<'_> {
             "Its plugin was not told, or cannot do it: delete the pod, and look at its log.",
         )
     }
+}
+
+/// A resource of which the Node has what was asked, and offers less: what is not offered is not fit.
+fn unfit(mismatch: &Mismatch) -> Option<Finding> {
+    let Mismatch {
+        resource,
+        wanted,
+        offered,
+        there,
+    } = mismatch;
+    let (cause, proof) = if *wanted == 0 || offered >= wanted || *there == 0 {
+        return None;
+    } else if *offered == 0 {
+        let proof = format!(
+            "The Node has {there} of {resource}, and none of them is healthy to the plugin"
+        );
+        (Cause::NoneHealthy, proof)
+    } else if there >= wanted {
+        let ill = there.saturating_sub(*offered);
+        let proof = format!("{ill} of {there} of {resource} are not healthy to the plugin");
+        (Cause::SomeUnhealthy, proof)
+    } else {
+        return None;
+    };
+    Some(finding(
+        cause,
+        proof,
+        "Its log says which Xid it was; the plugin never takes one back before its pod is started again.",
+    ))
 }
 
 fn pods(found: &Found<Vec<PluginPod>>, plugins: &[Plugin], findings: &mut Vec<Finding>) {
@@ -344,14 +360,6 @@ pub const fn strategy(strategy: MigStrategy) -> &'static str {
         MigStrategy::None => "none",
         MigStrategy::Single => "single",
         MigStrategy::Mixed => "mixed",
-    }
-}
-
-fn span(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..120 => format!("{seconds}s"),
-        seconds @ 120..7200 => format!("{}m", seconds / 60),
-        seconds => format!("{}h", seconds / 3600),
     }
 }
 

@@ -38,6 +38,8 @@ pub struct SharingStatus {
     pub kept: Vec<Kept>,
     /// What NVIDIA's plugin shall be told; absent where it is told nothing.
     pub hand_off: Option<HandOff>,
+    /// The key that the Node's label names now, where it is ours: the plugin does not start without it, whatever it shall be told.
+    pub named: Option<String>,
 }
 
 /// How far a resource is.

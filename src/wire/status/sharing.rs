@@ -22,6 +22,7 @@ pub(super) fn write(report: &SharingReport) -> v1::Sharing {
         kept: report.kept.iter().map(write_kept).collect(),
         plugin_config_key: hand_off.map(|told| told.key.clone()),
         plugin_config: hand_off.map(|told| told.config.clone()),
+        plugin_config_named: report.named.clone(),
     }
 }
 
@@ -65,6 +66,11 @@ pub(super) fn read(sharing: v1::Sharing) -> Read<SharingReport> {
         )?,
         kept: each("kept", MOST_KEPT, sharing.kept, read_kept)?,
         hand_off: hand_off(sharing.plugin_config_key, sharing.plugin_config)?,
+        named: text_if_there(
+            "plugin_config_named",
+            LONGEST_WORD,
+            sharing.plugin_config_named,
+        )?,
     })
 }
 

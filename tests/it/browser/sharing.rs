@@ -132,6 +132,7 @@ fn report(machine: &Inventory) -> SharingReport {
                 device_id: String::new(),
             },
         }],
+        named: None,
         hand_off: None,
     }
 }

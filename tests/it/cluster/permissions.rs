@@ -46,6 +46,7 @@ async fn an_agent_may_do_what_it_needs_on_its_own_node_and_nothing_else() {
     expect_all(&place, &agent, rows::its_labels()).await;
     expect_all(&place, &agent, rows::foreign_labels()).await;
     expect_all(&place, &agent, rows::switches()).await;
+    what_was_handed_over_may_only_go(&place, &agent).await;
     expect_all(&place, &agent, rows::annotations_and_owners()).await;
     expect_all(&place, &agent, rows::spec()).await;
     expect_all(&place, &agent, rows::rights()).await;
@@ -53,6 +54,21 @@ async fn an_agent_may_do_what_it_needs_on_its_own_node_and_nothing_else() {
     nothing_is_allowed_that_was_not_asked_here(&place, &agent).await;
     what_an_aggregator_may_do(&place).await;
     with_its_option_an_agent_may_evict(&place, &agent).await;
+}
+
+/// Also where nothing is handed over any more: else the label would stay for ever.
+async fn what_was_handed_over_may_only_go(place: &Place, agent: &Who) {
+    let config = "nvidia.com/device-plugin.config";
+    let set = |value: Option<&str>| labels(OWN, &json!({config: value}));
+    let admin = place.admin();
+    admin.expects("ours", &set(Some("octavo-a-1")), Done).await;
+    let refused = Refused(config);
+    for value in ["octavo-b-2", "mine"] {
+        agent.expects(value, &set(Some(value)), refused).await;
+    }
+    agent.expects("ours goes", &set(None), Done).await;
+    let back = set(Some("octavo-a-1"));
+    agent.expects("ours comes back", &back, refused).await;
 }
 
 async fn with_its_option_an_agent_may_evict(place: &Place, agent: &Who) {

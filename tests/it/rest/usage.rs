@@ -74,6 +74,7 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
             }],
         }],
         kept: Vec::new(),
+        named: None,
         hand_off: Some(HandOff {
             key: "shared".to_owned(),
             config: "version: v1\n".to_owned(),

@@ -226,6 +226,7 @@ impl Sight<'_> {
             resources: self.resources(),
             kept: self.listing.kept.clone(),
             hand_off: None,
+            named: None,
         }
     }
 

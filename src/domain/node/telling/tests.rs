@@ -247,6 +247,7 @@ fn shared(state: Reason, message: Option<&str>) -> Status {
             }],
             kept: Vec::new(),
             hand_off: None,
+            named: None,
         }),
         ..Status::default()
     }

@@ -1,5 +1,7 @@
 //! Each cause, told from every other by what proves it.
 
+use std::time::Duration;
+
 use super::*;
 
 const MAP: &str = "gpu-operator/plugin-config";
@@ -54,7 +56,7 @@ fn found(evidence: &Evidence, mismatches: &[Mismatch]) -> Vec<Finding> {
         config_map: MAP,
         key: (KEY, "text"),
         strategy: MigStrategy::Mixed,
-        labelled: Some(Duration::from_mins(5)),
+        is_labelled: true,
         mismatches,
         evidence,
     })
@@ -174,19 +176,42 @@ fn partitions_under_other_names_are_mig_in_the_way() {
 }
 
 #[test]
-fn where_all_is_as_it_should_be_the_plugin_has_not_been_told_and_how_long_it_runs_is_said() {
+fn one_gpu_of_several_that_is_not_healthy_is_no_plugin_that_was_not_told() {
+    let all = found(&evidence(), &[gpus(6, 8)]);
+    assert_eq!(all.len(), 1);
+    assert_eq!(all[0].cause, Cause::SomeUnhealthy);
+    let said = all[0].to_string();
+    assert!(
+        said.starts_with("2 of 8 of nvidia.com/gpu are not healthy to the plugin. Its log"),
+        "{said}"
+    );
+    // Where the Node has not as many as were asked for, the plugin goes by something else.
+    let fewer = found(&evidence(), &[gpus(2, 4)]);
+    assert_eq!(fewer[0].cause, Cause::NotReloaded);
+}
+
+#[test]
+fn where_all_is_as_it_should_be_the_plugin_has_not_been_told_and_that_is_said_without_times() {
     let all = found(&evidence(), &[gpus(2, 2)]);
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].cause, Cause::NotReloaded);
     let said = all[0].to_string();
     for part in [
         KEY,
-        "for 5m",
-        "pod plugin-x runs for 3h",
+        "pod plugin-x runs, and",
         "nvidia.com/gpu: 8 asked, 2 offered",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
+    let older = PluginPod {
+        runs: Some(Duration::from_hours(4)),
+        ..pod()
+    };
+    let later = Evidence {
+        pods: Found::There(vec![older]),
+        ..evidence()
+    };
+    assert_eq!(found(&later, &[gpus(2, 2)]), all);
 }
 
 #[test]

@@ -211,7 +211,7 @@ impl Course {
                 ..step(Standing::Pending(words), PluginLabel::Leave)
             };
         }
-        let standing = self.standing(differences(facts), None, facts);
+        let standing = self.standing(differences(facts), false, facts);
         Step {
             orders: Orders {
                 key,
@@ -260,7 +260,7 @@ impl Course {
                 ..step(Standing::Pending(words), label)
             };
         }
-        let standing = self.standing(differs, Some(waited), facts);
+        let standing = self.standing(differs, true, facts);
         Step {
             orders: Orders {
                 key: Some(self.key.clone()),
@@ -274,7 +274,7 @@ impl Course {
     fn standing(
         &mut self,
         differs: Vec<Mismatch>,
-        labelled: Option<Duration>,
+        is_labelled: bool,
         facts: &Facts<'_>,
     ) -> Standing {
         let heard = facts.heard;
@@ -291,7 +291,7 @@ impl Course {
             config_map: facts.config_map,
             key: (&self.key, &facts.wish.config),
             strategy: facts.strategy,
-            labelled,
+            is_labelled,
             mismatches: &differs,
             evidence: &evidence,
         });

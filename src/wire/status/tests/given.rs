@@ -60,15 +60,17 @@ fn kept() -> impl Strategy<Value = Kept> {
 
 fn report() -> impl Strategy<Value = SharingReport> {
     let lists = (vec(resource(), 0..3), vec(kept(), 0..3));
-    let texts = (word(), word(), of(word()), of((word(), word())));
+    let told = (of((word(), word())), of(word()));
+    let texts = (word(), word(), of(word()), told);
     (texts, lists).prop_map(
-        |((mode, state, message, hand_off), (resources, kept))| SharingReport {
+        |((mode, state, message, (hand_off, named)), (resources, kept))| SharingReport {
             mode,
             state,
             message,
             resources,
             kept,
             hand_off: hand_off.map(|(key, config)| HandOff { key, config }),
+            named,
         },
     )
 }

@@ -158,7 +158,8 @@ pub(super) fn switches() -> Vec<Row> {
         })
         .collect();
     let config = "nvidia.com/device-plugin.config";
-    rows.push(label((config, Some("two"), Done)));
+    rows.push(label((config, Some("two"), Refused(config))));
+    rows.push(label((config, Some("octavo-a-1"), Refused(config))));
     rows.push(label((config, None, Refused(config))));
     rows
 }

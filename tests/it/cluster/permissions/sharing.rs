@@ -150,6 +150,8 @@ async fn the_label_is_ours_where_its_value_is(place: &Place, agent: &Who) {
     let refused = Refused("so: nvidia.com/device-plugin.config");
     let admin = place.admin();
     agent.expects("a person's goes", &set(None), refused).await;
+    let ours = set(Some("octavo-a-1"));
+    agent.expects("a person's is ours", &ours, refused).await;
     admin.expects("nobody's", &set(None), Done).await;
     agent.expects_soon(&set(Some("octavo-a-1")), Done).await;
     let rows = [
