@@ -9,6 +9,7 @@ mod device;
 mod layout;
 mod node;
 mod pace;
+mod rank;
 mod sharing;
 mod usage;
 
@@ -19,6 +20,7 @@ pub use layout::{
 };
 pub use node::{NodeState, NodeSummary, Sharing};
 pub use pace::{MOST_TOLD, Pace, Step, USAGE_EVERY};
+pub use rank::{UsageRank, ranked};
 pub use sharing::{
     LONGEST_CONFIG, MOST_KEPT, MOST_RESOURCES, MOST_UNITS, SharingReport, SharingSummary,
 };
