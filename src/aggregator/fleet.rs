@@ -9,11 +9,12 @@ use super::clock::Moment;
 use super::roster::{Difference, Keyed, Roster};
 use crate::domain::fleet::{
     Counts, DeviceSummary, LayoutStatus, LayoutSummary, NodeState, NodeSummary, SharingSummary,
-    TypeCounts,
+    TypeCounts, UsageRank,
 };
 use crate::domain::id::{NodeName, TypeName};
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::LabelSet;
+use crate::domain::sharing::usage::Usage;
 use crate::domain::stream::{Parts, Run};
 
 /// All nodes at one moment. Cheap to clone, and never changed once it was given out.
@@ -42,6 +43,8 @@ pub struct Node {
     pub devices: Vec<DeviceSummary>,
     /// Its devices taken together.
     pub summary: NodeSummary,
+    /// What is kept of who uses what of it.
+    pub usage: UsageRank,
     /// Whether its agent is connected now.
     pub connected: bool,
     /// When its status last became another one.
@@ -70,6 +73,8 @@ pub struct Gist {
     pub devices: Vec<DeviceSummary>,
     /// Its devices taken together.
     pub summary: NodeSummary,
+    /// What is kept of who uses what of them.
+    pub usage: UsageRank,
 }
 
 /// How old what is known may be, and is. The time is shared by all versions of a node: a heartbeat makes no new version.
@@ -128,6 +133,7 @@ impl Gist {
             labels,
             summary: NodeSummary::of(&devices, nvml, layout.map(LayoutSummary::of)),
             devices,
+            usage: UsageRank::default(),
         }
     }
 
@@ -138,6 +144,13 @@ impl Gist {
             summary: self.summary.with_sharing(given),
             ..self
         }
+    }
+
+    /// The same of a node that says this of who uses what.
+    #[must_use]
+    pub fn with_usage(self, usage: Option<&Usage>) -> Self {
+        let usage = usage.map(UsageRank::of).unwrap_or_default();
+        Self { usage, ..self }
     }
 }
 
@@ -151,6 +164,7 @@ impl Node {
             parts,
             labels: gist.labels,
             summary: gist.summary,
+            usage: gist.usage,
             devices: gist.devices,
             connected: true,
             changed: freshness.confirmed(),

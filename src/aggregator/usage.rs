@@ -1,21 +1,19 @@
 //! Who uses what over the fleet: filter, order, page. Pure.
 //!
-//! Nothing of it is kept ready: a node's usage is read from its part when somebody asks. In the order of the nodes only as many
-//! nodes are read as fill the page. A page ends with a [`Token`] that says who was last, so that who stayed is neither repeated nor
+//! Who it is is not kept ready: it is read from the nodes' parts when somebody asks, by a [`Search`], which reads no more nodes than
+//! it must, and a few at a time. A page ends with a [`Token`] that says who was last, so that who stayed is neither repeated nor
 //! lost.
 
+mod search;
 mod token;
 
 use thiserror::Error;
 
+pub use self::search::Search;
 pub use self::token::{Token, TokenError};
-use super::clock::Moment;
-use super::fleet::{Fleet, Node};
 use super::query::{DEFAULT_LIMIT, MAX_LIMIT};
 use crate::domain::fleet::LONGEST_WORD;
-use crate::domain::stream::PartKey;
-use crate::wire::status;
-use crate::wire::usage::{UsageJson, UsageRow, rows};
+use crate::wire::usage::UsageRow;
 
 /// Which containers, in which order, how many. All filters must hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +71,7 @@ pub enum UsageQueryError {
 /// One page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Its rows, in order.
+    /// Its rows, in order. There may be fewer than were asked for, even none, while there is a next page.
     pub items: Vec<UsageRow>,
     /// Where the next page begins; `None` on the last.
     pub next: Option<Token>,
@@ -179,58 +177,6 @@ impl UsageQueryError {
             Self::Continue(_) => "continue",
         }
     }
-}
-
-/// The page of `fleet` that `query` asks for.
-pub fn run(fleet: &Fleet, query: &Query, now: Moment) -> Page {
-    let after = query.after.as_ref();
-    let mut found: Vec<UsageRow> = Vec::new();
-    for node in fleet.nodes.iter() {
-        let name = node.name.as_str();
-        if query.node.as_deref().is_some_and(|wanted| wanted != name) {
-            continue;
-        }
-        if query.sort == Sort::Node {
-            if after.is_some_and(|after| name < after.node()) {
-                continue;
-            }
-            if found.len() > query.limit {
-                break;
-            }
-        }
-        let mut rows = of_node(node, now);
-        rows.retain(|row| {
-            query.lets_through(row) && after.is_none_or(|after| after.is_before(query.sort, row))
-        });
-        found.extend(rows);
-        if query.sort == Sort::Memory && found.len() > query.limit.saturating_mul(4) {
-            order(&mut found, query);
-            found.truncate(query.limit.saturating_add(1));
-        }
-    }
-    order(&mut found, query);
-    let more = found.len() > query.limit;
-    found.truncate(query.limit);
-    let last = found.last().filter(|_| more);
-    Page {
-        next: last.map(|last| Token::new(query, last)),
-        items: found,
-    }
-}
-
-/// What one node says. What cannot be read was never taken in, so there is nothing then.
-fn of_node(node: &Node, now: Moment) -> Vec<UsageRow> {
-    let part = node.parts.get(PartKey::usage().as_str());
-    let usage = part.and_then(|part| status::decode_usage(part).ok());
-    let Some(usage) = usage else {
-        return Vec::new();
-    };
-    let stale = node.freshness.is_stale(now);
-    rows(node.name.as_str(), stale, &UsageJson::from(&usage))
-}
-
-fn order(found: &mut [UsageRow], query: &Query) {
-    found.sort_by_cached_key(|row| token::place(query.sort, row));
 }
 
 fn word(parameter: &'static str, value: &str) -> Result<Option<String>, UsageQueryError> {

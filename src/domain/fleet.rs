@@ -9,6 +9,7 @@ mod device;
 mod layout;
 mod node;
 mod pace;
+mod rank;
 mod sharing;
 mod usage;
 
@@ -19,8 +20,9 @@ pub use layout::{
 };
 pub use node::{NodeState, NodeSummary, Sharing};
 pub use pace::{MOST_TOLD, Pace, Step, USAGE_EVERY};
+pub use rank::{UsageRank, ranked};
 pub use sharing::{
-    LONGEST_CONFIG, MOST_KEPT, MOST_RESOURCES, MOST_UNITS, SharingReport, SharingSummary,
+    ByTurns, LONGEST_CONFIG, MOST_KEPT, MOST_RESOURCES, MOST_UNITS, SharingReport, SharingSummary,
 };
 pub use usage::{
     Alarm, LARGEST_USAGE, MOST_MISSING, MOST_OF_TENANT, MOST_USED, alarms, is_nearly_exhausted,

@@ -55,7 +55,7 @@ pub struct NodeRow {
     pub last_confirmed: String,
     /// How long ago that was.
     pub age_seconds: u64,
-    /// How its devices are given out: `none`, `exclusive`, `mig`, `mixed`.
+    /// How its devices are given out: `none`, `exclusive`, `mig`, `time-slicing`, `mixed`.
     pub sharing: String,
     /// Devices, all types together.
     pub devices: CountsJson,

@@ -109,6 +109,9 @@ pub struct TenantJson {
     /// The pod's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
+    /// The beginning of the UID of a pod that kubelet does not name; absent for one that it names, and for who is no pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unnamed_pod: Option<String>,
     /// The container's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
@@ -286,12 +289,13 @@ impl From<&UnitUsage> for UnitUsageJson {
     }
 }
 
-/// A pod's UID is nobody's to know who cannot ask for the pod.
+/// A pod's whole UID is nobody's to know who cannot ask for the pod.
 impl From<&Tenant> for TenantJson {
     fn from(tenant: &Tenant) -> Self {
         Self {
             namespace: tenant.namespace.clone(),
             pod: tenant.pod.clone(),
+            unnamed_pod: tenant.unnamed(),
             container: tenant.container.clone(),
             ids: tenant.ids.iter().map(ToString::to_string).collect(),
             memory_mib: tenant.memory.map(Mebibytes::get),

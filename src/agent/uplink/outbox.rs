@@ -22,6 +22,8 @@ pub struct Outbox {
     /// What was looked at last, without usage.
     base: Latest,
     usage: Option<(PartKey, Content)>,
+    /// Whether there was no room for it.
+    crowded: bool,
     pace: Pace,
 }
 
@@ -54,6 +56,7 @@ pub(super) fn outbox() -> (Outbox, watch::Receiver<Latest>) {
         shortened: false,
         base: Latest::Nothing,
         usage: None,
+        crowded: false,
         pace: Pace::default(),
     };
     (outbox, uplink)
@@ -104,20 +107,15 @@ impl Outbox {
         }
     }
 
-    fn send(&self) {
+    fn send(&mut self) {
         let latest = match (&self.base, &self.usage) {
-            (Latest::Status(parts), Some((key, content))) => {
-                let size = key.as_str().len() + content.bytes().len() + FRAME;
-                // Who has what goes before the node itself does: without it the status is whole but for that.
-                if room(parts) >= size {
-                    let usage = (key.clone(), content.clone());
-                    Latest::Status(parts.with(&Change {
-                        changed: vec![usage],
-                        removed: Vec::new(),
-                    }))
-                } else {
-                    Latest::Status(parts.clone())
+            (Latest::Status(parts), Some(usage)) => {
+                let (latest, is_crowded) = with_usage(parts, usage);
+                if is_crowded && !self.crowded {
+                    warn!("the status leaves no room for who uses what, so that is not reported");
                 }
+                self.crowded = is_crowded;
+                latest
             }
             (base, _) => base.clone(),
         };
@@ -157,9 +155,35 @@ fn bounded(usage: &Usage) -> (PartKey, Content) {
             return part;
         }
     }
+    untold("there is too much to be told")
+}
+
+/// The status with who has what, and whether there was no room for that: it goes before the node itself does, and what is told
+/// instead is that it is missing.
+fn with_usage(parts: &Parts, usage: &(PartKey, Content)) -> (Latest, bool) {
+    let size = |(key, content): &(PartKey, Content)| {
+        let bytes = key.as_str().len().saturating_add(content.bytes().len());
+        bytes.saturating_add(FRAME)
+    };
+    let room = room(parts);
+    let is_crowded = size(usage) > room;
+    let told = if is_crowded {
+        untold("the rest of what the node says leaves no room for who uses what")
+    } else {
+        usage.clone()
+    };
+    let fits = size(&told) <= room;
+    let changed = Some(told).filter(|_| fits).into_iter().collect();
+    let removed = Vec::new();
+    let latest = Latest::Status(parts.with(&Change { changed, removed }));
+    (latest, is_crowded)
+}
+
+/// Nothing, and why.
+fn untold(why: &str) -> (PartKey, Content) {
     status::encode_usage(&Usage {
         devices: Vec::new(),
-        missing: vec!["there is too much to be told".to_owned()],
+        missing: vec![why.to_owned()],
     })
 }
 
@@ -495,15 +519,43 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_is_told_by_name_and_one_that_kubelet_does_not_name_by_the_beginning_of_its_uid() {
+        let (mut outbox, uplink) = outbox();
+        outbox.put(&busy(1), &LabelSet::default(), None);
+        let mut usage = used(2, 7, false);
+        let tenants = &mut usage.devices[0].units[0].tenants;
+        for tenant in tenants.iter_mut() {
+            tenant.uid = Some("7d1c5a3e-1111-2222-3333-444455556666".to_owned());
+        }
+        tenants[1].pod = None;
+        outbox.put_usage(Duration::ZERO, &usage);
+        let told = usage_told(&uplink).unwrap();
+        let told = told.devices[0].units[0].tenants.iter();
+        let uids: Vec<Option<&str>> = told.map(|tenant| tenant.uid.as_deref()).collect();
+        assert_eq!(uids, [None, Some("7d1c5a3e")]);
+    }
+
+    #[test]
     fn a_status_without_room_goes_before_who_has_what() {
         let (mut outbox, uplink) = outbox();
         outbox.put_usage(Duration::ZERO, &used(64, 7, false));
         let mut inventory = busy(1);
         inventory.devices[0].product_name = Some("x".repeat(LARGEST_STATUS - 1000));
         outbox.put(&inventory, &LabelSet::default(), None);
+        let told = usage_told(&uplink).unwrap();
+        assert_eq!(told.devices, []);
+        assert_eq!(
+            told.missing,
+            ["the rest of what the node says leaves no room for who uses what"]
+        );
+        assert!(outbox.crowded);
+        // Not even for that.
+        inventory.devices[0].product_name = Some("x".repeat(LARGEST_STATUS - 200));
+        outbox.put(&inventory, &LabelSet::default(), None);
         assert_eq!(usage_told(&uplink), None);
         outbox.put(&busy(1), &LabelSet::default(), None);
-        assert!(usage_told(&uplink).is_some());
+        assert_eq!(usage_told(&uplink).unwrap().devices.len(), 1);
+        assert!(!outbox.crowded);
     }
 
     #[test]

@@ -85,7 +85,10 @@ impl Row {
             },
             sharing: match node.summary.sharing {
                 Sharing::None => "-",
-                some @ (Sharing::Exclusive | Sharing::Mig | Sharing::Mixed) => some.as_str(),
+                some @ (Sharing::Exclusive
+                | Sharing::Mig
+                | Sharing::TimeSlicing
+                | Sharing::Mixed) => some.as_str(),
             },
             layout: node.summary.layout.as_ref().map(Short::of),
             partitions: match partitions.count {

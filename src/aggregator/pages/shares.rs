@@ -186,11 +186,11 @@ fn name(tenant: &Tenant) -> String {
     match (&tenant.namespace, &tenant.pod) {
         (Some(namespace), Some(pod)) => printable(&format!("{namespace}/{pod}")),
         (None, Some(pod)) => printable(pod),
-        (_, None) if tenant.uid.is_some() => "a pod that kubelet does not name".to_owned(),
-        (_, None) => match tenant.processes.as_slice() {
-            [] => "not a pod".to_owned(),
-            [pid] => format!("not a pod: pid {pid}"),
-            [pid, more @ ..] => format!("not a pod: pid {pid} and {} more", more.len()),
+        (_, None) => match (tenant.unnamed(), tenant.processes.as_slice()) {
+            (Some(uid), _) => printable(&format!("a pod that kubelet does not name: {uid}")),
+            (None, []) => "not a pod".to_owned(),
+            (None, [pid]) => format!("not a pod: pid {pid}"),
+            (None, [pid, more @ ..]) => format!("not a pod: pid {pid} and {} more", more.len()),
         },
     }
 }
@@ -422,6 +422,26 @@ mod tests {
         assert_eq!(
             marks(&unit()),
             [Mark::Taken, Mark::Taken, Mark::Over, Mark::Left]
+        );
+    }
+
+    #[test]
+    fn a_pod_that_kubelet_does_not_name_is_not_called_no_pod() {
+        let unnamed = Tenant {
+            uid: Some("7d1c5a3e-1111-2222-3333-444455556666".to_owned()),
+            processes: vec![4711],
+            ..Tenant::default()
+        };
+        let nobody = Tenant {
+            uid: None,
+            ..unnamed.clone()
+        };
+        assert_eq!(
+            [name(&unnamed), name(&nobody)],
+            [
+                "a pod that kubelet does not name: 7d1c5a3e",
+                "not a pod: pid 4711"
+            ]
         );
     }
 

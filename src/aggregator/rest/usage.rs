@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
+use tokio::task::yield_now;
 
 use super::nodes::Pairs;
 use super::problem::Failure;
 use super::{Api, openapi};
-use crate::aggregator::usage::{Query, run};
+use crate::aggregator::usage::{Query, Search};
 use crate::wire::api::{API_VERSION, Problem};
 use crate::wire::usage::UsageList;
 
@@ -25,7 +26,7 @@ use crate::wire::usage::UsageList;
         ("continue" = Option<String>, Query, description = "What the page before said as `continue`; filters and order must be the same")
     ),
     responses(
-        (status = 200, description = "A page of those who have something", body = UsageList),
+        (status = 200, description = "A page of those who have something; it may have fewer rows than asked for, even none, while it says `continue`", body = UsageList),
         (status = 400, description = "A parameter is not known or cannot be as given", body = Problem, content_type = "application/problem+json")
     )
 )]
@@ -35,7 +36,12 @@ pub(super) async fn usage(
 ) -> Result<Json<UsageList>, Failure> {
     let query = Query::parse(pairs)?;
     let fleet = api.view.fleet();
-    let page = run(&fleet, &query, api.view.clock().now());
+    let mut search = Search::new(&fleet, &query, api.view.clock().now());
+    // The one thread that answers is others' too.
+    while search.step() {
+        yield_now().await;
+    }
+    let page = search.page();
     Ok(Json(UsageList {
         api_version: API_VERSION.to_owned(),
         kind: "UsageList".to_owned(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::intern::Interned;
 use crate::aggregator::fleet::{Gist, Node};
-use crate::domain::fleet::{DeviceSummary, LayoutSummary, NodeSummary, SharingSummary};
+use crate::domain::fleet::{DeviceSummary, LayoutSummary, NodeSummary, SharingSummary, UsageRank};
 use crate::domain::id::PciAddress;
 use crate::domain::labels::LabelSet;
 use crate::domain::stream::{Content, PartKey, Parts};
@@ -28,7 +28,8 @@ pub(super) fn read(
             let status = status::decode(parts)?;
             let labels = interned.remember(parts, status.labels);
             let gist = Gist::of(&status.inventory, labels, status.layout.as_ref());
-            Ok(gist.with_sharing(status.sharing.as_ref().map(SharingSummary::of)))
+            let gist = gist.with_sharing(status.sharing.as_ref().map(SharingSummary::of));
+            Ok(gist.with_usage(status.usage.as_ref()))
         }
     }
 }
@@ -69,10 +70,13 @@ fn read_changes(
         labels: labels(parts, known, interned)?,
         summary: NodeSummary::of(&devices, &nvml, layout(parts, known)?),
         devices,
+        usage: UsageRank::default(),
     };
     let gist = gist.with_sharing(given(parts, known)?);
-    look_at_usage(parts, known)?;
-    Ok(gist)
+    Ok(Gist {
+        usage: usage(parts, known)?,
+        ..gist
+    })
 }
 
 fn layout(parts: &Parts, known: &Node) -> Result<Option<LayoutSummary>, StatusError> {
@@ -95,13 +99,15 @@ fn given(parts: &Parts, known: &Node) -> Result<Option<SharingSummary>, StatusEr
     Ok(report.as_ref().map(SharingSummary::of))
 }
 
-/// Nothing is kept of it but its part: it changes often, and who asks for it reads it. What cannot be is refused all the same.
-fn look_at_usage(parts: &Parts, known: &Node) -> Result<(), StatusError> {
+/// It changes often, and who asks for it reads it: beside its part, only by what it is ordered is kept. What cannot be is refused.
+fn usage(parts: &Parts, known: &Node) -> Result<UsageRank, StatusError> {
     let key = PartKey::usage();
     let content = parts.get(key.as_str());
-    let news = content.filter(|content| known.parts.get(key.as_str()) != Some(content));
-    news.map(status::decode_usage).transpose()?;
-    Ok(())
+    if content == known.parts.get(key.as_str()) {
+        return Ok(known.usage.clone());
+    }
+    let usage = content.map(status::decode_usage).transpose()?;
+    Ok(usage.as_ref().map(UsageRank::of).unwrap_or_default())
 }
 
 fn labels(
@@ -202,6 +208,13 @@ mod tests {
         let device = v1::DeviceUsage {
             pci: "0000:07:00.0".to_owned(),
             utilization: Some(utilization),
+            units: vec![v1::UnitUsage {
+                tenants: vec![v1::Tenant {
+                    memory_mib: Some(utilization.into()),
+                    ..v1::Tenant::default()
+                }],
+                ..v1::UnitUsage::default()
+            }],
             ..v1::DeviceUsage::default()
         };
         bytes(&v1::Usage {

@@ -6,12 +6,14 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::aggregator::fleet::{Freshness, Gist, Origin};
+use crate::aggregator::clock::Moment;
+use crate::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use crate::domain::error::chain;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
 use crate::domain::stream::{Parts, Run};
+use crate::wire::status;
 
 fn tenant(name: &str, memory: u64) -> Tenant {
     Tenant {
@@ -62,7 +64,7 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
         agent_version: "1".to_owned(),
     };
     let parts: Parts = [status::encode_usage(&usage)].into_iter().collect();
-    let gist = Gist::of(&inventory, Arc::default(), None);
+    let gist = Gist::of(&inventory, Arc::default(), None).with_usage(Some(&usage));
     let fresh = Freshness::new(Moment::default(), Duration::from_secs(1));
     Arc::new(Node::new(origin, parts, gist, fresh))
 }
@@ -75,6 +77,19 @@ fn fleet(nodes: &[Vec<u64>]) -> Fleet {
             .insert(node(&format!("gpu-{number:02}"), memory));
     }
     fleet
+}
+
+/// The page, and how many steps it took.
+fn stepped(mut search: Search<'_>) -> (Page, usize) {
+    let mut steps = 1;
+    while search.step() {
+        steps += 1;
+    }
+    (search.page(), steps)
+}
+
+fn run(fleet: &Fleet, query: &Query, now: Moment) -> Page {
+    stepped(Search::new(fleet, query, now)).0
 }
 
 fn query(text: &str) -> Result<Query, UsageQueryError> {
@@ -93,8 +108,10 @@ proptest! {
     fn pages_put_together_are_the_whole_in_order(
         nodes in prop::collection::vec(prop::collection::vec(0..50_u64, 0..6), 0..8),
         limit in 1..7_usize,
+        most in prop::sample::select(vec![1, 200, usize::MAX]),
         asked in prop::sample::select(vec![
             "", "sort=memory", "over=true", "over=false&sort=memory", "namespace=team-1", "node=gpu-01", "pod=pod-0",
+            "pod=pod-1&sort=memory",
         ]),
     ) {
         let (fleet, now) = (fleet(&nodes), Moment::default());
@@ -109,6 +126,7 @@ proptest! {
             "namespace=team-1" => memory % 3 == 1,
             "node=gpu-01" => *node == 1,
             "pod=pod-0" => *pod == 0,
+            "pod=pod-1&sort=memory" => *pod == 1,
             _ => true,
         });
         prop_assert_eq!(whole.items.len(), matching.count());
@@ -118,7 +136,8 @@ proptest! {
         }
         let (mut paged, mut token) = (Vec::new(), String::new());
         loop {
-            let page = run(&fleet, &query(&format!("{asked}&limit={limit}&continue={token}")).unwrap(), now);
+            let query = query(&format!("{asked}&limit={limit}&continue={token}")).unwrap();
+            let page = stepped(Search::within(&fleet, &query, now, most)).0;
             prop_assert!(page.items.len() <= limit);
             paged.extend(page.items);
             match page.next {
@@ -188,4 +207,48 @@ fn i12_what_cannot_be_asked_is_refused_with_what_can() {
     }
     // A field of a form that was left empty is none.
     assert_eq!(query("over=&sort=&node=").unwrap(), Query::default());
+}
+
+/// As [`fleet`], with so many nodes of so many tenants; the last node has most.
+fn large(nodes: usize, tenants: u64) -> Fleet {
+    let mut fleet = Fleet::default();
+    for number in 0..nodes {
+        let base = u64::try_from(number).unwrap();
+        let memory: Vec<u64> = (0..tenants).map(|one| 64 * (base + one) + 1).collect();
+        fleet
+            .nodes
+            .insert(node(&format!("gpu-{number:06}"), &memory));
+    }
+    fleet
+}
+
+#[test]
+fn no_more_nodes_are_read_than_a_page_has_rows() {
+    let (fleet, now) = (large(500, 24), Moment::default());
+    let size = fleet.nodes.iter().next().unwrap().parts.size();
+    for asked in [
+        "",
+        "sort=memory",
+        "over=false",
+        "over=false&sort=memory",
+        "over=true&sort=memory",
+    ] {
+        let mut token = String::new();
+        for _ in 0..5 {
+            let query = query(&format!("{asked}&limit=50&continue={token}")).unwrap();
+            // With so much to read each page is whole all the same.
+            let (page, _) = stepped(Search::within(&fleet, &query, now, 51 * size * 2));
+            if asked.starts_with("over=true") {
+                assert_eq!((page.items.len(), page.next), (0, None));
+                break;
+            }
+            assert_eq!(page.items.len(), 50, "{asked}");
+            token = page.next.unwrap().to_string();
+        }
+    }
+    // What only a name tells has to be looked for, a few nodes at a time.
+    let query = query("pod=nobody").unwrap();
+    let (page, steps) = stepped(Search::new(&fleet, &query, now));
+    assert_eq!((page.items.len(), page.next), (0, None));
+    assert!(steps > 1, "{steps}");
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::{Query, Sort};
+use crate::domain::fleet::ranked;
 use crate::domain::stream::Digest;
 use crate::wire::usage::UsageRow;
 
@@ -40,28 +41,23 @@ const LONGEST_KEY: usize = 2048;
 pub(super) fn place(sort: Sort, row: &UsageRow) -> Place {
     let rank = match sort {
         Sort::Node => 0,
-        Sort::Memory => u64::MAX.saturating_sub(row.tenant.memory_mib.unwrap_or_default()),
+        Sort::Memory => u64::MAX.saturating_sub(ranked(row.tenant.memory_mib)),
     };
     (rank, row.node.clone(), row.key())
 }
 
 impl Token {
-    pub(super) fn new(query: &Query, last: &UsageRow) -> Self {
+    pub(super) fn new(query: &Query, last: Place) -> Self {
         Self {
             filter: fingerprint(query),
             sort: query.sort,
-            last: place(query.sort, last),
+            last,
         }
     }
 
-    /// The node of the last row.
-    pub(super) fn node(&self) -> &str {
-        &self.last.1
-    }
-
-    /// Whether `row` comes after it.
-    pub(super) fn is_before(&self, sort: Sort, row: &UsageRow) -> bool {
-        self.last < place(sort, row)
+    /// Where that is.
+    pub(super) fn last(&self) -> &Place {
+        &self.last
     }
 
     pub(super) fn fits(&self, query: &Query) -> Result<(), TokenError> {

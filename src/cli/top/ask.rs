@@ -85,8 +85,8 @@ impl<'a> Asker<'a> {
             asked.extend(token.as_deref().map(|token| ("continue", token)));
             let target = Target::new("/api/v1/usage").with(asked);
             let page: UsageList = client.get(&target).await?;
-            // A page without rows would never end what it says goes on.
-            let is_end = page.continue_token.is_none() || page.items.is_empty();
+            // A page can be empty and go on, but not from where it began: that would never end.
+            let is_end = page.continue_token.is_none() || page.continue_token == token;
             let list = match &mut all {
                 None => all.insert(page),
                 Some(list) => {

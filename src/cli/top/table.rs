@@ -93,11 +93,14 @@ fn cells(row: &UsageRow, wide: bool) -> Vec<Cell> {
 
 fn pod(row: &UsageRow) -> String {
     let tenant = &row.tenant;
-    match (&tenant.namespace, &tenant.pod, tenant.processes.first()) {
+    match (&tenant.namespace, &tenant.pod, &tenant.unnamed_pod) {
         (Some(namespace), Some(pod), _) => format!("{namespace}/{pod}"),
         (None, Some(pod), _) => pod.clone(),
-        (_, None, Some(pid)) => format!("(no pod: pid {pid})"),
-        (_, None, None) => "(no pod)".to_owned(),
+        (_, None, Some(uid)) => format!("(unnamed pod: uid {uid})"),
+        (_, None, None) => match tenant.processes.first() {
+            Some(pid) => format!("(no pod: pid {pid})"),
+            None => "(no pod)".to_owned(),
+        },
     }
 }
 
@@ -169,6 +172,7 @@ mod tests {
                 utilization_percent: Some(60),
                 processes: vec![4711, 4712],
                 over: true,
+                unnamed_pod: None,
             },
             ..UsageRow::default()
         };
@@ -194,7 +198,14 @@ mod tests {
             },
             ..row.clone()
         };
-        vec![row, modest, stray]
+        let unnamed = UsageRow {
+            tenant: TenantJson {
+                unnamed_pod: Some("7d1c5a3e".to_owned()),
+                ..stray.tenant.clone()
+            },
+            ..stray.clone()
+        };
+        vec![row, modest, stray, unnamed]
     }
 
     #[test]
@@ -207,10 +218,11 @@ mod tests {
         assert_eq!(
             drawn(&rows(), look),
             "\
-NODE            DEVICE  PARTITION  POD                CONTAINER  REPLICAS  MEMORY  SHARE                        UTIL
-gpu-07          GPU 0   -          team-a/greedy      main       2         31Gi    116% of 27Gi, over           60%
-gpu-07          GPU 0   -          team-a/modest [2J  main       0,1       4096Mi  7% of 53Gi, hardly any left  60%
-gpu-07 (stale)  GPU 0   1g.10gb    (no pod: pid 99)   -          -         -       -                            -
+NODE            DEVICE  PARTITION  POD                          CONTAINER  REPLICAS  MEMORY  SHARE                        UTIL
+gpu-07          GPU 0   -          team-a/greedy                main       2         31Gi    116% of 27Gi, over           60%
+gpu-07          GPU 0   -          team-a/modest [2J            main       0,1       4096Mi  7% of 53Gi, hardly any left  60%
+gpu-07 (stale)  GPU 0   1g.10gb    (no pod: pid 99)             -          -         -       -                            -
+gpu-07 (stale)  GPU 0   1g.10gb    (unnamed pod: uid 7d1c5a3e)  -          -         -       -                            -
 "
         );
     }

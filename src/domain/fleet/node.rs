@@ -5,7 +5,7 @@ use std::fmt;
 use super::counts::{Counts, TypeCounts};
 use super::device::{DeviceSummary, Occupancy};
 use super::layout::LayoutSummary;
-use super::sharing::SharingSummary;
+use super::sharing::{ByTurns, SharingSummary};
 use crate::domain::inventory::{DeviceState, NvmlState};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::Reason;
@@ -38,7 +38,9 @@ pub enum Sharing {
     Exclusive,
     /// In MIG partitions.
     Mig,
-    /// Some whole, some in partitions.
+    /// By turns, all that is given out.
+    TimeSlicing,
+    /// Some of it one way, some another.
     Mixed,
 }
 
@@ -94,6 +96,13 @@ impl NodeSummary {
             self.state = self.state.max(NodeState::Attention);
             self.reason = self.reason.or_else(|| Some(given.why()));
         }
+        self.sharing = match (self.sharing, given.as_ref().map(|given| given.by_turns)) {
+            // Nothing is known to be there that could be given out.
+            (Sharing::None, _) => Sharing::None,
+            (_, Some(ByTurns::All)) => Sharing::TimeSlicing,
+            (_, Some(ByTurns::Some)) => Sharing::Mixed,
+            (sharing, Some(ByTurns::None) | None) => sharing,
+        };
         self.given = given;
         self
     }
@@ -122,7 +131,9 @@ fn sharing(devices: &[DeviceSummary]) -> Sharing {
         sharing = match sharing {
             Sharing::None => one,
             same if same == one => one,
-            Sharing::Exclusive | Sharing::Mig | Sharing::Mixed => Sharing::Mixed,
+            Sharing::Exclusive | Sharing::Mig | Sharing::TimeSlicing | Sharing::Mixed => {
+                Sharing::Mixed
+            }
         };
     }
     sharing
@@ -176,7 +187,13 @@ fn reason(devices: &[DeviceSummary], nvml: &NvmlState) -> Option<String> {
 
 impl Sharing {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::None, Self::Exclusive, Self::Mig, Self::Mixed];
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::Exclusive,
+        Self::Mig,
+        Self::TimeSlicing,
+        Self::Mixed,
+    ];
 
     /// The word.
     pub fn as_str(self) -> &'static str {
@@ -184,6 +201,7 @@ impl Sharing {
             Self::None => "none",
             Self::Exclusive => "exclusive",
             Self::Mig => "mig",
+            Self::TimeSlicing => "time-slicing",
             Self::Mixed => "mixed",
         }
     }

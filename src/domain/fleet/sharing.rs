@@ -46,6 +46,20 @@ pub struct SharingSummary {
     pub state: String,
     /// Why, cut to what a list shows.
     pub message: Option<String>,
+    /// Whether what is given out is shared by turns.
+    pub by_turns: ByTurns,
+}
+
+/// Whether devices and partitions are given out by turns, as is known of those that are given out so now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ByTurns {
+    /// None of them, or nobody knows.
+    #[default]
+    None,
+    /// Some.
+    Some,
+    /// All.
+    All,
 }
 
 impl SharingReport {
@@ -89,6 +103,7 @@ impl SharingSummary {
             mode: report.mode.clone(),
             state: report.state.clone(),
             message: report.message.as_deref().map(kept),
+            by_turns: ByTurns::of(report),
         }
     }
 
@@ -102,6 +117,22 @@ impl SharingSummary {
         match &self.message {
             Some(message) => kept(&format!("{}: {message}", self.state)),
             None => self.state.clone(),
+        }
+    }
+}
+
+impl ByTurns {
+    /// What shall be and is not yet does not count.
+    fn of(report: &SharingReport) -> Self {
+        let reason = Reason::of(&report.state);
+        let is_so = matches!(reason, Some(Reason::SharingInForce | Reason::SharingHeld));
+        let units = report.resources.iter().flat_map(|one| &one.units);
+        let units = units.filter(|_| is_so);
+        let (shared, alone): (Vec<_>, Vec<_>) = units.partition(|unit| unit.replicas.is_some());
+        match (shared.is_empty(), alone.is_empty()) {
+            (true, _) => Self::None,
+            (false, false) => Self::Some,
+            (false, true) => Self::All,
         }
     }
 }

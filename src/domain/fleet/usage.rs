@@ -128,7 +128,8 @@ fn unit_told(unit: &UnitUsage, is_kept: impl Fn(usize) -> bool) -> UnitUsage {
     }
 }
 
-/// A pod's UID is not told: its name and namespace say which it is to a reader of now.
+/// A pod's UID is not told, for its name and namespace say which it is to a reader of now; of a pod whose name is not known, its
+/// beginning is.
 fn tenant(tenant: &Tenant) -> Tenant {
     // What would not be read back would make a reader refuse all of it.
     let is_id = |id: &&ShareId| {
@@ -139,7 +140,7 @@ fn tenant(tenant: &Tenant) -> Tenant {
     Tenant {
         namespace: tenant.namespace.as_deref().map(word),
         pod: tenant.pod.as_deref().map(word),
-        uid: None,
+        uid: tenant.unnamed().map(|uid| word(&uid)),
         container: tenant.container.as_deref().map(word),
         ids: tenant
             .ids

@@ -94,3 +94,14 @@ pub struct Tenant {
     /// Whether it uses more than its share.
     pub is_over: bool,
 }
+
+/// Characters of a UID that tell a pod from the others of its node.
+const SHORT_UID: usize = 8;
+
+impl Tenant {
+    /// The beginning of the UID of a pod that kubelet does not name; `None` for one that it names, and for who is no pod.
+    pub fn unnamed(&self) -> Option<String> {
+        let uid = self.uid.as_deref().filter(|_| self.pod.is_none())?;
+        Some(uid.chars().take(SHORT_UID).collect())
+    }
+}

@@ -9,7 +9,7 @@ use octavo::aggregator::clock::{Clock, Moment};
 use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use octavo::aggregator::pages;
 use octavo::aggregator::view::View;
-use octavo::domain::fleet::{LayoutStatus, SharingReport, SharingSummary};
+use octavo::domain::fleet::{LayoutStatus, SharingReport, SharingSummary, UsageRank};
 use octavo::domain::inventory::Inventory;
 use octavo::domain::labels;
 use octavo::domain::sharing::usage::Usage;
@@ -138,6 +138,7 @@ impl Site {
         });
         let given = SharingSummary::of(report);
         node.summary = node.summary.with_sharing(Some(given));
+        node.usage = UsageRank::of(usage);
         self.insert(node);
     }
 

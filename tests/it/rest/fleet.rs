@@ -10,7 +10,7 @@ use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use octavo::aggregator::rest;
 use octavo::aggregator::view::View;
 use octavo::book::Book;
-use octavo::domain::fleet::SharingReport;
+use octavo::domain::fleet::{SharingReport, SharingSummary, UsageRank};
 use octavo::domain::inventory::Inventory;
 use octavo::domain::labels::{self, Options};
 use octavo::domain::sharing::usage::Usage;
@@ -130,6 +130,9 @@ impl Aggregator {
             changed: vec![status::encode_sharing(report), status::encode_usage(usage)],
             removed: Vec::new(),
         });
+        node.usage = UsageRank::of(usage);
+        let given = SharingSummary::of(report);
+        node.summary = node.summary.with_sharing(Some(given));
         self.store(node);
     }
 

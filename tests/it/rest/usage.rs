@@ -178,6 +178,12 @@ async fn who_uses_what_is_filtered_ordered_and_paged_over_the_fleet() {
     assert_eq!(pods(&second), ["mixed-1/modest"]);
     assert_eq!(second["continue"], Value::Null);
 
+    let sliced = aggregator.get("/api/v1/nodes?sharing=time-slicing").await;
+    let sliced = sliced.json();
+    let names = sliced["items"].as_array().unwrap().iter();
+    let names: Vec<&Value> = names.map(|node| &node["name"]).collect();
+    assert_eq!(names, ["gpu-1", "mixed-1"]);
+
     aggregator.silence("gpu-1");
     let list = aggregator.get("/api/v1/usage?node=gpu-1").await.json();
     assert_eq!(list["items"][0]["stale"], true);
@@ -194,4 +200,55 @@ async fn who_uses_what_is_filtered_ordered_and_paged_over_the_fleet() {
             (&json!(kind), &json!(parameter))
         );
     }
+}
+
+#[tokio::test]
+async fn i10_who_asks_for_a_pod_of_many_nodes_does_not_keep_others_waiting() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    for node in ["gpu-1", "gpu-2", "mixed-1"] {
+        give_much(&aggregator, node);
+    }
+    let many = aggregator.get("/api/v1/usage?pod=nobody");
+    let alive = aggregator.get("/healthz");
+    // The first is asked first, and has to let the other one have its turn.
+    let first = tokio::select! {
+        biased;
+        _ = many => "the many",
+        answer = alive => { assert_eq!(answer.status, StatusCode::OK); "the one" }
+    };
+    assert_eq!(first, "the one");
+    let all = aggregator.get("/api/v1/usage?pod=nobody").await.json();
+    assert_eq!(
+        (&all["items"], &all["continue"]),
+        (&json!([]), &Value::Null)
+    );
+}
+
+/// As much as a node may tell.
+fn give_much(aggregator: &Aggregator, node: &str) {
+    let long = "x".repeat(230);
+    let tenant = |number: u32| tenant(&format!("{long}-{number}"), number, 64, false);
+    let unit = UnitUsage {
+        uuid: GPU.to_owned(),
+        partition: None,
+        profile: None,
+        resource: None,
+        replicas: None,
+        fair_share: None,
+        memory: None,
+        tenants: (0..160).map(tenant).collect(),
+        unattributed: None,
+        exhausted_in: None,
+    };
+    let usage = Usage {
+        devices: vec![DeviceUsage {
+            pci: "0000:07:00.0".parse().unwrap(),
+            name: "GPU 0".to_owned(),
+            memory: None,
+            utilization: None,
+            units: vec![unit],
+        }],
+        missing: Vec::new(),
+    };
+    aggregator.share(node, &SharingReport::default(), &usage);
 }

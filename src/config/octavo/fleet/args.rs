@@ -173,7 +173,7 @@ pub(super) struct FilterArgs {
         long,
         value_name = "HOW",
         value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(SHARINGS.map(Sharing::as_str))
+        value_parser = PossibleValuesParser::new(Sharing::ALL.map(Sharing::as_str))
     )]
     pub(super) sharing: Vec<String>,
 
@@ -198,13 +198,6 @@ pub(super) struct FilterArgs {
     #[arg(long, value_name = "TEXT")]
     pub(super) search: Option<String>,
 }
-
-const SHARINGS: [Sharing; 4] = [
-    Sharing::None,
-    Sharing::Exclusive,
-    Sharing::Mig,
-    Sharing::Mixed,
-];
 
 impl From<OutputArgs> for Printed {
     fn from(args: OutputArgs) -> Self {

@@ -1,8 +1,15 @@
 //! What of sharing makes a node worth a look, and what of usage somebody should know of at once.
 
-use crate::domain::fleet::{SharingReport, SharingSummary, alarms, is_nearly_exhausted};
+use crate::domain::fleet::{
+    DeviceSummary, NodeSummary, Occupancy, SharingReport, SharingSummary, alarms,
+    is_nearly_exhausted,
+};
+use crate::domain::inventory::{DeviceState, NvmlState};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::Reason;
+use crate::domain::sharing::ResourceName;
+use crate::domain::sharing::health::Health;
+use crate::domain::sharing::status::{ResourceStatus, UnitStatus};
 use crate::domain::sharing::usage::{DeviceUsage, MemoryUse, Tenant, UnitUsage, Usage};
 
 fn summary(state: &str, message: Option<&str>) -> SharingSummary {
@@ -92,4 +99,53 @@ fn a_unit_is_nearly_exhausted_below_a_twentieth_or_a_gibibyte_and_only_where_it_
         ("GPU-1".to_owned(), Some(("a/b".to_owned(), String::new()))),
     ];
     assert_eq!(alarms(&usage).into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn what_is_given_out_by_turns_is_called_so_once_it_is_and_where_all_of_it_is() {
+    let unit = |replicas| UnitStatus {
+        uuid: "GPU-1".to_owned(),
+        replicas,
+        health: Health::Healthy,
+    };
+    let given = |state: Reason, replicas: &[Option<u32>]| {
+        let report = SharingReport {
+            state: state.word().to_owned(),
+            resources: vec![ResourceStatus {
+                name: ResourceName::gpu(),
+                wanted: 1,
+                allocatable: None,
+                units: replicas.iter().copied().map(unit).collect(),
+            }],
+            ..SharingReport::default()
+        };
+        Some(SharingSummary::of(&report))
+    };
+    let node = |is_there: bool| {
+        let device = DeviceSummary {
+            state: DeviceState::Ok,
+            occupancy: Occupancy::Free,
+            type_name: None,
+            memory: None,
+            trouble: None,
+            in_parts: Some(false),
+        };
+        let devices = Some(device).filter(|_| is_there);
+        NodeSummary::of(devices.as_slice(), &NvmlState::Loading, None)
+    };
+    let (force, pending) = (Reason::SharingInForce, Reason::SharingPending);
+    for (given, word) in [
+        (None, "exclusive"),
+        (given(force, &[]), "exclusive"),
+        (given(force, &[None, None]), "exclusive"),
+        (given(force, &[Some(3), Some(2)]), "time-slicing"),
+        (given(Reason::SharingHeld, &[Some(3)]), "time-slicing"),
+        (given(force, &[Some(3), None]), "mixed"),
+        (given(pending, &[Some(3), Some(2)]), "exclusive"),
+    ] {
+        let node = node(true).with_sharing(given);
+        assert_eq!(node.sharing.as_str(), word, "{:?}", node.given);
+    }
+    let empty = node(false).with_sharing(given(force, &[Some(3)]));
+    assert_eq!(empty.sharing.as_str(), "none");
 }

@@ -1,0 +1,184 @@
+//! Finds a page of those who use something: as few nodes are read as can be, and a few at a time.
+//!
+//! Of each node it is known without reading by what its rows are ordered ([`UsageRank`](crate::domain::fleet::UsageRank)), so nodes
+//! are read in the order of their first row that is wanted. The page is whole once what is left comes after all of it. Names are
+//! known to nobody who has not read: where few match, a page ends before it is full, and the next goes on from there.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use super::token::{Place, place};
+use super::{Page, Query, Sort, Token};
+use crate::aggregator::clock::Moment;
+use crate::aggregator::fleet::{Fleet, Node};
+use crate::domain::id::NodeName;
+use crate::domain::stream::PartKey;
+use crate::wire::status;
+use crate::wire::usage::{UsageJson, UsageRow, rows};
+
+/// Bytes of parts that are read before others have their turn: some thirty nodes, a few milliseconds.
+const AT_ONCE: usize = 128 * 1024;
+/// Bytes of parts that are read for one page: some four thousand nodes.
+const MOST_READ: usize = 16 * 1024 * 1024;
+
+/// A page that is being made. Pure: whoever makes it lets others have their turn between the steps.
+#[derive(Debug)]
+pub struct Search<'a> {
+    query: &'a Query,
+    now: Moment,
+    /// Nodes that may have rows of the page, ordered by name.
+    nodes: Vec<&'a Arc<Node>>,
+    /// Those that were not read, by the rank of their first row that is wanted and their place in `nodes`.
+    left: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The first rows so far, one more than the page has. Equal ones are told apart by when they were found.
+    found: BTreeMap<(Place, usize), UsageRow>,
+    /// Rows that were found, and bytes that were read, so far and at most.
+    count: usize,
+    read: usize,
+    most: usize,
+}
+
+impl<'a> Search<'a> {
+    /// Of the page of `fleet` that `query` asks for. Nothing is read yet.
+    pub fn new(fleet: &'a Fleet, query: &'a Query, now: Moment) -> Self {
+        Self::within(fleet, query, now, MOST_READ)
+    }
+
+    /// The same, which stops when it has read so many bytes.
+    pub(super) fn within(fleet: &'a Fleet, query: &'a Query, now: Moment, most: usize) -> Self {
+        let mut search = Self {
+            query,
+            now,
+            nodes: Vec::new(),
+            left: BinaryHeap::new(),
+            found: BTreeMap::new(),
+            count: 0,
+            read: 0,
+            most,
+        };
+        match &query.node {
+            Some(name) => {
+                let name = name.parse::<NodeName>().ok();
+                search.consider(name.and_then(|name| fleet.nodes.get(&name)));
+            }
+            None => search.consider(fleet.nodes.iter()),
+        }
+        search
+    }
+
+    fn consider(&mut self, nodes: impl IntoIterator<Item = &'a Arc<Node>>) {
+        let mut left = Vec::new();
+        for node in nodes {
+            if let Some(rank) = first(node, self.query) {
+                left.push(Reverse((rank, self.nodes.len())));
+                self.nodes.push(node);
+            }
+        }
+        self.left = left.into();
+    }
+
+    /// Reads some nodes. Whether there are more to be read for this page.
+    pub fn step(&mut self) -> bool {
+        let pause = self.read.saturating_add(AT_ONCE);
+        while self.read < pause {
+            if self.is_whole() || self.read >= self.most {
+                return false;
+            }
+            let Some(Reverse((_, at))) = self.left.pop() else {
+                return false;
+            };
+            if let Some(node) = self.nodes.get(at) {
+                self.take(node);
+            }
+        }
+        true
+    }
+
+    /// The page, as far as it was read.
+    pub fn page(mut self) -> Page {
+        let is_whole = self.is_whole();
+        let goes_on = self
+            .next()
+            .map(|(rank, name)| (rank, name.to_owned(), String::new()));
+        let goes_on = goes_on.filter(|_| !is_whole);
+        if let Some(place) = &goes_on {
+            // What was found behind a node that was not read is found again.
+            self.found.split_off(&(place.clone(), 0));
+        }
+        let more = self.found.len() > self.query.limit;
+        if more {
+            self.found.pop_last();
+        }
+        let last = self.found.keys().next_back();
+        let last = last.filter(|_| more).map(|(place, _)| place.clone());
+        Page {
+            next: last.or(goes_on).map(|place| Token::new(self.query, place)),
+            items: self.found.into_values().collect(),
+        }
+    }
+
+    /// Where the first row of what is left can stand.
+    fn next(&self) -> Option<(u64, &'a str)> {
+        let Reverse((rank, at)) = self.left.peek()?;
+        let node: &'a Arc<Node> = self.nodes.get(*at)?;
+        Some((*rank, node.name.as_str()))
+    }
+
+    /// Whether nothing that is left can come before what was found.
+    fn is_whole(&self) -> bool {
+        if self.found.len() <= self.query.limit {
+            return false;
+        }
+        let last = self.found.keys().next_back();
+        let last = last.map(|((rank, node, _), _)| (*rank, node.as_str()));
+        self.next().is_none_or(|next| last < Some(next))
+    }
+
+    /// What one node says. What cannot be read was never taken in, so there is nothing then.
+    fn take(&mut self, node: &Node) {
+        let Some(part) = node.parts.get(PartKey::usage().as_str()) else {
+            return;
+        };
+        self.read = self.read.saturating_add(part.bytes().len());
+        let Ok(usage) = status::decode_usage(part) else {
+            return;
+        };
+        let stale = node.freshness.is_stale(self.now);
+        for row in rows(node.name.as_str(), stale, &UsageJson::from(&usage)) {
+            let place = place(self.query.sort, &row);
+            let after = self.query.after.as_ref();
+            let comes = after.is_none_or(|after| *after.last() < place);
+            if comes && self.query.lets_through(&row) {
+                self.count = self.count.saturating_add(1);
+                self.found.insert((place, self.count), row);
+                if self.found.len() > self.query.limit.saturating_add(1) {
+                    self.found.pop_last();
+                }
+            }
+        }
+    }
+}
+
+/// The rank of the first row of `node` that can be wanted; `None` where it has none.
+fn first(node: &Node, query: &Query) -> Option<u64> {
+    let name = node.name.as_str();
+    let after = query.after.as_ref().map(Token::last);
+    match (query.sort, after) {
+        (Sort::Node, Some((_, last, _))) if name < last.as_str() => None,
+        (Sort::Node, _) => node.usage.first(query.over, u64::MAX).map(|_| 0),
+        (Sort::Memory, after) => {
+            let most = match after {
+                None => u64::MAX,
+                // Of two that have the same, the one whose node comes first is told first.
+                Some((rank, last, _)) => {
+                    let memory = u64::MAX.saturating_sub(*rank);
+                    let told = u64::from(name < last.as_str());
+                    memory.checked_sub(told)?
+                }
+            };
+            let memory = node.usage.first(query.over, most)?;
+            Some(u64::MAX.saturating_sub(memory))
+        }
+    }
+}
