@@ -4,6 +4,8 @@
 //! there too, in a mount namespace of its own, because the folder in which it meets kubelet is part of the program. Beside every
 //! Allocate stands a call at the same socket that does nothing, so that what gRPC costs is seen. Tables are in Markdown for
 //! `docs/performance.md`; nothing fails on a figure.
+//!
+//! `-- allocations changes memory scrapes` makes these tables alone.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -70,10 +72,24 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(allocations(peer.as_ref()));
-    changes(peer.as_ref());
-    memory(peer.as_ref());
-    scrapes();
+    // `cargo bench` passes its own flags; names of tables are ours.
+    let named: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    let is_wanted = |table: &str| named.is_empty() || named.iter().any(|name| name == table);
+    if is_wanted("allocations") {
+        runtime.block_on(allocations(peer.as_ref()));
+    }
+    if is_wanted("changes") {
+        changes(peer.as_ref());
+    }
+    if is_wanted("memory") {
+        memory(peer.as_ref());
+    }
+    if is_wanted("scrapes") {
+        scrapes();
+    }
 }
 
 /// A machine whose every GPU or partition is offered, with the resource and how many there are of it.
