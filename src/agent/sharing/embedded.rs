@@ -243,6 +243,7 @@ impl Giver for Embedded {
             let held = Held {
                 given: &view.given,
                 is_all: view.is_all && is_decided,
+                inventory: scene.inventory,
             };
             hold(&offers, held, view.before, |unit| {
                 if view.changing.contains(&unit.pci) {
@@ -253,6 +254,7 @@ impl Giver for Embedded {
                     Some(reason) => Health::Unhealthy {
                         reason: reason.clone(),
                     },
+                    None if offers.unit(&unit.uuid).is_none() => left(scene.inventory, unit, monitor),
                     None => monitor.health(unit),
                 }
             })
@@ -337,6 +339,16 @@ fn why_away(inventory: &Inventory, pci: PciAddress, is_held: bool) -> Option<Str
         Some(Condition::Failing { reason }) => Some(reason.clone()),
         Some(Condition::PciOnly { .. }) => Some("its driver does not speak for it".to_owned()),
         None => is_held.then(|| "it is gone from the bus".to_owned()),
+    }
+}
+
+/// How a unit is of which nothing is asked, and which only pods still have.
+fn left(inventory: &Inventory, unit: &Unit, monitor: &Monitor) -> Health {
+    match offer::find(inventory, &unit.uuid) {
+        Some(_) => monitor.health(unit),
+        None => Health::Unhealthy {
+            reason: "the driver does not tell of it any more".to_owned(),
+        },
     }
 }
 
