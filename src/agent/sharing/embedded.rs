@@ -246,6 +246,7 @@ impl Embedded {
             let held = Held {
                 given: &view.given,
                 is_all: view.is_all && is_decided,
+                inventory: scene.inventory,
             };
             hold(offers, held, view.before, |unit| {
                 if view.changing.contains(&unit.pci) {
@@ -256,6 +257,7 @@ impl Embedded {
                     Some(reason) => Health::Unhealthy {
                         reason: reason.clone(),
                     },
+                    None if offers.unit(&unit.uuid).is_none() => left(scene.inventory, unit, monitor),
                     None => monitor.health(unit),
                 }
             })
@@ -378,6 +380,16 @@ fn why_away(inventory: &Inventory, pci: PciAddress, is_held: bool) -> Option<Str
         Some(Condition::Failing { reason }) => Some(reason.clone()),
         Some(Condition::PciOnly { .. }) => Some("its driver does not speak for it".to_owned()),
         None => is_held.then(|| "it is gone from the bus".to_owned()),
+    }
+}
+
+/// How a unit is of which nothing is asked, and which only pods still have.
+fn left(inventory: &Inventory, unit: &Unit, monitor: &Monitor) -> Health {
+    match offer::find(inventory, &unit.uuid) {
+        Some(_) => monitor.health(unit),
+        None => Health::Unhealthy {
+            reason: "the driver does not tell of it any more".to_owned(),
+        },
     }
 }
 

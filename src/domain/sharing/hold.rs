@@ -1,15 +1,16 @@
 //! What is listed to kubelet: what shall be given out, reconciled with what pods have.
 //!
-//! An id that a pod has stays listed for as long as it has it and its unit is there: kubelet takes a pod back after a restart
-//! only if it knows the pod's ids. A unit is never given out whole and in replicas at once, and never more often than is asked.
+//! An id that a pod has stays listed for as long as it has it, also where nothing else of its unit is given out any more: kubelet
+//! takes a pod back after a restart only if it knows the pod's ids. A unit is never given out whole and in replicas at once, and never more often than is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::health::Health;
-use super::offer::{Offer, Offers, Unit};
+use super::offer::{self, Offer, Offers, Unit};
 use super::resource::{ResourceName, ShareId};
 use super::status::Kept;
 use crate::domain::holder::PodDevice;
+use crate::domain::inventory::Inventory;
 
 /// All that is listed to kubelet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -45,6 +46,8 @@ pub struct Held<'a> {
     pub given: &'a [PodDevice],
     /// Whether that is all; where it is not, whatever was listed before counts as given.
     pub is_all: bool,
+    /// The devices: what is there may be held and not be asked for.
+    pub inventory: &'a Inventory,
 }
 
 /// An id under a name.
@@ -82,7 +85,25 @@ pub fn hold(
             draft.unit((offer, unit), &holders, &health(unit));
         }
     }
+    for ((name, id), by) in &holders {
+        if asked.unit(id.uuid()).is_none()
+            && let Some(unit) = left(id.uuid(), by.is_some(), (before, held.inventory))
+        {
+            draft.keep((name, id), *by, &unit, &health(&unit));
+        }
+    }
     draft.finish()
+}
+
+/// A unit of which nothing is asked. One that a pod has is known from before also where the driver does not tell of it now; one of
+/// which only nobody knows who has it has to be there.
+fn left(uuid: &str, is_held: bool, known: (&Listing, &Inventory)) -> Option<Unit> {
+    let (before, inventory) = known;
+    let mut listed = before.resources.values();
+    let listed = listed.find_map(|listed| listed.unit_of(uuid));
+    let there = offer::find(inventory, uuid);
+    let is_kept = is_held || there.is_some();
+    listed.filter(|_| is_kept).cloned().or(there)
 }
 
 #[derive(Default)]
@@ -135,6 +156,22 @@ impl Draft {
         }
     }
 
+    /// One id of a unit of which nothing is asked.
+    fn keep(
+        &mut self,
+        (name, id): (&ResourceName, &ShareId),
+        by: Option<&PodDevice>,
+        unit: &Unit,
+        health: &Health,
+    ) {
+        self.put(name, unit, id, health);
+        let by = by.cloned();
+        self.listing.kept.extend(by.map(|by| Kept {
+            id: id.clone(),
+            by,
+        }));
+    }
+
     fn put(&mut self, name: &ResourceName, unit: &Unit, id: &ShareId, health: &Health) {
         let listed = self.open(name, false);
         if listed.offer.units.iter().all(|one| one.uuid != unit.uuid) {
@@ -179,8 +216,12 @@ impl Listed {
 
     /// The unit that the id is of.
     pub fn unit(&self, id: &ShareId) -> Option<&Unit> {
+        self.unit_of(id.uuid())
+    }
+
+    fn unit_of(&self, uuid: &str) -> Option<&Unit> {
         let mut units = self.offer.units.iter();
-        units.find(|unit| unit.uuid == id.uuid())
+        units.find(|unit| unit.uuid == uuid)
     }
 
     /// The ids that are fit to be given out.

@@ -13,6 +13,7 @@ mod units;
 mod warnings;
 
 pub use self::compile::compile;
+pub use self::units::find;
 use super::resource::{ResourceName, ShareId};
 use crate::domain::id::PciAddress;
 use crate::domain::profile::ProfileName;

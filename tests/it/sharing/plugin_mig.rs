@@ -54,6 +54,21 @@ fn under_the_strategy_single_partitions_are_gpus_and_replicas_of_them_too() {
 }
 
 #[test]
+fn partitions_that_pods_have_stay_listed_where_the_strategy_single_does_not_fit_any_more() {
+    let rig = Rig::new("- {board: A100_40GB, mig: enabled, count: 2}\n");
+    let mut agent = rig.agent(HALVES, &["--mig-strategy=single"]);
+    rig.kubelet.counts(GPU, 4);
+    let pod = rig.kubelet.admit("train", GPU, 1).unwrap();
+    // The other GPU is partitioned anew, and this one is in use: there are several profiles.
+    rig.node.layouts(SEVENTHS);
+    let line = agent.says("sharing-held");
+    assert!(line.contains("team-a/train"), "{line}");
+    rig.kubelet.offers(GPU, &pod.ids);
+    rig.kubelet.ended("train");
+    rig.kubelet.counts(GPU, 14);
+}
+
+#[test]
 fn i1_a_partition_that_a_pod_has_stays_until_it_ends_and_then_its_uuid_is_never_listed_again() {
     let rig = Rig::new(ONE);
     let mut agent = rig.agent(HALVES, &[MIXED]);

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Device, Machine, NvmlState, PciIds};
 
 const GPUS: [&str; 2] = [
     "GPU-5fd4087b-86f3-7a43-b711-4771313afc50",
@@ -51,10 +52,41 @@ fn held(ids: &[ShareId]) -> Vec<PodDevice> {
     ids.iter().map(|id| by(&name, id)).collect()
 }
 
+/// A node on which these GPUs are.
+fn node(gpus: &[usize]) -> Inventory {
+    let device = |gpu: &usize| {
+        let ids = PciIds {
+            vendor: 0x10de,
+            device: 0x20b0,
+            subsystem_vendor: 0x10de,
+            subsystem_device: 0,
+            class: None,
+        };
+        let mut device = Device::new(unit(*gpu, None).pci, ids);
+        device.uuid = Some(GPUS[*gpu].parse().unwrap());
+        device
+    };
+    Inventory {
+        machine: Machine::default(),
+        nvml: NvmlState::Loading,
+        devices: gpus.iter().map(device).collect(),
+    }
+}
+
 fn list(asked: &Offers, given: &[PodDevice], before: &Listing) -> Listing {
+    list_on(&node(&[]), asked, given, before)
+}
+
+fn list_on(
+    inventory: &Inventory,
+    asked: &Offers,
+    given: &[PodDevice],
+    before: &Listing,
+) -> Listing {
     let held = Held {
         given,
         is_all: true,
+        inventory,
     };
     hold(asked, held, before, |_| Health::Healthy)
 }
@@ -131,6 +163,7 @@ fn where_kubelet_does_not_tell_nothing_is_taken_away_and_of_what_is_new_nothing_
     let unknown = Held {
         given: &[],
         is_all: false,
+        inventory: &node(&[]),
     };
     let healthy = |_: &Unit| Health::Healthy;
     let first = hold(&gpu(Some(4)), unknown, &Listing::default(), healthy);
@@ -142,6 +175,45 @@ fn where_kubelet_does_not_tell_nothing_is_taken_away_and_of_what_is_new_nothing_
     assert_eq!(ids(&after, &ResourceName::gpu()).len(), 4);
     let grown = hold(&gpu(Some(6)), unknown, &after, healthy);
     assert_eq!(ids(&grown, &ResourceName::gpu()).len(), 6);
+}
+
+#[test]
+fn what_pods_have_of_a_unit_of_which_nothing_is_asked_any_more_stays_and_nothing_else_of_it() {
+    let two = [replica(0), replica(2)];
+    let before = list(&gpu(Some(3)), &held(&two), &Listing::default());
+    for inventory in [node(&[0]), node(&[])] {
+        let listing = list_on(&inventory, &Offers::default(), &held(&two), &before);
+        assert_eq!(ids(&listing, &ResourceName::gpu()), two);
+        let kept: Vec<&ShareId> = listing.kept.iter().map(|kept| &kept.id).collect();
+        assert_eq!(kept, [&replica(0), &replica(2)]);
+        // The unit itself too: what containers are told is made of it.
+        assert!(listing.resources[&ResourceName::gpu()].unit(&two[0]).is_some());
+        let listing = list_on(&inventory, &Offers::default(), &[], &listing);
+        assert_eq!(listing, Listing::default());
+    }
+}
+
+#[test]
+fn after_a_start_what_pods_have_is_found_among_the_devices_though_nothing_is_asked_of_it() {
+    let whole = [ShareId::whole(GPUS[0])];
+    let nothing = Offers::default();
+    let listing = list_on(&node(&[0]), &nothing, &held(&whole), &Listing::default());
+    assert_eq!(ids(&listing, &ResourceName::gpu()), whole);
+    assert_eq!(listing.kept.len(), 1);
+}
+
+#[test]
+fn where_kubelet_does_not_tell_a_unit_of_which_nothing_is_asked_stays_only_where_it_is() {
+    let before = list(&gpu(None), &[], &Listing::default());
+    for (there, count) in [(&[0][..], 1), (&[], 0)] {
+        let unknown = Held {
+            given: &[],
+            is_all: false,
+            inventory: &node(there),
+        };
+        let listing = hold(&Offers::default(), unknown, &before, |_| Health::Healthy);
+        assert_eq!(ids(&listing, &ResourceName::gpu()).len(), count);
+    }
 }
 
 #[test]
@@ -159,6 +231,8 @@ fn ids_of_units_that_are_not_there_are_not_listed_whoever_has_them() {
 enum Event {
     /// The layout asks for these replicas of each GPU, under the other name or not.
     Ask(Option<u32>, Option<u32>, bool),
+    /// Nothing can be given out any more, as under the strategy `single` of partitions that differ.
+    AskNothing,
     /// Kubelet takes the n-th of what is free.
     Take(usize),
     /// The n-th of those who have something goes.
@@ -178,6 +252,7 @@ fn event() -> impl Strategy<Value = Event> {
         (0..20_usize).prop_map(Event::Take),
         (0..20_usize).prop_map(Event::Release),
         any::<bool>().prop_map(Event::Tells),
+        Just(Event::AskNothing),
     ]
 }
 
@@ -215,9 +290,11 @@ proptest! {
                     taken.remove(nth % taken.len());
                 },
                 Event::Tells(now) => tells = now,
+                Event::AskNothing => asked = Offers::default(),
             }
             let given: Vec<PodDevice> = taken.iter().map(|(name, id)| by(name, id)).collect();
-            let held = Held { given: if tells { &given } else { &[] }, is_all: tells };
+            let given_now = if tells { &given[..] } else { &[] };
+            let held = Held { given: given_now, is_all: tells, inventory: &node(&[0, 1]) };
             listing = hold(&asked, held, &listing, |_| Health::Healthy);
             let listed: BTreeSet<Place> = listing
                 .places()
@@ -231,10 +308,10 @@ proptest! {
                 let of: Vec<&ShareId> = listed.iter().map(|(_, id)| id).filter(|id| id.uuid() == gpu).collect();
                 let whole = of.iter().filter(|id| id.number().is_none()).count();
                 prop_assert!(whole == 0 || of.len() == 1, "{:?}", of);
-                let (_, unit) = asked.unit(gpu).unwrap();
+                let count = asked.unit(gpu).map_or(0, |(_, unit)| unit.ids().len());
                 let held = taken.iter().filter(|(_, id)| id.uuid() == gpu).count();
                 if tells {
-                    prop_assert!(of.len() <= unit.ids().len().max(held), "{:?}", of);
+                    prop_assert!(of.len() <= count.max(held), "{:?}", of);
                 }
             }
         }

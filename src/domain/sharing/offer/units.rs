@@ -72,6 +72,36 @@ pub(super) fn all(
     found
 }
 
+/// The whole device or partition with this UUID, given out or not. A partition of which the driver does not tell what it is, is none.
+pub fn find(inventory: &Inventory, uuid: &str) -> Option<Unit> {
+    inventory.devices.iter().find_map(|device| {
+        if device.uuid.as_ref().is_some_and(|one| one.as_str() == uuid) {
+            return Some(unit(device, uuid, None, device.memory));
+        }
+        let mut all = instances(device).into_iter();
+        let is_it = |compute: &ComputeInstance| {
+            let known = compute.uuid.as_ref();
+            known.is_some_and(|one| one.as_str() == uuid)
+        };
+        let one = all.find(|(_, compute)| is_it(compute))?;
+        partition(device, one, (0, MigStrategy::Mixed)).map(|found| found.unit)
+    })
+}
+
+/// The compute instances of a device with the GPU instance of each, in the order of the driver's ids.
+fn instances(device: &Device) -> Vec<(&GpuInstance, &ComputeInstance)> {
+    let instances = device.mig.state().into_iter();
+    let mut all: Vec<(&GpuInstance, &ComputeInstance)> = instances
+        .flat_map(|state| &state.gpu_instances)
+        .flat_map(|instance| {
+            let each = instance.compute_instances.iter();
+            each.map(move |compute| (instance, compute))
+        })
+        .collect();
+    all.sort_by_key(|(instance, compute)| (instance.id, compute.id));
+    all
+}
+
 /// Whether anything is known of the device that could be given out.
 fn can_be_given(device: &Device, warnings: &mut Warnings) -> bool {
     let why = match (&device.condition, &device.mig, &device.uuid) {
@@ -129,15 +159,7 @@ impl Parts {
                 "the driver does not tell all of its partitions; only what it tells is given out";
             warnings.of(&called, why);
         }
-        let instances = device.mig.state().into_iter();
-        let mut all: Vec<(&GpuInstance, &ComputeInstance)> = instances
-            .flat_map(|state| &state.gpu_instances)
-            .flat_map(|instance| {
-                let each = instance.compute_instances.iter();
-                each.map(move |compute| (instance, compute))
-            })
-            .collect();
-        all.sort_by_key(|(instance, compute)| (instance.id, compute.id));
+        let all = instances(device);
         if all.is_empty() {
             self.has_empty = true;
             warnings.of(

@@ -53,6 +53,7 @@ fn list(gate: &Gate, offers: &Offers, health: &Health) {
         let held = Held {
             given: &view.given,
             is_all: view.is_all,
+            inventory: &nothing(),
         };
         hold(offers, held, view.before, |_| health.clone())
     });
