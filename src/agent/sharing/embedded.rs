@@ -246,7 +246,7 @@ impl Embedded {
             let held = Held {
                 given: &view.given,
                 is_all: view.is_all && is_decided,
-                inventory: scene.inventory,
+                inventory,
             };
             hold(offers, held, view.before, |unit| {
                 if view.changing.contains(&unit.pci) {
@@ -257,7 +257,7 @@ impl Embedded {
                     Some(reason) => Health::Unhealthy {
                         reason: reason.clone(),
                     },
-                    None if offers.unit(&unit.uuid).is_none() => left(scene.inventory, unit, monitor),
+                    None if offers.unit(&unit.uuid).is_none() => left(inventory, unit, monitor),
                     None => monitor.health(unit),
                 }
             })
