@@ -301,7 +301,7 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
         ),
         (
             &[("sharing", "MIG")],
-            "sharing: the parameter sharing cannot be \"MIG\"; it can be none, exclusive, mig, mixed",
+            "sharing: the parameter sharing cannot be \"MIG\"; it can be none, exclusive, mig, time-slicing, mixed",
         ),
         (
             &[("layoutState", "done")],
