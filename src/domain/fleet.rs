@@ -22,10 +22,7 @@ pub use pace::{MOST_TOLD, Pace, Step, USAGE_EVERY};
 pub use sharing::{
     LONGEST_CONFIG, MOST_KEPT, MOST_RESOURCES, MOST_UNITS, SharingReport, SharingSummary,
 };
-pub use usage::{
-    Alarm, LARGEST_USAGE, MOST_MISSING, MOST_OF_TENANT, MOST_USED, alarms, is_nearly_exhausted,
-    told,
-};
+pub use usage::{Alarm, LARGEST_USAGE, MOST_MISSING, MOST_OF_TENANT, MOST_USED, alarms, told};
 
 #[cfg(test)]
 mod tests;
