@@ -148,7 +148,7 @@ fn a_shared_device_that_is_nearly_full_names_everyone_the_largest_first() {
     );
     assert_eq!(full[0].pods.len(), 2);
     // Not over before twice as much is free, and then it is told again.
-    for (seconds, used, told) in [(400, 58, 0), (800, 57, 0), (1200, 60, 1)] {
+    for (seconds, used, told) in [(400, 59, 0), (800, 57, 0), (1200, 60, 1)] {
         let tenants = [tenant("a", 20 * GIB), tenant("b", used * GIB)];
         let (alarms, usage) = at(&mut guard, seconds, &tenants);
         let full = alarms
