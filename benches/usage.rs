@@ -78,7 +78,7 @@ fn node(pods: u32, has_record: bool) -> Node {
     let reading = |gpu: u32| Reading {
         pci: PciAddress::new(0, u8::try_from(gpu + 1).unwrap(), 0, 0).unwrap(),
         uuid: Some(uuid(gpu).parse().unwrap()),
-        index: gpu,
+        index: Some(gpu),
         minor: Some(gpu),
         product_name: Some("NVIDIA H100 80GB HBM3".to_owned()),
         memory: Some(MemoryUse {
@@ -149,6 +149,7 @@ impl Node {
             readings: &self.readings,
             offers: &self.offers,
             given: &self.given,
+            is_current: true,
             kin: &self.kin,
         }
     }
@@ -176,6 +177,7 @@ fn looks(pods: u32, has_record: bool) {
 fn scrapes(pods: u32, dcgm: bool) {
     let node = node(pods, true);
     let seen = Seen {
+        xids: BTreeMap::new(),
         usage: Arc::new(join(&node.scene())),
         readings: node.readings.clone(),
         ..Seen::default()

@@ -394,8 +394,8 @@ fn differing(
         let mut devices = before.into_iter().flat_map(|(_, targets)| &targets.devices);
         devices.find(|device| device.pci == pci)
     };
-    let differs =
-        |device: &&DeviceTarget| known(device.pci).is_none_or(|known| known.mig != device.mig);
-    let devices = now.devices.iter().filter(differs);
+    let devices = now.devices.iter().filter(|device: &&DeviceTarget| {
+        known(device.pci).is_none_or(|known| known.mig != device.mig)
+    });
     devices.map(|device| device.pci).collect()
 }

@@ -11,7 +11,7 @@
 //! it counts as nothing. Whatever hangs in `/proc` is waited for once and not asked again before it is back.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,12 +22,13 @@ use tracing::{debug, info, warn};
 
 use crate::config::engine::EngineSettings;
 use crate::domain::error::chain;
+use crate::domain::id::PciAddress;
 use crate::domain::node::telling::Event;
 use crate::domain::reading::Reading;
 use crate::domain::reason::Reason;
 use crate::domain::sharing::Offers;
 use crate::domain::sharing::guard::{Alarm, Guard};
-use crate::domain::sharing::join::{Given, Kin, Origin, Scene, join};
+use crate::domain::sharing::join::{Given, Kin, Scene, join};
 use crate::domain::sharing::usage::Usage;
 use crate::hw::{Handle, holders};
 use crate::k8s::device_record::{self, Record};
@@ -60,6 +61,8 @@ pub struct Seen {
     pub usage: Arc<Usage>,
     /// What the driver said.
     pub readings: Vec<Reading>,
+    /// The last error that each device reported by itself since it was begun to look.
+    pub xids: BTreeMap<PciAddress, u64>,
     /// Who answered.
     pub answered: Answered,
     /// How many looks there were.
@@ -89,10 +92,10 @@ pub struct Observer {
     seen: watch::Sender<Arc<Seen>>,
     pods: Option<PodEvents>,
     guard: Guard,
+    xids: BTreeMap<PciAddress, u64>,
     readings: Last<Vec<Reading>>,
-    given: Last<Vec<PodDevice>>,
+    given: Last<Vec<Given>>,
     kin: Last<Kin>,
-    record: Record,
     /// The last look at `/proc`, while it has not come back.
     looking: Option<JoinHandle<Looked>>,
     /// What was said to be wrong, so that it is said once.
@@ -117,10 +120,7 @@ pub struct Views {
 struct Last<T>(Option<(Instant, T)>);
 
 /// What a look at files says: whose processes are, and kubelet's record.
-type Looked = (
-    Result<BTreeMap<u32, Origin>, String>,
-    Result<Record, String>,
-);
+type Looked = ((Kin, Result<(), String>), Result<Record, String>);
 
 impl<T> Last<T> {
     fn put(&mut self, now: Instant, value: T) {
@@ -162,10 +162,10 @@ impl Observer {
             seen,
             pods,
             guard: Guard::default(),
+            xids: BTreeMap::new(),
             readings: Last(None),
             given: Last(None),
             kin: Last(None),
-            record: Record::default(),
             looking: None,
             troubles: Vec::new(),
             looks: 0,
@@ -197,6 +197,8 @@ impl Observer {
             self.hardware.readings(),
             given(self.settings.pod_resources.as_deref(), self.settings.in_pod)
         );
+        let heard = self.hardware.xids().into_iter();
+        self.xids.extend(heard.map(|xid| (xid.pci, xid.number)));
         let now = Instant::now();
         match readings {
             Ok(readings) => {
@@ -205,30 +207,31 @@ impl Observer {
             }
             Err(error) => missing.push(chain(&error)),
         }
+        let (whose, record) = self.whose().await;
         match given {
+            // A record of before or after may say of the same id that it is another pod's.
             Ok(given) => {
                 answered.kubelet = true;
-                self.given.put(now, given);
+                let given = given.into_iter().map(|device| record.name(device));
+                self.given.put(now, given.collect());
             }
             Err(reason) => missing.push(reason),
         }
-        match self.whose().await {
+        match whose {
             Ok(()) => answered.processes = true,
             Err(reason) => missing.push(reason),
         }
         self.complain(&missing);
         let now = Instant::now();
         let readings = self.readings.get(now).cloned().unwrap_or_default();
-        let given = self.given.get(now).into_iter().flatten();
-        let given: Vec<Given> = given
-            .map(|device| self.record.name(device.clone()))
-            .collect();
+        let given = self.given.get(now).cloned().unwrap_or_default();
         let kin = self.kin.get(now).cloned().unwrap_or(Kin::Hidden);
         let offers = Arc::clone(&self.offers.borrow());
         let mut usage = join(&Scene {
             readings: &readings,
             offers: &offers,
             given: &given,
+            is_current: answered.kubelet,
             kin: &kin,
         });
         missing.append(&mut usage.missing);
@@ -237,6 +240,8 @@ impl Observer {
         if answered.driver {
             let alarms = self.guard.look(self.began.elapsed(), &mut usage);
             self.tell(alarms);
+        } else {
+            self.guard.mark(&mut usage);
         }
         self.publish(usage, readings, answered, began);
     }
@@ -260,6 +265,7 @@ impl Observer {
         let seen = Seen {
             usage,
             readings,
+            xids: self.xids.clone(),
             answered,
             looks: self.looks,
             took: began.elapsed(),
@@ -268,36 +274,42 @@ impl Observer {
         self.seen.send_replace(Arc::new(seen));
     }
 
-    /// Learns whose the processes are that the driver named last.
-    async fn whose(&mut self) -> Result<(), String> {
+    /// Learns whose the processes are that the driver named last, and reads kubelet's record: empty where it was not read in
+    /// this look.
+    async fn whose(&mut self) -> (Result<(), String>, Record) {
+        let is_of_before = self.looking.is_some();
         let mut looking = self.looking.take().unwrap_or_else(|| {
             let pids = self.pids();
             let root = self.settings.proc_root.clone();
             let folder = self.settings.device_plugins.clone();
             tokio::task::spawn_blocking(move || {
-                let origins = holders::origins(&root, pids).map_err(|error| chain(&error));
+                let kin = kin(&root, pids);
                 let record = device_record::read(&folder).map_err(|error| chain(&error));
-                (origins, record)
+                (kin, record)
             })
         });
         match timeout(PROCESSES, &mut looking).await {
-            Ok(Ok((origins, record))) => {
+            Ok(Ok(((kin, answer), record))) => {
                 // Without it pods are known by what they alone can be; where that is not enough, the join says so.
-                self.record = record.unwrap_or_else(|reason| {
+                let record = record.unwrap_or_else(|reason| {
                     debug!("{reason}");
                     Record::default()
                 });
-                let (kin, answer) = match origins {
-                    Ok(origins) => (Kin::Seen(origins), Ok(())),
-                    Err(reason) => (Kin::Hidden, Err(reason)),
-                };
                 self.kin.put(Instant::now(), kin);
-                answer
+                (
+                    answer,
+                    if is_of_before {
+                        Record::default()
+                    } else {
+                        record
+                    },
+                )
             }
-            Ok(Err(error)) => Err(error.to_string()),
+            Ok(Err(error)) => (Err(error.to_string()), Record::default()),
             Err(_late) => {
                 self.looking = Some(looking);
-                Err("a process of this node does not let itself be looked at".to_owned())
+                let reason = "a process of this node does not let itself be looked at";
+                (Err(reason.to_owned()), Record::default())
             }
         }
     }
@@ -355,8 +367,23 @@ impl Observer {
     }
 }
 
+/// Whose these processes are, and why it is not known of all.
+fn kin(root: &Path, pids: Vec<u32>) -> (Kin, Result<(), String>) {
+    match holders::origins(root, pids) {
+        Ok(_) if holders::is_elsewhere(root) => (
+            Kin::Elsewhere,
+            Err(
+                "the driver names no processes of other pods: memory by pod needs hostPID"
+                    .to_owned(),
+            ),
+        ),
+        Ok(origins) => (Kin::Seen(origins), Ok(())),
+        Err(error) => (Kin::Hidden, Err(chain(&error))),
+    }
+}
+
 /// Which containers were given which devices.
-async fn given(socket: Option<&std::path::Path>, in_pod: bool) -> Result<Vec<PodDevice>, String> {
+async fn given(socket: Option<&Path>, in_pod: bool) -> Result<Vec<PodDevice>, String> {
     let Some(socket) = socket else {
         return Ok(Vec::new());
     };

@@ -24,10 +24,7 @@ pub use rank::{UsageRank, ranked};
 pub use sharing::{
     ByTurns, LONGEST_CONFIG, MOST_KEPT, MOST_RESOURCES, MOST_UNITS, SharingReport, SharingSummary,
 };
-pub use usage::{
-    Alarm, LARGEST_USAGE, MOST_MISSING, MOST_OF_TENANT, MOST_USED, alarms, is_nearly_exhausted,
-    told,
-};
+pub use usage::{Alarm, LARGEST_USAGE, MOST_MISSING, MOST_OF_TENANT, MOST_USED, alarms, told};
 
 #[cfg(test)]
 mod tests;

@@ -15,8 +15,8 @@ pub struct Reading {
     pub pci: PciAddress,
     /// Its UUID.
     pub uuid: Option<GpuUuid>,
-    /// The number that people call it by; it moves.
-    pub index: u32,
+    /// The number that people call it by, where the driver tells; it moves.
+    pub index: Option<u32>,
     /// The number in `/dev/nvidia<minor>`.
     pub minor: Option<u32>,
     /// The driver's name for the product.
@@ -33,6 +33,16 @@ pub struct Reading {
     pub busy: Vec<Busy>,
     /// What is measured of it.
     pub vitals: Vitals,
+}
+
+impl Reading {
+    /// What tells it from others: its number, or its address where the driver does not tell that.
+    pub fn label(&self) -> String {
+        match self.index {
+            Some(index) => index.to_string(),
+            None => self.pci.to_string(),
+        }
+    }
 }
 
 /// One partition at one moment.

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::domain::fleet::is_nearly_exhausted;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::{DeviceUsage, MemoryUse, Tenant, UnitUsage, Usage};
 
@@ -284,7 +283,7 @@ impl From<&UnitUsage> for UnitUsageJson {
             tenants: unit.tenants.iter().map(TenantJson::from).collect(),
             unattributed_mib: unit.unattributed.map(Mebibytes::get),
             exhausted_in_seconds: unit.exhausted_in,
-            nearly_exhausted: is_nearly_exhausted(unit),
+            nearly_exhausted: unit.is_nearly_exhausted,
         }
     }
 }

@@ -100,7 +100,6 @@ async fn each_who_takes_xids_is_told_all_of_them() {
     machine.change(|world| world.xid(Slot(0), 48, None));
     for taker in [handle, other, late] {
         assert_eq!(heard_until(&taker, first).await, [first]);
-        assert_eq!(taker.xid_counts(), [(first, 2)]);
     }
 }
 
@@ -167,9 +166,6 @@ async fn a_storm_of_ten_thousand_xids_is_told_in_few_words_with_the_last_of_them
     let heard: BTreeSet<Xid> = heard_until(&handle, last).await.into_iter().collect();
     assert!(heard.iter().all(|one| *one == last || one.number == 13));
     assert!(heard.len() <= 9, "{heard:?}");
-    let counts = handle.xid_counts();
-    assert_eq!(counts.len(), heard.len());
-    assert!(counts.iter().map(|(_, count)| count).sum::<u64>() <= 10_001);
     assert_eq!(handle.xids(), []);
 }
 

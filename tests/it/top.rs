@@ -144,6 +144,7 @@ fn usage() -> Usage {
         tenants,
         unattributed: None,
         exhausted_in: None,
+        is_nearly_exhausted: false,
     };
     Usage {
         devices: vec![DeviceUsage {

@@ -92,6 +92,8 @@ const OF_DEVICES: [Measure<Vitals>; 14] = [
     ),
 ];
 
+const XID: &str = "Number of the last error that the device reported by itself";
+
 /// What a partition has of its own.
 const OF_UNITS: [Measure<MemoryUse>; 3] = [
     ("FB_FREE", "Memory that is free, in MiB", |memory| {
@@ -121,7 +123,7 @@ impl Dcgm {
         let uuid = reading.uuid.as_ref().map(ToString::to_string);
         let minor = reading.minor.map(|minor| format!("nvidia{minor}"));
         let mut labels = vec![
-            ("gpu", reading.index.to_string()),
+            ("gpu", reading.label()),
             ("UUID", uuid.unwrap_or_default()),
             ("pci_bus_id", bus_id(reading.pci)),
             ("device", minor.unwrap_or_default()),
@@ -193,6 +195,14 @@ impl Collector for Dcgm {
             if !samples.is_empty() {
                 sheet.gauge((&format!("DCGM_FI_DEV_{name}"), help), samples)?;
             }
+        }
+        let xids = both.iter().filter_map(|(reading, device)| {
+            let last = *seen.xids.get(&reading.pci)?;
+            Some((self.labels(reading, device, None), count(last)))
+        });
+        let xids: Samples = xids.collect();
+        if !xids.is_empty() {
+            sheet.gauge(("DCGM_FI_DEV_XID_ERRORS", XID), xids)?;
         }
         for (name, help, value) in OF_UNITS {
             let mut samples: Samples = Vec::new();

@@ -390,6 +390,7 @@ mod tests {
             tenants: (0..tenants).map(tenant).collect(),
             unattributed: None,
             exhausted_in: None,
+            is_nearly_exhausted: false,
         };
         let device = DeviceUsage {
             pci: PciAddress::new(0, 7, 0, 0).unwrap(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::layout::Standing;
 use super::slices::{Mark, Picture};
 use super::words::{age, counted, memory, printable};
-use crate::domain::fleet::{SharingReport, is_nearly_exhausted};
+use crate::domain::fleet::SharingReport;
 use crate::domain::id::PciAddress;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::{Kind, Reason};
@@ -242,7 +242,7 @@ fn alarms(unit: &UnitUsage) -> Vec<String> {
     let what = unit.profile.as_deref().map(printable);
     let what = what.unwrap_or_else(|| "the device".to_owned());
     let mut alarms = Vec::new();
-    if is_nearly_exhausted(unit) {
+    if unit.is_nearly_exhausted {
         alarms.push(format!(
             "Hardly any memory of {what} is left: whoever asks for more fails next."
         ));
@@ -363,6 +363,7 @@ mod tests {
             ],
             unattributed: Some(Mebibytes::new(512)),
             exhausted_in: Some(180),
+            is_nearly_exhausted: true,
         }
     }
 
@@ -451,6 +452,7 @@ mod tests {
         idle.tenants.clear();
         (idle.unattributed, idle.exhausted_in) = (Some(Mebibytes::new(0)), None);
         idle.memory = None;
+        idle.is_nearly_exhausted = false;
         assert!(Users::of(&device(idle)).is_none());
     }
 

@@ -39,6 +39,7 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
         tenants: tenants.collect(),
         unattributed: None,
         exhausted_in: None,
+        is_nearly_exhausted: false,
     };
     let usage = Usage {
         devices: vec![DeviceUsage {

@@ -24,10 +24,6 @@ const STEP_PERCENT: u8 = 5;
 const STEP_SECONDS: u64 = 60;
 /// Processes of a tenant that are told.
 const FEW_PROCESSES: usize = 16;
-/// A unit is nearly exhausted when less than this part of it is left, one in so many, or less than this, whichever is less: about
-/// what a CUDA context and its first libraries take.
-const LEFT: u64 = 20;
-const LEFT_MIB: u64 = 1024;
 
 /// What somebody should know of at once: a unit's UUID, and who is over their share; nobody where the unit itself is nearly
 /// exhausted.
@@ -58,7 +54,7 @@ pub fn alarms(usage: &Usage) -> BTreeSet<Alarm> {
     let units = usage.devices.iter().flat_map(|device| &device.units);
     let mut alarms = BTreeSet::new();
     for unit in units {
-        if is_nearly_exhausted(unit) {
+        if unit.is_nearly_exhausted {
             alarms.insert((unit.uuid.clone(), None));
         }
         for tenant in unit.tenants.iter().filter(|tenant| tenant.is_over) {
@@ -68,16 +64,6 @@ pub fn alarms(usage: &Usage) -> BTreeSet<Alarm> {
         }
     }
     alarms
-}
-
-/// Whether whoever asks for more memory of a shared unit will hardly get it.
-pub fn is_nearly_exhausted(unit: &UnitUsage) -> bool {
-    let Some(memory) = unit.memory.filter(|_| unit.replicas.is_some()) else {
-        return false;
-    };
-    let taken = memory.used.get().saturating_add(memory.reserved.get());
-    let total = memory.total.get();
-    total.saturating_sub(taken) < (total / LEFT).min(LEFT_MIB)
 }
 
 fn device_told(device: &DeviceUsage, most: usize) -> (DeviceUsage, usize) {
@@ -125,6 +111,7 @@ fn unit_told(unit: &UnitUsage, is_kept: impl Fn(usize) -> bool) -> UnitUsage {
             .collect(),
         unattributed: unit.unattributed.map(step),
         exhausted_in: unit.exhausted_in.map(|seconds| up(seconds, STEP_SECONDS)),
+        is_nearly_exhausted: unit.is_nearly_exhausted,
     }
 }
 

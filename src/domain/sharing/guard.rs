@@ -6,11 +6,13 @@
 //! * A shared unit is nearly exhausted when a twentieth of it or 1 GiB is left, whichever is less. 1 GiB is about what a CUDA context
 //!   and its first libraries take, so below it nobody can begin; of a small partition that would be much, so there the twentieth
 //!   counts. It is over when twice that is free.
+//! * Compute instances of one GPU instance share its memory: it is one unit here, and all who have any of them share it.
 //! * One that nobody shares may be as full as it likes: many programs take all there is at once.
 //! * The slope ([`slope`]) is said where it leads somewhere: see there.
 
 mod slope;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -90,7 +92,6 @@ impl Guard {
                     place(&name, unit)
                 };
                 alarms.extend(self.shares(&place, unit, &mut over));
-                alarms.extend(self.room(&place, unit, &mut full));
                 let mut slope = self.slopes.remove(&unit.uuid).unwrap_or_default();
                 if let Some(memory) = unit.memory {
                     slope.add(now, memory.used);
@@ -98,9 +99,20 @@ impl Guard {
                 }
                 slopes.insert(unit.uuid.clone(), slope);
             }
+            alarms.extend(self.rooms(device, &mut full));
         }
         (self.over, self.full, self.slopes) = (over, full, slopes);
         self.afford(now, alarms)
+    }
+
+    /// Marks as before, where nothing new was seen.
+    pub fn mark(&self, usage: &mut Usage) {
+        for unit in usage.devices.iter_mut().flat_map(|one| &mut one.units) {
+            unit.is_nearly_exhausted = self.full.contains(&unit.uuid);
+            for tenant in &mut unit.tenants {
+                tenant.is_over = self.over.contains(&who(&unit.uuid, tenant));
+            }
+        }
     }
 
     /// Whoever came over its share, or is within it again.
@@ -149,47 +161,28 @@ impl Guard {
         alarms
     }
 
-    /// A shared unit that became nearly exhausted: everyone on it is named, the largest first, and told.
-    fn room(&self, place: &str, unit: &UnitUsage, full: &mut BTreeSet<String>) -> Option<Alarm> {
-        let memory = unit.memory?;
-        let replicas = unit.replicas.filter(|replicas| *replicas > 1)?;
-        let was = self.full.contains(&unit.uuid);
-        let line = if was {
-            line(memory).saturating_mul(2)
-        } else {
-            line(memory)
-        };
-        if memory.free().get() >= line {
-            return None;
+    /// Marks units that are nearly exhausted, and says which became so: each memory once.
+    fn rooms(&self, device: &mut DeviceUsage, full: &mut BTreeSet<String>) -> Vec<Alarm> {
+        let mut alarms = Vec::new();
+        let instance = |unit: &UnitUsage| unit.partition.map(|(gi, _)| gi);
+        let all: BTreeSet<Option<u32>> = device.units.iter().map(instance).collect();
+        for one in all {
+            let units = device.units.iter().filter(|unit| instance(unit) == one);
+            let units: Vec<&UnitUsage> = units.collect();
+            let was = units.iter().any(|unit| self.full.contains(&unit.uuid));
+            if !is_full(&units, was) {
+                continue;
+            }
+            full.extend(units.iter().map(|unit| unit.uuid.clone()));
+            if !was {
+                alarms.extend(alarm(&device.name, &units));
+            }
+            let units = device.units.iter_mut();
+            for unit in units.filter(|unit| instance(unit) == one) {
+                unit.is_nearly_exhausted = true;
+            }
         }
-        full.insert(unit.uuid.clone());
-        if was {
-            return None;
-        }
-        let tenants = unit.tenants.iter();
-        let all: Vec<String> = tenants
-            .clone()
-            .filter(|tenant| tenant.memory.is_none_or(|memory| memory.get() > 0))
-            .map(|tenant| match tenant.memory {
-                Some(memory) => format!("{} {}", full_name(tenant), gib(memory)),
-                None => full_name(tenant),
-            })
-            .collect();
-        let rest = unit.unattributed.filter(|rest| rest.get() > 0);
-        let rest = rest.map(|rest| format!("; {} are nobody's", gib(rest)));
-        let mut pods: Vec<PodRef> = tenants.filter_map(pod).collect();
-        pods.dedup();
-        Some(Alarm {
-            reason: Reason::MemoryNearlyExhausted,
-            pods,
-            message: format!(
-                "{} of {} are left of {place}, shared by {replicas}: {}{}",
-                gib(memory.free()),
-                gib(memory.total),
-                all.join(", "),
-                rest.unwrap_or_default()
-            ),
-        })
+        alarms
     }
 
     /// What may be told: the same not too often, and not more than anybody reads. What is not told is still marked.
@@ -222,6 +215,66 @@ impl Guard {
         }
         told
     }
+}
+
+/// How many have these units, which share their memory, by turns or side by side.
+fn sharers(units: &[&UnitUsage]) -> u32 {
+    let each = units.iter().map(|unit| unit.replicas.unwrap_or(1));
+    each.fold(0, u32::saturating_add)
+}
+
+fn is_full(units: &[&UnitUsage], was: bool) -> bool {
+    let Some(memory) = units.iter().find_map(|unit| unit.memory) else {
+        return false;
+    };
+    let times = if was { 2 } else { 1 };
+    sharers(units) > 1 && memory.free().get() < line(memory).saturating_mul(times)
+}
+
+/// Everyone on a shared memory that became nearly exhausted is named, the largest first, and told once.
+fn alarm(device: &str, units: &[&UnitUsage]) -> Option<Alarm> {
+    let memory = units.iter().find_map(|unit| unit.memory)?;
+    let mut tenants: Vec<&Tenant> = units.iter().flat_map(|unit| &unit.tenants).collect();
+    tenants.sort_by_key(|tenant| Reverse(tenant.memory));
+    let named = tenants.iter().filter(|tenant| {
+        // Who may use some is named too.
+        tenant.memory.is_none_or(|memory| memory.get() > 0)
+    });
+    let all: Vec<String> = named
+        .map(|tenant| match tenant.memory {
+            Some(memory) => format!("{} {}", full_name(tenant), gib(memory)),
+            None => full_name(tenant),
+        })
+        .collect();
+    let rest = units.iter().find_map(|unit| unit.unattributed);
+    let rest = rest.filter(|rest| rest.get() > 0);
+    let rest = rest.map(|rest| format!("; {} are nobody's", gib(rest)));
+    let mut pods: Vec<PodRef> = Vec::new();
+    for pod in tenants.iter().filter_map(|tenant| pod(tenant)) {
+        if !pods.contains(&pod) {
+            pods.push(pod);
+        }
+    }
+    let place = match units {
+        [one] if one.partition.is_some() => place(device, one),
+        [one, ..] => one.partition.map_or_else(
+            || device.to_owned(),
+            |(gi, _)| format!("GPU instance {gi} of {device}"),
+        ),
+        [] => device.to_owned(),
+    };
+    Some(Alarm {
+        reason: Reason::MemoryNearlyExhausted,
+        pods,
+        message: format!(
+            "{} of {} are left of {place}, shared by {}: {}{}",
+            gib(memory.free()),
+            gib(memory.total),
+            sharers(units),
+            all.join(", "),
+            rest.unwrap_or_default()
+        ),
+    })
 }
 
 /// Free memory below which a shared unit is nearly exhausted, in MiB.
@@ -310,14 +363,6 @@ fn shorten(message: &mut String) {
         }
         message.truncate(end);
         message.push('…');
-    }
-}
-
-impl DeviceUsage {
-    /// Whether somebody on it uses more than the share of it.
-    pub fn has_someone_over(&self) -> bool {
-        let tenants = self.units.iter().flat_map(|unit| &unit.tenants);
-        tenants.into_iter().any(|tenant| tenant.is_over)
     }
 }
 

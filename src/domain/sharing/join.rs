@@ -11,16 +11,19 @@
 //! * A process is of the unit that the driver says it runs in: GPU and compute instance, or the whole device.
 //! * Its control group names its pod by UID, where kubelet's list has names. Kubelet's own record leads from one to the other.
 //!   Where that cannot be read, who can be no other pod is that one ([`kin`]).
-//! * It is of the container that was given an id of that unit and is of its pod. Where that pod has several such containers,
-//!   or none, it is a tenant by what is known: its UID and its container's id.
-//! * Where no control group may be looked at (no hostPID), a unit that one container alone was given is used by that one. Of a
-//!   unit that several have nothing tells them apart: its memory is nobody's, and `missing` says why.
+//! * It is of the container that was given an id of that unit and is of its pod. Where that pod has several such containers
+//!   nothing tells them apart: the tenant is the pod, with the ids of them all. Where it has none, the process is a tenant by
+//!   what is known: its UID and its container's id.
+//! * Who may have processes that are not known to be another's uses an unknown amount, which is not 0. So it is where a UID may
+//!   be one of several pods, where the driver does not name all processes (no hostPID), and of a unit that several have where no
+//!   control group may be looked at; there one that a pod alone was given is used by that one. `missing` says why.
 //! * The three are asked one after the other. A process that has ended meanwhile is nobody's; a pod that is listed and has no
 //!   process uses nothing; one that has processes and is not listed any more is a tenant without ids.
 //! * A process that computes and draws is in two lists with the same memory, and counts once. Where the processes of a moment
 //!   later use more than the device said, it is they who are right: what is used is never less than what tenants use.
 
 mod kin;
+mod sight;
 mod spot;
 
 use std::cmp::Reverse;
@@ -28,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::kin::{Kin, Origin};
 use self::kin::{Names, identify};
+use self::sight::{is_told, may_have_more, unseen};
 use self::spot::{Spot, pod, spots, uuid_of};
 use super::offer::Offers;
 use super::resource::ShareId;
@@ -45,6 +49,8 @@ pub struct Scene<'a> {
     pub offers: &'a Offers,
     /// Which container was given what.
     pub given: &'a [Given],
+    /// Whether that is said of now. By what was said earlier nobody is who he only can be: others may be there meanwhile.
+    pub is_current: bool,
     /// Which process is of which pod.
     pub kin: &'a Kin,
 }
@@ -83,16 +89,16 @@ pub fn join(scene: &Scene<'_>) -> Usage {
         .iter()
         .map(|reading| spots(reading, scene.given))
         .collect();
-    let names = identify(scene.given, spots.iter().flatten(), scene.kin);
+    let names = identify(scene, spots.iter().flatten());
     unplaced(scene, &spots, &mut missing);
-    let mut devices: Vec<DeviceUsage> = scene
-        .readings
-        .iter()
-        .zip(spots)
-        .map(|(reading, spots)| {
-            lacking(reading, &spots, scene.kin, &mut missing);
-            device(reading, spots, scene, &names)
-        })
+    let both = scene.readings.iter().zip(&spots);
+    for (reading, _) in both.clone() {
+        lacking(reading, &mut missing);
+    }
+    missing.extend(unseen(both, scene.kin));
+    let both = scene.readings.iter().zip(spots);
+    let mut devices: Vec<DeviceUsage> = both
+        .map(|(reading, spots)| device(reading, spots, scene, &names))
         .collect();
     devices.sort_by_key(|device| device.pci);
     missing.extend(names.untold());
@@ -142,7 +148,7 @@ fn is_of_gpus(resource: &str) -> bool {
 }
 
 /// What the sources do not tell of a device.
-fn lacking(reading: &Reading, spots: &[Spot<'_>], kin: &Kin, missing: &mut Vec<String>) {
+fn lacking(reading: &Reading, missing: &mut Vec<String>) {
     let name = name(reading);
     if reading.processes.is_none() {
         missing.push(format!("{name}: the driver does not tell its processes"));
@@ -150,17 +156,10 @@ fn lacking(reading: &Reading, spots: &[Spot<'_>], kin: &Kin, missing: &mut Vec<S
     if reading.memory.is_none() {
         missing.push(format!("{name}: the driver does not tell its memory"));
     }
-    let is_mixed = |spot: &Spot<'_>| spot.holders.len() > 1 && !spot.processes.is_empty();
-    if *kin == Kin::Hidden && spots.iter().any(is_mixed) {
-        missing.push(format!(
-            "{name}: several pods have it, and which of its processes is whose is not known: processes of the node are not in \
-             sight (the agent's pod needs hostPID)"
-        ));
-    }
 }
 
 fn name(reading: &Reading) -> String {
-    format!("GPU {}", reading.index)
+    format!("GPU {}", reading.label())
 }
 
 fn device(
@@ -237,6 +236,7 @@ fn unit(
         tenants,
         unattributed: None,
         exhausted_in: None,
+        is_nearly_exhausted: false,
     }
 }
 
@@ -254,11 +254,15 @@ fn tenants(
             on.entry(key).or_default().push(*pid);
         }
     }
-    // Who cannot be told from others may use any of it.
-    let is_told = spot.holders.len() < 2 || *kin != Kin::Hidden || spot.processes.is_empty();
+    let is_told = is_told(spot, kin);
     let mut tenants: Vec<Tenant> = on
         .into_iter()
         .map(|(key, processes)| {
+            // Who cannot be told from others may use any of it.
+            let is_told = match &key {
+                Key::Holder(place) => is_told && !may_have_more(spot, *place, kin, names),
+                Key::Stranger { .. } | Key::Alone(_) => true,
+            };
             let memory = processes
                 .iter()
                 .map(|pid| spot.processes.get(pid).copied().flatten());
@@ -307,12 +311,9 @@ fn key(spot: &Spot<'_>, pid: u32, kin: &Kin, names: &Names) -> Option<Key> {
             let Some(name) = names.of(uid) else {
                 return Some(stranger);
             };
-            let all = spot.holders.iter().enumerate();
-            let mut same = all.filter(|(_, holder)| pod(holder.device) == *name);
-            match (same.next(), same.next()) {
-                (Some((place, _)), None) => Some(Key::Holder(place)),
-                (None | Some(_), _) => Some(stranger),
-            }
+            let mut all = spot.holders.iter();
+            let place = all.position(|holder| pod(holder.device) == *name);
+            Some(place.map_or(stranger, Key::Holder))
         }
     }
 }
@@ -327,7 +328,7 @@ fn who(key: &Key, spot: &Spot<'_>, names: &Names) -> Tenant {
                 .uid
                 .map(ToOwned::to_owned)
                 .or_else(|| names.uid(&pod(holder.device))),
-            container: Some(holder.device.container.clone()),
+            container: holder.container.map(ToOwned::to_owned),
             ids: holder.ids.clone(),
             ..Tenant::default()
         }),

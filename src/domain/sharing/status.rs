@@ -28,7 +28,8 @@ impl Mode {
 pub struct SharingStatus {
     /// Who gives devices out.
     pub mode: Mode,
-    /// In a word, one of `domain::reason`'s: `applied`, `pending`, `blocked`, `failed`.
+    /// In a word, one of `domain::reason`'s for sharing: `sharing-in-force`, `sharing-pending`, `sharing-held`, `sharing-not-in-force`,
+    /// `sharing-refused`, `device-plugin-conflict`.
     pub state: &'static str,
     /// Why, and what to do, in words for a person; absent where there is nothing to explain.
     pub message: Option<String>,

@@ -70,6 +70,8 @@ pub struct UnitUsage {
     pub unattributed: Option<Mebibytes>,
     /// How long the memory lasts if it is used up as fast as of late, in seconds; `None` where that means nothing.
     pub exhausted_in: Option<u64>,
+    /// Whether it is shared and hardly any memory is left, as the guard says: whoever asks for more fails next.
+    pub is_nearly_exhausted: bool,
 }
 
 /// A container, or a process of none.
@@ -85,7 +87,8 @@ pub struct Tenant {
     pub container: Option<String>,
     /// What it was given of the unit; none where it uses it without having been given it.
     pub ids: Vec<ShareId>,
-    /// Device memory that its processes use; `None` where the driver does not tell, or nobody may look at processes.
+    /// Device memory that its processes use; `None` where that is not known: the driver does not tell, nobody may look
+    /// at processes, or nothing tells its processes from others'.
     pub memory: Option<Mebibytes>,
     /// How busy its processes keep the device; `None` where the driver does not tell.
     pub utilization: Option<Percent>,

@@ -34,7 +34,7 @@ pub(super) fn read(
     let mut reading = Reading {
         pci: known.pci,
         uuid: device.uuid.clone(),
-        index: device.index.unwrap_or_default(),
+        index: device.index,
         minor: device.minor,
         product_name: device.product_name.clone(),
         memory: told(memory(session, handle))?,

@@ -188,11 +188,6 @@ impl Handle {
         kept.since(since)
     }
 
-    /// How often each error was reported since the program began; of very many different ones only the latest.
-    pub fn xid_counts(&self) -> Vec<(Xid, u64)> {
-        self.shared.xids().counts()
-    }
-
     /// What was read last, without asking the hardware.
     pub fn latest(&self) -> Arc<Inventory> {
         match self.shared.calls.stalled() {

@@ -1,7 +1,6 @@
 //! The errors that devices have reported, kept until whoever wants them has taken them.
 //!
-//! Devices report errors in storms, a hundred of the same within a second. Kept is therefore which were heard and how often, not each
-//! one, and of different ones no more than a bound: what is forgotten is what was not heard for longest.
+//! Devices report errors in storms, a hundred of the same within a second. Kept is therefore which were heard, not each one, and of different ones no more than a bound: what is forgotten is what was not heard for longest.
 
 use std::collections::BTreeMap;
 
@@ -15,25 +14,19 @@ const KEPT: usize = 2048;
 pub(super) struct Xids {
     /// How many were heard in all; what is heard next has the number after it.
     heard: u64,
-    kept: BTreeMap<Xid, Times>,
+    /// When each was last heard.
+    kept: BTreeMap<Xid, u64>,
     /// The same by when each was last heard.
     order: BTreeMap<u64, Xid>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Times {
-    count: u64,
-    last: u64,
 }
 
 impl Xids {
     pub(super) fn hear(&mut self, xids: &[Xid]) {
         for xid in xids {
             self.heard = self.heard.saturating_add(1);
-            let times = self.kept.entry(*xid).or_insert(Times { count: 0, last: 0 });
-            self.order.remove(&times.last);
-            times.count = times.count.saturating_add(1);
-            times.last = self.heard;
+            if let Some(last) = self.kept.insert(*xid, self.heard) {
+                self.order.remove(&last);
+            }
             self.order.insert(self.heard, *xid);
             if self.kept.len() > KEPT
                 && let Some((_, oldest)) = self.order.pop_first()
@@ -51,11 +44,6 @@ impl Xids {
     pub(super) fn since(&self, heard: u64) -> Vec<Xid> {
         let later = self.order.range(heard.saturating_add(1)..);
         later.map(|(_, xid)| *xid).collect()
-    }
-
-    pub(super) fn counts(&self) -> Vec<(Xid, u64)> {
-        let kept = self.kept.iter();
-        kept.map(|(xid, times)| (*xid, times.count)).collect()
     }
 }
 
@@ -82,7 +70,6 @@ mod tests {
         let taken = xids.heard();
         xids.hear(&[xid(48), xid(48)]);
         assert_eq!(xids.since(taken), [xid(48)]);
-        assert_eq!(xids.counts(), [(xid(48), 3), (xid(79), 2)]);
     }
 
     #[test]

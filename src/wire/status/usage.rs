@@ -46,6 +46,7 @@ fn write_unit(unit: &UnitUsage) -> v1::UnitUsage {
         tenants: unit.tenants.iter().map(write_tenant).collect(),
         unattributed_mib: unit.unattributed.map(Mebibytes::get),
         exhausted_in_seconds: unit.exhausted_in,
+        is_nearly_exhausted: unit.is_nearly_exhausted,
     }
 }
 
@@ -119,6 +120,7 @@ fn read_unit(unit: v1::UnitUsage) -> Read<UnitUsage> {
         tenants: each("tenants", MOST_USED, unit.tenants, read_tenant)?,
         unattributed: unit.unattributed_mib.map(Mebibytes::new),
         exhausted_in: unit.exhausted_in_seconds,
+        is_nearly_exhausted: unit.is_nearly_exhausted,
     })
 }
 

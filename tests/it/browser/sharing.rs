@@ -44,6 +44,7 @@ fn unit(uuid: &str, total: u64, used: u64) -> UnitUsage {
         tenants: Vec::new(),
         unattributed: None,
         exhausted_in: None,
+        is_nearly_exhausted: false,
     }
 }
 
@@ -74,6 +75,7 @@ fn usage(machine: &Inventory) -> Usage {
         ],
         unattributed: Some(Mebibytes::new(512)),
         exhausted_in: Some(300),
+        is_nearly_exhausted: true,
         ..unit(uuid, MEMORY, 80_800)
     };
     let first = &machine.devices[0];

@@ -3,8 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use octavo::agent::metrics::Applies;
 use octavo::aggregator::stats::Stats;
 use octavo::domain::reason::Reason;
+use octavo::domain::reconcile::Status;
+use octavo::domain::sharing::status::{Mode, ResourceStatus};
+use octavo::domain::sharing::{ResourceName, SharingStatus};
 use octavo::telemetry::exposition;
 use prometheus_client::registry::Registry;
 
@@ -109,11 +113,36 @@ async fn served() -> (Served, Served) {
     let running = running().await;
     let mut agent = Served::default();
     agent.add(&Api::at(running.agent).get("/metrics").await.body);
+    agent.add(&given());
     let mut aggregator = Served::default();
     let http = Api::at(running.aggregator.http);
     aggregator.add(&http.get("/metrics").await.body);
     aggregator.add(&counted());
     (agent, aggregator)
+}
+
+/// What an agent says of what is given out to pods, which needs a kubelet or NVIDIA's plugin: the very series that it serves.
+fn given() -> String {
+    let applies = Applies::default();
+    let resource = ResourceStatus {
+        name: ResourceName::gpu(),
+        wanted: 4,
+        allocatable: Some(4),
+        units: Vec::new(),
+    };
+    applies.stands(&Status {
+        sharing: Some(SharingStatus {
+            mode: Mode::Embedded,
+            state: Reason::SharingInForce.word(),
+            message: None,
+            resources: vec![resource],
+            kept: Vec::new(),
+            hand_off: None,
+            named: None,
+        }),
+        ..Status::default()
+    });
+    exposition::write(&applies.registry(), std::iter::empty()).unwrap().1
 }
 
 /// What the aggregator counts that nothing gave it reason to count here: the very counters that it serves, each moved once.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::kubelet::uid;
 use super::rig::{Groups, Rig, Watching, adds_up, named, unit};
 
 async fn shared() -> (Rig, Watching) {
@@ -70,6 +71,45 @@ async fn without_the_hosts_processes_pods_are_known_and_it_is_said_what_is_not()
         .until(|seen| unit(seen, 0).tenants.len() == 1)
         .await;
     assert_eq!(named(unit(&seen, 0)), [("a".to_owned(), Some(2000))]);
+}
+
+#[tokio::test]
+async fn in_a_container_of_its_own_it_says_what_pods_have_and_not_that_they_use_nothing() {
+    let (rig, mut watching) = shared().await;
+    rig.is_in_a_container();
+    let seen = watching.until(|seen| !seen.answered.processes).await;
+    assert_eq!(
+        named(unit(&seen, 0)),
+        ["a", "b"].map(|pod| (pod.to_owned(), None))
+    );
+    adds_up(&seen);
+    let missing = seen.usage.missing.join("\n");
+    assert!(missing.contains("hostPID"), "{missing}");
+}
+
+#[tokio::test]
+async fn while_kubelet_is_away_its_record_of_later_names_nobody() {
+    let (mut rig, mut watching) = shared().await;
+    rig.kubelet.stop();
+    watching.until(|seen| !seen.answered.kubelet).await;
+    // What a had is another's now, which only the record says, and that one's process runs.
+    let gpu = rig.gpu(0);
+    rig.kubelet.ended("a");
+    rig.kubelet
+        .give("new", "nvidia.com/gpu", &[format!("{gpu}::0")]);
+    rig.ends(100);
+    rig.is_of(110, "new", Groups::V2Systemd);
+    rig.runs(110, 0, None, 500);
+    let new = (uid("new"), Some(500));
+    let seen = watching
+        .until(|seen| named(unit(seen, 0)).contains(&new))
+        .await;
+    let of = |name: &str, memory| (name.to_owned(), Some(memory));
+    assert_eq!(named(unit(&seen, 0)), [of("b", 1000), new, of("a", 0)]);
+    rig.kubelet.listen();
+    watching
+        .until(|seen| named(unit(seen, 0)) == [of("b", 1000), of("new", 500)])
+        .await;
 }
 
 #[tokio::test]

@@ -130,6 +130,9 @@ async fn without_kubelets_record_a_pod_that_alone_can_be_it_is_known_and_two_are
         .map(|(name, _)| name)
         .collect();
     assert_eq!(uids, [uid("b"), uid("c"), "b".to_owned(), "c".to_owned()]);
+    let memory = named(unit(&seen, 1)).into_iter().map(|(_, memory)| memory);
+    let memory: Vec<_> = memory.collect();
+    assert_eq!(memory, [Some(400), Some(300), None, None]);
     assert_eq!(seen.usage.missing.len(), 2, "{:?}", seen.usage.missing);
 }
 
@@ -149,7 +152,7 @@ async fn who_uses_more_than_its_share_is_marked_until_it_does_not() {
                     .tenants
                     .iter()
                     .any(|one| one.memory.is_some())
-            }) && seen.usage.devices[0].has_someone_over() == over
+            }) && unit(seen, 0).tenants.iter().any(|one| one.is_over) == over
         }
     };
     watching.until(is_over(true)).await;

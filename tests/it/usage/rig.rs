@@ -1,6 +1,7 @@
 //! A node whose users a test decides, and an observer that looks at it.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +59,11 @@ impl Rig {
     /// Nobody sees the machine's processes any more.
     pub(super) fn hide_processes(&self) {
         fs::remove_dir_all(self.proc().join("2")).unwrap();
+    }
+
+    /// The observer is in a namespace of its own, and the machine's processes are mounted beside.
+    pub(super) fn is_in_a_container(&self) {
+        symlink("4194304", self.proc().join("self")).unwrap();
     }
 
     /// UUID of a GPU.

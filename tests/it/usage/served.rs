@@ -6,8 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nvml_sim::model::Slot;
 use octavo::agent::metrics::usage::UsageMetrics;
 use octavo::agent::usage::Seen;
+use octavo::domain::sharing::Offers;
+use octavo::domain::sharing::join::{Kin, Scene, join};
 use octavo::telemetry::exposition;
 use tokio::sync::watch;
 
@@ -44,7 +47,9 @@ async fn seen() -> Seen {
         Ok(())
     });
     let mut watching = rig.watch(Some(2)).await;
-    let seen = watching.until(|seen| seen.usage.devices.len() == 3).await;
+    watching.until(|seen| seen.usage.devices.len() == 3).await;
+    rig.machine.change(|world| world.xid(Slot(2), 43, None));
+    let seen = watching.until(|seen| !seen.xids.is_empty()).await;
     Seen::clone(&seen)
 }
 
@@ -134,6 +139,40 @@ async fn what_is_served_is_true() {
 }
 
 #[tokio::test]
+async fn devices_whose_number_the_driver_does_not_tell_are_not_taken_for_each_other() {
+    let mut seen = seen().await;
+    for reading in &mut seen.readings {
+        reading.index = None;
+    }
+    let usage = join(&Scene {
+        readings: &seen.readings,
+        offers: &Offers::default(),
+        given: &[],
+        is_current: true,
+        kin: &Kin::Hidden,
+    });
+    seen.usage = Arc::new(usage);
+    let pci: Vec<String> = seen
+        .readings
+        .iter()
+        .map(|one| one.pci.to_string())
+        .collect();
+    let text = text(seen, true);
+    promtool::finds_no_fault(&text);
+    for pci in pci {
+        for series in [
+            "octavo_device_info{device",
+            "octavo_device_memory_used_bytes{device",
+            "DCGM_FI_DEV_FB_USED{gpu",
+        ] {
+            let series = format!("{series}=\"{pci}\"");
+            assert!(text.contains(&series), "{series}\n{text}");
+        }
+    }
+    assert!(!text.contains("device=\"0\""), "{text}");
+}
+
+#[tokio::test]
 async fn dashboards_of_dcgm_exporter_find_their_names_and_labels_and_no_value_twice() {
     let text = text(seen().await, true);
     let dcgm = text.find("# HELP DCGM").unwrap();
@@ -162,6 +201,12 @@ async fn dashboards_of_dcgm_exporter_find_their_names_and_labels_and_no_value_tw
         "a T4 remaps no rows"
     );
     assert!(gpus("MEMORY_TEMP").is_empty(), "blank");
+    let xids = gpus("XID_ERRORS");
+    assert_eq!(xids.len(), 1, "who reported none has none: {xids:?}");
+    assert!(
+        xids[0].contains("{gpu=\"2\"") && xids[0].ends_with(" 43.0"),
+        "{xids:?}"
+    );
     let part = gpus("FB_USED")
         .into_iter()
         .find(|line| line.contains("GPU_I_PROFILE=\"3g.40gb\""));

@@ -15,7 +15,7 @@ pub(super) fn devices(
     let info = readings.iter().map(|reading| {
         let uuid = reading.uuid.as_ref().map(ToString::to_string);
         let labels = vec![
-            ("device", reading.index.to_string()),
+            ("device", reading.label()),
             ("pci", reading.pci.to_string()),
             ("uuid", uuid.unwrap_or_default()),
             ("product", reading.product_name.clone().unwrap_or_default()),
@@ -33,7 +33,7 @@ pub(super) fn devices(
         let all = reading.partitions.iter();
         all.map(move |part| {
             let labels = vec![
-                ("device", reading.index.to_string()),
+                ("device", reading.label()),
                 ("gi", part.gpu_instance.to_string()),
                 ("ci", part.compute_instance.to_string()),
                 ("profile", part.profile.clone().unwrap_or_default()),
@@ -150,10 +150,7 @@ fn clocks(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Result {
         } = reading.vitals;
         let both = [("compute", compute_clock), ("memory", memory_clock)];
         both.into_iter().filter_map(|(clock, mhz)| {
-            let labels = vec![
-                ("device", reading.index.to_string()),
-                ("clock", clock.to_owned()),
-            ];
+            let labels = vec![("device", reading.label()), ("clock", clock.to_owned())];
             Some((labels, f64::from(mhz?) * 1e6))
         })
     });
@@ -173,7 +170,7 @@ fn rows(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::Result {
             .iter()
             .filter_map(move |reading| {
                 let rows = reading.vitals.remapped_rows?;
-                let labels = vec![("device", reading.index.to_string())];
+                let labels = vec![("device", reading.label())];
                 Some((labels, flag(value(rows.pending, rows.failed))))
             })
             .collect()
@@ -218,7 +215,7 @@ pub(super) fn counted(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::R
         let all = readings.iter().flat_map(move |reading| {
             let both = value(&reading.vitals).into_iter();
             both.filter_map(move |(kind, number)| {
-                let device = ("device", reading.index.to_string());
+                let device = ("device", reading.label());
                 Some((vec![device, (label, kind.to_owned())], count(number?)))
             })
         });
@@ -254,7 +251,7 @@ pub(super) fn counted(sheet: &mut Sheet<'_, '_>, readings: &[Reading]) -> fmt::R
 fn each(readings: &[Reading], value: impl Fn(&Vitals) -> Option<f64>) -> Samples {
     let all = readings.iter();
     all.filter_map(|reading| {
-        let labels = vec![("device", reading.index.to_string())];
+        let labels = vec![("device", reading.label())];
         Some((labels, value(&reading.vitals)?))
     })
     .collect()

@@ -1,8 +1,9 @@
 //! What of sharing makes a node worth a look, and what of usage somebody should know of at once.
 
+use std::time::Duration;
+
 use crate::domain::fleet::{
-    DeviceSummary, NodeSummary, Occupancy, SharingReport, SharingSummary, alarms,
-    is_nearly_exhausted,
+    DeviceSummary, NodeSummary, Occupancy, Pace, SharingReport, SharingSummary, Step, alarms,
 };
 use crate::domain::inventory::{DeviceState, NvmlState};
 use crate::domain::quantity::Mebibytes;
@@ -41,64 +42,56 @@ fn what_is_not_given_out_as_it_shall_be_is_worth_a_look_and_what_is_about_to_be_
     );
 }
 
-#[test]
-fn a_unit_is_nearly_exhausted_below_a_twentieth_or_a_gibibyte_and_only_where_it_is_shared() {
-    let unit = |total, used, replicas| UnitUsage {
-        uuid: "GPU-1".to_owned(),
-        partition: None,
-        profile: None,
-        resource: None,
-        replicas,
-        fair_share: None,
-        memory: Some(MemoryUse {
-            total: Mebibytes::new(total),
-            used: Mebibytes::new(used),
-            reserved: Mebibytes::new(100),
-        }),
-        tenants: Vec::new(),
-        unattributed: None,
-        exhausted_in: None,
-    };
-    for (total, used, replicas, full) in [
-        (81_920, 80_700, Some(3), false),
-        (81_920, 80_800, Some(3), true),
-        (81_920, 80_800, None, false),
-        (9_728, 9_100, Some(2), false),
-        (9_728, 9_200, Some(2), true),
-        (0, 0, Some(2), false),
-        (100, u64::MAX, Some(2), true),
-    ] {
-        assert_eq!(
-            is_nearly_exhausted(&unit(total, used, replicas)),
-            full,
-            "{total} {used}"
-        );
-    }
+fn usage(used: u64, is_nearly_exhausted: bool) -> Usage {
     let tenant = |pod: &str, is_over| Tenant {
         namespace: Some("a".to_owned()),
         pod: Some(pod.to_owned()),
         is_over,
         ..Tenant::default()
     };
-    let device = DeviceUsage {
-        pci: "0000:07:00.0".parse().unwrap(),
-        name: "GPU 0".to_owned(),
-        memory: None,
-        utilization: None,
-        units: vec![UnitUsage {
-            tenants: vec![tenant("b", true), tenant("c", false)],
-            ..unit(81_920, 81_000, Some(3))
+    let unit = UnitUsage {
+        uuid: "GPU-1".to_owned(),
+        partition: None,
+        profile: None,
+        resource: None,
+        replicas: Some(3),
+        fair_share: None,
+        memory: Some(MemoryUse {
+            total: Mebibytes::new(81_920),
+            used: Mebibytes::new(used),
+            reserved: Mebibytes::new(100),
+        }),
+        tenants: vec![tenant("b", true), tenant("c", false)],
+        unattributed: None,
+        exhausted_in: None,
+        is_nearly_exhausted,
+    };
+    Usage {
+        devices: vec![DeviceUsage {
+            pci: "0000:07:00.0".parse().unwrap(),
+            name: "GPU 0".to_owned(),
+            memory: None,
+            utilization: None,
+            units: vec![unit],
         }],
-    };
-    let usage = Usage {
-        devices: vec![device],
         missing: Vec::new(),
-    };
-    let expected = [
-        ("GPU-1".to_owned(), None),
-        ("GPU-1".to_owned(), Some(("a/b".to_owned(), String::new()))),
-    ];
-    assert_eq!(alarms(&usage).into_iter().collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn what_the_guard_marks_is_told_at_once_and_nothing_else_is_reckoned() {
+    let over = ("GPU-1".to_owned(), Some(("a/b".to_owned(), String::new())));
+    let full = ("GPU-1".to_owned(), None);
+    let of = |usage: &Usage| alarms(usage).into_iter().collect::<Vec<_>>();
+    assert_eq!(of(&usage(81_000, true)), [full, over.clone()]);
+    assert_eq!(of(&usage(81_900, false)), [over]);
+    let mut pace = Pace::default();
+    let seconds = Duration::from_secs;
+    assert_eq!(pace.look(seconds(0), &usage(81_000, true)), Step::Tell);
+    // More is free than at the mark, and the guard does not yet say that it is over.
+    let wait = Step::Wait(seconds(14));
+    assert_eq!(pace.look(seconds(1), &usage(80_000, true)), wait);
+    assert_eq!(pace.look(seconds(2), &usage(79_000, false)), Step::Tell);
 }
 
 #[test]

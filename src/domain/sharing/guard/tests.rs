@@ -46,6 +46,7 @@ fn usage(tenants: &[Tenant]) -> Usage {
                 tenants,
                 unattributed: Some(Mebibytes::new(0)),
                 exhausted_in: None,
+                is_nearly_exhausted: false,
             }],
         }],
         missing: Vec::new(),
@@ -81,7 +82,6 @@ fn who_uses_more_than_its_share_is_marked_and_told_once_and_told_when_it_is_with
         tenants.map(|tenant| tenant.is_over).collect::<Vec<_>>()
     };
     assert_eq!(marks(&usage), [true, false]);
-    assert!(usage.devices[0].has_someone_over());
     // Just below the share is not yet within it.
     let (alarms, usage) = at(&mut guard, 10, &[tenant("a", 26 * GIB)]);
     assert_eq!((alarms.len(), marks(&usage)), (0, vec![true]));
@@ -99,7 +99,12 @@ fn the_share_is_for_each_replica_that_a_container_has_and_strangers_have_none() 
     stranger.ids.clear();
     let (alarms, usage) = at(&mut guard, 0, &[both, stranger]);
     assert!(alarms.is_empty(), "{alarms:?}");
-    assert!(!usage.devices[0].has_someone_over());
+    assert!(
+        usage.devices[0].units[0]
+            .tenants
+            .iter()
+            .all(|one| !one.is_over)
+    );
 }
 
 #[test]
@@ -143,14 +148,63 @@ fn a_shared_device_that_is_nearly_full_names_everyone_the_largest_first() {
     );
     assert_eq!(full[0].pods.len(), 2);
     // Not over before twice as much is free, and then it is told again.
-    for (seconds, used, told) in [(400, 58, 0), (800, 57, 0), (1200, 60, 1)] {
+    for (seconds, used, told) in [(400, 59, 0), (800, 57, 0), (1200, 60, 1)] {
         let tenants = [tenant("a", 20 * GIB), tenant("b", used * GIB)];
-        let (alarms, _) = at(&mut guard, seconds, &tenants);
+        let (alarms, usage) = at(&mut guard, seconds, &tenants);
         let full = alarms
             .iter()
             .filter(|alarm| alarm.reason == Reason::MemoryNearlyExhausted);
         assert_eq!(full.count(), told, "{seconds}");
+        // The mark goes when it is over, and not when the line is crossed back.
+        let is_marked = usage.devices[0].units[0].is_nearly_exhausted;
+        assert_eq!(is_marked, used != 57, "{seconds}");
     }
+}
+
+#[test]
+fn what_was_marked_stays_marked_while_nothing_new_is_seen() {
+    let mut guard = Guard::default();
+    let tenants = [tenant("a", 20 * GIB), tenant("b", 59 * GIB + 100)];
+    let (_, marked) = at(&mut guard, 0, &tenants);
+    let mut again = usage(&tenants);
+    guard.mark(&mut again);
+    assert_eq!(again, marked);
+    assert!(again.devices[0].units[0].is_nearly_exhausted);
+    assert!(again.devices[0].units[0].tenants[0].is_over);
+}
+
+#[test]
+fn compute_instances_share_a_memory_and_all_who_have_it_are_told_once() {
+    let mut guard = Guard::default();
+    let mut usage = usage(&[tenant("a", 50 * GIB), tenant("b", GIB)]);
+    let device = &mut usage.devices[0];
+    let mut second = device.units[0].clone();
+    second.uuid = "GPU-b".to_owned();
+    // The same pod has both, with other containers.
+    second.tenants = vec![Tenant {
+        container: Some("side".to_owned()),
+        ..tenant("a", 28 * GIB)
+    }];
+    for (unit, ci) in [(&mut device.units[0], 0), (&mut second, 1)] {
+        unit.partition = Some((1, ci));
+        (unit.replicas, unit.fair_share) = (None, None);
+        unit.memory = unit.memory.map(|memory| MemoryUse {
+            used: Mebibytes::new(79 * GIB + 500),
+            ..memory
+        });
+    }
+    device.units.push(second);
+    let alarms = guard.look(Duration::ZERO, &mut usage);
+    assert_eq!(alarms.len(), 1, "{alarms:?}");
+    assert_eq!(
+        alarms[0].message,
+        "0.5 GiB of 80.0 GiB are left of GPU instance 1 of GPU 3, shared by 2: n/a (main) 50.0 GiB, n/a (side) 28.0 GiB, n/b \
+         (main) 1.0 GiB"
+    );
+    let pods = alarms[0].pods.iter().map(|pod| pod.name.as_str());
+    assert_eq!(pods.collect::<Vec<_>>(), ["a", "b"]);
+    let units = &usage.devices[0].units;
+    assert!(units.iter().all(|unit| unit.is_nearly_exhausted));
 }
 
 #[test]
@@ -160,6 +214,7 @@ fn one_that_nobody_shares_may_be_as_full_as_it_likes() {
     usage.devices[0].units[0].replicas = None;
     usage.devices[0].units[0].fair_share = None;
     assert_eq!(guard.look(Duration::ZERO, &mut usage), []);
+    assert!(!usage.devices[0].units[0].is_nearly_exhausted);
 }
 
 #[test]

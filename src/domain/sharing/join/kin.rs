@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Given;
+use super::Scene;
 use super::spot::{Spot, pod};
 
 /// A pod by namespace and name.
@@ -13,6 +13,9 @@ pub(super) type PodName = (String, String);
 pub enum Kin {
     /// Nobody may look: this program sees its own container's processes alone.
     Hidden,
+    /// The machine's processes are in sight, but the driver names to this program those of its own namespace alone: what it
+    /// lists is not all there is, and its numbers mean other processes elsewhere.
+    Elsewhere,
     /// Those that were looked at; one that is not among them has ended.
     Seen(BTreeMap<u32, Origin>),
 }
@@ -46,6 +49,7 @@ impl Kin {
     pub(super) fn of(&self, pid: u32) -> Option<&Origin> {
         match self {
             Self::Hidden => None,
+            Self::Elsewhere => Some(&Origin::Gone),
             Self::Seen(all) => Some(all.get(&pid).unwrap_or(&Origin::Gone)),
         }
     }
@@ -60,6 +64,11 @@ impl Names {
         let mut all = self.by_uid.iter();
         all.find(|(_, known)| *known == name)
             .map(|(uid, _)| uid.clone())
+    }
+
+    /// Whether it is not known of this UID whether it is that pod.
+    pub(super) fn may_be(&self, uid: &str, name: &PodName) -> bool {
+        self.open.get(uid).is_some_and(|pods| pods.contains(name))
     }
 
     /// Says which UIDs stayed without a name although pods are there that they may be.
@@ -79,13 +88,9 @@ impl Names {
 /// Finds the pod of each UID. What kubelet itself says counts. Of the others, a pod that has processes on some units must be one
 /// that was given something of each of them; where only one such is left, it is that one, and then it is none of the others.
 /// A UID whose only choice another one has too stays unknown, as both do.
-pub(super) fn identify<'a>(
-    given: &[Given],
-    spots: impl Iterator<Item = &'a Spot<'a>>,
-    kin: &Kin,
-) -> Names {
+pub(super) fn identify<'a>(scene: &Scene<'_>, spots: impl Iterator<Item = &'a Spot<'a>>) -> Names {
     let mut names = Names::default();
-    for one in given {
+    for one in scene.given {
         if let Some(uid) = &one.uid {
             names.by_uid.insert(uid.clone(), pod(&one.device));
         }
@@ -95,7 +100,7 @@ pub(super) fn identify<'a>(
         let holders = spot.holders.iter().map(|holder| pod(holder.device));
         let holders: BTreeSet<PodName> = holders.filter(|name| !settled.contains(name)).collect();
         for pid in spot.processes.keys() {
-            if let Some(Origin::Pod { uid, .. }) = kin.of(*pid)
+            if let Some(Origin::Pod { uid, .. }) = scene.kin.of(*pid)
                 && !names.by_uid.contains_key(uid)
             {
                 let choices = names
@@ -106,7 +111,7 @@ pub(super) fn identify<'a>(
             }
         }
     }
-    while narrow(&mut names) {}
+    while scene.is_current && narrow(&mut names) {}
     names.open.retain(|_, choices| !choices.is_empty());
     names
 }

@@ -17,13 +17,17 @@ pub(super) struct Spot<'a> {
     pub(super) profile: Option<String>,
     pub(super) memory: Option<MemoryUse>,
     pub(super) holders: Vec<Holder<'a>>,
+    /// Whether the driver tells processes.
+    pub(super) is_listed: bool,
     /// Memory by process.
     pub(super) processes: BTreeMap<u32, Option<Mebibytes>>,
 }
 
-/// A container that was given something of a spot.
+/// A pod that was given something of a spot.
 pub(super) struct Holder<'a> {
     pub(super) device: &'a PodDevice,
+    /// The container; none where several of the pod's were given some: nobody tells which of them a process is of.
+    pub(super) container: Option<&'a str>,
     pub(super) uid: Option<&'a str>,
     pub(super) ids: Vec<ShareId>,
 }
@@ -40,6 +44,7 @@ pub(super) fn spots<'a>(reading: &Reading, given: &'a [Given]) -> Vec<Spot<'a>> 
             partition: None,
             profile: None,
             memory: reading.memory,
+            is_listed: reading.processes.is_some(),
             processes,
         }];
     }
@@ -63,6 +68,7 @@ pub(super) fn spots<'a>(reading: &Reading, given: &'a [Given]) -> Vec<Spot<'a>> 
                 profile: part.profile.clone(),
                 memory: part.memory,
                 holders: holders(given, &part.uuid, older.as_deref()),
+                is_listed: reading.processes.is_some(),
                 processes,
             }
         })
@@ -99,11 +105,17 @@ fn holders<'a>(given: &'a [Given], uuid: &str, older: Option<&str>) -> Vec<Holde
         let id = device.device_id.parse();
         let id = id.unwrap_or_else(|_| ShareId::whole(uuid));
         let mut known = found.iter_mut();
-        match known.find(|holder| container(holder.device) == container(device)) {
-            Some(holder) if holder.ids.contains(&id) => {}
-            Some(holder) => holder.ids.push(id),
+        match known.find(|holder| name(holder.device) == name(device)) {
+            Some(holder) => {
+                holder.container = holder.container.filter(|known| *known == device.container);
+                holder.uid = holder.uid.or(one.uid.as_deref());
+                if !holder.ids.contains(&id) {
+                    holder.ids.push(id);
+                }
+            }
             None => found.push(Holder {
                 device,
+                container: Some(&device.container),
                 uid: one.uid.as_deref(),
                 ids: vec![id],
             }),
@@ -115,8 +127,8 @@ fn holders<'a>(given: &'a [Given], uuid: &str, older: Option<&str>) -> Vec<Holde
     found
 }
 
-fn container(device: &PodDevice) -> (&str, &str, &str) {
-    (&device.namespace, &device.pod, &device.container)
+fn name(device: &PodDevice) -> (&str, &str) {
+    (&device.namespace, &device.pod)
 }
 
 pub(super) fn pod(device: &PodDevice) -> PodName {

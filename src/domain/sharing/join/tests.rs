@@ -1,5 +1,6 @@
 //! Tables of who is whose.
 
+mod sight;
 mod sums;
 
 use super::*;
@@ -39,7 +40,7 @@ fn whole(used: u64, processes: &[Process]) -> Reading {
     Reading {
         pci: PciAddress::new(0, 7, 0, 0).unwrap(),
         uuid: Some(GPU.parse().unwrap()),
-        index: 0,
+        index: Some(0),
         minor: Some(0),
         product_name: None,
         memory: Some(memory(81_920, used)),
@@ -139,6 +140,7 @@ fn look(reading: &Reading, given: &[Given], kin: &Kin) -> Usage {
         readings: std::slice::from_ref(reading),
         offers: &offers,
         given,
+        is_current: true,
         kin,
     })
 }
@@ -212,7 +214,7 @@ fn without_kubelets_record_who_can_be_no_other_pod_is_that_one() {
     let second = Reading {
         pci: PciAddress::new(0, 8, 0, 0).unwrap(),
         uuid: Some(other.parse().unwrap()),
-        index: 1,
+        index: Some(1),
         ..whole(50, &[process(3, 50)])
     };
     let pods = [
@@ -225,6 +227,7 @@ fn without_kubelets_record_who_can_be_no_other_pod_is_that_one() {
         readings: &[first, second],
         offers: &shared(2),
         given: &pods,
+        is_current: true,
         kin: &kin,
     });
     are(&usage, 0, &[("b", 1, Some(200)), ("a", 1, Some(100))]);
@@ -236,7 +239,7 @@ fn without_kubelets_record_who_can_be_no_other_pod_is_that_one() {
 }
 
 #[test]
-fn two_that_may_both_be_either_are_known_by_their_uids_and_it_is_said() {
+fn of_two_that_may_both_be_either_it_is_not_known_what_they_use_and_it_is_said() {
     let reading = whole(300, &[process(1, 100), process(2, 200)]);
     let pods = [
         given("a", "main", &replica(0)),
@@ -249,8 +252,8 @@ fn two_that_may_both_be_either_are_known_by_their_uids_and_it_is_said() {
         &[
             ("y", 0, Some(200)),
             ("x", 0, Some(100)),
-            ("a", 1, Some(0)),
-            ("b", 1, Some(0)),
+            ("a", 1, None),
+            ("b", 1, None),
         ],
     );
     assert_eq!(rest(&usage, 0), Some(0));
@@ -345,44 +348,4 @@ fn partitions_are_known_by_their_instances_and_share_the_memory_of_one() {
         [600, 600, 100].map(Some)
     );
     assert_eq!(usage.devices[0].unattributed(), Some(Mebibytes::new(700)));
-}
-
-#[test]
-fn two_containers_of_one_pod_on_one_device_are_not_told_apart() {
-    let pods = [
-        known("a", &replica(0)),
-        Given {
-            uid: Some("uid-a".to_owned()),
-            ..given("a", "side", &replica(1))
-        },
-    ];
-    let usage = look(
-        &whole(100, &[process(1, 100)]),
-        &pods,
-        &seen(&[(1, of("uid-a"))]),
-    );
-    are(
-        &usage,
-        0,
-        &[("a", 0, Some(100)), ("a", 1, Some(0)), ("a", 1, Some(0))],
-    );
-    let first = &usage.devices[0].units[0].tenants[0];
-    assert_eq!(first.container.as_deref(), Some("c"));
-}
-
-#[test]
-fn what_is_not_told_is_absent_and_said() {
-    let mut reading = whole(500, &[]);
-    reading.processes = None;
-    let unknown = given("z", "main", "0");
-    let usage = look(&reading, &[known("a", &replica(0)), unknown], &seen(&[]));
-    are(&usage, 0, &[("a", 1, Some(0))]);
-    assert_eq!(rest(&usage, 0), Some(500));
-    assert_eq!(
-        usage.missing,
-        [
-            "pod n/z was given nvidia.com/gpu 0, and nobody knows what of this node that is",
-            "GPU 0: the driver does not tell its processes",
-        ]
-    );
 }

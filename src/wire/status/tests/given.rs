@@ -114,19 +114,20 @@ fn unit() -> impl Strategy<Value = UnitUsage> {
         shares,
         of(memory()),
         vec(tenant(), 0..4),
-        any::<bool>(),
+        any::<(bool, bool)>(),
     )
-        .prop_map(|(what, shares, memory, tenants, given)| UnitUsage {
+        .prop_map(|(what, shares, memory, tenants, is)| UnitUsage {
             uuid: what.0,
             partition: what.1,
             profile: what.2,
-            resource: given.then(ResourceName::gpu),
+            resource: is.0.then(ResourceName::gpu),
             replicas: shares.0,
             fair_share: shares.1.map(Mebibytes::new),
             memory,
             tenants,
             unattributed: shares.2.map(Mebibytes::new),
             exhausted_in: shares.3,
+            is_nearly_exhausted: is.1,
         })
 }
 

@@ -52,7 +52,8 @@ proptest! {
         is_hidden: bool,
         has_uids: bool,
         processes in prop::collection::vec((1_u32..12, 0_u64..1000, place(), origin()), 0..12),
-        pods in prop::collection::vec((0_u8..4, 0_usize..3, 0_u32..3), 0..6),
+        pods in prop::collection::vec((0_u8..4, 0_usize..3, 0_u32..3, 0_u8..2), 0..6),
+        is_current: bool,
     ) {
         let listed: Vec<Process> = processes
             .iter()
@@ -69,11 +70,13 @@ proptest! {
         };
         let pods: Vec<Given> = pods
             .iter()
-            .map(|(pod, part, number)| {
+            .map(|(pod, part, number, container)| {
                 let unit = if is_divided { PARTS[*part] } else { GPU };
                 let pod = format!("{pod}");
                 let one = known(&pod, &format!("{unit}::{number}"));
-                Given { uid: one.uid.filter(|_| has_uids), ..one }
+                let mut one = Given { uid: one.uid.filter(|_| has_uids), ..one };
+                one.device.container = format!("c{container}");
+                one
             })
             .collect();
         let kin = if is_hidden {
@@ -82,7 +85,14 @@ proptest! {
             let all = processes.iter().filter_map(|(pid, .., origin)| Some((*pid, origin.clone()?)));
             Kin::Seen(all.collect())
         };
-        let usage = look(&reading, &pods, &kin);
+        let offers = shared(3);
+        let usage = join(&Scene {
+            readings: std::slice::from_ref(&reading),
+            offers: &offers,
+            given: &pods,
+            is_current,
+            kin: &kin,
+        });
         let device = &usage.devices[0];
         let mut sums: BTreeMap<Option<u32>, (u64, u64, u64)> = BTreeMap::new();
         for unit in &device.units {

@@ -1,0 +1,54 @@
+//! Of whom it is known what they use, and of whom not because nobody sees.
+
+use super::kin::{Kin, Names, Origin};
+use super::name;
+use super::spot::{Spot, pod};
+use crate::domain::reading::Reading;
+
+/// Whether pods have it whose processes there cannot be known, because processes are not in sight.
+fn is_dark(spot: &Spot<'_>, kin: &Kin) -> bool {
+    spot.is_listed && !spot.holders.is_empty() && !is_told(spot, kin)
+}
+
+/// Whether it is known which processes run there, and whose they are.
+pub(super) fn is_told(spot: &Spot<'_>, kin: &Kin) -> bool {
+    let is_unused = spot.memory.is_some_and(|memory| memory.used.get() == 0);
+    if is_unused && spot.processes.is_empty() {
+        return true;
+    }
+    spot.is_listed
+        && match kin {
+            Kin::Seen(_) => true,
+            Kin::Elsewhere => false,
+            // A driver that names none may name none to this program alone.
+            Kin::Hidden => spot.holders.len() == 1 && !spot.processes.is_empty(),
+        }
+}
+
+/// Whether a process of whom nobody knows may be this holder's.
+pub(super) fn may_have_more(spot: &Spot<'_>, place: usize, kin: &Kin, names: &Names) -> bool {
+    let Some(holder) = spot.holders.get(place) else {
+        return false;
+    };
+    let name = pod(holder.device);
+    spot.processes.keys().any(|pid| match kin.of(*pid) {
+        Some(Origin::Pod { uid, .. }) => names.may_be(uid, &name),
+        Some(Origin::NoPod | Origin::Gone) | None => false,
+    })
+}
+
+/// Says of which devices it is not known who uses how much, because processes are not in sight.
+pub(super) fn unseen<'a>(
+    devices: impl Iterator<Item = (&'a Reading, &'a Vec<Spot<'a>>)>,
+    kin: &Kin,
+) -> Option<String> {
+    let dark = devices.filter(|(_, spots)| spots.iter().any(|spot| is_dark(spot, kin)));
+    let dark: Vec<String> = dark.map(|(reading, _)| name(reading)).collect();
+    (!dark.is_empty()).then(|| {
+        format!(
+            "{}: how much memory which pod uses is not known: the driver or the kernel does not show this program the processes \
+             of other pods (the agent's pod needs hostPID)",
+            dark.join(", ")
+        )
+    })
+}
