@@ -142,7 +142,9 @@ fn given() -> String {
         }),
         ..Status::default()
     });
-    exposition::write(&applies.registry(), std::iter::empty()).unwrap().1
+    exposition::write(&applies.registry(), std::iter::empty())
+        .unwrap()
+        .1
 }
 
 /// What the aggregator counts that nothing gave it reason to count here: the very counters that it serves, each moved once.

@@ -49,6 +49,7 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
         unattributed: Some(Mebibytes::new(0)),
         exhausted_in: None,
         is_nearly_exhausted: false,
+        is_nearly_exhausted: false,
     };
     let usage = Usage {
         devices: vec![DeviceUsage {
