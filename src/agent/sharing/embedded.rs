@@ -254,7 +254,9 @@ impl Giver for Embedded {
                     Some(reason) => Health::Unhealthy {
                         reason: reason.clone(),
                     },
-                    None if offers.unit(&unit.uuid).is_none() => left(scene.inventory, unit, monitor),
+                    None if offers.unit(&unit.uuid).is_none() => {
+                        left(scene.inventory, unit, monitor)
+                    }
                     None => monitor.health(unit),
                 }
             })

@@ -166,10 +166,9 @@ impl Draft {
     ) {
         self.put(name, unit, id, health);
         let by = by.cloned();
-        self.listing.kept.extend(by.map(|by| Kept {
-            id: id.clone(),
-            by,
-        }));
+        self.listing
+            .kept
+            .extend(by.map(|by| Kept { id: id.clone(), by }));
     }
 
     fn put(&mut self, name: &ResourceName, unit: &Unit, id: &ShareId, health: &Health) {

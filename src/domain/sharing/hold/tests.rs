@@ -187,7 +187,11 @@ fn what_pods_have_of_a_unit_of_which_nothing_is_asked_any_more_stays_and_nothing
         let kept: Vec<&ShareId> = listing.kept.iter().map(|kept| &kept.id).collect();
         assert_eq!(kept, [&replica(0), &replica(2)]);
         // The unit itself too: what containers are told is made of it.
-        assert!(listing.resources[&ResourceName::gpu()].unit(&two[0]).is_some());
+        assert!(
+            listing.resources[&ResourceName::gpu()]
+                .unit(&two[0])
+                .is_some()
+        );
         let listing = list_on(&inventory, &Offers::default(), &[], &listing);
         assert_eq!(listing, Listing::default());
     }
