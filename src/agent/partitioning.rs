@@ -3,7 +3,6 @@
 mod choice;
 mod meaning;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use tracing::{info, warn};
 
 pub use self::choice::{ChoiceRefused, Following};
 use self::choice::{Chosen, What};
-use self::meaning::Meaning;
+use self::meaning::{Meaning, differing};
 use crate::agent::local::{self, Desk};
 use crate::agent::metrics::Applies;
 use crate::apply::choice as kept;
@@ -25,9 +24,8 @@ use crate::apply::witness::{Giving, Witness};
 use crate::book::{Book, BookError};
 use crate::config::agent::PartitioningSettings;
 use crate::domain::error::chain;
-use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, NvmlState};
-use crate::domain::layout::{DeviceTarget, Resolved, Targets};
+use crate::domain::layout::{Resolved, Targets};
 use crate::domain::node::Selected;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
@@ -50,6 +48,8 @@ pub struct Partitioning {
     folder: PathBuf,
     settings: Settings,
     witness: Arc<dyn Witness>,
+    /// Where this program gives devices out, which it does only where no other agent has the node.
+    gate: Option<Arc<Gate>>,
     book: Book,
     /// The layout that the settings name.
     layout: Option<String>,
@@ -89,6 +89,7 @@ impl Partitioning {
             folder: engine.state_dir().to_owned(),
             settings: Settings::new(engine, sys_root, settings.drift(), "agent"),
             witness: witness(engine),
+            gate: None,
             book,
             layout: settings.layout().map(ToOwned::to_owned),
             chosen: None,
@@ -111,8 +112,12 @@ impl Partitioning {
     /// The same on a node where this program gives devices to pods, at `gate`.
     #[must_use]
     pub fn giving(self, gate: Arc<Gate>) -> Self {
-        let witness = Arc::new(Giving::new(self.witness, gate));
-        Self { witness, ..self }
+        let witness = Arc::new(Giving::new(self.witness, Arc::clone(&gate)));
+        Self {
+            witness,
+            gate: Some(gate),
+            ..self
+        }
     }
 
     /// Whether the state directory is ours.
@@ -292,6 +297,9 @@ impl Partitioning {
             self.engine = Some(Engine::open(&self.folder, settings, witness, progress)?);
             self.chosen = self.remembered();
             self.notice = None;
+            if let Some(gate) = &self.gate {
+                gate.open();
+            }
         }
         Ok(())
     }
@@ -382,20 +390,4 @@ impl Partitioning {
             self.notice = Some(notice);
         }
     }
-}
-
-/// Devices of which something else is asked now, wherever the rule stands that says so; all of a layout that was chosen anew.
-fn differing(
-    before: Option<&(String, Arc<Targets>)>,
-    (name, now): &(String, Arc<Targets>),
-) -> BTreeSet<PciAddress> {
-    let before = before.filter(|(known, _)| known == name);
-    let known = |pci: PciAddress| {
-        let mut devices = before.into_iter().flat_map(|(_, targets)| &targets.devices);
-        devices.find(|device| device.pci == pci)
-    };
-    let devices = now.devices.iter().filter(|device: &&DeviceTarget| {
-        known(device.pci).is_none_or(|known| known.mig != device.mig)
-    });
-    devices.map(|device| device.pci).collect()
 }

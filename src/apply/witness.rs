@@ -39,7 +39,7 @@ pub struct Giving {
 }
 
 impl Giving {
-    /// What `others` tell, and what was given out at `gate` a moment ago.
+    /// What `others` tell, and all that somebody has of what is given out at `gate`.
     pub fn new(others: Arc<dyn Witness>, gate: Arc<Gate>) -> Self {
         Self { others, gate }
     }
@@ -48,9 +48,14 @@ impl Giving {
 impl Witness for Giving {
     fn holders(&self, devices: &[Device]) -> Result<Vec<Holder>, String> {
         // In this order: what kubelet begins to tell of in between is then told twice, and not missed.
-        let unseen = self.gate.unseen();
+        let held = self.gate.held();
         let mut all = self.others.holders(devices)?;
-        all.extend(holder::of_pods(&unseen, devices).holders);
+        let held = holder::of_pods(&held, devices).holders;
+        if held.iter().any(|holder| !all.contains(holder)) {
+            // Kubelet does not tell of it now: it is released, or kubelet was started again and has not heard of its pods.
+            self.gate.doubt();
+        }
+        all.extend(held);
         all.sort();
         all.dedup();
         Ok(all)
@@ -157,6 +162,9 @@ impl Kubelet {
             .build()
             .map_err(|error| error.to_string())?;
         match runtime.block_on(pod_resources::list(&self.socket, PATIENCE)) {
+            Ok(given) if given.is_empty() && pod_resources::is_young(&self.socket) => {
+                Err(pod_resources::YOUNG.to_owned())
+            }
             Ok(given) => Ok(given),
             Err(PodResourcesError::Absent { .. }) if !self.in_pod => Ok(Vec::new()),
             Err(error @ PodResourcesError::Absent { .. }) => Err(format!(

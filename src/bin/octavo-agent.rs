@@ -155,10 +155,11 @@ async fn clean_up(
             metrics(settings.metrics(), served).await?
         }
     };
-    giving::clean_up(settings)?;
+    // What fails here keeps the Node from nothing.
+    let description = giving::clean_up(settings);
     tokio::select! {
         () = &mut shutdown => return Err("stopped before all was taken away".into()),
-        done = node::clean_up(settings.sink(), node) => done?,
+        done = node::clean_up(settings.sink(), node) => description.map_err(Box::<dyn Error>::from).and(done)?,
     }
     pulse.serves();
     if then == Cleanup::Stay {

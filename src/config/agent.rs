@@ -208,7 +208,8 @@ impl AgentArgs {
         let cleanup = self.cluster.cleanup;
         let cluster = self.cluster.resolve(&sink, || self.uplink.node())?;
         let follows = cluster.as_ref().is_some_and(ClusterSettings::follows);
-        let sharing = self.sharing.resolve()?;
+        let engine = self.partitioning.engine();
+        let sharing = self.sharing.resolve(engine.pod_resources().is_some())?;
         // Who gives devices out has to know of every change of them.
         let gives = sharing.giver() == Giver::Embedded;
         let node = self.uplink.node().ok();
@@ -216,7 +217,6 @@ impl AgentArgs {
             Schedule::Once => None,
             Schedule::Every(_) => self.uplink.resolve()?,
         };
-        let engine = self.partitioning.engine();
         Ok(AgentSettings {
             engine,
             node,

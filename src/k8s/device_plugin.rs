@@ -17,6 +17,7 @@ mod link;
 pub mod lists;
 mod manager;
 mod register;
+mod rivals;
 mod service;
 mod serving;
 

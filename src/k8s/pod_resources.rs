@@ -4,9 +4,10 @@
 //! changes, so it is asked whenever somebody wants to know. Kubelet refuses more than a hundred questions a second.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hyper_util::rt::TokioIo;
 use thiserror::Error;
@@ -17,6 +18,7 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
 pub use crate::domain::holder::PodDevice;
+use crate::domain::sharing::ledger::UNHEARD;
 use crate::proto::pod_resources::pod_resources_lister_client::PodResourcesListerClient;
 use crate::proto::pod_resources::{
     AllocatableResourcesRequest, ContainerResources, ListPodResourcesRequest,
@@ -34,6 +36,9 @@ const LONGEST_ANSWER: usize = 4 << 20;
 const WINDOW: u32 = 1 << 20;
 /// Nobody reads it: a Unix socket has no name of a host.
 const HOST: &str = "http://localhost";
+
+/// What is to be said of an empty answer of a kubelet that [`is_young`].
+pub const YOUNG: &str = "kubelet was started just now, and tells of no pod's devices yet";
 
 /// Ids by the name of their resource.
 pub type Allocatable = BTreeMap<String, BTreeSet<String>>;
@@ -95,6 +100,19 @@ pub async fn list(socket: &Path, deadline: Duration) -> Result<Vec<PodDevice>, P
     timeout(deadline, ask(socket))
         .await
         .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
+}
+
+/// Whether the kubelet that listens at `socket` was started so short a time ago that it may not have heard of its pods: it answers
+/// at once, and hears of them from the API server. It makes its socket anew when it starts. A clock that was set meanwhile makes a
+/// kubelet old, or nobody would know anything before it is right again.
+pub fn is_young(socket: &Path) -> bool {
+    let made = fs::metadata(socket).and_then(|file| file.modified());
+    made.is_ok_and(|made| is_recent(SystemTime::now(), made))
+}
+
+fn is_recent(now: SystemTime, made: SystemTime) -> bool {
+    let apart = now.duration_since(made);
+    apart.unwrap_or_else(|ahead| ahead.duration()) < UNHEARD
 }
 
 /// Which ids kubelet would give out under each of NVIDIA's names: those that a plugin says are healthy. `None` where this kubelet

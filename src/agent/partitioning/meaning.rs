@@ -1,9 +1,10 @@
-//! How often something else was asked of a node's devices.
+//! What else was asked of a node's devices, and how often.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::domain::id::PciAddress;
-use crate::domain::layout::{MigTarget, Targets};
+use crate::domain::layout::{DeviceTarget, MigTarget, Targets};
 
 /// What was asked of each device last. One that is away for a while, such as while the driver is loaded again, is asked the same
 /// when it is back.
@@ -33,6 +34,22 @@ impl Meaning {
     pub(super) fn count(&self) -> u64 {
         self.count
     }
+}
+
+/// Devices of which something else is asked now, wherever the rule stands that says so; all of a layout that was chosen anew.
+pub(super) fn differing(
+    before: Option<&(String, Arc<Targets>)>,
+    (name, now): &(String, Arc<Targets>),
+) -> BTreeSet<PciAddress> {
+    let before = before.filter(|(known, _)| known == name);
+    let known = |pci: PciAddress| {
+        let mut devices = before.into_iter().flat_map(|(_, targets)| &targets.devices);
+        devices.find(|device| device.pci == pci)
+    };
+    let differs =
+        |device: &&DeviceTarget| known(device.pci).is_none_or(|known| known.mig != device.mig);
+    let devices = now.devices.iter().filter(differs);
+    devices.map(|device| device.pci).collect()
 }
 
 #[cfg(test)]

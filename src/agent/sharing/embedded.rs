@@ -1,5 +1,6 @@
 //! The agent is the device plugin: what the layout asks is held against what pods have, and kubelet is told.
 
+mod devices;
 mod slices;
 mod standing;
 
@@ -11,13 +12,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use self::devices::{has_failed, is_in_force, leave_out, left, put, why_away};
 use self::slices::Setter;
 use self::standing::Sight;
 use super::{Changed, Giver, Outcome, Scene};
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Condition, Inventory, NvmlState};
+use crate::domain::inventory::Inventory;
 use crate::domain::labels::MigStrategy;
-use crate::domain::layout::{DeviceTarget, Targets, TimeSlicing};
+use crate::domain::layout::{Targets, TimeSlicing};
 use crate::domain::node::PluginLabel;
 use crate::domain::node::telling::Event;
 use crate::domain::reason::{Kind, Reason};
@@ -26,7 +28,7 @@ use crate::domain::sharing::health::{Health, Monitor};
 use crate::domain::sharing::hold::{Held, Listing, hold};
 use crate::domain::sharing::slice;
 use crate::domain::sharing::status::SharingStatus;
-use crate::domain::sharing::{Compiled, Offer, Offers, ResourceName, Unit, offer};
+use crate::domain::sharing::{Compiled, Offers, ResourceName, Unit, offer};
 use crate::k8s::device_plugin::{Answer, Gate, Report, Told};
 
 /// How it is given out.
@@ -40,6 +42,18 @@ pub struct Rules {
     pub follows_node: bool,
     /// NVIDIA's program by its whole path, which sets how long turns are.
     pub nvidia_smi: PathBuf,
+}
+
+/// How many there shall be of each resource.
+type Wanted = BTreeMap<ResourceName, usize>;
+
+/// What is asked of devices.
+struct Asked {
+    targets: Targets,
+    /// Devices whose partitioning is not what it should be: they keep the sharing they had.
+    waiting: Vec<PciAddress>,
+    /// Those of them of which nobody knows how they were shared: nothing new is given out of them.
+    unknown: BTreeSet<PciAddress>,
 }
 
 /// The agent as the device plugin.
@@ -59,7 +73,7 @@ pub struct Embedded {
     /// How each unit was when it was last looked at.
     health: BTreeMap<String, Health>,
     /// Since when what is asked is not in force.
-    waiting: Option<(Arc<Listing>, Duration)>,
+    waiting: Option<(Wanted, Duration)>,
     in_force: Option<Offers>,
     said: Option<(&'static str, Option<String>)>,
 }
@@ -90,33 +104,41 @@ impl Embedded {
     }
 
     /// What is asked of devices, where those whose partitioning is not what it should be keep the sharing they had: both are one
-    /// change. Which these are.
-    fn targets(&mut self, status: Option<&Status>) -> (Targets, Vec<PciAddress>) {
-        let mut waiting = Vec::new();
+    /// change. After a start nobody knows what they had, and nothing new is given out of them before that change is made or has failed.
+    fn asked(&mut self, status: Option<&Status>) -> Asked {
+        let mut all = Asked {
+            targets: Targets::default(),
+            waiting: Vec::new(),
+            unknown: BTreeSet::new(),
+        };
         let asked = status.and_then(|status| status.asked.as_deref());
         let Some((status, asked)) = status.zip(asked) else {
-            return (Targets::default(), waiting);
+            return all;
         };
-        let mut targets = asked.clone();
-        for target in &mut targets.devices {
+        all.targets = asked.clone();
+        for target in &mut all.targets.devices {
             if is_in_force(target, status) {
                 self.had.insert(target.pci, target.time_slicing.clone());
                 continue;
             }
-            // Where nobody knows what it had, as after a start, it is given out whole: what pods have in replicas they keep.
-            target.time_slicing = self.had.get(&target.pci).cloned().flatten();
-            waiting.push(target.pci);
+            let had = self.had.get(&target.pci).cloned();
+            if had.is_none() && !has_failed(target, status) {
+                all.unknown.insert(target.pci);
+            }
+            target.time_slicing = had.flatten();
+            all.waiting.push(target.pci);
         }
-        (targets, waiting)
+        all
     }
 
     /// Whether it is known what is asked: at the start, a layout may still be looked up, or the Node that names it be unseen.
     fn is_decided(&self, scene: &Scene<'_>) -> bool {
         let is_unseen = self.rules.follows_node && scene.view.is_none();
-        let is_unlooked = scene.status.is_some_and(|status| {
-            status.layout.is_some() && status.asked.is_none() && status.notice.is_none()
-        });
-        !is_unseen && !is_unlooked
+        // As long as a file of layouts is broken, or the layout is none of it, too: what was in force before is not known here.
+        let is_unlooked = scene
+            .status
+            .is_some_and(|status| status.layout.is_some() && status.asked.is_none());
+        !is_unseen && !is_unlooked && self.gate.is_open()
     }
 
     /// What is given out of devices that answer, and of those that do not what was given out of them before; why they do not.
@@ -200,14 +222,17 @@ impl Embedded {
         events
     }
 
-    /// How long it has been so that what is listed now is not in force.
-    fn waited(&mut self, waits: bool, listing: &Arc<Listing>, now: Duration) -> Duration {
-        let known = self.waiting.take().filter(|(of, _)| of == listing);
+    /// How long it has been so that what is wanted now is not in force.
+    fn waited(&mut self, waits: bool, wanted: &Offers, now: Duration) -> Duration {
+        // A device that comes and goes changes what is listed, and not what is wanted.
+        let wanted = wanted.resources.iter();
+        let wanted: Wanted = wanted.map(|one| (one.name.clone(), one.count())).collect();
+        let known = self.waiting.take().filter(|(of, _)| *of == wanted);
         if !waits {
             return Duration::ZERO;
         }
-        let (of, since) = known.unwrap_or_else(|| (Arc::clone(listing), now));
-        self.waiting = Some((of, since));
+        let since = known.map_or(now, |(_, since)| since);
+        self.waiting = Some((wanted, since));
         now.saturating_sub(since)
     }
 
@@ -288,9 +313,16 @@ impl Embedded {
 impl Giver for Embedded {
     fn look(&mut self, scene: Scene<'_>) -> Outcome {
         self.monitor.see(scene.now, scene.inventory, scene.xids);
-        let (targets, waiting) = self.targets(scene.status);
-        let Compiled { offers, warnings } =
-            offer::compile(scene.inventory, &targets, self.rules.strategy);
+        let Asked {
+            targets,
+            waiting,
+            unknown,
+        } = self.asked(scene.status);
+        let Compiled {
+            mut offers,
+            warnings,
+        } = offer::compile(scene.inventory, &targets, self.rules.strategy);
+        leave_out(&mut offers, &unknown);
         let (offers, away) = self.with_absent(&offers, scene.inventory);
         let is_decided = self.is_decided(&scene);
         let changing = self.list(scene.inventory, &offers, &away, is_decided);
@@ -316,13 +348,14 @@ impl Giver for Embedded {
             report: &report,
             told: &told,
             waiting: &waiting,
+            unknown: &unknown,
             warnings: &warnings,
             undelivered: undelivered.as_deref(),
             turns: turns.as_ref(),
             is_decided,
         };
         let fault = sight.fault();
-        let waited = self.waited(fault.is_some(), &listing, scene.now);
+        let waited = self.waited(fault.is_some(), &offers, scene.now);
         let is_late = waited >= self.rules.deadline;
         let status = sight.status(fault.as_ref(), is_late);
         if fault.is_none() {
@@ -360,49 +393,4 @@ impl Giver for Embedded {
             }
         })
     }
-}
-
-/// Whether a device's partitioning is what it should be, where anything is asked of it.
-fn is_in_force(target: &DeviceTarget, status: &Status) -> bool {
-    let mut devices = status.devices.iter();
-    let device = devices.find(|device| device.pci == target.pci);
-    target.mig.is_none() || device.is_some_and(|device| Reason::Applied.is(device.state))
-}
-
-/// Why nothing is given out of a device that was given out before; `None` where it answers, or is gone and nobody has it.
-fn why_away(inventory: &Inventory, pci: PciAddress, is_held: bool) -> Option<String> {
-    if !matches!(inventory.nvml, NvmlState::Ready(_)) {
-        return Some("the driver does not answer".to_owned());
-    }
-    let device = inventory.devices.iter().find(|device| device.pci == pci);
-    match device.map(|device| &device.condition) {
-        Some(Condition::Working) => None,
-        Some(Condition::Failing { reason }) => Some(reason.clone()),
-        Some(Condition::PciOnly { .. }) => Some("its driver does not speak for it".to_owned()),
-        None => is_held.then(|| "it is gone from the bus".to_owned()),
-    }
-}
-
-/// How a unit is of which nothing is asked, and which only pods still have.
-fn left(inventory: &Inventory, unit: &Unit, monitor: &Monitor) -> Health {
-    match offer::find(inventory, &unit.uuid) {
-        Some(_) => monitor.health(unit),
-        None => Health::Unhealthy {
-            reason: "the driver does not tell of it any more".to_owned(),
-        },
-    }
-}
-
-fn put(offers: &mut Offers, name: &ResourceName, unit: &Unit) {
-    let found = offers.resources.iter_mut().find(|one| one.name == *name);
-    if let Some(offer) = found {
-        offer.units.push(unit.clone());
-        return;
-    }
-    offers.resources.push(Offer {
-        name: name.clone(),
-        fail_requests_greater_than_one: false,
-        units: vec![unit.clone()],
-    });
-    offers.resources.sort_by(|a, b| a.name.cmp(&b.name));
 }

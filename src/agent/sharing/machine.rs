@@ -179,8 +179,12 @@ fn driver_edits(folder: &Path) -> io::Result<Option<DriverEdits>> {
     Ok(texts.find_map(|text| DriverEdits::read(&text)))
 }
 
-/// The text of a file; `None` for one that is longer than any description.
+/// The text of a file; `None` for one that is longer than any description, and for what is no regular file: whoever opens a pipe
+/// waits for somebody to write.
 fn read(path: &Path) -> io::Result<Option<String>> {
+    if !fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
     let mut text = String::new();
     let length = File::open(path)?
         .take(LONGEST + 1)
@@ -193,6 +197,7 @@ fn read(path: &Path) -> io::Result<Option<String>> {
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     use serde_json::Value;
     use tempfile::TempDir;
 
@@ -345,6 +350,9 @@ mod tests {
         // Neither is read.
         fs::write(folder.join("broken.yaml"), "{").unwrap();
         fs::write(folder.join("long.json"), "a".repeat(2 << 20)).unwrap();
+        // Nobody writes to it, and whoever opened it would wait for ever.
+        let pipe = folder.join("a-pipe.json");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         machine.describe(&[]).unwrap();
         let text = fs::read_to_string(machine.path()).unwrap();
         assert!(text.contains("DRIVER=here"), "{text}");

@@ -24,7 +24,13 @@ pub(crate) fn start(
     partitioning: Option<Partitioning>,
 ) -> (Option<Box<dyn Port>>, Option<Partitioning>) {
     match embedded(settings) {
-        Some((giver, gate)) => (Some(giver), partitioning.map(|one| one.giving(gate))),
+        Some((giver, gate)) => {
+            if partitioning.is_none() {
+                // Nobody has a state directory to hold.
+                gate.open();
+            }
+            (Some(giver), partitioning.map(|one| one.giving(gate)))
+        }
         None => (None, partitioning),
     }
 }

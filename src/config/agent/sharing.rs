@@ -267,7 +267,13 @@ impl UsageSettings {
 }
 
 impl SharingArgs {
-    pub(super) fn resolve(self) -> Result<SharingSettings, Answer> {
+    /// Where kubelet can be asked who has what, or not.
+    pub(super) fn resolve(self, asks_kubelet: bool) -> Result<SharingSettings, Answer> {
+        if self.sharing == GiverName::Embedded && !asks_kubelet {
+            return Err(usage(
+                "--sharing embedded needs --pod-resources: who has what is asked of kubelet",
+            ));
+        }
         let UsageInterval(interval) = self.usage_interval;
         if interval.is_some_and(|interval| interval < SHORTEST_LOOK) {
             return Err(usage("--usage-interval: at least a second is needed"));
@@ -364,6 +370,10 @@ mod tests {
             (&["--plugin-config-map=a"], "a namespace and a name"),
             (&["--plugin-config-map=a/b/c"], "a namespace and a name"),
             (&["--sharing=mps"], "--sharing"),
+            (
+                &["--sharing=embedded", "--pod-resources=none"],
+                "--sharing embedded needs --pod-resources",
+            ),
         ] {
             let answer = read(arguments).unwrap_err().to_string();
             assert!(answer.contains(said), "{arguments:?}: {answer}");

@@ -67,6 +67,8 @@ pub struct Gate {
     listing: watch::Sender<Arc<Listing>>,
     /// Counts what was given out.
     given: watch::Sender<u64>,
+    /// Whether no other agent has this node.
+    is_open: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -111,6 +113,7 @@ impl Default for Gate {
             }),
             listing: watch::Sender::new(Arc::default()),
             given: watch::Sender::new(0),
+            is_open: watch::Sender::new(false),
         }
     }
 }
@@ -200,15 +203,37 @@ impl Gate {
         }
     }
 
-    /// What was given out and kubelet does not tell of yet. Whoever asks kubelet too asks here first: what kubelet tells of in between
-    /// is then known twice, and not missed.
-    pub fn unseen(&self) -> Vec<PodDevice> {
+    /// What was given out and kubelet does not tell of yet.
+    pub(super) fn unseen(&self) -> Vec<PodDevice> {
         self.state().ledger.unseen()
     }
 
-    /// What pods have, as far as it is known.
+    /// What pods have, as far as it is known. Whoever asks kubelet too asks here first: what kubelet tells of in between is then
+    /// known twice, and not missed.
     pub fn held(&self) -> Vec<PodDevice> {
         self.state().ledger.given()
+    }
+
+    /// Somebody waits for what is held to be released: kubelet is to be asked soon.
+    pub fn doubt(&self) {
+        self.given.send_modify(|_| {});
+    }
+
+    /// From now on what is listed may be served: no other agent has this node.
+    pub fn open(&self) {
+        self.is_open.send_replace(true);
+    }
+
+    /// Whether what is listed may be served.
+    pub fn is_open(&self) -> bool {
+        *self.is_open.borrow()
+    }
+
+    /// Waits until it may.
+    pub(super) async fn opened(&self) {
+        let mut is_open = self.is_open.subscribe();
+        // It cannot go while it is waited for.
+        let _open = is_open.wait_for(|is_open| *is_open).await;
     }
 
     /// The time by which [`Self::told`] knows when kubelet was asked.

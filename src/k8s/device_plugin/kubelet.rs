@@ -18,6 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_secs(1);
 /// How often it is asked while nothing is.
 const SELDOM: Duration = Duration::from_secs(15);
+/// After this time what is waited for is asked for as seldom.
+const HASTE: Duration = Duration::from_mins(3);
 
 /// What kubelet told last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,19 +52,37 @@ pub(super) async fn follow(socket: Option<&Path>, gate: Arc<Gate>, told: watch::
     let mut listing = gate.listing();
     let mut given = gate.given();
     let mut known = None;
+    let mut haste = Haste::default();
     while !told.is_closed() {
         ask(socket, &gate, &told, &mut known).await;
         // So many questions at most, whatever happens.
         sleep(SOON).await;
-        if is_waited_for(&gate, &told.borrow()) {
+        if haste.is_on(Instant::now(), is_waited_for(&gate, &told.borrow())) {
             continue;
         }
         tokio::select! {
             () = sleep(SELDOM) => {}
-            Ok(()) = listing.changed() => {}
-            Ok(()) = given.changed() => {}
+            Ok(()) = listing.changed() => haste = Haste::default(),
+            Ok(()) = given.changed() => haste = Haste::default(),
             () = told.closed() => {}
         }
+    }
+}
+
+/// What is waited for is asked for often at first: a pod that keeps what it has may run for weeks.
+#[derive(Debug, Default)]
+struct Haste {
+    since: Option<Instant>,
+}
+
+impl Haste {
+    fn is_on(&mut self, now: Instant, waits: bool) -> bool {
+        if !waits {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        now.saturating_duration_since(since) < HASTE
     }
 }
 
@@ -77,6 +97,10 @@ async fn ask(
     let stamp = Stamp::of(socket);
     let pods = pod_resources::list(socket, PATIENCE).await;
     let (news, trouble) = match pods {
+        // Of one that was here before it, nobody knows what was given.
+        Ok(pods) if known.is_none() && pods.is_empty() && pod_resources::is_young(socket) => {
+            (gate.untold(), Some(pod_resources::YOUNG.to_owned()))
+        }
         Ok(pods) => {
             let restarted = known.is_some() && *known != stamp;
             *known = stamp;
@@ -118,4 +142,22 @@ fn is_waited_for(gate: &Gate, told: &Told) -> bool {
         listed.sort();
         !known.eq(listed.iter())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_waited_for_long_is_asked_for_seldom_and_what_is_new_soon_again() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut haste = Haste::default();
+        assert!(!haste.is_on(at(0), false));
+        assert!(haste.is_on(at(10), true));
+        assert!(haste.is_on(at(189), true));
+        assert!(!haste.is_on(at(190), true));
+        assert!(!haste.is_on(at(191), false));
+        assert!(haste.is_on(at(192), true));
+    }
 }

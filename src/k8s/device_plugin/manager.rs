@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
-use tokio::net::UnixStream;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 
 use super::folder::{Epoch, Folder, OURS};
@@ -20,6 +19,7 @@ use super::kubelet::{self, Told};
 use super::link::{Link, Step};
 use super::lists::Answer;
 use super::register::{RegisterError, register};
+use super::rivals::{foreign, replaced, rival_socket, usurper};
 use super::service::devices;
 use super::serving::{Common, Serving};
 use crate::domain::sharing::ResourceName;
@@ -30,8 +30,6 @@ use crate::domain::sharing::hold::Listed;
 const RECHECK: Duration = Duration::from_secs(10);
 /// Several things that happen to the folder at once are one.
 const BREATH: Duration = Duration::from_millis(20);
-/// A plugin that is alive lets itself be connected to at once.
-const ALIVE: Duration = Duration::from_secs(1);
 /// How long kubelet may know a list that is not the latest.
 const SETTLED: Duration = Duration::from_secs(5);
 
@@ -92,6 +90,8 @@ struct Way {
     link: Link,
     trouble: Option<String>,
     rival: Option<String>,
+    /// Another program has put a socket in the place of ours: it is left to it for as long as it listens there.
+    is_replaced: bool,
     /// Since when the list is what it is.
     since: Instant,
 }
@@ -140,6 +140,8 @@ impl Manager {
     }
 
     async fn serve(mut self) {
+        // The sockets of an agent that is about to end are its own.
+        self.common.gate.opened().await;
         sweep(self.folder.path());
         let mut listing = self.common.gate.listing();
         let mut told = self.told.clone();
@@ -238,6 +240,7 @@ impl Manager {
             link: Link::default(),
             trouble: None,
             rival: None,
+            is_replaced: false,
             since: Instant::now(),
         });
         let devices = devices(listed);
@@ -249,7 +252,17 @@ impl Manager {
             }
             return;
         }
-        if way.serving.take().is_some() {
+        if way.is_replaced {
+            return;
+        }
+        if let Some(serving) = way.serving.take() {
+            if serving.is_replaced() {
+                // Who takes it back at once fights another one that does the same. Whether that one lives is seen next.
+                way.is_replaced = true;
+                way.link.forget();
+                complain(&mut way.rival, replaced(resource, serving.socket()));
+                return;
+            }
             info!("the socket of {resource} is gone: it is made anew");
             way.link.forget();
         }
@@ -271,6 +284,13 @@ impl Manager {
     async fn look_for_rivals(&mut self) {
         for (resource, way) in &mut self.ways {
             let socket = rival_socket(self.folder.path(), resource).await;
+            let usurped = if way.is_replaced {
+                usurper(self.folder.path(), resource).await
+            } else {
+                None
+            };
+            way.is_replaced = usurped.is_some();
+            let socket = socket.or(usurped);
             let told = Arc::clone(&self.told.borrow());
             let is_settled = told.asked.saturating_duration_since(way.since) >= SETTLED;
             let rival = socket.or_else(|| {
@@ -361,31 +381,4 @@ fn sweep(folder: &Path) {
             }
         }
     }
-}
-
-/// A socket of another plugin for this resource that somebody listens at. Source of the name: k8s-device-plugin,
-/// `internal/plugin/server.go`.
-async fn rival_socket(folder: &Path, resource: &ResourceName) -> Option<String> {
-    let socket = folder.join(format!("nvidia-{}.sock", resource.short()));
-    if !socket.exists() {
-        return None;
-    }
-    let connected = timeout(ALIVE, UnixStream::connect(&socket)).await;
-    let is_alive = matches!(connected, Ok(Ok(_)));
-    is_alive.then(|| {
-        format!(
-            "NVIDIA's device plugin gives {resource} out too: it listens at {}",
-            socket.display()
-        )
-    })
-}
-
-/// What kubelet would give out under our name and is not ours.
-fn foreign(listed: &Listed, told: &Told, resource: &ResourceName) -> Option<String> {
-    let known = told.allocatable.as_ref()?.get(resource.as_str())?;
-    let is_ours = |id: &str| id.parse().is_ok_and(|id| listed.item(&id).is_some());
-    let id = known.iter().find(|id| !is_ours(id))?;
-    Some(format!(
-        "another plugin gives {resource} out too: kubelet would give out {id:?}, which is not ours"
-    ))
 }

@@ -121,8 +121,13 @@ impl Stream for Lists {
 
 impl Drop for Lists {
     fn drop(&mut self) {
-        self.audience
-            .note(|readers| readers.streams = readers.streams.saturating_sub(1));
+        self.audience.note(|readers| {
+            readers.streams = readers.streams.saturating_sub(1);
+            if readers.streams == 0 {
+                // Whoever reads next, as a kubelet that was started again, has taken nothing yet.
+                readers.taken = 0;
+            }
+        });
     }
 }
 

@@ -49,6 +49,11 @@ pub(super) struct Serving {
     task: JoinHandle<()>,
 }
 
+/// The name of a resource's socket.
+pub(super) fn endpoint(resource: &ResourceName) -> String {
+    format!("{OURS}{}.sock", resource.short())
+}
+
 impl Serving {
     /// Serves `resource` in `folder`. What an agent before this one left there is replaced.
     pub(super) fn start(
@@ -57,7 +62,7 @@ impl Serving {
         devices: Vec<Device>,
         common: &Common,
     ) -> io::Result<Self> {
-        let endpoint = format!("{OURS}{}.sock", resource.short());
+        let endpoint = endpoint(resource);
         let socket = folder.join(&endpoint);
         match fs::remove_file(&socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -112,6 +117,16 @@ impl Serving {
     /// Whether its socket is still there, and somebody serves.
     pub(super) fn is_up(&self) -> bool {
         !self.task.is_finished() && Stamp::of(&self.socket) == self.stamp
+    }
+
+    /// Whether another file is in the place of its socket.
+    pub(super) fn is_replaced(&self) -> bool {
+        Stamp::of(&self.socket).is_some_and(|stamp| Some(stamp) != self.stamp)
+    }
+
+    /// The path of its socket.
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// Lists these from now on. Whether they differ from before.

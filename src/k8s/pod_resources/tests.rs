@@ -260,3 +260,15 @@ async fn a_message_that_is_none_is_an_error() {
     let error = node.list(PATIENCE).await.unwrap_err();
     assert!(matches!(error, PodResourcesError::Refused(_)), "{error:?}");
 }
+
+#[test]
+fn a_kubelet_is_young_for_a_minute_and_a_clock_that_was_set_makes_it_old() {
+    let made = std::time::SystemTime::now();
+    let (second, hour) = (Duration::from_secs(1), Duration::from_hours(1));
+    assert!(is_recent(made, made));
+    assert!(is_recent(made + UNHEARD - second, made));
+    assert!(!is_recent(made + UNHEARD, made));
+    assert!(is_recent(made - second, made));
+    assert!(!is_recent(made - hour, made));
+    assert!(!is_young(Path::new("/nowhere/kubelet.sock")));
+}

@@ -16,6 +16,7 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
+use super::kubelet::{age, listen_as_old};
 use super::node::{Node, names};
 
 pub(crate) const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
@@ -49,7 +50,10 @@ impl PodResourcesLister for Kubelet {
 
 pub(crate) fn listen(node: &Node, given: Vec<(String, String)>) -> JoinHandle<()> {
     fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
-    let socket = UnixListener::bind(node.kubelet()).unwrap();
+    answer(listen_as_old(&node.kubelet()), given)
+}
+
+fn answer(socket: UnixListener, given: Vec<(String, String)>) -> JoinHandle<()> {
     let server = Server::builder().add_service(PodResourcesListerServer::new(Kubelet(given)));
     tokio::spawn(async move {
         let incoming = UnixListenerStream::new(socket);
@@ -105,6 +109,19 @@ async fn i1_a_device_that_nobody_can_place_may_be_any_and_one_of_another_kind_is
         &node,
         vec![("nvidia.com/rdma".to_owned(), "nic-0".to_owned())],
     );
+    once(&node).await;
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
+}
+
+#[tokio::test]
+async fn i1_a_kubelet_that_was_started_just_now_and_names_no_pod_may_have_given_anything() {
+    let node = Arc::new(Node::new(GPUS));
+    fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
+    let _kubelet = answer(UnixListener::bind(node.kubelet()).unwrap(), Vec::new());
+    let said = once(&node).await;
+    assert!(said.contains("kubelet was started just now"), "{said}");
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+    age(&node.kubelet());
     once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::apply::kubelet::listen_as_old;
 use octavo::proto::device_plugin::ContainerAllocateResponse;
 use octavo::proto::device_plugin::registration_server::RegistrationServer;
 use octavo::proto::pod_resources::pod_resources_lister_server::PodResourcesListerServer;
@@ -73,6 +74,8 @@ pub(crate) struct Manners {
     pub(crate) tells: Tells,
     /// It is of an old version, and does not tell what it would give out.
     pub(crate) is_old: bool,
+    /// Its socket is as old as it is, and not an hour old.
+    pub(crate) is_young: bool,
     /// Ids of another plugin that it would give out beside ours.
     pub(crate) others: BTreeMap<String, BTreeSet<String>>,
 }
@@ -163,7 +166,13 @@ impl Kubelet {
             let handle = runtime.handle().clone();
             runtime.block_on(async move {
                 let lister = PodResourcesListerServer::new(calls::Lister(Arc::clone(&mind)));
-                let incoming = UnixListenerStream::new(UnixListener::bind(pods).unwrap());
+                let is_young = mind.change(|known| known.manners.is_young);
+                let listener = if is_young {
+                    UnixListener::bind(pods).unwrap()
+                } else {
+                    listen_as_old(&pods)
+                };
+                let incoming = UnixListenerStream::new(listener);
                 tokio::spawn(
                     Server::builder()
                         .add_service(lister)

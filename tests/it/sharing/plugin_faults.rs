@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::kubelet::{Pod, Tells, wipe};
 use super::plugin::{GPU, Rig, shared};
+use crate::apply::kubelet::age;
 
 const EIGHT: &str = "- {board: A100_40GB, count: 8}\n";
 const ONE: &str = "- {board: A100_40GB}\n";
@@ -172,6 +173,74 @@ fn while_kubelet_does_not_tell_who_has_what_nothing_is_taken_away() {
     rig.kubelet.behaves(|manners| manners.tells = Tells::All);
     // The third of them was given out a moment ago, and kubelet has a while to tell of it: two are too many.
     rig.kubelet.offers(GPU, &rig.replicas(0, &[0, 3]));
+}
+
+#[test]
+fn a_socket_in_the_place_of_ours_is_left_to_who_listens_there_and_taken_back_from_nobody() {
+    let rig = Rig::new(ONE);
+    let mut agent = rig.agent(&shared(4), &[]);
+    rig.kubelet.counts(GPU, 4);
+    agent.says("sharing-in-force");
+    let (ours, draft) = (
+        rig.folder().join("octavo-gpu.sock"),
+        rig.folder().join("draft"),
+    );
+    let other = UnixListener::bind(&draft).unwrap();
+    fs::rename(&draft, &ours).unwrap();
+    let line = agent.says("device-plugin-conflict");
+    assert!(line.contains("octavo-gpu.sock"), "{line}");
+    // It is still the other's.
+    std::os::unix::net::UnixStream::connect(&ours).unwrap();
+    other.accept().unwrap();
+    drop(other);
+    agent.says("sharing-in-force");
+    rig.kubelet.admit("a", GPU, 1).unwrap();
+}
+
+#[test]
+fn a_second_agent_of_a_node_leaves_the_sockets_to_the_first_until_that_ends() {
+    let rig = Rig::new(ONE);
+    let first = rig.agent(&shared(4), &[]);
+    rig.kubelet.counts(GPU, 4);
+    let mut second = rig.agent(&shared(4), &[]);
+    let line = second.says("only what pods have is listed: ");
+    assert!(line.contains("sharing-pending"), "{line}");
+    rig.kubelet.admit("a", GPU, 1).unwrap();
+    assert_eq!(rig.kubelet.knows(|known| known.registrations), 1);
+    drop(first);
+    second.says("sharing-in-force");
+    rig.kubelet.counts(GPU, 4);
+}
+
+#[test]
+fn where_the_layout_is_none_of_the_file_an_agent_that_was_just_started_gives_nothing_out() {
+    let rig = Rig::new(ONE);
+    let layouts = rig.node.layouts(&shared(4));
+    let folder = rig.folder().display().to_string();
+    let mut agent = rig.node.start(&[
+        "--sharing=embedded",
+        "--interval=500ms",
+        "--layouts",
+        &layouts,
+        "--layout=unheard-of",
+        "--device-plugins",
+        &folder,
+    ]);
+    let line = agent.says("only what pods have is listed: ");
+    assert!(line.contains("unheard-of"), "{line}");
+    rig.kubelet.counts(GPU, 0);
+}
+
+#[test]
+fn a_kubelet_that_was_started_just_now_and_knows_no_pod_is_not_believed() {
+    let mut rig = Rig::new(ONE);
+    rig.kubelet.behaves(|manners| manners.is_young = true);
+    rig.kubelet.restart();
+    let mut agent = rig.agent(&shared(4), &[]);
+    let line = agent.says("nothing is listed yet");
+    assert!(line.contains("kubelet was started just now"), "{line}");
+    age(&rig.node.kubelet());
+    rig.kubelet.counts(GPU, 4);
 }
 
 #[test]

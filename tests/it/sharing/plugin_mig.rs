@@ -1,5 +1,6 @@
 //! Partitions given out, and changed while pods have them.
 
+use super::kubelet::Tells;
 use super::plugin::{GPU, Rig};
 
 const HALF: &str = "nvidia.com/mig-3g.20gb";
@@ -102,6 +103,40 @@ fn i1_what_was_given_out_a_moment_ago_is_not_destroyed_though_kubelet_does_not_t
     assert!(line.contains("being admitted"), "{line}");
     assert!(partitions(&rig).contains(&given[0]));
     // It never does: the pod was refused by another part of kubelet.
+    rig.kubelet.counts(SEVENTH, 7);
+}
+
+#[test]
+fn i1_a_kubelet_that_was_started_again_and_knows_no_pod_yet_loses_no_partition_of_an_idle_pod() {
+    let mut rig = Rig::new(ONE);
+    let mut agent = rig.agent(HALVES, &[MIXED]);
+    rig.kubelet.counts(HALF, 2);
+    let pod = rig.kubelet.admit("idle", HALF, 1).unwrap();
+    // Kubelet has told of it, and is asked seldom now.
+    let asked = rig.kubelet.knows(|known| known.asked);
+    rig.kubelet
+        .wait("two questions", |known| known.asked >= asked + 2);
+    rig.kubelet.behaves(|manners| manners.tells = Tells::OfNone);
+    rig.kubelet.restart();
+    rig.node.layouts(SEVENTHS);
+    let line = agent.says("GPU 0: blocked");
+    assert!(line.contains("team-a/idle"), "{line}");
+    assert!(partitions(&rig).contains(&pod.ids[0]));
+}
+
+#[test]
+fn an_agent_that_does_not_know_how_a_device_was_shared_gives_nothing_new_out_before_its_change() {
+    let rig = Rig::new(ONE);
+    let rules = "[{devices: all, mig: {3g.20gb: 2}, timeSlicing: {replicas: 2}}]";
+    let mut agent = rig.agent(rules, &[MIXED]);
+    rig.kubelet.counts(HALF, 4);
+    let pod = rig.kubelet.admit("train", HALF, 1).unwrap();
+    agent.kill();
+    let mut agent = rig.agent(SEVENTHS, &[MIXED]);
+    let line = agent.says("it is not known how it was shared before this agent was started");
+    assert!(line.contains("GPU 0"), "{line}");
+    rig.kubelet.offers(HALF, &pod.ids);
+    rig.kubelet.ended("train");
     rig.kubelet.counts(SEVENTH, 7);
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Sight<'a> {
     pub(super) told: &'a Told,
     /// Devices whose partitioning is not what it should be.
     pub(super) waiting: &'a [PciAddress],
+    /// Those of them of which nothing new is given out.
+    pub(super) unknown: &'a BTreeSet<PciAddress>,
     pub(super) warnings: &'a [String],
     /// Why containers would not get what they are given.
     pub(super) undelivered: Option<&'a str>,
@@ -112,20 +114,43 @@ impl Sight<'_> {
             return Some(Fault::pending(why.to_owned()));
         }
         if !self.is_decided {
-            let message = "it is not known yet which layout counts: only what pods have is listed";
-            return Some(Fault::pending(message.to_owned()));
+            return Some(Fault::pending(self.undecided()));
         }
         if let Some(trouble) = &self.told.trouble {
-            let message = format!(
-                "nothing that was listed is taken away, as it is not known who has it: {trouble}"
-            );
-            return Some(Fault::pending(message));
+            let what = if self.listing.places().next().is_some() {
+                "nothing that was listed is taken away, as it is not known who has it"
+            } else {
+                "nothing is listed yet, as it is not known who has what"
+            };
+            return Some(Fault::pending(format!("{what}: {trouble}")));
         }
         let mut listed = self.listing.resources.iter();
         listed
             .find_map(|(name, listed)| self.untold(name, listed))
+            .or_else(|| self.unknown())
             .or_else(|| self.held())
             .or_else(|| self.unpartitioned())
+    }
+
+    fn undecided(&self) -> String {
+        let message = "it is not known yet which layout counts: only what pods have is listed";
+        match self.scene.status.and_then(|status| status.notice.as_ref()) {
+            Some(notice) => format!("{message}: {notice}"),
+            None => message.to_owned(),
+        }
+    }
+
+    fn unknown(&self) -> Option<Fault> {
+        let words = |pci: &PciAddress| Words::new(self.scene.inventory, *pci).device(*pci);
+        let all: Vec<String> = self.unknown.iter().map(words).collect();
+        (!all.is_empty()).then(|| {
+            let message = format!(
+                "only what pods have is listed until its partitioning is what it should be, as it is not known how it was shared \
+                 before this agent was started: {}",
+                all.join(", ")
+            );
+            Fault::patient(Reason::SharingPending, message)
+        })
     }
 
     /// What kubelet or the Node does not know of a resource.

@@ -1,0 +1,59 @@
+//! Who else gives out what we do.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::kubelet::Told;
+use super::serving::endpoint;
+use crate::domain::sharing::ResourceName;
+use crate::domain::sharing::hold::Listed;
+
+/// A plugin that is alive lets itself be connected to at once.
+const ALIVE: Duration = Duration::from_secs(1);
+
+/// A socket of another plugin for this resource that somebody listens at. Source of the name: k8s-device-plugin,
+/// `internal/plugin/server.go`.
+pub(super) async fn rival_socket(folder: &Path, resource: &ResourceName) -> Option<String> {
+    let socket = folder.join(format!("nvidia-{}.sock", resource.short()));
+    is_alive(&socket).await.then(|| {
+        format!(
+            "NVIDIA's device plugin gives {resource} out too: it listens at {}",
+            socket.display()
+        )
+    })
+}
+
+/// Who listens in the place of our socket, if somebody does.
+pub(super) async fn usurper(folder: &Path, resource: &ResourceName) -> Option<String> {
+    let socket = folder.join(endpoint(resource));
+    let is_alive = is_alive(&socket).await;
+    is_alive.then(|| replaced(resource, &socket))
+}
+
+pub(super) fn replaced(resource: &ResourceName, socket: &Path) -> String {
+    format!(
+        "another agent gives {resource} out too: it has put its socket in the place of ours at {}",
+        socket.display()
+    )
+}
+
+async fn is_alive(socket: &Path) -> bool {
+    if !socket.exists() {
+        return false;
+    }
+    let connected = timeout(ALIVE, UnixStream::connect(socket)).await;
+    matches!(connected, Ok(Ok(_)))
+}
+
+/// What kubelet would give out under our name and is not ours.
+pub(super) fn foreign(listed: &Listed, told: &Told, resource: &ResourceName) -> Option<String> {
+    let known = told.allocatable.as_ref()?.get(resource.as_str())?;
+    let is_ours = |id: &str| id.parse().is_ok_and(|id| listed.item(&id).is_some());
+    let id = known.iter().find(|id| !is_ours(id))?;
+    Some(format!(
+        "another plugin gives {resource} out too: kubelet would give out {id:?}, which is not ours"
+    ))
+}
