@@ -29,6 +29,8 @@ mod sharing {
 }
 #[path = "support/simulated.rs"]
 mod simulated;
+#[path = "../tests/it/sockets.rs"]
+mod sockets;
 #[path = "support/spread.rs"]
 mod spread;
 
@@ -55,6 +57,9 @@ const WHOLE: &str = "{board: H100_80GB_SXM, count: 8}";
 /// Eight GPUs with as many partitions as there can be.
 const SPLIT: &str =
     "{board: A100_80GB, count: 8, mig: enabled, instances: [{profile: 1g.10gb, count: 7}]}";
+
+/// What happens to a machine.
+type Change = fn(&mut World) -> Result<(), Code>;
 
 fn main() {
     let profile = if cfg!(debug_assertions) {
@@ -170,7 +175,7 @@ fn changes(peer: Option<&PathBuf>) {
         let (mut times, mut lists) = (Vec::new(), 0);
         let registrations = rig.kubelet.knows(|known| known.registrations);
         for change in 0..2 * CHANGES {
-            let (what, count): (fn(&mut World) -> Result<(), Code>, usize) = match change % 2 {
+            let (what, count): (Change, usize) = match change % 2 {
                 0 => (unpartition, 55),
                 _ => (partition, 56),
             };

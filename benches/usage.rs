@@ -64,18 +64,8 @@ fn uuid(gpu: u32) -> String {
     format!("GPU-5fd4087b-86f3-7a43-b711-4771313afc{gpu:02}")
 }
 
-fn node(pods: u32, has_record: bool) -> Node {
-    let pod = |number: u32| Given {
-        device: PodDevice {
-            namespace: "team".to_owned(),
-            pod: format!("pod-{number}"),
-            container: "main".to_owned(),
-            resource: "nvidia.com/gpu".to_owned(),
-            device_id: format!("{}::{}", uuid(number % GPUS), number / GPUS),
-        },
-        uid: has_record.then(|| format!("uid-{number}")),
-    };
-    let reading = |gpu: u32| Reading {
+fn reading(pods: u32, gpu: u32) -> Reading {
+    Reading {
         pci: PciAddress::new(0, u8::try_from(gpu + 1).unwrap(), 0, 0).unwrap(),
         uuid: Some(uuid(gpu).parse().unwrap()),
         index: Some(gpu),
@@ -111,6 +101,19 @@ fn node(pods: u32, has_record: bool) -> Node {
             pcie_replays: Some(0),
             ..Vitals::default()
         },
+    }
+}
+
+fn node(pods: u32, has_record: bool) -> Node {
+    let pod = |number: u32| Given {
+        device: PodDevice {
+            namespace: "team".to_owned(),
+            pod: format!("pod-{number}"),
+            container: "main".to_owned(),
+            resource: "nvidia.com/gpu".to_owned(),
+            device_id: format!("{}::{}", uuid(number % GPUS), number / GPUS),
+        },
+        uid: has_record.then(|| format!("uid-{number}")),
     };
     let unit = |gpu: u32| Unit {
         uuid: uuid(gpu),
@@ -126,7 +129,7 @@ fn node(pods: u32, has_record: bool) -> Node {
         container: Some("c".repeat(64)),
     };
     Node {
-        readings: (0..GPUS).map(reading).collect(),
+        readings: (0..GPUS).map(|gpu| reading(pods, gpu)).collect(),
         offers: Offers {
             resources: vec![Offer {
                 name: ResourceName::gpu(),

@@ -7,6 +7,7 @@ mod program;
 
 use std::error::Error;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -26,8 +27,11 @@ use octavo::telemetry::Level;
 use octavo::wire::stream::Identity;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tracing::info;
+
+/// The server of metrics, and what ends it.
+type Metrics = (oneshot::Sender<()>, JoinHandle<()>);
 
 /// What is served as metrics.
 struct Served {
@@ -51,19 +55,12 @@ fn start(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error>> {
 }
 
 async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error>> {
-    let mut terminated = signal(SignalKind::terminate())?;
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let shutdown = async {
-        tokio::select! {
-            _ = terminated.recv() => {}
-            _ = interrupted.recv() => {}
-        }
-    };
+    info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
+    let shutdown = told_to_end()?;
     tokio::spawn(turn_the_log(
         level.clone(),
         signal(SignalKind::user_defined1())?,
     ));
-    info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
     let node = match settings.cluster() {
         Some(cluster) => Some(node::connect(cluster, settings.sharing().usage()).await?),
         None => None,
@@ -81,21 +78,20 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     let labels = settings.labels().options(Timestamp::now());
     let hand_off = node::hand_off(settings, node.as_ref(), labels.mig_strategy)?;
     let (mut sink, cluster) = node::outputs(settings, node, level, once)?;
+    let outputs = Outputs {
+        sink: sink.as_mut(),
+        outbox: None,
+        cluster,
+        giver: None,
+        usage: None,
+        offered: None,
+        pulse: Pulse::new(Duration::ZERO),
+    };
     let Schedule::Every(interval) = settings.schedule() else {
-        let outputs = Outputs {
-            sink: sink.as_mut(),
-            outbox: None,
-            cluster,
-            giver: None,
-            usage: None,
-            offered: None,
-            pulse: Pulse::new(Duration::ZERO),
+        return tokio::select! {
+            () = shutdown => Err("stopped before the hardware had answered".into()),
+            done = agent::run_once(&hardware, outputs, partitioning, &labels) => Ok(done?),
         };
-        tokio::select! {
-            () = shutdown => return Err("stopped before the hardware had answered".into()),
-            done = agent::run_once(&hardware, outputs, partitioning, &labels) => done?,
-        }
-        return Ok(());
     };
     let (embedded, partitioning) = giving::start(settings, partitioning);
     let giver = embedded.or(hand_off);
@@ -104,35 +100,51 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     let applies = partitioning.as_ref().map(|one| one.applies().clone());
     let pulse = Pulse::new(interval);
     let views = node::observe(settings, &hardware, pods);
+    let usage = views.as_ref();
     let served = Served {
         applies: applies.unwrap_or_default(),
-        usage: views
-            .as_ref()
-            .map(|views| node::usage_metrics(settings, views)),
+        usage: usage.map(|views| node::usage_metrics(settings, views)),
         pulse: pulse.clone(),
     };
     let metrics = metrics(settings.metrics(), served).await?;
     let settings = Settings { interval, labels };
     let (usage, offered) = views.map(|views| (views.usage, views.offered)).unzip();
     let outputs = Outputs {
-        sink: sink.as_mut(),
         outbox,
-        cluster,
         giver,
         usage,
         offered,
         pulse,
+        ..outputs
     };
     agent::run(&hardware, outputs, partitioning, &settings, shutdown).await;
-    if let Some((stop, served)) = metrics {
-        drop(stop);
-        served.await?;
-    }
+    end(metrics).await?;
     // The outbox is gone, and the uplink takes its leave.
     if let Some(uplink) = uplink {
         uplink.await?;
     }
     Ok(())
+}
+
+/// Ends the server of metrics.
+async fn end(metrics: Option<Metrics>) -> Result<(), JoinError> {
+    let Some((stop, served)) = metrics else {
+        return Ok(());
+    };
+    drop(stop);
+    served.await
+}
+
+/// Resolves when this process is told to end.
+fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = interrupted.recv() => {}
+        }
+    })
 }
 
 /// Takes away what agents have written; one that stays serves no metric of worth, but says whether that is done.
@@ -165,10 +177,7 @@ async fn clean_up(
     if then == Cleanup::Stay {
         shutdown.await;
     }
-    if let Some((stop, served)) = served {
-        drop(stop);
-        served.await?;
-    }
+    end(served).await?;
     Ok(())
 }
 
@@ -187,7 +196,7 @@ async fn metrics(
         usage,
         pulse,
     }: Served,
-) -> Result<Option<(oneshot::Sender<()>, JoinHandle<()>)>, Box<dyn Error>> {
+) -> Result<Option<Metrics>, Box<dyn Error>> {
     let Some(address) = address else {
         return Ok(None);
     };

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
 use thiserror::Error;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -107,7 +108,7 @@ pub async fn list(socket: &Path, deadline: Duration) -> Result<Vec<PodDevice>, P
 /// kubelet old, or nobody would know anything before it is right again.
 pub fn is_young(socket: &Path) -> bool {
     let made = fs::metadata(socket).and_then(|file| file.modified());
-    made.is_ok_and(|made| is_recent(SystemTime::now(), made))
+    made.is_ok_and(|made| is_recent(SystemTime::from(Timestamp::now()), made))
 }
 
 fn is_recent(now: SystemTime, made: SystemTime) -> bool {

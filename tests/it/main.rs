@@ -41,6 +41,7 @@ mod process;
 mod promtool;
 mod rest;
 mod sharing;
+mod sockets;
 mod supply_chain;
 mod tidy;
 mod top;

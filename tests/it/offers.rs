@@ -236,8 +236,8 @@ fn change(node: &mut Inventory, odd: &str, index: u32) {
         ("mig-unknown", mig) => *mig = Mig::Unknown,
         ("incomplete", Mig::Capable(state)) => state.geometry = Completeness::Partial,
         ("no-partition-uuid", Mig::Capable(state)) => {
-            let none: Option<MigUuid> = None;
-            state.gpu_instances[0].compute_instances[0].uuid = none;
+            let untold: Option<MigUuid> = None;
+            state.gpu_instances[0].compute_instances[0].uuid = untold;
         }
         other => panic!("no such change: {other:?}"),
     }

@@ -291,8 +291,7 @@ mod tests {
         assert!(there.ours.contains(&old.key) && there.ours.len() == 2);
         // From then on it is a key that nobody asks for.
         waits.values_mut().next().unwrap().named = None;
-        let later = GRACE * 10 - Duration::from_secs(1);
-        assert!(ledger.decide(later, &waits, &there).apply.is_none());
+        assert!(ledger.decide(GRACE * 9, &waits, &there).apply.is_none());
         let gone = ledger.decide(GRACE * 10, &waits, &there).apply.unwrap();
         assert!(!gone.contains_key(&old.key) && gone.len() == 1);
     }

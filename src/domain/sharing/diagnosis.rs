@@ -225,7 +225,9 @@ impl Case<'_> {
                     said.join(", ")
                 )
             }
-            _ => format!("The Node differs ({differs})"),
+            Found::There(_) | Found::Missing | Found::Unknown(_) => {
+                format!("The Node differs ({differs})")
+            }
         };
         finding(
             Cause::NotReloaded,

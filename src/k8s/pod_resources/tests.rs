@@ -263,7 +263,7 @@ async fn a_message_that_is_none_is_an_error() {
 
 #[test]
 fn a_kubelet_is_young_for_a_minute_and_a_clock_that_was_set_makes_it_old() {
-    let made = std::time::SystemTime::now();
+    let made = SystemTime::from(Timestamp::now());
     let (second, hour) = (Duration::from_secs(1), Duration::from_hours(1));
     assert!(is_recent(made, made));
     assert!(is_recent(made + UNHEARD - second, made));

@@ -1,10 +1,8 @@
 //! A kubelet's pod-resources socket that says which pods were given which devices, and says otherwise when it is told to.
 
 use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, SystemTime};
 
 use octavo::proto::pod_resources::pod_resources_lister_server::{
     PodResourcesLister, PodResourcesListerServer,
@@ -13,14 +11,13 @@ use octavo::proto::pod_resources::{
     ContainerDevices, ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse,
     PodResources,
 };
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
-use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use super::node::Node;
+use crate::sockets::listen_as_old;
 
 /// Namespace and name of a pod, and the partition that it was given.
 type Given = (String, String, String);
@@ -105,29 +102,4 @@ impl Kubelet {
         let mut given = self.given.lock().unwrap();
         given.retain(|(_, name, _)| name != pod);
     }
-}
-
-/// Listens as a kubelet that has run for an hour: one that was just started may know none of its pods, and is not believed.
-pub(crate) fn listen_as_old(path: &Path) -> UnixListener {
-    // Another name first: who finds it has to find it old.
-    let draft = path.with_extension("draft");
-    let listener = UnixListener::bind(&draft).unwrap();
-    age(&draft);
-    fs::rename(draft, path).unwrap();
-    listener
-}
-
-/// Makes a socket an hour old.
-pub(crate) fn age(path: &Path) {
-    let made = SystemTime::now() - Duration::from_hours(1);
-    let made = made.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    let made = Timespec {
-        tv_sec: made.as_secs().try_into().unwrap(),
-        tv_nsec: made.subsec_nanos().into(),
-    };
-    let times = Timestamps {
-        last_access: made,
-        last_modification: made,
-    };
-    utimensat(CWD, path, &times, AtFlags::empty()).unwrap();
 }

@@ -16,8 +16,8 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
-use super::kubelet::{age, listen_as_old};
 use super::node::{Node, names};
+use crate::sockets::{age, listen_as_old};
 
 pub(crate) const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
 

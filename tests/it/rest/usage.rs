@@ -49,7 +49,6 @@ pub(crate) fn give(aggregator: &Aggregator, node: &str) {
         unattributed: Some(Mebibytes::new(0)),
         exhausted_in: None,
         is_nearly_exhausted: false,
-        is_nearly_exhausted: false,
     };
     let usage = Usage {
         devices: vec![DeviceUsage {
@@ -241,6 +240,7 @@ fn give_much(aggregator: &Aggregator, node: &str) {
         tenants: (0..160).map(tenant).collect(),
         unattributed: None,
         exhausted_in: None,
+        is_nearly_exhausted: false,
     };
     let usage = Usage {
         devices: vec![DeviceUsage {

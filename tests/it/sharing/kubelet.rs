@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::apply::kubelet::listen_as_old;
+use crate::sockets::listen_as_old;
 use octavo::proto::device_plugin::ContainerAllocateResponse;
 use octavo::proto::device_plugin::registration_server::RegistrationServer;
 use octavo::proto::pod_resources::pod_resources_lister_server::PodResourcesListerServer;

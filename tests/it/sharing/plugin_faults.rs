@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::kubelet::{Pod, Tells, wipe};
 use super::plugin::{GPU, Rig, shared};
-use crate::apply::kubelet::age;
+use crate::sockets::age;
 
 const EIGHT: &str = "- {board: A100_40GB, count: 8}\n";
 const ONE: &str = "- {board: A100_40GB}\n";

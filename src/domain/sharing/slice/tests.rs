@@ -146,9 +146,12 @@ fn one_call_at_a_time_and_none_while_a_device_is_being_changed() {
     assert_eq!(node.look(4).map(|order| order.pci), Some(pci(2)));
 }
 
+/// What happens to a node.
+type Happens = fn(&mut Node);
+
 #[test]
 fn whatever_may_have_undone_it_has_it_set_again() {
-    let table: [(&str, fn(&mut Node), fn(&mut Node)); 4] = [
+    let table: [(&str, Happens, Happens); 4] = [
         (
             "the driver was away",
             |node| node.inventory.nvml = lost(),
@@ -177,7 +180,7 @@ fn whatever_may_have_undone_it_has_it_set_again() {
         let mut node = Node::new(&[Some(Short)]);
         node.settle(0);
         happens(&mut node);
-        let meanwhile = if what == "it is another one" { 1 } else { 0 };
+        let meanwhile = usize::from(what == "it is another one");
         assert_eq!(node.settle(1).len(), meanwhile, "{what}");
         is_over(&mut node);
         assert_eq!(node.settle(2).len(), 1 - meanwhile, "{what}");
