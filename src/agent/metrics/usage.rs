@@ -2,7 +2,7 @@
 //!
 //! Partitions are known by device, GPU instance and compute instance, which come again after a change; UUIDs are on the `*_info` series
 //! alone. What a device does not have has no series. There are as many series as devices, partitions and containers on them, up to
-//! [`MOST`] of the last.
+//! `MOST` of the last.
 
 mod containers;
 mod measures;

@@ -2,13 +2,13 @@
 //! says so and does nothing else.
 //!
 //! * A container is over when it uses more than the fair share for each replica that it has, and within again when it uses less
-//!   than [`WITHIN`] hundredths of that: what goes up and down around the line is one event.
+//!   than `WITHIN` hundredths of that: what goes up and down around the line is one event.
 //! * A shared unit is nearly exhausted when a twentieth of it or 1 GiB is left, whichever is less. 1 GiB is about what a CUDA context
 //!   and its first libraries take, so below it nobody can begin; of a small partition that would be much, so there the twentieth
 //!   counts. It is over when twice that is free.
 //! * Compute instances of one GPU instance share its memory: it is one unit here, and all who have any of them share it.
 //! * One that nobody shares may be as full as it likes: many programs take all there is at once.
-//! * The slope ([`slope`]) is said where it leads somewhere: see there.
+//! * The slope (`slope`) is said where it leads somewhere: see there.
 
 mod slope;
 

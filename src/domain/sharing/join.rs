@@ -10,7 +10,7 @@
 //!
 //! * A process is of the unit that the driver says it runs in: GPU and compute instance, or the whole device.
 //! * Its control group names its pod by UID, where kubelet's list has names. Kubelet's own record leads from one to the other.
-//!   Where that cannot be read, who can be no other pod is that one ([`kin`]).
+//!   Where that cannot be read, who can be no other pod is that one (`kin`).
 //! * It is of the container that was given an id of that unit and is of its pod. Where that pod has several such containers
 //!   nothing tells them apart: the tenant is the pod, with the ids of them all. Where it has none, the process is a tenant by
 //!   what is known: its UID and its container's id.
