@@ -12,6 +12,7 @@
 //! All of it is level-triggered: what is to be is held against what is, whatever happened between. So an agent or an API
 //! server that was away needs no memory, and nothing is written while nothing differs.
 
+pub mod budget;
 pub mod drain;
 pub mod keep;
 pub mod operands;

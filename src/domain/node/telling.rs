@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::budget::{Budget, shorten};
 use super::keep::Yielded;
 use super::operands::{Mismatch, News};
 use crate::domain::inventory::NvmlState;
@@ -30,7 +31,7 @@ pub struct Telling {
     notice: Option<String>,
     yielded: Vec<Yielded>,
     drifts: u64,
-    spent: Spent,
+    budget: Budget,
 }
 
 /// A turn that was told.
@@ -63,20 +64,8 @@ pub struct Scene<'a> {
     pub yielded: &'a [Yielded],
 }
 
-/// So many at once, and then one in this time.
-const BURST: u32 = 25;
-const EACH: Duration = Duration::from_secs(30);
 /// After so long the same turn is told again where its words have changed.
 const SAME_AGAIN: Duration = Duration::from_mins(5);
-/// Source: Kubernetes, `events.k8s.io/v1`, `note`: 1 kB.
-const LONGEST: usize = 1000;
-
-/// A bucket that fills with time.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Spent {
-    count: u32,
-    since: Duration,
-}
 
 impl Telling {
     /// What is new in this scene.
@@ -95,16 +84,8 @@ impl Telling {
 
     /// What happened by the way, if there is still room for it.
     pub fn afford(&mut self, now: Duration, mut events: Vec<Event>) -> Vec<Event> {
-        let gone = now.saturating_sub(self.spent.since).as_secs() / EACH.as_secs();
-        let gone = u32::try_from(gone).unwrap_or(u32::MAX);
-        if gone > 0 {
-            self.spent.count = self.spent.count.saturating_sub(gone);
-            self.spent.since = now;
-        }
-        let room = BURST.saturating_sub(self.spent.count);
-        events.truncate(usize::try_from(room).unwrap_or_default());
-        let told = u32::try_from(events.len()).unwrap_or(u32::MAX);
-        self.spent.count = self.spent.count.saturating_add(told);
+        events.truncate(self.budget.room(now));
+        self.budget.spend(events.len());
         for event in &mut events {
             shorten(&mut event.message);
         }
@@ -335,18 +316,6 @@ fn message(layout: &str, status: &Status) -> String {
 
 pub(super) fn event(reason: Reason, message: String) -> Event {
     Event { reason, message }
-}
-
-/// At most as long as an event may be, cut between characters.
-fn shorten(text: &mut String) {
-    if text.len() <= LONGEST {
-        return;
-    }
-    let end = (0..=LONGEST - 3)
-        .rev()
-        .find(|end| text.is_char_boundary(*end));
-    text.truncate(end.unwrap_or_default());
-    text.push('…');
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use self::slope::Slope;
 use super::usage::{DeviceUsage, MemoryUse, Tenant, UnitUsage, Usage};
+use crate::domain::node::budget::{Budget, shorten};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::Reason;
 
@@ -25,11 +26,6 @@ use crate::domain::reason::Reason;
 const WITHIN: u64 = 95;
 /// The same is told again after this time at the soonest.
 const SAME_AGAIN: Duration = Duration::from_mins(5);
-/// So many events at once, and then one in this time.
-const BURST: u32 = 25;
-const EACH: Duration = Duration::from_secs(30);
-/// Source: Kubernetes, `events.k8s.io/v1`, `note`: 1 kB.
-const LONGEST: usize = 1000;
 
 /// What was seen before, for as long as those are there that it is about.
 #[derive(Debug, Clone, Default)]
@@ -39,8 +35,7 @@ pub struct Guard {
     full: BTreeSet<String>,
     slopes: BTreeMap<String, Slope>,
     told: BTreeMap<(Reason, String), Duration>,
-    spent: u32,
-    since: Duration,
+    budget: Budget,
 }
 
 /// A pod that something is told of.
@@ -189,12 +184,7 @@ impl Guard {
     fn afford(&mut self, now: Duration, alarms: Vec<Alarm>) -> Vec<Alarm> {
         self.told
             .retain(|_, at| now.saturating_sub(*at) < SAME_AGAIN);
-        let gone = now.saturating_sub(self.since).as_secs() / EACH.as_secs();
-        if gone > 0 {
-            let gone = u32::try_from(gone).unwrap_or(u32::MAX);
-            self.spent = self.spent.saturating_sub(gone);
-            self.since = now;
-        }
+        let room = self.budget.room(now);
         let mut told = Vec::new();
         for mut alarm in alarms {
             let about = alarm.pods.iter().map(|pod| pod.uid.as_str());
@@ -205,14 +195,14 @@ impl Guard {
                 about
             };
             let key = (alarm.reason, about);
-            if self.spent >= BURST || self.told.contains_key(&key) {
+            if told.len() >= room || self.told.contains_key(&key) {
                 continue;
             }
-            self.spent = self.spent.saturating_add(1);
             self.told.insert(key, now);
             shorten(&mut alarm.message);
             told.push(alarm);
         }
+        self.budget.spend(told.len());
         told
     }
 }
@@ -353,17 +343,6 @@ fn size(memory: Option<MemoryUse>, is_partition: bool) -> String {
         _ => "a",
     };
     format!("{article} {spoken} GiB {kind}")
-}
-
-fn shorten(message: &mut String) {
-    if message.len() > LONGEST {
-        let mut end = LONGEST.saturating_sub('…'.len_utf8());
-        while !message.is_char_boundary(end) {
-            end = end.saturating_sub(1);
-        }
-        message.truncate(end);
-        message.push('…');
-    }
 }
 
 #[cfg(test)]

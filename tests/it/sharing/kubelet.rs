@@ -19,7 +19,7 @@ use octavo::proto::device_plugin::registration_server::RegistrationServer;
 use octavo::proto::pod_resources::pod_resources_lister_server::PodResourcesListerServer;
 use tokio::net::UnixListener;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Code, Status};
@@ -97,6 +97,8 @@ pub(crate) struct Known {
 pub(super) struct Mind {
     known: Mutex<Known>,
     news: Condvar,
+    /// The same for tasks.
+    changed: Notify,
 }
 
 /// A kubelet; stopped when dropped.
@@ -117,6 +119,7 @@ impl Mind {
     pub(super) fn change<T>(&self, what: impl FnOnce(&mut Known) -> T) -> T {
         let done = what(&mut self.known.lock().unwrap());
         self.news.notify_all();
+        self.changed.notify_waiters();
         done
     }
 }

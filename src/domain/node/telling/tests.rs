@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::inventory::Driver;
+use crate::domain::node::budget::LONGEST;
 use crate::domain::reconcile::DeviceStatus;
 
 fn at(seconds: u64) -> Duration {

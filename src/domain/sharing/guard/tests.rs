@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::id::PciAddress;
+use crate::domain::node::budget::{BURST, LONGEST};
 use crate::domain::sharing::resource::ShareId;
 
 const GIB: u64 = 1024;

@@ -66,8 +66,12 @@ async fn read(
 ) {
     loop {
         // What is not read stays in the connection.
-        while mind.known.lock().unwrap().manners.reads_nothing {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        loop {
+            let changed = mind.changed.notified();
+            if !mind.known.lock().unwrap().manners.reads_nothing {
+                break;
+            }
+            changed.await;
         }
         let Ok(Some(list)) = lists.message().await else {
             break;
