@@ -11,9 +11,14 @@ use octavo::aggregator::clock::Clock;
 use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use octavo::aggregator::view::View;
 use octavo::aggregator::{pages, rest};
+use octavo::domain::id::PciAddress;
 use octavo::domain::inventory::Inventory;
 use octavo::domain::labels::{Options, compile};
-use octavo::domain::stream::Run;
+use octavo::domain::quantity::Mebibytes;
+use octavo::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
+use octavo::domain::sharing::{ResourceName, ShareId};
+use octavo::domain::stream::{Change, Run};
+use octavo::wire::status;
 use prometheus_client::registry::Registry;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
@@ -50,6 +55,16 @@ pub(crate) fn run(machines: [&Inventory; 2]) {
         ),
         ("one node", "/api/v1/nodes/node-050000.bench"),
         ("types", "/api/v1/types"),
+        ("who uses what, 500 rows", "/api/v1/usage"),
+        ("who uses most, 500 rows", "/api/v1/usage?sort=memory"),
+        (
+            "who is over their share",
+            "/api/v1/usage?over=true&sort=memory",
+        ),
+        (
+            "a pod that nobody has, one page",
+            "/api/v1/usage?pod=nobody",
+        ),
         ("Node View", "/"),
         ("metrics", "/metrics"),
     ] {
@@ -89,6 +104,12 @@ fn fleet(machines: [&Inventory; 2], clock: Clock) -> Fleet {
     let mut fleet = Fleet::default();
     for number in 0..NODES {
         let (parts, gist) = &kinds[number % kinds.len()];
+        let used = used(number);
+        let parts = parts.with(&Change {
+            changed: vec![status::encode_usage(&used)],
+            removed: Vec::new(),
+        });
+        let gist = gist.clone().with_usage(Some(&used));
         let origin = Origin {
             name: swarm::name(number).parse().unwrap(),
             run: Run {
@@ -99,10 +120,52 @@ fn fleet(machines: [&Inventory; 2], clock: Clock) -> Fleet {
         };
         // Nothing is confirmed here while it runs, and nothing shall go stale.
         let freshness = Freshness::new(clock.now(), Duration::from_hours(1));
-        let node = Node::new(origin, parts.clone(), gist.clone(), freshness);
+        let node = Node::new(origin, parts, gist, freshness);
         fleet.nodes.insert(Arc::new(node));
     }
     fleet
+}
+
+/// Eight GPUs that three share each; on one node of a hundred somebody is over their share.
+fn used(node: usize) -> Usage {
+    let more = u64::try_from(node % 977).unwrap() * 8;
+    let device = |number: u8| {
+        let uuid = format!("GPU-5fd4087b-86f3-7a43-b711-47713{node:06}{number}");
+        let tenant = |replica: u32| Tenant {
+            namespace: Some("team-a".to_owned()),
+            pod: Some(format!("notebook-{node}-{number}-{replica}")),
+            container: Some("notebook".to_owned()),
+            ids: vec![ShareId::replica(&uuid, replica)],
+            memory: Some(Mebibytes::new(u64::from(replica + 1) * 7_000 + more)),
+            processes: vec![4_000_000 + replica],
+            is_over: node.is_multiple_of(100) && replica == 2,
+            ..Tenant::default()
+        };
+        let unit = UnitUsage {
+            tenants: (0..3).map(tenant).collect(),
+            uuid: uuid.clone(),
+            partition: None,
+            profile: None,
+            resource: Some(ResourceName::gpu()),
+            replicas: Some(3),
+            fair_share: Some(Mebibytes::new(27_000)),
+            memory: None,
+            unattributed: None,
+            exhausted_in: None,
+            is_nearly_exhausted: false,
+        };
+        DeviceUsage {
+            pci: PciAddress::new(0, number, 0, 0).unwrap(),
+            name: format!("GPU {number}"),
+            memory: None,
+            utilization: None,
+            units: vec![unit],
+        }
+    };
+    Usage {
+        devices: (0..8).map(device).collect(),
+        missing: Vec::new(),
+    }
 }
 
 fn router(view: View) -> Router {

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use self::kin::{Kin, Origin};
 use self::kin::{Names, identify};
 use self::sight::{is_told, may_have_more, unseen};
-use self::spot::{Spot, pod, spots, uuid_of};
+use self::spot::{Spot, by_uuid, pod, spots, uuid_of};
 use super::offer::Offers;
 use super::resource::ShareId;
 use super::usage::{DeviceUsage, Percent, Tenant, UnitUsage, Usage};
@@ -84,12 +84,10 @@ enum Key {
 /// Who has what.
 pub fn join(scene: &Scene<'_>) -> Usage {
     let mut missing = Vec::new();
-    let spots: Vec<Vec<Spot<'_>>> = scene
-        .readings
-        .iter()
-        .map(|reading| spots(reading, scene.given))
-        .collect();
-    let names = identify(scene, spots.iter().flatten());
+    let given = by_uuid(scene.given);
+    let readings = scene.readings.iter();
+    let spots: Vec<Vec<Spot<'_>>> = readings.map(|reading| spots(reading, &given)).collect();
+    let names = identify(scene, &spots);
     unplaced(scene, &spots, &mut missing);
     let both = scene.readings.iter().zip(&spots);
     for (reading, _) in both.clone() {
@@ -166,7 +164,7 @@ fn device(
     reading: &Reading,
     spots: Vec<Spot<'_>>,
     scene: &Scene<'_>,
-    names: &Names,
+    names: &Names<'_>,
 ) -> DeviceUsage {
     let busy: BTreeMap<u32, Percent> = reading
         .busy
@@ -220,7 +218,7 @@ fn settle(units: &mut [UnitUsage]) {
 fn unit(
     spot: Spot<'_>,
     scene: &Scene<'_>,
-    names: &Names,
+    names: &Names<'_>,
     busy: &BTreeMap<u32, Percent>,
 ) -> UnitUsage {
     let offered = scene.offers.unit(&spot.uuid);
@@ -243,7 +241,7 @@ fn unit(
 fn tenants(
     spot: &Spot<'_>,
     kin: &Kin,
-    names: &Names,
+    names: &Names<'_>,
     busy: &BTreeMap<u32, Percent>,
 ) -> Vec<Tenant> {
     let mut on: BTreeMap<Key, Vec<u32>> = (0..spot.holders.len())
@@ -255,12 +253,16 @@ fn tenants(
         }
     }
     let is_told = is_told(spot, kin);
+    let open = may_have_more(spot, kin, names);
     let mut tenants: Vec<Tenant> = on
         .into_iter()
         .map(|(key, processes)| {
             // Who cannot be told from others may use any of it.
             let is_told = match &key {
-                Key::Holder(place) => is_told && !may_have_more(spot, *place, kin, names),
+                Key::Holder(place) => {
+                    let mut holder = spot.holders.get(*place).into_iter();
+                    is_told && holder.all(|holder| !open.contains(&pod(holder.device)))
+                }
                 Key::Stranger { .. } | Key::Alone(_) => true,
             };
             let memory = processes
@@ -282,23 +284,18 @@ fn tenants(
             }
         })
         .collect();
-    tenants.sort_by(|a, b| {
-        let by_name = |of: &Tenant| {
-            let Tenant { namespace, pod, .. } = of;
-            (namespace.clone(), pod.clone(), of.container.clone())
-        };
-        (Reverse(a.memory), by_name(a), &a.uid, &a.processes).cmp(&(
-            Reverse(b.memory),
-            by_name(b),
-            &b.uid,
-            &b.processes,
-        ))
-    });
+    tenants.sort_by(|a, b| order(a).cmp(&order(b)));
     tenants
 }
 
+/// The largest first, and of those alike by name.
+fn order(tenant: &Tenant) -> impl Ord {
+    let name = (&tenant.namespace, &tenant.pod, &tenant.container);
+    (Reverse(tenant.memory), name, &tenant.uid, &tenant.processes)
+}
+
 /// Whose process this is; nobody's where it cannot be told.
-fn key(spot: &Spot<'_>, pid: u32, kin: &Kin, names: &Names) -> Option<Key> {
+fn key(spot: &Spot<'_>, pid: u32, kin: &Kin, names: &Names<'_>) -> Option<Key> {
     match kin.of(pid) {
         None => (spot.holders.len() == 1).then_some(Key::Holder(0)),
         Some(Origin::Gone) => None,
@@ -311,32 +308,31 @@ fn key(spot: &Spot<'_>, pid: u32, kin: &Kin, names: &Names) -> Option<Key> {
             let Some(name) = names.of(uid) else {
                 return Some(stranger);
             };
-            let mut all = spot.holders.iter();
-            let place = all.position(|holder| pod(holder.device) == *name);
-            Some(place.map_or(stranger, Key::Holder))
+            let place = spot.places.get(&name);
+            Some(place.map_or(stranger, |place| Key::Holder(*place)))
         }
     }
 }
 
 /// A tenant with all that is known of who it is.
-fn who(key: &Key, spot: &Spot<'_>, names: &Names) -> Tenant {
+fn who(key: &Key, spot: &Spot<'_>, names: &Names<'_>) -> Tenant {
     match key {
         Key::Holder(place) => spot.holders.get(*place).map(|holder| Tenant {
             namespace: Some(holder.device.namespace.clone()),
             pod: Some(holder.device.pod.clone()),
             uid: holder
                 .uid
-                .map(ToOwned::to_owned)
-                .or_else(|| names.uid(&pod(holder.device))),
+                .or_else(|| names.uid(pod(holder.device)))
+                .map(ToOwned::to_owned),
             container: holder.container.map(ToOwned::to_owned),
             ids: holder.ids.clone(),
             ..Tenant::default()
         }),
         Key::Stranger { uid, container } => {
-            let (namespace, pod) = names.of(uid).cloned().unzip();
+            let (namespace, pod) = names.of(uid).unzip();
             Some(Tenant {
-                namespace,
-                pod,
+                namespace: namespace.map(ToOwned::to_owned),
+                pod: pod.map(ToOwned::to_owned),
                 uid: Some(uid.clone()),
                 container: container.clone(),
                 ..Tenant::default()

@@ -6,7 +6,10 @@ use super::Scene;
 use super::spot::{Spot, pod};
 
 /// A pod by namespace and name.
-pub(super) type PodName = (String, String);
+pub(super) type PodName<'a> = (&'a str, &'a str);
+
+/// More pods than these are not named in one line.
+const MOST_NAMED: usize = 4;
 
 /// Which process is of which pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +41,12 @@ pub enum Origin {
 
 /// Which pod a UID is, as far as that is known.
 #[derive(Debug, Default)]
-pub(super) struct Names {
-    by_uid: BTreeMap<String, PodName>,
+pub(super) struct Names<'a> {
+    by_uid: BTreeMap<&'a str, PodName<'a>>,
+    /// The same, the other way round.
+    by_name: BTreeMap<PodName<'a>, &'a str>,
     /// UIDs that may be several pods.
-    open: BTreeMap<String, BTreeSet<PodName>>,
+    open: BTreeMap<&'a str, BTreeSet<PodName<'a>>>,
 }
 
 impl Kin {
@@ -55,58 +60,60 @@ impl Kin {
     }
 }
 
-impl Names {
-    pub(super) fn of(&self, uid: &str) -> Option<&PodName> {
-        self.by_uid.get(uid)
+impl<'a> Names<'a> {
+    pub(super) fn of(&self, uid: &str) -> Option<PodName<'a>> {
+        self.by_uid.get(uid).copied()
     }
 
-    pub(super) fn uid(&self, name: &PodName) -> Option<String> {
-        let mut all = self.by_uid.iter();
-        all.find(|(_, known)| *known == name)
-            .map(|(uid, _)| uid.clone())
+    pub(super) fn uid(&self, name: PodName<'_>) -> Option<&'a str> {
+        self.by_name.get(&name).copied()
     }
 
-    /// Whether it is not known of this UID whether it is that pod.
-    pub(super) fn may_be(&self, uid: &str, name: &PodName) -> bool {
-        self.open.get(uid).is_some_and(|pods| pods.contains(name))
+    /// Those that it is not known of this UID whether it is they.
+    pub(super) fn choices(&self, uid: &str) -> impl Iterator<Item = PodName<'a>> {
+        self.open.get(uid).into_iter().flatten().copied()
     }
 
     /// Says which UIDs stayed without a name although pods are there that they may be.
-    pub(super) fn untold(&self) -> Vec<String> {
-        let all = self.open.iter();
-        all.map(|(uid, pods)| {
-            let pods: Vec<String> = pods
-                .iter()
+    pub(super) fn untold(&self) -> impl Iterator<Item = String> {
+        self.open.iter().map(|(uid, pods)| {
+            let named = pods.iter().take(MOST_NAMED);
+            let mut said: Vec<String> = named
                 .map(|(namespace, pod)| format!("{namespace}/{pod}"))
                 .collect();
-            format!("which of {} has UID {uid} is not known", pods.join(", "))
+            if let Some(surplus) = pods.len().checked_sub(MOST_NAMED).filter(|n| *n > 0) {
+                said.push(format!("and {surplus} more"));
+            }
+            format!("which of {} has UID {uid} is not known", said.join(", "))
         })
-        .collect()
+    }
+
+    fn know(&mut self, uid: &'a str, name: PodName<'a>) {
+        self.by_uid.insert(uid, name);
+        self.by_name.entry(name).or_insert(uid);
     }
 }
 
 /// Finds the pod of each UID. What kubelet itself says counts. Of the others, a pod that has processes on some units must be one
 /// that was given something of each of them; where only one such is left, it is that one, and then it is none of the others.
 /// A UID whose only choice another one has too stays unknown, as both do.
-pub(super) fn identify<'a>(scene: &Scene<'_>, spots: impl Iterator<Item = &'a Spot<'a>>) -> Names {
+pub(super) fn identify<'a>(scene: &Scene<'a>, spots: &[Vec<Spot<'a>>]) -> Names<'a> {
     let mut names = Names::default();
     for one in scene.given {
         if let Some(uid) = &one.uid {
-            names.by_uid.insert(uid.clone(), pod(&one.device));
+            names.know(uid, pod(&one.device));
         }
     }
-    let settled: BTreeSet<PodName> = names.by_uid.values().cloned().collect();
-    for spot in spots {
-        let holders = spot.holders.iter().map(|holder| pod(holder.device));
-        let holders: BTreeSet<PodName> = holders.filter(|name| !settled.contains(name)).collect();
+    for spot in spots.iter().flatten() {
+        let all = spot.places.keys().copied();
+        let unknown = all.filter(|name| !names.by_name.contains_key(name));
+        let holders: BTreeSet<PodName<'_>> = unknown.collect();
         for pid in spot.processes.keys() {
             if let Some(Origin::Pod { uid, .. }) = scene.kin.of(*pid)
-                && !names.by_uid.contains_key(uid)
+                && !names.by_uid.contains_key(uid.as_str())
             {
-                let choices = names
-                    .open
-                    .entry(uid.clone())
-                    .or_insert_with(|| holders.clone());
+                let open = names.open.entry(uid);
+                let choices = open.or_insert_with(|| holders.clone());
                 choices.retain(|choice| holders.contains(choice));
             }
         }
@@ -116,25 +123,25 @@ pub(super) fn identify<'a>(scene: &Scene<'_>, spots: impl Iterator<Item = &'a Sp
     names
 }
 
-/// Names one UID that can be one pod only; whether there was one.
-fn narrow(names: &mut Names) -> bool {
-    let only = |choices: &BTreeSet<PodName>| match choices.len() {
-        1 => choices.first().cloned(),
-        _ => None,
-    };
-    let found = names.open.iter().find_map(|(uid, choices)| {
-        let name = only(choices)?;
-        let mut others = names.open.iter().filter(|(other, _)| *other != uid);
-        let is_fought = others.any(|(_, choices)| only(choices).as_ref() == Some(&name));
-        (!is_fought).then(|| (uid.clone(), name))
-    });
-    let Some((uid, name)) = found else {
-        return false;
-    };
-    names.open.remove(&uid);
-    for choices in names.open.values_mut() {
-        choices.remove(&name);
+/// Names the UIDs that can be one pod only, which none of the others must be; whether there was one.
+fn narrow(names: &mut Names<'_>) -> bool {
+    let mut only: BTreeMap<PodName<'_>, Vec<&str>> = BTreeMap::new();
+    for (uid, choices) in &names.open {
+        if choices.len() == 1 {
+            for name in choices {
+                only.entry(*name).or_default().push(uid);
+            }
+        }
     }
-    names.by_uid.insert(uid, name);
-    true
+    only.retain(|_, uids| uids.len() == 1);
+    for (name, uids) in &only {
+        for uid in uids {
+            names.open.remove(uid);
+            names.know(uid, *name);
+        }
+    }
+    for choices in names.open.values_mut() {
+        choices.retain(|choice| !only.contains_key(choice));
+    }
+    !only.is_empty()
 }

@@ -1,8 +1,10 @@
 //! Of whom it is known what they use, and of whom not because nobody sees.
 
-use super::kin::{Kin, Names, Origin};
+use std::collections::BTreeSet;
+
+use super::kin::{Kin, Names, Origin, PodName};
 use super::name;
-use super::spot::{Spot, pod};
+use super::spot::Spot;
 use crate::domain::reading::Reading;
 
 /// Whether pods have it whose processes there cannot be known, because processes are not in sight.
@@ -25,16 +27,18 @@ pub(super) fn is_told(spot: &Spot<'_>, kin: &Kin) -> bool {
         }
 }
 
-/// Whether a process of whom nobody knows may be this holder's.
-pub(super) fn may_have_more(spot: &Spot<'_>, place: usize, kin: &Kin, names: &Names) -> bool {
-    let Some(holder) = spot.holders.get(place) else {
-        return false;
-    };
-    let name = pod(holder.device);
-    spot.processes.keys().any(|pid| match kin.of(*pid) {
-        Some(Origin::Pod { uid, .. }) => names.may_be(uid, &name),
-        Some(Origin::NoPod | Origin::Gone) | None => false,
-    })
+/// The pods of which a process there may be, of whom nobody knows.
+pub(super) fn may_have_more<'a>(
+    spot: &Spot<'_>,
+    kin: &Kin,
+    names: &Names<'a>,
+) -> BTreeSet<PodName<'a>> {
+    let origins = spot.processes.keys().filter_map(|pid| kin.of(*pid));
+    let uids = origins.filter_map(|origin| match origin {
+        Origin::Pod { uid, .. } => Some(uid),
+        Origin::NoPod | Origin::Gone => None,
+    });
+    uids.flat_map(|uid| names.choices(uid)).collect()
 }
 
 /// Says of which devices it is not known who uses how much, because processes are not in sight.

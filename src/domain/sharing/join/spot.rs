@@ -11,12 +11,15 @@ use crate::domain::sharing::resource::ShareId;
 use crate::domain::sharing::usage::MemoryUse;
 
 /// A whole device or a partition, with who is on it.
+#[derive(Default)]
 pub(super) struct Spot<'a> {
     pub(super) uuid: String,
     pub(super) partition: Option<(u32, u32)>,
     pub(super) profile: Option<String>,
     pub(super) memory: Option<MemoryUse>,
     pub(super) holders: Vec<Holder<'a>>,
+    /// Where a pod is among them.
+    pub(super) places: BTreeMap<PodName<'a>, usize>,
     /// Whether the driver tells processes.
     pub(super) is_listed: bool,
     /// Memory by process.
@@ -32,21 +35,30 @@ pub(super) struct Holder<'a> {
     pub(super) ids: Vec<ShareId>,
 }
 
+/// What was given, by the UUID in the id.
+pub(super) type ByUuid<'a> = BTreeMap<&'a str, Vec<&'a Given>>;
+
+pub(super) fn by_uuid(given: &[Given]) -> ByUuid<'_> {
+    let mut found = ByUuid::new();
+    for one in given {
+        let uuid = uuid_of(&one.device.device_id);
+        found.entry(uuid).or_default().push(one);
+    }
+    found
+}
+
 /// The device as a whole, or its partitions.
-pub(super) fn spots<'a>(reading: &Reading, given: &'a [Given]) -> Vec<Spot<'a>> {
+pub(super) fn spots<'a>(reading: &Reading, given: &ByUuid<'a>) -> Vec<Spot<'a>> {
     let gpu = reading.uuid.as_ref().map(ToString::to_string);
     if !reading.is_partitioned {
-        let uuid = gpu.unwrap_or_default();
-        let processes = processes(reading, |_| true);
-        return vec![Spot {
-            holders: holders(given, &uuid, None),
-            uuid,
-            partition: None,
-            profile: None,
+        let whole = Spot {
+            uuid: gpu.unwrap_or_default(),
             memory: reading.memory,
             is_listed: reading.processes.is_some(),
-            processes,
-        }];
+            processes: processes(reading, |_| true),
+            ..Spot::default()
+        };
+        return vec![whole.held(given, None)];
     }
     let of_instance = |gi: u32| {
         let all = reading.partitions.iter();
@@ -62,15 +74,16 @@ pub(super) fn spots<'a>(reading: &Reading, given: &'a [Given]) -> Vec<Spot<'a>> 
                 (Some(instance), None) => instance == gi && of_instance(gi) == 1,
                 (None, _) => false,
             });
-            Spot {
+            let part = Spot {
                 uuid: part.uuid.clone(),
                 partition: Some((gi, ci)),
                 profile: part.profile.clone(),
                 memory: part.memory,
-                holders: holders(given, &part.uuid, older.as_deref()),
                 is_listed: reading.processes.is_some(),
                 processes,
-            }
+                ..Spot::default()
+            };
+            part.held(given, older.as_deref())
         })
         .collect()
 }
@@ -94,18 +107,28 @@ pub(super) fn uuid_of(id: &str) -> &str {
     id.split_once("::").map_or(id, |(uuid, _)| uuid)
 }
 
-fn holders<'a>(given: &'a [Given], uuid: &str, older: Option<&str>) -> Vec<Holder<'a>> {
-    let mut found: Vec<Holder<'a>> = Vec::new();
-    for one in given {
-        let device = &one.device;
-        let named = uuid_of(&device.device_id);
-        if named != uuid && Some(named) != older {
-            continue;
+impl<'a> Spot<'a> {
+    /// With those that were given it, by its UUID or the name that older drivers have for it.
+    fn held(mut self, given: &ByUuid<'a>, older: Option<&str>) -> Self {
+        let names = [Some(self.uuid.as_str()), older];
+        let all = names.iter().flatten().filter_map(|name| given.get(name));
+        let all: Vec<&'a Given> = all.flatten().copied().collect();
+        for one in all {
+            self.give(one);
         }
+        for holder in &mut self.holders {
+            holder.ids.sort();
+        }
+        self
+    }
+
+    fn give(&mut self, one: &'a Given) {
+        let device = &one.device;
         let id = device.device_id.parse();
-        let id = id.unwrap_or_else(|_| ShareId::whole(uuid));
-        let mut known = found.iter_mut();
-        match known.find(|holder| name(holder.device) == name(device)) {
+        let id = id.unwrap_or_else(|_| ShareId::whole(&self.uuid));
+        let next = self.holders.len();
+        let place = *self.places.entry(pod(device)).or_insert(next);
+        match self.holders.get_mut(place) {
             Some(holder) => {
                 holder.container = holder.container.filter(|known| *known == device.container);
                 holder.uid = holder.uid.or(one.uid.as_deref());
@@ -113,7 +136,7 @@ fn holders<'a>(given: &'a [Given], uuid: &str, older: Option<&str>) -> Vec<Holde
                     holder.ids.push(id);
                 }
             }
-            None => found.push(Holder {
+            None => self.holders.push(Holder {
                 device,
                 container: Some(&device.container),
                 uid: one.uid.as_deref(),
@@ -121,16 +144,8 @@ fn holders<'a>(given: &'a [Given], uuid: &str, older: Option<&str>) -> Vec<Holde
             }),
         }
     }
-    for holder in &mut found {
-        holder.ids.sort();
-    }
-    found
 }
 
-fn name(device: &PodDevice) -> (&str, &str) {
+pub(super) fn pod(device: &PodDevice) -> PodName<'_> {
     (&device.namespace, &device.pod)
-}
-
-pub(super) fn pod(device: &PodDevice) -> PodName {
-    (device.namespace.clone(), device.pod.clone())
 }
