@@ -141,7 +141,11 @@ impl Dcgm {
         labels.push(("Hostname", self.host.clone()));
         let alone = match device.units.as_slice() {
             [one] if one.partition.is_none() => Some(one),
-            _ => unit,
+            all => unit.filter(|unit| {
+                // What is said is of the GPU instance, whose memory its compute instances share.
+                let mut same = all.iter().filter(|one| instance(one) == instance(unit));
+                same.nth(1).is_none()
+            }),
         };
         let (container, namespace, pod) = alone.and_then(only).unwrap_or_default();
         labels.extend([
@@ -151,6 +155,10 @@ impl Dcgm {
         ]);
         labels
     }
+}
+
+fn instance(unit: &UnitUsage) -> Option<u32> {
+    unit.partition.map(|(gi, _)| gi)
 }
 
 /// The one container that a unit was given to, where it is not shared.
@@ -210,7 +218,7 @@ impl Collector for Dcgm {
                 let mut told = Vec::new();
                 for unit in &device.units {
                     // Compute instances of one GPU instance share its memory: the first of them says it.
-                    let instance = unit.partition.map(|(gi, _)| gi);
+                    let instance = instance(unit);
                     if let Some(value) = unit.memory.as_ref().and_then(value)
                         && !told.contains(&instance)
                     {

@@ -34,7 +34,10 @@ pub struct Guard {
     /// UUIDs of units that are nearly exhausted.
     full: BTreeSet<String>,
     slopes: BTreeMap<String, Slope>,
-    told: BTreeMap<(Reason, String), Duration>,
+    /// What was said to be so, and not yet that it is so no more.
+    said: BTreeSet<Subject>,
+    /// When what was told, for as long as it is not told again.
+    told: BTreeMap<(Reason, Subject), Duration>,
     budget: Budget,
 }
 
@@ -69,11 +72,28 @@ type Who = (
     Option<String>,
 );
 
+/// What is told of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    /// That a container is over its share.
+    Share(Who),
+    /// That these units, which share a memory, are nearly exhausted; by the UUID of the first.
+    Room(String),
+}
+
+/// What is otherwise than was said.
+struct News {
+    subject: Subject,
+    is_so: bool,
+    /// `None`: nobody is told of it.
+    alarm: Option<Alarm>,
+}
+
 impl Guard {
     /// Marks those who are over their share, says how long memory lasts, and what is new of both. `now` is since the program
     /// began.
     pub fn look(&mut self, now: Duration, usage: &mut Usage) -> Vec<Alarm> {
-        let mut alarms = Vec::new();
+        let mut news = Vec::new();
         let mut over = BTreeSet::new();
         let mut full = BTreeSet::new();
         let mut slopes = BTreeMap::new();
@@ -86,7 +106,7 @@ impl Guard {
                 } else {
                     place(&name, unit)
                 };
-                alarms.extend(self.shares(&place, unit, &mut over));
+                news.extend(self.shares(&place, unit, &mut over));
                 let mut slope = self.slopes.remove(&unit.uuid).unwrap_or_default();
                 if let Some(memory) = unit.memory {
                     slope.add(now, memory.used);
@@ -94,10 +114,10 @@ impl Guard {
                 }
                 slopes.insert(unit.uuid.clone(), slope);
             }
-            alarms.extend(self.rooms(device, &mut full));
+            news.extend(self.rooms(device, &mut full));
         }
         (self.over, self.full, self.slopes) = (over, full, slopes);
-        self.afford(now, alarms)
+        self.afford(now, news)
     }
 
     /// Marks as before, where nothing new was seen.
@@ -110,100 +130,129 @@ impl Guard {
         }
     }
 
-    /// Whoever came over its share, or is within it again.
-    fn shares(&self, place: &str, unit: &mut UnitUsage, over: &mut BTreeSet<Who>) -> Vec<Alarm> {
-        let mut alarms = Vec::new();
+    /// Marks those over their share, and says of whom that is otherwise than was said. Of whom it is not known what they use
+    /// stays what was known.
+    fn shares(&self, place: &str, unit: &mut UnitUsage, over: &mut BTreeSet<Who>) -> Vec<News> {
+        let mut news = Vec::new();
         let Some(share) = unit.fair_share else {
-            return alarms;
+            return news;
         };
         let (uuid, replicas) = (unit.uuid.clone(), unit.replicas.unwrap_or(1));
         for tenant in &mut unit.tenants {
-            let Some(used) = tenant.memory.filter(|_| !tenant.ids.is_empty()) else {
-                continue;
-            };
-            let replicas_had = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX);
-            let share = Mebibytes::new(share.get().saturating_mul(replicas_had));
             let who = who(&uuid, tenant);
             let was = self.over.contains(&who);
-            let line = if was {
-                share.get().saturating_mul(WITHIN) / 100
-            } else {
-                share.get()
-            };
-            tenant.is_over = used.get() > line;
+            tenant.is_over = was;
+            let known = tenant.memory.filter(|_| !tenant.ids.is_empty());
+            if let Some(used) = known {
+                let share = share_of(tenant, share);
+                let hundredths = if was { WITHIN } else { 100 };
+                tenant.is_over = used.get() > share.get().saturating_mul(hundredths) / 100;
+                let subject = Subject::Share(who.clone());
+                if tenant.is_over != self.said.contains(&subject) {
+                    let message = format!(
+                        "{} uses {} of {} shared by {replicas}; fair share {} ({place})",
+                        container(tenant),
+                        gib(used),
+                        size(unit.memory, unit.partition.is_some()),
+                        gib(share)
+                    );
+                    news.push(News {
+                        subject,
+                        is_so: tenant.is_over,
+                        alarm: Some(share_alarm(tenant, message)),
+                    });
+                }
+            }
             if tenant.is_over {
                 over.insert(who);
             }
-            if tenant.is_over == was {
-                continue;
-            }
-            let message = format!(
-                "uses {} of {} shared by {replicas}; fair share {} ({place})",
-                gib(used),
-                size(unit.memory, unit.partition.is_some()),
-                gib(share)
-            );
-            alarms.push(Alarm {
-                reason: if tenant.is_over {
-                    Reason::MemoryOverShare
-                } else {
-                    Reason::MemoryWithinShare
-                },
-                pods: pod(tenant).into_iter().collect(),
-                message: format!("{} {message}", container(tenant)),
-            });
         }
-        alarms
+        news
     }
 
-    /// Marks units that are nearly exhausted, and says which became so: each memory once.
-    fn rooms(&self, device: &mut DeviceUsage, full: &mut BTreeSet<String>) -> Vec<Alarm> {
-        let mut alarms = Vec::new();
+    /// Marks units that are nearly exhausted, and says of which that is otherwise than was said: each memory once.
+    fn rooms(&self, device: &mut DeviceUsage, full: &mut BTreeSet<String>) -> Vec<News> {
+        let mut news = Vec::new();
         let instance = |unit: &UnitUsage| unit.partition.map(|(gi, _)| gi);
         let all: BTreeSet<Option<u32>> = device.units.iter().map(instance).collect();
         for one in all {
             let units = device.units.iter().filter(|unit| instance(unit) == one);
             let units: Vec<&UnitUsage> = units.collect();
             let was = units.iter().any(|unit| self.full.contains(&unit.uuid));
-            if !is_full(&units, was) {
-                continue;
+            let is_so = is_full(&units, was);
+            let first = units.iter().map(|unit| &unit.uuid).min();
+            let subject = Subject::Room(first.cloned().unwrap_or_default());
+            if is_so != self.said.contains(&subject) {
+                let alarm = alarm(&device.name, &units).filter(|_| is_so);
+                news.push(News {
+                    subject,
+                    is_so,
+                    alarm,
+                });
             }
-            full.extend(units.iter().map(|unit| unit.uuid.clone()));
-            if !was {
-                alarms.extend(alarm(&device.name, &units));
+            if is_so {
+                full.extend(units.iter().map(|unit| unit.uuid.clone()));
             }
             let units = device.units.iter_mut();
             for unit in units.filter(|unit| instance(unit) == one) {
-                unit.is_nearly_exhausted = true;
+                unit.is_nearly_exhausted = is_so;
             }
         }
-        alarms
+        news
     }
 
-    /// What may be told: the same not too often, and not more than anybody reads. What is not told is still marked.
-    fn afford(&mut self, now: Duration, alarms: Vec<Alarm>) -> Vec<Alarm> {
+    /// What may be told: the same not too often, and not more than anybody reads. What is not told now is told later, if it is
+    /// still so.
+    fn afford(&mut self, now: Duration, news: Vec<News>) -> Vec<Alarm> {
         self.told
             .retain(|_, at| now.saturating_sub(*at) < SAME_AGAIN);
         let room = self.budget.room(now);
         let mut told = Vec::new();
-        for mut alarm in alarms {
-            let about = alarm.pods.iter().map(|pod| pod.uid.as_str());
-            let about = about.collect::<Vec<_>>().join(" ");
-            let about = if about.is_empty() {
-                alarm.message.clone()
-            } else {
-                about
-            };
-            let key = (alarm.reason, about);
-            if told.len() >= room || self.told.contains_key(&key) {
-                continue;
+        let mut waiting = BTreeSet::new();
+        for one in news {
+            if let Some(mut alarm) = one.alarm {
+                let key = (alarm.reason, one.subject.clone());
+                if told.len() >= room || self.told.contains_key(&key) {
+                    waiting.insert(one.subject);
+                    continue;
+                }
+                self.told.insert(key, now);
+                shorten(&mut alarm.message);
+                told.push(alarm);
             }
-            self.told.insert(key, now);
-            shorten(&mut alarm.message);
-            told.push(alarm);
+            if one.is_so {
+                self.said.insert(one.subject);
+            } else {
+                self.said.remove(&one.subject);
+            }
         }
+        // Of those that are gone nothing is said any more.
+        let (over, full) = (&self.over, &self.full);
+        self.said.retain(|subject| match subject {
+            _ if waiting.contains(subject) => true,
+            Subject::Share(who) => over.contains(who),
+            Subject::Room(uuid) => full.contains(uuid),
+        });
         self.budget.spend(told.len());
         told
+    }
+}
+
+/// What a container may fairly use, with all the replicas that it has.
+fn share_of(tenant: &Tenant, share: Mebibytes) -> Mebibytes {
+    let replicas = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX);
+    Mebibytes::new(share.get().saturating_mul(replicas))
+}
+
+fn share_alarm(tenant: &Tenant, message: String) -> Alarm {
+    Alarm {
+        reason: if tenant.is_over {
+            Reason::MemoryOverShare
+        } else {
+            Reason::MemoryWithinShare
+        },
+        pods: pod(tenant).into_iter().collect(),
+        message,
     }
 }
 
@@ -215,7 +264,7 @@ fn sharers(units: &[&UnitUsage]) -> u32 {
 
 fn is_full(units: &[&UnitUsage], was: bool) -> bool {
     let Some(memory) = units.iter().find_map(|unit| unit.memory) else {
-        return false;
+        return was;
     };
     let times = if was { 2 } else { 1 };
     sharers(units) > 1 && memory.free().get() < line(memory).saturating_mul(times)

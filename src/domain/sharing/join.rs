@@ -16,7 +16,7 @@
 //!   what is known: its UID and its container's id.
 //! * Who may have processes that are not known to be another's uses an unknown amount, which is not 0. So it is where a UID may
 //!   be one of several pods, where the driver does not name all processes (no hostPID), and of a unit that several have where no
-//!   control group may be looked at; there one that a pod alone was given is used by that one. `missing` says why.
+//!   control group may be looked at; there one that is not shared is used by the pod that was given it. `missing` says why.
 //! * The three are asked one after the other. A process that has ended meanwhile is nobody's; a pod that is listed and has no
 //!   process uses nothing; one that has processes and is not listed any more is a tenant without ids.
 //! * A process that computes and draws is in two lists with the same memory, and counts once. Where the processes of a moment
@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::kin::{Kin, Origin};
 use self::kin::{Names, identify};
-use self::sight::{is_told, may_have_more, unseen};
+use self::sight::{is_told, may_have_more, unasked, unseen};
 use self::spot::{Spot, by_uuid, pod, spots, uuid_of};
 use super::offer::Offers;
 use super::resource::ShareId;
@@ -90,8 +90,9 @@ pub fn join(scene: &Scene<'_>) -> Usage {
     let names = identify(scene, &spots);
     unplaced(scene, &spots, &mut missing);
     let both = scene.readings.iter().zip(&spots);
-    for (reading, _) in both.clone() {
+    for (reading, spots) in both.clone() {
         lacking(reading, &mut missing);
+        missing.extend(unasked(reading, spots, scene.kin));
     }
     missing.extend(unseen(both, scene.kin));
     let both = scene.readings.iter().zip(spots);
@@ -297,8 +298,8 @@ fn order(tenant: &Tenant) -> impl Ord {
 /// Whose process this is; nobody's where it cannot be told.
 fn key(spot: &Spot<'_>, pid: u32, kin: &Kin, names: &Names<'_>) -> Option<Key> {
     match kin.of(pid) {
-        None => (spot.holders.len() == 1).then_some(Key::Holder(0)),
-        Some(Origin::Gone) => None,
+        None => spot.only().map(Key::Holder),
+        Some(Origin::Gone | Origin::Unknown) => None,
         Some(Origin::NoPod) => Some(Key::Alone(pid)),
         Some(Origin::Pod { uid, container }) => {
             let stranger = Key::Stranger {

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use procfs::ProcError;
 use procfs::process::Process;
+use rustix::io::Errno;
+use tracing::debug;
 
 use super::HoldersError;
 use super::open::all_in_sight;
 use crate::domain::holder::Pod;
 use crate::domain::sharing::join::Origin;
 
-/// Whose each of these processes is, as the `/proc` at `root` tells. One that is not in the answer has ended.
+/// Whose each of these processes is, as the `/proc` at `root` tells.
 ///
 /// # Errors
 ///
@@ -22,26 +25,37 @@ pub fn origins(
 ) -> Result<BTreeMap<u32, Origin>, HoldersError> {
     all_in_sight(root)?;
     let all = pids.into_iter();
-    Ok(all
-        .filter_map(|pid| Some((pid, origin(root, pid)?)))
-        .collect())
+    Ok(all.map(|pid| (pid, origin(root, pid))).collect())
 }
 
-fn origin(root: &Path, pid: u32) -> Option<Origin> {
-    let process = Process::new_with_root(root.join(pid.to_string())).ok()?;
-    let groups = process.cgroups().ok()?;
+fn origin(root: &Path, pid: u32) -> Origin {
+    let process = Process::new_with_root(root.join(pid.to_string()));
+    let groups = match process.and_then(|process| process.cgroups()) {
+        Ok(groups) => groups,
+        // No folder, or no process where there still is one.
+        Err(ProcError::NotFound(_)) => return Origin::Gone,
+        Err(ProcError::Io(error, _))
+            if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>
+        {
+            return Origin::Gone;
+        }
+        Err(error) => {
+            debug!("process {pid}: {error}");
+            return Origin::Unknown;
+        }
+    };
     // With the first version there is a line for each controller, and not all of them name the pod.
     let mut pods = groups
         .into_iter()
         .filter_map(|group| Pod::of_control_group(&group.pathname));
-    Some(match pods.next() {
+    match pods.next() {
         Some(Pod {
             uid: Some(uid),
             container,
             ..
         }) => Origin::Pod { uid, container },
         Some(_) | None => Origin::NoPod,
-    })
+    }
 }
 
 /// Whether the `/proc` at `root` is of another process namespace than this program is in. The driver names processes by their

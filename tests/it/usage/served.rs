@@ -234,6 +234,24 @@ async fn dashboards_of_dcgm_exporter_find_their_names_and_labels_and_no_value_tw
 }
 
 #[tokio::test]
+async fn dcgm_memory_that_two_compute_instances_share_is_no_pods() {
+    let mut seen = seen().await;
+    let mut usage = (*seen.usage).clone();
+    let units = &mut usage.devices[1].units;
+    let mut other = units[0].clone();
+    let (gi, ci) = other.partition.unwrap();
+    other.partition = Some((gi, ci + 1));
+    other.tenants.clear();
+    units.push(other);
+    seen.usage = Arc::new(usage);
+    let text = text(seen, true);
+    let mut lines = text.lines();
+    let used = format!("GPU_I_ID=\"{gi}\"");
+    let used = lines.find(|line| line.starts_with("DCGM_FI_DEV_FB_USED{") && line.contains(&used));
+    assert!(used.unwrap().contains("pod=\"\""), "{used:?}");
+}
+
+#[tokio::test]
 async fn the_agent_says_who_is_over_the_share_of_a_layout_in_its_log_and_its_metrics() {
     let rig = Rig::new("- {board: H100_80GB_SXM}\n");
     let gpu = rig.gpu(0);

@@ -131,6 +131,51 @@ fn of_hundreds_that_cross_the_line_at_once_only_as_many_are_told_as_anybody_read
     assert_eq!(alarms.len(), usize::try_from(BURST).unwrap());
     let marked = usage.devices[0].units[0].tenants.iter();
     assert_eq!(marked.filter(|tenant| tenant.is_over).count(), 400);
+    // The others are told by and by, for they are still over.
+    let later = (1..=400).flat_map(|step| at(&mut guard, step * 30, &all).0);
+    let later = later.filter(|alarm| alarm.reason == Reason::MemoryOverShare);
+    assert_eq!(later.count(), 400 - usize::try_from(BURST).unwrap());
+}
+
+#[test]
+fn the_same_pods_are_told_of_each_device_that_they_fill() {
+    let mut guard = Guard::default();
+    let full = [tenant("a", 40 * GIB), tenant("b", 39 * GIB + 600)];
+    let mut both = usage(&full);
+    let mut second = usage(&[tenant("a", GIB)]).devices;
+    second[0].name = "GPU 4".to_owned();
+    second[0].units[0].uuid = "GPU-b".to_owned();
+    both.devices.extend(second);
+    let places = |alarms: Vec<Alarm>| -> Vec<String> {
+        let rooms = alarms.into_iter();
+        let rooms = rooms.filter(|alarm| alarm.reason == Reason::MemoryNearlyExhausted);
+        rooms
+            .map(|alarm| alarm.message[..40].to_owned())
+            .collect::<Vec<_>>()
+    };
+    let first = places(guard.look(Duration::ZERO, &mut both.clone()));
+    let on_first = both.devices[0].units[0].clone();
+    let unit = &mut both.devices[1].units[0];
+    (unit.memory, unit.tenants) = (on_first.memory, on_first.tenants);
+    let next = places(guard.look(Duration::from_secs(60), &mut both));
+    assert_eq!((first.len(), next.len()), (1, 1));
+    assert!(first[0].contains("GPU 3") && next[0].contains("GPU 4"));
+}
+
+#[test]
+fn of_whom_it_is_not_known_for_a_while_what_they_use_nothing_new_is_said() {
+    let mut guard = Guard::default();
+    let greedy = tenant("a", 31 * GIB);
+    let unseen = Tenant {
+        memory: None,
+        ..greedy.clone()
+    };
+    assert_eq!(at(&mut guard, 0, std::slice::from_ref(&greedy)).0.len(), 1);
+    let (alarms, usage) = at(&mut guard, 10, &[unseen]);
+    assert!(alarms.is_empty(), "{alarms:?}");
+    assert!(usage.devices[0].units[0].tenants[0].is_over);
+    let (alarms, _) = at(&mut guard, 400, &[greedy]);
+    assert!(alarms.is_empty(), "{alarms:?}");
 }
 
 #[test]
@@ -262,7 +307,7 @@ fn what_is_gone_is_forgotten() {
     at(&mut guard, 0, &[tenant("a", 31 * GIB)]);
     guard.look(Duration::from_secs(301), &mut Usage::default());
     assert!(guard.over.is_empty() && guard.full.is_empty() && guard.slopes.is_empty());
-    assert!(guard.told.is_empty());
+    assert!(guard.told.is_empty() && guard.said.is_empty());
 }
 
 #[test]

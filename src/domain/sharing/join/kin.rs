@@ -19,7 +19,7 @@ pub enum Kin {
     /// The machine's processes are in sight, but the driver names to this program those of its own namespace alone: what it
     /// lists is not all there is, and its numbers mean other processes elsewhere.
     Elsewhere,
-    /// Those that were looked at; one that is not among them has ended.
+    /// Those that were looked at.
     Seen(BTreeMap<u32, Origin>),
 }
 
@@ -37,6 +37,8 @@ pub enum Origin {
     NoPod,
     /// It ended before it was looked at.
     Gone,
+    /// It was not looked at, or did not let itself be.
+    Unknown,
 }
 
 /// Which pod a UID is, as far as that is known.
@@ -55,7 +57,7 @@ impl Kin {
         match self {
             Self::Hidden => None,
             Self::Elsewhere => Some(&Origin::Gone),
-            Self::Seen(all) => Some(all.get(&pid).unwrap_or(&Origin::Gone)),
+            Self::Seen(all) => Some(all.get(&pid).unwrap_or(&Origin::Unknown)),
         }
     }
 }

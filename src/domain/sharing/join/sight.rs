@@ -9,7 +9,14 @@ use crate::domain::reading::Reading;
 
 /// Whether pods have it whose processes there cannot be known, because processes are not in sight.
 fn is_dark(spot: &Spot<'_>, kin: &Kin) -> bool {
-    spot.is_listed && !spot.holders.is_empty() && !is_told(spot, kin)
+    let is_hidden = !matches!(kin, Kin::Seen(_));
+    is_hidden && spot.is_listed && !spot.holders.is_empty() && !is_told(spot, kin)
+}
+
+/// Processes that may be anybody's there, for they were not looked at.
+fn unknown<'a>(spot: &'a Spot<'_>, kin: &'a Kin) -> impl Iterator<Item = u32> + 'a {
+    let all = spot.processes.keys().copied();
+    all.filter(|pid| kin.of(*pid) == Some(&Origin::Unknown))
 }
 
 /// Whether it is known which processes run there, and whose they are.
@@ -20,10 +27,10 @@ pub(super) fn is_told(spot: &Spot<'_>, kin: &Kin) -> bool {
     }
     spot.is_listed
         && match kin {
-            Kin::Seen(_) => true,
+            Kin::Seen(_) => unknown(spot, kin).next().is_none(),
             Kin::Elsewhere => false,
             // A driver that names none may name none to this program alone.
-            Kin::Hidden => spot.holders.len() == 1 && !spot.processes.is_empty(),
+            Kin::Hidden => spot.only().is_some() && !spot.processes.is_empty(),
         }
 }
 
@@ -36,9 +43,23 @@ pub(super) fn may_have_more<'a>(
     let origins = spot.processes.keys().filter_map(|pid| kin.of(*pid));
     let uids = origins.filter_map(|origin| match origin {
         Origin::Pod { uid, .. } => Some(uid),
-        Origin::NoPod | Origin::Gone => None,
+        Origin::NoPod | Origin::Gone | Origin::Unknown => None,
     });
     uids.flat_map(|uid| names.choices(uid)).collect()
+}
+
+/// Says of which devices processes were not looked at.
+pub(super) fn unasked(reading: &Reading, spots: &[Spot<'_>], kin: &Kin) -> Option<String> {
+    let mut all = spots.iter().flat_map(|spot| unknown(spot, kin));
+    let first = all.next()?;
+    let more = match all.count() {
+        0 => String::new(),
+        surplus => format!(" and {surplus} more"),
+    };
+    Some(format!(
+        "{}: how much memory which pod uses is not known: process {first}{more} could not be looked at",
+        name(reading)
+    ))
 }
 
 /// Says of which devices it is not known who uses how much, because processes are not in sight.

@@ -122,6 +122,13 @@ impl<'a> Spot<'a> {
         self
     }
 
+    /// The only one who can have processes there: a unit that is not shared is given to nobody before they have ended, where of
+    /// a shared one somebody's may still run whose replica was given back.
+    pub(super) fn only(&self) -> Option<usize> {
+        let mut ids = self.holders.iter().flat_map(|holder| &holder.ids);
+        (self.holders.len() == 1 && ids.all(|id| id.number().is_none())).then_some(0)
+    }
+
     fn give(&mut self, one: &'a Given) {
         let device = &one.device;
         let id = device.device_id.parse();

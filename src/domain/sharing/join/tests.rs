@@ -343,9 +343,12 @@ fn of_two_that_may_both_be_either_it_is_not_known_what_they_use_and_it_is_said()
 #[test]
 fn without_sight_of_processes_the_only_one_has_it_all_and_several_have_nothing_known() {
     let reading = whole(1000, &[process(1, 600), process(2, 300)]);
-    let alone = look(&reading, &[given("a", "main", &replica(0))], &Kin::Hidden);
+    let alone = look(&reading, &[given("a", "main", GPU)], &Kin::Hidden);
     are(&alone, 0, &[("a", 1, Some(900))]);
     assert_eq!(rest(&alone, 0), Some(100));
+    // Of a shared one, what another left running is not the last one's.
+    let last = look(&reading, &[given("a", "main", &replica(0))], &Kin::Hidden);
+    are(&last, 0, &[("a", 1, None)]);
     let pods = [
         given("a", "main", &replica(0)),
         given("b", "main", &replica(1)),
@@ -362,7 +365,7 @@ fn who_comes_and_goes_between_the_questions_ends_in_a_consistent_answer() {
     let reading = whole(1000, &[process(1, 100), process(2, 200), process(3, 300)]);
     // 1 has ended, b has no process yet, 2 is of a pod that is not listed any more, 3 is of no pod.
     let pods = [known("b", &replica(0))];
-    let kin = seen(&[(2, of("uid-gone")), (3, Origin::NoPod)]);
+    let kin = seen(&[(1, Origin::Gone), (2, of("uid-gone")), (3, Origin::NoPod)]);
     let usage = look(&reading, &pods, &kin);
     are(
         &usage,

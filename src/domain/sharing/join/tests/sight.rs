@@ -67,6 +67,25 @@ fn a_driver_that_names_nobody_to_who_is_in_a_container_leaves_unknown_what_its_o
 }
 
 #[test]
+fn a_process_that_was_not_looked_at_may_be_anybodys_and_has_not_ended() {
+    let pods = [known("a", &replica(0)), known("b", &replica(1))];
+    // 2 began after the last look at processes, 3 did not let itself be looked at.
+    let kin = seen(&[(1, of("uid-a")), (3, Origin::Unknown)]);
+    let reading = whole(600, &[process(1, 100), process(2, 200), process(3, 300)]);
+    let usage = look(&reading, &pods, &kin);
+    are(&usage, 0, &[("a", 1, None), ("b", 1, None)]);
+    assert_eq!(
+        usage.missing,
+        [
+            "GPU 0: how much memory which pod uses is not known: process 2 and 1 more could not be looked at"
+        ]
+    );
+    let ended = seen(&[(1, of("uid-a")), (2, Origin::Gone), (3, Origin::Gone)]);
+    let usage = look(&reading, &pods, &ended);
+    are(&usage, 0, &[("a", 1, Some(100)), ("b", 1, Some(0))]);
+}
+
+#[test]
 fn who_was_given_nothing_is_a_stranger_and_the_idle_pod_is_not_blamed() {
     let stranger = [("uid-other", 0, Some(300)), ("a", 1, Some(0))];
     // The pod's own UID is known, and it is another.
