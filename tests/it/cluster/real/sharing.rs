@@ -82,28 +82,30 @@ fn the_pod_has_what_the_values_say(site: &Site) {
     assert!(log.contains("kubelet knows of nvidia.com/gpu"), "{log}");
 }
 
+/// A pod of node-1 that has one replica, says of what, and stays.
+fn pod(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": A100}, "terminationGracePeriodSeconds": 0,
+            "containers": [{
+                "name": "main", "image": SHELL, "imagePullPolicy": "Never",
+                "args": ["-c", "echo $NVIDIA_VISIBLE_DEVICES; exec sleep 100000"],
+                "resources": {"limits": {GPU: "1"}},
+            }],
+        },
+    })
+}
+
 fn a_pod_that_uses_too_much_is_told(site: &Site) {
     let api = site.api();
     let tools = ["/bin/sh", "/bin/sleep"].map(|path| (Path::new(path), path));
     site.image(A100, SHELL, root(&tools).path(), &["/bin/sh"]);
     let namespace = api.namespace();
     api.await_account(&namespace);
-    let pod = |name: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
-            "spec": {
-                "nodeSelector": {"kubernetes.io/hostname": A100}, "terminationGracePeriodSeconds": 0,
-                "containers": [{
-                    "name": "main", "image": SHELL, "imagePullPolicy": "Never",
-                    "args": ["-c", "echo $NVIDIA_VISIBLE_DEVICES; exec sleep 100000"],
-                    "resources": {"limits": {GPU: "1"}},
-                }],
-            },
-        })
-    };
     // Others have the rest, so that each GPU has several.
     let names = ["greedy", "two", "three", "four", "five", "six"];
-    let pods = names.map(|name| pod(name).to_string());
+    let pods = names.map(|name| pod(&namespace, name).to_string());
     api.apply(&pods.join("\n---\n"));
     let all = [
         "wait",
