@@ -7,10 +7,15 @@ use std::path::Path;
 use octavo::domain::id::{GpuUuid, MigUuid};
 use octavo::domain::inventory::{Completeness, Inventory, Mig};
 use octavo::domain::labels::{self, MigStrategy, Options};
-use octavo::domain::layout::{DeviceTarget, Place, Targets, TimeSlicing, resolve};
+use octavo::domain::layout::{
+    DeviceTarget, Dialect, Place, Rename, Share, ShareOf, Targets, TimeSlicing, resolve,
+};
+use octavo::domain::profile::ProfileName;
+use octavo::domain::sharing::hand_off::{CannotExpress, render};
 use octavo::domain::sharing::offer::compile;
 use octavo::domain::sharing::{Offers, Unit};
 use octavo::wire::layouts::parse;
+use octavo::wire::plugin_config;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -93,6 +98,111 @@ proptest! {
         let options = Options { mig_strategy: strategy, ..Options::default() };
         labels::compile(&node, &options, Some(&compiled.offers));
     }
+}
+
+proptest! {
+    #[test]
+    fn what_nvidias_plugin_is_told_means_to_us_what_the_layout_means(
+        wish in alike(),
+        machine in select(&["a100", "a30", "failing", "mixed", "rtx-pro", "h100x8", "t4", "untold"][..]),
+        strategy in select(&[MigStrategy::None, MigStrategy::Single, MigStrategy::Mixed][..]),
+    ) {
+        let node = recorded(machine);
+        let targets = targets(&node, &vec![Some(wish); node.devices.len()]);
+        let _refused = told_and_read_back(&node, &targets, strategy);
+    }
+}
+
+/// So that it is known of how many that is said.
+#[test]
+fn every_configuration_that_nvidias_plugin_can_be_told_is_read_back_as_what_it_was_written_from() {
+    let mut told = 0;
+    for case in cases() {
+        let mut node = recorded(&case.machine);
+        for (odd, index) in &case.odd {
+            change(&mut node, odd, *index);
+        }
+        let Ok(parsed) = parse(&case.input) else {
+            continue;
+        };
+        let layout = &parsed.layouts.layouts[0];
+        let Ok(resolved) = resolve(layout, parsed.layouts.dialect, &node) else {
+            continue;
+        };
+        let read = told_and_read_back(&node, &resolved.targets, case.strategy);
+        told += usize::from(read == Ok(true));
+    }
+    assert!(told >= 10, "{told}");
+}
+
+/// Renders what targets mean, reads that as a layout, and holds both against each other. Whether there was anything to share; why
+/// it cannot be said.
+fn told_and_read_back(
+    node: &Inventory,
+    targets: &Targets,
+    strategy: MigStrategy,
+) -> Result<bool, CannotExpress> {
+    let offers = compile(node, targets, strategy).offers;
+    let config = render(&offers, strategy)?;
+    if config.resources.is_empty() {
+        return Ok(false);
+    }
+    let text = plugin_config::text(&config);
+    let key = plugin_config::key("wanted", &text);
+    assert_eq!(plugin_config::read(&key, &text), Ok(config));
+    let parsed = parse(&text).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+    assert_eq!(parsed.layouts.dialect, Dialect::DevicePlugin);
+    // All that is found is that the agent has a flag of its own for how partitions are called.
+    let warnings: Vec<String> = parsed.warnings.iter().map(ToString::to_string).collect();
+    let [warning] = warnings.as_slice() else {
+        panic!("{warnings:?}\n{text}");
+    };
+    assert!(warning.contains("migStrategy"), "{warning}");
+    let layout = &parsed.layouts.layouts[0];
+    let resolved = resolve(layout, parsed.layouts.dialect, node);
+    let resolved = resolved.unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+    let mut wanted = offers;
+    // That is for us to know, and nothing that the plugin heeds.
+    let units = wanted.resources.iter_mut().flat_map(|one| &mut one.units);
+    units.for_each(|unit| unit.memory_per_replica = None);
+    let read = compile(node, &resolved.targets, strategy).offers;
+    assert_eq!(read, wanted, "{text}");
+    Ok(true)
+}
+
+/// How every device of a node is shared, as NVIDIA's plugin may have words for it: all of it in one way.
+fn alike() -> impl Strategy<Value = TimeSlicing> {
+    let profile = select(
+        &[
+            "1g.5gb", "2g.10gb", "3g.20gb", "1g.10gb", "3g.40gb", "7g.80gb",
+        ][..],
+    );
+    let profile = profile.prop_map(|name| name.parse::<ProfileName>().unwrap());
+    let profiles = prop::collection::btree_map(profile, 2..50_u32, 0..4);
+    let all = (
+        prop::option::of(2..50_u32),
+        profiles,
+        any::<bool>(),
+        any::<bool>(),
+    );
+    all.prop_map(|(everything, profiles, renamed, fails)| {
+        let everything = everything.map(|replicas| (ShareOf::Everything, replicas));
+        let profiles = profiles
+            .into_iter()
+            .map(|(profile, replicas)| (ShareOf::Profile(profile), replicas));
+        let shares = everything.into_iter().chain(profiles);
+        let share = |(of, replicas)| Share {
+            of,
+            rename: if renamed { Rename::Shared } else { Rename::No },
+            fail_requests_greater_than_one: fails,
+            ..Share::everything(replicas)
+        };
+        TimeSlicing {
+            place: Place::default(),
+            shares: shares.map(share).collect(),
+            slice: None,
+        }
+    })
 }
 
 fn targets(node: &Inventory, wishes: &[Option<TimeSlicing>]) -> Targets {

@@ -394,3 +394,6 @@ impl Giver for Embedded {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

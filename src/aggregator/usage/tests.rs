@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::token::place;
 use super::*;
 use crate::aggregator::clock::Moment;
 use crate::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
@@ -150,6 +151,42 @@ proptest! {
     }
 
     #[test]
+    fn a_node_that_changes_between_two_pages_costs_no_other_its_place(
+        nodes in prop::collection::vec(prop::collection::vec(0..4_u64, 0..5), 1..8),
+        (changed, after) in (0..8_usize, prop::option::of(prop::collection::vec(0..4_u64, 0..5))),
+        (pages, limit) in (1..4_usize, 1..6_usize),
+        most in prop::sample::select(vec![1, 200, usize::MAX]),
+        sort in prop::sample::select(vec!["node", "memory"]),
+    ) {
+        let mut fleet = fleet(&nodes);
+        let name = format!("gpu-{changed:02}");
+        let (mut told, mut token, mut page) = (Vec::new(), String::new(), 0);
+        loop {
+            let query = query(&format!("sort={sort}&limit={limit}&continue={token}")).unwrap();
+            let answer = stepped(Search::within(&fleet, &query, Moment::default(), most)).0;
+            prop_assert!(answer.items.len() <= limit);
+            told.extend(answer.items.iter().map(|row| (place(query.sort, row), row.node.clone())));
+            let Some(next) = answer.next else { break };
+            token = next.to_string();
+            page += 1;
+            if page == pages {
+                // It uses something else now, or has just come, or is gone.
+                match &after {
+                    Some(memory) => fleet.nodes.insert(node(&name, memory)),
+                    None => fleet.nodes.remove(&name.parse().unwrap()),
+                };
+            }
+        }
+        // Nobody is told twice at one place, and nobody out of order.
+        prop_assert!(told.is_sorted_by(|one, other| one.0 < other.0), "{:?}", told);
+        for (number, memory) in nodes.iter().enumerate().filter(|(number, _)| *number != changed) {
+            let name = format!("gpu-{number:02}");
+            let rows = told.iter().filter(|(_, node)| *node == name);
+            prop_assert_eq!(rows.count(), memory.len(), "{}: {:?}", name, told);
+        }
+    }
+
+    #[test]
     fn no_token_makes_the_reader_panic(text in "[0-9a-f~]{0,40}|[ -~é]{0,40}") {
         let _ = text.parse::<Token>();
     }
@@ -252,4 +289,51 @@ fn no_more_nodes_are_read_than_a_page_has_rows() {
     let (page, steps) = stepped(Search::new(&fleet, &query, now));
     assert_eq!((page.items.len(), page.next), (0, None));
     assert!(steps > 1, "{steps}");
+}
+
+#[test]
+fn of_many_who_use_the_same_those_of_the_first_nodes_come_first() {
+    // More than are read at once, and more than the roster has in one piece.
+    let mut fleet = Fleet::default();
+    for number in 0..600 {
+        fleet
+            .nodes
+            .insert(node(&format!("gpu-{number:06}"), &[7; 8]));
+    }
+    // One has more, and one less.
+    fleet.nodes.insert(node("gpu-000100", &[8, 7]));
+    fleet.nodes.insert(node("gpu-000003", &[6, 7]));
+    let now = Moment::default();
+    let first = query("sort=memory&pod=pod-0&limit=1000").unwrap();
+    let (page, steps) = stepped(Search::new(&fleet, &first, now));
+    assert!(steps > 1, "{steps}");
+    let name = |number: usize| format!("gpu-{number:06}");
+    let others = (0..600)
+        .filter(|number| ![3, 100].contains(number))
+        .map(name);
+    let expected = std::iter::once(name(100)).chain(others).chain([name(3)]);
+    let found = page.items.into_iter().map(|row| row.node);
+    assert!(found.eq(expected));
+    let (mut told, mut token) = (Vec::new(), String::new());
+    loop {
+        let query = query(&format!("sort=memory&limit=1000&continue={token}")).unwrap();
+        let page = run(&fleet, &query, now);
+        told.extend(page.items);
+        let Some(next) = page.next else { break };
+        token = next.to_string();
+    }
+    assert_eq!(told.len(), 598 * 8 + 4);
+    let order = |row: &UsageRow| (std::cmp::Reverse(row.tenant.memory_mib), row.node.clone());
+    assert!(told.is_sorted_by_key(order));
+    assert_eq!(told[0].node, "gpu-000100");
+    assert_eq!(told.last().unwrap().node, "gpu-000003");
+    // A page in the middle of them goes on where the one before has ended, and reads no more than it needs.
+    let size = fleet.nodes.iter().next().unwrap().parts.size();
+    let mut token = String::new();
+    for page in told.chunks(50).take(20) {
+        let query = query(&format!("sort=memory&limit=50&continue={token}")).unwrap();
+        let found = stepped(Search::within(&fleet, &query, now, 8 * size)).0;
+        assert_eq!(found.items, page);
+        token = found.next.unwrap().to_string();
+    }
 }

@@ -239,3 +239,75 @@ fn status(refusal: &Refusal) -> Status {
         Refusal::MoreThanOne { .. } => Status::invalid_argument(message),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio_stream::StreamExt;
+
+    use super::*;
+    use crate::domain::inventory::Device as InventoryDevice;
+    use crate::domain::sharing::Unit;
+    use crate::proto::device_plugin::ContainerAllocateResponse;
+
+    /// Nobody asks what containers get.
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Answer for Nobody {
+        fn answer(&self, _ids: &[ShareId]) -> Result<ContainerAllocateResponse, String> {
+            Err("nobody asks".to_owned())
+        }
+
+        fn offer(&self, _devices: &[InventoryDevice], _units: &[Unit]) -> Result<(), String> {
+            Err("nobody asks".to_owned())
+        }
+    }
+
+    async fn read(service: &Service) -> Lists {
+        let lists = service.list_and_watch(Request::new(Empty {})).await;
+        lists.unwrap().into_inner()
+    }
+
+    #[tokio::test]
+    async fn whoever_reads_after_all_others_have_gone_has_taken_nothing_yet() {
+        let (pages, seen) = watch::channel(Page {
+            serial: 3,
+            ..Page::default()
+        });
+        let news = Arc::new(Notify::new());
+        let (audience, readers) = Audience::new(Arc::clone(&news));
+        let service = Service {
+            resource: ResourceName::gpu(),
+            gate: Arc::default(),
+            answer: Arc::new(Nobody),
+            policy: Policy::Spread,
+            pages: seen,
+            audience,
+        };
+        let now = || {
+            let Readers { streams, taken } = *readers.borrow();
+            (streams, taken)
+        };
+        let mut one = read(&service).await;
+        assert_eq!(now(), (1, 0));
+        one.next().await.unwrap().unwrap();
+        assert_eq!(now(), (1, 3));
+        // Another that has read nothing: what the first has taken stays so while it is there.
+        let mut other = read(&service).await;
+        assert_eq!(now(), (2, 3));
+        drop(one);
+        assert_eq!(now(), (1, 3));
+        pages.send_modify(|page| page.serial = 4);
+        other.next().await.unwrap().unwrap();
+        assert_eq!(now(), (1, 4));
+        // Kubelet is started again, and the next that reads may be another one.
+        drop(other);
+        assert_eq!(now(), (0, 0));
+        let mut next = read(&service).await;
+        assert_eq!(now(), (1, 0));
+        next.next().await.unwrap().unwrap();
+        assert_eq!(now(), (1, 4));
+        // Each of it was told.
+        news.notified().await;
+    }
+}

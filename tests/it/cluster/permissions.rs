@@ -5,6 +5,7 @@
 
 mod node_feature;
 mod place;
+mod pod_events;
 mod release;
 mod rows;
 mod sharing;

@@ -4,6 +4,7 @@
 mod documents;
 mod drain;
 mod service;
+mod sharing;
 mod site;
 
 use std::collections::BTreeMap;

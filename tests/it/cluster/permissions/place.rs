@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::cluster::Api;
+use crate::cluster::objects::Bearer;
 
 /// Longer than a policy or a role takes to be in force on a loaded machine; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -283,6 +284,26 @@ impl Place {
     /// The token for the API server that a pod in this namespace is given.
     pub(super) fn token_in(&self, namespace: &str, account: &str, pod: &str) -> String {
         self.api.token(namespace, account, pod, &[])
+    }
+
+    /// A way in for a program that runs as the agent in this pod.
+    pub(super) fn way_in(&self, pod: &str) -> Bearer {
+        self.api.as_bearer(&self.token("octavo-agent", pod, &[]))
+    }
+
+    /// What the server answered to those who created something in a namespace, the oldest first.
+    pub(super) fn creations(&self, namespace: &str, resource: &str) -> Vec<u64> {
+        let path = format!("/api/v1/namespaces/{namespace}/{resource}");
+        let of = |event: &&Value| {
+            let uri = event["requestURI"].as_str().unwrap();
+            // Not those that were asked only for the answer.
+            event["verb"] == "create" && (uri == path || uri == format!("{path}?"))
+        };
+        let log = self.api.audit();
+        let codes = log.iter().filter(of);
+        codes
+            .map(|event| event["responseStatus"]["code"].as_u64().unwrap())
+            .collect()
     }
 
     /// Whoever has this token.

@@ -14,7 +14,7 @@ const CONFIG_MAP: &str = "/api/v1/namespaces/gpu-operator/configmaps/plugin-conf
 const LABEL: &str = "nvidia.com/device-plugin.config";
 
 /// The tier `applier` with these options, as helm would have it.
-fn upgrade(place: &Place) {
+pub(super) fn upgrade(place: &Place) {
     place.create(
         &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu-operator"}}),
     );
@@ -34,7 +34,7 @@ fn upgrade(place: &Place) {
 }
 
 /// An event about a pod, said in the name of a node.
-fn pod_event(namespace: &str, reason: &str, from: &str) -> Ask {
+pub(super) fn pod_event(namespace: &str, reason: &str, from: &str) -> Ask {
     about(namespace, "Pod", reason, from)
 }
 

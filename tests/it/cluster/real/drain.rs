@@ -5,8 +5,6 @@
 
 mod asked;
 
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -362,18 +360,7 @@ fn waits_for(node: &Value, pod: &str) -> bool {
 
 /// Sends a signal to the process of an agent's pod.
 fn signal(site: &Site, pod: &str, signal: Signal) {
-    let pod = site.get(&["pod", "-n", NAMESPACE, pod]);
-    // The kubelet names the groups of a pod's processes after it.
-    let group = format!("pod{}/", pod["metadata"]["uid"].as_str().unwrap());
-    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let pid: i32 = entry.unwrap().file_name().to_str()?.parse().ok()?;
-        let read =
-            |file: &str| fs::read_to_string(Path::new("/proc").join(pid.to_string()).join(file));
-        // Others end while we look.
-        let agent = read("comm").ok()?.trim_end() == "octavo-agent";
-        (agent && read("cgroup").ok()?.contains(&group)).then_some(pid)
-    });
-    let processes: Vec<i32> = processes.collect();
+    let processes = site.processes(NAMESPACE, pod, "octavo-agent");
     assert_eq!(processes.len(), 1, "{processes:?}");
     kill(Pid::from_raw(processes[0]), signal).unwrap();
 }

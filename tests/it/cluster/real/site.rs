@@ -49,7 +49,7 @@ const RUNTIME: &str = r#"
 "#;
 
 /// What is to be known of this place by whoever installs a version.
-fn values(version: &str) -> Value {
+pub(super) fn values(version: &str) -> Value {
     json!({
         "image": {"agent": {"tag": version}, "aggregator": {"tag": version}},
         "agent": {"hostAliases": [{"ip": service::ADDRESS, "hostnames": [NAME]}]},
@@ -75,8 +75,15 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// What there is before anything is installed: nodes with a driver, and images.
+    /// What there is before anything is installed: nodes with a driver, and images; and an address for the aggregator.
     pub(super) fn new() -> Self {
+        let site = Self::without_service();
+        service::serve(site.api());
+        site
+    }
+
+    /// The same, where no aggregator is to be reached.
+    pub(super) fn without_service() -> Self {
         let nodes = Nodes::shared();
         let api = nodes.api();
         let machines = api.folder().join("machines");
@@ -92,7 +99,6 @@ impl Site {
         let first = machine(A100, "{board: A100_80GB, count: 2}");
         let other = machine(H100, "{board: H100_80GB_SXM, mig: enabled}");
         images(nodes);
-        service::serve(api);
         // GPU Operator makes it, and says where there are GPUs.
         api.apply("{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: nvidia}, handler: nvidia}");
         api.kubectl(&["label", "node", A100, H100, "nvidia.com/gpu.present=true"]);
@@ -157,6 +163,11 @@ impl Site {
             .to_owned()
     }
 
+    /// Makes an image for pods of one node.
+    pub(super) fn image(&self, node: &str, name: &str, root: &Path, entrypoint: &[&str]) {
+        self.nodes.image(node, name, root, entrypoint);
+    }
+
     /// The folder of a node's kubelet.
     pub(super) fn kubelet(&self, node: &str) -> PathBuf {
         self.nodes.kubelet(node)
@@ -202,6 +213,22 @@ impl Site {
             .collect();
         all.sort();
         all.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// Processes with this name of a pod. The kubelet names the groups of a pod's processes after it.
+    pub(super) fn processes(&self, namespace: &str, pod: &str, name: &str) -> Vec<i32> {
+        let pod = self.get(&["pod", "-n", namespace, pod]);
+        let group = format!("pod{}/", pod["metadata"]["uid"].as_str().unwrap());
+        let all = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let pid: i32 = entry.unwrap().file_name().to_str()?.parse().ok()?;
+            let read = |file: &str| {
+                fs::read_to_string(Path::new("/proc").join(pid.to_string()).join(file))
+            };
+            // Others end while we look.
+            let is_called = read("comm").ok()?.trim_end() == name;
+            (is_called && read("cgroup").ok()?.contains(&group)).then_some(pid)
+        });
+        all.collect()
     }
 
     /// Whether something was begun on node-1 and neither finished nor brought back.

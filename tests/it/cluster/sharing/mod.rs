@@ -149,7 +149,7 @@ fn a_layout_that_shares_reaches_nvidias_plugin_is_verified_edited_and_taken_back
         &arguments,
     );
     agent.says("the Node offers 8 nvidia.com/gpu.shared");
-    assert_eq!(stage.followed(), Some(second));
+    assert_eq!(stage.followed(), Some(second.clone()));
 
     // Nothing is shared any more: our label goes, and the plugin does what its administrator says.
     stage.rig.label(&["octavo.dev/layout-"]);
@@ -158,6 +158,8 @@ fn a_layout_that_shares_reaches_nvidias_plugin_is_verified_edited_and_taken_back
         .await_path("{.status.allocatable.nvidia\\.com/gpu}=2");
     assert_eq!(stage.followed(), None);
     assert!(!plugin.has_crashed());
+    // The key outlives the label: another plugin may not have heard yet, and would not start without it.
+    assert!(stage.keys().iter().any(|(key, _)| *key == second));
 }
 
 #[test]

@@ -1,0 +1,68 @@
+//! Since when it waits for what is asked.
+
+use super::*;
+use crate::agent::sharing::machine::{Host, Places};
+use crate::domain::sharing::Offer;
+use crate::k8s::device_plugin::delivery::Delivery;
+
+/// Whoever gives out, and nothing was asked yet.
+fn giver() -> Embedded {
+    let nowhere = PathBuf::from("/nowhere");
+    let places = Places {
+        proc: nowhere.clone(),
+        dev: nowhere.clone(),
+        cdi: nowhere.clone(),
+    };
+    let answer = Delivery::new([], Box::new(Host::new(places)));
+    let (_, report) = watch::channel(Arc::default());
+    let (_, told) = watch::channel(Arc::default());
+    let rules = Rules {
+        strategy: MigStrategy::None,
+        deadline: Duration::from_mins(3),
+        follows_node: false,
+        nvidia_smi: nowhere,
+    };
+    Embedded::new((Arc::default(), Arc::new(answer)), report, told, rules)
+}
+
+/// These GPUs, each for so many.
+fn offers(gpus: &[&str], replicas: u32) -> Offers {
+    let units = gpus.iter().map(|uuid| Unit {
+        uuid: (*uuid).to_owned(),
+        pci: PciAddress::new(0, 7, 0, 0).unwrap(),
+        partition: None,
+        replicas: Some(replicas),
+        memory: None,
+        memory_per_replica: None,
+        numa_node: None,
+    });
+    Offers {
+        resources: vec![Offer {
+            name: ResourceName::gpu(),
+            fail_requests_greater_than_one: false,
+            units: units.collect(),
+        }],
+    }
+}
+
+#[test]
+fn it_has_waited_since_the_same_was_wanted_and_not_in_force() {
+    let mut giver = giver();
+    let mut waited = |waits, wanted: &Offers, now| {
+        let now = Duration::from_secs(now);
+        giver.waited(waits, wanted, now).as_secs()
+    };
+    let by_four = offers(&["GPU-a", "GPU-b"], 4);
+    assert_eq!(waited(true, &by_four, 10), 0);
+    assert_eq!(waited(true, &by_four, 70), 60);
+    // A GPU was exchanged: as many are wanted as before.
+    assert_eq!(waited(true, &offers(&["GPU-a", "GPU-c"], 4), 100), 90);
+    // Something else is wanted, which has its own time.
+    assert_eq!(waited(true, &offers(&["GPU-a", "GPU-c"], 2), 110), 0);
+    assert_eq!(waited(true, &by_four, 120), 0);
+    assert_eq!(waited(true, &by_four, 300), 180);
+    // It is in force, and what comes after that is another matter.
+    assert_eq!(waited(false, &by_four, 301), 0);
+    assert_eq!(waited(true, &by_four, 400), 0);
+    assert_eq!(waited(true, &by_four, 401), 1);
+}
