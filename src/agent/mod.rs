@@ -50,6 +50,7 @@ use crate::domain::error::chain;
 use crate::domain::labels::{self, LayoutState, Options};
 use crate::domain::reconcile::Status;
 use crate::domain::sharing::Offers;
+use crate::domain::sharing::health::Table;
 use crate::domain::sharing::usage::Usage;
 use crate::hw::Handle;
 
@@ -65,6 +66,8 @@ pub struct Settings {
     pub interval: Duration,
     /// Which labels.
     pub labels: Options,
+    /// What errors say of the devices that report them.
+    pub xids: Table,
 }
 
 /// Where what is seen goes.
@@ -134,7 +137,8 @@ pub async fn run(
     let mut ticks = interval(settings.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut hints = hardware.hints();
-    let mut teller = Teller::new(outputs, settings.labels, partitioning.as_ref()).hearing(hardware);
+    let teller = Teller::new(outputs, settings.labels, partitioning.as_ref());
+    let mut teller = teller.hearing(hardware, settings.xids.clone());
     let (mut desk, mut listened, mut last, mut again) = (None, false, false, None);
     while !last {
         let due = soonest(again, teller.again);

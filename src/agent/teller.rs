@@ -22,6 +22,7 @@ use crate::apply::executor::Board;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{self, LabelSet, LayoutState, Options};
 use crate::domain::reconcile::{DeviceStatus, State, Status};
+use crate::domain::sharing::health::Table;
 use crate::domain::sharing::usage::Usage;
 use crate::domain::sharing::{Offers, offer};
 use crate::hw::Handle;
@@ -68,8 +69,8 @@ impl<'a> Teller<'a> {
     }
 
     /// The same, who also hears what devices report by themselves.
-    pub(super) fn hearing(mut self, hardware: &Handle) -> Self {
-        self.xids = Some(Reporter::new(hardware));
+    pub(super) fn hearing(mut self, hardware: &Handle, table: Table) -> Self {
+        self.xids = Some(Reporter::new(hardware, table));
         self
     }
 

@@ -21,7 +21,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use xid::{Class, Table, Xid};
+pub use xid::{Class, Ignored, IgnoredError, Table, Xid};
 
 use self::patient::{FORGET, Patient, Sight};
 use super::offer::Unit;

@@ -103,7 +103,7 @@ fn a_storm_is_one_trouble() {
 #[test]
 fn what_an_administrator_leaves_out_is_not_looked_at() {
     let mut node = Node::new();
-    node.monitor = Monitor::new(Table::default().without([95]));
+    node.monitor = Monitor::new(Table::default().without("95".parse().unwrap()));
     node.look(1, &[xid(0, 95)]);
     assert_eq!(node.fit(), [true; 3]);
     node.look(2, &[xid(0, 48)]);
