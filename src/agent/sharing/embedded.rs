@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use self::devices::{has_failed, is_in_force, leave_out, left, put, why_away};
+use self::devices::{has_failed, is_in_force, leave_out, left, put, take_in, why_away};
 use self::slices::Setter;
 use self::standing::Sight;
 use super::{Changed, Giver, Outcome, Scene};
@@ -314,7 +314,7 @@ impl Embedded {
 
 impl Giver for Embedded {
     fn look(&mut self, scene: Scene<'_>) -> Outcome {
-        self.monitor.see(scene.now, scene.inventory, scene.xids);
+        take_in(&mut self.monitor, &scene);
         let Asked {
             targets,
             waiting,
