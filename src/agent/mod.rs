@@ -4,6 +4,7 @@
 //!   hw::Hints -----------+
 //!   interval ----------+--> observe --> domain::labels::compile --> LabelSink
 //!   shutdown ----------+                 |
+//!   news of pods -------- what was read last
 //!                                        +--> uplink: the aggregator, in a task of its own
 //!                                        +--> partitioning: one round of the engine, and then another look
 //! ```
@@ -34,7 +35,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tokio::time::{Duration, MissedTickBehavior, interval, sleep};
+use tokio::time::{Duration, Instant, Interval, MissedTickBehavior, interval, sleep};
 use tracing::{debug, info};
 
 use crate::agent::cluster::Cluster;
@@ -44,14 +45,15 @@ use crate::agent::partitioning::Partitioning;
 use crate::agent::pulse::Pulse;
 use crate::agent::sharing::Giver;
 use crate::agent::sink::{LabelSink, SinkError};
-use crate::agent::teller::{Teller, publish};
+use crate::agent::teller::{News, Teller, publish};
 use crate::agent::uplink::Outbox;
 use crate::domain::error::chain;
 use crate::domain::labels::{self, LayoutState, Options};
 use crate::domain::reconcile::Status;
 use crate::domain::sharing::Offers;
+use crate::domain::sharing::health::Table;
 use crate::domain::sharing::usage::Usage;
-use crate::hw::Handle;
+use crate::hw::{Handle, Hints};
 
 /// Between two looks at least this long, however often the hardware cries: a storm of Xids is one thing to look at.
 const BREATH: Duration = Duration::from_millis(100);
@@ -65,6 +67,8 @@ pub struct Settings {
     pub interval: Duration,
     /// Which labels.
     pub labels: Options,
+    /// What errors say of the devices that report them.
+    pub xids: Table,
 }
 
 /// Where what is seen goes.
@@ -84,6 +88,58 @@ pub struct Outputs<'a> {
     pub offered: Option<watch::Sender<Arc<Offers>>>,
     /// Who asks whether this lives.
     pub pulse: Pulse,
+}
+
+/// Why the loop goes round.
+enum Woken {
+    /// It is time to look at everything, or something hints at a change.
+    Look,
+    /// Who gives devices out has news, and nothing else has.
+    Given,
+    /// A command asks for something.
+    Asked(Asked),
+}
+
+/// Where the loop hears that there is something to do.
+struct Ears {
+    ticks: Interval,
+    hints: Hints,
+    desk: Option<Desk>,
+}
+
+impl Ears {
+    fn new(hardware: &Handle, every: Duration) -> Self {
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            ticks,
+            hints: hardware.hints(),
+            desk: None,
+        }
+    }
+
+    /// Can be dropped at any time, as can each arm: a tick, a hint and news that are not taken now are still there later.
+    async fn heard(&mut self, teller: &mut Teller<'_>, due: Option<Duration>) -> Woken {
+        tokio::select! {
+            _ = self.ticks.tick() => Woken::Look,
+            () = self.hints.changed() => {
+                debug!("the hardware hints at a change");
+                Woken::Look
+            }
+            news = teller.changed() => match news {
+                News::Node => {
+                    debug!("the Node says something else");
+                    Woken::Look
+                }
+                News::Given => {
+                    debug!("who gives devices out says something else");
+                    Woken::Given
+                }
+            },
+            () = sleep(due.unwrap_or_default()), if due.is_some() => Woken::Look,
+            Some(asked) = next(&mut self.desk) => Woken::Asked(asked),
+        }
+    }
 }
 
 /// Looks once and publishes once; before that it partitions the node as far as that is possible now. An error is that of the
@@ -131,27 +187,29 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) {
     let mut shutdown = pin!(shutdown);
-    let mut ticks = interval(settings.interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut hints = hardware.hints();
-    let mut teller = Teller::new(outputs, settings.labels, partitioning.as_ref()).hearing(hardware);
-    let (mut desk, mut listened, mut last, mut again) = (None, false, false, None);
+    let mut ears = Ears::new(hardware, settings.interval);
+    let teller = Teller::new(outputs, settings.labels, partitioning.as_ref());
+    let mut teller = teller.hearing(hardware, settings.xids.clone());
+    let (mut listened, mut last, mut again) = (false, false, None);
     while !last {
+        let waited = Instant::now();
         let due = soonest(again, teller.again);
-        // Each arm can be dropped at any time: a tick, a hint and a signal that are not taken now are still there later.
-        tokio::select! {
+        let woken = tokio::select! {
             () = &mut shutdown => break,
-            _ = ticks.tick() => {}
-            () = hints.changed() => debug!("the hardware hints at a change"),
-            () = teller.changed() => debug!("the Node, or who gives devices out, says something else"),
-            () = sleep(due.unwrap_or_default()), if due.is_some() => {}
-            Some(asked) = next(&mut desk) => {
-                if let Some(partitioning) = &mut partitioning {
-                    answer(partitioning, hardware, asked);
-                }
-            }
+            woken = ears.heard(&mut teller, due) => woken,
+        };
+        let given = matches!(woken, Woken::Given);
+        if let (Woken::Asked(asked), Some(partitioning)) = (woken, &mut partitioning) {
+            answer(partitioning, hardware, asked);
         }
         teller.outputs.pulse.beat();
+        if given && let Some(told) = teller.tell_given(hardware, partitioning.as_ref()).await {
+            again = again.map(|wait| wait.saturating_sub(waited.elapsed()));
+            if told.is_break() || !rest(&mut shutdown, settings, again).await {
+                break;
+            }
+            continue;
+        }
         let waits = teller.follow_node(partitioning.as_mut());
         let inventory = tokio::select! {
             () = &mut shutdown => break,
@@ -170,7 +228,7 @@ pub async fn run(
             let mut round = pin!(partitioning.round(hardware, &inventory));
             again = tokio::select! {
                 again = &mut round => soonest(again, waits),
-                () = teller.meanwhile(hardware, &mut ticks, &mut progress, &status) => break,
+                () = teller.meanwhile(hardware, &mut ears.ticks, &mut progress, &status) => break,
                 () = &mut shutdown => {
                     // What is half done is brought to its end, if the driver lets it, and told; else the journal has it.
                     last = true;
@@ -181,7 +239,7 @@ pub async fn run(
         if let Some(partitioning) = &partitioning {
             if !listened && partitioning.is_open() {
                 listened = true;
-                desk = teller.listen(partitioning);
+                ears.desk = teller.listen(partitioning);
             }
             let inventory = hardware.latest();
             let after = partitioning.status(&inventory);
@@ -191,14 +249,25 @@ pub async fn run(
                 break;
             }
         }
-        let breath = BREATH.min(settings.interval).min(again.unwrap_or(BREATH));
-        tokio::select! {
-            () = &mut shutdown, if !last => break,
-            () = sleep(breath) => {}
+        if !last && !rest(&mut shutdown, settings, again).await {
+            break;
         }
     }
     teller.leave().await;
     info!("stopped; labels and partitions stay as they are");
+}
+
+/// Takes breath, not longer than `again`; whether nobody said meanwhile that this is to end.
+async fn rest(
+    shutdown: &mut (impl Future<Output = ()> + Unpin),
+    settings: &Settings,
+    again: Option<Duration>,
+) -> bool {
+    let breath = BREATH.min(settings.interval).min(again.unwrap_or(BREATH));
+    tokio::select! {
+        () = shutdown => false,
+        () = sleep(breath) => true,
+    }
 }
 
 /// The shorter of two waits, where there is one.

@@ -1,6 +1,6 @@
 //! Who gives devices out to pods: the port, and what the agent's loop says to it.
 //!
-//! [`Giver::look`] is called after every look at the hardware. It holds what is given out against what shall be, starts whatever
+//! [`Giver::look`] is called after every look at the hardware, and when [`Giver::changed`] says so without one. It holds what is given out against what shall be, starts whatever
 //! leads from one to the other, and says how far it is. It waits for nobody: kubelet and the API server may be away.
 
 pub mod embedded;
@@ -38,6 +38,8 @@ pub struct Scene<'a> {
     pub now: Duration,
     /// The devices, as they were read last.
     pub inventory: &'a Inventory,
+    /// Whether they were read since the last look: what only a reading can prove is not proven by the same one twice.
+    pub is_read: bool,
     /// What devices have reported by themselves since the last look.
     pub xids: &'a [Xid],
     /// Where the node stands with its layout, where one can be chosen for it; what is asked of its devices is in it.

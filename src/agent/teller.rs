@@ -21,7 +21,9 @@ use crate::agent::xids::Reporter;
 use crate::apply::executor::Board;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{self, LabelSet, LayoutState, Options};
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::{DeviceStatus, State, Status};
+use crate::domain::sharing::health::Table;
 use crate::domain::sharing::usage::Usage;
 use crate::domain::sharing::{Offers, offer};
 use crate::hw::Handle;
@@ -45,6 +47,17 @@ pub(super) struct Teller<'a> {
     began: Instant,
     /// What is given out, as far as who gives it out knew at the last look.
     in_force: Option<Offers>,
+    /// The reading that it was last held against.
+    held_against: Option<Arc<Inventory>>,
+}
+
+/// Who says something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum News {
+    /// The Node: everything may be asked otherwise.
+    Node,
+    /// Who gives devices out, or kubelet to him: nothing of the hardware.
+    Given,
 }
 
 impl<'a> Teller<'a> {
@@ -64,18 +77,19 @@ impl<'a> Teller<'a> {
             xids: None,
             began: Instant::now(),
             in_force: None,
+            held_against: None,
         }
     }
 
     /// The same, who also hears what devices report by themselves.
-    pub(super) fn hearing(mut self, hardware: &Handle) -> Self {
-        self.xids = Some(Reporter::new(hardware));
+    pub(super) fn hearing(mut self, hardware: &Handle, table: Table) -> Self {
+        self.xids = Some(Reporter::new(hardware, table));
         self
     }
 
     /// Waits until the Node, or who gives devices out, says something else; for ever where there is neither. Who has what is
     /// told meanwhile: the hardware need not be looked at for it.
-    pub(super) async fn changed(&mut self) {
+    pub(super) async fn changed(&mut self) -> News {
         loop {
             let due = self.usage_due;
             let Outputs {
@@ -97,13 +111,32 @@ impl<'a> Teller<'a> {
                 }
             };
             tokio::select! {
-                () = node => return,
-                () = given => return,
+                () = node => return News::Node,
+                () = given => return News::Given,
                 () = news(usage) => {}
                 () = sleep_until(due.unwrap_or(self.began)), if due.is_some() => {}
             }
             self.tell_usage();
         }
+    }
+
+    /// Says what follows of news of who gives devices out, with the devices as they were read last: pods come and go many times
+    /// a minute, and no pod changes what a device is. `None` where they are to be read anew all the same: they never were, or
+    /// somebody waits for pods to change them.
+    pub(super) async fn tell_given(
+        &mut self,
+        hardware: &Handle,
+        partitioning: Option<&Partitioning>,
+    ) -> Option<ControlFlow<()>> {
+        let inventory = hardware.latest();
+        let status = partitioning.map(|one| one.status(&inventory));
+        let is_waited_for = status.as_ref().and_then(|status| status.state);
+        let is_waited_for = is_waited_for.is_some_and(|state| !Reason::Applied.is(state));
+        let is_due = partitioning.is_some_and(Partitioning::is_due);
+        if inventory.nvml == NvmlState::Loading || is_waited_for || is_due {
+            return None;
+        }
+        Some(self.tell(&inventory, status.as_ref()).await)
     }
 
     /// Tells the aggregator who has what, if it is news and not too soon.
@@ -208,9 +241,11 @@ impl<'a> Teller<'a> {
     /// Holds what is given out against what shall be, and says that of the status; and when to come again, where that is soon.
     fn share(
         &mut self,
-        inventory: &Inventory,
+        inventory: &Arc<Inventory>,
         status: Option<&Status>,
     ) -> (Option<Status>, Option<Duration>) {
+        let before = self.held_against.replace(Arc::clone(inventory));
+        let is_read = before.is_none_or(|before| !Arc::ptr_eq(&before, inventory));
         let xids = self.xids.as_mut().map(Reporter::report).unwrap_or_default();
         let Outputs { giver, cluster, .. } = &mut self.outputs;
         let Some(giver) = giver else {
@@ -220,6 +255,7 @@ impl<'a> Teller<'a> {
         let outcome = giver.look(Scene {
             now: self.began.elapsed(),
             inventory,
+            is_read,
             xids: &xids,
             status,
             view: view.as_deref(),

@@ -30,10 +30,11 @@ pub(super) struct Reporter {
 struct Said(BTreeMap<Xid, Instant>);
 
 impl Reporter {
-    pub(super) fn new(hardware: &Handle) -> Self {
+    /// What is reported through `hardware` is said as `table` has it.
+    pub(super) fn new(hardware: &Handle, table: Table) -> Self {
         Self {
             hardware: hardware.clone(),
-            table: Table::default(),
+            table,
             said: Said::default(),
         }
     }

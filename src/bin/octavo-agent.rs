@@ -21,7 +21,7 @@ use octavo::agent::partitioning::Partitioning;
 use octavo::agent::pulse::Pulse;
 use octavo::agent::uplink::dial::Aggregator;
 use octavo::agent::uplink::{self, Outbox, Uplink};
-use octavo::agent::{self, Outputs, Settings};
+use octavo::agent::{self, Outputs};
 use octavo::config::agent::{AgentSettings, Cleanup, Schedule, UplinkSettings};
 use octavo::telemetry::Level;
 use octavo::wire::stream::Identity;
@@ -107,7 +107,7 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         pulse: pulse.clone(),
     };
     let metrics = metrics(settings.metrics(), served).await?;
-    let settings = Settings { interval, labels };
+    let settings = giving::looking(settings, interval, labels);
     let (usage, offered) = views.map(|views| (views.usage, views.offered)).unzip();
     let outputs = Outputs {
         outbox,

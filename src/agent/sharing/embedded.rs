@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use self::devices::{has_failed, is_in_force, leave_out, left, put, why_away};
+use self::devices::{has_failed, is_in_force, leave_out, left, put, take_in, why_away};
 use self::slices::Setter;
 use self::standing::Sight;
 use super::{Changed, Giver, Outcome, Scene};
@@ -24,7 +24,7 @@ use crate::domain::node::PluginLabel;
 use crate::domain::node::telling::Event;
 use crate::domain::reason::{Kind, Reason};
 use crate::domain::reconcile::Status;
-use crate::domain::sharing::health::{Health, Monitor};
+use crate::domain::sharing::health::{Health, Monitor, Table};
 use crate::domain::sharing::hold::{Held, Listing, hold};
 use crate::domain::sharing::slice;
 use crate::domain::sharing::status::SharingStatus;
@@ -40,6 +40,8 @@ pub struct Rules {
     pub deadline: Duration,
     /// Whether the Node chooses the layout, so that before it was seen nobody knows which.
     pub follows_node: bool,
+    /// What errors of devices say of them.
+    pub xids: Table,
     /// NVIDIA's program by its whole path, which sets how long turns are.
     pub nvidia_smi: PathBuf,
 }
@@ -91,7 +93,7 @@ impl Embedded {
             answer,
             report,
             told,
-            monitor: Monitor::default(),
+            monitor: Monitor::new(rules.xids.clone()),
             setter: Setter::new(rules.nvidia_smi.clone()),
             rules,
             had: BTreeMap::new(),
@@ -312,7 +314,7 @@ impl Embedded {
 
 impl Giver for Embedded {
     fn look(&mut self, scene: Scene<'_>) -> Outcome {
-        self.monitor.see(scene.now, scene.inventory, scene.xids);
+        take_in(&mut self.monitor, &scene);
         let Asked {
             targets,
             waiting,

@@ -477,7 +477,7 @@ mod tests {
             assert!(before.elapsed() >= USAGE_EVERY);
         };
         tokio::select! {
-            () = teller.changed() => panic!("the hardware would be looked at for it"),
+            _ = teller.changed() => panic!("the hardware would be looked at for it"),
             () = told => {}
         }
     }

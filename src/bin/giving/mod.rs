@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
+use octavo::agent::Settings as Looking;
 use octavo::agent::partitioning::Partitioning;
 use octavo::agent::sharing::Giver as Port;
 use octavo::agent::sharing::embedded::{Embedded, Rules};
@@ -13,7 +15,9 @@ use octavo::config::agent::{
     AgentSettings, ClusterSettings, DeviceList, Giver, PartitioningSettings,
 };
 use octavo::config::engine::EngineSettings;
+use octavo::domain::labels::Options;
 use octavo::domain::sharing::delivery::Way;
+use octavo::domain::sharing::health::Table;
 use octavo::k8s::device_plugin::delivery::Delivery;
 use octavo::k8s::device_plugin::{Answer, Gate, Manager, Settings};
 use tracing::info;
@@ -33,6 +37,20 @@ pub(crate) fn start(
         }
         None => (None, partitioning),
     }
+}
+
+/// How the hardware is looked at, and what is made of it.
+pub(crate) fn looking(settings: &AgentSettings, interval: Duration, labels: Options) -> Looking {
+    Looking {
+        interval,
+        labels,
+        xids: xids(settings),
+    }
+}
+
+/// What errors say of the devices that report them.
+fn xids(settings: &AgentSettings) -> Table {
+    Table::default().without(settings.sharing().ignored_xids().clone())
 }
 
 /// Takes away what container runtimes were told, where this program told them.
@@ -77,6 +95,7 @@ fn embedded(settings: &AgentSettings) -> Option<(Box<dyn Port>, Arc<Gate>)> {
         strategy: settings.labels().options(Timestamp::now()).mig_strategy,
         deadline: sharing.deadline(),
         follows_node: settings.cluster().is_some_and(ClusterSettings::follows),
+        xids: xids(settings),
         nvidia_smi: engine
             .map_or_else(
                 || Path::new("/usr/bin/nvidia-smi"),

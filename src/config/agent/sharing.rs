@@ -10,6 +10,7 @@ use crate::config::duration;
 use crate::config::kubernetes::ConfigMapName;
 use crate::domain::sharing::allocation::Policy;
 use crate::domain::sharing::delivery::Way;
+use crate::domain::sharing::health::Ignored;
 
 /// Less is more questions than kubelet likes to answer.
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);
@@ -70,6 +71,17 @@ pub(super) struct SharingArgs {
         default_value = "spread"
     )]
     allocation: AllocationName,
+
+    /// Xids that keep no device from being given out, such as 79,119, or `all`; for --sharing embedded
+    ///
+    /// What the device itself shows still does: it does not answer, the driver asks for a reset, its memory has errors.
+    #[arg(
+        long,
+        value_name = "XIDS",
+        env = "OCTAVO_IGNORE_XID",
+        hide_env_values = true
+    )]
+    ignore_xid: Option<Ignored>,
 
     /// The ConfigMap that NVIDIA's device plugin reads; for --sharing hand-off
     #[arg(
@@ -188,6 +200,7 @@ pub struct SharingSettings {
     device_lists: Vec<DeviceList>,
     cdi_dir: PathBuf,
     policy: Policy,
+    ignored_xids: Ignored,
     plugin_config_map: Option<ConfigMapName>,
     deadline: Duration,
     delay: Duration,
@@ -226,6 +239,11 @@ impl SharingSettings {
     /// How replicas are laid over units.
     pub fn policy(&self) -> Policy {
         self.policy
+    }
+
+    /// Errors that keep no device from being given out.
+    pub fn ignored_xids(&self) -> &Ignored {
+        &self.ignored_xids
     }
 
     /// The `ConfigMap` that NVIDIA's plugin reads.
@@ -301,6 +319,7 @@ impl SharingArgs {
                 AllocationName::Spread => Policy::Spread,
                 AllocationName::Pack => Policy::Pack,
             },
+            ignored_xids: self.ignore_xid.unwrap_or_default(),
             plugin_config_map: self.plugin_config_map,
             deadline: self.sharing_deadline,
             delay: self.plugin_config_delay,
@@ -367,6 +386,11 @@ mod tests {
             (&["--usage-interval=500ms"][..], "--usage-interval"),
             (&["--dcgm-metrics"], "--usage-interval"),
             (&["--pod-events"], "--usage-interval"),
+            (
+                &["--ignore-xid=79,x"],
+                "entry 2 of the list, \"x\", is no number",
+            ),
+            (&["--ignore-xid=79,all"], "entry 2 of the list is `all`"),
             (&["--plugin-config-map=a"], "a namespace and a name"),
             (&["--plugin-config-map=a/b/c"], "a namespace and a name"),
             (&["--sharing=mps"], "--sharing"),

@@ -21,7 +21,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use xid::{Class, Table, Xid};
+pub use xid::{Class, Ignored, IgnoredError, Table, Xid};
 
 use self::patient::{FORGET, Patient, Sight};
 use super::offer::Unit;
@@ -83,6 +83,16 @@ impl Monitor {
         }
     }
 
+    /// Takes in what devices have reported, without a look at the hardware: nothing ends by it.
+    pub fn hear(&mut self, now: Duration, xids: &[Xid]) {
+        for xid in xids {
+            // One of a device that nobody has ever seen is nobody's.
+            if let Some(patient) = self.patients.get_mut(&xid.pci) {
+                patient.report(now, xid, self.table.look_up(xid.number));
+            }
+        }
+    }
+
     /// Takes in a look at the hardware, and what the devices have reported since the last one.
     pub fn see(&mut self, now: Duration, inventory: &Inventory, xids: &[Xid]) {
         let ours = inventory.devices.iter();
@@ -90,12 +100,7 @@ impl Monitor {
         for device in ours.clone() {
             self.patients.entry(device.pci).or_default();
         }
-        for xid in xids {
-            // One of a device that nobody has ever seen is nobody's.
-            if let Some(patient) = self.patients.get_mut(&xid.pci) {
-                patient.report(now, xid, self.table.look_up(xid.number));
-            }
-        }
+        self.hear(now, xids);
         let driver = match &inventory.nvml {
             NvmlState::Loading => return self.hear_nothing(now, "it is being started"),
             NvmlState::Stalled { call, .. } => {

@@ -109,6 +109,28 @@ fn manifests_are_what_the_chart_renders() {
 }
 
 #[test]
+fn what_is_to_be_ignored_of_devices_is_told_the_agent_where_it_gives_them_out() {
+    let told = |mode: &str, ignored: Value| {
+        let values = serde_json::json!({
+            "tier": "applier",
+            "agent": {"sharing": {"mode": mode, "ignoreXids": ignored}},
+        });
+        let all = render_with(&values);
+        let agent = all.iter().find(|one| one["kind"] == "DaemonSet").unwrap();
+        let pod = &agent["spec"]["template"]["spec"];
+        let flags = pod["containers"][0]["args"].as_array().unwrap().iter();
+        let flags = flags.filter_map(Value::as_str);
+        let mut flags = flags.filter_map(|flag| flag.strip_prefix("--ignore-xid="));
+        flags.next().map(ToOwned::to_owned)
+    };
+    let list = || serde_json::json!([79, 119]);
+    assert_eq!(told("embedded", list()).as_deref(), Some("79,119"));
+    assert_eq!(told("embedded", "all".into()).as_deref(), Some("all"));
+    assert_eq!(told("embedded", serde_json::json!([])), None);
+    assert_eq!(told("off", list()), None);
+}
+
+#[test]
 fn helm_finds_nothing_to_complain_of() {
     let chart = path();
     let chart = chart.to_str().unwrap();

@@ -117,6 +117,10 @@ const WRONG: &[(&str, &str)] = &[
         "'/agent/sharing/deviceList'",
     ),
     (
+        "{agent: {sharing: {ignoreXids: [79, x]}}}",
+        "'/agent/sharing/ignoreXids",
+    ),
+    (
         "{agent: {usage: {interval: 500ms}}}",
         "'/agent/usage/interval'",
     ),

@@ -1,5 +1,6 @@
 //! Devices given out to pods, and who has them: the real agent on simulated machines.
 
+mod fitness;
 mod kubelet;
 pub(crate) mod plugin;
 mod plugin_faults;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::agent::sharing::Scene;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Inventory, NvmlState};
 use crate::domain::layout::DeviceTarget;
@@ -9,6 +10,15 @@ use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
 use crate::domain::sharing::health::{Health, Monitor};
 use crate::domain::sharing::{Offer, Offers, ResourceName, Unit, offer};
+
+/// Takes in how devices are, and what they report.
+pub(super) fn take_in(monitor: &mut Monitor, scene: &Scene<'_>) {
+    if scene.is_read {
+        monitor.see(scene.now, scene.inventory, scene.xids);
+    } else {
+        monitor.hear(scene.now, scene.xids);
+    }
+}
 
 /// Whether a device's partitioning is what it should be, where anything is asked of it.
 pub(super) fn is_in_force(target: &DeviceTarget, status: &Status) -> bool {

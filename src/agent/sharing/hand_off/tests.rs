@@ -59,6 +59,7 @@ fn look(giver: &mut HandOff, view: Option<&View>) -> Outcome {
         devices: Vec::new(),
     };
     giver.look(Scene {
+        is_read: true,
         now: Duration::ZERO,
         inventory: &inventory,
         xids: &[],

@@ -5,8 +5,14 @@
 //! Action" (Ampere and newer); NVIDIA k8s-device-plugin 0.20, `internal/rm/health.go`, for those that it leaves out.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use thiserror::Error;
 
 use crate::domain::id::PciAddress;
+
+/// What stands for every error.
+const ALL: &str = "all";
 
 /// An error that a device reported by itself. Source: NVIDIA, "Xid Errors".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +47,37 @@ pub enum Class {
 /// Which class an error is of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Table {
-    ignored: BTreeSet<u64>,
+    ignored: Ignored,
+}
+
+/// Errors that say nothing of the device to whoever runs it: numbers with commas between, or `all`.
+///
+/// Source of the form: NVIDIA k8s-device-plugin 0.20, `DP_DISABLE_HEALTHCHECKS`. That passes over what it cannot read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ignored {
+    /// Every one.
+    All,
+    /// Those of these numbers.
+    These(BTreeSet<u64>),
+}
+
+/// Why a list of errors cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum IgnoredError {
+    /// It is no number.
+    #[error("entry {place} of the list, {text:?}, is no number of an Xid")]
+    NotANumber {
+        /// Which of the list, from 1.
+        place: usize,
+        /// What is written there.
+        text: String,
+    },
+    /// It has more than can be ignored.
+    #[error("entry {place} of the list is `{ALL}`, which stands alone")]
+    AllAmongOthers {
+        /// Which of the list, from 1.
+        place: usize,
+    },
 }
 
 impl Class {
@@ -52,21 +88,56 @@ impl Class {
 }
 
 impl Table {
-    /// The same, where these say nothing of the device. NVIDIA's device plugin is told so by `DP_DISABLE_HEALTHCHECKS`, a list
-    /// of numbers.
+    /// The same, where these say nothing of the device.
     #[must_use]
-    pub fn without(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
-        self.ignored.extend(numbers);
-        self
+    pub fn without(self, ignored: Ignored) -> Self {
+        Self { ignored }
     }
 
     /// The class of a number, and what it is in a few words; none where nobody knows.
     pub fn look_up(&self, number: u64) -> (Class, &'static str) {
-        if self.ignored.contains(&number) {
+        if self.ignored.has(number) {
             return (Class::Application, "not looked at");
         }
         let row = ROWS.iter().find(|(numbers, ..)| numbers.contains(&number));
         row.map_or((Class::Unknown, ""), |(_, class, what)| (*class, *what))
+    }
+}
+
+impl Default for Ignored {
+    fn default() -> Self {
+        Self::These(BTreeSet::new())
+    }
+}
+
+impl Ignored {
+    fn has(&self, number: u64) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(numbers) => numbers.contains(&number),
+        }
+    }
+}
+
+impl FromStr for Ignored {
+    type Err = IgnoredError;
+
+    fn from_str(text: &str) -> Result<Self, IgnoredError> {
+        if text.trim() == ALL {
+            return Ok(Self::All);
+        }
+        let entries = text.split(',').map(str::trim).zip(1..);
+        let numbers: Result<BTreeSet<u64>, IgnoredError> = entries
+            .map(|(entry, place)| match entry.parse() {
+                Ok(number) if entry.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
+                _ if entry == ALL => Err(IgnoredError::AllAmongOthers { place }),
+                Ok(_) | Err(_) => Err(IgnoredError::NotANumber {
+                    place,
+                    text: entry.to_owned(),
+                }),
+            })
+            .collect();
+        numbers.map(Self::These)
     }
 }
 
@@ -189,8 +260,36 @@ mod tests {
 
     #[test]
     fn what_an_administrator_leaves_out_says_nothing_of_the_device() {
-        let table = Table::default().without([95]);
+        let without = |text: &str| Table::default().without(text.parse().unwrap());
+        let table = without("95, 119");
         assert!(table.look_up(95).0.is_harmless());
-        assert_eq!(table.look_up(119).0, Class::Reset);
+        assert!(table.look_up(119).0.is_harmless());
+        assert_eq!(table.look_up(79).0, Class::Machine);
+        for number in [0, 79, 95, 999, u64::MAX] {
+            assert!(without("all").look_up(number).0.is_harmless(), "{number}");
+        }
+    }
+
+    #[test]
+    fn i12_a_list_with_something_else_in_it_is_refused_with_the_place() {
+        let read = |text: &str| text.parse::<Ignored>().unwrap_err();
+        for (text, place, entry) in [
+            ("79,x", 2, "x"),
+            ("", 1, ""),
+            ("79,,48", 2, ""),
+            ("79,", 2, ""),
+            ("-1", 1, "-1"),
+            ("+79", 1, "+79"),
+            ("18446744073709551616", 1, "18446744073709551616"),
+            ("xids", 1, "xids"),
+        ] {
+            let text_of = entry.to_owned();
+            let expected = IgnoredError::NotANumber {
+                place,
+                text: text_of,
+            };
+            assert_eq!(read(text), expected, "{text:?}");
+        }
+        assert_eq!(read("79,48,all"), IgnoredError::AllAmongOthers { place: 3 });
     }
 }

@@ -103,9 +103,31 @@ fn a_storm_is_one_trouble() {
 #[test]
 fn what_an_administrator_leaves_out_is_not_looked_at() {
     let mut node = Node::new();
-    node.monitor = Monitor::new(Table::default().without([95]));
+    node.monitor = Monitor::new(Table::default().without("95".parse().unwrap()));
     node.look(1, &[xid(0, 95)]);
     assert_eq!(node.fit(), [true; 3]);
     node.look(2, &[xid(0, 48)]);
     assert_eq!(node.fit(), [false, true, true]);
+}
+
+#[test]
+fn what_was_read_before_ends_nothing_and_what_is_reported_meanwhile_counts() {
+    let mut node = Node::new();
+    node.look(1, &[xid(0, 94)]);
+    // Long after it would be over, and nobody has looked.
+    node.monitor.hear(Duration::from_secs(HOUR), &[xid(1, 94)]);
+    assert_eq!(node.fit(), [false, false, true]);
+    node.look(HOUR + 1, &[]);
+    assert_eq!(node.fit(), [true, false, true]);
+}
+
+#[test]
+fn the_first_look_of_all_finds_what_devices_show_and_nothing_is_fit_before_it() {
+    let mut node = Node::new();
+    node.lose(0);
+    node.wish(1, RecoveryAction::ResetGpu);
+    node.monitor = Monitor::default();
+    assert_eq!(node.fit(), [false; 3]);
+    node.look(0, &[]);
+    assert_eq!(node.fit(), [false, false, true]);
 }
