@@ -1,6 +1,9 @@
 //! Which devices are fit to be given out: what they report, what they show, and what an agent knows that was just started.
 
+use std::fs;
+
 use super::plugin::{GPU, Rig, shared};
+use crate::process::Program;
 
 const TWO: &str = "- {board: A100_40GB, count: 2}\n";
 
@@ -24,4 +27,80 @@ fn a_device_that_reports_what_is_to_be_ignored_is_given_out_and_another_one_is_n
     let line = agent.says("device-unhealthy");
     assert!(line.contains("Xid 119"), "{line}");
     rig.kubelet.offers(GPU, &rig.replicas(0, &[0, 1]));
+}
+
+/// How many calls of the driver there were, but waits for events.
+fn calls(rig: &Rig) -> usize {
+    let log = fs::read_to_string(rig.node.machine.path().join("calls")).unwrap();
+    let calls = log.lines();
+    calls
+        .filter(|line| !line.contains("nvmlEventSetWait"))
+        .count()
+}
+
+#[test]
+fn pods_that_come_and_go_have_no_device_read() {
+    let rig = Rig::new(TWO);
+    let layouts = rig.node.layouts(&shared(4));
+    let folder = rig.folder().display().to_string();
+    let mut command = rig.node.agent(&[
+        "--sharing=embedded",
+        "--interval=1h",
+        "--layouts",
+        &layouts,
+        "--layout=wanted",
+        "--device-plugins",
+        &folder,
+    ]);
+    command.env("NVML_SIM_LOG", rig.node.machine.path().join("calls"));
+    command.env("OCTAVO_LOG_LEVEL", "debug");
+    let mut agent = Program::start(&mut command);
+    rig.kubelet.counts(GPU, 8);
+    agent.says("sharing-in-force");
+    let before = calls(&rig);
+    assert!(before > 0);
+    for number in 0..8 {
+        let name = format!("pod-{number}");
+        rig.kubelet.admit(&name, GPU, 1).unwrap();
+        agent.says("who gives devices out says something else");
+    }
+    assert_eq!(calls(&rig), before);
+    // What the hardware says by itself is looked at as ever.
+    xid(&rig, 1, 119);
+    agent.says("device-unhealthy");
+    assert!(calls(&rig) > before);
+}
+
+#[test]
+fn the_first_list_of_an_agent_that_was_just_started_has_nothing_fit_that_shows_a_fault() {
+    let rig = Rig::new("- {board: A100_40GB, count: 3}\n");
+    let mut first = rig.agent(&shared(2), &[]);
+    rig.kubelet.counts(GPU, 6);
+    first.says("sharing-in-force");
+    first.kill();
+    let lists = rig.kubelet.knows(|known| known.resources[GPU].lists);
+    let slot = |index| rig.node.machine.world().slot_of_index(index).unwrap();
+    let (lost, sick) = (slot(0), slot(1));
+    rig.node.machine.change(|world| {
+        world.lose_gpu(lost)?;
+        // `NVML_GPU_RECOVERY_ACTION_GPU_RESET`.
+        world.set_recovery_action(sick, 1)
+    });
+    let mut second = rig.agent(&shared(2), &[]);
+    // There has to be one that is given out, or nothing would be said of the list at all.
+    rig.kubelet.wait("the list of the second agent", |known| {
+        let resource = &known.resources[GPU];
+        resource.lists > lists && resource.is_connected
+    });
+    rig.kubelet.offers(GPU, &rig.replicas(2, &[0, 1]));
+    let said = second.kill();
+    let events = said.iter().filter(|line| line.contains("device-unhealthy"));
+    // Not given out any more would mean that it was before.
+    assert_eq!(
+        rig.kubelet.knows(|known| known.resources[GPU].lists),
+        lists + 1,
+        "{}",
+        said.join("\n")
+    );
+    assert!(events.count() <= 2);
 }
