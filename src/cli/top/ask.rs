@@ -174,9 +174,10 @@ fn fleet(list: UsageList, node: Option<&str>) -> Answer {
 
 /// Whoever misses an aggregator may be on a node.
 fn of_usage(error: CliError) -> CliError {
-    match error {
-        CliError::Ask { url, source } => CliError::AskUsage { url, source },
-        other => other,
+    if let CliError::Ask { url, source } = error {
+        CliError::AskUsage { url, source }
+    } else {
+        error
     }
 }
 
