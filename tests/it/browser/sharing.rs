@@ -176,12 +176,12 @@ pub(super) async fn give_notebooks(site: &Site) {
                 is_over: *is_over,
                 ..tenant(pod, vec![ShareId::replica(&uuid(one), number)], *memory)
             });
-        let used: u64 = uses.iter().map(|(_, memory, _)| memory).sum();
+        let sum: u64 = uses.iter().map(|(_, memory, _)| memory).sum();
         let shared = UnitUsage {
             replicas: Some(3),
             fair_share: Some(Mebibytes::new(MEMORY / 3)),
             tenants: tenants.collect(),
-            ..unit(&uuid(one), MEMORY, used)
+            ..unit(&uuid(one), MEMORY, sum)
         };
         device(one, at, vec![shared])
     });
