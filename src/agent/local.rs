@@ -118,7 +118,7 @@ async fn serve(stream: UnixStream, ask: mpsc::Sender<Asked>, told: Told) -> io::
             Some(usage) => return follow(reader, writer, usage, usage_said).await,
             None => Some(Answer::Refused {
                 reason:
-                    "nobody looks at who uses what here: the agent runs without --usage-interval"
+                    "nobody looks at who uses what here: the agent runs without --usage-interval (the chart: agent.usage.interval)"
                         .to_owned(),
             }),
         },

@@ -5,6 +5,7 @@
 //! programs.rs    what is needed beside this program
 //! scenario.rs    the machines there are, and what must be counted of them
 //! machine.rs     one simulated machine in a folder
+//! tenants.rs     pods that share a machine's GPU, as kubelet and the kernel tell of them
 //! children.rs    processes that are started, listened to and ended
 //! story.rs       what happens to the machines
 //! check.rs       what the aggregator must have seen
@@ -20,6 +21,7 @@ mod play;
 mod programs;
 mod scenario;
 mod story;
+mod tenants;
 
 use self::children::Children;
 pub use self::error::DemoError;

@@ -144,6 +144,14 @@ pub enum CliError {
         /// Why not.
         source: Box<ClientError>,
     },
+    /// The same of who uses what, which an agent knows too.
+    #[error("cannot get {url}")]
+    AskUsage {
+        /// What was asked for.
+        url: String,
+        /// Why not.
+        source: Box<ClientError>,
+    },
     /// The demo did not go as it should.
     #[error("the demo failed")]
     Demo(#[source] DemoError),
@@ -182,7 +190,10 @@ impl CliError {
                 "give the path of libnvidia-ml.so.1, or leave --nvml-library out to search for it",
             ),
             Self::Trust { .. } => Some("give a file of certificates in PEM form with --ca"),
-            Self::Ask { source, .. } => source.advice(),
+            Self::AskUsage { source, .. } if source.is_unreachable() => Some(
+                "say with --server or OCTAVO_SERVER where the aggregator is; on a node, `octavo top --here` asks its agent, without one",
+            ),
+            Self::Ask { source, .. } | Self::AskUsage { source, .. } => source.advice(),
             Self::Demo(error) => error.advice(),
             Self::NoSuchLayout { .. } => Some(
                 "name one of these; -f gives a file, and without it they are generated for the node",
@@ -193,6 +204,10 @@ impl CliError {
             ),
             Self::State(_) => Some("run as root, or give another folder with --state-dir"),
             Self::Agent { .. } => Some("run as root, or as the user that the agent runs as"),
+            Self::NoAgent => Some(
+                "ask within the pod of its agent, `kubectl exec -n octavo-system POD -- octavo ...`, or name the agent's folder with \
+                 --state-dir",
+            ),
             Self::AgentGone { .. } | Self::AgentSilent(_) => Some(
                 "look at the agent's log; what was begun is in its journal and is taken up again",
             ),
@@ -200,7 +215,6 @@ impl CliError {
             | Self::Write(_)
             | Self::MigParted(_)
             | Self::AgentRefused(_)
-            | Self::NoAgent
             | Self::Export(_)
             | Self::Observe(_)
             | Self::Runtime(_)

@@ -52,6 +52,30 @@ fn the_demo_sees_its_fleet_and_leaves_nothing() {
 }
 
 #[test]
+fn the_demo_shows_who_is_over_the_share_of_a_gpu() {
+    let place = Place::new();
+    let mut demo = place.start(&[]);
+    let try_this = demo.says(" top");
+    let server = try_this.trim().split(' ').next().unwrap();
+    let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
+    // The agent has looked before its node is told of, or does so soon: each thing that happens is a reason to ask again.
+    let mut rows = String::new();
+    while !rows.contains("180% of 5120Mi, over") {
+        demo.says("Z");
+        let top = Command::new(env!("CARGO_BIN_EXE_octavo"))
+            .args(["top", "--node=t4", "--server", server])
+            .output()
+            .unwrap();
+        rows = text(&top);
+    }
+    assert!(rows.contains("research/notebook-7"), "{rows}");
+    assert!(rows.contains("serving/triton-0"), "{rows}");
+    kill(demo.pid(), Signal::SIGINT).unwrap();
+    assert_eq!(demo.child.wait().unwrap().code(), Some(0));
+    place.is_left_clean();
+}
+
+#[test]
 fn an_interrupted_demo_ends_well_and_leaves_nothing() {
     let place = Place::new();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
@@ -207,12 +231,12 @@ impl Place {
 
 impl Demo {
     #[track_caller]
-    fn says(&mut self, text: &str) {
+    fn says(&mut self, text: &str) -> String {
         let mut said = Vec::new();
         for line in self.lines.by_ref() {
             let line = line.unwrap();
             if line.contains(text) {
-                return;
+                return line;
             }
             said.push(line);
         }

@@ -172,6 +172,7 @@ async fn a_node_tells_who_uses_what_through_its_agents_socket() {
     assert_eq!(output.status.code(), Some(1));
     let error = said(&output.stderr);
     assert!(error.contains("no agent runs on this node"), "{error}");
+    assert!(error.contains("kubectl exec -n octavo-system"), "{error}");
 
     let (_known, known) = watch::channel(Arc::new(usage()));
     let desk = local::listen(folder.path(), Some(known)).unwrap();
@@ -225,6 +226,22 @@ async fn a_node_tells_who_uses_what_through_its_agents_socket() {
     assert_eq!(output.status.code(), Some(1));
     let error = said(&output.stderr);
     assert!(error.contains("runs without --usage-interval"), "{error}");
+}
+
+#[tokio::test]
+async fn without_an_aggregator_it_is_said_who_else_can_be_asked() {
+    // An address that nobody else has, and nobody listens at any more.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let output = run(&["top", "--server", &url]).await;
+    assert_eq!(output.status.code(), Some(1));
+    let error = said(&output.stderr);
+    assert!(error.contains("the connection was refused"), "{error}");
+    assert!(
+        error.contains("`octavo top --here` asks its agent"),
+        "{error}"
+    );
 }
 
 /// What the terminal shows, until it shows `wanted`.

@@ -106,7 +106,11 @@ impl HandOff {
         }
         let refused = |why: String| leave(Some(said(Reason::SharingRefused, why, &offers, scene)));
         if self.terms.config_map.is_none() {
-            return refused("--plugin-config-map does not say where NVIDIA's device plugin has its configuration".to_owned());
+            return refused(
+                "--plugin-config-map does not say where NVIDIA's device plugin has its configuration: name its ConfigMap (the \
+                 chart: handOff.configMap), or use --sharing embedded"
+                    .to_owned(),
+            );
         }
         let config = has_no_lengths(asked).and_then(|()| render(&offers, self.terms.strategy));
         let config = match config {

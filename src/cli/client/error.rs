@@ -129,6 +129,11 @@ impl ClientError {
         }
     }
 
+    /// Whether nobody was met at the address.
+    pub(in crate::cli) const fn is_unreachable(&self) -> bool {
+        matches!(self, Self::NobodyThere | Self::Address | Self::Connect(_))
+    }
+
     /// What the person can do about it.
     pub(in crate::cli) fn advice(&self) -> Option<&'static str> {
         match self {

@@ -11,6 +11,7 @@ use tokio::process::Command;
 use super::DemoError;
 use super::programs::Programs;
 use super::scenario::Scenario;
+use super::tenants::{self, Tenants};
 
 /// The layouts that can be chosen.
 const LAYOUTS: &str = include_str!("../../../demo/layouts.yaml");
@@ -21,6 +22,7 @@ pub(super) struct Machine<'a> {
     scenario: &'a Scenario,
     programs: &'a Programs,
     folder: PathBuf,
+    tenants: Option<Tenants>,
 }
 
 impl<'a> Machine<'a> {
@@ -30,10 +32,12 @@ impl<'a> Machine<'a> {
         programs: &'a Programs,
         folder: &Path,
     ) -> Result<Self, DemoError> {
+        let folder = folder.join(&scenario.name);
         let machine = Self {
             scenario,
             programs,
-            folder: folder.join(&scenario.name),
+            tenants: Tenants::of(&scenario.text, &folder),
+            folder,
         };
         let text = machine.driver_folder().join("nvml-sim.yaml");
         write(&machine.driver_folder(), |path| fs::create_dir_all(path))?;
@@ -47,6 +51,9 @@ impl<'a> Machine<'a> {
         let sysfs: [&OsStr; 2] = ["sysfs".as_ref(), machine.folder.as_ref()];
         machine.simulate(sysfs).await.map_err(failed)?;
         write(&machine.layouts(), |path| fs::write(path, LAYOUTS))?;
+        if let Some(tenants) = &machine.tenants {
+            write(&tenants.kubelet(), |_| tenants.come())?;
+        }
         if scenario.has_driver_at_once() {
             machine.install_driver()?;
         }
@@ -112,6 +119,16 @@ impl<'a> Machine<'a> {
             .arg(self.layouts())
             .arg("--state-dir")
             .arg(self.state());
+        if let Some(tenants) = &self.tenants {
+            command
+                .args(["--layout", tenants::LAYOUT, "--usage-interval=2s"])
+                .arg("--proc-root")
+                .arg(tenants.proc())
+                .arg("--pod-resources")
+                .arg(tenants.socket())
+                .arg("--device-plugins")
+                .arg(tenants.kubelet());
+        }
         command
     }
 

@@ -188,7 +188,7 @@ impl Play<'_> {
         ))?;
         let set = format!("OCTAVO_SERVER={people} {}", self.settings.own().display());
         self.say("try in another terminal:")?;
-        for command in ["nodes", "types", "node hgx-a100"] {
+        for command in ["nodes", "types", "node hgx-a100", "top"] {
             line(&format!("      {set} {command}"))?;
         }
         self.say("what happens now; Ctrl-C ends all of it")

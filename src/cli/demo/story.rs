@@ -39,7 +39,7 @@ const ROUND: [(&str, &str, &str); 16] = [
     ),
     ("h200", "GPU 5 is reset and comes back", "reset 5"),
     ("dgx-h100", "GPU 7 falls off the bus", "lose 7"),
-    ("t4", "its only job ends", "process remove 77"),
+    ("t4", "its model server ends", "process remove 77"),
     (
         "mixed-l40s-a100",
         "the driver hangs",
@@ -66,7 +66,7 @@ const ROUND: [(&str, &str, &str); 16] = [
         "the driver answers again",
         "fault clear demo",
     ),
-    ("t4", "a job starts on its GPU", TRITON),
+    ("t4", "a model server starts on its GPU", TRITON),
     (
         "hgx-a100",
         "a server starts in a partition of GPU 0",

@@ -84,7 +84,7 @@ impl<'a> Asker<'a> {
             asked.push(("limit", &wanted));
             asked.extend(token.as_deref().map(|token| ("continue", token)));
             let target = Target::new("/api/v1/usage").with(asked);
-            let page: UsageList = client.get(&target).await?;
+            let page: UsageList = client.get(&target).await.map_err(of_usage)?;
             // A page can be empty and go on, but not from where it began: that would never end.
             let is_end = page.continue_token.is_none() || page.continue_token == token;
             let list = match &mut all {
@@ -170,6 +170,15 @@ fn fleet(list: UsageList, node: Option<&str>) -> Answer {
         ));
     }
     Answer { list, notes }
+}
+
+/// Whoever misses an aggregator may be on a node.
+fn of_usage(error: CliError) -> CliError {
+    if let CliError::Ask { url, source } = error {
+        CliError::AskUsage { url, source }
+    } else {
+        error
+    }
 }
 
 /// What the agent with its socket in `folder` says.

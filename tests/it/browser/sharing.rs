@@ -12,6 +12,7 @@ use octavo::domain::sharing::{ResourceName, ShareId};
 
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
+use crate::machine::Machine;
 
 const MEMORY: u64 = 81_920;
 
@@ -137,6 +138,74 @@ fn report(machine: &Inventory) -> SharingReport {
         named: None,
         hand_off: None,
     }
+}
+
+const NOTEBOOKS: &str = "machine: notebooks
+machine_type: a2-ultragpu-2g
+gpus:
+- {board: A100_80GB, count: 2}
+processes:
+- {pid: 4711, gpu: 0, memory_mib: 47104}
+- {pid: 4712, gpu: 0, memory_mib: 20480}
+- {pid: 4713, gpu: 1, memory_mib: 14336}
+- {pid: 4714, gpu: 1, memory_mib: 9216}
+- {pid: 4715, gpu: 1, memory_mib: 3072}
+";
+
+/// A node `notebooks` with two GPUs for three each, of whom one is greedy.
+pub(super) async fn give_notebooks(site: &Site) {
+    let machine = Machine::new(NOTEBOOKS);
+    let machine = machine.observe().await;
+    let uuid = |device: &Device| device.uuid.as_ref().unwrap().as_str().to_owned();
+    let uses = [
+        &[
+            ("training-by-hand", 47_104, true),
+            ("notebook-anna", 20_480, false),
+        ][..],
+        &[
+            ("notebook-ben", 14_336, false),
+            ("notebook-carla", 9_216, false),
+            ("ci-4711", 3_072, false),
+        ],
+    ];
+    let devices = machine.devices.iter().zip(uses).enumerate();
+    let devices = devices.map(|(at, (one, uses))| {
+        let tenants = (0_u32..)
+            .zip(uses)
+            .map(|(number, (pod, memory, is_over))| Tenant {
+                is_over: *is_over,
+                ..tenant(pod, vec![ShareId::replica(&uuid(one), number)], *memory)
+            });
+        let sum: u64 = uses.iter().map(|(_, memory, _)| memory).sum();
+        let shared = UnitUsage {
+            replicas: Some(3),
+            fair_share: Some(Mebibytes::new(MEMORY / 3)),
+            tenants: tenants.collect(),
+            ..unit(&uuid(one), MEMORY, sum)
+        };
+        device(one, at, vec![shared])
+    });
+    let usage = Usage {
+        devices: devices.collect(),
+        missing: Vec::new(),
+    };
+    let units = machine.devices.iter().map(|one| UnitStatus {
+        uuid: uuid(one),
+        replicas: Some(3),
+        health: Health::Healthy,
+    });
+    let report = SharingReport {
+        mode: Mode::Embedded.as_str().to_owned(),
+        state: Reason::SharingInForce.word().to_owned(),
+        resources: vec![ResourceStatus {
+            name: ResourceName::gpu(),
+            wanted: 6,
+            allocatable: Some(6),
+            units: units.collect(),
+        }],
+        ..SharingReport::default()
+    };
+    site.put_sharing("notebooks", &machine, &report, &usage);
 }
 
 /// A node `shared` whose devices several have.

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
 use super::layout::{IN_THE_WAY, standing};
-use super::sharing::give_shares;
+use super::sharing::give_notebooks;
 
 #[tokio::test]
 async fn the_pages_can_be_photographed() {
@@ -20,7 +20,7 @@ async fn the_pages_can_be_photographed() {
             ("/", "nodes", 1170),
             ("/nodes/hgx-a100", "node", 1290),
             ("/nodes/hgx-a100", "layout", 700),
-            ("/nodes/shared", "sharing", 1860),
+            ("/nodes/notebooks", "sharing", 980),
         ] {
             if name == "layout" {
                 let machine = inventory("hgx-a100").await;
@@ -28,7 +28,7 @@ async fn the_pages_can_be_photographed() {
                 site.put_standing("hgx-a100", &machine, &layout);
             }
             if name == "sharing" {
-                give_shares(&site).await;
+                give_notebooks(&site).await;
             }
             page.resize(height).await;
             for theme in ["light", "dark"] {
@@ -50,7 +50,7 @@ async fn the_pages_can_be_photographed() {
         ..Start::default()
     };
     browse(&site.url, narrow, async |page| {
-        page.open("/nodes/shared").await;
+        page.open("/nodes/notebooks").await;
         page.until(".live", &["Live"]).await;
         page.ask(
             "document.querySelector('.device:last-child').scrollIntoView()",

@@ -13,7 +13,7 @@ mod objects;
 mod permissions;
 mod plugin;
 mod real;
-mod sharing;
+pub(crate) mod sharing;
 mod sharing_kubelet;
 mod supervisor;
 

@@ -1,7 +1,7 @@
 //! Devices given out to pods, and who has them: the real agent on simulated machines.
 
 mod fitness;
-mod kubelet;
+pub(crate) mod kubelet;
 pub(crate) mod plugin;
 mod plugin_faults;
 mod plugin_mig;

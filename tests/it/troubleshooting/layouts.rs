@@ -183,14 +183,6 @@ fn a_rule_that_selects_nothing_is_told_what_there_is() {
 }
 
 #[test]
-fn replicas_that_nobody_offers_are_asked_for_and_not_made() {
-    let row = Row::of("replicas_missing");
-    let node = Node::new("- {board: A100_80GB}\n");
-    let file = node.layouts("[{devices: all, mig: disabled, timeSlicing: {replicas: 3}}]");
-    row.finds("octavo plan", &node.planned(&file));
-}
-
-#[test]
 fn what_somebody_else_changes_is_undone_or_left_and_told() {
     let row = Row::of("drift");
     for policy in ["repair", "report"] {

@@ -7,9 +7,12 @@ mod devices;
 mod drain;
 mod files;
 mod fleet;
+mod given;
+mod hand_off;
 mod layouts;
 mod node;
 mod row;
+mod usage;
 mod users;
 
 use std::collections::BTreeSet;

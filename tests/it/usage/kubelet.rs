@@ -24,7 +24,7 @@ use tonic::{Request, Response, Status};
 type Pods = BTreeMap<String, (String, Vec<String>)>;
 
 /// Ends when dropped.
-pub(super) struct Kubelet {
+pub(crate) struct Kubelet {
     folder: PathBuf,
     pods: Arc<Mutex<Pods>>,
     slow: watch::Sender<bool>,
@@ -109,7 +109,7 @@ impl Kubelet {
     }
 
     /// A pod was given these, which its record has too.
-    pub(super) fn give(&self, pod: &str, resource: &str, ids: &[String]) {
+    pub(crate) fn give(&self, pod: &str, resource: &str, ids: &[String]) {
         self.give_unrecorded(pod, resource, ids);
         self.record();
     }

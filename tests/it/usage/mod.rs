@@ -4,5 +4,5 @@ mod away;
 mod kubelet;
 mod many;
 mod moves;
-mod rig;
+pub(crate) mod rig;
 mod served;

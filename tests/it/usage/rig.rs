@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +22,9 @@ use crate::machine::Machine;
 /// Longer than anything takes on a loaded machine; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-pub(super) struct Rig {
-    pub(super) machine: Machine,
-    pub(super) kubelet: Kubelet,
+pub(crate) struct Rig {
+    pub(crate) machine: Machine,
+    pub(crate) kubelet: Kubelet,
 }
 
 /// An observer that runs, and what it saw.
@@ -33,14 +34,14 @@ pub(super) struct Watching {
 
 /// How a control group is written: both versions, by both drivers of kubelet.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Groups {
+pub(crate) enum Groups {
     V1Cgroupfs,
     V2Cgroupfs,
     V2Systemd,
 }
 
 impl Rig {
-    pub(super) fn new(gpus: &str) -> Self {
+    pub(crate) fn new(gpus: &str) -> Self {
         let machine = Machine::new(&format!("machine: node\ngpus:\n{gpus}"));
         let proc = machine.path().join("proc");
         fs::create_dir_all(proc.join("2")).unwrap();
@@ -52,7 +53,7 @@ impl Rig {
         Self { machine, kubelet }
     }
 
-    pub(super) fn proc(&self) -> PathBuf {
+    pub(crate) fn proc(&self) -> PathBuf {
         self.machine.path().join("proc")
     }
 
@@ -62,17 +63,17 @@ impl Rig {
     }
 
     /// The observer is in a namespace of its own, and the machine's processes are mounted beside.
-    pub(super) fn is_in_a_container(&self) {
+    pub(crate) fn is_in_a_container(&self) {
         symlink("4194304", self.proc().join("self")).unwrap();
     }
 
     /// UUID of a GPU.
-    pub(super) fn gpu(&self, at: usize) -> String {
+    pub(crate) fn gpu(&self, at: usize) -> String {
         self.machine.world().gpus[at].uuid.clone()
     }
 
     /// The process is a pod's.
-    pub(super) fn is_of(&self, pid: u32, pod: &str, groups: Groups) {
+    pub(crate) fn is_of(&self, pid: u32, pod: &str, groups: Groups) {
         let uid = uid(pod);
         let container = format!("{pid:064x}");
         let path = match groups {
@@ -94,7 +95,7 @@ impl Rig {
     }
 
     /// The process is the machine's own.
-    pub(super) fn is_of_no_pod(&self, pid: u32) {
+    pub(crate) fn is_of_no_pod(&self, pid: u32) {
         self.put(pid, "0::/system.slice/dcgm.service\n");
     }
 
@@ -110,7 +111,7 @@ impl Rig {
     }
 
     /// A process begins on a GPU, or on a compute instance of it.
-    pub(super) fn runs(&self, pid: u32, gpu: usize, place: Option<(u32, u32)>, memory_mib: u64) {
+    pub(crate) fn runs(&self, pid: u32, gpu: usize, place: Option<(u32, u32)>, memory_mib: u64) {
         self.machine.change(|world| {
             let gpu_uuid = world.gpus[gpu].uuid.clone();
             world.add_process(Process {
@@ -140,6 +141,38 @@ impl Rig {
             format!("--device-plugins={}", path("kubelet")),
         ])
         .unwrap()
+    }
+
+    /// Where the agent of `agent` keeps its state, and is asked.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.machine.path().join("agent-state")
+    }
+
+    /// The agent as it ships, that looks once a second. Whole GPUs are shared so.
+    pub(crate) fn agent(&self, sharing: &str, more: &[&str]) -> Command {
+        let path = self.machine.path();
+        let layouts = path.join("layouts.yaml");
+        let text = format!(
+            "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  shared:\n  - devices: all\n    timeSlicing: {sharing}\n"
+        );
+        fs::write(&layouts, text).unwrap();
+        let devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n";
+        fs::write(self.proc().join("devices"), devices).unwrap();
+        let mut command = self.machine.command(env!("CARGO_BIN_EXE_octavo-agent"));
+        command
+            .args(["--interval=1s", "--usage-interval=1s", "--layout=shared"])
+            .arg("--layouts")
+            .arg(layouts)
+            .arg("--state-dir")
+            .arg(self.state())
+            .arg("--proc-root")
+            .arg(self.proc())
+            .arg("--pod-resources")
+            .arg(path.join("kubelet/kubelet.sock"))
+            .arg("--device-plugins")
+            .arg(path.join("kubelet"))
+            .args(more);
+        command
     }
 
     /// Looks for the first time. Whole GPUs are shared by so many.

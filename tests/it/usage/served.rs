@@ -259,34 +259,7 @@ async fn the_agent_says_who_is_over_the_share_of_a_layout_in_its_log_and_its_met
         .give("a", "nvidia.com/gpu", &[format!("{gpu}::0")]);
     rig.is_of(101, "a", Groups::V2Systemd);
     rig.runs(101, 0, None, 40 * 1024);
-    let path = rig.machine.path();
-    let layouts = path.join("layouts.yaml");
-    fs::write(
-        &layouts,
-        "apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  shared:\n  - devices: all\n    timeSlicing: {replicas: 3}\n",
-    )
-    .unwrap();
-    fs::write(
-        path.join("proc/devices"),
-        "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n",
-    )
-    .unwrap();
-    let mut command = rig.machine.command(env!("CARGO_BIN_EXE_octavo-agent"));
-    command
-        .arg("--interval=1s")
-        .arg("--usage-interval=1s")
-        .arg("--metrics-listen=127.0.0.1:0")
-        .arg("--layout=shared")
-        .arg("--layouts")
-        .arg(&layouts)
-        .arg("--state-dir")
-        .arg(path.join("agent-state"))
-        .arg("--proc-root")
-        .arg(rig.proc())
-        .arg("--pod-resources")
-        .arg(path.join("kubelet/kubelet.sock"))
-        .arg("--device-plugins")
-        .arg(path.join("kubelet"));
+    let mut command = rig.agent("{replicas: 3}", &["--metrics-listen=127.0.0.1:0"]);
     let mut agent = tokio::task::spawn_blocking(move || {
         let mut agent = Program::start(&mut command);
         let address = agent.metrics();

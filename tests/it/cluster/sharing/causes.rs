@@ -5,25 +5,25 @@ use serde_json::{Value, json};
 use super::{LABEL, MAP, Stage, TWO, told};
 use crate::process::Program;
 
-const SHARED: &str = "[{devices: all, timeSlicing: {replicas: 3}}]";
-const NOW: &[&str] = &["--sharing=hand-off", "--sharing-deadline=1s"];
+pub(crate) const SHARED: &str = "[{devices: all, timeSlicing: {replicas: 3}}]";
+pub(crate) const NOW: &[&str] = &["--sharing=hand-off", "--sharing-deadline=1s"];
 
 /// What stands around the agent.
 #[derive(Clone, Copy)]
-struct Scenery {
+pub(crate) struct Scenery {
     /// Whether the `ConfigMap` has what the agent asks for.
-    has_key: bool,
+    pub(crate) has_key: bool,
     /// `DaemonSets` that run the plugin: the name, the `ConfigMap` of each, whether there is a config-manager.
-    sets: &'static [(&'static str, &'static str, bool)],
+    pub(crate) sets: &'static [(&'static str, &'static str, bool)],
     /// What is said of the containers of their pods; nothing where there is no pod.
-    pod: Option<&'static str>,
+    pub(crate) pod: Option<&'static str>,
     /// What the Node offers, and what it has.
-    gpus: Option<(u64, u64)>,
+    pub(crate) gpus: Option<(u64, u64)>,
 }
 
 const RUNNING: &str = r#"{"running": {"startedAt": "2026-01-01T00:00:00Z"}}"#;
 const CRASHING: &str = r#"{"waiting": {"reason": "CrashLoopBackOff"}}"#;
-const WELL: Scenery = Scenery {
+pub(crate) const WELL: Scenery = Scenery {
     has_key: true,
     sets: &[("plugin", MAP, true)],
     pod: Some(RUNNING),
@@ -143,7 +143,7 @@ impl Stage {
 }
 
 /// A stage with its agent, started.
-fn play(scenery: &Scenery, more: &[&str]) -> (Stage, Program) {
+pub(crate) fn play(scenery: &Scenery, more: &[&str]) -> (Stage, Program) {
     let stage = Stage::new(TWO);
     stage.set_up(scenery);
     let agent = stage.agent(SHARED, more);

@@ -1,6 +1,6 @@
 //! Sharing handed over to NVIDIA's device plugin, with the real agent, the real aggregator and a real API server.
 
-mod causes;
+pub(crate) mod causes;
 mod nvidia;
 
 use std::time::Duration;
@@ -20,20 +20,20 @@ use crate::aggregator::{Line, parts};
 use crate::process::{Aggregator, Program};
 
 /// The `ConfigMap` that the plugin reads.
-const MAP: &str = "plugin-config";
+pub(crate) const MAP: &str = "plugin-config";
 const LABEL: &str = "nvidia.com/device-plugin.config";
-const TWO: &str = "- {board: A100_40GB, count: 2}\n";
+pub(crate) const TWO: &str = "- {board: A100_40GB, count: 2}\n";
 /// What an administrator has put there.
 const OWN: &str = "version: v1\n";
 
 /// A node with a plugin's namespace.
-struct Stage {
-    rig: Rig<'static>,
+pub(crate) struct Stage {
+    pub(crate) rig: Rig<'static>,
     namespace: String,
 }
 
 impl Stage {
-    fn new(gpus: &str) -> Self {
+    pub(crate) fn new(gpus: &str) -> Self {
         let api = Api::shared();
         Self {
             rig: Rig::new(api, gpus),
@@ -46,7 +46,7 @@ impl Stage {
     }
 
     /// A `ConfigMap` with a key of the administrator's.
-    fn make_map(&self) {
+    pub(crate) fn make_map(&self) {
         let from = format!("--from-literal=default={OWN}");
         self.rig
             .api
@@ -82,7 +82,7 @@ impl Stage {
     }
 
     /// An agent that hands over, and the label of the layout `wanted`.
-    fn agent(&self, rules: &str, more: &[&str]) -> Program {
+    pub(crate) fn agent(&self, rules: &str, more: &[&str]) -> Program {
         let file = self.rig.machine.layouts(rules);
         let map = format!("--plugin-config-map={}", self.map());
         let first = ["--layouts", &file, &map, "--plugin-config-delay=1s"];
@@ -94,7 +94,7 @@ impl Stage {
         self.rig.get()["status"]["allocatable"][resource].clone()
     }
 
-    fn followed(&self) -> Option<String> {
+    pub(crate) fn followed(&self) -> Option<String> {
         let labels = self.rig.labels(LABEL);
         labels.into_iter().map(|(_, value)| value).next()
     }

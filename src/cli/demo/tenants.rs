@@ -1,0 +1,152 @@
+//! Pods that share a machine's GPU: what kubelet tells of who has which replica, and the kernel of whose each process is.
+//!
+//! There is neither on the machine that the demo runs on, so both are made up as the hardware is: kubelet's answer at a socket,
+//! its record, and a `/proc` of files. What is made of them is the agent's work.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tokio::net::UnixListener;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+use crate::proto::pod_resources::pod_resources_lister_server::{
+    PodResourcesLister, PodResourcesListerServer,
+};
+use crate::proto::pod_resources::{
+    ContainerDevices, ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse,
+    PodResources,
+};
+
+/// The GPU that they share, which a scenario names.
+const GPU: &str = "GPU-74f4c9a6-4f0e-4d5b-9d4e-6f1b7c2a9e35";
+/// The layout that says so.
+pub(super) const LAYOUT: &str = "notebooks";
+
+const RESOURCE: &str = "nvidia.com/gpu";
+const CONTAINER: &str = "main";
+
+/// Namespace, name, UID, and the process that it runs.
+const PODS: [(&str, &str, &str, u32); 2] = [
+    (
+        "serving",
+        "triton-0",
+        "6f0b5c0a-8a49-4c8e-9d0f-1d7a53c2e8b1",
+        77,
+    ),
+    (
+        "research",
+        "notebook-7",
+        "c1d2a9f4-30e7-4f9b-8f55-7be0a4d6c913",
+        78,
+    ),
+];
+
+/// What stands in the files of a machine.
+#[derive(Debug)]
+pub(super) struct Tenants {
+    folder: PathBuf,
+}
+
+impl Tenants {
+    /// Those of a machine in `folder`, where its scenario has the GPU that they share.
+    pub(super) fn of(scenario: &str, folder: &Path) -> Option<Self> {
+        scenario.contains(GPU).then(|| Self {
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Where the agent reads of processes.
+    pub(super) fn proc(&self) -> PathBuf {
+        self.folder.join("proc")
+    }
+
+    /// Where kubelet has its record.
+    pub(super) fn kubelet(&self) -> PathBuf {
+        self.folder.join("kubelet")
+    }
+
+    /// Where kubelet answers.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.kubelet().join("kubelet.sock")
+    }
+
+    /// They come, and stay for as long as the program runs.
+    pub(super) fn come(&self) -> io::Result<()> {
+        // A thread of the kernel: by it the agent sees that these are all of the machine's processes.
+        self.process(2, 2_129_984, "")?;
+        fs::write(self.proc().join("devices"), "Character devices:\n  1 mem\n")?;
+        for (_, _, uid, pid) in PODS {
+            let group = format!("0::/kubepods/burstable/pod{uid}/{pid:064x}\n");
+            self.process(pid, 0, &group)?;
+        }
+        fs::create_dir_all(self.kubelet())?;
+        let record = self.kubelet().join("kubelet_internal_checkpoint");
+        fs::write(record, record_of_pods())?;
+        let listener = UnixListener::bind(self.socket())?;
+        let server = Server::builder().add_service(PodResourcesListerServer::new(Lister));
+        // It ends with the program; who asks it is ended before.
+        drop(tokio::spawn(
+            server.serve_with_incoming(UnixListenerStream::new(listener)),
+        ));
+        Ok(())
+    }
+
+    fn process(&self, pid: u32, flags: u32, group: &str) -> io::Result<()> {
+        let folder = self.proc().join(pid.to_string());
+        fs::create_dir_all(&folder)?;
+        let rest = " 0".repeat(43);
+        fs::write(
+            folder.join("stat"),
+            format!("{pid} (x) S 0 0 0 0 -1 {flags}{rest}\n"),
+        )?;
+        fs::write(folder.join("cgroup"), group)
+    }
+}
+
+/// Each with the number of its replica.
+fn pods() -> impl Iterator<Item = (String, (&'static str, &'static str, &'static str))> {
+    let ids = (0_u32..).map(|number| format!("{GPU}::{number}"));
+    let pods = PODS.map(|(namespace, name, uid, _)| (namespace, name, uid));
+    ids.zip(pods)
+}
+
+fn record_of_pods() -> String {
+    let entries = pods().map(|(id, (_, _, uid))| {
+        json!({"PodUID": uid, "ContainerName": CONTAINER, "ResourceName": RESOURCE, "DeviceIDs": {"0": [id]}, "AllocResp": ""})
+    });
+    let entries: Vec<_> = entries.collect();
+    json!({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 0})
+        .to_string()
+}
+
+/// Answers as kubelet does.
+#[derive(Debug)]
+struct Lister;
+
+#[tonic::async_trait]
+impl PodResourcesLister for Lister {
+    async fn list(
+        &self,
+        _: Request<ListPodResourcesRequest>,
+    ) -> Result<Response<ListPodResourcesResponse>, Status> {
+        let pods = pods().map(|(id, (namespace, name, _))| PodResources {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            containers: vec![ContainerResources {
+                name: CONTAINER.to_owned(),
+                devices: vec![ContainerDevices {
+                    resource_name: RESOURCE.to_owned(),
+                    device_ids: vec![id],
+                }],
+                dynamic_resources: Vec::new(),
+            }],
+        });
+        Ok(Response::new(ListPodResourcesResponse {
+            pod_resources: pods.collect(),
+        }))
+    }
+}
