@@ -289,25 +289,6 @@ impl Embedded {
         });
         changing
     }
-
-    /// Has turns made as long as they shall be, where it is known what that is.
-    fn slice(
-        &mut self,
-        scene: Scene<'_>,
-        targets: &Targets,
-        unsteady: &BTreeSet<PciAddress>,
-        is_busy: bool,
-    ) {
-        self.setter.look(
-            scene.now,
-            slice::Scene {
-                inventory: scene.inventory,
-                targets,
-                unsteady,
-                is_busy,
-            },
-        );
-    }
 }
 
 impl Giver for Embedded {
@@ -337,9 +318,13 @@ impl Giver for Embedded {
         let report = Arc::clone(&self.report.borrow_and_update());
         let told = Arc::clone(&self.told.borrow_and_update());
         let unsteady = waiting.iter().chain(&changing).copied().collect();
-        if is_decided {
-            self.slice(scene, &targets, &unsteady, !changing.is_empty());
-        }
+        let wish = slice::Scene {
+            inventory: scene.inventory,
+            targets: &targets,
+            unsteady: &unsteady,
+            is_busy: !changing.is_empty(),
+        };
+        self.setter.look(scene.now, is_decided.then_some(wish));
         let turns = standing::turns(scene.inventory, self.setter.slices());
         let sight = Sight {
             scene,
@@ -362,13 +347,7 @@ impl Giver for Embedded {
             self.in_force = Some(offers.clone());
         }
         let events = self.turns(&listing, &changing);
-        for event in &events {
-            let word = event.reason.word();
-            match event.reason.kind() {
-                Kind::Normal => info!(reason = %word, "{}", event.message),
-                Kind::Warning => warn!(reason = %word, "{}", event.message),
-            }
-        }
+        say(&events);
         self.log(&status);
         let deadline =
             (fault.is_some() && !is_late).then(|| self.rules.deadline.saturating_sub(waited));
@@ -392,5 +371,15 @@ impl Giver for Embedded {
                 () = self.setter.changed() => {}
             }
         })
+    }
+}
+
+fn say(events: &[Event]) {
+    for event in events {
+        let word = event.reason.word();
+        match event.reason.kind() {
+            Kind::Normal => info!(reason = %word, "{}", event.message),
+            Kind::Warning => warn!(reason = %word, "{}", event.message),
+        }
     }
 }
