@@ -213,7 +213,7 @@ impl Ledger {
             let rank = match self.owners.get(key) {
                 Some(Owner::One(node)) => {
                     let asks = wishes.get(node).is_some_and(|wish| wish.told.is_some());
-                    let since = since.entry(node).or_insert(usize::from(asks));
+                    let since = since.entry(node).or_insert_with(|| usize::from(asks));
                     let rank = *since;
                     *since = since.saturating_add(1);
                     rank
