@@ -1,6 +1,7 @@
 //! The agent is the device plugin: what the layout asks is held against what pods have, and kubelet is told.
 
 mod devices;
+mod past;
 mod slices;
 mod standing;
 
@@ -12,18 +13,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use self::devices::{has_failed, is_in_force, leave_out, left, put, take_in, why_away};
+use self::devices::{leave_out, left, put, take_in, why_away};
+use self::past::{Asked, Past};
 use self::slices::Setter;
 use self::standing::Sight;
 use super::{Changed, Giver, Outcome, Scene};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::MigStrategy;
-use crate::domain::layout::{Targets, TimeSlicing};
 use crate::domain::node::PluginLabel;
 use crate::domain::node::telling::Event;
 use crate::domain::reason::{Kind, Reason};
-use crate::domain::reconcile::Status;
 use crate::domain::sharing::health::{Health, Monitor, Table};
 use crate::domain::sharing::hold::{Held, Listing, hold};
 use crate::domain::sharing::slice;
@@ -44,19 +44,12 @@ pub struct Rules {
     pub xids: Table,
     /// NVIDIA's program by its whole path, which sets how long turns are.
     pub nvidia_smi: PathBuf,
+    /// The state directory, in which is kept how devices are shared; `None` where there is none.
+    pub state: Option<PathBuf>,
 }
 
 /// How many there shall be of each resource.
 type Wanted = BTreeMap<ResourceName, usize>;
-
-/// What is asked of devices.
-struct Asked {
-    targets: Targets,
-    /// Devices whose partitioning is not what it should be: they keep the sharing they had.
-    waiting: Vec<PciAddress>,
-    /// Those of them of which nobody knows how they were shared: nothing new is given out of them.
-    unknown: BTreeSet<PciAddress>,
-}
 
 /// The agent as the device plugin.
 #[derive(Debug)]
@@ -68,8 +61,7 @@ pub struct Embedded {
     rules: Rules,
     monitor: Monitor,
     setter: Setter,
-    /// How each device was shared when its partitioning was last what it should be.
-    had: BTreeMap<PciAddress, Option<TimeSlicing>>,
+    past: Past,
     /// What was last given out of each device that answered.
     units: BTreeMap<PciAddress, Vec<(ResourceName, Unit)>>,
     /// How each unit was when it was last looked at.
@@ -95,42 +87,14 @@ impl Embedded {
             told,
             monitor: Monitor::new(rules.xids.clone()),
             setter: Setter::new(rules.nvidia_smi.clone()),
+            past: Past::new(rules.state.clone()),
             rules,
-            had: BTreeMap::new(),
             units: BTreeMap::new(),
             health: BTreeMap::new(),
             waiting: None,
             in_force: None,
             said: None,
         }
-    }
-
-    /// What is asked of devices, where those whose partitioning is not what it should be keep the sharing they had: both are one
-    /// change. After a start nobody knows what they had, and nothing new is given out of them before that change is made or has failed.
-    fn asked(&mut self, status: Option<&Status>) -> Asked {
-        let mut all = Asked {
-            targets: Targets::default(),
-            waiting: Vec::new(),
-            unknown: BTreeSet::new(),
-        };
-        let asked = status.and_then(|status| status.asked.as_deref());
-        let Some((status, asked)) = status.zip(asked) else {
-            return all;
-        };
-        all.targets = asked.clone();
-        for target in &mut all.targets.devices {
-            if is_in_force(target, status) {
-                self.had.insert(target.pci, target.time_slicing.clone());
-                continue;
-            }
-            let had = self.had.get(&target.pci).cloned();
-            if had.is_none() && !has_failed(target, status) {
-                all.unknown.insert(target.pci);
-            }
-            target.time_slicing = had.flatten();
-            all.waiting.push(target.pci);
-        }
-        all
     }
 
     /// Whether it is known what is asked: at the start, a layout may still be looked up, or the Node that names it be unseen.
@@ -291,25 +255,6 @@ impl Embedded {
         });
         changing
     }
-
-    /// Has turns made as long as they shall be, where it is known what that is.
-    fn slice(
-        &mut self,
-        scene: Scene<'_>,
-        targets: &Targets,
-        unsteady: &BTreeSet<PciAddress>,
-        is_busy: bool,
-    ) {
-        self.setter.look(
-            scene.now,
-            slice::Scene {
-                inventory: scene.inventory,
-                targets,
-                unsteady,
-                is_busy,
-            },
-        );
-    }
 }
 
 impl Giver for Embedded {
@@ -319,7 +264,7 @@ impl Giver for Embedded {
             targets,
             waiting,
             unknown,
-        } = self.asked(scene.status);
+        } = self.past.asked(scene, self.gate.is_open());
         let Compiled {
             mut offers,
             warnings,
@@ -339,9 +284,13 @@ impl Giver for Embedded {
         let report = Arc::clone(&self.report.borrow_and_update());
         let told = Arc::clone(&self.told.borrow_and_update());
         let unsteady = waiting.iter().chain(&changing).copied().collect();
-        if is_decided {
-            self.slice(scene, &targets, &unsteady, !changing.is_empty());
-        }
+        let wish = slice::Scene {
+            inventory: scene.inventory,
+            targets: &targets,
+            unsteady: &unsteady,
+            is_busy: !changing.is_empty(),
+        };
+        self.setter.look(scene.now, is_decided.then_some(wish));
         let turns = standing::turns(scene.inventory, self.setter.slices());
         let sight = Sight {
             scene,
@@ -364,13 +313,7 @@ impl Giver for Embedded {
             self.in_force = Some(offers.clone());
         }
         let events = self.turns(&listing, &changing);
-        for event in &events {
-            let word = event.reason.word();
-            match event.reason.kind() {
-                Kind::Normal => info!(reason = %word, "{}", event.message),
-                Kind::Warning => warn!(reason = %word, "{}", event.message),
-            }
-        }
+        say(&events);
         self.log(&status);
         let deadline =
             (fault.is_some() && !is_late).then(|| self.rules.deadline.saturating_sub(waited));
@@ -394,6 +337,16 @@ impl Giver for Embedded {
                 () = self.setter.changed() => {}
             }
         })
+    }
+}
+
+fn say(events: &[Event]) {
+    for event in events {
+        let word = event.reason.word();
+        match event.reason.kind() {
+            Kind::Normal => info!(reason = %word, "{}", event.message),
+            Kind::Warning => warn!(reason = %word, "{}", event.message),
+        }
     }
 }
 

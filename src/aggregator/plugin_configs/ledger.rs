@@ -1,7 +1,7 @@
 //! Which keys the `ConfigMap` shall have: what nodes ask for, checked, and for a while what they asked for before. Time is an
 //! argument.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::domain::id::NodeName;
@@ -28,6 +28,27 @@ pub struct Ledger {
     /// Keys that were dropped, and those that came back: another aggregator has agents that ask for them.
     dropped: BTreeSet<String>,
     kept_by_another: BTreeSet<String>,
+    /// Whose each key is.
+    owners: BTreeMap<String, Owner>,
+    askers: BTreeMap<NodeName, Asker>,
+}
+
+/// Whose a key is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Owner {
+    /// No other node has asked for it.
+    One(NodeName),
+    /// Several have: none of them alone has to make room for what it asks for next.
+    Several,
+}
+
+/// What is remembered of a node.
+#[derive(Debug, Clone, Default)]
+struct Asker {
+    /// What it was given last.
+    last: Option<String>,
+    /// When it changed its mind to something that nobody had asked for; not longer ago than [`GRACE`].
+    changes: VecDeque<Duration>,
 }
 
 /// What is to be done.
@@ -43,6 +64,11 @@ pub struct Decision {
 pub const MOST_KEYS: usize = 128;
 /// How long a key stays that nobody asks for: a node may be away, and its plugin would not start without it.
 pub const GRACE: Duration = Duration::from_hours(1);
+/// How often a node may change its mind to a key that is not there within [`GRACE`]: more than a person does, and few enough that
+/// no node has the `ConfigMap` written, or other nodes' keys pushed out, all the time.
+pub const MOST_CHANGES: usize = 12;
+/// Nodes that are remembered though they ask for nothing now.
+const REMEMBERED: usize = 1024;
 
 impl Ledger {
     /// Holds what is asked for against what is there.
@@ -56,9 +82,12 @@ impl Ledger {
                 wanted.insert(key.clone(), text.clone());
             }
         }
+        self.forget(now, wishes);
         let told = wishes.iter();
         let told = told.filter_map(|(node, wish)| Some((node, wish.told.as_ref()?)));
-        for (node, told) in told {
+        // Those that may bring nothing new now come last: what they ask for may be brought by another.
+        let (patient, told): (Vec<_>, Vec<_>) = told.partition(|(node, _)| self.has_to_wait(node));
+        for (node, told) in told.into_iter().chain(patient) {
             match check(told, &wanted, contents) {
                 Err(why) => {
                     refused.insert(node.clone(), why);
@@ -69,6 +98,18 @@ impl Ledger {
                     refused.insert(node.clone(), why);
                 }
                 Ok(Need::Key) => {
+                    let is_there = contents.ours.contains(&told.key);
+                    if !self.may_have(
+                        now,
+                        (node, &told.key),
+                        is_there || wanted.contains_key(&told.key),
+                    ) {
+                        let why = format!(
+                            "it asked for more than {MOST_CHANGES} new configurations within an hour"
+                        );
+                        refused.insert(node.clone(), why);
+                        continue;
+                    }
                     wanted.insert(told.key.clone(), told.config.clone());
                 }
             }
@@ -77,10 +118,11 @@ impl Ledger {
             self.asked.insert(key.clone(), now);
             self.dropped.remove(key);
         }
-        self.keep_for_a_while(now, &mut wanted, contents);
+        self.keep_for_a_while(now, (wishes, &mut wanted), contents);
         let is = |key: &String| contents.ours.contains(key);
         self.asked
             .retain(|key, _| wanted.contains_key(key) || is(key));
+        self.owners.retain(|key, _| self.asked.contains_key(key));
         self.kept_by_another.retain(is);
         let there = |key: &String| Some((key.clone(), contents.all.get(key)?.clone()));
         let ours: BTreeMap<String, String> = contents.ours.iter().filter_map(there).collect();
@@ -90,11 +132,61 @@ impl Ledger {
         }
     }
 
-    /// What nobody asks for stays for a while, those first that were asked for last.
+    /// Whether the node may have a key. One that is there, and the one that it had, it may always: somebody may have taken that away.
+    fn may_have(
+        &mut self,
+        now: Duration,
+        (node, key): (&NodeName, &String),
+        is_there: bool,
+    ) -> bool {
+        let asker = self.askers.entry(node.clone()).or_default();
+        if !is_there && asker.last.as_ref() != Some(key) {
+            if asker.changes.len() >= MOST_CHANGES {
+                return false;
+            }
+            asker.changes.push_back(now);
+        }
+        asker.last = Some(key.clone());
+        let owner = self.owners.get(key);
+        if owner.is_none() && !is_there {
+            self.owners.insert(key.clone(), Owner::One(node.clone()));
+        } else if owner.is_some_and(|owner| *owner != Owner::One(node.clone())) {
+            self.owners.insert(key.clone(), Owner::Several);
+        }
+        true
+    }
+
+    fn has_to_wait(&self, node: &NodeName) -> bool {
+        let asker = self.askers.get(node);
+        asker.is_some_and(|asker| asker.changes.len() >= MOST_CHANGES)
+    }
+
+    fn forget(&mut self, now: Duration, wishes: &Wishes) {
+        for asker in self.askers.values_mut() {
+            let is_old = |at: &Duration| now.saturating_sub(*at) >= GRACE;
+            while asker.changes.front().is_some_and(is_old) {
+                asker.changes.pop_front();
+            }
+        }
+        // A node that goes and comes back has not begun anew.
+        let mut room = REMEMBERED;
+        self.askers.retain(|node, asker| {
+            let is_news = !asker.changes.is_empty() && room > 0;
+            let is_here = wishes.contains_key(node);
+            if is_news && !is_here {
+                room = room.saturating_sub(1);
+            }
+            is_here || is_news
+        });
+    }
+
+    /// What nobody asks for stays for a while. Where there is no room for all of it, that goes first of which its node has asked for
+    /// most since, so that one that asks for ever more pushes out its own and not those of nodes that are away; then that which was
+    /// asked for longest ago.
     fn keep_for_a_while(
         &mut self,
         now: Duration,
-        wanted: &mut BTreeMap<String, String>,
+        (wishes, wanted): (&Wishes, &mut BTreeMap<String, String>),
         contents: &Contents,
     ) {
         let mut idle: Vec<(Duration, &String)> = Vec::new();
@@ -115,8 +207,25 @@ impl Ledger {
             }
         }
         idle.sort_by(|one, other| other.cmp(one));
+        let mut since: BTreeMap<&NodeName, usize> = BTreeMap::new();
+        let mut ranked: Vec<(usize, &String)> = Vec::new();
+        for (_, key) in idle {
+            let rank = match self.owners.get(key) {
+                Some(Owner::One(node)) => {
+                    let asks = wishes.get(node).is_some_and(|wish| wish.told.is_some());
+                    let since = since.entry(node).or_insert_with(|| usize::from(asks));
+                    let rank = *since;
+                    *since = since.saturating_add(1);
+                    rank
+                }
+                Some(Owner::Several) | None => 0,
+            };
+            ranked.push((rank, key));
+        }
+        // Stable: of one rank the last that was asked for is first.
+        ranked.sort_by_key(|(rank, _)| *rank);
         let room = MOST_KEYS.saturating_sub(wanted.len());
-        for (_, key) in idle.into_iter().take(room) {
+        for (_, key) in ranked.into_iter().take(room) {
             if let Some(text) = contents.all.get(key) {
                 wanted.insert(key.clone(), text.clone());
             }
@@ -412,5 +521,83 @@ mod tests {
         let then = done(&ledger.decide(Duration::from_secs(1), &now, &there), &there);
         assert_eq!(then.ours.len(), MOST_KEYS);
         assert!(then.ours.contains(&told("new", 7).key));
+    }
+
+    /// A `ConfigMap` that is full of the keys of nodes that are away now.
+    fn of_nodes_that_are_away(ledger: &mut Ledger) -> (Contents, Vec<String>) {
+        let many = (0..u32::try_from(MOST_KEYS).unwrap())
+            .map(|number| (format!("away-{number}"), told("x", number + 2)));
+        let many: Vec<(String, HandOff)> = many.collect();
+        let all: Vec<(&str, HandOff)> = many
+            .iter()
+            .map(|(node, told)| (node.as_str(), told.clone()))
+            .collect();
+        let nothing = Contents::default();
+        let there = done(
+            &ledger.decide(Duration::ZERO, &wishes(&all), &nothing),
+            &nothing,
+        );
+        let keys = many.into_iter().map(|(_, told)| told.key).collect();
+        (there, keys)
+    }
+
+    #[test]
+    fn a_node_that_asks_for_ever_more_pushes_its_own_keys_out_and_one_of_others() {
+        let mut ledger = Ledger::default();
+        let (mut there, keys) = of_nodes_that_are_away(&mut ledger);
+        for second in 1..u64::try_from(MOST_CHANGES).unwrap() {
+            let asked = told("mine", 500 + u32::try_from(second).unwrap());
+            let wish = wishes(&[("hostile", asked.clone())]);
+            there = done(
+                &ledger.decide(Duration::from_secs(second), &wish, &there),
+                &there,
+            );
+            assert!(there.ours.contains(&asked.key));
+        }
+        let lost = keys.iter().filter(|key| !there.ours.contains(*key)).count();
+        assert_eq!(lost, 1, "what it asks for now has to be somewhere");
+    }
+
+    #[test]
+    fn i10_a_node_brings_so_many_new_keys_in_an_hour_and_no_more_and_keeps_nobody_from_the_same() {
+        let mut ledger = Ledger::default();
+        let mut there = Contents::default();
+        let mut writes = 0;
+        let mut last = None;
+        for second in 0..600 {
+            let asked = told("mine", 2 + u32::try_from(second).unwrap());
+            let wish = wishes(&[("hostile", asked.clone())]);
+            let decision = ledger.decide(Duration::from_secs(second), &wish, &there);
+            writes += usize::from(decision.apply.is_some());
+            there = done(&decision, &there);
+            last = Some((asked, decision));
+        }
+        assert_eq!(writes, MOST_CHANGES);
+        let (asked, decision) = last.unwrap();
+        let why = decision.refused.values().next().unwrap();
+        assert!(why.contains("new configurations within an hour"), "{why}");
+        // Another node asks for the same, and then both have it.
+        let both = wishes(&[("hostile", asked.clone()), ("other", asked.clone())]);
+        let decision = ledger.decide(Duration::from_secs(601), &both, &there);
+        assert!(decision.refused.is_empty(), "{:?}", decision.refused);
+        assert!(done(&decision, &there).ours.contains(&asked.key));
+        // It has not begun anew when it was away, and an hour later it has.
+        let wish = wishes(&[("hostile", told("mine", 900))]);
+        ledger.decide(Duration::from_secs(602), &Wishes::new(), &there);
+        let decision = ledger.decide(Duration::from_secs(603), &wish, &there);
+        assert_eq!(decision.refused.len(), 1);
+        let decision = ledger.decide(Duration::from_secs(603) + GRACE, &wish, &there);
+        assert!(decision.refused.is_empty());
+    }
+
+    #[test]
+    fn a_key_that_somebody_takes_away_is_brought_back_however_often() {
+        let mut ledger = Ledger::default();
+        let all = wishes(&[("a", told("x", 2))]);
+        let nothing = Contents::default();
+        for second in 0..100 {
+            let decision = ledger.decide(Duration::from_secs(second), &all, &nothing);
+            assert_eq!(decision.apply.unwrap().len(), 1);
+        }
     }
 }

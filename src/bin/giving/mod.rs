@@ -102,6 +102,7 @@ fn embedded(settings: &AgentSettings) -> Option<(Box<dyn Port>, Arc<Gate>)> {
                 EngineSettings::nvidia_smi,
             )
             .to_owned(),
+        state: engine.map(|engine| engine.state_dir().to_owned()),
     };
     let giver = Embedded::new((Arc::clone(&gate), answer), report, told, rules);
     Some((Box::new(giver), gate))

@@ -1,5 +1,7 @@
 //! Partitions given out, and changed while pods have them.
 
+use std::fs;
+
 use super::kubelet::Tells;
 use super::plugin::{GPU, Rig};
 
@@ -132,12 +134,57 @@ fn an_agent_that_does_not_know_how_a_device_was_shared_gives_nothing_new_out_bef
     rig.kubelet.counts(HALF, 4);
     let pod = rig.kubelet.admit("train", HALF, 1).unwrap();
     agent.kill();
+    fs::remove_file(rig.node.state().join("shared")).unwrap();
     let mut agent = rig.agent(SEVENTHS, &[MIXED]);
     let line = agent.says("it is not known how it was shared before this agent was started");
     assert!(line.contains("GPU 0"), "{line}");
     rig.kubelet.offers(HALF, &pod.ids);
     rig.kubelet.ended("train");
     rig.kubelet.counts(SEVENTH, 7);
+}
+
+#[test]
+fn what_is_idle_beside_a_pod_that_blocks_a_change_is_given_out_as_before_also_after_a_restart() {
+    let rig = Rig::new(ONE);
+    let rules = "[{devices: all, mig: {3g.20gb: 2}, timeSlicing: {replicas: 2}}]";
+    let mut agent = rig.agent(rules, &[MIXED]);
+    rig.kubelet.counts(HALF, 4);
+    rig.kubelet.admit("train", HALF, 1).unwrap();
+    rig.node.layouts(SEVENTHS);
+    agent.says("GPU 0: blocked");
+    agent.kill();
+    let mut agent = rig.agent(SEVENTHS, &[MIXED]);
+    agent.says("shared as before until its partitioning is what it should be");
+    let all = partitions(&rig);
+    let replicas = all
+        .iter()
+        .flat_map(|uuid| [format!("{uuid}::0"), format!("{uuid}::1")]);
+    rig.kubelet.offers(HALF, &replicas.collect::<Vec<_>>());
+    // I1: what is given out now is in the way as well.
+    let late = rig.kubelet.admit("late", HALF, 1).unwrap();
+    rig.kubelet.ended("train");
+    rig.kubelet.offers(
+        HALF,
+        &all.iter()
+            .flat_map(|uuid| [format!("{uuid}::0"), format!("{uuid}::1")])
+            .collect::<Vec<_>>(),
+    );
+    let uuid = late.ids[0].split("::").next().unwrap().to_owned();
+    assert!(partitions(&rig).contains(&uuid));
+    rig.kubelet.ended("late");
+    rig.kubelet.counts(SEVENTH, 7);
+}
+
+#[test]
+fn a_device_that_waits_for_a_reset_is_given_out_as_it_is_also_by_an_agent_that_was_just_started() {
+    let rig = Rig::new("- {board: A100_40GB, count: 2}\n");
+    rig.node
+        .machine
+        .faults("- {call: nvmlDeviceSetMigMode, activation: RESET_REQUIRED}");
+    let rules = "[{devices: 0, mig: {3g.20gb: 2}}, {devices: 1, mig: disabled}]";
+    let mut agent = rig.agent(rules, &[MIXED]);
+    agent.says("GPU 0: needs-reset");
+    rig.kubelet.offers(GPU, &[rig.uuid(0), rig.uuid(1)]);
 }
 
 #[test]

@@ -32,9 +32,22 @@ pub(super) fn has_failed(target: &DeviceTarget, status: &Status) -> bool {
     let mut devices = status.devices.iter();
     let device = devices.find(|device| device.pci == target.pci);
     device.is_some_and(|device| {
-        let ends = [Reason::Failed, Reason::RolledBack, Reason::Infeasible];
+        let ends = [
+            Reason::Failed,
+            Reason::RolledBack,
+            Reason::Infeasible,
+            Reason::NeedsReset,
+        ];
         ends.iter().any(|reason| reason.is(device.state))
     })
+}
+
+/// Whether its change waits for others, such as for pods that run for weeks. What is given out of it meanwhile is in the change's
+/// way like what blocks it now: it looks again when the gate is closed, and destroys nothing that somebody was given (I1).
+pub(super) fn is_blocked(target: &DeviceTarget, status: &Status) -> bool {
+    let mut devices = status.devices.iter();
+    let device = devices.find(|device| device.pci == target.pci);
+    device.is_some_and(|device| Reason::Blocked.is(device.state))
 }
 
 pub(super) fn leave_out(offers: &mut Offers, devices: &BTreeSet<PciAddress>) {

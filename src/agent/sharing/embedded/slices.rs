@@ -32,10 +32,11 @@ impl Setter {
         }
     }
 
-    /// Takes in a look, and starts what is due.
-    pub(super) fn look(&mut self, now: Duration, scene: Scene<'_>) {
+    /// Takes in a call that has ended, always: as long as it is not, [`Setter::changed`] is ready again at once. Then starts what is
+    /// due, where it is known what there shall be.
+    pub(super) fn look(&mut self, now: Duration, scene: Option<Scene<'_>>) {
         self.take(now);
-        if let Some(order) = self.slices.look(now, scene) {
+        if let Some(order) = scene.and_then(|scene| self.slices.look(now, scene)) {
             let answer = self.start(&order);
             self.running = Some((order, answer));
         }
@@ -94,5 +95,30 @@ impl Setter {
             say.send_replace(Some(done));
         });
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::domain::layout::SliceLength;
+
+    #[tokio::test]
+    async fn a_call_that_ended_wakes_once_and_not_again_though_nobody_knows_what_there_shall_be() {
+        let mut setter = Setter::new(PathBuf::from("/nonexistent/nvidia-smi"));
+        let order = Order {
+            pci: "00000000:07:00.0".parse().unwrap(),
+            uuid: "GPU-0a0a0a0a-0000-0000-0000-000000000001".parse().unwrap(),
+            length: Some(SliceLength::Short),
+        };
+        let answer = setter.start(&order);
+        setter.running = Some((order, answer));
+        setter.changed().await;
+        setter.look(Duration::ZERO, None);
+        let mut now = Context::from_waker(Waker::noop());
+        assert!(pin!(setter.changed()).poll(&mut now).is_pending());
     }
 }

@@ -271,7 +271,97 @@ impl Sight<'_> {
         UnitStatus {
             uuid: unit.uuid.clone(),
             replicas: unit.replicas,
-            health: item.map_or(Health::Healthy, |item| item.health.clone()),
+            health: item.map_or_else(|| self.unlisted(), |item| item.health.clone()),
         }
+    }
+
+    /// Why nothing of a unit is listed: of what was not listed before nothing is as long as it is not known who has it.
+    fn unlisted(&self) -> Health {
+        let why = if self.is_decided {
+            "it is not known who has what"
+        } else {
+            "it is not known yet which layout counts"
+        };
+        Health::Unhealthy {
+            reason: format!("it is not listed to kubelet yet, as {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::domain::inventory::{Machine, NvmlState};
+    use crate::domain::sharing::hold::Item;
+
+    #[test]
+    fn a_unit_of_which_nothing_is_listed_is_not_called_healthy_and_it_is_said_why_nothing_is() {
+        let inventory = Inventory {
+            machine: Machine::default(),
+            nvml: NvmlState::Loading,
+            devices: Vec::new(),
+        };
+        let unit = Unit {
+            uuid: "GPU-0a0a0a0a-0000-0000-0000-000000000001".to_owned(),
+            pci: PciAddress::new(0, 7, 0, 0).unwrap(),
+            partition: None,
+            replicas: Some(2),
+            memory: None,
+            memory_per_replica: None,
+            numa_node: None,
+        };
+        let offers = Offers {
+            resources: vec![Offer {
+                name: ResourceName::gpu(),
+                fail_requests_greater_than_one: false,
+                units: vec![unit],
+            }],
+        };
+        let sight = |is_decided, listing: &Listing| {
+            let sight = Sight {
+                scene: Scene {
+                    now: Duration::ZERO,
+                    inventory: &inventory,
+                    is_read: true,
+                    xids: &[],
+                    status: None,
+                    view: None,
+                },
+                offers: &offers,
+                listing,
+                report: &Report::default(),
+                told: &Told::default(),
+                waiting: &[],
+                unknown: &BTreeSet::new(),
+                warnings: &[],
+                undelivered: None,
+                turns: None,
+                is_decided,
+            };
+            sight.resources()[0].units[0].health.clone()
+        };
+        let said = |is_decided| match sight(is_decided, &Listing::default()) {
+            Health::Unhealthy { reason } => reason,
+            Health::Healthy => panic!("nobody can be given it"),
+        };
+        let listed_not = "it is not listed to kubelet yet, as it is not known ";
+        assert_eq!(said(true), format!("{listed_not}who has what"));
+        assert_eq!(said(false), format!("{listed_not}yet which layout counts"));
+        let mut listing = Listing::default();
+        listing.resources.insert(
+            ResourceName::gpu(),
+            Listed {
+                offer: offers.resources[0].clone(),
+                items: vec![Item {
+                    id: "GPU-0a0a0a0a-0000-0000-0000-000000000001::0"
+                        .parse()
+                        .unwrap(),
+                    health: Health::Healthy,
+                }],
+            },
+        );
+        assert_eq!(sight(true, &listing), Health::Healthy);
     }
 }

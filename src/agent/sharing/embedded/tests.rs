@@ -20,7 +20,9 @@ fn giver() -> Embedded {
         strategy: MigStrategy::None,
         deadline: Duration::from_mins(3),
         follows_node: false,
+        xids: Table::default(),
         nvidia_smi: nowhere,
+        state: None,
     };
     Embedded::new((Arc::default(), Arc::new(answer)), report, told, rules)
 }

@@ -1,0 +1,303 @@
+//! How devices were shared when their partitioning was last what it should be: while that is changed they stay shared so, also
+//! when the agent is started again in between.
+//!
+//! It is kept in the state directory as a file of layouts, of which each is called like the device that it is of: a card in the
+//! place of another one is not taken for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use tracing::warn;
+
+use super::super::Scene;
+use super::devices::{has_failed, is_blocked, is_in_force};
+use crate::apply::durable;
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::Inventory;
+use crate::domain::layout::{
+    Dialect, Layout, Layouts, Place, Rule, Selector, Targets, TimeSlicing,
+};
+use crate::wire::layouts;
+
+/// In the state directory.
+const NAME: &str = "shared";
+const DRAFT: &str = "shared.draft";
+const MODE: u32 = 0o600;
+/// Of a node with sixteen devices it is some ten kilobytes.
+const LONGEST: u64 = 1 << 20;
+
+/// What is asked of devices.
+pub(super) struct Asked {
+    pub(super) targets: Targets,
+    /// Devices whose partitioning is not what it should be: they keep the sharing they had.
+    pub(super) waiting: Vec<PciAddress>,
+    /// Those of them of which nobody knows how they were shared: nothing new is given out of them.
+    pub(super) unknown: BTreeSet<PciAddress>,
+}
+
+/// How devices were shared when their partitioning was last what it should be.
+#[derive(Debug)]
+pub(super) struct Past {
+    had: BTreeMap<PciAddress, Option<TimeSlicing>>,
+    /// The state directory; `None` where there is none.
+    folder: Option<PathBuf>,
+    /// The same by UUID, and that of the agent before; `None` as long as the state directory may be another agent's.
+    kept: Option<BTreeMap<String, TimeSlicing>>,
+}
+
+impl Past {
+    /// What an agent before has left in this folder is looked up once the folder is ours.
+    pub(super) fn new(folder: Option<PathBuf>) -> Self {
+        Self {
+            had: BTreeMap::new(),
+            folder,
+            kept: None,
+        }
+    }
+
+    /// What is asked of devices, where those whose partitioning is not what it should be keep the sharing they had: both are one
+    /// change. After a start that is only known of what was kept, and it counts where the change cannot go on by itself: one that is
+    /// about to begin would be held up by whoever was given something of it now. Of all others nothing new is given out before their
+    /// change is made or has failed.
+    pub(super) fn asked(&mut self, scene: Scene<'_>, is_ours: bool) -> Asked {
+        let mut all = Asked {
+            targets: Targets::default(),
+            waiting: Vec::new(),
+            unknown: BTreeSet::new(),
+        };
+        if is_ours && self.kept.is_none() {
+            self.kept = Some(self.read());
+        }
+        let status = scene.status;
+        let asked = status.and_then(|status| status.asked.as_deref());
+        let Some((status, asked)) = status.zip(asked) else {
+            return all;
+        };
+        all.targets = asked.clone();
+        for target in &mut all.targets.devices {
+            if is_in_force(target, status) {
+                self.had.insert(target.pci, target.time_slicing.clone());
+                continue;
+            }
+            let has_ended = has_failed(target, status);
+            if !self.had.contains_key(&target.pci)
+                && (has_ended || is_blocked(target, status))
+                && let Some(kept) = self.kept_of(scene.inventory, target.pci)
+            {
+                self.had.insert(target.pci, Some(kept));
+            }
+            let had = self.had.get(&target.pci).cloned();
+            if had.is_none() && !has_ended {
+                all.unknown.insert(target.pci);
+            }
+            target.time_slicing = had.flatten();
+            all.waiting.push(target.pci);
+        }
+        self.keep(scene.inventory);
+        all
+    }
+
+    fn kept_of(&self, inventory: &Inventory, pci: PciAddress) -> Option<TimeSlicing> {
+        self.kept.as_ref()?.get(&uuid(inventory, pci)?).cloned()
+    }
+
+    /// Writes down what is new.
+    fn keep(&mut self, inventory: &Inventory) {
+        let Some(kept) = &mut self.kept else { return };
+        let mut now = kept.clone();
+        for (pci, had) in &self.had {
+            if let Some(uuid) = uuid(inventory, *pci) {
+                now.insert(uuid, plain(had.as_ref()));
+            }
+        }
+        if now == *kept {
+            return;
+        }
+        // Cards that are away for good are forgotten when there is something to be written.
+        let is_there = |uuid: &String| {
+            let mut devices = inventory.devices.iter();
+            devices.any(|device| device.uuid.as_ref().is_some_and(|one| one.as_str() == uuid))
+        };
+        now.retain(|uuid, _| is_there(uuid));
+        *kept = now;
+        if let Err(reason) = self.write() {
+            // What stood there before is not so any more. Nor can it be taken away where nothing can be written.
+            let _or_it_is_old = self.path().map(|path| durable::remove(&path));
+            warn!(
+                "how devices are shared is not kept for an agent that is started later: {reason}"
+            );
+        }
+    }
+
+    fn write(&self) -> Result<(), String> {
+        let (Some(folder), Some(kept)) = (&self.folder, &self.kept) else {
+            return Ok(());
+        };
+        let layout = |(uuid, sharing): (&String, &TimeSlicing)| Layout {
+            name: uuid.clone(),
+            place: Place::default(),
+            rules: vec![Rule {
+                place: Place::default(),
+                devices: Selector::All,
+                mig: None,
+                time_slicing: Some(sharing.clone()),
+            }],
+        };
+        let all = Layouts {
+            dialect: Dialect::Octavo,
+            layouts: kept.iter().map(layout).collect(),
+        };
+        let text = layouts::write(&all, Dialect::Octavo).map_err(|error| error.to_string())?;
+        let (path, draft) = (folder.join(NAME), folder.join(DRAFT));
+        durable::replace(&path, &draft, text.as_bytes(), MODE)
+            .map_err(|error| format!("{error}: {}", error.source))
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join(NAME))
+    }
+
+    /// What an agent before has kept; nothing where that cannot be read.
+    fn read(&self) -> BTreeMap<String, TimeSlicing> {
+        let Some(path) = self.path() else {
+            return BTreeMap::new();
+        };
+        let text = match text(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
+            Err(error) => {
+                warn!("cannot read {}: {error}", path.display());
+                return BTreeMap::new();
+            }
+        };
+        match layouts::parse(&text) {
+            Ok(parsed) => {
+                let all = parsed.layouts.layouts.into_iter();
+                all.filter_map(|layout| {
+                    let rule = layout.rules.into_iter().next()?;
+                    Some((layout.name, rule.time_slicing?.without_places()))
+                })
+                .collect()
+            }
+            Err(errors) => {
+                let first = errors.first().map(ToString::to_string);
+                let first = first.unwrap_or_default();
+                warn!("{} is not what was written there: {first}", path.display());
+                BTreeMap::new()
+            }
+        }
+    }
+}
+
+fn text(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn uuid(inventory: &Inventory, pci: PciAddress) -> Option<String> {
+    let mut devices = inventory.devices.iter();
+    let device = devices.find(|device| device.pci == pci)?;
+    Some(device.uuid.as_ref()?.as_str().to_owned())
+}
+
+/// As it can be written: nothing shared is the same as nothing said of it.
+fn plain(had: Option<&TimeSlicing>) -> TimeSlicing {
+    match had {
+        Some(had) if had.shares_anything() => had.clone().without_places(),
+        Some(_) | None => TimeSlicing {
+            place: Place::default(),
+            shares: Vec::new(),
+            slice: None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::inventory::{Device, Machine, NvmlState, PciIds};
+    use crate::domain::layout::Share;
+
+    fn inventory(uuids: &[&str]) -> Inventory {
+        let ids = PciIds {
+            vendor: 0x10de,
+            device: 0x2330,
+            subsystem_vendor: 0x10de,
+            subsystem_device: 0,
+            class: None,
+        };
+        let device = |(bus, uuid): (u8, &&str)| {
+            let mut device = Device::new(pci(bus), ids);
+            device.uuid = Some(uuid.parse().unwrap());
+            device
+        };
+        Inventory {
+            devices: (1..).zip(uuids).map(device).collect(),
+            nvml: NvmlState::Loading,
+            machine: Machine::default(),
+        }
+    }
+
+    fn pci(bus: u8) -> PciAddress {
+        PciAddress::new(0, bus, 0, 0).unwrap()
+    }
+
+    fn by(replicas: u32) -> TimeSlicing {
+        TimeSlicing {
+            place: Place::default(),
+            shares: vec![Share::everything(replicas)],
+            slice: None,
+        }
+    }
+
+    const A: &str = "GPU-0a0a0a0a-0000-0000-0000-000000000001";
+    const B: &str = "GPU-0b0b0b0b-0000-0000-0000-000000000002";
+
+    #[test]
+    fn what_was_kept_is_known_to_the_next_agent_by_card_and_not_by_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut past = Past::new(Some(folder.path().to_owned()));
+        past.kept = Some(past.read());
+        past.had = [(pci(1), Some(by(3))), (pci(2), None)].into();
+        past.keep(&inventory(&[A, B]));
+        let mut next = Past::new(Some(folder.path().to_owned()));
+        next.kept = Some(next.read());
+        let there = inventory(&[B, A]);
+        assert_eq!(next.kept_of(&there, pci(2)), Some(by(3)));
+        let alone = next.kept_of(&there, pci(1)).unwrap();
+        assert!(!alone.shares_anything());
+        assert_eq!(next.kept_of(&inventory(&[]), pci(1)), None);
+    }
+
+    #[test]
+    fn i12_what_is_no_such_file_is_nothing_and_the_next_one_is_written_over_it() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(NAME), "layouts: [").unwrap();
+        let mut past = Past::new(Some(folder.path().to_owned()));
+        assert_eq!(past.read(), BTreeMap::new());
+        past.kept = Some(BTreeMap::new());
+        past.had = [(pci(1), Some(by(2)))].into();
+        past.keep(&inventory(&[A]));
+        assert_eq!(past.read(), [(A.to_owned(), by(2))].into());
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_nothing_old_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut past = Past::new(Some(folder.path().to_owned()));
+        past.kept = Some(BTreeMap::new());
+        past.had = [(pci(1), Some(by(2)))].into();
+        past.keep(&inventory(&[A]));
+        // As good as a full disk, and root cannot write to it either.
+        fs::create_dir(folder.path().join(DRAFT)).unwrap();
+        past.had = [(pci(1), Some(by(4)))].into();
+        past.keep(&inventory(&[A]));
+        assert_eq!(past.read(), BTreeMap::new());
+    }
+}

@@ -1,0 +1,137 @@
+//! Which pod a UID is, where kubelet's record does not tell.
+
+use super::*;
+
+#[test]
+fn without_kubelets_record_who_can_be_no_other_pod_is_that_one() {
+    // Pod a has both, so the UID with processes on both is a; of the first, only b is left then.
+    let other = "GPU-6fd4087b-86f3-7a43-b711-4771313afc51";
+    let first = whole(300, &[process(1, 100), process(2, 200)]);
+    let second = Reading {
+        pci: PciAddress::new(0, 8, 0, 0).unwrap(),
+        uuid: Some(other.parse().unwrap()),
+        index: Some(1),
+        ..whole(50, &[process(3, 50)])
+    };
+    let pods = [
+        given("a", "main", &replica(0)),
+        given("b", "main", &replica(1)),
+        given("a", "main", other),
+    ];
+    let kin = seen(&[(1, of("x")), (2, of("y")), (3, of("x"))]);
+    let usage = join(&Scene {
+        readings: &[first, second],
+        offers: &shared(2),
+        given: &pods,
+        is_current: true,
+        kin: &kin,
+    });
+    are(&usage, 0, &[("b", 1, Some(200)), ("a", 1, Some(100))]);
+    assert_eq!(
+        usage.devices[0].units[0].tenants[1].uid.as_deref(),
+        Some("x")
+    );
+    assert_eq!(usage.missing, [""; 0]);
+}
+
+#[test]
+fn who_is_known_leaves_fewer_for_the_next_whatever_the_order_of_their_uids() {
+    // Each GPU but the last is shared with the next pod; so of every two UIDs in a row one is told by the other.
+    let gpus: Vec<String> = (0..6)
+        .map(|number| format!("GPU-5fd4087b-86f3-7a43-b711-4771313afc{number:02}"))
+        .collect();
+    for uids in [
+        ["u", "v", "w", "x", "y", "z"],
+        ["z", "y", "x", "w", "v", "u"],
+    ] {
+        let mut pods = Vec::new();
+        let mut origins = Vec::new();
+        let mut readings = Vec::new();
+        for (number, gpu) in gpus.iter().enumerate() {
+            let name = ["a", "b", "c", "d", "e", "f"][number];
+            let next = ["b", "c", "d", "e", "f", "a"][number];
+            pods.push(given(name, "main", &format!("{gpu}::0")));
+            if number < 5 {
+                pods.push(given(next, "main", &format!("{gpu}::1")));
+            }
+            let pid = u32::try_from(number).unwrap();
+            origins.push((pid, of(uids[number])));
+            readings.push(Reading {
+                pci: PciAddress::new(0, u8::try_from(number).unwrap(), 0, 0).unwrap(),
+                uuid: Some(gpu.parse().unwrap()),
+                ..whole(100, &[process(pid, 100)])
+            });
+        }
+        let usage = join(&Scene {
+            readings: &readings,
+            offers: &Offers::default(),
+            given: &pods,
+            is_current: true,
+            kin: &seen(&origins),
+        });
+        assert_eq!(usage.missing, [""; 0]);
+        let users = usage.devices.iter().map(|device| {
+            let mut users = device.units[0].tenants.iter();
+            let user = users.find(|tenant| tenant.memory == Some(Mebibytes::new(100)));
+            user.and_then(|user| user.pod.as_deref().zip(user.uid.as_deref()))
+        });
+        let expected = ["a", "b", "c", "d", "e", "f"].into_iter().zip(uids);
+        assert!(users.eq(expected.map(Some)), "{uids:?}: {usage:?}");
+    }
+}
+
+#[test]
+fn a_thousand_that_may_be_each_other_are_told_of_in_a_few_short_lines() {
+    let processes: Vec<Process> = (0..1000).map(|pid| process(pid, 1)).collect();
+    let pods: Vec<Given> = (0..1000)
+        .map(|number| given(&format!("pod-{number}"), "main", &replica(number)))
+        .collect();
+    let origins: Vec<(u32, Origin)> = (0..1000)
+        .map(|pid| (pid, of(&format!("uid-{pid:04}"))))
+        .collect();
+    let usage = look(&whole(1000, &processes), &pods, &seen(&origins));
+    assert_eq!(
+        usage.missing.first().map(String::as_str),
+        Some(
+            "which of n/pod-0, n/pod-1, n/pod-10, n/pod-100, and 996 more has UID uid-0000 is not known"
+        )
+    );
+    assert_eq!(
+        usage.missing.last().map(String::as_str),
+        Some("and 984 more")
+    );
+    assert!(
+        usage.devices[0].units[0]
+            .tenants
+            .iter()
+            .all(|tenant| { tenant.memory == tenant.pod.is_none().then(|| Mebibytes::new(1)) })
+    );
+}
+
+#[test]
+fn of_two_that_may_both_be_either_it_is_not_known_what_they_use_and_it_is_said() {
+    let reading = whole(300, &[process(1, 100), process(2, 200)]);
+    let pods = [
+        given("a", "main", &replica(0)),
+        given("b", "main", &replica(1)),
+    ];
+    let usage = look(&reading, &pods, &seen(&[(1, of("x")), (2, of("y"))]));
+    are(
+        &usage,
+        0,
+        &[
+            ("y", 0, Some(200)),
+            ("x", 0, Some(100)),
+            ("a", 1, None),
+            ("b", 1, None),
+        ],
+    );
+    assert_eq!(rest(&usage, 0), Some(0));
+    assert_eq!(
+        usage.missing,
+        [
+            "which of n/a, n/b has UID x is not known",
+            "which of n/a, n/b has UID y is not known",
+        ]
+    );
+}
