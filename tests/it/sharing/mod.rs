@@ -5,3 +5,4 @@ mod plugin;
 mod plugin_faults;
 mod plugin_mig;
 mod slices;
+mod unheard;

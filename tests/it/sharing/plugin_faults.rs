@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use super::kubelet::{Pod, Tells, wipe};
+use super::kubelet::{Pod, Tells};
 use super::plugin::{GPU, Rig, shared};
 use crate::sockets::age;
 
@@ -52,8 +52,7 @@ fn a_folder_that_is_removed_and_made_anew_is_found_again() {
     let _agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
     rig.kubelet.stop();
-    wipe(&rig.folder());
-    fs::remove_dir(rig.folder()).unwrap();
+    fs::remove_dir_all(rig.folder()).unwrap();
     rig.kubelet.restart();
     rig.kubelet.counts(GPU, 4);
 }
