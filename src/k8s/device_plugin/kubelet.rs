@@ -107,8 +107,10 @@ async fn ask(
             (gate.untold(), Some(pod_resources::YOUNG.to_owned()))
         }
         Ok(heard) => {
-            let restarted = known.is_some() && *known != before;
-            *known = before;
+            // It may also have been started while it was asked: nobody knows which of the two has answered.
+            let after = Stamp::of(socket);
+            let restarted = known.is_some() && (*known != before || before != after);
+            *known = after;
             (gate.told(asked, heard.given, restarted), None)
         }
         Err(error) => (gate.untold(), Some(chain(&error))),

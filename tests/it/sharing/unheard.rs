@@ -94,3 +94,29 @@ fn i1_without_a_record_a_kubelet_that_was_started_just_now_is_not_believed_thoug
     age(&rig.node.kubelet());
     rig.kubelet.counts(GPU, 4);
 }
+
+#[test]
+fn i1_a_kubelet_that_gives_way_to_another_while_it_is_asked_takes_nothing_from_its_pods() {
+    let rig = Rig::new(WHOLE);
+    let mut agent = rig.agent(&shared(4), &[]);
+    rig.kubelet.counts(GPU, 4);
+    for name in ["a", "b", "c"] {
+        rig.kubelet.admit(name, GPU, 1).unwrap();
+    }
+    let held: Vec<String> = rig
+        .kubelet
+        .knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
+    fs::remove_file(rig.folder().join(record::FILE)).unwrap();
+    rig.node.layouts(&shared(2));
+    agent.says("sharing-held");
+    rig.kubelet.offers(GPU, &held);
+    let asked = rig.kubelet.knows(|known| known.asked);
+    // From the same answer on it tells of nobody.
+    rig.kubelet.behaves(|manners| {
+        manners.tells = Tells::OfNone;
+        manners.gives_way = true;
+    });
+    rig.kubelet
+        .wait("four questions", |known| known.asked >= asked + 4);
+    rig.kubelet.offers(GPU, &held);
+}
