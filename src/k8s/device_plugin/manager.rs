@@ -19,7 +19,7 @@ use super::kubelet::{self, Told};
 use super::link::{Link, Step};
 use super::lists::Answer;
 use super::register::{RegisterError, register};
-use super::rivals::{foreign, replaced, rival_socket, usurper};
+use super::rivals::{self, foreign, replaced};
 use super::service::devices;
 use super::serving::{Common, Serving};
 use crate::domain::sharing::ResourceName;
@@ -160,6 +160,8 @@ impl Manager {
             if looks_around {
                 self.folder.watch();
                 self.look_for_rivals().await;
+                // What another one has left is served at once.
+                self.serve_listed();
             }
             let due = self.introduce();
             looks_around = false;
@@ -288,15 +290,15 @@ impl Manager {
 
     /// Who else gives out what we do: sockets of NVIDIA's plugin that are alive, and ids that kubelet knows and we do not list.
     async fn look_for_rivals(&mut self) {
+        let ways = self.ways.iter();
+        let ways = ways.map(|(resource, way)| (resource.clone(), way.is_replaced));
+        let mut alive = rivals::alive(self.folder.path(), ways).await;
         for (resource, way) in &mut self.ways {
-            let socket = rival_socket(self.folder.path(), resource).await;
-            let usurped = if way.is_replaced {
-                usurper(self.folder.path(), resource).await
-            } else {
-                None
+            let Some(alive) = alive.remove(resource) else {
+                continue;
             };
-            way.is_replaced = usurped.is_some();
-            let socket = socket.or(usurped);
+            way.is_replaced = alive.usurper.is_some();
+            let socket = alive.nvidias.or(alive.usurper);
             let told = Arc::clone(&self.told.borrow());
             let is_settled = told.asked.saturating_duration_since(way.since) >= SETTLED;
             let rival = socket.or_else(|| {
