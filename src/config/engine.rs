@@ -169,7 +169,9 @@ impl From<EngineArgs> for EngineSettings {
         // Both folders are kubelet's, and lie side by side.
         let kubelets = args.pod_resources.parent().and_then(Path::parent);
         Self {
-            device_plugins: kubelets.unwrap_or(Path::new("")).join("device-plugins"),
+            device_plugins: kubelets
+                .unwrap_or_else(|| Path::new(""))
+                .join("device-plugins"),
             policy: Policy {
                 most_disruption: match args.allow {
                     Allow::None => Disruption::None,

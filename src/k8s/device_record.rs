@@ -130,7 +130,7 @@ impl Record {
         let mut uids = self.0.get(&key).into_iter().flatten();
         // A pod that has ended stays in it for a while, and then nobody knows which of the two it is.
         let uid = uids.next().filter(|_| uids.next().is_none()).cloned();
-        Given { uid, device }
+        Given { device, uid }
     }
 
     /// All of it.

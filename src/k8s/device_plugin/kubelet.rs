@@ -92,7 +92,7 @@ impl Haste {
 }
 
 async fn ask(
-    (socket, asker): (&Path, &mut Asker),
+    (socket, kubelet): (&Path, &mut Asker),
     gate: &Gate,
     told: &watch::Sender<Arc<Told>>,
     known: &mut Option<Stamp>,
@@ -100,7 +100,7 @@ async fn ask(
     let (asked, now) = (gate.now(), Instant::now());
     // Kubelet makes it anew when it is started. It answers then before it knows its pods.
     let before = Stamp::of(socket);
-    let heard = asker.ask(PATIENCE).await;
+    let heard = kubelet.ask(PATIENCE).await;
     let (news, trouble) = match heard {
         // Of one that was here before it, nobody knows what was given.
         Ok(heard) if known.is_none() && heard.is_young && !heard.is_recorded => {
