@@ -77,8 +77,6 @@ pub(crate) struct Manners {
     pub(crate) is_old: bool,
     /// Its socket is as old as it is, and not an hour old.
     pub(crate) is_young: bool,
-    /// Another one takes its place right when it is asked the next time, and is the one that answers.
-    pub(crate) gives_way: bool,
     /// Ids of another plugin that it would give out beside ours.
     pub(crate) others: BTreeMap<String, BTreeSet<String>>,
 }
@@ -93,6 +91,8 @@ pub(crate) struct Known {
     pub(crate) registrations: u64,
     /// How often it was asked for its pods.
     pub(crate) asked: u64,
+    /// Another one takes its place right when it is asked the next time, and is the one that answers.
+    gives_way: bool,
 }
 
 /// What is shared between the kubelet and the test.
@@ -198,6 +198,14 @@ impl Kubelet {
     /// Makes it behave otherwise.
     pub(crate) fn behaves(&self, how: impl FnOnce(&mut Manners)) {
         self.mind.change(|known| how(&mut known.manners));
+    }
+
+    /// When it is asked the next time, another one takes its place first and knows no pod yet.
+    pub(crate) fn gives_way(&self) {
+        self.mind.change(|known| {
+            known.manners.tells = Tells::OfNone;
+            known.gives_way = true;
+        });
     }
 
     /// What it knows.

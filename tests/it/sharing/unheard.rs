@@ -113,10 +113,7 @@ fn i1_a_kubelet_that_gives_way_to_another_while_it_is_asked_takes_nothing_from_i
     rig.kubelet.offers(GPU, &held);
     let asked = rig.kubelet.knows(|known| known.asked);
     // From the same answer on it tells of nobody.
-    rig.kubelet.behaves(|manners| {
-        manners.tells = Tells::OfNone;
-        manners.gives_way = true;
-    });
+    rig.kubelet.gives_way();
     rig.kubelet
         .wait("four questions", |known| known.asked >= asked + 4);
     rig.kubelet.offers(GPU, &held);

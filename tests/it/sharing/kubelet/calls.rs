@@ -196,7 +196,7 @@ impl PodResourcesLister for Lister {
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
         if self
             .mind
-            .change(|known| std::mem::take(&mut known.manners.gives_way))
+            .change(|known| std::mem::take(&mut known.gives_way))
         {
             self.listen();
         }
