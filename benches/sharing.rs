@@ -23,6 +23,9 @@ mod peer;
 #[path = "support/process.rs"]
 mod process;
 #[expect(dead_code, reason = "tests need more of it")]
+#[path = "../tests/it/record.rs"]
+mod record;
+#[expect(dead_code, reason = "tests need more of it")]
 #[path = "../tests/it/sharing"]
 mod sharing {
     pub(crate) mod kubelet;

@@ -1,7 +1,8 @@
 //! Who uses a device beside the processes that its driver names.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::domain::inventory::{Device, Inventory};
 use crate::hw::holders;
 use crate::k8s::device_plugin::{Closed, Gate};
 use crate::k8s::pod_resources::{self, PodResourcesError};
+use crate::k8s::who_has::{Asker, Living};
 
 /// Tells who uses devices. It is asked from several threads, right before something is destroyed, and may block.
 pub trait Witness: fmt::Debug + Send + Sync {
@@ -82,10 +84,37 @@ pub struct Node {
 /// The kubelet, whose answers are shared: it answers a few questions at once, and as many threads ask as there are devices.
 #[derive(Debug)]
 struct Kubelet {
-    socket: PathBuf,
     /// Whether this runs in a pod, so that there is a kubelet for certain.
     in_pod: bool,
-    last: Mutex<Option<Answer>>,
+    desk: Mutex<Desk>,
+}
+
+/// Where it is asked, by one at a time.
+#[derive(Debug)]
+struct Desk {
+    asker: Asker,
+    last: Option<Answer>,
+}
+
+/// The pods that have a process, by procfs.
+#[derive(Debug)]
+pub struct Processes {
+    proc_root: PathBuf,
+}
+
+impl Processes {
+    /// As the process file system at `proc_root` tells.
+    pub fn new(proc_root: &Path) -> Self {
+        Self {
+            proc_root: proc_root.to_owned(),
+        }
+    }
+}
+
+impl Living for Processes {
+    fn pods(&self) -> Result<BTreeSet<String>, String> {
+        holders::pods(&self.proc_root).map_err(|error| chain(&error))
+    }
 }
 
 /// What the kubelet said, and when it began to be asked.
@@ -105,10 +134,15 @@ impl Node {
     pub fn new(settings: &EngineSettings) -> Self {
         Self {
             proc_root: settings.proc_root().to_owned(),
-            kubelet: settings.pod_resources().map(|socket| Kubelet {
-                socket: socket.to_owned(),
-                in_pod: settings.in_pod(),
-                last: Mutex::new(None),
+            kubelet: settings.pod_resources().map(|socket| {
+                let living = Arc::new(Processes::new(settings.proc_root()));
+                Kubelet {
+                    in_pod: settings.in_pod(),
+                    desk: Mutex::new(Desk {
+                        asker: Asker::new(socket, settings.device_plugins(), living),
+                        last: None,
+                    }),
+                }
             }),
         }
     }
@@ -143,29 +177,28 @@ impl Kubelet {
     /// Which containers were given which devices, by an answer that was begun after this was called.
     fn given(&self) -> Result<Vec<PodDevice>, String> {
         let now = Instant::now();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(answer) = last.as_ref().filter(|answer| answer.asked >= now) {
+        let mut desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = desk.last.as_ref().filter(|answer| answer.asked >= now) {
             return answer.given.clone();
         }
         let asked = Instant::now();
-        let given = self.ask();
-        *last = Some(Answer {
+        let given = self.ask(&mut desk.asker);
+        desk.last = Some(Answer {
             asked,
             given: given.clone(),
         });
         given
     }
 
-    fn ask(&self) -> Result<Vec<PodDevice>, String> {
+    fn ask(&self, asker: &mut Asker) -> Result<Vec<PodDevice>, String> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| error.to_string())?;
-        match runtime.block_on(pod_resources::list(&self.socket, PATIENCE)) {
-            Ok(given) if given.is_empty() && pod_resources::is_young(&self.socket) => {
-                Err(pod_resources::YOUNG.to_owned())
-            }
-            Ok(given) => Ok(given),
+        match runtime.block_on(asker.ask(PATIENCE)) {
+            // Also where there is a record: it has nothing of claims.
+            Ok(heard) if heard.is_young => Err(pod_resources::YOUNG.to_owned()),
+            Ok(heard) => Ok(heard.given),
             Err(PodResourcesError::Absent { .. }) if !self.in_pod => Ok(Vec::new()),
             Err(error @ PodResourcesError::Absent { .. }) => Err(format!(
                 "{}: mount the kubelet's folder, or say --pod-resources none",

@@ -210,6 +210,7 @@ impl AgentArgs {
         let follows = cluster.as_ref().is_some_and(ClusterSettings::follows);
         let engine = self.partitioning.engine();
         let sharing = self.sharing.resolve(engine.pod_resources().is_some())?;
+        let engine = engine.meeting_in(sharing.device_plugins());
         // Who gives devices out has to know of every change of them.
         let gives = sharing.giver() == Giver::Embedded;
         let node = self.uplink.node().ok();
@@ -217,6 +218,7 @@ impl AgentArgs {
             Schedule::Once => None,
             Schedule::Every(_) => self.uplink.resolve()?,
         };
+        let partitioning = self.partitioning.resolve(&engine, follows || gives);
         Ok(AgentSettings {
             engine,
             node,
@@ -224,7 +226,7 @@ impl AgentArgs {
             labels: self.labels.into(),
             sink,
             schedule,
-            partitioning: self.partitioning.resolve(follows || gives),
+            partitioning,
             cluster,
             sharing,
             uplink,

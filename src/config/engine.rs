@@ -104,6 +104,7 @@ pub struct EngineSettings {
     sysfs_reset: bool,
     proc_root: PathBuf,
     pod_resources: Option<PathBuf>,
+    device_plugins: PathBuf,
     in_pod: bool,
 }
 
@@ -144,6 +145,19 @@ impl EngineSettings {
         self.pod_resources.as_deref()
     }
 
+    /// Where kubelet meets device plugins and keeps its record.
+    pub fn device_plugins(&self) -> &Path {
+        &self.device_plugins
+    }
+
+    /// The same where kubelet meets device plugins in `folder`.
+    pub(super) fn meeting_in(self, folder: &Path) -> Self {
+        Self {
+            device_plugins: folder.to_owned(),
+            ..self
+        }
+    }
+
     /// Whether this runs in a pod. Source: kubelet sets `KUBERNETES_SERVICE_HOST` in every container.
     pub fn in_pod(&self) -> bool {
         self.in_pod
@@ -152,7 +166,12 @@ impl EngineSettings {
 
 impl From<EngineArgs> for EngineSettings {
     fn from(args: EngineArgs) -> Self {
+        // Both folders are kubelet's, and lie side by side.
+        let kubelets = args.pod_resources.parent().and_then(Path::parent);
         Self {
+            device_plugins: kubelets
+                .unwrap_or_else(|| Path::new(""))
+                .join("device-plugins"),
             policy: Policy {
                 most_disruption: match args.allow {
                     Allow::None => Disruption::None,

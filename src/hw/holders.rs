@@ -17,7 +17,7 @@ use procfs::{FromReadSI, KernelStats, current_system_info, ticks_per_second};
 
 pub use self::error::HoldersError;
 pub use self::open::open;
-pub use self::origin::{is_elsewhere, origins};
+pub use self::origin::{is_elsewhere, origins, pods};
 use crate::domain::holder::{Holder, Pod, Who};
 
 /// Longest command line that is kept, in characters; what a person looks for is at its beginning.

@@ -1,9 +1,9 @@
 //! Kubelet's own record of what it gave to whom, which names pods by UID: the list that it tells names them by namespace and name.
 //!
 //! Source: Kubernetes, `pkg/kubelet/cm/devicemanager/checkpoint`. It is a file of kubelet's own, so whatever is not as expected means that
-//! nothing is known by it, and nothing is decided by it but what is shown.
+//! nothing is known by it. It may make something look taken, and never free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,20 @@ pub enum RecordError {
 
 /// UIDs of pods by resource, id and container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Record(BTreeMap<(String, String, String), Option<String>>);
+pub struct Record(BTreeMap<(String, String, String), BTreeSet<String>>);
+
+/// That a container was given an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry<'a> {
+    /// The UID of its pod.
+    pub uid: &'a str,
+    /// Its name.
+    pub container: &'a str,
+    /// The resource.
+    pub resource: &'a str,
+    /// The id.
+    pub id: &'a str,
+}
 
 #[derive(Deserialize)]
 struct Checkpoint {
@@ -56,11 +69,11 @@ struct Checkpoint {
 struct Data {
     /// `null` where nothing was given yet.
     #[serde(rename = "PodDeviceEntries", default)]
-    entries: Option<Vec<Entry>>,
+    entries: Option<Vec<Written>>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct Written {
     #[serde(rename = "PodUID")]
     uid: String,
     #[serde(rename = "ContainerName")]
@@ -100,12 +113,7 @@ fn parse(text: &str) -> Result<Record, serde_json::Error> {
         };
         for id in ids {
             let key = (entry.resource.clone(), id, entry.container.clone());
-            let new = Some(entry.uid.clone());
-            let known = record.0.entry(key).or_insert_with(|| new.clone());
-            // A pod that has ended stays in it for a while, and then nobody knows which of the two it is.
-            if *known != new {
-                *known = None;
-            }
+            record.0.entry(key).or_default().insert(entry.uid.clone());
         }
     }
     Ok(record)
@@ -119,10 +127,22 @@ impl Record {
             device.device_id.clone(),
             device.container.clone(),
         );
-        Given {
-            uid: self.0.get(&key).cloned().flatten(),
-            device,
-        }
+        let mut uids = self.0.get(&key).into_iter().flatten();
+        // A pod that has ended stays in it for a while, and then nobody knows which of the two it is.
+        let uid = uids.next().filter(|_| uids.next().is_none()).cloned();
+        Given { device, uid }
+    }
+
+    /// All of it.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.0.iter().flat_map(|((resource, id, container), uids)| {
+            uids.iter().map(move |uid| Entry {
+                uid,
+                container,
+                resource,
+                id,
+            })
+        })
     }
 }
 

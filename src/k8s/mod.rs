@@ -11,3 +11,4 @@ pub mod plugin;
 pub mod plugin_config;
 pub mod pod_resources;
 pub mod token_review;
+pub mod who_has;

@@ -38,8 +38,8 @@ const WINDOW: u32 = 1 << 20;
 /// Nobody reads it: a Unix socket has no name of a host.
 const HOST: &str = "http://localhost";
 
-/// What is to be said of an empty answer of a kubelet that [`is_young`].
-pub const YOUNG: &str = "kubelet was started just now, and tells of no pod's devices yet";
+/// What is to be said of an answer of a kubelet that [`is_young`].
+pub const YOUNG: &str = "kubelet was started just now, and may not tell of all pods' devices yet";
 
 /// Ids by the name of their resource.
 pub type Allocatable = BTreeMap<String, BTreeSet<String>>;
@@ -127,6 +127,11 @@ pub async fn allocatable(
         .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
 }
 
+/// Whether a plugin's resource is NVIDIA's.
+pub(super) fn is_of_nvidia(resource: &str) -> bool {
+    resource.starts_with(RESOURCES)
+}
+
 async fn ask_allocatable(socket: &Path) -> Result<Option<Allocatable>, PodResourcesError> {
     let channel = connect(socket).await?;
     let mut kubelet =
@@ -139,7 +144,7 @@ async fn ask_allocatable(socket: &Path) -> Result<Option<Allocatable>, PodResour
     };
     let mut all = Allocatable::new();
     for devices in answer.devices {
-        if devices.resource_name.starts_with(RESOURCES) {
+        if is_of_nvidia(&devices.resource_name) {
             let known = all.entry(devices.resource_name).or_default();
             known.extend(devices.device_ids);
         }
@@ -221,7 +226,7 @@ fn devices(answer: ListPodResourcesResponse) -> Vec<PodDevice> {
 fn given(container: &ContainerResources) -> impl Iterator<Item = (&str, String)> {
     let by_plugin = container.devices.iter();
     let by_plugin = by_plugin
-        .filter(|devices| devices.resource_name.starts_with(RESOURCES))
+        .filter(|devices| is_of_nvidia(&devices.resource_name))
         .flat_map(|devices| {
             let ids = devices.device_ids.iter().cloned();
             ids.map(|id| (devices.resource_name.as_str(), id))

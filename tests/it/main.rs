@@ -39,6 +39,7 @@ mod peer_mig_parted;
 mod plan;
 mod process;
 mod promtool;
+mod record;
 mod rest;
 mod sharing;
 mod sockets;

@@ -11,6 +11,7 @@ use octavo::agent::sharing::Giver as Port;
 use octavo::agent::sharing::embedded::{Embedded, Rules};
 use octavo::agent::sharing::machine::{self, Host, Places};
 use octavo::apply::durable::DurableError;
+use octavo::apply::witness::Processes;
 use octavo::config::agent::{
     AgentSettings, ClusterSettings, DeviceList, Giver, PartitioningSettings,
 };
@@ -75,10 +76,9 @@ fn embedded(settings: &AgentSettings) -> Option<(Box<dyn Port>, Arc<Gate>)> {
     let engine = settings.partitioning().map(PartitioningSettings::engine);
     let socket = engine.and_then(EngineSettings::pod_resources);
     let gate = Arc::new(Gate::default());
+    let proc_root = engine.map_or_else(|| Path::new("/proc"), EngineSettings::proc_root);
     let places = Places {
-        proc: engine
-            .map_or_else(|| Path::new("/proc"), EngineSettings::proc_root)
-            .to_owned(),
+        proc: proc_root.to_owned(),
         dev: PathBuf::from("/dev"),
         cdi: sharing.cdi_dir().to_owned(),
     };
@@ -88,6 +88,7 @@ fn embedded(settings: &AgentSettings) -> Option<(Box<dyn Port>, Arc<Gate>)> {
         folder: sharing.device_plugins().to_owned(),
         pod_resources: socket.map(ToOwned::to_owned),
         policy: sharing.policy(),
+        living: Arc::new(Processes::new(proc_root)),
     };
     let (manager, report, told) = Manager::new(&plugin, Arc::clone(&gate), Arc::clone(&answer));
     tokio::spawn(manager.run());

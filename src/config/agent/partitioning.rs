@@ -92,8 +92,12 @@ impl PartitioningArgs {
         self.engine.clone().into()
     }
 
-    /// `None` where nothing is to be changed; a Node that is followed may name a layout.
-    pub(super) fn resolve(self, follows: bool) -> Option<PartitioningSettings> {
+    /// `None` where nothing is to be changed; a Node that is followed may name a layout. Devices are changed as `engine` says.
+    pub(super) fn resolve(
+        self,
+        engine: &EngineSettings,
+        follows: bool,
+    ) -> Option<PartitioningSettings> {
         if self.layouts.is_none() && self.layout.is_none() && !follows {
             return None;
         }
@@ -104,7 +108,7 @@ impl PartitioningArgs {
                 DriftName::Repair => Drift::Repair,
                 DriftName::Report => Drift::Report,
             },
-            engine: self.engine.into(),
+            engine: engine.clone(),
         })
     }
 }

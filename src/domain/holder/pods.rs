@@ -76,9 +76,10 @@ impl<'a> Place<'a> {
             who: Who {
                 pod: Some(Pod {
                     uid: None,
-                    namespace: Some(given.namespace.clone()),
+                    // Of one that kubelet has yet to tell of there is none.
+                    namespace: Some(given.namespace.clone()).filter(|name| !name.is_empty()),
                     name: Some(given.pod.clone()),
-                    container: Some(given.container.clone()),
+                    container: Some(given.container.clone()).filter(|name| !name.is_empty()),
                 }),
                 ..Who::default()
             },

@@ -1,6 +1,6 @@
 //! Which pod a process is of, by its control group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use tracing::debug;
 
 use super::HoldersError;
+use super::nodes::{gone, number};
 use super::open::all_in_sight;
 use crate::domain::holder::Pod;
 use crate::domain::sharing::join::Origin;
@@ -58,6 +59,33 @@ fn origin(root: &Path, pid: u32) -> Origin {
     }
 }
 
+/// UIDs of the pods that have a process, as the `/proc` at `root` tells. One that idles has at least that of its sandbox.
+///
+/// # Errors
+///
+/// Not all processes can be looked at: there may be more pods.
+pub fn pods(root: &Path) -> Result<BTreeSet<String>, HoldersError> {
+    all_in_sight(root)?;
+    let mut uids = BTreeSet::new();
+    let unreadable = |error| HoldersError::unreadable(root, error);
+    for entry in fs::read_dir(root).map_err(unreadable)? {
+        let name = entry.map_err(unreadable)?.file_name();
+        if name.to_str().and_then(number).is_none() {
+            continue;
+        }
+        let path = root.join(name).join("cgroup");
+        let groups = match fs::read_to_string(&path) {
+            Ok(groups) => groups,
+            Err(error) if gone(&error) => continue,
+            Err(error) => return Err(HoldersError::unreadable(&path, error)),
+        };
+        // A line is <number>:<controllers>:<path>. Source: cgroups(7), "/proc/pid/cgroup".
+        let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        uids.extend(paths.filter_map(|path| Pod::of_control_group(path)?.uid));
+    }
+    Ok(uids)
+}
+
 /// Whether the `/proc` at `root` is of another process namespace than this program is in. The driver names processes by their
 /// numbers in the namespace of whoever asks, and leaves out those that have none there.
 ///
@@ -81,6 +109,32 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    const UID: &str = "3f1c9a52-7d0b-4a6e-9c7f-0d3b8e5a1c24";
+
+    #[test]
+    fn pods_that_live_are_those_of_all_processes_and_where_some_are_hidden_nobody_is_said_to_be_dead()
+     {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        assert!(pods(root).is_err(), "no thread of the kernel is seen");
+        let put = |pid: &str, name: &str, text: &str| {
+            fs::create_dir_all(root.join(pid)).unwrap();
+            fs::write(root.join(pid).join(name), text).unwrap();
+        };
+        let thread = format!("2 (kthreadd) S 0 0 0 0 -1 2129984{}\n", " 0".repeat(43));
+        put("2", "stat", &thread);
+        put("2", "cgroup", "0::/\n");
+        put("7", "cgroup", "0::/system.slice/kubelet.service\n");
+        // It ended while it was looked at.
+        fs::create_dir(root.join("8")).unwrap();
+        assert_eq!(pods(root).unwrap(), BTreeSet::new());
+        let path = format!("/kubepods/besteffort/pod{UID}/{}", "ab".repeat(32));
+        put("9", "cgroup", &format!("3:cpu:{path}\n0::/\n"));
+        assert_eq!(pods(root).unwrap(), BTreeSet::from([UID.to_owned()]));
+        fs::create_dir_all(root.join("10/cgroup")).unwrap();
+        assert!(pods(root).is_err(), "one that cannot be read");
+    }
 
     #[test]
     fn a_process_file_system_of_another_namespace_is_told_by_its_first_process_or_by_the_own_number()

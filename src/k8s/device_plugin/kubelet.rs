@@ -1,6 +1,6 @@
 //! What kubelet tells of its pods, asked again and again: there is no way to be told of changes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use super::folder::Stamp;
 use super::gate::Gate;
 use crate::domain::error::chain;
 use crate::k8s::pod_resources::{self, Allocatable};
+use crate::k8s::who_has::Asker;
 
 /// Kubelet answers from memory.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -43,8 +44,12 @@ impl Default for Told {
 }
 
 /// Asks the kubelet at `socket`, and tells the gate and whoever listens, until nobody does.
-pub(super) async fn follow(socket: Option<&Path>, gate: Arc<Gate>, told: watch::Sender<Arc<Told>>) {
-    let Some(socket) = socket else {
+pub(super) async fn follow(
+    kubelet: Option<(PathBuf, Asker)>,
+    gate: Arc<Gate>,
+    told: watch::Sender<Arc<Told>>,
+) {
+    let Some((socket, mut asker)) = kubelet else {
         let reason = "kubelet cannot be asked who has what: --pod-resources none";
         told.send_modify(|told| Arc::make_mut(told).trouble = Some(reason.to_owned()));
         return told.closed().await;
@@ -54,7 +59,7 @@ pub(super) async fn follow(socket: Option<&Path>, gate: Arc<Gate>, told: watch::
     let mut known = None;
     let mut haste = Haste::default();
     while !told.is_closed() {
-        ask(socket, &gate, &told, &mut known).await;
+        ask((&socket, &mut asker), &gate, &told, &mut known).await;
         // So many questions at most, whatever happens.
         sleep(SOON).await;
         if haste.is_on(Instant::now(), is_waited_for(&gate, &told.borrow())) {
@@ -87,24 +92,26 @@ impl Haste {
 }
 
 async fn ask(
-    socket: &Path,
+    (socket, kubelet): (&Path, &mut Asker),
     gate: &Gate,
     told: &watch::Sender<Arc<Told>>,
     known: &mut Option<Stamp>,
 ) {
     let (asked, now) = (gate.now(), Instant::now());
     // Kubelet makes it anew when it is started. It answers then before it knows its pods.
-    let stamp = Stamp::of(socket);
-    let pods = pod_resources::list(socket, PATIENCE).await;
-    let (news, trouble) = match pods {
+    let before = Stamp::of(socket);
+    let heard = kubelet.ask(PATIENCE).await;
+    let (news, trouble) = match heard {
         // Of one that was here before it, nobody knows what was given.
-        Ok(pods) if known.is_none() && pods.is_empty() && pod_resources::is_young(socket) => {
+        Ok(heard) if known.is_none() && heard.is_young && !heard.is_recorded => {
             (gate.untold(), Some(pod_resources::YOUNG.to_owned()))
         }
-        Ok(pods) => {
-            let restarted = known.is_some() && *known != stamp;
-            *known = stamp;
-            (gate.told(asked, pods, restarted), None)
+        Ok(heard) => {
+            // It may also have been started while it was asked: nobody knows which of the two has answered.
+            let after = Stamp::of(socket);
+            let restarted = known.is_some() && (*known != before || before != after);
+            *known = after;
+            (gate.told(asked, heard.given, restarted), None)
         }
         Err(error) => (gate.untold(), Some(chain(&error))),
     };

@@ -19,12 +19,13 @@ use super::kubelet::{self, Told};
 use super::link::{Link, Step};
 use super::lists::Answer;
 use super::register::{RegisterError, register};
-use super::rivals::{foreign, replaced, rival_socket, usurper};
+use super::rivals::{self, foreign, replaced};
 use super::service::devices;
 use super::serving::{Common, Serving};
 use crate::domain::sharing::ResourceName;
 use crate::domain::sharing::allocation::Policy;
 use crate::domain::sharing::hold::Listed;
+use crate::k8s::who_has::{Asker, Living};
 
 /// How often everything is looked at when nothing is told.
 const RECHECK: Duration = Duration::from_secs(10);
@@ -42,6 +43,8 @@ pub struct Settings {
     pub pod_resources: Option<PathBuf>,
     /// How replicas are laid over units.
     pub policy: Policy,
+    /// Which pods live, for what kubelet does not tell.
+    pub living: Arc<dyn Living>,
 }
 
 /// How far kubelet has followed.
@@ -70,7 +73,8 @@ pub struct Standing {
 #[derive(Debug)]
 pub struct Manager {
     folder: Folder,
-    pod_resources: Option<PathBuf>,
+    /// Its socket, and how it is asked there.
+    kubelet: Option<(PathBuf, Asker)>,
     common: Common,
     report: watch::Sender<Arc<Report>>,
     told_in: watch::Sender<Arc<Told>>,
@@ -112,7 +116,10 @@ impl Manager {
         let (told_in, told) = watch::channel(Arc::default());
         let manager = Self {
             folder: Folder::new(&settings.folder),
-            pod_resources: settings.pod_resources.clone(),
+            kubelet: settings.pod_resources.as_ref().map(|socket| {
+                let living = Arc::clone(&settings.living);
+                (socket.clone(), Asker::new(socket, &settings.folder, living))
+            }),
             common: Common {
                 gate,
                 answer,
@@ -131,11 +138,10 @@ impl Manager {
     }
 
     /// Runs for as long as it is polled.
-    pub async fn run(self) {
+    pub async fn run(mut self) {
         let gate = Arc::clone(&self.common.gate);
-        let socket = self.pod_resources.clone();
         let told = self.told_in.clone();
-        let follow = kubelet::follow(socket.as_deref(), gate, told);
+        let follow = kubelet::follow(self.kubelet.take(), gate, told);
         tokio::join!(follow, self.serve());
     }
 
@@ -154,6 +160,8 @@ impl Manager {
             if looks_around {
                 self.folder.watch();
                 self.look_for_rivals().await;
+                // What another one has left is served at once.
+                self.serve_listed();
             }
             let due = self.introduce();
             looks_around = false;
@@ -282,15 +290,15 @@ impl Manager {
 
     /// Who else gives out what we do: sockets of NVIDIA's plugin that are alive, and ids that kubelet knows and we do not list.
     async fn look_for_rivals(&mut self) {
+        let ways = self.ways.iter();
+        let ways = ways.map(|(resource, way)| (resource.clone(), way.is_replaced));
+        let mut alive = rivals::alive(self.folder.path(), ways).await;
         for (resource, way) in &mut self.ways {
-            let socket = rival_socket(self.folder.path(), resource).await;
-            let usurped = if way.is_replaced {
-                usurper(self.folder.path(), resource).await
-            } else {
-                None
+            let Some(alive) = alive.remove(resource) else {
+                continue;
             };
-            way.is_replaced = usurped.is_some();
-            let socket = socket.or(usurped);
+            way.is_replaced = alive.usurper.is_some();
+            let socket = alive.nvidias.or(alive.usurper);
             let told = Arc::clone(&self.told.borrow());
             let is_settled = told.asked.saturating_duration_since(way.since) >= SETTLED;
             let rival = socket.or_else(|| {

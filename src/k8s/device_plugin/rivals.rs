@@ -1,22 +1,62 @@
 //! Who else gives out what we do.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
 use tokio::net::UnixStream;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::kubelet::Told;
 use super::serving::endpoint;
-use crate::domain::sharing::ResourceName;
 use crate::domain::sharing::hold::Listed;
+use crate::domain::sharing::{ResourceName, ShareId};
 
 /// A plugin that is alive lets itself be connected to at once.
 const ALIVE: Duration = Duration::from_secs(1);
 
+/// Sockets of others that are alive.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Alive {
+    /// Who listens at NVIDIA's.
+    pub(super) nvidias: Option<String>,
+    /// Who listens in the place of ours, where it was replaced.
+    pub(super) usurper: Option<String>,
+}
+
+/// Who else listens for these resources; with each, whether our socket was replaced. All are asked at once: nothing else is done
+/// meanwhile.
+pub(super) async fn alive(
+    folder: &Path,
+    resources: impl IntoIterator<Item = (ResourceName, bool)>,
+) -> BTreeMap<ResourceName, Alive> {
+    let mut asked = JoinSet::new();
+    for (resource, is_replaced) in resources {
+        let folder = folder.to_owned();
+        asked.spawn(async move {
+            let usurper = async {
+                if is_replaced {
+                    usurper(&folder, &resource).await
+                } else {
+                    None
+                }
+            };
+            let (nvidias, usurper) = tokio::join!(rival_socket(&folder, &resource), usurper);
+            (resource, Alive { nvidias, usurper })
+        });
+    }
+    let mut all = BTreeMap::new();
+    while let Some(answer) = asked.join_next().await {
+        all.extend(answer);
+    }
+    all
+}
+
 /// A socket of another plugin for this resource that somebody listens at. Source of the name: k8s-device-plugin,
 /// `internal/plugin/server.go`.
-pub(super) async fn rival_socket(folder: &Path, resource: &ResourceName) -> Option<String> {
+async fn rival_socket(folder: &Path, resource: &ResourceName) -> Option<String> {
     let socket = folder.join(format!("nvidia-{}.sock", resource.short()));
     is_alive(&socket).await.then(|| {
         format!(
@@ -27,7 +67,7 @@ pub(super) async fn rival_socket(folder: &Path, resource: &ResourceName) -> Opti
 }
 
 /// Who listens in the place of our socket, if somebody does.
-pub(super) async fn usurper(folder: &Path, resource: &ResourceName) -> Option<String> {
+async fn usurper(folder: &Path, resource: &ResourceName) -> Option<String> {
     let socket = folder.join(endpoint(resource));
     let is_alive = is_alive(&socket).await;
     is_alive.then(|| replaced(resource, &socket))
@@ -40,20 +80,93 @@ pub(super) fn replaced(resource: &ResourceName, socket: &Path) -> String {
     )
 }
 
+/// Whether somebody listens. One who has no room for another connection, or takes his time, does.
 async fn is_alive(socket: &Path) -> bool {
     if !socket.exists() {
         return false;
     }
-    let connected = timeout(ALIVE, UnixStream::connect(socket)).await;
-    matches!(connected, Ok(Ok(_)))
+    match timeout(ALIVE, UnixStream::connect(socket)).await {
+        Ok(Ok(_)) | Err(_) => true,
+        Ok(Err(error)) => !matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound
+        ),
+    }
 }
 
 /// What kubelet would give out under our name and is not ours.
 pub(super) fn foreign(listed: &Listed, told: &Told, resource: &ResourceName) -> Option<String> {
     let known = told.allocatable.as_ref()?.get(resource.as_str())?;
-    let is_ours = |id: &str| id.parse().is_ok_and(|id| listed.item(&id).is_some());
+    let ours: BTreeSet<&ShareId> = listed.items.iter().map(|item| &item.id).collect();
+    let is_ours = |id: &str| id.parse().is_ok_and(|id: ShareId| ours.contains(&id));
     let id = known.iter().find(|id| !is_ours(id))?;
     Some(format!(
         "another plugin gives {resource} out too: kubelet would give out {id:?}, which is not ours"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use socket2::SockRef;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::domain::sharing::hold::Item;
+    use crate::domain::sharing::{Offer, health::Health};
+
+    const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+
+    #[tokio::test]
+    async fn who_has_no_room_for_another_connection_is_alive_and_a_socket_that_was_left_is_dead() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("nvidia-gpu.sock");
+        let gpu = ResourceName::gpu();
+        let look = || alive(folder.path(), [(gpu.clone(), true)]);
+        assert_eq!(look().await[&gpu], Alive::default(), "nobody");
+        let listener = UnixListener::bind(&socket).unwrap();
+        SockRef::from(&listener).listen(0).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) = UnixStream::connect(&socket).await {
+            waiting.push(stream);
+        }
+        assert!(!waiting.is_empty());
+        let busy = look().await.remove(&gpu).unwrap();
+        assert!(busy.nvidias.unwrap().contains("nvidia-gpu.sock"));
+        assert_eq!(busy.usurper, None);
+        drop((listener, waiting));
+        assert_eq!(look().await[&gpu], Alive::default(), "left behind");
+    }
+
+    #[test]
+    fn what_is_not_ours_is_found_among_very_many_without_comparing_each_with_each() {
+        let count = 60_000;
+        let ids = || (0..count).map(|number| ShareId::replica(GPU, number));
+        let listed = Listed {
+            offer: Offer {
+                name: ResourceName::gpu(),
+                fail_requests_greater_than_one: false,
+                units: Vec::new(),
+            },
+            items: ids()
+                .map(|id| Item {
+                    id,
+                    health: Health::Healthy,
+                })
+                .collect(),
+        };
+        let mut known: BTreeSet<String> = ids().map(|id| id.to_string()).collect();
+        let told = |known: &BTreeSet<String>| Told {
+            allocatable: Some([("nvidia.com/gpu".to_owned(), known.clone())].into()),
+            ..Told::default()
+        };
+        let began = Instant::now();
+        assert_eq!(foreign(&listed, &told(&known), &ResourceName::gpu()), None);
+        // Each with each is two thousand million comparisons.
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+        known.insert("GPU-strange".to_owned());
+        let rival = foreign(&listed, &told(&known), &ResourceName::gpu());
+        assert!(rival.unwrap().contains("GPU-strange"));
+    }
 }

@@ -17,6 +17,7 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use super::node::{Node, names};
+use crate::record;
 use crate::sockets::{age, listen_as_old};
 
 pub(crate) const GPUS: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
@@ -124,6 +125,56 @@ async fn i1_a_kubelet_that_was_started_just_now_and_names_no_pod_may_have_given_
     age(&node.kubelet());
     once(&node).await;
     assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
+}
+
+#[tokio::test]
+async fn i1_a_kubelet_that_was_started_just_now_may_not_know_all_pods_though_it_names_one() {
+    let node = Arc::new(Node::new(GPUS));
+    fs::create_dir_all(node.kubelet().parent().unwrap()).unwrap();
+    let given = vec![("nvidia.com/mig-3g.20gb".to_owned(), partition(&node, 1))];
+    let _kubelet = answer(UnixListener::bind(node.kubelet()).unwrap(), given);
+    let said = once(&node).await;
+    assert!(said.contains("kubelet was started just now"), "{said}");
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+    age(&node.kubelet());
+    once(&node).await;
+    assert_eq!(names(&node.geometry(0)), ["7g.40gb"]);
+}
+
+#[tokio::test]
+async fn i1_what_only_kubelets_record_has_is_a_pods_while_that_lives_or_nobody_can_tell() {
+    let node = Arc::new(Node::new(GPUS));
+    let path = node.machine.path();
+    let (folder, proc) = (path.join("device-plugins"), path.join("proc"));
+    fs::create_dir_all(&folder).unwrap();
+    let held = partition(&node, 1);
+    let ids = [held.clone()];
+    record::write(&folder, [("idle", "nvidia.com/mig-3g.20gb", &ids[..])]);
+    let _kubelet = listen(&node, Vec::new());
+    let look = async || {
+        let (node, folder) = (Arc::clone(&node), folder.display().to_string());
+        let output = tokio::task::spawn_blocking(move || {
+            let mut agent = node.agent(&["--oneshot", "--layout", "all-7g.40gb"]);
+            agent.args(["--device-plugins", &folder]).output().unwrap()
+        });
+        String::from_utf8(output.await.unwrap().stderr).unwrap()
+    };
+    // Which pods live is hidden at first.
+    for _ in 0..2 {
+        let said = look().await;
+        let who = format!("pod (UID {}) (container main)", record::uid("idle"));
+        assert!(
+            said.contains("GPU 1: blocked: ") && said.contains(&who),
+            "{said}"
+        );
+        assert_eq!(names(&node.geometry(0)), ["7g.40gb"], "{said}");
+        assert_eq!(partition(&node, 1), held);
+        record::show_all(&proc);
+        record::runs(&proc, 4711, "idle");
+    }
+    fs::remove_dir_all(proc.join("4711")).unwrap();
+    look().await;
+    assert_eq!(names(&node.geometry(1)), ["7g.40gb"]);
 }
 
 #[test]

@@ -13,10 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::sockets::listen_as_old;
+use crate::record;
 use octavo::proto::device_plugin::ContainerAllocateResponse;
 use octavo::proto::device_plugin::registration_server::RegistrationServer;
-use octavo::proto::pod_resources::pod_resources_lister_server::PodResourcesListerServer;
 use tokio::net::UnixListener;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
@@ -59,6 +58,8 @@ pub(crate) enum Tells {
     All,
     /// As one that was just started.
     OfNone,
+    /// It takes its pods in one after another, and is so far.
+    OfFirst(usize),
     /// It takes for ever.
     Nothing,
 }
@@ -90,6 +91,8 @@ pub(crate) struct Known {
     pub(crate) registrations: u64,
     /// How often it was asked for its pods.
     pub(crate) asked: u64,
+    /// Another one takes its place right when it is asked the next time, and is the one that answers.
+    gives_way: bool,
 }
 
 /// What is shared between the kubelet and the test.
@@ -168,19 +171,7 @@ impl Kubelet {
                 .unwrap();
             let handle = runtime.handle().clone();
             runtime.block_on(async move {
-                let lister = PodResourcesListerServer::new(calls::Lister(Arc::clone(&mind)));
-                let is_young = mind.change(|known| known.manners.is_young);
-                let listener = if is_young {
-                    UnixListener::bind(pods).unwrap()
-                } else {
-                    listen_as_old(&pods)
-                };
-                let incoming = UnixListenerStream::new(listener);
-                tokio::spawn(
-                    Server::builder()
-                        .add_service(lister)
-                        .serve_with_incoming(incoming),
-                );
+                calls::Lister::new(&mind, &pods).listen();
                 let desk = calls::Desk {
                     folder: folder.clone(),
                     mind,
@@ -207,6 +198,14 @@ impl Kubelet {
     /// Makes it behave otherwise.
     pub(crate) fn behaves(&self, how: impl FnOnce(&mut Manners)) {
         self.mind.change(|known| how(&mut known.manners));
+    }
+
+    /// When it is asked the next time, another one takes its place first and knows no pod yet.
+    pub(crate) fn gives_way(&self) {
+        self.mind.change(|known| {
+            known.manners.tells = Tells::OfNone;
+            known.gives_way = true;
+        });
     }
 
     /// What it knows.
@@ -289,6 +288,13 @@ impl Kubelet {
             ids,
         };
         self.mind.change(|known| known.pods.push(pod.clone()));
+        // Of pods that have ended it gets to know nothing before it has something new to write.
+        self.knows(|known| {
+            let pods = known.pods.iter();
+            let pods =
+                pods.map(|pod| (pod.name.as_str(), pod.resource.as_str(), pod.ids.as_slice()));
+            record::write(&self.folder, pods);
+        });
         Ok(pod)
     }
 
@@ -332,9 +338,12 @@ impl Known {
     }
 }
 
-/// Empties the folder, as kubelet does when it starts.
-pub(crate) fn wipe(folder: &Path) {
+/// Empties the folder but for the record, as kubelet does when it starts.
+pub(super) fn wipe(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
-        let _gone_already = fs::remove_file(entry.unwrap().path());
+        let path = entry.unwrap().path();
+        if !path.ends_with(record::FILE) {
+            let _gone_already = fs::remove_file(path);
+        }
     }
 }

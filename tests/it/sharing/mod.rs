@@ -6,3 +6,4 @@ pub(crate) mod plugin;
 mod plugin_faults;
 mod plugin_mig;
 mod slices;
+mod unheard;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::kubelet::Kubelet;
 use crate::apply::node::Node;
 use crate::process::Program;
+use crate::record;
 
 pub(crate) const GPU: &str = "nvidia.com/gpu";
 const SHARED: &str = "nvidia.com/gpu.shared";
@@ -22,6 +23,7 @@ impl Rig {
     pub(crate) fn new(gpus: &str) -> Self {
         let node = Node::new(gpus);
         let folder = node.machine.path().join("plugins");
+        record::show_all(&node.machine.path().join("proc"));
         Self {
             kubelet: Kubelet::start(&folder, &node.kubelet()),
             node,
@@ -31,6 +33,17 @@ impl Rig {
     /// Where kubelet and plugins meet.
     pub(crate) fn folder(&self) -> PathBuf {
         self.node.machine.path().join("plugins")
+    }
+
+    /// The pod's sandbox runs, as the process of this number.
+    pub(crate) fn runs(&self, pid: u32, pod: &str) {
+        record::runs(&self.node.machine.path().join("proc"), pid, pod);
+    }
+
+    /// And has ended.
+    pub(crate) fn dies(&self, pid: u32) {
+        let folder = self.node.machine.path().join(format!("proc/{pid}"));
+        fs::remove_dir_all(folder).unwrap();
     }
 
     /// The agent, which gives out what a layout called `wanted` says.

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use super::kubelet::{Pod, Tells, wipe};
+use super::kubelet::{Pod, Tells};
 use super::plugin::{GPU, Rig, shared};
 use crate::sockets::age;
 
@@ -52,8 +52,7 @@ fn a_folder_that_is_removed_and_made_anew_is_found_again() {
     let _agent = rig.agent(&shared(4), &[]);
     rig.kubelet.counts(GPU, 4);
     rig.kubelet.stop();
-    wipe(&rig.folder());
-    fs::remove_dir(rig.folder()).unwrap();
+    fs::remove_dir_all(rig.folder()).unwrap();
     rig.kubelet.restart();
     rig.kubelet.counts(GPU, 4);
 }
@@ -237,8 +236,9 @@ fn a_kubelet_that_was_started_just_now_and_knows_no_pod_is_not_believed() {
     rig.kubelet.behaves(|manners| manners.is_young = true);
     rig.kubelet.restart();
     let mut agent = rig.agent(&shared(4), &[]);
-    let line = agent.says("nothing is listed yet");
-    assert!(line.contains("kubelet was started just now"), "{line}");
+    agent.says(
+        "nothing is listed yet, as it is not known who has what: kubelet was started just now",
+    );
     age(&rig.node.kubelet());
     rig.kubelet.counts(GPU, 4);
 }

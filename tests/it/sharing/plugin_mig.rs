@@ -5,15 +5,15 @@ use std::fs;
 use super::kubelet::Tells;
 use super::plugin::{GPU, Rig};
 
-const HALF: &str = "nvidia.com/mig-3g.20gb";
-const SEVENTH: &str = "nvidia.com/mig-1g.5gb";
-const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
-const HALVES: &str = "[{devices: all, mig: {3g.20gb: 2}}]";
-const SEVENTHS: &str = "[{devices: all, mig: {1g.5gb: 7}}]";
-const MIXED: &str = "--mig-strategy=mixed";
+pub(super) const HALF: &str = "nvidia.com/mig-3g.20gb";
+pub(super) const SEVENTH: &str = "nvidia.com/mig-1g.5gb";
+pub(super) const ONE: &str = "- {board: A100_40GB, mig: enabled}\n";
+pub(super) const HALVES: &str = "[{devices: all, mig: {3g.20gb: 2}}]";
+pub(super) const SEVENTHS: &str = "[{devices: all, mig: {1g.5gb: 7}}]";
+pub(super) const MIXED: &str = "--mig-strategy=mixed";
 
 /// UUIDs of all MIG devices that there really are.
-fn partitions(rig: &Rig) -> Vec<String> {
+pub(super) fn partitions(rig: &Rig) -> Vec<String> {
     let world = rig.node.machine.world();
     let instances = world.gpus.iter().flat_map(|gpu| &gpu.mig);
     let instances = instances.flat_map(|mig| &mig.instances);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::kubelet::uid;
 use super::rig::{Groups, Rig, Watching, adds_up, named, unit};
+use crate::record::uid;
 
 async fn shared() -> (Rig, Watching) {
     let rig = Rig::new("- {board: H100_80GB_SXM}\n");

@@ -12,13 +12,14 @@ use octavo::proto::pod_resources::{
     ContainerDevices, ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse,
     PodResources,
 };
-use serde_json::json;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
+
+use crate::record;
 
 /// Pods by name, with the ids that each was given of a resource.
 type Pods = BTreeMap<String, (String, Vec<String>)>;
@@ -60,18 +61,6 @@ impl PodResourcesLister for Lister {
             pod_resources: pods.collect(),
         }))
     }
-}
-
-/// The UID of a pod of this name.
-pub(super) fn uid(pod: &str) -> String {
-    let sum = pod.bytes().fold(7_u64, |sum, byte| {
-        sum.wrapping_mul(1_099_511_628_211) ^ u64::from(byte)
-    });
-    format!(
-        "{:08x}-0000-4000-8000-{:012x}",
-        sum >> 32,
-        sum & 0xffff_ffff_ffff
-    )
 }
 
 impl Kubelet {
@@ -127,16 +116,10 @@ impl Kubelet {
 
     fn record(&self) {
         let pods = self.pods.lock().unwrap();
-        let entries = pods.iter().map(|(name, (resource, ids))| {
-            json!({"PodUID": uid(name), "ContainerName": "main", "ResourceName": resource,
-                "DeviceIDs": {"0": ids}, "AllocResp": "CgA="})
-        });
-        let entries: Vec<_> = entries.collect();
-        let text =
-            json!({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 1});
-        let draft = self.folder.join("draft");
-        fs::write(&draft, text.to_string()).unwrap();
-        fs::rename(draft, self.folder.join("kubelet_internal_checkpoint")).unwrap();
+        let entries = pods.iter();
+        let entries = entries
+            .map(|(name, (resource, ids))| (name.as_str(), resource.as_str(), ids.as_slice()));
+        record::write(&self.folder, entries);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Processes that come, go and move between pods, and pods that share.
 
-use super::kubelet::uid;
 use super::rig::{Groups, Rig, adds_up, named, unit};
+use crate::record::uid;
 
 const ONE: &str = "- {board: H100_80GB_SXM}\n";
 

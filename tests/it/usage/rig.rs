@@ -16,8 +16,9 @@ use octavo::domain::sharing::offer;
 use octavo::domain::sharing::usage::{Tenant, UnitUsage};
 use tokio::time::timeout;
 
-use super::kubelet::{Kubelet, uid};
+use super::kubelet::Kubelet;
 use crate::machine::Machine;
+use crate::record::{show_all, uid};
 
 /// Longer than anything takes on a loaded machine; only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -44,11 +45,7 @@ impl Rig {
     pub(crate) fn new(gpus: &str) -> Self {
         let machine = Machine::new(&format!("machine: node\ngpus:\n{gpus}"));
         let proc = machine.path().join("proc");
-        fs::create_dir_all(proc.join("2")).unwrap();
-        // A thread of the kernel, as only the machine's own namespace has it.
-        let fields = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 20 0 0 18446744073709551615";
-        let rest = " 0".repeat(27);
-        fs::write(proc.join("2/stat"), format!("{fields}{rest}\n")).unwrap();
+        show_all(&proc);
         let kubelet = Kubelet::start(&machine.path().join("kubelet"));
         Self { machine, kubelet }
     }

@@ -1,7 +1,7 @@
 //! What plugins ask a kubelet, what it asks them, and what it tells of its pods.
 
 use std::future::pending;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use octavo::proto::device_plugin::device_plugin_client::DevicePluginClient;
@@ -11,15 +11,20 @@ use octavo::proto::device_plugin::{
     ContainerPreferredAllocationRequest, Empty, ListAndWatchResponse, PreferredAllocationRequest,
     RegisterRequest,
 };
-use octavo::proto::pod_resources::pod_resources_lister_server::PodResourcesLister;
+use octavo::proto::pod_resources::pod_resources_lister_server::{
+    PodResourcesLister, PodResourcesListerServer,
+};
 use octavo::proto::pod_resources::{
     AllocatableResourcesRequest, AllocatableResourcesResponse, ContainerDevices,
     ContainerResources, ListPodResourcesRequest, ListPodResourcesResponse, PodResources,
 };
-use tonic::transport::{Channel, Endpoint};
+use tokio::net::UnixListener;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Mind, Resource, Tells};
+use crate::sockets::listen_as_old;
 
 /// Where plugins register.
 pub(super) struct Desk {
@@ -151,7 +156,37 @@ pub(super) async fn prefer(
 }
 
 /// Tells of pods.
-pub(super) struct Lister(pub(super) Arc<Mind>);
+#[derive(Clone)]
+pub(super) struct Lister {
+    mind: Arc<Mind>,
+    socket: PathBuf,
+}
+
+impl Lister {
+    pub(super) fn new(mind: &Arc<Mind>, socket: &Path) -> Self {
+        Self {
+            mind: Arc::clone(mind),
+            socket: socket.to_owned(),
+        }
+    }
+
+    /// Begins to serve at its socket, in the place of whoever is there.
+    pub(super) fn listen(&self) {
+        let is_young = self.mind.change(|known| known.manners.is_young);
+        let listener = if is_young {
+            UnixListener::bind(&self.socket).unwrap()
+        } else {
+            listen_as_old(&self.socket)
+        };
+        let incoming = UnixListenerStream::new(listener);
+        let lister = PodResourcesListerServer::new(self.clone());
+        tokio::spawn(
+            Server::builder()
+                .add_service(lister)
+                .serve_with_incoming(incoming),
+        );
+    }
+}
 
 #[tonic::async_trait]
 impl PodResourcesLister for Lister {
@@ -159,14 +194,25 @@ impl PodResourcesLister for Lister {
         &self,
         _: Request<ListPodResourcesRequest>,
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
-        let (manners, pods) = self.0.change(|known| {
+        if self
+            .mind
+            .change(|known| std::mem::take(&mut known.gives_way))
+        {
+            self.listen();
+        }
+        let (manners, pods) = self.mind.change(|known| {
             known.asked += 1;
             (known.manners.clone(), known.pods.clone())
         });
         if manners.tells == Tells::Nothing {
             pending::<()>().await;
         }
-        let pods = pods.into_iter().filter(|_| manners.tells == Tells::All);
+        let count = match manners.tells {
+            Tells::All => pods.len(),
+            Tells::OfNone | Tells::Nothing => 0,
+            Tells::OfFirst(count) => count,
+        };
+        let pods = pods.into_iter().take(count);
         let pods = pods.map(|pod| PodResources {
             name: pod.name,
             namespace: "team-a".to_owned(),
@@ -188,7 +234,7 @@ impl PodResourcesLister for Lister {
         &self,
         _: Request<AllocatableResourcesRequest>,
     ) -> Result<Response<AllocatableResourcesResponse>, Status> {
-        let known = self.0.known.lock().unwrap();
+        let known = self.mind.known.lock().unwrap();
         if known.manners.is_old {
             return Err(Status::unimplemented("an old kubelet"));
         }

@@ -1,0 +1,120 @@
+//! A kubelet that was started again and has not heard of all its pods: what it gave them before is theirs.
+
+use std::fs;
+
+use super::kubelet::Tells;
+use super::plugin::{GPU, Rig, shared};
+use super::plugin_mig::{HALF, HALVES, MIXED, ONE, SEVENTH, SEVENTHS, partitions};
+use crate::record::{self, uid};
+use crate::sockets::age;
+
+const WHOLE: &str = "- {board: A100_40GB}\n";
+
+#[test]
+fn i1_a_pod_that_kubelet_never_hears_of_again_keeps_its_partition_for_as_long_as_it_lives() {
+    let mut rig = Rig::new(ONE);
+    let mut agent = rig.agent(HALVES, &[MIXED]);
+    rig.kubelet.counts(HALF, 2);
+    let pod = rig.kubelet.admit("idle", HALF, 1).unwrap();
+    rig.runs(4711, "idle");
+    agent.kill();
+    // The API server is away, and that for longer than the minute in which nobody believes kubelet.
+    rig.kubelet.behaves(|manners| manners.tells = Tells::OfNone);
+    rig.kubelet.restart();
+    let mut agent = rig.agent(SEVENTHS, &[MIXED]);
+    let line = agent.says("GPU 0: blocked");
+    assert!(
+        line.contains(&format!("pod (UID {})", uid("idle"))),
+        "{line}"
+    );
+    rig.kubelet.offers(HALF, &pod.ids);
+    assert!(partitions(&rig).contains(&pod.ids[0]));
+    // Its record still has it, and its processes are gone.
+    rig.dies(4711);
+    rig.kubelet.counts(SEVENTH, 7);
+}
+
+#[test]
+fn i1_a_pod_that_has_ended_is_no_holder_though_the_record_of_a_kubelet_that_runs_has_it_still() {
+    let rig = Rig::new(ONE);
+    let _agent = rig.agent(HALVES, &[MIXED]);
+    rig.kubelet.counts(HALF, 2);
+    rig.kubelet.admit("train", HALF, 1).unwrap();
+    rig.runs(4711, "train");
+    rig.kubelet.ended("train");
+    rig.dies(4711);
+    let record = fs::read_to_string(rig.folder().join(record::FILE)).unwrap();
+    assert!(record.contains(&uid("train")), "{record}");
+    rig.node.layouts(SEVENTHS);
+    rig.kubelet.counts(SEVENTH, 7);
+}
+
+#[test]
+fn i1_pods_that_a_kubelet_has_yet_to_take_in_are_named_by_its_record_to_an_agent_that_was_just_started()
+ {
+    let mut rig = Rig::new(WHOLE);
+    let mut agent = rig.agent(&shared(4), &[]);
+    rig.kubelet.counts(GPU, 4);
+    for name in ["a", "b", "c"] {
+        rig.kubelet.admit(name, GPU, 1).unwrap();
+    }
+    let held: Vec<String> = rig
+        .kubelet
+        .knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
+    agent.kill();
+    rig.kubelet.behaves(|manners| {
+        manners.tells = Tells::OfFirst(1);
+        manners.is_young = true;
+    });
+    rig.kubelet.restart();
+    let mut agent = rig.agent(&shared(2), &[]);
+    let line = agent.says("sharing-held");
+    assert!(line.contains(&uid("c")), "{line}");
+    rig.kubelet.offers(GPU, &held);
+}
+
+#[test]
+fn i1_without_a_record_a_kubelet_that_was_started_just_now_is_not_believed_though_it_names_a_pod() {
+    let mut rig = Rig::new(WHOLE);
+    let mut agent = rig.agent(&shared(4), &[]);
+    rig.kubelet.counts(GPU, 4);
+    for name in ["a", "b"] {
+        rig.kubelet.admit(name, GPU, 1).unwrap();
+    }
+    agent.kill();
+    rig.kubelet.behaves(|manners| {
+        manners.tells = Tells::OfFirst(1);
+        manners.is_young = true;
+    });
+    rig.kubelet.restart();
+    fs::remove_file(rig.folder().join(record::FILE)).unwrap();
+    let mut agent = rig.agent(&shared(4), &[]);
+    agent.says(
+        "nothing is listed yet, as it is not known who has what: kubelet was started just now",
+    );
+    age(&rig.node.kubelet());
+    rig.kubelet.counts(GPU, 4);
+}
+
+#[test]
+fn i1_a_kubelet_that_gives_way_to_another_while_it_is_asked_takes_nothing_from_its_pods() {
+    let rig = Rig::new(WHOLE);
+    let mut agent = rig.agent(&shared(4), &[]);
+    rig.kubelet.counts(GPU, 4);
+    for name in ["a", "b", "c"] {
+        rig.kubelet.admit(name, GPU, 1).unwrap();
+    }
+    let held: Vec<String> = rig
+        .kubelet
+        .knows(|known| known.pods.iter().flat_map(|pod| pod.ids.clone()).collect());
+    fs::remove_file(rig.folder().join(record::FILE)).unwrap();
+    rig.node.layouts(&shared(2));
+    agent.says("sharing-held");
+    rig.kubelet.offers(GPU, &held);
+    let asked = rig.kubelet.knows(|known| known.asked);
+    // From the same answer on it tells of nobody.
+    rig.kubelet.gives_way();
+    rig.kubelet
+        .wait("four questions", |known| known.asked >= asked + 4);
+    rig.kubelet.offers(GPU, &held);
+}
