@@ -157,7 +157,7 @@ fn the_same_pods_are_told_of_each_device_that_they_fill() {
     let on_first = both.devices[0].units[0].clone();
     let unit = &mut both.devices[1].units[0];
     (unit.memory, unit.tenants) = (on_first.memory, on_first.tenants);
-    let next = places(guard.look(Duration::from_secs(60), &mut both));
+    let next = places(guard.look(Duration::from_mins(1), &mut both));
     assert_eq!((first.len(), next.len()), (1, 1));
     assert!(first[0].contains("GPU 3") && next[0].contains("GPU 4"));
 }
