@@ -195,6 +195,7 @@ fn device(rows: &[Row], state: &State, number: u8) -> Device {
 
 fn node(devices: Vec<Device>) -> Inventory {
     Inventory {
+        neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Loading,
         devices,

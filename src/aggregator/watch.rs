@@ -198,6 +198,7 @@ mod tests {
     /// One node, of an agent of this version.
     fn fleet(version: &str) -> Fleet {
         let inventory = Inventory {
+            neuron: None,
             machine: Machine::default(),
             nvml: NvmlState::Absent {
                 reason: "test".to_owned(),

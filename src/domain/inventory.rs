@@ -3,17 +3,21 @@
 //! Whatever could not be read is absent rather than guessed, and named in the device's `problems`. A device that answers
 //! nothing at all is still listed, with the reason: one failing device is one failing device.
 
+mod amd;
 mod health;
 mod links;
 mod mig;
+mod neuron;
 mod state;
 mod usage;
 
 use std::fmt;
 
+pub use amd::{Amd, AmdPartition, Mode};
 pub use health::{Health, Problem, RecoveryAction, RemappedRows};
 pub use links::{Fabric, LinkRemote, NvLink};
 pub use mig::{Completeness, ComputeInstance, GpuInstance, Mig, MigMode, MigState};
+pub use neuron::{DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors};
 pub use state::{Complaint, DeviceState, Gravity};
 pub use usage::{InstanceUse, Usage};
 
@@ -27,6 +31,8 @@ pub struct Inventory {
     pub machine: Machine,
     /// Whether NVML answers.
     pub nvml: NvmlState,
+    /// What the Neuron driver says; `None` where it is not loaded.
+    pub neuron: Option<Neuron>,
     /// Every accelerator, ordered by PCI address.
     pub devices: Vec<Device>,
 }
@@ -134,6 +140,8 @@ pub struct Device {
     pub fabric: Option<Fabric>,
     /// Error counters and what the driver asks for.
     pub health: Health,
+    /// What AMD's driver says.
+    pub amd: Option<Amd>,
     /// What could not be read, and why.
     pub problems: Vec<Problem>,
 }
@@ -295,6 +303,7 @@ impl Device {
             links: Vec::new(),
             fabric: None,
             health: Health::default(),
+            amd: None,
             problems: Vec::new(),
         }
     }

@@ -29,6 +29,7 @@ pub(crate) fn merge(
         devices.insert(told.pci, from_driver(told.clone(), seen.as_ref()));
     }
     Inventory {
+        neuron: None,
         machine,
         nvml,
         devices: devices.into_values().map(named).collect(),

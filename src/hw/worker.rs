@@ -111,6 +111,7 @@ impl Shared {
 pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<Handle> {
     let (outbox, inbox) = mpsc::channel();
     let first = Inventory {
+        neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Loading,
         devices: Vec::new(),

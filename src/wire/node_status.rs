@@ -284,6 +284,7 @@ mod tests {
 
     fn empty() -> Inventory {
         Inventory {
+            neuron: None,
             machine: Machine::default(),
             nvml: NvmlState::Loading,
             devices: Vec::new(),

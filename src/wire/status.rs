@@ -119,6 +119,7 @@ pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
     devices.sort_by_key(|device| device.pci);
     Ok(Status {
         inventory: Inventory {
+            neuron: None,
             machine,
             nvml,
             devices,

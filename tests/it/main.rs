@@ -44,6 +44,7 @@ mod rest;
 mod sharing;
 mod sockets;
 mod supply_chain;
+mod sysfs;
 mod tidy;
 mod top;
 mod troubleshooting;

@@ -289,6 +289,7 @@ mod tests {
             })
             .collect();
         Inventory {
+            neuron: None,
             machine: Machine::default(),
             nvml: NvmlState::Loading,
             devices: vec![device],

@@ -28,6 +28,7 @@ fn this_one() -> Run {
 /// A node that is told from others by a word.
 fn inventory(word: &str) -> Inventory {
     Inventory {
+        neuron: None,
         machine: Machine {
             product_name: Some(word.to_owned()),
             vgpu: None,

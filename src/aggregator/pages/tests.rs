@@ -20,6 +20,7 @@ use crate::domain::stream::{Parts, Run};
 fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
     let clock = Clock::start();
     let inventory = Inventory {
+        neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Loading,
         devices: Vec::new(),

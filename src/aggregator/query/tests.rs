@@ -76,6 +76,7 @@ fn node() -> impl Strategy<Value = Node> {
     let drawn = (0_u16..60, devices, labels(), layout(), 0..NOW);
     drawn.prop_map(|(number, devices, labels, layout, confirmed)| {
         let inventory = Inventory {
+            neuron: None,
             machine: Machine::default(),
             nvml: NvmlState::Loading,
             devices: Vec::new(),

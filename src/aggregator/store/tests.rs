@@ -132,6 +132,7 @@ impl Agent {
 
 fn parts(number: u64) -> Parts {
     let inventory = Inventory {
+        neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Absent {
             reason: format!("reason {number}"),

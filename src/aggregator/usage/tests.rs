@@ -53,6 +53,7 @@ fn node(name: &str, memory: &[u64]) -> Arc<Node> {
         missing: Vec::new(),
     };
     let inventory = Inventory {
+        neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Loading,
         devices: Vec::new(),

@@ -249,6 +249,7 @@ pub(in crate::domain) fn failing(index: u8) -> Device {
 /// A node with these devices.
 pub(in crate::domain) fn node(devices: impl IntoIterator<Item = Device>) -> Inventory {
     Inventory {
+        neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Loading,
         devices: devices.into_iter().collect(),

@@ -149,6 +149,7 @@ mod tests {
     #[test]
     fn a_driver_that_does_not_wait_does_not_take_a_processor() {
         let nothing = Inventory {
+            neuron: None,
             machine: Machine::default(),
             nvml: NvmlState::Loading,
             devices: Vec::new(),

@@ -35,6 +35,7 @@ impl TryFrom<Document> for Inventory {
         }
         devices.sort_by_key(|device| device.pci);
         Ok(Self {
+            neuron: None,
             machine: machine(document.machine),
             nvml: nvml(document.nvml).map_err(|error| error.within("nvml"))?,
             devices,
@@ -131,6 +132,7 @@ fn two_numbers(field: &str, text: &str, expected: &'static str) -> Result<(u32, 
 fn device(json: DeviceJson) -> Result<Device, FieldError> {
     let identity = identity(json.type_name, json.sku)?;
     Ok(Device {
+        amd: None,
         pci: parsed("pci", &json.pci)?,
         uuid: parsed_if_there("uuid", json.uuid)?,
         vendor: vendor(&json.vendor)?,

@@ -252,6 +252,7 @@ fn second_hello() -> FromAgent {
 /// A status that differs with `number`.
 pub(crate) fn parts(number: u64) -> Parts {
     let inventory = Inventory {
+        neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Absent {
             reason: format!("reason {number}"),

@@ -82,6 +82,7 @@ fn inventory(word: &str, nvml: NvmlState) -> Inventory {
         vgpu: None,
     };
     Inventory {
+        neuron: None,
         machine,
         nvml,
         devices: Vec::new(),

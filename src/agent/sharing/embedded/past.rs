@@ -238,6 +238,7 @@ mod tests {
             device
         };
         Inventory {
+            neuron: None,
             devices: (1..).zip(uuids).map(device).collect(),
             nvml: NvmlState::Loading,
             machine: Machine::default(),

@@ -299,6 +299,7 @@ mod tests {
     #[test]
     fn a_unit_of_which_nothing_is_listed_is_not_called_healthy_and_it_is_said_why_nothing_is() {
         let inventory = Inventory {
+            neuron: None,
             machine: Machine::default(),
             nvml: NvmlState::Loading,
             devices: Vec::new(),

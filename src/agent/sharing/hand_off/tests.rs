@@ -54,6 +54,7 @@ fn offers() -> Offers {
 
 fn look(giver: &mut HandOff, view: Option<&View>) -> Outcome {
     let inventory = Inventory {
+        neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Loading,
         devices: Vec::new(),

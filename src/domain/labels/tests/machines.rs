@@ -199,6 +199,7 @@ pub(super) fn hgx(make: impl Fn(u8) -> Device) -> Vec<Device> {
 /// A machine with driver 570.133.20 and these devices.
 pub(super) fn machine(devices: Vec<Device>) -> Inventory {
     Inventory {
+        neuron: None,
         machine: Machine {
             product_name: Some("DGXA100 920-23687-2530-000".to_owned()),
             vgpu: None,
@@ -214,6 +215,7 @@ pub(super) fn machine(devices: Vec<Device>) -> Inventory {
 /// The same without a driver.
 pub(super) fn driverless(devices: Vec<Device>) -> Inventory {
     Inventory {
+        neuron: None,
         nvml: NvmlState::Absent {
             reason: "no libnvidia-ml.so.1".to_owned(),
         },

@@ -145,6 +145,7 @@ pub(super) fn whole(rows: &'static [Row], ids: &[u32]) -> MigTarget {
 
 pub(super) fn node(devices: Vec<Device>) -> Inventory {
     Inventory {
+        neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Ready(crate::domain::inventory::Driver {
             version: "570.133.20".parse().unwrap(),

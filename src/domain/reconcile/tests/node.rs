@@ -30,6 +30,7 @@ impl Case {
         let targets = addresses.into_iter().zip(targets);
         Self {
             inventory: Inventory {
+                neuron: None,
                 nvml: NvmlState::Ready(Driver {
                     version: "570.133.20".parse().unwrap(),
                     cuda: None,

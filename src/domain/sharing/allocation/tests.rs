@@ -41,6 +41,7 @@ impl Node {
         };
         Self {
             inventory: Inventory {
+                neuron: None,
                 machine: Machine::default(),
                 nvml: NvmlState::Loading,
                 devices: (0..count).map(device).collect(),

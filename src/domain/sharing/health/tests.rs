@@ -50,6 +50,7 @@ impl Node {
         };
         let mut node = Self {
             inventory: Inventory {
+                neuron: None,
                 machine: Machine::default(),
                 nvml: ready(),
                 devices: [0, 1, 2].map(device).to_vec(),

@@ -67,6 +67,7 @@ fn node(gpus: &[usize]) -> Inventory {
         device
     };
     Inventory {
+        neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Loading,
         devices: gpus.iter().map(device).collect(),

@@ -34,6 +34,7 @@ impl Node {
         };
         let mut node = Self {
             inventory: Inventory {
+                neuron: None,
                 machine: Machine::default(),
                 nvml: ready(),
                 devices: numbers.map(device).collect(),

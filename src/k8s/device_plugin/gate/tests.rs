@@ -23,6 +23,7 @@ fn pci() -> PciAddress {
 
 fn nothing() -> Inventory {
     Inventory {
+        neuron: None,
         machine: Machine::default(),
         nvml: NvmlState::Loading,
         devices: Vec::new(),

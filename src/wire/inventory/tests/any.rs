@@ -21,6 +21,7 @@ pub(crate) fn inventory() -> impl Strategy<Value = Inventory> {
         devices.sort_by_key(|device| device.pci);
         devices.dedup_by_key(|device| device.pci);
         Inventory {
+            neuron: None,
             machine,
             nvml,
             devices,
@@ -145,6 +146,7 @@ fn device() -> impl Strategy<Value = Device> {
         vec(problem, 0..2),
     );
     (names, facts, lists).prop_map(|(names, facts, lists)| Device {
+        amd: None,
         pci: names.0,
         uuid: names.1.map(|uuid| uuid.parse().unwrap()),
         vendor: names.2,

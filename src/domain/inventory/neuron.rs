@@ -1,0 +1,89 @@
+//! AWS Neuron devices, as their kernel driver tells of them in sysfs.
+//!
+//! The driver's devices have a number and no PCI address, and nothing that may be read leads from one to the other. So they stand beside
+//! the functions on the bus: those say that there are any, and these say what they are and how they do. How many there are of each is held
+//! against the other, and a difference is told and not guessed away.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | physical core | a `NeuronCore` of the chip; what sysfs counts |
+//! | logical core | what programs and Kubernetes see: one or two physical ones, by the node's logical `NeuronCore` configuration |
+
+use super::health::Problem;
+use crate::domain::quantity::Mebibytes;
+
+/// What the Neuron driver of a node says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neuron {
+    /// Version of the kernel module, such as `2.26.5.0`. Source: `/sys/module/neuron/version`.
+    pub driver_version: Option<String>,
+    /// Whether its files are where they are looked for.
+    pub driver_layout: DriverLayout,
+    /// How many physical cores are one logical core; absent where neither the node nor the catalogue tells.
+    pub logical: Option<LogicalCores>,
+    /// The devices, ordered by their number.
+    pub devices: Vec<NeuronDevice>,
+}
+
+/// Where a driver has its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverLayout {
+    /// Where releases up to 2.30 have them.
+    Known,
+    /// Elsewhere: names that are known were searched for, and what was not found is absent.
+    Unknown,
+}
+
+/// The logical `NeuronCore` configuration (LNC).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogicalCores {
+    /// Physical cores in a logical one: 1 or 2.
+    pub size: u32,
+    /// Who says so.
+    pub source: LogicalSource,
+}
+
+/// Who says how large a logical core is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogicalSource {
+    /// The node's own setting. Source: `/opt/aws/neuron/logical_nc_config`.
+    File,
+    /// The chip's default, by the catalogue.
+    Default,
+}
+
+/// One device.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NeuronDevice {
+    /// N in `neuronN`: the order in which the driver found them, which is no identity.
+    pub number: u32,
+    /// The chip's serial number: 16 hexadecimal digits. Not on Inferentia.
+    pub serial: Option<String>,
+    /// The driver's name for the chip, such as `Trainium2`.
+    pub device_name: Option<String>,
+    /// Generation of its cores, such as `NCv3`.
+    pub core_architecture: Option<String>,
+    /// Physical cores.
+    pub cores: Option<u32>,
+    /// Numbers of the devices that it has links to; `None` where that may not be read.
+    pub connected: Option<Vec<u32>>,
+    /// Device memory in use, of all its cores together. Source: `device_mem/total`, which is what is used now.
+    pub memory_used: Option<Mebibytes>,
+    /// Error counters since the driver was loaded.
+    pub errors: NeuronErrors,
+    /// Parts that the driver says are unhealthy, such as `hbm`; `None` where it does not tell.
+    pub unhealthy: Option<Vec<String>>,
+    /// What could not be read, and why.
+    pub problems: Vec<Problem>,
+}
+
+/// Errors of a device's memory since the driver was loaded. Absent: the chip or the driver does not count them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NeuronErrors {
+    /// Uncorrected errors of device memory.
+    pub memory_uncorrected: Option<u64>,
+    /// Of those, such as a repair may mend.
+    pub memory_repairable: Option<u64>,
+    /// Uncorrected errors of on-chip memory.
+    pub sram_uncorrected: Option<u64>,
+}

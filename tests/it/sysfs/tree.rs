@@ -1,0 +1,43 @@
+//! A file system written down as a text, `tests/fixtures/sysfs/*.tree`, and put into a folder.
+//!
+//! One entry a line: `path = text`, with `\n` and `\\` in the text, for a file; `path -> target` for a symbolic link; `path/` for an empty folder. A line that
+//! begins with `#` says where the values are from. Folders come by themselves.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+/// Puts the entries of a text below a folder.
+pub(crate) fn plant(root: &Path, text: &str) {
+    for line in text.lines() {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some((path, target)) = line.split_once(" -> ") {
+            symlink(target, above(root, path)).unwrap();
+        } else if let Some((path, content)) = line.split_once(" = ") {
+            let content = content.replace("\\n", "\n").replace("\\\\", "\\");
+            fs::write(above(root, path), content).unwrap();
+        } else if let Some(folder) = line.strip_suffix('/') {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        } else {
+            panic!("{line:?} is no entry of a tree");
+        }
+    }
+}
+
+/// A machine of `tests/fixtures/sysfs`, below a folder of its own.
+pub(crate) fn machine(name: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/sysfs/{name}.tree"));
+    plant(folder.path(), &fs::read_to_string(file).unwrap());
+    folder
+}
+
+/// Where an entry belongs, in a folder that is there.
+fn above(root: &Path, path: &str) -> std::path::PathBuf {
+    let place = root.join(path);
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    place
+}
