@@ -33,6 +33,8 @@ pub(crate) struct Resource {
     pub(crate) endpoint: String,
     /// Ids, and whether each is healthy.
     pub(crate) devices: BTreeMap<String, bool>,
+    /// Ids that a list of this registration had as healthy.
+    pub(crate) ever_healthy: BTreeSet<String>,
     /// NUMA nodes by id.
     pub(crate) numa: BTreeMap<String, i64>,
     /// Whether the plugin's list is being read.

@@ -27,7 +27,6 @@ fn i1_a_pod_that_kubelet_never_hears_of_again_keeps_its_partition_for_as_long_as
         line.contains(&format!("pod (UID {})", uid("idle"))),
         "{line}"
     );
-    rig.kubelet.offers(HALF, &pod.ids);
     assert!(partitions(&rig).contains(&pod.ids[0]));
     // Its record still has it, and its processes are gone.
     rig.dies(4711);

@@ -88,6 +88,10 @@ async fn read(
                 .iter()
                 .map(|one| (one.id.clone(), one.health == "Healthy"))
                 .collect();
+            let healthy = resource.devices.iter().filter(|(_, healthy)| **healthy);
+            resource
+                .ever_healthy
+                .extend(healthy.map(|(id, _)| id.clone()));
             resource.numa = list
                 .devices
                 .iter()
