@@ -276,8 +276,8 @@ mod tests {
         }
     }
 
-    fn lnc(size: u32, source: LogicalSource) -> Option<LogicalCores> {
-        Some(LogicalCores { size, source })
+    fn lnc(size: u32, source: LogicalSource) -> LogicalCores {
+        LogicalCores { size, source }
     }
 
     /// Caption, marks, and the stretches with their widths.
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_logical_core_is_a_stretch_of_its_physical_ones() {
-        let chips = Chips::of(&trn2(lnc(2, LogicalSource::Default)));
+        let chips = Chips::of(&trn2(Some(lnc(2, LogicalSource::Default))));
         assert_eq!(
             chips.summary,
             "Driver 2.30.7.0. 1 device. A logical core is 2 physical cores: the chip's default."
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn what_no_chip_has_is_said_and_not_drawn() {
         for (cores, size) in [(4_000_000_000, 1), (7, 2), (8, 0)] {
-            let mut neuron = trn2(lnc(size, LogicalSource::File));
+            let mut neuron = trn2(Some(lnc(size, LogicalSource::File)));
             neuron.devices[0].cores = Some(cores);
             let chips = Chips::of(&neuron);
             let (caption, marks, regions) = drawn(chips.devices[0].picture.as_ref().unwrap());

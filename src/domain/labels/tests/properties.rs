@@ -77,8 +77,8 @@ fn neuron() -> impl Strategy<Value = Neuron> {
     let name = prop_oneof![Just("Trainium2".to_owned()), ".{0,70}"];
     let device = (any::<Option<u32>>(), proptest::option::of(name));
     let device = device.prop_map(|(cores, device_name)| NeuronDevice {
-        cores,
         device_name,
+        cores,
         ..NeuronDevice::default()
     });
     let logical = proptest::option::of((any::<u32>(), any::<bool>()));
