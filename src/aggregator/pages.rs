@@ -7,6 +7,7 @@
 mod address;
 mod assets;
 mod bar;
+mod chips;
 mod facts;
 mod form;
 mod layout;

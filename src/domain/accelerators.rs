@@ -47,6 +47,16 @@ pub fn facts(sku: &Sku) -> Option<&'static Facts> {
     catalogue().iter().find(|facts| facts.sku == sku.as_str())
 }
 
+/// The memory of a device of the chip that the Neuron driver calls so, which that driver does not tell.
+pub fn neuron_memory(device_name: &str) -> Option<Mebibytes> {
+    let found = names::with_name(Vendor::Aws, device_name);
+    let [chip] = found.as_slice() else {
+        return None;
+    };
+    let memory = chip.memory?;
+    (memory.unit == MemoryUnit::Gibibytes).then(|| Mebibytes::new(u64::from(memory.size) * 1024))
+}
+
 /// The identity on which all candidates agree that fit what the driver says.
 fn agreed(
     candidates: &[&'static Facts],

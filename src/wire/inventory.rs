@@ -5,7 +5,9 @@
 //! not known is left out rather than `null`. Reading is strict: a key nobody knows is an error, because it is most likely
 //! a misspelt one that would otherwise be lost.
 
+mod amd;
 mod error;
+mod neuron;
 mod read;
 mod write;
 
@@ -13,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use utoipa::ToSchema;
 
+use self::amd::AmdJson;
 pub use self::error::{FieldError, FieldProblem};
+use self::neuron::NeuronJson;
 use crate::domain::inventory::Inventory;
 
 /// An inventory as a document.
@@ -26,6 +30,9 @@ pub struct Document {
     #[serde(default, skip_serializing_if = "MachineJson::is_empty")]
     machine: MachineJson,
     nvml: NvmlJson,
+    /// Left out where its driver is not loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    neuron: Option<NeuronJson>,
     #[serde(default)]
     devices: Vec<DeviceJson>,
 }
@@ -150,6 +157,8 @@ struct DeviceJson {
     fabric: Option<FabricJson>,
     #[serde(default, skip_serializing_if = "HealthJson::is_empty")]
     health: HealthJson,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    amd: Option<AmdJson>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     problems: Vec<ProblemJson>,
 }

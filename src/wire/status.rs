@@ -8,9 +8,11 @@
 //! What is decoded comes from a peer. Every list has a bound, and catalogues are shared, so that a status takes memory in
 //! proportion to its bytes.
 
+mod amd;
 mod error;
 mod field;
 mod layout;
+mod neuron;
 mod read;
 mod sharing;
 mod usage;
@@ -24,7 +26,7 @@ pub use self::error::{StatusError, StatusProblem};
 use crate::domain::catalog::ProfileCatalog;
 use crate::domain::fleet::{LARGEST_USAGE, LayoutStatus, SharingReport};
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Device, Inventory, Machine, NvmlState};
+use crate::domain::inventory::{Device, Inventory, Machine, Neuron, NvmlState};
 use crate::domain::labels::LabelSet;
 use crate::domain::sharing::usage::Usage;
 use crate::domain::stream::{Content, PartKey, Parts};
@@ -35,7 +37,12 @@ pub const MOST: usize = 256;
 /// What is read of a device's processes.
 pub const MOST_PROCESSES: usize = 4096;
 
+/// What is read of a node's Neuron devices. Source: the driver has room for 64.
+pub const MOST_NEURON: usize = 64;
+
 const DEVICE: &str = "device/";
+const NEURON: &str = "neuron";
+const NEURON_DEVICE: &str = "neuron/";
 const PROFILES: &str = "profiles/";
 
 /// What a node says of itself.
@@ -73,6 +80,13 @@ pub fn encode(inventory: &Inventory, labels: &LabelSet, layout: Option<&LayoutSt
         let message = write::device(device, profiles.unwrap_or_default());
         parts.push((PartKey::device(device.pci), content(&message)));
         parts.extend(offer);
+    }
+    if let Some(all) = &inventory.neuron {
+        parts.push((PartKey::neuron(), content(&neuron::write(all))));
+        parts.extend(all.devices.iter().map(|device| {
+            let key = PartKey::neuron_device(device.number);
+            (key, content(&neuron::write_device(device)))
+        }));
     }
     parts.into_iter().collect()
 }
@@ -117,17 +131,22 @@ pub fn decode(parts: &Parts) -> Result<Status, StatusError> {
     }
     // Keys are ordered as texts, and addresses by their numbers.
     devices.sort_by_key(|device| device.pci);
+    // In this order, which is that of a reader of changes too: of several mistakes both name the same.
+    let labels = labels.map(decode_labels).transpose()?.unwrap_or_default();
+    let layout = layout.map(decode_layout).transpose()?;
+    let sharing = sharing.map(decode_sharing).transpose()?;
+    let usage = usage.map(decode_usage).transpose()?;
     Ok(Status {
         inventory: Inventory {
-            neuron: None,
             machine,
             nvml,
+            neuron: decode_neuron(parts)?,
             devices,
         },
-        labels: labels.map(decode_labels).transpose()?.unwrap_or_default(),
-        layout: layout.map(decode_layout).transpose()?,
-        sharing: sharing.map(decode_sharing).transpose()?,
-        usage: usage.map(decode_usage).transpose()?,
+        labels,
+        layout,
+        sharing,
+        usage,
     })
 }
 
@@ -161,6 +180,43 @@ pub fn decode_usage(content: &Content) -> Result<Usage, StatusError> {
     decode_part(&key, content, usage::read)
 }
 
+/// The parts `neuron` and `neuron/<number>`; `None` where there is none of them.
+pub fn decode_neuron(parts: &Parts) -> Result<Option<Neuron>, StatusError> {
+    let key = PartKey::neuron();
+    let devices = || neuron_parts(parts).filter(|(found, _)| **found != key);
+    let count = devices().count();
+    if count > MOST_NEURON {
+        let limit = MOST_NEURON;
+        return Err(StatusError::part(
+            &key,
+            StatusProblem::TooMany { count, limit },
+        ));
+    }
+    let Some(content) = parts.get(key.as_str()) else {
+        let missing = StatusError::part(&key, StatusProblem::MissingPart);
+        return if count == 0 { Ok(None) } else { Err(missing) };
+    };
+    let mut all = decode_part(&key, content, neuron::read)?;
+    for (key, content) in devices() {
+        let number = neuron_number(key)?;
+        let device = decode_part(key, content, |message| neuron::read_device(number, message))?;
+        all.devices.push(device);
+    }
+    // Keys are ordered as texts.
+    all.devices.sort_by_key(|device| device.number);
+    Ok(Some(all))
+}
+
+/// Which Neuron device's part this is.
+fn neuron_number(key: &PartKey) -> Result<u32, StatusError> {
+    let text = key.as_str().strip_prefix(NEURON_DEVICE).unwrap_or_default();
+    let number = text.parse().ok();
+    // A number has several spellings, and a device one part.
+    number
+        .filter(|number| PartKey::neuron_device(*number) == *key)
+        .ok_or_else(|| StatusError::part(key, StatusProblem::Number))
+}
+
 /// A part `device/<PCI address>`, of a status that has these catalogues.
 pub fn decode_device(
     key: &PartKey,
@@ -177,6 +233,13 @@ pub fn decode_device(
 pub fn device_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)> {
     let parts = parts.iter();
     parts.filter(|(key, _)| key.as_str().starts_with(DEVICE))
+}
+
+/// The parts that the Neuron driver speaks in.
+pub fn neuron_parts(parts: &Parts) -> impl Iterator<Item = (&PartKey, &Content)> {
+    let is_neurons = |key: &str| key == NEURON || key.starts_with(NEURON_DEVICE);
+    let parts = parts.iter();
+    parts.filter(move |(key, _)| is_neurons(key.as_str()))
 }
 
 /// The parts that say what devices offer.

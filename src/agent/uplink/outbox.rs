@@ -11,7 +11,7 @@ use crate::domain::labels::LabelSet;
 use crate::domain::reconcile::Status;
 use crate::domain::sharing::usage::Usage;
 use crate::domain::stream::{Change, Content, PartKey, Parts};
-use crate::wire::status::{self, MOST, MOST_PROCESSES};
+use crate::wire::status::{self, MOST, MOST_NEURON, MOST_PROCESSES};
 use crate::wire::stream::{LARGEST_STATUS, MOST_PARTS};
 
 /// The loop's end.
@@ -201,7 +201,14 @@ fn room(parts: &Parts) -> usize {
 fn fits(inventory: &Inventory, parts: &Parts) -> bool {
     let frames = parts.len().saturating_mul(FRAME);
     let mut devices = inventory.devices.iter();
+    let mut neuron = inventory.neuron.iter();
     devices.all(|device| device.processes.len() <= MOST_PROCESSES && device.problems.len() <= MOST)
+        && neuron.all(|all| {
+            let mut lists = all.devices.iter().map(|device| &device.problems);
+            all.devices.len() <= MOST_NEURON
+                && all.problems.len() <= MOST
+                && lists.all(|problems| problems.len() <= MOST)
+        })
         && parts.len() <= MOST_PARTS
         && parts.size().saturating_add(frames) <= LARGEST_STATUS - FRAME
 }
@@ -217,11 +224,7 @@ fn shortened(inventory: &Inventory, mut said: Said<'_>) -> Latest {
     let mut inventory = inventory.clone();
     for device in &mut inventory.devices {
         let told = device.processes.len();
-        device.problems.truncate(FEW);
-        for problem in &mut device.problems {
-            problem.what = beginning(&problem.what);
-            problem.error = beginning(&problem.error);
-        }
+        shorten(&mut device.problems);
         if told > FEW {
             device.processes.truncate(FEW);
             // The name says to readers that the processes are not known: a partition must not look idle.
@@ -231,11 +234,25 @@ fn shortened(inventory: &Inventory, mut said: Said<'_>) -> Latest {
             });
         }
     }
+    if let Some(neuron) = &mut inventory.neuron {
+        shorten(&mut neuron.problems);
+        for device in &mut neuron.devices {
+            shorten(&mut device.problems);
+        }
+    }
     let parts = said.encode(&inventory);
     if fits(&inventory, &parts) {
         Latest::Status(parts)
     } else {
         Latest::TooLarge
+    }
+}
+
+fn shorten(problems: &mut Vec<Problem>) {
+    problems.truncate(FEW);
+    for problem in problems {
+        problem.what = beginning(&problem.what);
+        problem.error = beginning(&problem.error);
     }
 }
 
@@ -258,7 +275,8 @@ mod tests {
     use crate::domain::fleet::USAGE_EVERY;
     use crate::domain::id::PciAddress;
     use crate::domain::inventory::{
-        Condition, Device, Machine, NvmlState, PciIds, Process, ProcessKind, Usage,
+        Condition, Device, DriverLayout, Machine, Neuron, NeuronDevice, NvmlState, PciIds, Process,
+        ProcessKind, Usage,
     };
     use crate::domain::labels::Options;
 
@@ -595,6 +613,30 @@ mod tests {
         assert_eq!(told.hand_off, None);
         outbox.put(&busy(1), &LabelSet::default(), None);
         assert_eq!(sharing(&uplink), None);
+    }
+
+    #[test]
+    fn a_neuron_device_with_too_many_problems_tells_the_first() {
+        let problem = Problem {
+            what: "core_count".to_owned(),
+            error: "ö".repeat(1000),
+        };
+        let device = NeuronDevice {
+            number: 3,
+            problems: vec![problem; 5000],
+            ..NeuronDevice::default()
+        };
+        let mut inventory = busy(1);
+        inventory.neuron = Some(Neuron {
+            driver_version: None,
+            driver_layout: DriverLayout::Known,
+            logical: None,
+            devices: vec![device],
+            problems: Vec::new(),
+        });
+        let told = read(told(&inventory)).neuron.unwrap();
+        assert_eq!(told.devices[0].problems.len(), 64);
+        assert_eq!(told.devices[0].problems[63].error.chars().count(), SHORT);
     }
 
     #[test]

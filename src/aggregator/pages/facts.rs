@@ -1,5 +1,6 @@
 //! What is known of a device, line by line.
 
+use super::chips::{amd_facts, partitions};
 use super::shares::{Users, mark};
 use super::slices::Picture;
 use super::words::{Badge, complaint, device_state, memory, printable};
@@ -72,13 +73,16 @@ impl Card {
             pci: device.pci.to_string(),
             state: device_state(device.state(nvml), device.gravity(nvml)),
             complaints: complaints.collect(),
-            picture: Picture::of(device),
+            picture: Picture::of(device).or_else(|| device.amd.as_ref().and_then(partitions)),
             users: None,
             processes: device.processes.iter().map(runs).collect(),
             quiet: working
                 && device.mig.state().is_none()
                 && matches!(device.usage(), Usage::Known([])),
-            facts: facts(device, working),
+            facts: facts(device, working)
+                .into_iter()
+                .chain(device.amd.iter().flat_map(amd_facts))
+                .collect(),
             ids: ids(device),
         }
     }
@@ -165,7 +169,7 @@ fn ids(device: &Device) -> Vec<Fact> {
 }
 
 /// Those that are known.
-fn told(all: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Vec<Fact> {
+pub(super) fn told(all: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Vec<Fact> {
     let all = all.into_iter();
     all.filter_map(|(name, value)| value.map(|value| Fact { name, value }))
         .collect()

@@ -6,6 +6,7 @@ use askama::Template;
 
 use super::assets::Assets;
 use super::bar::in_words;
+use super::chips::Chips;
 use super::facts::Card;
 use super::layout::Section;
 use super::plan::WhatIf;
@@ -42,6 +43,8 @@ pub(super) struct NodePage {
     /// What could not be looked at of who uses what.
     missing: Vec<String>,
     devices: Vec<Card>,
+    /// What the Neuron driver says, where it is loaded.
+    neuron: Option<Chips>,
     /// What the ids in the pictures mean, where there are any.
     legend: Option<&'static str>,
     what_if: WhatIf,
@@ -123,6 +126,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
             .collect(),
         legend: devices.iter().any(Card::has_ids).then_some(LEGEND),
         devices,
+        neuron: inventory.and_then(|all| all.neuron.as_ref()).map(Chips::of),
         what_if: inventory
             .map(|all| WhatIf::of(&reader.layouts, all, reader.layout.as_deref()))
             .unwrap_or_default(),

@@ -7,6 +7,8 @@ use crate::domain::slices::{Region as Stretch, Slices, words as say};
 /// A picture.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Picture {
+    /// What its parts are.
+    pub(super) what: &'static str,
     /// Mode, and why nothing is drawn where nothing is.
     pub(super) caption: String,
     /// How many slices are free, where that can be said.
@@ -18,6 +20,9 @@ pub(super) struct Picture {
     /// What no region shows.
     pub(super) hidden: Vec<String>,
 }
+
+/// What the parts of a MIG-capable device are.
+pub(super) const SLICES: &str = "Memory slices";
 
 /// A stretch of slices.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,6 +73,7 @@ impl Picture {
         let free = picture.free();
         let mode = say::mode(state);
         let nothing = |caption: String| Self {
+            what: SLICES,
             caption,
             count: None,
             slices: 0,

@@ -73,10 +73,9 @@ fn read_changes(
         usage: UsageRank::default(),
     };
     let gist = gist.with_sharing(given(parts, known)?);
-    Ok(Gist {
-        usage: usage(parts, known)?,
-        ..gist
-    })
+    let usage = usage(parts, known)?;
+    refuse_wrong_neuron(parts, known)?;
+    Ok(Gist { usage, ..gist })
 }
 
 fn layout(parts: &Parts, known: &Node) -> Result<Option<LayoutSummary>, StatusError> {
@@ -108,6 +107,14 @@ fn usage(parts: &Parts, known: &Node) -> Result<UsageRank, StatusError> {
     }
     let usage = content.map(status::decode_usage).transpose()?;
     Ok(usage.as_ref().map(UsageRank::of).unwrap_or_default())
+}
+
+/// Who asks for it reads it, and nothing of it is kept; what cannot be is refused.
+fn refuse_wrong_neuron(parts: &Parts, known: &Node) -> Result<(), StatusError> {
+    if status::neuron_parts(parts).eq(status::neuron_parts(&known.parts)) {
+        return Ok(());
+    }
+    status::decode_neuron(parts).map(|_| ())
 }
 
 fn labels(
@@ -223,6 +230,20 @@ mod tests {
         })
     }
 
+    fn neuron(version: &str) -> Vec<u8> {
+        bytes(&v1::Neuron {
+            driver_version: Some(version.to_owned()),
+            ..v1::Neuron::default()
+        })
+    }
+
+    fn neuron_device(memory: u64) -> Vec<u8> {
+        bytes(&v1::NeuronDevice {
+            memory_used_mib: Some(memory),
+            ..v1::NeuronDevice::default()
+        })
+    }
+
     /// What a part may be, and mostly is; what it cannot be comes last.
     fn choices(key: &str) -> Vec<Vec<u8>> {
         let garbage = b"\xff\xff\xff".to_vec();
@@ -240,6 +261,8 @@ mod tests {
                 garbage,
             ],
             "usage" => vec![usage(5), usage(100), usage(101)],
+            "neuron" => vec![neuron("2.26"), neuron("2.30"), garbage],
+            "neuron/0" => vec![neuron_device(0), neuron_device(7), garbage],
             "profiles/a" | "profiles/b" => vec![Vec::new(), garbage],
             _ => vec![
                 device(1, ""),
@@ -250,12 +273,14 @@ mod tests {
         }
     }
 
-    const KEYS: [&str; 12] = [
+    const KEYS: [&str; 14] = [
         "node",
         "labels",
         "layout",
         "sharing",
         "usage",
+        "neuron",
+        "neuron/0",
         "profiles/a",
         "profiles/b",
         "device/0000:07:00.0",

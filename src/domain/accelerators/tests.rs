@@ -266,3 +266,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_the_neuron_driver_calls_a_chip_says_how_much_memory_it_has() {
+    for (name, gibibytes) in [
+        ("Inferentia", Some(8)),
+        ("Inferentia2", Some(32)),
+        ("Trainium1", Some(32)),
+        ("Trainium2", Some(96)),
+        ("Trainium3", Some(144)),
+        ("Trainium9", None),
+        ("", None),
+        ("NVIDIA L4", None),
+    ] {
+        let expected = gibibytes.map(|size: u64| Mebibytes::new(size * 1024));
+        assert_eq!(neuron_memory(name), expected, "{name}");
+    }
+}

@@ -23,6 +23,8 @@ pub struct Neuron {
     pub logical: Option<LogicalCores>,
     /// The devices, ordered by their number.
     pub devices: Vec<NeuronDevice>,
+    /// What is wrong with none of them alone: a count that differs from that of the PCI functions, a setting that could not be read.
+    pub problems: Vec<Problem>,
 }
 
 /// Where a driver has its files.

@@ -36,6 +36,11 @@ pub enum Note {
         /// The GPU.
         device: PciAddress,
     },
+    /// The node does not say how large a logical Neuron core is, and the labels say the chip's default.
+    LogicalDefault {
+        /// Physical cores in a logical one.
+        size: u32,
+    },
     /// The single strategy does not fit the partitions there are, and NVIDIA's keys say `MIG-INVALID`.
     InvalidMig(InvalidMig),
 }
@@ -63,6 +68,16 @@ pub enum Omission {
     PartitionsUnknown,
     /// A partition was made from a profile that has no name.
     ProfileUnknown,
+    /// The driver does not tell its version.
+    DriverVersionUnknown,
+    /// The node has several drivers, or one in several versions.
+    SeveralDrivers,
+    /// A Neuron device does not tell how many cores it has.
+    CoresUnknown,
+    /// Nobody tells how many physical cores are one logical core.
+    LogicalCoresUnknown,
+    /// The catalogue does not know a device by what its driver calls it.
+    NotInCatalog,
     /// The key is none.
     InvalidKey,
 }
@@ -86,7 +101,10 @@ impl Note {
         match self {
             Self::Cut { key: cut, .. } => cut == key,
             Self::Omitted { key: omitted, .. } => omitted == key.as_str(),
-            Self::Chosen { .. } | Self::NotCounted { .. } | Self::InvalidMig(_) => false,
+            Self::Chosen { .. }
+            | Self::NotCounted { .. }
+            | Self::LogicalDefault { .. }
+            | Self::InvalidMig(_) => false,
         }
     }
 }
@@ -112,6 +130,10 @@ impl fmt::Display for Note {
                 f,
                 "{device} is not in nvidia.com/*: its driver does not speak for it"
             ),
+            Self::LogicalDefault { size } => write!(
+                f,
+                "octavo.dev/neuron-logical-*: the node does not say how large a logical core is, and {size} is the chip's default"
+            ),
             Self::InvalidMig(reason) => {
                 write!(f, "nvidia.com/gpu.product says MIG-INVALID: {reason}")
             }
@@ -132,6 +154,13 @@ impl fmt::Display for Omission {
             Self::PartitionsUnknown => "the driver does not tell the partitions",
             Self::AttributesUnknown => "the driver does not tell what the partition has",
             Self::ProfileUnknown => "a partition was made from a profile that has no name",
+            Self::DriverVersionUnknown => "the driver does not tell its version",
+            Self::SeveralDrivers => "the devices have several drivers",
+            Self::CoresUnknown => "a Neuron device does not tell its cores",
+            Self::LogicalCoresUnknown => "nobody tells how large a logical core is",
+            Self::NotInCatalog => {
+                "the catalogue does not know a device by its driver's name for it"
+            }
             Self::InvalidKey => "it cannot be a label's key",
         })
     }

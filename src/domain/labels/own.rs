@@ -5,7 +5,10 @@
 //! and memory do not change when one of eight GPUs falls off the bus, when partitions are made, or when a GPU is shared;
 //! sharing and interconnect, which are about just that, do.
 
-use std::collections::BTreeMap;
+mod amd;
+mod neuron;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::interconnect;
 use crate::domain::inventory::{Architecture, Condition, Device, Identity, Inventory, Mig, Vendor};
@@ -20,6 +23,7 @@ pub(super) fn add(
     devices: &[&Device],
     offers: Option<&Offers>,
 ) {
+    neuron::add(draft, inventory);
     if devices.is_empty() {
         return;
     }
@@ -33,13 +37,19 @@ pub(super) fn add(
     match types.first_key_value() {
         Some((only, _)) if types.len() == 1 => {
             draft.put("octavo.dev/type", *only);
-            add_homogeneous(draft, devices);
+            add_homogeneous(draft, inventory, devices);
         }
         Some(_) | None => draft.put("octavo.dev/type", "mixed"),
     }
     add_interconnect(draft, inventory);
-    add_partitioning(draft, devices, offers);
-    add_driver(draft, inventory);
+    let answering: Vec<&Device> = devices
+        .iter()
+        .copied()
+        .filter(|device| is_working(device) || neuron::speaks_for(inventory, device))
+        .collect();
+    add_partitioning(draft, &answering, offers);
+    amd::add(draft, devices);
+    add_driver(draft, inventory, devices);
 }
 
 fn type_of(device: &Device) -> &str {
@@ -54,7 +64,7 @@ fn is_working(device: &Device) -> bool {
 }
 
 /// What a node with one type says of that type.
-fn add_homogeneous(draft: &mut Draft, devices: &[&Device]) {
+fn add_homogeneous(draft: &mut Draft, inventory: &Inventory, devices: &[&Device]) {
     draft.put("octavo.dev/count", &devices.len());
     put_agreed(
         draft,
@@ -87,7 +97,10 @@ fn add_homogeneous(draft: &mut Draft, devices: &[&Device]) {
         .filter_map(|device| device.memory)
         .filter(|memory| memory.get() > 0)
         .min();
-    match memory {
+    // Neuron's driver tells which chip it is, and the catalogue how much that has.
+    let neuron = inventory.neuron.as_ref();
+    let neuron = neuron.filter(|_| devices.iter().all(|device| device.vendor == Vendor::Aws));
+    match memory.or_else(|| neuron.and_then(neuron::memory)) {
         // The smallest: what a workload can count on whichever device it gets.
         Some(memory) => draft.put("octavo.dev/memory-mib", &memory.get()),
         None => draft.omit("octavo.dev/memory-mib", Omission::MemoryUnknown),
@@ -127,43 +140,50 @@ fn add_interconnect(draft: &mut Draft, inventory: &Inventory) {
 
 /// Partitioning and sharing, as far as devices that answer tell. Time-slicing is not a property of the hardware: it is said where
 /// it is known what is given out.
-fn add_partitioning(draft: &mut Draft, devices: &[&Device], offers: Option<&Offers>) {
-    let working: Vec<&&Device> = devices.iter().filter(|device| is_working(device)).collect();
-    if working.is_empty() {
+fn add_partitioning(draft: &mut Draft, answering: &[&Device], offers: Option<&Offers>) {
+    if answering.is_empty() {
         draft.omit("octavo.dev/mig-capable", Omission::NothingAnswers);
         draft.omit("octavo.dev/sharing", Omission::NothingAnswers);
         return;
     }
-    match Mig::any_capable(working.iter().map(|device| &device.mig)) {
+    match Mig::any_capable(answering.iter().map(|device| mig(device))) {
         Some(capable) => draft.put("octavo.dev/mig-capable", &capable),
         None => draft.omit("octavo.dev/mig-capable", Omission::PartitionsUnknown),
     }
-    if working.iter().any(|device| device.mig == Mig::Unknown) {
+    if answering.iter().any(|device| *mig(device) == Mig::Unknown) {
         draft.omit("octavo.dev/sharing", Omission::PartitionsUnknown);
         return;
     }
-    let partitioned = working
+    let partitioned = answering
         .iter()
-        .filter(|device| device.mig.is_enabled())
+        .filter(|device| mig(device).is_enabled())
         .count();
     let sharing = match partitioned {
         0 => "exclusive",
-        all if all == working.len() => "mig",
+        all if all == answering.len() => "mig",
         _ => "mixed",
     };
-    let sliced = offers.and_then(|offers| time_sliced(offers, &working));
+    let sliced = offers.and_then(|offers| time_sliced(offers, answering));
     draft.put("octavo.dev/sharing", sliced.unwrap_or(sharing));
 }
 
+/// MIG is NVIDIA's: what others make has none, whoever was asked.
+fn mig(device: &Device) -> &Mig {
+    match device.vendor {
+        Vendor::Nvidia => &device.mig,
+        Vendor::Amd | Vendor::Aws | Vendor::Other(_) => &Mig::NotCapable,
+    }
+}
+
 /// `time-slicing` where every unit of every device is shared by turns, `mixed` where some are; `None` where none is.
-fn time_sliced(offers: &Offers, working: &[&&Device]) -> Option<&'static str> {
+fn time_sliced(offers: &Offers, answering: &[&Device]) -> Option<&'static str> {
     let is_shared = |unit: &Unit| unit.replicas.is_some();
     if !offers.units().any(|(_, unit)| is_shared(unit)) {
         return None;
     }
     let mut units = offers.units();
     let all = units.all(|(_, unit)| is_shared(unit))
-        && working.iter().all(|device| {
+        && answering.iter().all(|device| {
             let mut units = offers.units();
             units.any(|(_, unit)| unit.pci == device.pci)
         });
@@ -177,14 +197,27 @@ pub(super) fn add_layout(draft: &mut Draft, devices: &[&Device], layout: Option<
     }
 }
 
-fn add_driver(draft: &mut Draft, inventory: &Inventory) {
-    let has_nvidia = inventory
-        .devices
-        .iter()
-        .any(|device| device.vendor == Vendor::Nvidia);
-    match inventory.nvml.driver() {
-        Some(driver) if has_nvidia => draft.put("octavo.dev/driver", &driver.version),
-        None if has_nvidia => draft.omit("octavo.dev/driver", Omission::DriverNotReady),
-        Some(_) | None => {}
+/// The driver's version: NVIDIA's where there are NVIDIA devices, as selectors know it; else where there is one driver in one version.
+fn add_driver(draft: &mut Draft, inventory: &Inventory, devices: &[&Device]) {
+    const KEY: &str = "octavo.dev/driver";
+    if devices.iter().any(|device| device.vendor == Vendor::Nvidia) {
+        return match inventory.nvml.driver() {
+            Some(driver) => draft.put(KEY, &driver.version),
+            None => draft.omit(KEY, Omission::DriverNotReady),
+        };
+    }
+    let amd = devices.iter().filter_map(|device| device.amd.as_ref());
+    // A driver that came with the kernel has no version of its own.
+    let amd = amd.map(|amd| ("amdgpu", amd.driver_version.as_deref()));
+    let has_neuron = |device: &&Device| device.vendor == Vendor::Aws;
+    let neuron = inventory.neuron.iter();
+    let neuron = neuron
+        .filter(|_| devices.iter().any(has_neuron))
+        .map(|neuron| ("neuron", neuron.driver_version.as_deref()));
+    let drivers: BTreeSet<(&str, Option<&str>)> = amd.chain(neuron).collect();
+    match drivers.first() {
+        Some((_, Some(version))) if drivers.len() == 1 => draft.put(KEY, *version),
+        Some(_) if drivers.len() > 1 => draft.omit(KEY, Omission::SeveralDrivers),
+        Some((_, Some(_) | None)) | None => {}
     }
 }

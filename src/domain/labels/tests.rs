@@ -1,5 +1,6 @@
 //! Whole label sets, compared with tables that were written by hand from the rules of gpu-feature-discovery.
 
+mod chips;
 mod edges;
 mod gfd;
 mod machines;

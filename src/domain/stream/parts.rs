@@ -79,6 +79,16 @@ impl PartKey {
         Self(format!("device/{pci}").into())
     }
 
+    /// Of what the Neuron driver says of the node.
+    pub fn neuron() -> Self {
+        Self("neuron".into())
+    }
+
+    /// Of a Neuron device, by the driver's number for it.
+    pub fn neuron_device(number: u32) -> Self {
+        Self(format!("neuron/{number}").into())
+    }
+
     /// Of what devices offer, by the digest of the content that says it.
     pub fn profiles(digest: Digest) -> Self {
         Self(format!("profiles/{digest:016x}").into())

@@ -35,9 +35,20 @@ pub enum FieldProblem {
         /// What belongs there.
         expected: &'static str,
     },
+    /// A number that is not what stands there.
+    #[error("{number} is not {expected}")]
+    Number {
+        /// The number.
+        number: u64,
+        /// What belongs there.
+        expected: &'static str,
+    },
     /// Two devices at one address.
     #[error("another device has the same address")]
     Duplicate,
+    /// Two Neuron devices with one number.
+    #[error("another device has the same number")]
+    DuplicateNumber,
     /// A SKU is finer than a type, so it cannot be known where the type is not.
     #[error("a SKU without a type")]
     SkuWithoutType,

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
+use super::amd::amd;
 use super::error::{FieldError, FieldProblem};
+use super::neuron::neuron;
 use super::{
     ComputeInstanceJson, ComputeProfileJson, ConditionJson, DeviceJson, Document, GeometryJson,
     GpuInstanceJson, HealthJson, LinkJson, MachineJson, MigJson, MigModeJson, MigStateJson,
-    NvmlJson, PciIdsJson, PlacementJson, ProcessJson, ProcessKindJson, ProfileJson, RemoteJson,
-    ResourcesJson,
+    NvmlJson, PciIdsJson, PlacementJson, ProblemJson, ProcessJson, ProcessKindJson, ProfileJson,
+    RemoteJson, ResourcesJson,
 };
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
@@ -34,8 +36,9 @@ impl TryFrom<Document> for Inventory {
             }
         }
         devices.sort_by_key(|device| device.pci);
+        let neuron = document.neuron.map(neuron).transpose();
         Ok(Self {
-            neuron: None,
+            neuron: neuron.map_err(|error| error.within("neuron"))?,
             machine: machine(document.machine),
             nvml: nvml(document.nvml).map_err(|error| error.within("nvml"))?,
             devices,
@@ -131,8 +134,9 @@ fn two_numbers(field: &str, text: &str, expected: &'static str) -> Result<(u32, 
 
 fn device(json: DeviceJson) -> Result<Device, FieldError> {
     let identity = identity(json.type_name, json.sku)?;
+    let amd = json.amd.map(amd).transpose();
     Ok(Device {
-        amd: None,
+        amd: amd.map_err(|error| error.within("amd"))?,
         pci: parsed("pci", &json.pci)?,
         uuid: parsed_if_there("uuid", json.uuid)?,
         vendor: vendor(&json.vendor)?,
@@ -164,15 +168,17 @@ fn device(json: DeviceJson) -> Result<Device, FieldError> {
             clique_id: fabric.clique_id,
         }),
         health: health(json.health).map_err(|error| error.within("health"))?,
-        problems: json
-            .problems
-            .into_iter()
-            .map(|problem| Problem {
-                what: problem.what,
-                error: problem.error,
-            })
-            .collect(),
+        problems: json.problems.into_iter().map(Into::into).collect(),
     })
+}
+
+impl From<ProblemJson> for Problem {
+    fn from(json: ProblemJson) -> Self {
+        Self {
+            what: json.what,
+            error: json.error,
+        }
+    }
 }
 
 fn identity(type_name: Option<String>, sku: Option<String>) -> Result<Identity, FieldError> {

@@ -117,3 +117,89 @@ fn another_version_or_kind_is_refused_by_name() {
     assert!(refusal(&edited("dev/v1", "dev/v2")).contains("octavo.dev/v2"));
     assert!(refusal(&edited("\"Inventory\"", "\"Layouts\"")).contains("Layouts"));
 }
+
+/// A document with Neuron and AMD devices, in which `from` was replaced by `to`.
+fn chips(from: &str, to: &str) -> String {
+    let text = r#"{"apiVersion": "octavo.dev/v1", "kind": "Inventory", "nvml": {"state": "loading"},
+"neuron": {"driverVersion": "2.26.5.0", "driverLayout": "known", "logicalCore": {"physicalCores": 2, "source": "file"}, "devices": [
+{"number": 10, "deviceName": "Trainium2", "physicalCores": 8, "connected": [2], "memoryUsedMiB": 5},
+{"number": 2, "connected": [], "unhealthy": [], "errors": {"sramUncorrected": 0}}]},
+"devices": [{"pci": "0000:07:00.0", "vendor": "amd", "condition": {"state": "working"},
+"pciIds": {"vendor": "1002", "device": "74a1", "subsystemVendor": "1002", "subsystemDevice": "74a1"},
+"mig": {"mode": "notCapable"}, "amd": {"hive": "ffeeddccbbaa9988",
+"computePartition": {"current": "CPX", "available": ["SPX", "CPX"]}, "partitions": [{"renderMinor": 128}]}}]}"#;
+    assert!(text.contains(from), "{from}");
+    text.replacen(from, to, 1)
+}
+
+#[test]
+fn what_other_drivers_say_is_read_and_unknown_stays_apart_from_nothing() {
+    let inventory = parse(&chips("", "")).unwrap();
+    let neuron = inventory.neuron.as_ref().unwrap();
+    let numbers: Vec<u32> = neuron.devices.iter().map(|device| device.number).collect();
+    assert_eq!(numbers, [2, 10]);
+    let [small, large] = neuron.devices.as_slice() else {
+        panic!("{neuron:?}");
+    };
+    assert_eq!(
+        (&small.connected, &large.connected),
+        (&Some(vec![]), &Some(vec![2]))
+    );
+    assert_eq!((&small.unhealthy, &large.unhealthy), (&Some(vec![]), &None));
+    assert_eq!(
+        (small.errors.sram_uncorrected, small.cores),
+        (Some(0), None)
+    );
+    let amd = inventory.devices[0].amd.as_ref().unwrap();
+    assert_eq!(amd.hive, Some(0xffee_ddcc_bbaa_9988));
+    assert_eq!(amd.compute.as_ref().unwrap().available, ["SPX", "CPX"]);
+    assert_eq!(amd.memory, None);
+    let json = serde_json::to_string(&Document::from(&inventory)).unwrap();
+    assert_eq!(json.matches("\"connected\":").count(), 2, "{json}");
+    assert_eq!(json.matches("\"unhealthy\":").count(), 1, "{json}");
+}
+
+#[test]
+fn what_other_drivers_cannot_say_is_named_by_its_path() {
+    let head = "the inventory holds a value that cannot be\n";
+    for (from, to, tail) in [
+        (
+            "\"number\": 2",
+            "\"number\": 10",
+            "at neuron.devices[1].number\nanother device has the same number",
+        ),
+        (
+            "{\"physicalCores\": 2",
+            "{\"physicalCores\": 0",
+            "at neuron.logicalCore.physicalCores\n0 is not from 1 to 8",
+        ),
+        (
+            "{\"physicalCores\": 2",
+            "{\"physicalCores\": 9",
+            "at neuron.logicalCore.physicalCores\n9 is not from 1 to 8",
+        ),
+        (
+            "ffeeddccbbaa9988",
+            "+feeddccbbaa9988",
+            "at devices[0].amd.hive\n\"+feeddccbbaa9988\" is not sixteen hexadecimal digits",
+        ),
+        (
+            "ffeeddccbbaa9988",
+            "7",
+            "at devices[0].amd.hive\n\"7\" is not sixteen hexadecimal digits",
+        ),
+    ] {
+        assert_eq!(refusal(&chips(from, to)), format!("{head}{tail}"));
+    }
+    for (from, to, said) in [
+        ("\"connected\"", "\"conected\"", "unknown field `conected`"),
+        ("\"known\"", "\"new\"", "unknown variant `new`"),
+        ("\"file\"", "\"guess\"", "unknown variant `guess`"),
+        ("\"available\"", "\"all\"", "unknown field `all`"),
+        ("\"renderMinor\"", "\"minor\"", "unknown field `minor`"),
+        ("\"number\": 10", "\"number\": -1", "invalid value"),
+    ] {
+        let refused = refusal(&chips(from, to));
+        assert!(refused.contains(said), "{to}: {refused}");
+    }
+}

@@ -1,5 +1,7 @@
 //! The way out: an inventory as a document. Nothing can fail here.
 
+use super::amd::AmdJson;
+use super::neuron::NeuronJson;
 use super::{
     ApiVersion, ComputeInstanceJson, ComputeProfileJson, ConditionJson, DeviceJson, Document,
     FabricJson, GeometryJson, GpuInstanceJson, HealthJson, Kind, LinkJson, MachineJson, MigJson,
@@ -23,6 +25,7 @@ impl From<&Inventory> for Document {
             kind: Kind::Inventory,
             machine: (&inventory.machine).into(),
             nvml: (&inventory.nvml).into(),
+            neuron: inventory.neuron.as_ref().map(NeuronJson::from),
             devices: all(&inventory.devices),
         }
     }
@@ -103,6 +106,7 @@ impl From<&Device> for DeviceJson {
             links: all(&device.links),
             fabric: device.fabric.as_ref().map(FabricJson::from),
             health: device.health.into(),
+            amd: device.amd.as_ref().map(AmdJson::from),
             problems: all(&device.problems),
         }
     }

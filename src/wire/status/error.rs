@@ -28,6 +28,9 @@ pub enum StatusProblem {
     /// The device's address is spelt in another way than addresses are.
     #[error("its address is not spelt like 0000:07:00.0")]
     Spelling,
+    /// The device's number is spelt in another way than numbers are.
+    #[error("its number is not spelt like 7")]
+    Number,
     /// The bytes are no such message.
     #[error("it is no Protobuf message of its kind")]
     Message(#[from] prost::DecodeError),
@@ -71,6 +74,9 @@ pub enum StatusProblem {
         /// The largest.
         largest: u32,
     },
+    /// A number of which there is at least one.
+    #[error("it is 0")]
+    Zero,
     /// A choice that this version does not know, where there is nothing like "other".
     #[error("{0} is no choice that this version knows")]
     Choice(i32),

@@ -1,5 +1,6 @@
 //! The way in: messages as domain values, or the place of the value that cannot be.
 
+use super::amd;
 use super::error::{FieldError, StatusProblem};
 use super::field::{
     Read, bounded, each, parsed, parsed_if_there, short, strange, there, two_numbers, within,
@@ -119,10 +120,12 @@ pub(super) fn device(
             clique_id: fabric.clique_id,
         }),
         health: device.health.map(health).unwrap_or_default(),
-        problems: bounded("problems", MOST, device.problems)?
-            .into_iter()
-            .map(problem)
-            .collect(),
+        amd: device
+            .amd
+            .map(amd::read)
+            .transpose()
+            .map_err(|error| error.within("amd"))?,
+        problems: problems(device.problems)?,
         ..Device::new(pci, ids)
     })
 }
@@ -303,11 +306,13 @@ fn health(health: v1::Health) -> Health {
     }
 }
 
-fn problem(problem: v1::Problem) -> Problem {
-    Problem {
+pub(super) fn problems(problems: Vec<v1::Problem>) -> Read<Vec<Problem>> {
+    let problems = bounded("problems", MOST, problems)?.into_iter();
+    let read = |problem: v1::Problem| Problem {
         what: problem.what,
         error: problem.error,
-    }
+    };
+    Ok(problems.map(read).collect())
 }
 
 pub(super) fn profiles(profiles: v1::Profiles) -> Read<ProfileCatalog> {

@@ -1,5 +1,6 @@
 //! What is encoded is decoded the same, equal things are equal bytes, and what a peer may send is refused with its place.
 
+mod chips;
 mod given;
 
 use proptest::collection::{btree_map, vec};
@@ -87,10 +88,11 @@ proptest! {
 
     #[test]
     fn no_bytes_make_the_reader_panic(
-        contents in vec((0..8_usize, vec(any::<u8>(), 0..40)), 0..8),
+        contents in vec((0..11_usize, vec(any::<u8>(), 0..40)), 0..8),
     ) {
         let keys = [
             "node", "labels", "device/0000:07:00.0", "profiles/x", "layout", "sharing", "usage", "later",
+            "neuron", "neuron/0", "neuron/00",
         ];
         let parts = contents.into_iter().map(|(key, bytes)| {
             (keys[key].parse().unwrap(), Content::new(bytes))

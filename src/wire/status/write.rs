@@ -1,5 +1,6 @@
 //! The way out: domain values as messages. Nothing can fail here.
 
+use super::amd;
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
 };
@@ -112,6 +113,7 @@ pub(super) fn device(device: &Device, profiles: String) -> v1::Device {
         fabric: device.fabric.as_ref().map(fabric),
         health: Some(health(device.health)),
         problems: device.problems.iter().map(problem).collect(),
+        amd: device.amd.as_ref().map(amd::write),
     }
 }
 
@@ -267,7 +269,7 @@ fn remapped_rows(rows: RemappedRows) -> v1::RemappedRows {
     }
 }
 
-fn problem(problem: &Problem) -> v1::Problem {
+pub(super) fn problem(problem: &Problem) -> v1::Problem {
     v1::Problem {
         what: problem.what.clone(),
         error: problem.error.clone(),

@@ -1,6 +1,6 @@
 //! The slices of a device now, with what becomes of each instance, and as they would be.
 
-use crate::aggregator::pages::slices::{Picture, Region};
+use crate::aggregator::pages::slices::{Picture, Region, SLICES};
 use crate::aggregator::pages::words::printable;
 use crate::domain::inventory::{Device, MigMode, MigState};
 use crate::domain::plan::words::{self, Words};
@@ -53,6 +53,7 @@ pub(super) fn then(state: &MigState, change: &Change, words: &Words<'_>) -> Pict
         MigMode::Enabled => laid_out(state, change, slices, words),
     };
     Picture {
+        what: SLICES,
         caption: format!("Then: MIG {}", words::on_off(mode)),
         count: (mode == MigMode::Enabled)
             .then(|| format!("room for {} more placements", change.room)),

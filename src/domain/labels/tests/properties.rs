@@ -6,7 +6,10 @@ use super::machines::{
     A100_40, A100_80, H100, L40S, MAX_Q, SERVER, T4, driverless, gpu, machine, on_bus, partitioned,
 };
 use super::*;
-use crate::domain::inventory::{Condition, Fabric, LinkRemote, NvLink};
+use crate::domain::inventory::{
+    Amd, Condition, DriverLayout, Fabric, LinkRemote, LogicalCores, LogicalSource, Mode, Neuron,
+    NeuronDevice, NvLink,
+};
 use crate::domain::quantity::Mebibytes;
 
 /// Devices of all kinds and in all conditions, with names and memory that no driver would tell.
@@ -29,6 +32,9 @@ fn device(bus: u8) -> impl Strategy<Value = Device> {
         rtx.prop_map(move |profiles| partitioned(bus, &MAX_Q, &profiles)),
         Just(partitioned(bus, &SERVER, &["4g.96gb"])),
         (any::<u16>(), any::<u16>()).prop_map(move |(vendor, id)| on_bus(bus, vendor, id)),
+        proptest::option::of("neuron|vfio-pci")
+            .prop_map(move |driver| neuron_function(bus, driver)),
+        proptest::collection::vec(".{0,70}", 3).prop_map(move |texts| amd_device(bus, texts)),
     ];
     let oddity = prop_oneof![
         3 => Just(Oddity::None),
@@ -38,6 +44,61 @@ fn device(bus: u8) -> impl Strategy<Value = Device> {
         1 => (any::<u8>(), ".{0,70}").prop_map(|(remote, uuid)| Oddity::Linked(remote, uuid)),
     ];
     (kinds, oddity).prop_map(|(device, oddity)| odd(device, oddity))
+}
+
+fn neuron_function(bus: u8, kernel_driver: Option<String>) -> Device {
+    let mut device = on_bus(bus, 0x1d0f, 0x7364);
+    device.condition = Condition::PciOnly { kernel_driver };
+    device
+}
+
+/// An AMD device whose driver gives these texts for its version and its two modes.
+fn amd_device(bus: u8, texts: Vec<String>) -> Device {
+    let mut texts = texts.into_iter();
+    let driver_version = texts.next();
+    let mut mode = || {
+        let current = texts.next()?;
+        let available = Vec::new();
+        Some(Mode { current, available })
+    };
+    let mut device = on_bus(bus, 0x1002, 0x74a1);
+    device.condition = Condition::Working;
+    device.amd = Some(Amd {
+        driver_version,
+        compute: mode(),
+        memory: mode(),
+        ..Amd::default()
+    });
+    device
+}
+
+/// What a Neuron driver may say, and what none would.
+fn neuron() -> impl Strategy<Value = Neuron> {
+    let name = prop_oneof![Just("Trainium2".to_owned()), ".{0,70}"];
+    let device = (any::<Option<u32>>(), proptest::option::of(name));
+    let device = device.prop_map(|(cores, device_name)| NeuronDevice {
+        device_name,
+        cores,
+        ..NeuronDevice::default()
+    });
+    let logical = proptest::option::of((any::<u32>(), any::<bool>()));
+    let devices = proptest::collection::vec(device, 0..4);
+    (proptest::option::of(".{0,70}"), logical, devices).prop_map(
+        |(driver_version, logical, devices)| Neuron {
+            driver_version,
+            driver_layout: DriverLayout::Known,
+            logical: logical.map(|(size, is_file)| LogicalCores {
+                size,
+                source: if is_file {
+                    LogicalSource::File
+                } else {
+                    LogicalSource::Default
+                },
+            }),
+            devices,
+            problems: Vec::new(),
+        },
+    )
 }
 
 #[derive(Debug, Clone)]
@@ -74,13 +135,15 @@ fn odd(mut device: Device, oddity: Oddity) -> Device {
 fn node() -> impl Strategy<Value = Inventory> {
     let devices = (0_u8..9).prop_flat_map(|count| (0..count).map(device).collect::<Vec<_>>());
     let named = proptest::option::of(".{0,90}");
-    (devices, named, any::<bool>()).prop_map(|(devices, product_name, ready)| {
+    let neuron = proptest::option::of(neuron());
+    (devices, named, any::<bool>(), neuron).prop_map(|(devices, product_name, ready, neuron)| {
         let mut node = if ready {
             machine(devices)
         } else {
             driverless(devices)
         };
         node.machine.product_name = product_name;
+        node.neuron = neuron;
         node
     })
 }

@@ -1,5 +1,7 @@
 //! Any inventory whatever, as a strategy: sensible or not, but one that the domain can hold.
 
+mod chips;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -17,16 +19,20 @@ use crate::domain::quantity::{ComputeCapability, CudaVersion, Mebibytes};
 
 /// Any inventory. Other modules' properties use it too.
 pub(crate) fn inventory() -> impl Strategy<Value = Inventory> {
-    (machine(), nvml(), vec(device(), 0..3)).prop_map(|(machine, nvml, mut devices)| {
-        devices.sort_by_key(|device| device.pci);
-        devices.dedup_by_key(|device| device.pci);
-        Inventory {
-            neuron: None,
-            machine,
-            nvml,
-            devices,
-        }
-    })
+    let neuron = option::of(chips::neuron().boxed());
+    // Boxed: as one value all these strategies are more than the stack of a test has room for.
+    (machine(), nvml(), neuron, vec(device().boxed(), 0..3)).prop_map(
+        |(machine, nvml, neuron, mut devices)| {
+            devices.sort_by_key(|device| device.pci);
+            devices.dedup_by_key(|device| device.pci);
+            Inventory {
+                machine,
+                nvml,
+                neuron,
+                devices,
+            }
+        },
+    )
 }
 
 /// Texts as a driver may give them, with what a format could trip over.
@@ -136,17 +142,17 @@ fn device() -> impl Strategy<Value = Device> {
         option::of(capability),
         any::<Option<u64>>(),
     );
-    let problem = (words(), words()).prop_map(|(what, error)| Problem { what, error });
     let lists = (
-        mig(),
+        mig().boxed(),
         vec(process(), 0..3),
         vec(link(), 0..3),
         option::of((words(), any::<u32>())),
         health(),
-        vec(problem, 0..2),
+        vec(problem(), 0..2),
+        option::of(chips::amd().boxed()),
     );
     (names, facts, lists).prop_map(|(names, facts, lists)| Device {
-        amd: None,
+        amd: lists.6,
         pci: names.0,
         uuid: names.1.map(|uuid| uuid.parse().unwrap()),
         vendor: names.2,
@@ -170,6 +176,10 @@ fn device() -> impl Strategy<Value = Device> {
         health: lists.4,
         problems: lists.5,
     })
+}
+
+fn problem() -> impl Strategy<Value = Problem> {
+    (words(), words()).prop_map(|(what, error)| Problem { what, error })
 }
 
 fn placement() -> impl Strategy<Value = Placement> {

@@ -1,0 +1,437 @@
+//! Neuron devices drawn as cores, and AMD devices as what programs see of them.
+//!
+//! Who uses them nobody tells, so no picture says that a part is free or in use.
+
+use super::facts::{Fact, Line, told};
+use super::slices::{Picture, Region};
+use super::words::{complaint, counted, memory, printable};
+use crate::domain::accelerators;
+use crate::domain::inventory::{
+    Amd, AmdPartition, DriverLayout, Gravity, LogicalCores, LogicalSource, Mode, Neuron,
+    NeuronDevice, Problem,
+};
+
+/// Most parts that are drawn of a device: the style sheet has columns for so many.
+const MOST: u32 = 24;
+
+/// What the Neuron driver says of a node.
+#[derive(Debug)]
+pub(super) struct Chips {
+    pub(super) summary: String,
+    pub(super) complaints: Vec<Line>,
+    pub(super) devices: Vec<Chip>,
+}
+
+/// A Neuron device.
+#[derive(Debug)]
+pub(super) struct Chip {
+    pub(super) number: u32,
+    pub(super) title: String,
+    pub(super) kind: String,
+    pub(super) complaints: Vec<Line>,
+    pub(super) picture: Option<Picture>,
+    pub(super) facts: Vec<Fact>,
+}
+
+impl Chips {
+    /// Of what its driver says.
+    pub(super) fn of(neuron: &Neuron) -> Self {
+        let layout = (neuron.driver_layout == DriverLayout::Unknown).then(|| {
+            let text =
+                "The driver has its files in places that are not known: what was not found is not shown.";
+            line(Gravity::Notice, text)
+        });
+        let devices = neuron.devices.iter();
+        Self {
+            summary: summary(neuron),
+            complaints: layout
+                .into_iter()
+                .chain(problems(&neuron.problems))
+                .collect(),
+            devices: devices.map(|one| Chip::of(one, neuron.logical)).collect(),
+        }
+    }
+}
+
+/// `Driver 2.30.7.0. 16 devices. A logical core is 2 physical cores: the chip's default.`
+fn summary(neuron: &Neuron) -> String {
+    let version = neuron.driver_version.as_deref();
+    let driver = version.map_or_else(
+        || "Driver of unknown version".to_owned(),
+        |version| format!("Driver {}", printable(version)),
+    );
+    let devices = counted(neuron.devices.len(), "device", "devices");
+    let logical = match neuron.logical {
+        None => "Nobody tells how large a logical core is".to_owned(),
+        Some(LogicalCores { size, source }) => {
+            let who = match source {
+                LogicalSource::File => "the node's setting",
+                LogicalSource::Default => "the chip's default",
+            };
+            format!("A logical core is {}: {who}", physical(size))
+        }
+    };
+    format!("{driver}. {devices}. {logical}.")
+}
+
+fn physical(cores: u32) -> String {
+    let count = usize::try_from(cores).unwrap_or(usize::MAX);
+    counted(count, "physical core", "physical cores")
+}
+
+impl Chip {
+    fn of(device: &NeuronDevice, logical: Option<LogicalCores>) -> Self {
+        let name = device.device_name.as_deref();
+        let unhealthy = device.unhealthy.iter().flatten().map(|part| {
+            let text = format!("its driver says that it is unhealthy: {part}");
+            line(Gravity::Bad, &text)
+        });
+        let links = device.connected.as_ref().map(|numbers| {
+            let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+            match numbers.as_slice() {
+                [] => "none".to_owned(),
+                _ => format!("to {}", numbers.join(", ")),
+            }
+        });
+        let facts = told([
+            ("Memory", neuron_memory(device)),
+            ("Cores", device.core_architecture.as_deref().map(printable)),
+            ("Links", links),
+            ("Errors", errors(device)),
+            ("Serial", device.serial.as_deref().map(printable)),
+        ]);
+        Self {
+            number: device.number,
+            title: format!("Neuron {}", device.number),
+            kind: name.map_or_else(|| "chip unknown".to_owned(), printable),
+            complaints: unhealthy.chain(problems(&device.problems)).collect(),
+            picture: device.cores.map(|cores| cores_drawn(cores, logical)),
+            facts,
+        }
+    }
+}
+
+fn problems(problems: &[Problem]) -> impl Iterator<Item = Line> {
+    let problems = problems.iter();
+    problems.map(|one| line(Gravity::Note, &format!("{}: {}", one.what, one.error)))
+}
+
+fn line(gravity: Gravity, text: &str) -> Line {
+    let (tone, icon) = complaint(gravity);
+    let text = printable(text);
+    Line { tone, icon, text }
+}
+
+/// What is used is the driver's word, what there is the catalogue's.
+fn neuron_memory(device: &NeuronDevice) -> Option<String> {
+    let name = device.device_name.as_deref();
+    let all = name.and_then(accelerators::neuron_memory).map(memory);
+    match (device.memory_used.map(memory), all) {
+        (Some(used), Some(all)) => Some(format!("{used} used of {all}")),
+        (Some(used), None) => Some(format!("{used} used")),
+        (None, Some(all)) => Some(all),
+        (None, None) => None,
+    }
+}
+
+/// `0`, or how many of which kind; `None` where none of them is counted.
+fn errors(device: &NeuronDevice) -> Option<String> {
+    let counts = [
+        (device.errors.memory_uncorrected, "uncorrected in memory"),
+        (device.errors.memory_repairable, "repairable in memory"),
+        (device.errors.sram_uncorrected, "uncorrected on the chip"),
+    ];
+    let known = || {
+        counts
+            .iter()
+            .filter_map(|(count, what)| Some(((*count)?, what)))
+    };
+    known().next()?;
+    let found = known().filter(|(count, _)| *count > 0);
+    let found: Vec<String> = found
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    Some(match found.as_slice() {
+        [] => "0".to_owned(),
+        _ => found.join(", "),
+    })
+}
+
+/// One mark is a physical core, one stretch a logical one where it is known how large that is.
+fn cores_drawn(cores: u32, logical: Option<LogicalCores>) -> Picture {
+    let size = logical.map_or(1, |logical| logical.size);
+    let divides = cores.checked_rem(size) == Some(0);
+    let drawn = divides && cores <= MOST;
+    let count = if drawn {
+        cores.checked_div(size).unwrap_or_default()
+    } else {
+        0
+    };
+    let regions = (0..count).map(|number| {
+        let first = number.saturating_mul(size);
+        let place = match size {
+            1 => format!("physical core {first}"),
+            _ => format!(
+                "physical cores {first}-{}",
+                first.saturating_add(size).saturating_sub(1)
+            ),
+        };
+        region(size, format!("core {number}"), Vec::new(), place)
+    });
+    let caption = match logical.filter(|_| drawn) {
+        Some(_) => {
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            let logical = counted(count, "logical core", "logical cores");
+            format!("{logical} of {}", physical(cores))
+        }
+        None => physical(cores),
+    };
+    Picture {
+        what: "Cores",
+        caption,
+        count: None,
+        slices: if drawn { cores } else { 0 },
+        regions: regions.collect(),
+        hidden: Vec::new(),
+    }
+}
+
+fn region(slices: u32, name: String, lines: Vec<String>, place: String) -> Region {
+    Region {
+        class: "is-open",
+        slices,
+        name,
+        lines,
+        place,
+        instance: None,
+        marks: Vec::new(),
+    }
+}
+
+/// An AMD device as programs see it; nothing of one that cannot be partitioned and is seen as one.
+pub(super) fn partitions(amd: &Amd) -> Option<Picture> {
+    let modes = [("compute", &amd.compute), ("memory", &amd.memory)];
+    let modes = modes.iter().filter_map(|(what, mode)| {
+        let Mode { current, .. } = mode.as_ref()?;
+        Some(format!("{what} {}", printable(current)))
+    });
+    let modes: Vec<String> = modes.collect();
+    if modes.is_empty() && amd.partitions.len() < 2 {
+        return None;
+    }
+    let count = u32::try_from(amd.partitions.len()).unwrap_or(u32::MAX);
+    let drawn = count <= MOST;
+    let shown = amd.partitions.iter().filter(|_| drawn);
+    Some(Picture {
+        what: "Partitions",
+        caption: modes.join(", "),
+        count: Some(counted(amd.partitions.len(), "partition", "partitions")),
+        slices: if drawn { count } else { 0 },
+        regions: shown.zip(0_u32..).map(partition).collect(),
+        hidden: Vec::new(),
+    })
+}
+
+fn partition((one, number): (&AmdPartition, u32)) -> Region {
+    let units = one.compute_units.map(|units| format!("{units} CUs"));
+    let memory = one.memory.map(memory);
+    let name = format!("renderD{}", one.render_minor);
+    let place = format!("partition {number}");
+    region(1, name, units.into_iter().chain(memory).collect(), place)
+}
+
+/// What else AMD's driver says of a device.
+pub(super) fn amd_facts(amd: &Amd) -> Vec<Fact> {
+    told([
+        ("Memory used", amd.memory_used.map(memory)),
+        ("Target", amd.gfx_target.as_deref().map(printable)),
+        ("CUs", amd.compute_units.map(|units| units.to_string())),
+        ("Hive", amd.hive.map(|hive| format!("{hive:016x}"))),
+        ("Function", amd.is_virtual.then(|| "virtual".to_owned())),
+        ("Driver", amd.driver_version.as_deref().map(printable)),
+        ("Chip id", amd.unique_id.as_deref().map(printable)),
+        ("Serial", amd.serial.as_deref().map(printable)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::quantity::Mebibytes;
+
+    fn trn2(logical: Option<LogicalCores>) -> Neuron {
+        Neuron {
+            driver_version: Some("2.30.7.0".to_owned()),
+            driver_layout: DriverLayout::Known,
+            logical,
+            devices: vec![NeuronDevice {
+                number: 3,
+                device_name: Some("Trainium2".to_owned()),
+                cores: Some(8),
+                connected: Some(vec![2, 7]),
+                memory_used: Some(Mebibytes::new(1024)),
+                ..NeuronDevice::default()
+            }],
+            problems: Vec::new(),
+        }
+    }
+
+    fn lnc(size: u32, source: LogicalSource) -> LogicalCores {
+        LogicalCores { size, source }
+    }
+
+    /// Caption, marks, and the stretches with their widths.
+    fn drawn(picture: &Picture) -> (String, u32, Vec<(String, u32)>) {
+        let regions = picture.regions.iter();
+        let regions = regions.map(|one| (one.name.clone(), one.slices)).collect();
+        (picture.caption.clone(), picture.slices, regions)
+    }
+
+    fn text(facts: &[Fact]) -> String {
+        let facts: Vec<String> = facts
+            .iter()
+            .map(|fact| format!("{}: {}", fact.name, fact.value))
+            .collect();
+        facts.join("; ")
+    }
+
+    #[test]
+    fn a_logical_core_is_a_stretch_of_its_physical_ones() {
+        let chips = Chips::of(&trn2(Some(lnc(2, LogicalSource::Default))));
+        assert_eq!(
+            chips.summary,
+            "Driver 2.30.7.0. 1 device. A logical core is 2 physical cores: the chip's default."
+        );
+        let chip = &chips.devices[0];
+        assert_eq!(
+            (chip.title.as_str(), chip.kind.as_str()),
+            ("Neuron 3", "Trainium2")
+        );
+        let (caption, marks, regions) = drawn(chip.picture.as_ref().unwrap());
+        assert_eq!(
+            (caption.as_str(), marks),
+            ("4 logical cores of 8 physical cores", 8)
+        );
+        let expected = (0..4).map(|number| (format!("core {number}"), 2));
+        assert_eq!(regions, expected.collect::<Vec<_>>());
+        assert_eq!(
+            chip.picture.as_ref().unwrap().regions[3].place,
+            "physical cores 6-7"
+        );
+        assert_eq!(
+            text(&chip.facts),
+            "Memory: 1 GiB used of 96 GiB; Links: to 2, 7"
+        );
+    }
+
+    #[test]
+    fn without_a_word_on_logical_cores_physical_ones_are_drawn() {
+        let chips = Chips::of(&trn2(None));
+        assert!(
+            chips
+                .summary
+                .ends_with("Nobody tells how large a logical core is.")
+        );
+        let (caption, marks, regions) = drawn(chips.devices[0].picture.as_ref().unwrap());
+        assert_eq!(
+            (caption.as_str(), marks, regions.len()),
+            ("8 physical cores", 8, 8)
+        );
+    }
+
+    #[test]
+    fn what_no_chip_has_is_said_and_not_drawn() {
+        for (cores, size) in [(4_000_000_000, 1), (7, 2), (8, 0)] {
+            let mut neuron = trn2(Some(lnc(size, LogicalSource::File)));
+            neuron.devices[0].cores = Some(cores);
+            let chips = Chips::of(&neuron);
+            let (caption, marks, regions) = drawn(chips.devices[0].picture.as_ref().unwrap());
+            assert_eq!(caption, format!("{cores} physical cores"));
+            assert_eq!((marks, regions.len()), (0, 0));
+        }
+        let mut untold = trn2(None);
+        untold.devices[0] = NeuronDevice::default();
+        let chips = Chips::of(&untold);
+        assert!(chips.devices[0].picture.is_none());
+        assert_eq!(chips.devices[0].kind, "chip unknown");
+        assert_eq!(text(&chips.devices[0].facts), "");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_neuron_device_is_said_the_gravest_in_red() {
+        let mut neuron = trn2(None);
+        neuron.driver_layout = DriverLayout::Unknown;
+        let problem = |what: &str| Problem {
+            what: what.to_owned(),
+            error: "Permission denied".to_owned(),
+        };
+        neuron.problems = vec![problem("logical_nc_config")];
+        let device = &mut neuron.devices[0];
+        device.unhealthy = Some(vec!["hbm\u{202e}".to_owned()]);
+        device.errors.sram_uncorrected = Some(2);
+        device.errors.memory_uncorrected = Some(0);
+        device.problems = vec![problem("core_count")];
+        let chips = Chips::of(&neuron);
+        let said = |lines: &[Line]| -> Vec<(&str, String)> {
+            lines
+                .iter()
+                .map(|line| (line.tone, line.text.clone()))
+                .collect()
+        };
+        assert_eq!(
+            said(&chips.devices[0].complaints),
+            [
+                (
+                    "bad",
+                    "its driver says that it is unhealthy: hbm\u{fffd}".to_owned()
+                ),
+                ("soft", "core_count: Permission denied".to_owned()),
+            ]
+        );
+        assert_eq!(chips.complaints.len(), 2);
+        assert!(text(&chips.devices[0].facts).contains("Errors: 2 uncorrected on the chip"));
+    }
+
+    #[test]
+    fn an_amd_device_is_drawn_as_what_programs_see() {
+        let part = |render_minor| AmdPartition {
+            render_minor,
+            compute_units: Some(38),
+            memory: Some(Mebibytes::new(49_148)),
+        };
+        let mode = |current: &str| {
+            Some(Mode {
+                current: current.to_owned(),
+                available: Vec::new(),
+            })
+        };
+        let mut amd = Amd {
+            compute: mode("CPX"),
+            memory: mode("NPS4"),
+            partitions: (128..136).map(part).collect(),
+            hive: Some(7),
+            ..Amd::default()
+        };
+        let picture = partitions(&amd).unwrap();
+        assert_eq!(picture.caption, "compute CPX, memory NPS4");
+        assert_eq!(picture.count.as_deref(), Some("8 partitions"));
+        assert_eq!(picture.regions.len(), 8);
+        let last = &picture.regions[7];
+        assert_eq!(
+            (last.name.as_str(), last.place.as_str()),
+            ("renderD135", "partition 7")
+        );
+        assert_eq!(last.lines, ["38 CUs", "47.9 GiB"]);
+        assert!(!picture.has_instances());
+        assert_eq!(text(&amd_facts(&amd)), "Hive: 0000000000000007");
+        // More than any device has.
+        amd.partitions = (0..200).map(part).collect();
+        let many = partitions(&amd).unwrap();
+        assert_eq!((many.slices, many.regions.len()), (0, 0));
+        assert_eq!(many.count.as_deref(), Some("200 partitions"));
+        // One that cannot be partitioned needs no picture.
+        (amd.compute, amd.memory) = (None, None);
+        amd.partitions.truncate(1);
+        assert_eq!(partitions(&amd), None);
+    }
+}

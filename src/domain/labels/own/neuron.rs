@@ -1,0 +1,93 @@
+//! What AWS' Neuron driver says, as labels.
+//!
+//! One vocabulary: a device has physical cores, and one or two of them are a logical core, which is what programs and Kubernetes
+//! see. Counts are of the whole node. A count is said only where each device tells its own: of those that do the sum would be wrong.
+
+use crate::domain::accelerators;
+use crate::domain::inventory::{Condition, Device, Inventory, LogicalSource, Neuron, Vendor};
+use crate::domain::labels::draft::Draft;
+use crate::domain::labels::{Note, Omission};
+use crate::domain::quantity::Mebibytes;
+
+/// The kernel driver of these devices.
+const DRIVER: &str = "neuron";
+
+/// Whether the driver speaks for this function. It tells of devices by number, so what it says holds for all functions it is bound to.
+pub(super) fn speaks_for(inventory: &Inventory, device: &Device) -> bool {
+    let is_bound = matches!(
+        &device.condition,
+        Condition::PciOnly { kernel_driver: Some(driver) } if driver == DRIVER
+    );
+    let neuron = inventory.neuron.as_ref();
+    let tells = neuron.is_some_and(|neuron| !neuron.devices.is_empty());
+    tells && device.vendor == Vendor::Aws && is_bound
+}
+
+/// Adds the keys of a node whose Neuron driver is loaded.
+pub(super) fn add(draft: &mut Draft, inventory: &Inventory) {
+    let is_there = |device: &Device| device.vendor == Vendor::Aws;
+    let expected = inventory.devices.iter().any(is_there);
+    let Some(neuron) = &inventory.neuron else {
+        if expected {
+            draft.omit("octavo.dev/neuron-*", Omission::DriverNotReady);
+        }
+        return;
+    };
+    if neuron.devices.is_empty() && !expected {
+        return;
+    }
+    draft.put("octavo.dev/neuron-devices", &neuron.devices.len());
+    match &neuron.driver_version {
+        Some(version) => draft.put("octavo.dev/neuron-driver", version),
+        None => draft.omit("octavo.dev/neuron-driver", Omission::DriverVersionUnknown),
+    }
+    if neuron.devices.is_empty() {
+        return;
+    }
+    add_cores(draft, neuron);
+    match memory(neuron) {
+        Some(memory) => draft.put("octavo.dev/neuron-memory-mib", &memory.get()),
+        None => draft.omit("octavo.dev/neuron-memory-mib", Omission::NotInCatalog),
+    }
+}
+
+fn add_cores(draft: &mut Draft, neuron: &Neuron) {
+    const LOGICAL: &str = "octavo.dev/neuron-logical-cores";
+    const SIZE: &str = "octavo.dev/neuron-logical-core-size";
+    let cores = || neuron.devices.iter().map(|device| device.cores);
+    let sum = |of: &dyn Fn(u32) -> Option<u32>| {
+        let each = cores().map(|cores| of(cores?).map(u64::from));
+        each.sum::<Option<u64>>()
+    };
+    match sum(&Some) {
+        Some(physical) => draft.put("octavo.dev/neuron-cores", &physical),
+        None => draft.omit("octavo.dev/neuron-cores", Omission::CoresUnknown),
+    }
+    let Some(logical) = neuron.logical else {
+        draft.omit(SIZE, Omission::LogicalCoresUnknown);
+        draft.omit(LOGICAL, Omission::LogicalCoresUnknown);
+        return;
+    };
+    draft.put(SIZE, &logical.size);
+    // What does not divide is no count of whole cores.
+    let whole = |cores: u32| (cores.checked_rem(logical.size)? == 0).then(|| cores / logical.size);
+    match sum(&whole) {
+        Some(count) => draft.put(LOGICAL, &count),
+        None => draft.omit(LOGICAL, Omission::CoresUnknown),
+    }
+    // A chip whose cores are all logical ones has nothing to choose.
+    if logical.source == LogicalSource::Default && logical.size > 1 {
+        draft.note(Note::LogicalDefault { size: logical.size });
+    }
+}
+
+/// Memory of one device, by what the driver calls the chip; the smallest where they differ. `None` where the catalogue does not know
+/// one of them.
+pub(super) fn memory(neuron: &Neuron) -> Option<Mebibytes> {
+    let each = neuron.devices.iter().map(|device| {
+        let name = device.device_name.as_deref()?;
+        accelerators::neuron_memory(name)
+    });
+    let each: Option<Vec<Mebibytes>> = each.collect();
+    each?.into_iter().min()
+}

@@ -1,0 +1,74 @@
+//! What AMD's driver says of a device, both ways.
+
+use super::MOST;
+use super::field::{Read, bounded};
+use crate::domain::inventory::{Amd, AmdPartition, Mode};
+use crate::domain::quantity::Mebibytes;
+use crate::proto::v1;
+
+pub(super) fn write(amd: &Amd) -> v1::Amd {
+    v1::Amd {
+        driver_version: amd.driver_version.clone(),
+        unique_id: amd.unique_id.clone(),
+        serial: amd.serial.clone(),
+        gfx_target: amd.gfx_target.clone(),
+        compute_units: amd.compute_units,
+        hive: amd.hive,
+        memory_used_mib: amd.memory_used.map(Mebibytes::get),
+        compute: amd.compute.as_ref().map(write_mode),
+        memory: amd.memory.as_ref().map(write_mode),
+        partitions: amd.partitions.iter().map(write_partition).collect(),
+        virtual_function: amd.is_virtual,
+    }
+}
+
+fn write_mode(mode: &Mode) -> v1::AmdMode {
+    v1::AmdMode {
+        current: mode.current.clone(),
+        available: mode.available.clone(),
+    }
+}
+
+fn write_partition(partition: &AmdPartition) -> v1::AmdPartition {
+    v1::AmdPartition {
+        render_minor: partition.render_minor,
+        compute_units: partition.compute_units,
+        memory_mib: partition.memory.map(Mebibytes::get),
+    }
+}
+
+pub(super) fn read(amd: v1::Amd) -> Read<Amd> {
+    let compute = amd.compute.map(mode).transpose();
+    let memory = amd.memory.map(mode).transpose();
+    Ok(Amd {
+        driver_version: amd.driver_version,
+        unique_id: amd.unique_id,
+        serial: amd.serial,
+        gfx_target: amd.gfx_target,
+        compute_units: amd.compute_units,
+        hive: amd.hive,
+        memory_used: amd.memory_used_mib.map(Mebibytes::new),
+        compute: compute.map_err(|error| error.within("compute"))?,
+        memory: memory.map_err(|error| error.within("memory"))?,
+        partitions: bounded("partitions", MOST, amd.partitions)?
+            .into_iter()
+            .map(partition)
+            .collect(),
+        is_virtual: amd.virtual_function,
+    })
+}
+
+fn mode(mode: v1::AmdMode) -> Read<Mode> {
+    Ok(Mode {
+        current: mode.current,
+        available: bounded("available", MOST, mode.available)?,
+    })
+}
+
+fn partition(partition: v1::AmdPartition) -> AmdPartition {
+    AmdPartition {
+        render_minor: partition.render_minor,
+        compute_units: partition.compute_units,
+        memory: partition.memory_mib.map(Mebibytes::new),
+    }
+}

@@ -1,0 +1,118 @@
+//! The parts `neuron` and `neuron/<number>`, both ways.
+
+use super::MOST;
+use super::error::{FieldError, StatusProblem};
+use super::field::{Read, bounded, strange, within};
+use super::read::problems;
+use super::write;
+use crate::domain::inventory::{
+    DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors,
+};
+use crate::domain::quantity::Mebibytes;
+use crate::proto::v1;
+
+/// What can be a logical core at most: all physical cores that a device has.
+const LARGEST: u32 = 8;
+
+/// Without its devices, which are parts of their own.
+pub(super) fn write(neuron: &Neuron) -> v1::Neuron {
+    use v1::neuron::Layout;
+    let layout = match neuron.driver_layout {
+        DriverLayout::Known => Layout::Known,
+        DriverLayout::Unknown => Layout::Unknown,
+    };
+    v1::Neuron {
+        driver_version: neuron.driver_version.clone(),
+        driver_layout: layout.into(),
+        logical_core: neuron.logical.map(write_logical),
+        problems: neuron.problems.iter().map(write::problem).collect(),
+    }
+}
+
+fn write_logical(logical: LogicalCores) -> v1::LogicalCore {
+    use v1::logical_core::Source;
+    let source = match logical.source {
+        LogicalSource::File => Source::File,
+        LogicalSource::Default => Source::Default,
+    };
+    v1::LogicalCore {
+        physical_cores: logical.size,
+        source: source.into(),
+    }
+}
+
+pub(super) fn write_device(device: &NeuronDevice) -> v1::NeuronDevice {
+    v1::NeuronDevice {
+        serial: device.serial.clone(),
+        device_name: device.device_name.clone(),
+        core_architecture: device.core_architecture.clone(),
+        physical_cores: device.cores,
+        links: device.connected.as_ref().map(|devices| v1::NeuronLinks {
+            devices: devices.clone(),
+        }),
+        memory_used_mib: device.memory_used.map(Mebibytes::get),
+        memory_uncorrected: device.errors.memory_uncorrected,
+        memory_repairable: device.errors.memory_repairable,
+        sram_uncorrected: device.errors.sram_uncorrected,
+        unhealthy: device.unhealthy.as_ref().map(|parts| v1::NeuronUnhealthy {
+            parts: parts.clone(),
+        }),
+        problems: device.problems.iter().map(write::problem).collect(),
+    }
+}
+
+/// A layout that this version does not know is an unknown one.
+pub(super) fn read(neuron: v1::Neuron) -> Read<Neuron> {
+    use v1::neuron::Layout;
+    let logical = neuron.logical_core.map(read_logical).transpose();
+    Ok(Neuron {
+        driver_version: neuron.driver_version,
+        driver_layout: match Layout::try_from(neuron.driver_layout) {
+            Ok(Layout::Known) => DriverLayout::Known,
+            Ok(Layout::Unspecified | Layout::Unknown) | Err(_) => DriverLayout::Unknown,
+        },
+        logical: logical.map_err(|error| error.within("logical_core"))?,
+        devices: Vec::new(),
+        problems: problems(neuron.problems)?,
+    })
+}
+
+fn read_logical(logical: v1::LogicalCore) -> Read<LogicalCores> {
+    use v1::logical_core::Source;
+    if logical.physical_cores == 0 {
+        return Err(FieldError::new("physical_cores", StatusProblem::Zero));
+    }
+    Ok(LogicalCores {
+        size: within("physical_cores", logical.physical_cores, LARGEST)?,
+        source: match Source::try_from(logical.source) {
+            Ok(Source::File) => LogicalSource::File,
+            Ok(Source::Default) => LogicalSource::Default,
+            Ok(Source::Unspecified) | Err(_) => return strange("source", logical.source),
+        },
+    })
+}
+
+pub(super) fn read_device(number: u32, device: v1::NeuronDevice) -> Read<NeuronDevice> {
+    let links = device.links.map(|links| links.devices);
+    let unhealthy = device.unhealthy.map(|unhealthy| unhealthy.parts);
+    Ok(NeuronDevice {
+        number,
+        serial: device.serial,
+        device_name: device.device_name,
+        core_architecture: device.core_architecture,
+        cores: device.physical_cores,
+        connected: links
+            .map(|devices| bounded("links.devices", MOST, devices))
+            .transpose()?,
+        memory_used: device.memory_used_mib.map(Mebibytes::new),
+        errors: NeuronErrors {
+            memory_uncorrected: device.memory_uncorrected,
+            memory_repairable: device.memory_repairable,
+            sram_uncorrected: device.sram_uncorrected,
+        },
+        unhealthy: unhealthy
+            .map(|parts| bounded("unhealthy.parts", MOST, parts))
+            .transpose()?,
+        problems: problems(device.problems)?,
+    })
+}

@@ -1,0 +1,210 @@
+//! What Neuron's and AMD's drivers say: parts of their own, and what a peer may send of them is refused with its place.
+
+use super::*;
+use crate::domain::inventory::{
+    Amd, DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice,
+};
+
+/// A node with twelve devices, which is more than sort alike as texts and as numbers.
+fn neuron() -> Inventory {
+    let device = |number| NeuronDevice {
+        number,
+        device_name: Some("Inferentia2".to_owned()),
+        cores: Some(2),
+        connected: Some(vec![(number + 1) % 12, (number + 11) % 12]),
+        ..NeuronDevice::default()
+    };
+    let mut inventory = two_gpus();
+    inventory.neuron = Some(Neuron {
+        driver_version: Some("2.26.5.0".to_owned()),
+        driver_layout: DriverLayout::Known,
+        logical: Some(LogicalCores {
+            size: 1,
+            source: LogicalSource::Default,
+        }),
+        devices: (0..12).map(device).collect(),
+        problems: Vec::new(),
+    });
+    inventory
+}
+
+fn encoded(inventory: &Inventory) -> Parts {
+    encode(inventory, &LabelSet::default(), None)
+}
+
+/// The place and the mistake of the status of [`neuron`] in which a part is another.
+fn refused(key: &str, message: &impl Message) -> String {
+    let parts = with(&encoded(&neuron()), key, content(message));
+    let error = decode(&parts).unwrap_err();
+    format!("{} {}: {}", error.key(), error.place(), error.problem())
+}
+
+#[test]
+fn what_changes_on_one_neuron_device_changes_one_part_and_order_is_by_number() {
+    let before = neuron();
+    let mut after = before.clone();
+    after.neuron.as_mut().unwrap().devices[10].cores = None;
+    let parts = encoded(&after);
+    let change = encoded(&before).change_to(&parts);
+    let changed: Vec<&str> = change.changed.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!((changed, change.removed), (vec!["neuron/10"], vec![]));
+    assert_eq!(decode(&parts).unwrap().inventory, after);
+}
+
+#[test]
+fn a_driver_without_devices_is_told_and_one_that_goes_takes_its_parts_along() {
+    let mut empty = neuron();
+    empty.neuron.as_mut().unwrap().devices.clear();
+    assert_eq!(decode(&encoded(&empty)).unwrap().inventory, empty);
+    let change = encoded(&neuron()).change_to(&encoded(&two_gpus()));
+    assert_eq!((change.changed.len(), change.removed.len()), (0, 13));
+    assert_eq!(neuron_parts(&encoded(&neuron())).count(), 13);
+}
+
+#[test]
+fn a_newer_layout_of_a_driver_is_an_unknown_one() {
+    let newer = v1::Neuron {
+        driver_layout: 77,
+        ..v1::Neuron::default()
+    };
+    let parts = with(&encoded(&neuron()), "neuron", content(&newer));
+    let read = decode(&parts).unwrap().inventory.neuron.unwrap();
+    assert_eq!(read.driver_layout, DriverLayout::Unknown);
+    assert_eq!((read.logical, read.devices.len()), (None, 12));
+}
+
+#[test]
+fn i12_neuron_that_cannot_be_is_refused_with_its_place() {
+    let node = |physical_cores, source| v1::Neuron {
+        logical_core: Some(v1::LogicalCore {
+            physical_cores,
+            source,
+        }),
+        ..v1::Neuron::default()
+    };
+    let odd = v1::Neuron {
+        problems: vec![v1::Problem::default(); 300],
+        ..v1::Neuron::default()
+    };
+    let device = v1::NeuronDevice::default();
+    let links = v1::NeuronDevice {
+        links: Some(v1::NeuronLinks {
+            devices: vec![7; 300],
+        }),
+        ..device.clone()
+    };
+    let parts = v1::NeuronDevice {
+        unhealthy: Some(v1::NeuronUnhealthy {
+            parts: vec!["hbm".to_owned(); 300],
+        }),
+        ..device.clone()
+    };
+    let problems = v1::NeuronDevice {
+        problems: vec![v1::Problem::default(); 300],
+        ..device.clone()
+    };
+    let cases = [
+        (
+            refused("neuron", &node(0, 1)),
+            "neuron logical_core.physical_cores: it is 0",
+        ),
+        (
+            refused("neuron", &node(9, 1)),
+            "neuron logical_core.physical_cores: 9 is more than 8",
+        ),
+        (
+            refused("neuron", &node(2, 9)),
+            "neuron logical_core.source: 9 is no choice that this version knows",
+        ),
+        (
+            refused("neuron", &odd),
+            "neuron problems: 300 are more than 256",
+        ),
+        (
+            refused("neuron/3", &links),
+            "neuron/3 links.devices: 300 are more than 256",
+        ),
+        (
+            refused("neuron/3", &parts),
+            "neuron/3 unhealthy.parts: 300 are more than 256",
+        ),
+        (
+            refused("neuron/3", &problems),
+            "neuron/3 problems: 300 are more than 256",
+        ),
+        (
+            refused("neuron/03", &device),
+            "neuron/03 : its number is not spelt like 7",
+        ),
+        (
+            refused("neuron/+3", &device),
+            "neuron/+3 : its number is not spelt like 7",
+        ),
+        (
+            refused("neuron/4294967296", &device),
+            "neuron/4294967296 : its number is not spelt like 7",
+        ),
+        (
+            refused("neuron/", &device),
+            "neuron/ : its number is not spelt like 7",
+        ),
+    ];
+    for (said, expected) in cases {
+        assert_eq!(said, expected);
+    }
+}
+
+#[test]
+fn i12_neuron_devices_without_the_driver_or_in_masses_are_refused() {
+    let parts = encoded(&neuron());
+    let kept = parts.iter().filter(|(key, _)| key.as_str() != "neuron");
+    let headless = kept.map(|(key, part)| (key.clone(), part.clone()));
+    let error = decode(&headless.collect()).unwrap_err();
+    assert_eq!(
+        (error.key().as_str(), error.problem()),
+        ("neuron", &StatusProblem::MissingPart)
+    );
+    let many = (0..65).map(|number| {
+        let part = content(&v1::NeuronDevice::default());
+        (PartKey::neuron_device(number), part)
+    });
+    let all = parts.iter().map(|(key, part)| (key.clone(), part.clone()));
+    let error = decode(&all.chain(many).collect()).unwrap_err();
+    assert_eq!(
+        error.problem().to_string(),
+        "65 are more than 64",
+        "{error:?}"
+    );
+}
+
+#[test]
+fn i12_amd_that_cannot_be_is_refused_with_its_place() {
+    let told = |amd| edited(|device| device.amd = Some(amd));
+    let nothing = told(v1::Amd::default()).unwrap();
+    assert_eq!(nothing.inventory.devices[0].amd, Some(Amd::default()));
+    let mode = v1::AmdMode {
+        current: "CPX".to_owned(),
+        available: vec!["CPX".to_owned(); 300],
+    };
+    let many = v1::Amd {
+        partitions: vec![v1::AmdPartition::default(); 300],
+        ..v1::Amd::default()
+    };
+    let compute = v1::Amd {
+        compute: Some(mode.clone()),
+        ..v1::Amd::default()
+    };
+    let memory = v1::Amd {
+        memory: Some(mode),
+        ..v1::Amd::default()
+    };
+    for (amd, place) in [
+        (many, "amd.partitions"),
+        (compute, "amd.compute.available"),
+        (memory, "amd.memory.available"),
+    ] {
+        let error = told(amd).unwrap_err();
+        assert_eq!(error.place(), place);
+        assert_eq!(error.problem().to_string(), "300 are more than 256");
+    }
+}
