@@ -85,7 +85,10 @@ fn device(sys: &Sysfs, function: &PciFunction) -> Told {
     };
     let product_name = files.text("product_name");
     let mut problems = files.problems;
-    problems.extend(module.problems);
+    problems.extend(module.problems.into_iter().map(|problem| Problem {
+        what: format!("{MODULE}/{}", problem.what),
+        ..problem
+    }));
     Told {
         amd,
         product_name,

@@ -311,6 +311,6 @@ async fn a_machine_of_too_many_nodes_and_names_without_end_is_read_in_bounds() {
         fs::create_dir(nodes.join(number.to_string())).unwrap();
     }
     fs::create_dir(nodes.join(std::ffi::OsStr::from_bytes(b"7\xff"))).unwrap();
-    let clean = observe(machine("mi210x2").path()).await;
-    assert_eq!(observe(root.path()).await, clean);
+    let clean = observe(machine("mi210x2").path()).await.devices;
+    assert_eq!(observe(root.path()).await.devices, clean);
 }
