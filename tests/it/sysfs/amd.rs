@@ -20,17 +20,17 @@ const NODES: &str = "class/kfd/kfd/topology/nodes";
 /// Eight MI300X in one hive, each with as many partitions and as much memory for each as the modes make of it. Ids, unit counts, gfx, hive
 /// and how partitions are numbered as in the test data of AMD's device plugin (CPX); chips' ids and memory in use are made up.
 fn mi300x(compute: &str, memory: &str, parts: u64, each_mib: u64) -> String {
-    let mut tree = String::from("module/amdgpu/version = 6.12.12\\n\n");
+    let mut tree = vec!["module/amdgpu/version = 6.12.12\\n".to_owned()];
     let cpu =
         "cpu_cores_count 96\\nsimd_count 0\\nvendor_id 0\\nlocation_id 0\\ndrm_render_minor 0\\n";
     for number in [0, 1] {
-        tree += &format!("{NODES}/{number}/properties = {cpu}\n");
+        tree.push(format!("{NODES}/{number}/properties = {cpu}"));
     }
     for (device, bus) in (0_u64..).zip([0x05_u64, 0x27, 0x47, 0x65, 0x85, 0xa7, 0xc7, 0xe5]) {
         let numa = device / 4;
         let chip = 0x2250_e4c0_17a5_b001 + device;
         let at = format!("{DEVICES}/0000:{bus:02x}:00.0");
-        tree += &format!("{at}/driver -> ../../../../bus/pci/drivers/amdgpu\n");
+        tree.push(format!("{at}/driver -> ../../../../bus/pci/drivers/amdgpu"));
         for (file, value) in [
             ("vendor", "0x1002".to_owned()),
             ("device", "0x74a1".to_owned()),
@@ -48,7 +48,7 @@ fn mi300x(compute: &str, memory: &str, parts: u64, each_mib: u64) -> String {
             ("current_memory_partition", memory.to_owned()),
             ("available_memory_partition", "NPS1, NPS4".to_owned()),
         ] {
-            tree += &format!("{at}/{file} = {value}\\n\n");
+            tree.push(format!("{at}/{file} = {value}\\n"));
         }
         for part in 0..parts {
             let node = 2 + device * parts + part;
@@ -59,18 +59,20 @@ fn mi300x(compute: &str, memory: &str, parts: u64, each_mib: u64) -> String {
                  location_id {location}\\ndomain 0\\ndrm_render_minor {minor}\\nhive_id 15188982192727901047\\nunique_id {chip}\\n"
             );
             let size = each_mib * MIB;
-            tree += &format!("{NODES}/{node}/properties = {properties}\n");
-            tree += &format!(
-                "{NODES}/{node}/mem_banks/0/properties = heap_type 1\\nsize_in_bytes {size}\\n\n"
-            );
+            tree.push(format!("{NODES}/{node}/properties = {properties}"));
+            tree.push(format!(
+                "{NODES}/{node}/mem_banks/0/properties = heap_type 1\\nsize_in_bytes {size}\\n"
+            ));
         }
     }
     // The driver has DRM nodes for as many partitions as there may ever be, whether there are any or not.
     for number in 0..64 {
         let minor = 129 + number / 7 * 8 + number % 7;
-        tree += &format!("devices/platform/amdgpu_xcp_{number}/drm/renderD{minor}/\n");
+        tree.push(format!(
+            "devices/platform/amdgpu_xcp_{number}/drm/renderD{minor}/"
+        ));
     }
-    tree
+    tree.join("\n")
 }
 
 fn planted(tree: &str) -> tempfile::TempDir {
