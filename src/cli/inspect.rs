@@ -4,9 +4,11 @@
 //! summary    driver, or why there is none       summary.rs
 //! table      one row a device                   table.rs
 //! pictures   slices of the MIG-capable ones     picture.rs
+//! AMD's      what only their driver tells       amd.rs
 //! problems   what fails or could not be read    problems.rs
 //! ```
 
+mod amd;
 mod picture;
 mod problems;
 mod summary;
@@ -55,6 +57,7 @@ pub(super) fn people(
         summary::summary(inventory, colors),
         rows,
         picture::pictures(inventory, colors),
+        amd::devices(inventory, columns, colors),
         problems::problems(inventory, colors),
     ];
     let said: Vec<&str> = parts

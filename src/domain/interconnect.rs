@@ -5,6 +5,7 @@
 //! reached in two hops. Only devices whose driver answers are counted: a link to a device that fell off the bus is of no use.
 
 mod clique;
+mod hives;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -54,24 +55,32 @@ impl fmt::Display for InterconnectKind {
 /// How `devices` are linked; `None` where there are no two to link, or where their links are not known.
 ///
 /// Links are known of NVIDIA devices that answer. A link whose far end is not told (a guest that hides the switches) makes the
-/// kind unknown, unless others tell it; so does a device that would not talk about its links, or one of another maker.
+/// kind unknown, unless others tell it; so does a device that would not talk about its links, or one of another maker. AMD's
+/// devices are looked at where there is none of NVIDIA's.
 pub fn of(devices: &[Device]) -> Option<Interconnect> {
     let mut nodes: Vec<&Device> = devices.iter().filter(|device| answers(device)).collect();
     nodes.sort_by_key(|device| device.pci);
+    if nodes.is_empty() {
+        return hives::of(devices);
+    }
     if nodes.len() < 2 {
         return None;
     }
     let kind = kind_of(&nodes, devices)?;
     let linked = adjacency(&nodes)?;
-    let domains = components(&linked)
+    Some(judged(kind, &nodes, &linked))
+}
+
+fn judged(kind: InterconnectKind, nodes: &[&Device], linked: &[u64]) -> Interconnect {
+    let domains = components(linked)
         .into_iter()
-        .map(|members| addresses(&nodes, members))
+        .map(|members| addresses(nodes, members))
         .collect();
-    Some(Interconnect {
+    Interconnect {
         kind,
-        domain_size: clique::largest(&linked),
+        domain_size: clique::largest(linked),
         domains,
-    })
+    }
 }
 
 fn answers(device: &Device) -> bool {

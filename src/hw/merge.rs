@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use crate::domain::accelerators;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
-    Condition, Device, Inventory, Machine, NvmlState, PciIds, Problem, Vendor,
+    Condition, Device, Inventory, Machine, Mig, NvmlState, PciIds, Problem, Vendor,
 };
 use crate::hw::Observation;
+use crate::hw::amd::Told;
 use crate::hw::calls::InFlight;
 use crate::hw::pci::PciFunction;
 
@@ -72,7 +73,25 @@ fn from_bus(function: &PciFunction, observation: Option<&Observation>) -> Device
             kernel_driver: function.kernel_driver.clone(),
         },
     };
+    if let Some(told) = &function.amd {
+        from_kernel(&mut device, told);
+    }
     device
+}
+
+/// AMD's driver tells all that is read of it through the kernel, so it speaks wherever it is bound. MIG is not among what it has.
+fn from_kernel(device: &mut Device, told: &Told) {
+    device.condition = match told.memory {
+        Some(_) => Condition::Working,
+        None => Condition::Failing {
+            reason: "amdgpu is bound to it and does not tell its memory".to_owned(),
+        },
+    };
+    device.mig = Mig::NotCapable;
+    device.memory = told.memory;
+    device.product_name.clone_from(&told.product_name);
+    device.amd = Some(told.amd.clone());
+    device.problems.extend(told.problems.iter().cloned());
 }
 
 fn from_driver(mut device: Device, seen: Option<&Device>) -> Device {
@@ -102,7 +121,8 @@ fn named(mut device: Device) -> Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::inventory::Driver;
+    use crate::domain::inventory::{Amd, Driver};
+    use crate::domain::quantity::Mebibytes;
 
     fn address(text: &str) -> PciAddress {
         text.parse().unwrap()
@@ -125,6 +145,7 @@ mod tests {
             numa_node: Some(1),
             kernel_driver: Some(kernel_driver.to_owned()),
             vgpu: None,
+            amd: None,
         }
     }
 
@@ -138,6 +159,19 @@ mod tests {
         Driver {
             version: "570.133.20".parse().unwrap(),
             cuda: None,
+        }
+    }
+
+    fn amd(memory: Option<u64>) -> PciFunction {
+        PciFunction {
+            ids: ids(0x1002, Some(0x12_0000)),
+            amd: Some(Told {
+                amd: Amd::default(),
+                product_name: Some("AMD Instinct MI300X".to_owned()),
+                memory: memory.map(Mebibytes::new),
+                problems: Vec::new(),
+            }),
+            ..function("0000:05:00.0", "amdgpu")
         }
     }
 
@@ -199,5 +233,30 @@ mod tests {
                 }
             ]
         );
+    }
+
+    #[test]
+    fn what_amdgpu_says_is_the_device_s_own_word() {
+        let devices = merged(&[amd(Some(196_592))], vec![], &["somebody else's trouble"]);
+        let [device] = devices.as_slice() else {
+            panic!("{devices:?}");
+        };
+        assert_eq!(device.condition, Condition::Working);
+        assert_eq!(device.memory, Some(Mebibytes::new(196_592)));
+        assert_eq!(device.product_name.as_deref(), Some("AMD Instinct MI300X"));
+        assert_eq!(
+            (&device.mig, &device.amd),
+            (&Mig::NotCapable, &Some(Amd::default()))
+        );
+    }
+
+    #[test]
+    fn a_device_whose_memory_amdgpu_does_not_tell_is_failing() {
+        let devices = merged(&[amd(None)], vec![], &[]);
+        assert!(
+            matches!(devices[0].condition, Condition::Failing { .. }),
+            "{devices:?}"
+        );
+        assert!(devices[0].amd.is_some());
     }
 }

@@ -11,6 +11,7 @@
 //! hold a [`Handle`], which answers whatever the driver does. The traits are the ports that the thread uses, in the
 //! domain's words and not in NVML's, so that its own logic (late, lost, replaced, hanging drivers) is tested without any.
 
+mod amd;
 pub mod calls;
 pub mod control;
 pub mod device_files;

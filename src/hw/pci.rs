@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Machine, PciIds, VgpuHost};
+use crate::hw::amd::{self, Told};
 use crate::hw::sysfs::Sysfs;
 
 const DEVICES: &str = "bus/pci/devices";
@@ -38,12 +39,15 @@ pub(crate) struct PciFunction {
     pub(crate) numa_node: Option<u32>,
     pub(crate) kernel_driver: Option<String>,
     pub(crate) vgpu: Option<VgpuHost>,
+    /// What AMD's drivers say of it, where they drive it.
+    pub(crate) amd: Option<Told>,
 }
 
 /// The bus, with what is known of each function on it.
 ///
 /// What a function is never changes, so its files are read when it appears: a large server has hundreds of functions,
-/// and reading a configuration space may wake a sleeping device. Which driver holds it is read every time.
+/// and reading a configuration space may wake a sleeping device. Which driver holds it is read every time, and so is what that
+/// driver shows here.
 #[derive(Debug)]
 pub(crate) struct Bus {
     sys: Sysfs,
@@ -76,6 +80,7 @@ impl Bus {
             }));
         }
         functions.sort_by_key(|function| function.address);
+        amd::look(&self.sys, &mut functions);
         functions
     }
 
@@ -115,6 +120,7 @@ fn function(sys: &Sysfs, name: &str) -> Option<PciFunction> {
         numa_node: sys.text(&at("numa_node")).and_then(|n| n.parse().ok()),
         kernel_driver: None,
         vgpu: config.as_deref().and_then(vgpu_host),
+        amd: None,
     })
 }
 

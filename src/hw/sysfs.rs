@@ -4,7 +4,7 @@
 //! zero, because kernels, drivers and container runtimes each leave some of them out.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::PathBuf;
 
 /// Where Linux mounts it.
@@ -30,6 +30,20 @@ impl Sysfs {
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// The same, and why it cannot be read where it is there and cannot. One that is not there, or holds nothing, is `None`.
+    pub(crate) fn attribute(&self, path: &str) -> io::Result<Option<String>> {
+        let file = match File::open(self.root.join(path)) {
+            Ok(file) => file,
+            Err(error) if is_absence(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut bytes = Vec::new();
+        file.take(LONGEST_TEXT).read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim();
+        Ok((!text.is_empty()).then(|| text.to_owned()))
     }
 
     /// A hexadecimal attribute, such as a PCI id.
@@ -62,4 +76,8 @@ impl Sysfs {
         names.sort();
         names
     }
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

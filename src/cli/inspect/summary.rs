@@ -26,7 +26,17 @@ pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {
     } else if has_nvidia || !matches!(inventory.nvml, NvmlState::Absent { .. }) {
         said.extend(driver(&inventory.nvml, colors));
     }
+    said.extend(amdgpu(inventory));
     lines(said)
+}
+
+/// AMD's driver; it has a version of its own where it did not come with the kernel.
+fn amdgpu(inventory: &Inventory) -> Option<String> {
+    let devices = inventory.devices.iter();
+    let mut told = devices.filter_map(|device| device.amd.as_ref());
+    let version = told.next()?.driver_version.as_deref().unwrap_or_default();
+    let said = format!("Driver: amdgpu {}", printable(version));
+    Some(said.trim_end().to_owned())
 }
 
 /// A machine without accelerators is most often just that.

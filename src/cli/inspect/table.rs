@@ -117,8 +117,12 @@ fn mig(device: &Device) -> &'static str {
     }
 }
 
-/// How many things a container could be given.
+/// How many things a container could be given, of a device that is partitioned.
 fn partitions(device: &Device) -> Option<String> {
+    if let Some(amd) = &device.amd {
+        let parts = amd.partitions.len();
+        return (parts > 1).then(|| parts.to_string());
+    }
     if device.mig == Mig::Unknown && device.condition == Condition::Working {
         return Some(UNKNOWN.to_owned());
     }

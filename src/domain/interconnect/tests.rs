@@ -1,7 +1,7 @@
 //! Topologies of real machines, and of ones that do not tell.
 
 use super::*;
-use crate::domain::inventory::{NvLink, PciIds, Problem};
+use crate::domain::inventory::{Amd, AmdPartition, NvLink, PciIds, Problem};
 
 fn at(bus: u8) -> PciAddress {
     PciAddress::new(0, bus, 0, 0).unwrap()
@@ -139,6 +139,60 @@ fn what_is_not_known_is_not_said() {
         device.vendor = Vendor::Amd;
     }
     assert_eq!(told(&others), None, "another maker's");
+}
+
+/// One of AMD's of this device id, whose driver tells its hive: 0 for none.
+fn amd(bus: u8, id: u16, hive: u64) -> Device {
+    let mut device = gpu(bus, &[]);
+    device.vendor = Vendor::Amd;
+    device.pci_ids.device = id;
+    device.amd = Some(Amd {
+        hive: Some(hive).filter(|hive| *hive != 0),
+        partitions: vec![AmdPartition {
+            render_minor: 128,
+            compute_units: None,
+            memory: None,
+        }],
+        ..Amd::default()
+    });
+    device
+}
+
+#[test]
+fn devices_of_a_hive_are_all_linked() {
+    let eight: Vec<Device> = (1..=8).map(|bus| amd(bus, 0x74a1, 7)).collect();
+    check(&eight, "xgmi", 8, &[&[1, 2, 3, 4, 5, 6, 7, 8]]);
+    let pairs = [
+        amd(3, 0x740f, 9),
+        amd(1, 0x740f, 8),
+        amd(2, 0x740f, 8),
+        amd(4, 0x740f, 9),
+        amd(5, 0x740f, 0),
+    ];
+    check(&pairs, "xgmi", 2, &[&[1, 2], &[3, 4], &[5]]);
+    let alone = [amd(1, 0x740f, 0), amd(2, 0x740f, 0)];
+    check(&alone, "pcie", 1, &[&[1], &[2]]);
+}
+
+#[test]
+fn what_a_hive_does_not_tell_is_not_said() {
+    let modules = [amd(1, 0x7408, 7), amd(2, 0x7408, 7)];
+    assert_eq!(told(&modules), None, "not every pair of these is linked");
+
+    let mut silent = [amd(1, 0x740f, 0), amd(2, 0x740f, 0)];
+    silent[1].amd = Some(Amd::default());
+    assert_eq!(told(&silent), None, "nobody told the hive of one");
+
+    let beside = [amd(1, 0x740f, 0), amd(2, 0x740f, 0), {
+        let mut other = gpu(3, &[]);
+        other.vendor = Vendor::Other(0x8086);
+        other
+    }];
+    assert_eq!(told(&beside), None, "another maker's beside them");
+
+    let one_nvidia = [amd(1, 0x740f, 7), amd(2, 0x740f, 7), gpu(3, &[])];
+    assert_eq!(told(&one_nvidia), None, "NVIDIA's beside them");
+    assert_eq!(told(&[amd(1, 0x740f, 7)]), None, "a single device");
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use super::{Condition, Device, Health, NvmlState, RecoveryAction, RemappedRows, Vendor};
 
+/// The kernel driver of devices that a virtual machine is given. Source: Linux, "VFIO".
+const PASSTHROUGH: &str = "vfio-pci";
+
 /// The one word that says whether a device is as it should be, the gravest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeviceState {
@@ -157,6 +160,11 @@ fn condition(condition: &Condition) -> Option<Complaint> {
             Some(Complaint::new(format!("failing: {reason}"), Gravity::Bad))
         }
         Condition::PciOnly { kernel_driver } => {
+            if kernel_driver.as_deref() == Some(PASSTHROUGH) {
+                let text =
+                    "set aside for a virtual machine: the kernel driver vfio-pci is bound to it";
+                return Some(Complaint::new(text, Gravity::Notice));
+            }
             let driver = kernel_driver.as_deref().map_or_else(
                 || "no kernel driver is bound to it".to_owned(),
                 |driver| format!("the kernel driver {driver} is bound to it"),
@@ -387,8 +395,13 @@ mod tests {
                 Gravity::Notice,
             ),
             (
+                bound(Some("nouveau")),
+                "no driver library speaks for it; the kernel driver nouveau is bound to it",
+                Gravity::Notice,
+            ),
+            (
                 bound(Some("vfio-pci")),
-                "no driver library speaks for it; the kernel driver vfio-pci is bound to it",
+                "set aside for a virtual machine: the kernel driver vfio-pci is bound to it",
                 Gravity::Notice,
             ),
             (

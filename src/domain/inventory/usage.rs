@@ -1,6 +1,6 @@
 //! Who runs on a device and on its partitions, as far as it is known.
 
-use super::{Condition, Device, GpuInstance, Problem, Process};
+use super::{Condition, Device, GpuInstance, Problem, Process, Vendor};
 
 /// Who runs on a device, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +28,10 @@ pub enum InstanceUse {
 }
 
 impl Device {
-    /// Who runs on it.
+    /// Who runs on it. AMD's driver is not asked for that, and silence must not look like idle.
     pub fn usage(&self) -> Usage<'_> {
-        if self.condition != Condition::Working || self.problems.iter().any(is_about_processes) {
+        let untold = self.vendor == Vendor::Amd || self.condition != Condition::Working;
+        if untold || self.problems.iter().any(is_about_processes) {
             Usage::Unknown
         } else {
             Usage::Known(&self.processes)
@@ -136,6 +137,13 @@ mod tests {
             device.condition = condition;
             assert_eq!(device.usage(), Usage::Unknown);
         }
+    }
+
+    #[test]
+    fn a_device_of_amd_s_is_never_taken_for_idle() {
+        let mut device = gpu();
+        device.vendor = Vendor::Amd;
+        assert_eq!(device.usage(), Usage::Unknown);
     }
 
     #[test]

@@ -80,6 +80,7 @@ fn a_function_is_read_with_its_driver_and_its_node() {
             numa_node: Some(1),
             kernel_driver: Some("nvidia".to_owned()),
             vgpu: None,
+            amd: None,
         }]
     );
 }

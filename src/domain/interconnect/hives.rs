@@ -1,0 +1,53 @@
+//! AMD's links, as far as a hive tells them: its devices reach each other over xGMI.
+//!
+//! In a hive of bridged cards (two or four) or of an OAM board since the MI300 every device has a link to every other. In one of MI250
+//! modules not every pair has, and nothing that is read here tells which: of those nothing is said. Source: AMD, "CDNA 2" and "CDNA 3" white
+//! papers, node diagrams.
+
+use super::{Interconnect, InterconnectKind, judged};
+use crate::domain::inventory::{Condition, Device, Vendor};
+
+/// MI250 and MI250X. Source: pci.ids.
+const NOT_EVERY_PAIR: [u16; 2] = [0x7408, 0x740c];
+
+pub(super) fn of(devices: &[Device]) -> Option<Interconnect> {
+    let told =
+        |device: &&Device| device.vendor == Vendor::Amd && device.condition == Condition::Working;
+    let mut nodes: Vec<&Device> = devices.iter().filter(told).collect();
+    nodes.sort_by_key(|device| device.pci);
+    let doubtful = |device: &&Device| {
+        hive(device).is_some() && NOT_EVERY_PAIR.contains(&device.pci_ids.device)
+    };
+    if !(2..=64).contains(&nodes.len()) || nodes.iter().any(doubtful) {
+        return None;
+    }
+    let linked: Vec<u64> = (0..nodes.len()).map(|at| neighbours(&nodes, at)).collect();
+    let kind = if linked.iter().any(|neighbours| *neighbours != 0) {
+        InterconnectKind::Xgmi
+    } else {
+        let all_told = nodes.len() == devices.len() && nodes.iter().all(|device| is_told(device));
+        all_told.then_some(InterconnectKind::Pcie)?
+    };
+    Some(judged(kind, &nodes, &linked))
+}
+
+fn hive(device: &Device) -> Option<u64> {
+    device.amd.as_ref()?.hive
+}
+
+/// The hive is told where anything is told of what programs see.
+fn is_told(device: &Device) -> bool {
+    let amd = device.amd.as_ref();
+    amd.is_some_and(|amd| !amd.partitions.is_empty())
+}
+
+/// Those of the same hive, as bits.
+fn neighbours(nodes: &[&Device], at: usize) -> u64 {
+    let Some(own) = nodes.get(at).and_then(|device| hive(device)) else {
+        return 0;
+    };
+    let others = nodes.iter().enumerate();
+    others
+        .filter(|(other, device)| *other != at && hive(device) == Some(own))
+        .fold(0, |bits, (other, _)| bits | 1 << other)
+}

@@ -1,0 +1,107 @@
+//! What AMD's kernel drivers tell in sysfs: amdgpu of each device, and KFD of what programs see of it.
+//!
+//! ```text
+//! bus/pci/devices/<address>/     amdgpu's files of a device     files.rs
+//! class/kfd/kfd/topology/nodes/  what programs see              kfd.rs
+//! ```
+//!
+//! All of it is read at every look: partitions change while the driver runs. Nothing is written, and no device node is opened: who holds
+//! one keeps others from changing partitions. `amdgpu_xcp_*`, where the DRM nodes of partitions are, is not read: some of those lead
+//! nowhere, and which ones are real is what KFD tells.
+
+mod files;
+mod kfd;
+
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Amd, Mode, PciIds, Problem};
+use crate::domain::quantity::Mebibytes;
+use crate::hw::pci::PciFunction;
+use crate::hw::sysfs::Sysfs;
+
+use files::Files;
+use kfd::Topology;
+
+const DEVICES: &str = "bus/pci/devices";
+const MODULE: &str = "module/amdgpu";
+const DRIVER: &str = "amdgpu";
+const AMD: u16 = 0x1002;
+
+/// Virtual functions: MI210, MI300X, MI325X, V710, V620. Source: AMD GPU Operator, its rule for node-feature-discovery (`amd-vgpu`).
+const VIRTUAL: [u16; 5] = [0x7410, 0x74b5, 0x74b9, 0x7461, 0x73ae];
+
+/// What the drivers say of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) amd: Amd,
+    pub(crate) product_name: Option<String>,
+    /// All of its memory; a driver that does not tell that does not answer.
+    pub(crate) memory: Option<Mebibytes>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Asks for each function that amdgpu drives.
+pub(crate) fn look(sys: &Sysfs, functions: &mut [PciFunction]) {
+    if !functions.iter().any(is_driven) {
+        return;
+    }
+    let mut told: Vec<(PciAddress, Told)> = functions
+        .iter()
+        .filter(|function| is_driven(function))
+        .map(|function| (function.address, device(sys, function)))
+        .collect();
+    Topology::read(sys).tell(&mut told);
+    for (address, told) in told {
+        let function = functions.iter_mut().find(|known| known.address == address);
+        if let Some(function) = function {
+            function.amd = Some(told);
+        }
+    }
+}
+
+fn is_driven(function: &PciFunction) -> bool {
+    function.ids.vendor == AMD && function.kernel_driver.as_deref() == Some(DRIVER)
+}
+
+fn is_virtual(ids: PciIds) -> bool {
+    VIRTUAL.contains(&ids.device)
+}
+
+/// amdgpu's own files. Source: Linux, "Misc AMDGPU driver information".
+fn device(sys: &Sysfs, function: &PciFunction) -> Told {
+    let mut module = Files::below(sys, MODULE.to_owned());
+    let driver_version = module.version("version");
+    let mut files = Files::below(sys, format!("{DEVICES}/{}", function.address));
+    let memory = files.bytes("mem_info_vram_total");
+    let memory = memory.filter(|memory| memory.get() > 0);
+    let amd = Amd {
+        driver_version,
+        unique_id: files.id("unique_id"),
+        serial: files.text("serial_number"),
+        memory_used: files.bytes("mem_info_vram_used"),
+        compute: mode(&mut files, "compute"),
+        memory: mode(&mut files, "memory"),
+        is_virtual: is_virtual(function.ids),
+        ..Amd::default()
+    };
+    let product_name = files.text("product_name");
+    let mut problems = files.problems;
+    problems.extend(module.problems.into_iter().map(|problem| Problem {
+        what: format!("{MODULE}/{}", problem.what),
+        ..problem
+    }));
+    Told {
+        amd,
+        product_name,
+        memory,
+        problems,
+    }
+}
+
+fn mode(files: &mut Files<'_>, of: &str) -> Option<Mode> {
+    let current = files.mode(&format!("current_{of}_partition"));
+    let available = files.modes(&format!("available_{of}_partition"));
+    current.map(|current| Mode { current, available })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! KFD's topology: a node for each processor, and one for each device or partition of a device that programs see.
+//!
+//! A node says where its device sits on the bus. Partitions of one device share its chip's id; some kernels number them like functions of
+//! its slot, which are no functions on the bus, and others leave them all at the device's own address. Source: Linux, `kfd_topology.c`; what
+//! AMD's device plugin has as test data.
+
+use std::collections::BTreeMap;
+
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Amd, AmdPartition, Problem};
+use crate::domain::quantity::Mebibytes;
+use crate::hw::amd::Told;
+use crate::hw::amd::files::excerpt;
+use crate::hw::sysfs::Sysfs;
+
+const NODES: &str = "class/kfd/kfd/topology/nodes";
+const AMD: u64 = 0x1002;
+/// Eight devices of eight partitions and as many processors are far below.
+const MOST_NODES: usize = 512;
+/// Render minors begin here. Source: Linux, DRM.
+const FIRST_RENDER_MINOR: u32 = 128;
+
+/// What programs see of this machine.
+pub(super) struct Topology {
+    nodes: Vec<Node>,
+    /// How many nodes could not be read, and what was wrong with the first of them.
+    unread: usize,
+    wrong: Option<String>,
+}
+
+/// A device, or a part of one.
+struct Node {
+    address: Option<PciAddress>,
+    /// The slot's first function.
+    slot: Option<PciAddress>,
+    chip: Option<u64>,
+    hive: Option<u64>,
+    gfx_target: Option<String>,
+    partition: Option<AmdPartition>,
+}
+
+impl Topology {
+    /// Reads it. What cannot be read may be a processor as well as a device.
+    pub(super) fn read(sys: &Sysfs) -> Self {
+        let mut topology = Self {
+            nodes: Vec::new(),
+            unread: 0,
+            wrong: None,
+        };
+        let names = sys.names(NODES);
+        let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        numbers.sort_unstable();
+        for number in numbers.into_iter().take(MOST_NODES) {
+            let folder = format!("{NODES}/{number}");
+            match properties(sys, &format!("{folder}/properties"), "vendor_id") {
+                Ok(properties) => topology.nodes.extend(node(sys, &folder, &properties)),
+                Err(error) => {
+                    topology.unread = topology.unread.saturating_add(1);
+                    let wrong = || format!("node {number}: {error}");
+                    topology.wrong.get_or_insert_with(wrong);
+                }
+            }
+        }
+        topology
+    }
+
+    /// Adds to each device what its nodes say.
+    pub(super) fn tell(&self, devices: &mut [(PciAddress, Told)]) {
+        let known: Vec<(PciAddress, Option<u64>)> = devices
+            .iter()
+            .map(|(address, told)| (*address, chip(&told.amd)))
+            .collect();
+        for (address, told) in devices {
+            let is_its = |node: &&Node| owner(node, &known) == Some(*address);
+            let nodes: Vec<&Node> = self.nodes.iter().filter(is_its).collect();
+            fill(&mut told.amd, &nodes);
+            told.problems.extend(self.problem(&told.amd));
+        }
+    }
+
+    /// Whether that is all there should be of the device.
+    fn problem(&self, amd: &Amd) -> Option<Problem> {
+        let found = amd.partitions.len();
+        let mode = amd.compute.as_ref().map(|mode| mode.current.as_str());
+        let expected = expected(mode);
+        let what_is_wrong = if found == 0 {
+            "no node is this device's: what programs see of it is not known".to_owned()
+        } else if let Some(expected) = expected.filter(|expected| *expected != found) {
+            format!("{found} nodes are this device's where {expected} should be")
+        } else if self.unread > 0 && expected.is_none() {
+            "perhaps not all nodes of this device are told".to_owned()
+        } else {
+            return None;
+        };
+        let unread = self.wrong.as_ref().map(|wrong| {
+            let count = self.unread;
+            format!("; {count} could not be read ({wrong})")
+        });
+        Some(Problem {
+            what: "KFD's topology".to_owned(),
+            error: format!("{what_is_wrong}{}", unread.unwrap_or_default()),
+        })
+    }
+}
+
+/// How many partitions a mode makes; `None` where that differs from chip to chip.
+fn expected(mode: Option<&str>) -> Option<usize> {
+    match mode {
+        None | Some("SPX") => Some(1),
+        Some("DPX") => Some(2),
+        Some("TPX") => Some(3),
+        Some("QPX") => Some(4),
+        Some(_) => None,
+    }
+}
+
+fn chip(amd: &Amd) -> Option<u64> {
+    let id = amd.unique_id.as_deref()?;
+    u64::from_str_radix(id, 16).ok()
+}
+
+/// The device that a node is of: the one at its address, else the only one with its chip's id, else the one in its slot. One with another
+/// chip's id it is not.
+fn owner(node: &Node, devices: &[(PciAddress, Option<u64>)]) -> Option<PciAddress> {
+    let at = |place: Option<PciAddress>| {
+        let known = devices.iter().find(|(address, _)| Some(*address) == place);
+        let differs = |chip: u64| node.chip.is_some_and(|other| other != chip);
+        known.filter(|(_, chip)| !chip.is_some_and(differs))
+    };
+    let by_chip = || {
+        let chip = node.chip?;
+        let mut with_it = devices.iter().filter(|(_, other)| *other == Some(chip));
+        let first = with_it.next();
+        first.filter(|_| with_it.next().is_none())
+    };
+    let found = at(node.address).or_else(by_chip).or_else(|| at(node.slot));
+    found.map(|(address, _)| *address)
+}
+
+fn fill(amd: &mut Amd, nodes: &[&Node]) {
+    amd.gfx_target = nodes.iter().find_map(|node| node.gfx_target.clone());
+    amd.hive = nodes.iter().find_map(|node| node.hive);
+    amd.partitions = nodes
+        .iter()
+        .filter_map(|node| node.partition.clone())
+        .collect();
+    amd.partitions
+        .sort_by_key(|partition| partition.render_minor);
+    amd.partitions
+        .dedup_by_key(|partition| partition.render_minor);
+    let each = amd
+        .partitions
+        .iter()
+        .map(|partition| partition.compute_units);
+    let sum = each.reduce(|all, one| all?.checked_add(one?));
+    amd.compute_units = sum.flatten();
+}
+
+/// A node that is a device or a part of one. A processor is none.
+fn node(sys: &Sysfs, folder: &str, properties: &BTreeMap<String, u64>) -> Option<Node> {
+    let told = |key: &str| properties.get(key).copied();
+    let said = |key: &str| told(key).filter(|value| *value != 0);
+    if told("vendor_id") != Some(AMD) {
+        return None;
+    }
+    let place = |function: u64| {
+        let location = told("location_id")?;
+        PciAddress::new(
+            u32::try_from(told("domain").unwrap_or(0)).ok()?,
+            u8::try_from((location >> 8) & 0xff).ok()?,
+            u8::try_from((location >> 3) & 0x1f).ok()?,
+            u8::try_from(location & function).ok()?,
+        )
+    };
+    let units = || {
+        let simds = said("simd_count")?;
+        u32::try_from(simds.checked_div(said("simd_per_cu")?)?).ok()
+    };
+    let minor = said("drm_render_minor").and_then(|minor| u32::try_from(minor).ok());
+    Some(Node {
+        address: place(7),
+        slot: place(0),
+        chip: said("unique_id"),
+        hive: said("hive_id"),
+        gfx_target: said("gfx_target_version").and_then(gfx_target),
+        partition: minor
+            .filter(|minor| *minor >= FIRST_RENDER_MINOR)
+            .map(|render_minor| AmdPartition {
+                render_minor,
+                compute_units: units(),
+                memory: memory(sys, folder),
+            }),
+    })
+}
+
+/// What the node sees of the device's memory.
+fn memory(sys: &Sysfs, folder: &str) -> Option<Mebibytes> {
+    const SIZE: &str = "size_in_bytes";
+    let bank = properties(sys, &format!("{folder}/mem_banks/0/properties"), SIZE).ok()?;
+    let bytes = bank.get(SIZE).filter(|bytes| **bytes > 0)?;
+    Some(Mebibytes::from_bytes(*bytes))
+}
+
+/// `gfx942` from 90402: major, two digits each of minor and stepping, which the name has as one hexadecimal digit each.
+fn gfx_target(version: u64) -> Option<String> {
+    let (major, minor, stepping) = (version / 10_000, version / 100 % 100, version % 100);
+    let fits = (1..100).contains(&major) && minor < 16 && stepping < 16;
+    fits.then(|| format!("gfx{major}{minor:x}{stepping:x}"))
+}
+
+/// The lines `key value` of a file that has one for `needed`; lines of other forms are of kernels to come. KFD shows nothing of a device
+/// that the container may not use.
+fn properties(sys: &Sysfs, path: &str, needed: &str) -> Result<BTreeMap<String, u64>, String> {
+    let text = sys.attribute(path).map_err(|error| error.to_string())?;
+    let text = text.ok_or_else(|| "nothing is shown of it".to_owned())?;
+    let pair = |line: &str| {
+        let (key, value) = line.split_once(' ')?;
+        Some((key.to_owned(), value.trim().parse().ok()?))
+    };
+    let found: BTreeMap<String, u64> = text.lines().filter_map(pair).collect();
+    if found.contains_key(needed) {
+        Ok(found)
+    } else {
+        Err(format!("{} holds no {needed}", excerpt(&text)))
+    }
+}
