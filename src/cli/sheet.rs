@@ -7,7 +7,7 @@ use crate::config::octavo::Input;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::{Dialect, Layout, Layouts, generate};
 use crate::wire::layouts::{LayoutWarning, parse};
-use crate::wire::near;
+use crate::domain::near;
 
 /// Layouts and where they come from.
 #[derive(Debug)]
