@@ -61,7 +61,8 @@ struct Catalogue {
 
 #[derive(Deserialize)]
 struct Instance {
-    instance_type: String,
+    #[serde(rename = "instance_type")]
+    called: String,
     accelerator: String,
     accelerator_count: Option<f64>,
     #[serde(default)]
@@ -226,7 +227,7 @@ fn names_of(product: &BTreeMap<String, Value>, names: &mut Names) -> Result<(), 
 
 fn names_by_cloud(instance: &Instance, names: &mut Names) {
     let words = [
-        ("instance", Some(&instance.instance_type)),
+        ("instance", Some(&instance.called)),
         ("karpenter", instance.karpenter_gpu_name.as_ref()),
         ("karpenter", instance.karpenter_accelerator_name.as_ref()),
         ("gke", instance.gke_accelerator_label.as_ref()),
@@ -305,7 +306,7 @@ fn shapes(catalogue: &Catalogue, sku: &str) -> Result<String, Box<dyn Error>> {
         writeln!(
             text,
             "        Shape {{ cloud: {cloud:?}, instance: {:?}, count: {:?}, usd_per_hour: {:?}, region: {:?}, sources: &{:?} }},",
-            instance.instance_type,
+            instance.called,
             instance.accelerator_count,
             instance.usd_per_hour.map(Literal),
             instance.price_region,

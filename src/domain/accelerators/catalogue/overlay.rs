@@ -4,6 +4,7 @@
 //! A name never comes to mean something else, or several things, because of it: that is an error which names both products.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as MapEntry;
 
 use thiserror::Error;
 
@@ -133,14 +134,18 @@ impl Catalogue {
         let mut errors = Vec::new();
         let start = Place { line: 1, column: 1 };
         for (key, citation) in overlay.sources {
-            if self.sources.contains_key(&key) {
-                let problem = OverlayProblem::SourceTaken { key };
-                errors.push(OverlayError {
-                    place: start,
-                    problem,
-                });
-            } else {
-                self.sources.insert(key, citation);
+            match self.sources.entry(key) {
+                MapEntry::Vacant(free) => {
+                    free.insert(citation);
+                }
+                MapEntry::Occupied(taken) => {
+                    let key = taken.key().clone();
+                    let problem = OverlayProblem::SourceTaken { key };
+                    errors.push(OverlayError {
+                        place: start,
+                        problem,
+                    });
+                }
             }
         }
         let mut seen: BTreeMap<Sku, Place> = BTreeMap::new();
@@ -292,3 +297,6 @@ fn list(skus: &[Sku]) -> String {
     let names: Vec<&str> = skus.iter().map(Sku::as_str).collect();
     names.join(", ")
 }
+
+#[cfg(test)]
+mod tests;
