@@ -3,6 +3,8 @@
 
 #[path = "build/catalogue.rs"]
 mod catalogue;
+#[path = "build/said.rs"]
+mod said;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -23,9 +25,10 @@ const CODEC: &str = "crate::proto::SmallBuffers";
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={CATALOGUE}");
     println!("cargo::rerun-if-changed=proto");
-    let table = catalogue::table(&fs::read_to_string(CATALOGUE)?)?;
-    let target = PathBuf::from(env::var("OUT_DIR")?).join("accelerators.rs");
-    fs::write(target, table)?;
+    let json = fs::read_to_string(CATALOGUE)?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("accelerators.rs"), catalogue::table(&json)?)?;
+    fs::write(out.join("said.rs"), said::tables(&json)?)?;
     tonic_prost_build::configure()
         .codec_path(CODEC)
         .bytes(".octavo.v1")

@@ -5,6 +5,7 @@
 //! Called by the command line, by both ends of the stream, and by tests that read recorded machines.
 
 pub mod api;
+pub mod catalogue;
 pub mod cdi;
 pub mod checkpoint;
 pub mod history;
@@ -14,7 +15,6 @@ pub mod journal;
 pub mod labels;
 pub mod layouts;
 pub mod local;
-pub(crate) mod near;
 pub mod node_status;
 pub mod offers;
 pub mod plan;

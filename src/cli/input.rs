@@ -33,6 +33,11 @@ pub(super) fn layouts(input: &Input) -> Result<String, CliError> {
     text(input, "layouts")
 }
 
+/// A catalogue, whatever is in it.
+pub(super) fn catalogue(input: &Input) -> Result<String, CliError> {
+    text(input, "a catalogue")
+}
+
 /// A checkpoint, whatever is in it.
 pub(super) fn checkpoint(input: &Input) -> Result<String, CliError> {
     text(input, "a checkpoint")

@@ -8,6 +8,7 @@
 mod apply;
 mod assert;
 mod case;
+mod catalogue;
 mod checkpoint;
 mod client;
 mod demo;
@@ -146,6 +147,7 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
         }
         Command::Layouts(command) => of_layouts(command, open, colors),
         Command::Sharing(command) => of_sharing(command, open, colors),
+        Command::Catalogue(command) => catalogue::report(command, colors),
         Command::MigParted(settings) => {
             let open = |hardware: &HardwareSettings| opened(hardware, open);
             block_on(mig_parted::report(&open, settings))?

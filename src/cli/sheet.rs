@@ -6,8 +6,8 @@ use super::input;
 use crate::config::octavo::Input;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::{Dialect, Layout, Layouts, generate};
+use crate::domain::near;
 use crate::wire::layouts::{LayoutWarning, parse};
-use crate::wire::near;
 
 /// Layouts and where they come from.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 pub mod apply;
 mod args;
+pub mod catalogue;
 pub mod demo;
 pub mod fleet;
 pub mod layouts;
@@ -19,6 +20,7 @@ use clap::ValueEnum;
 
 use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSettings};
 pub use self::args::{completion_script, mig_parted_completion_script};
+use self::catalogue::CatalogueCommand;
 use self::demo::DemoSettings;
 use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
 use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
@@ -62,6 +64,8 @@ pub enum Command {
     Layouts(LayoutsCommand),
     /// `octavo sharing`.
     Sharing(SharingCommand),
+    /// `octavo catalog`.
+    Catalogue(CatalogueCommand),
     /// `octavo mig-parted`, and `nvidia-mig-parted`.
     MigParted(MigPartedSettings),
     /// `octavo nodes`.

@@ -6,10 +6,16 @@
 //! `accelerators/memory.rs`. A product that the catalogue does not have gets a type from the driver's own words, so that
 //! selectors can name it before this program knows it; without a driver it is unknown, and is shown as such.
 
+mod catalogue;
 mod facts;
 mod memory;
 mod names;
+mod said;
 
+pub use catalogue::{
+    Alias, AliasKind, Catalogue, Fact, Field, Lookup, Offer, Overlay, OverlayEntry, OverlayError,
+    OverlayProblem, Product, SharedName, Value,
+};
 pub use facts::{
     DeviceLink, Facts, LinkKind, MarketedMemory, MemoryUnit, PciPattern, Tflops, catalogue, source,
 };
@@ -55,6 +61,11 @@ pub fn neuron_memory(device_name: &str) -> Option<Mebibytes> {
     };
     let memory = chip.memory?;
     (memory.unit == MemoryUnit::Gibibytes).then(|| Mebibytes::new(u64::from(memory.size) * 1024))
+}
+
+/// Which product of the catalogue a name means; see [`Catalogue::lookup`].
+pub fn lookup(text: &str) -> Lookup {
+    Catalogue::built_in().lookup(text)
 }
 
 /// The identity on which all candidates agree that fit what the driver says.

@@ -18,6 +18,7 @@ pub mod interconnect;
 pub mod inventory;
 pub mod labels;
 pub mod layout;
+pub(crate) mod near;
 pub mod node;
 pub mod plan;
 pub mod profile;

@@ -4,6 +4,7 @@
 //! and the tree to layouts. The reader goes on after a mistake, so that a person sees all of them at once. What
 //! mig-parted passes over in silence is an error here, or a warning where the meaning is certain (`docs/layouts.md`).
 
+pub mod catalogue;
 mod device_plugin;
 mod devices;
 mod error;

@@ -137,6 +137,8 @@ fn completion_scripts_know_the_commands() {
             "layouts",
             "generate",
             "allow",
+            "catalog",
+            "search",
         ] {
             assert!(stdout(&output).contains(word), "{shell}: {word}");
         }

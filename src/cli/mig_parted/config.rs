@@ -7,7 +7,7 @@ use crate::cli::{CliError, Report, case};
 use crate::config::octavo::mig_parted::{Compat, ConfigSettings, Depth};
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::{Layout, Reason, Resolved, RuleError, resolve, without_missing};
-use crate::wire::near;
+use crate::domain::near;
 
 /// A configuration of a file.
 #[derive(Debug)]

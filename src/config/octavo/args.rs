@@ -9,6 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use self::plugin::{PLUGIN, as_plugin};
 use super::apply::{self, ApplyArgs, CheckpointArgs, HistoryArgs, RestoreArgs};
+use super::catalogue::{self, CatalogueArgs};
 use super::demo::{self, DemoArgs};
 use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
@@ -137,6 +138,9 @@ enum CommandArgs {
     /// Show what a layout would have this node give out to pods, and how it is shared
     #[command(after_long_help = sharing::EXAMPLES)]
     Sharing(SharingArgs),
+    /// Look up which accelerator a name means, and what is known of it
+    #[command(after_long_help = catalogue::EXAMPLES)]
+    Catalog(CatalogueArgs),
     /// Do what NVIDIA's mig-parted does, in its words
     #[command(after_long_help = mig_parted::EXAMPLES)]
     MigParted(MigPartedArgs),
@@ -291,6 +295,7 @@ impl OctavoArgs {
             CommandArgs::Export(args) => Command::Export(args.into()),
             CommandArgs::Layouts(args) => Command::Layouts(usage(args.resolve())?),
             CommandArgs::Sharing(args) => Command::Sharing(usage(args.resolve())?),
+            CommandArgs::Catalog(args) => Command::Catalogue(args.into()),
             CommandArgs::MigParted(args) => Command::MigParted(args.into()),
             CommandArgs::Nodes(args) => match args.resolve() {
                 (settings, true) => Command::Watch(settings),

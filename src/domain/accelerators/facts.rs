@@ -117,6 +117,11 @@ pub fn source(key: &str) -> Option<&'static str> {
     Some(citation)
 }
 
+/// All sources: keys and citations.
+pub(super) fn sources() -> &'static [(&'static str, &'static str)] {
+    SOURCES
+}
+
 /// The products that `ids` may be: those of its subsystem where the catalogue knows it, and of its device id otherwise.
 pub(super) fn with_ids(ids: PciIds) -> Vec<&'static Facts> {
     let device = (ids.vendor, ids.device);

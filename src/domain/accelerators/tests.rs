@@ -138,7 +138,7 @@ fn a_product_that_only_the_driver_knows_gets_a_type_from_its_words() {
             "nvidia-geforce-rtx-4090-24gb",
         ),
         ("Tesla P100-PCIE-16GB", Some(16_280), "nvidia-p100-16gb"),
-        ("NVIDIA H20-3e", Some(143_771), "nvidia-h20-3e-141gb"),
+        ("NVIDIA H30-3e", Some(143_771), "nvidia-h30-3e-141gb"),
         ("NVIDIA Thor", None, "nvidia-thor"),
         ("NVIDIA Thor", Some(0), "nvidia-thor"),
         (

@@ -166,6 +166,11 @@ pub enum LayoutProblem {
          or with \"version: v1\" as mig-parted and NVIDIA's device plugin have it"
     )]
     NoDialect,
+    /// No catalogue.
+    #[error(
+        "this is no catalogue: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: Catalogue\""
+    )]
+    NoCatalogue,
     /// Two dialects.
     #[error(
         "keys of two dialects in one file: \"apiVersion\", \"kind\" and \"layouts\" are Octavo's, \

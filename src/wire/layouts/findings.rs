@@ -4,7 +4,7 @@ use super::Parsed;
 use super::error::{LayoutError, LayoutProblem, LayoutWarning, WarningProblem};
 use super::tree::{Entry, Node, Value, quoted};
 use crate::domain::layout::{Layouts, Place};
-use crate::wire::near;
+use crate::domain::near;
 
 /// Errors and warnings of one file.
 #[derive(Debug, Default)]
@@ -37,13 +37,17 @@ impl Findings {
     }
 
     /// What `parse` says.
-    pub(super) fn finish(self, layouts: Option<Layouts>) -> Result<Parsed, Vec<LayoutError>> {
-        let Self {
-            mut errors,
-            warnings,
-        } = self;
-        match layouts {
-            Some(layouts) if errors.is_empty() => Ok(Parsed { layouts, warnings }),
+    pub(super) fn finish(mut self, layouts: Option<Layouts>) -> Result<Parsed, Vec<LayoutError>> {
+        let warnings = std::mem::take(&mut self.warnings);
+        let layouts = self.whole(layouts)?;
+        Ok(Parsed { layouts, warnings })
+    }
+
+    /// What was read, if nothing is wrong with it.
+    pub(super) fn whole<T>(self, read: Option<T>) -> Result<T, Vec<LayoutError>> {
+        let mut errors = self.errors;
+        match read {
+            Some(read) if errors.is_empty() => Ok(read),
             Some(_) | None => {
                 let more = errors.len() > LayoutProblem::MOST;
                 errors.sort_by_key(LayoutError::place);

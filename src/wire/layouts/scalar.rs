@@ -28,6 +28,16 @@ pub(super) fn number(node: &Node) -> Option<u32> {
     digits(plain(node)?)
 }
 
+/// A number from zero, with or without a fraction: `1979`, `835.5`.
+pub(super) fn figure(node: &Node) -> Option<f64> {
+    let text = plain(node)?;
+    let parts: Vec<&str> = text.split('.').collect();
+    let all_digits = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let well_formed = parts.len() <= 2 && parts.iter().all(all_digits);
+    let number: f64 = text.parse().ok().filter(|_| well_formed)?;
+    number.is_finite().then_some(number)
+}
+
 fn digits(text: &str) -> Option<u32> {
     if let Some(hex) = text.strip_prefix("0x") {
         let well_formed = hex.bytes().all(|b| b.is_ascii_hexdigit());

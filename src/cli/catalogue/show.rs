@@ -1,0 +1,105 @@
+//! One product on a sheet: facts, names, machines of clouds, and below them who says all this.
+
+use crate::cli::paint::Ink;
+use crate::cli::text::{Cell, columns, folded};
+use crate::config::octavo::Colors;
+use crate::domain::accelerators::{Alias, Catalogue, Fact, Field, Offer, Product, Value};
+use crate::wire::catalogue::cited;
+
+/// All that is known of `product`.
+pub(super) fn sheet(product: &Product, catalogue: &Catalogue, colors: Colors) -> String {
+    let mut parts = vec![columns(&identity(product), colors)];
+    if !product.facts.is_empty() {
+        let facts = product
+            .facts
+            .iter()
+            .map(|(field, fact)| of_fact(*field, fact));
+        let header = header(&["FACT", "VALUE", "SAID BY"]);
+        parts.push(columns(&with(header, facts), colors));
+    }
+    if !product.aliases.is_empty() {
+        let aliases = product.aliases.iter().map(of_alias);
+        let header = header(&["ALSO CALLED", "BY", "SAID BY"]);
+        parts.push(columns(&with(header, aliases), colors));
+    }
+    if !product.offers.is_empty() {
+        let offers = product.offers.iter().map(of_offer);
+        let header = header(&["INSTANCE", "CLOUD", "DEVICES", "USD/H", "REGION", "SAID BY"]);
+        parts.push(columns(&with(header, offers), colors));
+    }
+    if let Some(notes) = &product.notes {
+        parts.push(format!("{}\n", folded(&format!("note: {notes}"), 2)));
+    }
+    let sources = cited(product).into_iter().map(|key| {
+        let citation = catalogue.source(key).unwrap_or_default();
+        format!("{}\n", folded(&format!("{key}: {citation}"), 2))
+    });
+    parts.push(sources.collect());
+    parts.join("\n")
+}
+
+/// A row of headers.
+pub(super) fn header(names: &[&str]) -> Vec<Cell> {
+    let cells = names.iter().map(|name| Cell::new(name, Ink::Faint));
+    cells.collect()
+}
+
+fn with(header: Vec<Cell>, rows: impl Iterator<Item = Vec<Cell>>) -> Vec<Vec<Cell>> {
+    [header].into_iter().chain(rows).collect()
+}
+
+fn identity(product: &Product) -> Vec<Vec<Cell>> {
+    let row = |label, text: &str| vec![Cell::new(label, Ink::Faint), Cell::plain(text)];
+    vec![
+        vec![
+            Cell::new("sku", Ink::Faint),
+            Cell::new(product.sku.as_str(), Ink::Strong),
+        ],
+        row("type", product.type_name.as_str()),
+        row("vendor", &product.vendor),
+        row("name", &product.name),
+    ]
+}
+
+fn of_fact(field: Field, fact: &Fact) -> Vec<Cell> {
+    let value = match &fact.value {
+        Value::Number(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
+        Value::List(texts) => texts.join(", "),
+    };
+    let value = match (field, &fact.value) {
+        // A number of instances is a bound, and none is a word.
+        (Field::MigInstances, Value::Number(most)) if *most < 1.0 => "none: no MIG".to_owned(),
+        _ if field.unit().is_empty() => value,
+        _ => format!("{value} {}", field.unit()),
+    };
+    vec![
+        Cell::plain(field.label()),
+        Cell::plain(&value),
+        keys(&fact.sources),
+    ]
+}
+
+fn of_alias(alias: &Alias) -> Vec<Cell> {
+    vec![
+        Cell::plain(&alias.text),
+        Cell::plain(alias.kind.key()),
+        keys(&alias.sources),
+    ]
+}
+
+fn of_offer(offer: &Offer) -> Vec<Cell> {
+    let or_dash = |text: Option<String>| Cell::plain(&text.unwrap_or_else(|| "-".to_owned()));
+    vec![
+        Cell::plain(&offer.instance),
+        Cell::plain(&offer.cloud),
+        or_dash(offer.count.map(|count| count.to_string())),
+        or_dash(offer.usd_per_hour.map(|price| price.to_string())),
+        or_dash(offer.region.clone()),
+        keys(&offer.sources),
+    ]
+}
+
+fn keys(sources: &[String]) -> Cell {
+    Cell::plain(&sources.join(", "))
+}

@@ -1,0 +1,302 @@
+//! An administrator's own catalogue, laid over the one that is built in: products that it lacks, names that a house has for
+//! products, and facts that are known better there.
+//!
+//! A name never comes to mean something else, or several things, because of it: that is an error which names both products.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as MapEntry;
+
+use thiserror::Error;
+
+use super::words::joined;
+use super::{Alias, AliasKind, Catalogue, Fact, Field, Lookup, Product, Value};
+use crate::domain::id::{Sku, TypeName};
+use crate::domain::layout::Place;
+
+/// What a file adds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Overlay {
+    /// Citations by key.
+    pub sources: BTreeMap<String, String>,
+    /// Products, in the order of the file.
+    pub entries: Vec<OverlayEntry>,
+}
+
+/// What a file says of one product.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OverlayEntry {
+    /// Where it begins.
+    pub place: Place,
+    /// Which product: one that is known, or a new one.
+    pub sku: Sku,
+    /// Of a new product: its type, unless that is called like its id.
+    pub type_name: Option<(Place, TypeName)>,
+    /// Of a new product: who makes it.
+    pub vendor: Option<(Place, String)>,
+    /// Of a new product: what it is called.
+    pub name: Option<(Place, String)>,
+    /// What else is to know.
+    pub notes: Option<String>,
+    /// What is known.
+    pub facts: Vec<(Field, Value)>,
+    /// Names for it.
+    pub aliases: Vec<(Place, String)>,
+    /// Keys of the sources of all this; none for the file itself.
+    pub sources: Vec<(Place, String)>,
+}
+
+/// Why a file cannot be laid over the catalogue, with the place.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{problem}")]
+pub struct OverlayError {
+    place: Place,
+    problem: OverlayProblem,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OverlayProblem {
+    /// A new product lacks what all have.
+    #[error("{sku} is not in the catalogue; a new product needs {key:?}")]
+    Lacks {
+        /// Which.
+        sku: Sku,
+        /// What.
+        key: &'static str,
+    },
+    /// A known product is to be called otherwise.
+    #[error(
+        "{sku} is in the catalogue, and its {key} cannot be changed; add names with \"aliases\""
+    )]
+    Fixed {
+        /// Which.
+        sku: Sku,
+        /// What.
+        key: &'static str,
+    },
+    /// Nobody has heard of a source.
+    #[error("there is no source {key:?}; add it to \"sources\" with a citation")]
+    Source {
+        /// Its key.
+        key: String,
+    },
+    /// A source that is known.
+    #[error("the catalogue has a source {key:?} already; take another key")]
+    SourceTaken {
+        /// Its key.
+        key: String,
+    },
+    /// A product twice in one file.
+    #[error("{sku} is there twice, first at {first}")]
+    Twice {
+        /// Which.
+        sku: Sku,
+        /// Where first.
+        first: Place,
+    },
+    /// A name that says nothing.
+    #[error("{text:?} names nothing: makers, blanks and signs do not count")]
+    Nothing {
+        /// The name.
+        text: String,
+    },
+    /// A name that somebody else has.
+    #[error("{text:?} cannot name {sku}: it is a name of {}", list(.taken))]
+    Taken {
+        /// The name.
+        text: String,
+        /// Whom it is to name.
+        sku: Sku,
+        /// Whom it names.
+        taken: Vec<Sku>,
+    },
+}
+
+impl OverlayError {
+    /// Where in the file.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// What it is.
+    pub fn problem(&self) -> &OverlayProblem {
+        &self.problem
+    }
+}
+
+impl Catalogue {
+    /// This catalogue with `overlay` over it. `file` is what its file is called, and who says what has no other source.
+    ///
+    /// # Errors
+    /// All that is wrong, in the order of the file.
+    pub fn with(mut self, overlay: Overlay, file: &str) -> Result<Self, Vec<OverlayError>> {
+        let mut errors = Vec::new();
+        let start = Place { line: 1, column: 1 };
+        for (key, citation) in overlay.sources {
+            match self.sources.entry(key) {
+                MapEntry::Vacant(free) => {
+                    free.insert(citation);
+                }
+                MapEntry::Occupied(taken) => {
+                    let key = taken.key().clone();
+                    let problem = OverlayProblem::SourceTaken { key };
+                    errors.push(OverlayError {
+                        place: start,
+                        problem,
+                    });
+                }
+            }
+        }
+        let mut seen: BTreeMap<Sku, Place> = BTreeMap::new();
+        for entry in overlay.entries {
+            if let Some(first) = seen.get(&entry.sku).copied() {
+                let sku = entry.sku;
+                let problem = OverlayProblem::Twice { sku, first };
+                errors.push(OverlayError {
+                    place: entry.place,
+                    problem,
+                });
+                continue;
+            }
+            seen.insert(entry.sku.clone(), entry.place);
+            self.lay(entry, file, &mut errors);
+        }
+        errors.sort_by_key(OverlayError::place);
+        if errors.is_empty() {
+            Ok(self)
+        } else {
+            Err(errors)
+        }
+    }
+
+    fn lay(&mut self, entry: OverlayEntry, file: &str, errors: &mut Vec<OverlayError>) {
+        let at = self.products.iter().position(|one| one.sku == entry.sku);
+        let known = at.map(|at| self.products.remove(at));
+        let mut problems = self.unknown_sources(&entry);
+        problems.extend(misplaced(&entry, known.is_some()));
+        // The product itself was taken out, so whoever has one of the names is somebody else.
+        problems.extend(self.taken_names(&entry, known.is_none()));
+        let problems = problems.into_iter();
+        errors.extend(problems.map(|(place, problem)| OverlayError { place, problem }));
+        let mut sources: Vec<String> = entry.sources.iter().map(|(_, key)| key.clone()).collect();
+        if sources.is_empty() {
+            sources.push(file.to_owned());
+            let said = "this file, which names no source";
+            self.sources
+                .entry(file.to_owned())
+                .or_insert_with(|| said.to_owned());
+        }
+        let Some(product) = known.or_else(|| Product::new(&entry)) else {
+            return;
+        };
+        let product = product.overlaid(entry, &sources);
+        self.products
+            .insert(at.unwrap_or(self.products.len()), product);
+    }
+
+    fn unknown_sources(&self, entry: &OverlayEntry) -> Vec<(Place, OverlayProblem)> {
+        let unknown = entry
+            .sources
+            .iter()
+            .filter(|(_, key)| !self.sources.contains_key(key));
+        unknown
+            .map(|(place, key)| (*place, OverlayProblem::Source { key: key.clone() }))
+            .collect()
+    }
+
+    fn taken_names(&self, entry: &OverlayEntry, is_new: bool) -> Vec<(Place, OverlayProblem)> {
+        let mut names: Vec<(Place, String)> = entry.aliases.clone();
+        if is_new {
+            names.push((entry.place, entry.sku.to_string()));
+            names.extend(entry.name.clone());
+            let type_name = entry.type_name.iter();
+            names.extend(type_name.map(|(place, name)| (*place, name.to_string())));
+        }
+        let wrong = names.into_iter().filter_map(|(place, text)| {
+            let taken = match self.lookup(&text) {
+                Lookup::Found(other) => vec![other],
+                Lookup::Ambiguous(others) => others,
+                Lookup::Unknown(_) => Vec::new(),
+            };
+            let sku = entry.sku.clone();
+            if joined(&text).is_empty() {
+                Some((place, OverlayProblem::Nothing { text }))
+            } else if taken.is_empty() {
+                None
+            } else {
+                Some((place, OverlayProblem::Taken { text, sku, taken }))
+            }
+        });
+        wrong.collect()
+    }
+}
+
+/// What a new product lacks, and what of a known one stays as it is.
+fn misplaced(entry: &OverlayEntry, is_known: bool) -> Vec<(Place, OverlayProblem)> {
+    let given = [
+        ("type", entry.type_name.as_ref().map(|(place, _)| *place)),
+        ("vendor", entry.vendor.as_ref().map(|(place, _)| *place)),
+        ("name", entry.name.as_ref().map(|(place, _)| *place)),
+    ];
+    let wrong = given.into_iter().filter_map(|(key, given)| {
+        let sku = entry.sku.clone();
+        match given {
+            Some(place) if is_known => Some((place, OverlayProblem::Fixed { sku, key })),
+            None if !is_known && key != "type" => {
+                Some((entry.place, OverlayProblem::Lacks { sku, key }))
+            }
+            Some(_) | None => None,
+        }
+    });
+    wrong.collect()
+}
+
+impl Product {
+    /// A product that only the file knows; `None` where the file does not say enough of it.
+    fn new(entry: &OverlayEntry) -> Option<Self> {
+        let given = entry.type_name.as_ref().map(|(_, name)| name.clone());
+        let (_, vendor) = entry.vendor.as_ref()?;
+        let (_, name) = entry.name.as_ref()?;
+        Some(Self {
+            sku: entry.sku.clone(),
+            type_name: given.or_else(|| entry.sku.as_str().parse().ok())?,
+            vendor: vendor.clone(),
+            name: name.clone(),
+            notes: None,
+            facts: BTreeMap::new(),
+            aliases: Vec::new(),
+            offers: Vec::new(),
+            model: entry.sku.to_string(),
+        })
+    }
+
+    fn overlaid(mut self, entry: OverlayEntry, sources: &[String]) -> Self {
+        self.notes = entry.notes.or(self.notes);
+        for (field, value) in entry.facts {
+            // Memory is sold in one unit.
+            if field == Field::MemoryGb {
+                self.facts.remove(&Field::MemoryGib);
+            } else if field == Field::MemoryGib {
+                self.facts.remove(&Field::MemoryGb);
+            }
+            let sources = sources.to_vec();
+            self.facts.insert(field, Fact { value, sources });
+        }
+        self.aliases
+            .extend(entry.aliases.into_iter().map(|(_, text)| Alias {
+                text,
+                kind: AliasKind::Text,
+                sources: sources.to_vec(),
+            }));
+        self
+    }
+}
+
+fn list(skus: &[Sku]) -> String {
+    let names: Vec<&str> = skus.iter().map(Sku::as_str).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests;
