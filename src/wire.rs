@@ -7,6 +7,7 @@
 pub mod api;
 pub mod cdi;
 pub mod checkpoint;
+pub mod diagnosis;
 pub mod history;
 pub mod hooks;
 pub mod inventory;

@@ -3,6 +3,7 @@
 pub mod apply;
 mod args;
 pub mod demo;
+pub mod doctor;
 pub mod fleet;
 pub mod layouts;
 pub mod mig_parted;
@@ -20,6 +21,7 @@ use clap::ValueEnum;
 use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSettings};
 pub use self::args::{completion_script, mig_parted_completion_script};
 use self::demo::DemoSettings;
+use self::doctor::DoctorSettings;
 use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
 use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
 use self::mig_parted::MigPartedSettings;
@@ -44,6 +46,8 @@ pub enum Command {
     Inspect(InspectSettings),
     /// `octavo labels`.
     Labels(LabelsSettings),
+    /// `octavo doctor`.
+    Doctor(DoctorSettings),
     /// `octavo plan`.
     Plan(PlanSettings),
     /// `octavo apply`.

@@ -22,6 +22,7 @@ mod merge;
 pub mod nvml;
 mod pci;
 mod sysfs;
+pub mod traces;
 pub mod worker;
 
 use std::path::{Path, PathBuf};
