@@ -25,7 +25,9 @@ mod offered;
 use std::fmt;
 use std::str::FromStr;
 
-pub use facts::{Facts, FeatureLabels, Files, Kubelet, Registered, Roots, Told, Traces};
+pub use facts::{
+    Facts, FeatureLabels, Files, InstanceFiles, Kubelet, Registered, Roots, Told, Traces,
+};
 
 use crate::domain::id::PciAddress;
 

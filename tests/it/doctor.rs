@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::machine::Machine;
 use crate::sharing::kubelet::Kubelet;
-use crate::sysfs::tree::plant;
+use crate::sysfs::tree::{machine, plant};
 
 use VerdictJson::{Failing, NotApplicable, Ok as Fine, Unknown, Warning};
 
@@ -232,6 +232,35 @@ fn functions_that_a_virtual_machine_is_given_are_no_failure() {
         assert_eq!(finding.verdict, Fine);
         assert!(finding.evidence.contains("set aside for a virtual machine"));
     }
+}
+
+#[test]
+fn who_holds_a_gpu_is_told_and_a_stranger_is_told_by_its_id() {
+    let sys = machine("nouveau");
+    let mut command = octavo(&["doctor", "-o", "json", "--driver-root", "/nowhere"]);
+    command.arg("--sys-root").arg(sys.path());
+    command.args(["--kubelet-root", "/nowhere"]);
+    let said = Diagnosis::of(&command.output().unwrap());
+    assert_eq!(said.code, Some(1));
+    said.says("nvidia-driver", Failing, "1 device of NVIDIA");
+    let told: Vec<(&str, VerdictJson)> = said
+        .of_check("kernel-driver")
+        .iter()
+        .map(|finding| (finding.subject.as_str(), finding.verdict))
+        .collect();
+    let expected = [
+        ("0000:17:00.0", Failing),
+        ("0000:3b:00.0", Fine),
+        ("0000:5d:00.0", Warning),
+    ];
+    assert_eq!(told, expected);
+    let stranger = said.of_check("accelerators");
+    let stranger = stranger.iter().find(|one| one.verdict == Warning).unwrap();
+    assert_eq!(stranger.subject, "0000:5d:00.0");
+    assert!(
+        stranger.evidence.starts_with("PCI id 1e52:fff7"),
+        "{stranger:?}"
+    );
 }
 
 #[test]

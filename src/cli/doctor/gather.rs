@@ -1,6 +1,6 @@
 //! Everything that the checks are made from. Whatever cannot be read is told with the reason, and stops nothing else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -9,9 +9,10 @@ use std::time::Duration;
 use crate::cli::{CliError, input};
 use crate::config::octavo::doctor::DoctorSettings;
 use crate::config::octavo::{Input, Source};
-use crate::domain::doctor::{Facts, FeatureLabels, Files, Kubelet, Roots, Told, Traces};
+use crate::domain::doctor::{
+    Facts, FeatureLabels, Files, InstanceFiles, Kubelet, Roots, Told, Traces,
+};
 use crate::domain::error::chain;
-use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, Vendor};
 use crate::hw::device_files::{self, DeviceFilesError};
 use crate::hw::{holders, traces};
@@ -21,9 +22,6 @@ use crate::k8s::{device_record, pod_resources};
 const KUBELET: Duration = Duration::from_secs(5);
 /// Why nothing is known beside the inventory.
 const RECORDED: &str = "a recording does not tell";
-
-/// By device, GPU instance and compute instance.
-type InstanceFiles = BTreeMap<(PciAddress, u32, Option<u32>), String>;
 
 /// What was read beside the inventory.
 #[derive(Debug)]

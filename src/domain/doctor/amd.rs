@@ -14,7 +14,7 @@ pub(super) const AMD: Maker = Maker {
              modprobe.d, which that operator asks for, keeps the one of the kernel away",
 };
 
-/// Through which programs compute; without it there is no ROCm.
+/// Through which programs compute; without it there is no `ROCm`.
 const KFD: &str = "kfd";
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {

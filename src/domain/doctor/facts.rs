@@ -21,7 +21,7 @@ pub struct Facts<'a> {
     pub files: Told<Files>,
     /// The device file of each GPU instance and compute instance that the driver has a number for, as a path below the folder of
     /// device files.
-    pub instance_files: Told<BTreeMap<(PciAddress, u32, Option<u32>), String>>,
+    pub instance_files: Told<InstanceFiles>,
     /// Whether all processes of the machine and their pods can be seen.
     pub processes: Told<()>,
     /// Kubelet; `None` where none ever ran.
@@ -59,6 +59,9 @@ pub struct Traces {
 /// Names of device files below their folder, such as `nvidiactl` and `dri/renderD128`; only those of accelerators.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Files(pub BTreeSet<String>);
+
+/// Device files by device, GPU instance and, where it is that of one, compute instance.
+pub type InstanceFiles = BTreeMap<(PciAddress, u32, Option<u32>), String>;
 
 /// What kubelet tells.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,7 +17,7 @@ struct Path {
     maker: Maker,
     /// How its resources begin.
     resources: &'static str,
-    /// Its driver that allocates devices to claims. Source: dra-driver-nvidia-gpu; AWS Neuron DRA driver; ROCm, k8s-gpu-dra-driver.
+    /// Its driver that allocates devices to claims. Source: dra-driver-nvidia-gpu; AWS Neuron DRA driver; `ROCm`, k8s-gpu-dra-driver.
     claims: &'static str,
     /// What brings a device plugin.
     plugin: &'static str,

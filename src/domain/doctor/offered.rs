@@ -110,7 +110,7 @@ pub(super) fn neuron(facts: &Facts<'_>, counts: &BTreeMap<String, usize>) -> Com
             "aws.amazon.com/neuroncore: {offered} offered, {cores} of logical cores there"
         ));
     }
-    judged(said, differs)
+    judged(&said, differs)
 }
 
 /// Logical cores of all devices together: two physical cores may be one.
@@ -137,10 +137,10 @@ pub(super) fn amd(devices: &[&Device], counts: &BTreeMap<String, usize>) -> Comp
         "{}: {offered} offered, {there} devices and partitions there",
         super::listed(&names)
     );
-    judged(vec![said], offered != there)
+    judged(&[said], offered != there)
 }
 
-fn judged(said: Vec<String>, differs: bool) -> Comparison {
+fn judged(said: &[String], differs: bool) -> Comparison {
     let said = said.join("; ");
     if differs {
         Comparison::Differs(said)

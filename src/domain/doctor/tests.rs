@@ -19,7 +19,7 @@ struct Node {
     inventory: Inventory,
     traces: Told<Traces>,
     files: Told<Files>,
-    instance_files: Told<BTreeMap<(PciAddress, u32, Option<u32>), String>>,
+    instance_files: Told<InstanceFiles>,
     processes: Told<()>,
     kubelet: Told<Option<Kubelet>>,
     labels: Told<Option<FeatureLabels>>,
