@@ -8,6 +8,7 @@ pub mod api;
 pub mod catalogue;
 pub mod cdi;
 pub mod checkpoint;
+pub mod diagnosis;
 pub mod history;
 pub mod hooks;
 pub mod inventory;

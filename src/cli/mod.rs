@@ -14,6 +14,7 @@ mod client;
 mod demo;
 mod devices;
 mod diagnose;
+mod doctor;
 mod error;
 mod exit;
 mod fleet;
@@ -106,6 +107,11 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
         }
         Command::Labels(settings) => {
             labels::report(&*inventory(settings.source(), open)?, settings, colors)
+        }
+        Command::Doctor(settings) => {
+            let inventory = inventory(settings.source(), open)?;
+            let gathered = block_on(doctor::gather(&inventory, settings))??;
+            doctor::report(&gathered.facts(&inventory), settings.format(), colors)
         }
         Command::Plan(settings) => {
             let source = settings.wish().source();

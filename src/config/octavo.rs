@@ -4,6 +4,7 @@ pub mod apply;
 mod args;
 pub mod catalogue;
 pub mod demo;
+pub mod doctor;
 pub mod fleet;
 pub mod layouts;
 pub mod mig_parted;
@@ -22,6 +23,7 @@ use self::apply::{ApplySettings, CheckpointSettings, HistorySettings, RestoreSet
 pub use self::args::{completion_script, mig_parted_completion_script};
 use self::catalogue::CatalogueCommand;
 use self::demo::DemoSettings;
+use self::doctor::DoctorSettings;
 use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
 use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
 use self::mig_parted::MigPartedSettings;
@@ -46,6 +48,8 @@ pub enum Command {
     Inspect(InspectSettings),
     /// `octavo labels`.
     Labels(LabelsSettings),
+    /// `octavo doctor`.
+    Doctor(DoctorSettings),
     /// `octavo plan`.
     Plan(PlanSettings),
     /// `octavo apply`.

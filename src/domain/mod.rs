@@ -8,6 +8,7 @@ pub mod accelerators;
 pub mod call;
 pub mod catalog;
 pub mod credential;
+pub mod doctor;
 pub mod driver_link;
 pub mod error;
 mod fit;

@@ -23,6 +23,7 @@ mod merge;
 pub mod nvml;
 mod pci;
 mod sysfs;
+pub mod traces;
 pub mod worker;
 
 use std::path::{Path, PathBuf};

@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use crate::domain::holder::PodDevice;
@@ -72,6 +73,20 @@ struct Data {
     entries: Option<Vec<Written>>,
 }
 
+/// The other half of the same file, which is read apart from the first: neither is lost to a mistake in the other.
+#[derive(Deserialize)]
+struct Registrations {
+    #[serde(rename = "Data")]
+    data: Registered,
+}
+
+#[derive(Deserialize)]
+struct Registered {
+    /// Healthy devices by resource; `null` where none was ever registered, and for a resource all of whose devices are unhealthy.
+    #[serde(rename = "RegisteredDevices", default)]
+    registered: Option<BTreeMap<String, Option<Vec<String>>>>,
+}
+
 #[derive(Deserialize)]
 struct Written {
     #[serde(rename = "PodUID")]
@@ -94,17 +109,28 @@ enum Ids {
 
 /// Reads the record in `folder`. It blocks.
 pub fn read(folder: &Path) -> Result<Record, RecordError> {
+    load(folder).map(entered)
+}
+
+/// How many healthy devices each resource has that a plugin registered, by the record in `folder`. It blocks.
+pub fn registered(folder: &Path) -> Result<BTreeMap<String, usize>, RecordError> {
+    let all: Registrations = load(folder)?;
+    let counts = all.data.registered.unwrap_or_default().into_iter();
+    let counts = counts.map(|(name, ids)| (name, ids.map_or(0, |ids| ids.len())));
+    Ok(counts.collect())
+}
+
+fn load<T: DeserializeOwned>(folder: &Path) -> Result<T, RecordError> {
     let path = folder.join(FILE);
     let mut text = String::new();
     let read = File::open(&path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
     if let Err(source) = read {
         return Err(RecordError::Unreadable { path, source });
     }
-    parse(&text).map_err(|source| RecordError::Unknown { path, source })
+    serde_json::from_str(&text).map_err(|source| RecordError::Unknown { path, source })
 }
 
-fn parse(text: &str) -> Result<Record, serde_json::Error> {
-    let checkpoint: Checkpoint = serde_json::from_str(text)?;
+fn entered(checkpoint: Checkpoint) -> Record {
     let mut record = Record::default();
     for entry in checkpoint.data.entries.into_iter().flatten() {
         let ids: Vec<String> = match entry.ids {
@@ -116,7 +142,7 @@ fn parse(text: &str) -> Result<Record, serde_json::Error> {
             record.0.entry(key).or_default().insert(entry.uid.clone());
         }
     }
-    Ok(record)
+    record
 }
 
 impl Record {
@@ -149,6 +175,36 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &str) -> Result<Record, serde_json::Error> {
+        serde_json::from_str(text).map(entered)
+    }
+
+    #[test]
+    fn resources_that_are_registered_are_counted_also_those_without_a_healthy_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let counts = |registered: &str| {
+            let text = format!(
+                r#"{{"Data":{{"PodDeviceEntries":null,"RegisteredDevices":{registered}}},"Checksum":1}}"#
+            );
+            std::fs::write(folder.path().join(FILE), text).unwrap();
+            super::registered(folder.path()).unwrap()
+        };
+        let all =
+            counts(r#"{"aws.amazon.com/neuron":["0","1"],"nvidia.com/gpu":null,"amd.com/gpu":[]}"#);
+        let expected = [
+            ("amd.com/gpu", 0),
+            ("aws.amazon.com/neuron", 2),
+            ("nvidia.com/gpu", 0),
+        ];
+        assert_eq!(
+            all,
+            expected
+                .map(|(name, count)| (name.to_owned(), count))
+                .into()
+        );
+        assert!(counts("null").is_empty());
+    }
 
     fn device(id: &str) -> PodDevice {
         PodDevice {

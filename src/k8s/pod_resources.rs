@@ -122,6 +122,18 @@ pub async fn allocatable(
     socket: &Path,
     deadline: Duration,
 ) -> Result<Option<Allocatable>, PodResourcesError> {
+    let all = allocatable_of_all(socket, deadline).await?;
+    Ok(all.map(|mut all| {
+        all.retain(|resource, _| is_of_nvidia(resource));
+        all
+    }))
+}
+
+/// The same under everybody's names.
+pub async fn allocatable_of_all(
+    socket: &Path,
+    deadline: Duration,
+) -> Result<Option<Allocatable>, PodResourcesError> {
     timeout(deadline, ask_allocatable(socket))
         .await
         .unwrap_or(Err(PodResourcesError::TimedOut { deadline }))
@@ -144,10 +156,8 @@ async fn ask_allocatable(socket: &Path) -> Result<Option<Allocatable>, PodResour
     };
     let mut all = Allocatable::new();
     for devices in answer.devices {
-        if is_of_nvidia(&devices.resource_name) {
-            let known = all.entry(devices.resource_name).or_default();
-            known.extend(devices.device_ids);
-        }
+        let known = all.entry(devices.resource_name).or_default();
+        known.extend(devices.device_ids);
     }
     Ok(Some(all))
 }

@@ -122,6 +122,8 @@ fn completion_scripts_know_the_commands() {
         for word in [
             "inspect",
             "labels",
+            "doctor",
+            "kubelet-root",
             "completion",
             "no-headers",
             "nodes",

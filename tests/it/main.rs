@@ -18,6 +18,7 @@ mod control;
 mod crash;
 mod demo;
 mod deploy;
+mod doctor;
 mod driver_contract;
 mod driver_life;
 mod driver_xids;

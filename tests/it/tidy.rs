@@ -48,7 +48,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("apply", &["domain", "config", "hw", "wire", "k8s"]),
     (
         "cli",
-        &["domain", "config", "hw", "wire", "proto", "apply", "book"],
+        &[
+            "domain", "config", "hw", "k8s", "wire", "proto", "apply", "book",
+        ],
     ),
 ];
 

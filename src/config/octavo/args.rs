@@ -11,6 +11,7 @@ use self::plugin::{PLUGIN, as_plugin};
 use super::apply::{self, ApplyArgs, CheckpointArgs, HistoryArgs, RestoreArgs};
 use super::catalogue::{self, CatalogueArgs};
 use super::demo::{self, DemoArgs};
+use super::doctor::{self, DoctorArgs};
 use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
 use super::mig_parted::{self, MigPartedArgs, NvidiaMigPartedArgs};
@@ -31,6 +32,9 @@ Examples:
 
   # Which labels would this node carry?
   octavo labels
+
+  # What is missing on this node, and what is to be done?
+  octavo doctor
 
   # What would happen if it were partitioned as `serving` in layouts.yaml?
   octavo plan serving -f layouts.yaml
@@ -111,6 +115,9 @@ enum CommandArgs {
     /// Show the labels that this node would carry
     #[command(after_long_help = LABELS_EXAMPLES)]
     Labels(LabelsArgs),
+    /// Say what stands between this node's accelerators and pods, and what to do
+    #[command(after_long_help = doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
     /// Show what a layout would change on this node, before anything is touched
     #[command(after_long_help = layouts::PLAN_EXAMPLES)]
     Plan(PlanArgs),
@@ -286,6 +293,7 @@ impl OctavoArgs {
         let command = match self.command {
             CommandArgs::Inspect(args) => Command::Inspect(args.into()),
             CommandArgs::Labels(args) => Command::Labels(labels(args)?),
+            CommandArgs::Doctor(args) => Command::Doctor(usage(args.resolve())?),
             CommandArgs::Plan(args) => Command::Plan(usage(args.resolve())?),
             CommandArgs::Apply(args) => Command::Apply(args.into()),
             CommandArgs::History(args) => Command::History(args.into()),

@@ -215,6 +215,17 @@ impl Kubelet {
         what(&self.mind.known.lock().unwrap())
     }
 
+    /// Another plugin than ours has registered these, and all of them are healthy.
+    pub(crate) fn has(&self, resource: &str, ids: &[String]) {
+        let devices = ids.iter().map(|id| (id.clone(), true)).collect();
+        let one = Resource {
+            devices,
+            ..Resource::default()
+        };
+        self.mind
+            .change(|known| known.resources.insert(resource.to_owned(), one));
+    }
+
     /// Waits until what it knows is as wanted.
     #[track_caller]
     pub(crate) fn wait(&self, what: &str, wanted: impl Fn(&Known) -> bool) {

@@ -1,0 +1,40 @@
+//! `octavo doctor`: what stands between a node's accelerators and pods, and what to do about it.
+//!
+//! ```text
+//! gather.rs   facts: sysfs, device files, processes, kubelet, labels
+//! domain      findings of them
+//! table.rs    findings for a person
+//! ```
+
+mod gather;
+mod table;
+
+pub(super) use self::gather::gather;
+use super::{CliError, Exit, Report, json, yaml};
+use crate::config::octavo::Colors;
+use crate::config::octavo::doctor::DoctorFormat;
+use crate::domain::doctor::{Facts, examine, tally};
+use crate::wire::diagnosis::Document;
+
+/// The findings in the form asked for.
+pub(super) fn report(
+    facts: &Facts<'_>,
+    format: DoctorFormat,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let findings = examine(facts);
+    let output = match format {
+        DoctorFormat::Table => table::table(&findings, colors),
+        DoctorFormat::Json => json(&Document::from(findings.as_slice()))?,
+        DoctorFormat::Yaml => yaml(&Document::from(findings.as_slice()))?,
+    };
+    let exit = match tally(&findings).failing {
+        0 => Exit::Done,
+        _ => Exit::Failed,
+    };
+    Ok(Report {
+        output,
+        notes: String::new(),
+        exit,
+    })
+}

@@ -1,0 +1,127 @@
+//! Findings for a person: a row each, what was read below it, and what to do.
+
+use crate::cli::paint::Ink;
+use crate::cli::text::{Cell, columns, counted, folded};
+use crate::config::octavo::Colors;
+use crate::domain::doctor::{Finding, Tally, Verdict, tally};
+
+/// Blanks before what is said below a row.
+const INDENT: usize = 4;
+
+/// Findings that say the same of several subjects.
+#[derive(Debug)]
+struct Row<'a> {
+    first: &'a Finding,
+    more: usize,
+}
+
+/// All that applies, with its evidence; then what does not apply; then how many there are of each.
+pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
+    let rows = rows(findings);
+    let mut heads = vec![["RESULT", "CHECK", "SUBJECT"].map(Cell::plain).to_vec()];
+    heads.extend(rows.iter().map(head));
+    let heads = columns(&heads, colors);
+    let mut heads = heads.lines();
+    let mut text = heads.next().unwrap_or_default().to_owned();
+    text.push('\n');
+    for (head, row) in heads.zip(&rows) {
+        text.push_str(head);
+        text.push('\n');
+        text.push_str(&below("", &row.first.evidence));
+        if let Some(remedy) = &row.first.remedy {
+            text.push_str(&below("try: ", remedy));
+        }
+    }
+    let absent = findings.iter();
+    let absent = absent.filter(|finding| finding.verdict == Verdict::NotApplicable);
+    let absent: Vec<&str> = absent.map(|finding| finding.check.as_str()).collect();
+    if !absent.is_empty() {
+        let absent = absent.join(", ");
+        text.push('\n');
+        text.push_str(&folded(&format!("Not applicable here: {absent}"), 2));
+        text.push('\n');
+    }
+    text.push('\n');
+    text.push_str(&folded(&sentence(findings), 0));
+    text.push('\n');
+    text
+}
+
+/// What follows each other and differs in the subject alone is one row.
+fn rows(findings: &[Finding]) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    let applies = |finding: &&Finding| finding.verdict != Verdict::NotApplicable;
+    for finding in findings.iter().filter(applies) {
+        match rows.last_mut() {
+            Some(row) if is_alike(row.first, finding) => row.more = row.more.saturating_add(1),
+            Some(_) | None => rows.push(Row {
+                first: finding,
+                more: 0,
+            }),
+        }
+    }
+    rows
+}
+
+fn is_alike(a: &Finding, b: &Finding) -> bool {
+    (a.check, a.verdict, &a.evidence, &a.remedy) == (b.check, b.verdict, &b.evidence, &b.remedy)
+}
+
+fn head(row: &Row<'_>) -> Vec<Cell> {
+    let Finding {
+        check,
+        subject,
+        verdict,
+        ..
+    } = row.first;
+    let ink = match verdict {
+        Verdict::Ok => Ink::Good,
+        Verdict::NotApplicable | Verdict::Unknown => Ink::Faint,
+        Verdict::Warning => Ink::Notice,
+        Verdict::Failing => Ink::Bad,
+    };
+    let subject = match row.more {
+        0 => subject.to_string(),
+        more => format!("{subject} and {more} more"),
+    };
+    vec![
+        Cell::new(verdict.as_str(), ink),
+        Cell::plain(check.as_str()),
+        Cell::plain(&subject),
+    ]
+}
+
+fn below(word: &str, text: &str) -> String {
+    let indent = " ".repeat(INDENT);
+    let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+    let mut text = folded(&format!("{indent}{word}{text}"), INDENT + word.len());
+    text.push('\n');
+    text
+}
+
+/// How many there are of each, and where to begin.
+fn sentence(findings: &[Finding]) -> String {
+    let Tally {
+        ok,
+        warning,
+        failing,
+        unknown,
+        not_applicable,
+    } = tally(findings);
+    let all = counted(findings.len(), "finding", "findings");
+    let warnings = counted(warning, "warning", "warnings");
+    let counts = format!(
+        "{all}: {failing} failing, {warnings}, {unknown} unknown, {ok} ok, {not_applicable} not applicable."
+    );
+    let first = findings.iter();
+    let first = first.max_by_key(|finding| {
+        // Of the gravest the first: the last of several alike is what this keeps, so they are told apart by their check.
+        (finding.verdict, std::cmp::Reverse(finding.check))
+    });
+    match first {
+        Some(first) if first.verdict >= Verdict::Warning => {
+            format!("{counts} Begin with {}.", first.check.as_str())
+        }
+        Some(_) | None => counts,
+    }
+}

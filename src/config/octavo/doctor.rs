@@ -1,0 +1,173 @@
+//! Settings of `octavo doctor`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use super::args::SourceArgs;
+use super::{Input, Source};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  # Why does this node have nothing to offer, and what is to be done?
+  octavo doctor
+
+  # What fails, for a script
+  octavo doctor -o json | jq -r '.findings[] | select(.verdict == \"failing\") | .check + \": \" + .remedy'
+
+  # Are the labels of the Node those of its hardware?
+  kubectl get node $NODE -o json | octavo doctor --labels -
+
+  # A machine that was recorded with `octavo inspect -o json`
+  octavo doctor --from node7.json
+
+Findings stand in the order of the way from the bus to a pod: the first that fails is most often the cause of the others. Nothing is
+changed, and no device is opened.
+
+Exit codes: 0 nothing fails (warnings and what nobody tells may be there), 1 something fails, or the command did; 2 wrong usage.";
+
+/// Where labels are unless told, which is where the agent writes them.
+const FEATURE_FILE: &str = "/etc/kubernetes/node-feature-discovery/features.d/octavo";
+
+/// How findings are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DoctorFormat {
+    /// Findings with their evidence and what to do; what does not apply is only named
+    Table,
+    /// All findings as JSON
+    Json,
+    /// The same as YAML
+    Yaml,
+}
+
+/// Raw arguments.
+#[derive(Debug, Args)]
+pub(super) struct DoctorArgs {
+    /// How to print it
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "table"
+    )]
+    output: DoctorFormat,
+
+    /// Labels to hold against the hardware; - for standard input
+    ///
+    /// A feature file of Node Feature Discovery, or a Node as kubectl prints it with -o json or yaml. Without it, the file that the agent
+    /// writes with --label-sink file is read, if it is there.
+    #[arg(long, value_name = "FILE")]
+    labels: Option<PathBuf>,
+
+    /// Where device files are; not used with --from
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_DEV_ROOT",
+        hide_env_values = true,
+        default_value = "/dev"
+    )]
+    dev_root: PathBuf,
+
+    /// Where the /proc of the driver's host is mounted; not used with --from
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_PROC_ROOT",
+        hide_env_values = true,
+        default_value = "/proc"
+    )]
+    proc_root: PathBuf,
+
+    /// The kubelet's folder; not used with --from
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_KUBELET_ROOT",
+        hide_env_values = true,
+        default_value = "/var/lib/kubelet"
+    )]
+    kubelet_root: PathBuf,
+
+    /// What kubelet says to every container: not for people
+    #[arg(long, env = "KUBERNETES_SERVICE_HOST", hide = true)]
+    kubernetes_service_host: Option<String>,
+
+    #[command(flatten)]
+    source: SourceArgs,
+}
+
+/// What `octavo doctor` runs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoctorSettings {
+    source: Source,
+    format: DoctorFormat,
+    labels: Option<Input>,
+    dev_root: PathBuf,
+    proc_root: PathBuf,
+    kubelet_root: PathBuf,
+    in_pod: bool,
+}
+
+impl DoctorSettings {
+    /// Where the inventory comes from.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// How findings are printed.
+    pub fn format(&self) -> DoctorFormat {
+        self.format
+    }
+
+    /// The labels that were named.
+    pub fn labels(&self) -> Option<&Input> {
+        self.labels.as_ref()
+    }
+
+    /// Labels that are held against the hardware where none were named.
+    pub fn feature_file() -> &'static Path {
+        Path::new(FEATURE_FILE)
+    }
+
+    /// The folder of device files; `None` where this is a pod's own, which says nothing of the node.
+    pub fn dev_root(&self) -> Option<&Path> {
+        let is_own = self.in_pod && self.dev_root == Path::new("/dev");
+        (!is_own).then_some(self.dev_root.as_path())
+    }
+
+    /// The process file system.
+    pub fn proc_root(&self) -> &Path {
+        &self.proc_root
+    }
+
+    /// The kubelet's folder.
+    pub fn kubelet_root(&self) -> &Path {
+        &self.kubelet_root
+    }
+
+    /// Whether this runs in a pod, where folders of the node are there only if they are mounted.
+    pub fn in_pod(&self) -> bool {
+        self.in_pod
+    }
+}
+
+impl DoctorArgs {
+    pub(super) fn resolve(self) -> Result<DoctorSettings, &'static str> {
+        let source = Source::from(self.source);
+        let labels = self.labels.map(Input::from);
+        if source == Source::Recording(Input::Stdin) && labels == Some(Input::Stdin) {
+            return Err("only one of --from and --labels can read standard input");
+        }
+        Ok(DoctorSettings {
+            source,
+            format: self.output,
+            labels,
+            dev_root: self.dev_root,
+            proc_root: self.proc_root,
+            kubelet_root: self.kubelet_root,
+            in_pod: self.kubernetes_service_host.is_some(),
+        })
+    }
+}

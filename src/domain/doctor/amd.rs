@@ -1,0 +1,62 @@
+//! AMD's driver and its device files.
+
+use super::drivers::{Maker, Standing};
+use super::facts::Facts;
+use super::{Check, Finding, Subject, listed};
+use crate::domain::inventory::Vendor;
+
+pub(super) const AMD: Maker = Maker {
+    vendor: Vendor::Amd,
+    name: "AMD",
+    check: Check::AmdDriver,
+    module: "amdgpu",
+    remedy: "load it with `modprobe amdgpu`, or install amdgpu-dkms (AMD's GPU Operator does it with spec.driver.enable); a `blacklist amdgpu` in \
+             modprobe.d, which that operator asks for, keeps the one of the kernel away",
+};
+
+/// Through which programs compute; without it there is no `ROCm`.
+const KFD: &str = "kfd";
+
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    let standing = AMD.standing(facts);
+    let files = files(facts, &standing);
+    vec![standing.finding, files]
+}
+
+fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
+    let check = Check::AmdDeviceFiles;
+    if standing.devices.is_empty() {
+        return check.not_applicable(AMD.nothing());
+    }
+    if !standing.works() {
+        return check.not_applicable("the driver, which has them, is not known to be loaded");
+    }
+    let files = match &facts.files {
+        Ok(files) => files,
+        Err(why) => return check.unknown(Subject::Node, why.clone()),
+    };
+    let dev = &facts.roots.dev;
+    let told = standing
+        .devices
+        .iter()
+        .filter_map(|device| device.amd.as_ref());
+    let parts = told.flat_map(|amd| &amd.partitions);
+    let renders = parts.map(|part| format!("dri/renderD{}", part.render_minor));
+    let wanted: Vec<String> = [KFD.to_owned()].into_iter().chain(renders).collect();
+    let (there, missing): (Vec<String>, Vec<String>) =
+        wanted.into_iter().partition(|name| files.0.contains(name));
+    if missing.is_empty() {
+        return check.ok(Subject::Node, format!("{dev} has {}", listed(&there)));
+    }
+    let nodes = facts.traces.as_ref().map(|traces| traces.kfd_nodes);
+    let topology = match nodes {
+        Ok(0) => format!("; {}/class/kfd shows no topology", facts.roots.sys),
+        Ok(_) | Err(_) => String::new(),
+    };
+    check.failing(
+        Subject::Node,
+        format!("{dev} has no {}{topology}", listed(&missing)),
+        "the kernel makes them with the devices: it needs CONFIG_HSA_AMD for kfd (some systems for containers lack it); elsewhere than on the \
+         host name the host's folder with --dev-root",
+    )
+}

@@ -1,0 +1,110 @@
+//! What the bus shows, and who is bound to it.
+
+use std::collections::BTreeMap;
+
+use super::facts::{Facts, bound, is_passed};
+use super::{Check, Finding, Subject};
+use crate::domain::inventory::{Condition, Device, Identity, Vendor};
+
+/// The driver of Linux itself for NVIDIA's GPUs, beside which NVIDIA's cannot be bound.
+const NOUVEAU: [&str; 2] = ["nouveau", "nova_core"];
+
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    let mut all = vec![there(facts)];
+    let devices = &facts.inventory.devices;
+    let strangers = devices
+        .iter()
+        .filter(|device| device.identity == Identity::Unknown);
+    all.extend(strangers.map(stranger));
+    if devices.is_empty() {
+        let evidence = "there is nothing that a driver could be bound to";
+        all.push(Check::KernelDriver.not_applicable(evidence));
+    }
+    all.extend(devices.iter().map(|device| binding(facts, device)));
+    all
+}
+
+fn there(facts: &Facts<'_>) -> Finding {
+    let check = Check::Accelerators;
+    let devices = &facts.inventory.devices;
+    let folder = format!("{}/bus/pci/devices", facts.roots.sys);
+    if devices.is_empty() {
+        return match &facts.traces {
+            Ok(traces) if traces.has_bus => {
+                check.not_applicable(format!("no function in {folder} is an accelerator"))
+            }
+            Ok(_) => check.unknown(Subject::Node, format!("there is no {folder} to be read")),
+            Err(_) => check.not_applicable("the recording has no accelerator"),
+        };
+    }
+    let mut types: BTreeMap<String, usize> = BTreeMap::new();
+    for device in devices {
+        let count = types.entry(device.identity.to_string()).or_default();
+        *count = count.saturating_add(1);
+    }
+    let types = types.iter().map(|(name, count)| format!("{count}x {name}"));
+    let types: Vec<String> = types.collect();
+    check.ok(Subject::Node, types.join(", "))
+}
+
+fn stranger(device: &Device) -> Finding {
+    let ids = device.pci_ids;
+    let class = ids.class.map(|class| format!(", class {class:06x}"));
+    let evidence = format!(
+        "PCI id {:04x}:{:04x}, subsystem {:04x}:{:04x}{}: no catalogue of ours has it",
+        ids.vendor,
+        ids.device,
+        ids.subsystem_vendor,
+        ids.subsystem_device,
+        class.unwrap_or_default()
+    );
+    let remedy = "look the id up in the PCI ID database; its label is type.octavo.dev/unknown until it is known";
+    Check::Accelerators.warning(Subject::Device(device.pci), evidence, remedy)
+}
+
+fn binding(facts: &Facts<'_>, device: &Device) -> Finding {
+    let check = Check::KernelDriver;
+    let subject = Subject::Device(device.pci);
+    let file = format!("{}/bus/pci/devices/*/driver", facts.roots.sys);
+    let expected = match device.vendor {
+        Vendor::Nvidia => Some("nvidia"),
+        Vendor::Amd => Some("amdgpu"),
+        Vendor::Aws => Some("neuron"),
+        Vendor::Other(_) => None,
+    };
+    match (&device.condition, bound(device), expected) {
+        (Condition::Working, ..) => check.ok(subject, "its driver answers"),
+        (Condition::Failing { .. }, ..) => check.ok(subject, "its driver lists it"),
+        (Condition::PciOnly { .. }, Some(driver), _) if is_passed(device) => check.ok(
+            subject,
+            format!("{driver} is bound: it is set aside for a virtual machine, and no container of this node gets it ({file})"),
+        ),
+        (Condition::PciOnly { .. }, Some(driver), Some("nvidia")) if NOUVEAU.contains(&driver) => {
+            let evidence = format!("{driver} is bound, and NVIDIA's driver cannot be ({file})");
+            let remedy = "install NVIDIA's driver, which puts nouveau on the list of modules that are not loaded \
+                          (modprobe.d: `blacklist nouveau`, `options nouveau modeset=0`), and reboot";
+            check.failing(subject, evidence, remedy)
+        }
+        (Condition::PciOnly { .. }, Some(driver), Some(expected)) if driver != expected => {
+            let evidence = format!("{driver} is bound, and not {expected} ({file})");
+            let remedy = format!(
+                "if {driver} was not bound on purpose, unbind it (`echo ADDRESS > /sys/bus/pci/drivers/{driver}/unbind`) and load {expected}"
+            );
+            check.warning(subject, evidence, &remedy)
+        }
+        (Condition::PciOnly { .. }, Some(driver), _) => {
+            check.ok(subject, format!("{driver} is bound ({file})"))
+        }
+        (Condition::PciOnly { .. }, None, Some(expected)) => {
+            let evidence = format!("no kernel driver is bound ({file})");
+            let remedy = format!(
+                "load {expected} (`modprobe {expected}`); if it is loaded, `dmesg | grep -i {expected}` says why it does not take the device"
+            );
+            check.failing(subject, evidence, &remedy)
+        }
+        (Condition::PciOnly { .. }, None, None) => {
+            let evidence = format!("no kernel driver is bound ({file})");
+            check.warning(subject, evidence, "install the driver of its vendor")
+        }
+    }
+}

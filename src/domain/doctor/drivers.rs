@@ -1,0 +1,71 @@
+//! A vendor's kernel driver: loaded or not, and what to do where it is not.
+
+use super::facts::{Facts, Loaded};
+use super::{Check, Finding, Subject, counted};
+use crate::domain::inventory::{Device, Vendor};
+
+/// A vendor's driver.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Maker {
+    pub(super) vendor: Vendor,
+    /// What its devices are called.
+    pub(super) name: &'static str,
+    pub(super) check: Check,
+    /// The kernel module.
+    pub(super) module: &'static str,
+    /// What brings it.
+    pub(super) remedy: &'static str,
+}
+
+/// How the driver of a vendor is.
+#[derive(Debug)]
+pub(super) struct Standing<'a> {
+    /// The vendor's devices that are here.
+    pub(super) devices: Vec<&'a Device>,
+    pub(super) loaded: Loaded,
+    pub(super) finding: Finding,
+}
+
+impl Maker {
+    /// How its driver is on this node.
+    pub(super) fn standing<'a>(&self, facts: &'a Facts<'_>) -> Standing<'a> {
+        let devices = facts.here(self.vendor);
+        let loaded = facts.loaded(self.module, &devices);
+        Standing {
+            finding: self.finding(devices.len(), &loaded),
+            devices,
+            loaded,
+        }
+    }
+
+    /// What is said where there is none of its devices.
+    pub(super) fn nothing(&self) -> String {
+        format!("there is no {} device for this machine to use", self.name)
+    }
+
+    fn finding(&self, count: usize, loaded: &Loaded) -> Finding {
+        if count == 0 {
+            return self.check.not_applicable(self.nothing());
+        }
+        let devices = counted(count, "device", "devices");
+        let devices = format!("{devices} of {}", self.name);
+        match loaded {
+            Loaded::Yes(how) => self.check.ok(Subject::Node, how.clone()),
+            Loaded::No(how) => {
+                let evidence = format!("{devices}, and its driver is not loaded: {how}");
+                self.check.failing(Subject::Node, evidence, self.remedy)
+            }
+            Loaded::Untold(why) => {
+                let evidence = format!("{devices}, and nobody tells of the driver: {why}");
+                self.check.unknown(Subject::Node, evidence)
+            }
+        }
+    }
+}
+
+impl Standing<'_> {
+    /// Whether there are devices, and their driver is loaded for certain.
+    pub(super) fn works(&self) -> bool {
+        !self.devices.is_empty() && matches!(self.loaded, Loaded::Yes(_))
+    }
+}

@@ -1,0 +1,169 @@
+//! What the checks are made from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Condition, Device, Inventory, Vendor};
+
+/// What was looked for; the error says in words why nobody knows.
+pub type Told<T> = Result<T, String>;
+
+/// All that is known of a node.
+#[derive(Debug, Clone)]
+pub struct Facts<'a> {
+    /// What it has.
+    pub inventory: &'a Inventory,
+    /// Where things were looked for.
+    pub roots: Roots,
+    /// What drivers leave in sysfs.
+    pub traces: Told<Traces>,
+    /// Which device files there are.
+    pub files: Told<Files>,
+    /// The device file of each GPU instance and compute instance that the driver has a number for, as a path below the folder of
+    /// device files.
+    pub instance_files: Told<InstanceFiles>,
+    /// Whether all processes of the machine and their pods can be seen.
+    pub processes: Told<()>,
+    /// Kubelet; `None` where none ever ran.
+    pub kubelet: Told<Option<Kubelet>>,
+    /// Labels that were written; `None` where there are none.
+    pub labels: Told<Option<FeatureLabels>>,
+}
+
+/// Places, as they are told to people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roots {
+    /// Where sysfs is mounted.
+    pub sys: String,
+    /// Where device files are.
+    pub dev: String,
+    /// Where procfs is mounted.
+    pub proc: String,
+    /// The kubelet's folder.
+    pub kubelet: String,
+}
+
+/// What drivers leave in sysfs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Traces {
+    /// Whether the folder of PCI functions can be read.
+    pub has_bus: bool,
+    /// Kernel modules that are loaded, with their versions where they have any; only those that have to do with accelerators.
+    pub modules: BTreeMap<String, Option<String>>,
+    /// Devices that the Neuron driver shows, by their numbers.
+    pub neuron: BTreeSet<u32>,
+    /// Nodes of KFD's topology.
+    pub kfd_nodes: usize,
+}
+
+/// Names of device files below their folder, such as `nvidiactl` and `dri/renderD128`; only those of accelerators.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Files(pub BTreeSet<String>);
+
+/// Device files by device, GPU instance and, where it is that of one, compute instance.
+pub type InstanceFiles = BTreeMap<(PciAddress, u32, Option<u32>), String>;
+
+/// What kubelet tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kubelet {
+    /// Resources that device plugins registered, from kubelet's own record.
+    pub registered: Told<Registered>,
+    /// What it would give out: ids by resource. `None`: this kubelet does not tell.
+    pub allocatable: Told<Option<BTreeMap<String, BTreeSet<String>>>>,
+    /// Drivers that allocate devices to claims (DRA), by the folders that they have.
+    pub claim_drivers: BTreeSet<String>,
+}
+
+/// How many healthy devices each registered resource has.
+pub type Registered = BTreeMap<String, usize>;
+
+/// Labels that were written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeatureLabels {
+    /// Where.
+    pub place: String,
+    /// Keys and values.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Kernel drivers that hold a device for a virtual machine, and so on purpose. Source: Linux, "VFIO"; Xen, "PCI passthrough".
+const PASSTHROUGH: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
+
+/// Whether a module is loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Loaded {
+    /// It is; the words say how that is known.
+    Yes(String),
+    /// It is not; likewise.
+    No(String),
+    /// Nobody tells.
+    Untold(String),
+}
+
+impl Facts<'_> {
+    /// Devices of a vendor that are there for this machine: not those that a virtual machine is given.
+    pub(super) fn here(&self, vendor: Vendor) -> Vec<&Device> {
+        let all = self.inventory.devices.iter();
+        let of_vendor = all.filter(|device| device.vendor == vendor);
+        of_vendor.filter(|device| !is_passed(device)).collect()
+    }
+
+    /// Whether a kernel module is loaded, for devices that are here.
+    pub(super) fn loaded(&self, module: &str, devices: &[&Device]) -> Loaded {
+        let folder = format!("{}/module/{module}", self.roots.sys);
+        let version = self
+            .traces
+            .as_ref()
+            .map(|traces| traces.modules.get(module));
+        if let Ok(Some(version)) = version {
+            let version = version.as_deref().unwrap_or("it tells no version");
+            return Loaded::Yes(format!("{folder}: {version}"));
+        }
+        let bound = devices
+            .iter()
+            .filter(|device| bound(device) == Some(module));
+        let bound = bound.count();
+        if bound > 0 {
+            let all = devices.len();
+            return Loaded::Yes(format!(
+                "the kernel driver {module} is bound to {bound} of {all}"
+            ));
+        }
+        if devices.iter().any(|device| answers(device)) {
+            return Loaded::Yes("its devices answer".to_owned());
+        }
+        match version {
+            Ok(_) => Loaded::No(format!("there is no {folder}")),
+            // A recording says what was bound then.
+            Err(_) if devices.iter().all(|device| bound_to_nothing(device)) => {
+                Loaded::No("no kernel driver is bound to any of them".to_owned())
+            }
+            Err(why) => Loaded::Untold(why.clone()),
+        }
+    }
+}
+
+/// Whether a virtual machine is given it.
+pub(super) fn is_passed(device: &Device) -> bool {
+    bound(device).is_some_and(|driver| PASSTHROUGH.contains(&driver))
+}
+
+/// The kernel driver that is bound to it, where no driver library speaks for it.
+pub(super) fn bound(device: &Device) -> Option<&str> {
+    match &device.condition {
+        Condition::PciOnly { kernel_driver } => kernel_driver.as_deref(),
+        Condition::Working | Condition::Failing { .. } => None,
+    }
+}
+
+/// Whether its driver answers, or at least lists it.
+fn answers(device: &Device) -> bool {
+    match &device.condition {
+        Condition::Working | Condition::Failing { .. } => true,
+        Condition::PciOnly { .. } => false,
+    }
+}
+
+fn bound_to_nothing(device: &Device) -> bool {
+    !answers(device) && bound(device).is_none()
+}

@@ -1,0 +1,142 @@
+//! AWS Inferentia and Trainium: is the driver there, does it show what the bus has, and are its files there?
+//!
+//! People's most frequent question about these devices is why a node has none to offer. The answer is one of four: there is none on the bus, no
+//! driver, a driver and no plugin, or a plugin that offers none. The first two are here, the others in `kubelet`.
+
+use std::collections::BTreeSet;
+
+use super::drivers::{Maker, Standing};
+use super::facts::Facts;
+use super::{Check, Finding, Subject, counted, listed};
+use crate::domain::inventory::{DriverLayout, Vendor};
+
+pub(super) const NEURON: Maker = Maker {
+    vendor: Vendor::Aws,
+    name: "AWS Neuron",
+    check: Check::NeuronDriver,
+    module: "neuron",
+    remedy: "install the package aws-neuronx-dkms for this kernel (images that AWS builds for Neuron have it) and load it with \
+             `modprobe neuron`; after a new kernel it has to be built again: `dkms status` says for which it is",
+};
+
+/// Inferentia of the first generation, which drivers from 2.22 on do not know. Source: AWS Neuron SDK, release notes of 2.26; PCI ids of the driver.
+const FIRST_GENERATION: [u16; 4] = [0x7064, 0x7065, 0x7066, 0x7067];
+const LAST_FOR_IT: (u64, u64) = (2, 21);
+
+const FOLDER: &str = "class/neuron_device";
+
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    let standing = NEURON.standing(facts);
+    let devices = devices(facts, &standing);
+    let files = files(facts, &standing);
+    let driver = too_new(facts, &standing).unwrap_or(standing.finding);
+    vec![driver, devices, files]
+}
+
+/// The numbers of the driver's devices; `None` where nobody tells.
+fn shown(facts: &Facts<'_>) -> Option<BTreeSet<u32>> {
+    if let Some(neuron) = &facts.inventory.neuron {
+        return Some(neuron.devices.iter().map(|device| device.number).collect());
+    }
+    let traces = facts.traces.as_ref().ok()?;
+    Some(traces.neuron.clone())
+}
+
+/// How many devices the driver shows, where there are any.
+pub(super) fn count(facts: &Facts<'_>) -> Option<usize> {
+    shown(facts).map(|shown| shown.len())
+}
+
+fn version<'a>(facts: &'a Facts<'_>) -> Option<&'a str> {
+    let told = facts.inventory.neuron.as_ref();
+    let told = told.and_then(|neuron| neuron.driver_version.as_deref());
+    let module = || {
+        let modules = &facts.traces.as_ref().ok()?.modules;
+        modules.get(NEURON.module)?.as_deref()
+    };
+    told.or_else(module)
+}
+
+fn too_new(facts: &Facts<'_>, standing: &Standing<'_>) -> Option<Finding> {
+    let mut first = standing.devices.iter();
+    first.find(|device| FIRST_GENERATION.contains(&device.pci_ids.device))?;
+    let text = version(facts)?;
+    let mut numbers = text.split('.').map(str::parse::<u64>);
+    let release = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    if release <= LAST_FOR_IT {
+        return None;
+    }
+    let evidence =
+        format!("driver {text} is loaded, and knows no Inferentia of the first generation (Inf1)");
+    let remedy = "install aws-neuronx-dkms 2.21, the last that does";
+    Some(Check::NeuronDriver.failing(Subject::Node, evidence, remedy))
+}
+
+fn devices(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
+    let check = Check::NeuronDevices;
+    if standing.devices.is_empty() {
+        return check.not_applicable(NEURON.nothing());
+    }
+    if !standing.works() {
+        return check.not_applicable("the driver, which shows them, is not known to be loaded");
+    }
+    let Some(shown) = shown(facts) else {
+        return check.unknown(Subject::Node, "nobody tells what the driver shows");
+    };
+    let (shown, functions) = (shown.len(), standing.devices.len());
+    let folder = format!("{}/{FOLDER}", facts.roots.sys);
+    let evidence = format!(
+        "{} in {folder}, {} on the bus",
+        counted(shown, "device", "devices"),
+        counted(functions, "function", "functions")
+    );
+    if shown < functions {
+        let remedy = "`dmesg | grep -i neuron` says which one the driver gave up on, and why; if it took none, build it again for this kernel \
+                      (reinstall aws-neuronx-dkms) and reboot. A function that stays away is a case for the cloud's support: replace the instance";
+        return check.failing(Subject::Node, evidence, remedy);
+    }
+    if shown > functions {
+        let remedy =
+            "the bus is not shown whole here: mount the host's /sys, and name it with --sys-root";
+        return check.warning(Subject::Node, evidence, remedy);
+    }
+    let layout = facts.inventory.neuron.as_ref();
+    if layout.is_some_and(|neuron| neuron.driver_layout == DriverLayout::Unknown) {
+        let version = version(facts).unwrap_or("of an unknown version");
+        let evidence = format!(
+            "{evidence}; driver {version} has its files elsewhere than those that are known"
+        );
+        let remedy =
+            "what is not found there is left out, and all else holds; report the driver's version";
+        return check.warning(Subject::Node, evidence, remedy);
+    }
+    check.ok(Subject::Node, evidence)
+}
+
+fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
+    let check = Check::NeuronDeviceFiles;
+    if standing.devices.is_empty() {
+        return check.not_applicable(NEURON.nothing());
+    }
+    let shown = shown(facts).filter(|shown| standing.works() && !shown.is_empty());
+    let Some(shown) = shown else {
+        return check.not_applicable("the driver is not known to show a device");
+    };
+    let files = match &facts.files {
+        Ok(files) => files,
+        Err(why) => return check.unknown(Subject::Node, why.clone()),
+    };
+    let wanted = shown.iter().map(|number| format!("neuron{number}"));
+    let (there, missing): (Vec<String>, Vec<String>) =
+        wanted.partition(|name| files.0.contains(name));
+    let dev = &facts.roots.dev;
+    if missing.is_empty() {
+        return check.ok(Subject::Node, format!("{dev} has {}", listed(&there)));
+    }
+    check.failing(
+        Subject::Node,
+        format!("{dev} has no {}", listed(&missing)),
+        "the kernel makes them with the devices: on the host itself load the driver again (`modprobe -r neuron && modprobe neuron`, while nobody \
+         uses them); elsewhere name the host's folder with --dev-root",
+    )
+}

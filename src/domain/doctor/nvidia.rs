@@ -1,0 +1,89 @@
+//! NVIDIA's driver, its library and its device files.
+
+use super::drivers::{Maker, Standing};
+use super::facts::Facts;
+use super::{Check, Finding, Subject, listed};
+use crate::domain::inventory::{NvmlState, Vendor};
+
+pub(super) const NVIDIA: Maker = Maker {
+    vendor: Vendor::Nvidia,
+    name: "NVIDIA",
+    check: Check::NvidiaDriver,
+    module: "nvidia",
+    remedy: "install NVIDIA's driver for this kernel (or have GPU Operator do it, driver.enabled) and load it with `modprobe nvidia`; \
+             `dmesg | grep -i nvrm` says why it does not load",
+};
+
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    let standing = NVIDIA.standing(facts);
+    let library = library(facts, &standing);
+    let files = files(facts, &standing);
+    vec![standing.finding, library, files]
+}
+
+fn library(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
+    let check = Check::NvidiaLibrary;
+    if standing.devices.is_empty() {
+        return check.not_applicable(NVIDIA.nothing());
+    }
+    match &facts.inventory.nvml {
+        NvmlState::Ready(driver) => {
+            let cuda = driver.cuda.as_ref();
+            let cuda = cuda.map(|cuda| format!(", CUDA {cuda}")).unwrap_or_default();
+            let version = &driver.version;
+            check.ok(Subject::Node, format!("NVML answers: driver {version}{cuda}"))
+        }
+        NvmlState::Loading => check.unknown(Subject::Node, "NVML is being initialised"),
+        NvmlState::Absent { reason } if standing.works() => check.failing(
+            Subject::Node,
+            reason.clone(),
+            "put libnvidia-ml.so.1 of the driver's very version beside it (the driver's package has it); where the driver is a container's, \
+             name its root with --driver-root",
+        ),
+        NvmlState::Absent { reason } => {
+            check.not_applicable(format!("it comes with the driver, which is not there: {reason}"))
+        }
+        NvmlState::Lost { reason } => check.failing(
+            Subject::Node,
+            format!("NVML answered before: {reason}"),
+            "load the driver again; what was read before is what is shown",
+        ),
+        NvmlState::Stalled { call, .. } => check.failing(
+            Subject::Node,
+            format!("{call} does not return"),
+            "look at `dmesg | grep -i xid`; a driver that hangs needs a reset of the GPU, or a reboot of the node",
+        ),
+    }
+}
+
+fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
+    let check = Check::NvidiaDeviceFiles;
+    if standing.devices.is_empty() {
+        return check.not_applicable(NVIDIA.nothing());
+    }
+    if !standing.works() {
+        return check.not_applicable("the driver, which has them, is not known to be loaded");
+    }
+    let minors = standing.devices.iter().filter_map(|device| device.minor);
+    let wanted: Vec<String> = ["nvidiactl", "nvidia-uvm"]
+        .map(ToOwned::to_owned)
+        .into_iter()
+        .chain(minors.map(|minor| format!("nvidia{minor}")))
+        .collect();
+    let files = match &facts.files {
+        Ok(files) => files,
+        Err(why) => return check.unknown(Subject::Node, why.clone()),
+    };
+    let (there, missing): (Vec<String>, Vec<String>) =
+        wanted.into_iter().partition(|name| files.0.contains(name));
+    let dev = &facts.roots.dev;
+    if missing.is_empty() {
+        return check.ok(Subject::Node, format!("{dev} has {}", listed(&there)));
+    }
+    // Whoever runs containers makes those that are missing, where it may: so this is no proof that they fail.
+    check.warning(
+        Subject::Node,
+        format!("{dev} has no {}", listed(&missing)),
+        "`nvidia-smi` as root makes those of GPUs, `nvidia-modprobe -u` nvidia-uvm; a driver in a container has its own below its root: --dev-root",
+    )
+}

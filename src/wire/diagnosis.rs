@@ -1,0 +1,146 @@
+//! What `octavo doctor -o json` prints: findings, `octavo.dev/v1` `Diagnosis`.
+//!
+//! Checks are only ever added, so their words are texts to whoever reads; all else is strict.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::doctor::{Finding, Verdict};
+
+/// Findings as a document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Document {
+    api_version: ApiVersion,
+    kind: Kind,
+    /// In the order in which they were made.
+    pub findings: Vec<FindingJson>,
+}
+
+/// A finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FindingJson {
+    /// What was looked at.
+    pub check: String,
+    /// `node`, the PCI address of a device, `neuron<N>`, or a resource.
+    pub subject: String,
+    /// How it is.
+    pub verdict: VerdictJson,
+    /// What was read, and where.
+    pub evidence: String,
+    /// What to do; left out where there is nothing to be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// How it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerdictJson {
+    /// There is nothing here that it could be said of.
+    NotApplicable,
+    /// As it should be.
+    Ok,
+    /// Nobody tells.
+    Unknown,
+    /// Somebody should look.
+    Warning,
+    /// Pods do not get what is there.
+    Failing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum ApiVersion {
+    #[serde(rename = "octavo.dev/v1")]
+    V1,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Kind {
+    Diagnosis,
+}
+
+/// Reads the JSON form.
+pub fn parse(text: &str) -> Result<Document, serde_json::Error> {
+    serde_json::from_str(text)
+}
+
+impl From<&[Finding]> for Document {
+    fn from(findings: &[Finding]) -> Self {
+        Self {
+            api_version: ApiVersion::V1,
+            kind: Kind::Diagnosis,
+            findings: findings.iter().map(FindingJson::from).collect(),
+        }
+    }
+}
+
+impl From<&Finding> for FindingJson {
+    fn from(finding: &Finding) -> Self {
+        Self {
+            check: finding.check.as_str().to_owned(),
+            subject: finding.subject.to_string(),
+            verdict: finding.verdict.into(),
+            evidence: finding.evidence.clone(),
+            remedy: finding.remedy.clone(),
+        }
+    }
+}
+
+impl From<Verdict> for VerdictJson {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::NotApplicable => Self::NotApplicable,
+            Verdict::Ok => Self::Ok,
+            Verdict::Unknown => Self::Unknown,
+            Verdict::Warning => Self::Warning,
+            Verdict::Failing => Self::Failing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::doctor::{Check, Subject};
+
+    #[test]
+    fn the_words_of_the_document_are_those_of_the_findings() {
+        for verdict in [
+            Verdict::NotApplicable,
+            Verdict::Ok,
+            Verdict::Unknown,
+            Verdict::Warning,
+            Verdict::Failing,
+        ] {
+            let word = serde_json::to_value(VerdictJson::from(verdict)).unwrap();
+            assert_eq!(word, verdict.as_str());
+        }
+    }
+
+    #[test]
+    fn i12_a_document_is_read_as_it_was_written_and_nothing_else_is() {
+        let finding = Finding {
+            check: Check::NeuronDriver,
+            subject: Subject::Neuron(3),
+            verdict: Verdict::Failing,
+            evidence: "e".to_owned(),
+            remedy: None,
+        };
+        let document = Document::from(&[finding][..]);
+        let text = serde_json::to_string(&document).unwrap();
+        assert_eq!(
+            text,
+            r#"{"apiVersion":"octavo.dev/v1","kind":"Diagnosis","findings":[{"check":"neuron-driver","subject":"neuron3","verdict":"failing","evidence":"e"}]}"#
+        );
+        assert_eq!(parse(&text).unwrap(), document);
+        for (from, to) in [
+            ("octavo.dev/v1", "octavo.dev/v2"),
+            ("Diagnosis", "Inventory"),
+            ("failing", "fails"),
+            ("evidence", "proof"),
+        ] {
+            assert!(parse(&text.replace(from, to)).is_err(), "{to}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! `octavo doctor`: the shipped program on machines that miss something, on one that does not, and on this one.
+
+mod planted;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use octavo::domain::doctor::Check;
+use octavo::wire::diagnosis::{FindingJson, VerdictJson, parse};
+use octavo::wire::inventory;
+
+use crate::machine::Machine;
+use crate::sharing::kubelet::Kubelet;
+
+use VerdictJson::{Failing, NotApplicable, Ok as Fine, Unknown, Warning};
+
+fn octavo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
+    command.args(arguments).stdin(Stdio::null());
+    // What a pod sees is said where it is meant.
+    command.env_remove("KUBERNETES_SERVICE_HOST");
+    command
+}
+
+/// What it found, and how it ended.
+struct Diagnosis {
+    findings: Vec<FindingJson>,
+    code: Option<i32>,
+}
+
+impl Diagnosis {
+    #[track_caller]
+    fn of(output: &Output) -> Self {
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        let document = parse(&said).unwrap_or_else(|error| panic!("{error}: {said}{complaints}"));
+        let diagnosis = Self {
+            findings: document.findings,
+            code: output.status.code(),
+        };
+        // Whatever the machine is: every check is there, and the exit code says whether one fails.
+        let fails = diagnosis.findings.iter().any(|one| one.verdict == Failing);
+        assert_eq!(diagnosis.code, Some(i32::from(fails)), "{said}");
+        for check in Check::ALL {
+            let is_it = |one: &FindingJson| one.check == check.as_str();
+            assert!(
+                diagnosis.findings.iter().any(is_it),
+                "{}: {said}",
+                check.as_str()
+            );
+        }
+        diagnosis
+    }
+
+    /// The only finding of a check.
+    #[track_caller]
+    fn only(&self, check: &str) -> &FindingJson {
+        let found: Vec<&FindingJson> = self.of_check(check);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        found[0]
+    }
+
+    fn of_check(&self, check: &str) -> Vec<&FindingJson> {
+        let all = self.findings.iter();
+        all.filter(|finding| finding.check == check).collect()
+    }
+
+    #[track_caller]
+    fn says(&self, check: &str, verdict: VerdictJson, evidence: &str) {
+        let found = self.only(check);
+        assert_eq!(found.verdict, verdict, "{found:#?}");
+        assert!(found.evidence.contains(evidence), "{found:#?}");
+    }
+}
+
+/// A simulated machine with three GPUs: one with a GPU instance and nothing in it, one with MIG mode on and nothing else, one whole.
+fn leftovers() -> Machine {
+    Machine::new(
+        "machine: leftovers\ngpus:\n- {board: A100_80GB, mig: enabled, instances: [{profile: 1g.10gb, compute: []}]}\n\
+         - {board: A100_80GB, mig: enabled}\n- {board: A100_80GB}\n",
+    )
+}
+
+#[track_caller]
+fn of_machine(machine: &Machine, more: &[&str]) -> Diagnosis {
+    let mut command = octavo(&["doctor", "-o", "json"]);
+    command.arg("--nvml-library").arg(machine.library());
+    command.arg("--sys-root").arg(machine.path().join("sys"));
+    command.args(more);
+    Diagnosis::of(&command.output().unwrap())
+}
+
+#[test]
+fn leftovers_of_mig_are_told_of_their_devices() {
+    let machine = leftovers();
+    let kubelet = machine.path().join("none");
+    let said = of_machine(&machine, &["--kubelet-root", kubelet.to_str().unwrap()]);
+    said.says("nvidia-library", Fine, "NVML answers");
+    let instances = said.of_check("mig-instances");
+    let told: Vec<(VerdictJson, &str)> = instances
+        .iter()
+        .map(|finding| (finding.verdict, finding.evidence.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (
+                Warning,
+                "without a compute instance, and so of no use: gi 13"
+            ),
+            (Warning, "MIG mode is on, and it has no instance"),
+            (Fine, "it is one whole GPU"),
+        ]
+    );
+    assert_eq!(said.code, Some(0), "{:#?}", said.findings);
+}
+
+#[tokio::test]
+async fn what_a_real_kubelets_socket_offers_is_held_against_the_hardware() {
+    let machine = Machine::new("machine: offers\ngpus: [{board: T4, count: 2}]\n");
+    let devices = machine.observe().await.devices;
+    let uuids: Vec<String> = devices
+        .iter()
+        .map(|device| device.uuid.clone().unwrap().to_string())
+        .collect();
+    let root = machine.path().join("kubelet");
+    let kubelet = Kubelet::start(
+        &root.join("device-plugins"),
+        &root.join("pod-resources/kubelet.sock"),
+    );
+    let look = || of_machine(&machine, &["--kubelet-root", root.to_str().unwrap()]);
+    look().says(
+        "device-plugin",
+        Failing,
+        "no device plugin has registered nvidia.com/*",
+    );
+
+    kubelet.has("nvidia.com/gpu", &uuids);
+    let said = look();
+    said.says(
+        "allocatable",
+        Fine,
+        "all 2 devices and partitions are offered",
+    );
+    said.says("time-slicing", NotApplicable, "by turns");
+    assert_eq!(said.code, Some(0), "{:#?}", said.findings);
+
+    kubelet.has("nvidia.com/gpu", &uuids[..1]);
+    look().says(
+        "allocatable",
+        Failing,
+        &format!("there, and not offered: {}", uuids[1]),
+    );
+
+    kubelet.has("nvidia.com/gpu", &uuids);
+    let replicas: Vec<String> = (0..3)
+        .map(|number| format!("{}::{number}", uuids[0]))
+        .collect();
+    kubelet.has("nvidia.com/gpu.shared", &replicas);
+    let said = look();
+    said.says(
+        "resource-owners",
+        Failing,
+        "nvidia.com/gpu and nvidia.com/gpu.shared",
+    );
+    said.says(
+        "time-slicing",
+        Fine,
+        "nvidia.com/gpu.shared: 3 replicas of 1 device",
+    );
+}
+
+#[test]
+fn labels_of_another_time_are_told() {
+    let machine = Machine::new("machine: labels\ngpus: [{board: T4, count: 2}]\n");
+    let file = machine.path().join("features");
+    let mut command = octavo(&["labels"]);
+    command.arg("--nvml-library").arg(machine.library());
+    command.arg("--sys-root").arg(machine.path().join("sys"));
+    let labels = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let look = || {
+        of_machine(
+            &machine,
+            &[
+                "--labels",
+                file.to_str().unwrap(),
+                "--kubelet-root",
+                "/nowhere",
+            ],
+        )
+    };
+    fs::write(&file, &labels).unwrap();
+    look().says("labels", Fine, "says what the hardware does");
+    assert!(labels.contains("octavo.dev/count=2\n"), "{labels}");
+    fs::write(
+        &file,
+        labels.replace("octavo.dev/count=2\n", "octavo.dev/count=4\n"),
+    )
+    .unwrap();
+    look().says(
+        "labels",
+        Warning,
+        "-octavo.dev/count=4, +octavo.dev/count=2",
+    );
+    fs::remove_file(&file).unwrap();
+    let mut command = octavo(&["doctor", "--labels"]);
+    let output = command.arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("error: cannot read labels from"), "{said}");
+}
+
+#[test]
+fn on_this_machine_it_says_the_truth() {
+    let inspected = octavo(&["inspect", "-o", "json"]).output().unwrap();
+    let inventory = inventory::parse(&String::from_utf8(inspected.stdout).unwrap()).unwrap();
+    let said = Diagnosis::of(&octavo(&["doctor", "-o", "json"]).output().unwrap());
+    let accelerators = said.of_check("accelerators");
+    if inventory.devices.is_empty() {
+        assert!(
+            accelerators
+                .iter()
+                .all(|one| matches!(one.verdict, NotApplicable | Unknown)),
+            "{accelerators:#?}"
+        );
+        assert_eq!(said.code, Some(0), "{:#?}", said.findings);
+    } else {
+        assert_eq!(accelerators[0].verdict, Fine);
+        assert_eq!(
+            said.of_check("kernel-driver").len(),
+            inventory.devices.len()
+        );
+    }
+    // The forms for people and for programs say the same.
+    let table = octavo(&["doctor"]).output().unwrap();
+    assert_eq!(table.status.code(), said.code);
+    let table = String::from_utf8(table.stdout).unwrap();
+    let failing = said.findings.iter().filter(|one| one.verdict == Failing);
+    let failing = failing.count();
+    let sentence = format!("{} findings: {failing} failing", said.findings.len());
+    assert!(table.contains(&sentence), "{table}");
+    let yaml = octavo(&["doctor", "-o", "yaml"]).output().unwrap();
+    let yaml = String::from_utf8(yaml.stdout).unwrap();
+    assert!(yaml.contains("kind: Diagnosis"), "{yaml}");
+}
+
+#[test]
+fn the_document_of_the_command_line_explains_every_check() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md");
+    let document = fs::read_to_string(path).unwrap();
+    for check in Check::ALL {
+        let row = format!("| `{}` |", check.as_str());
+        assert!(document.contains(&row), "{row}");
+    }
+}

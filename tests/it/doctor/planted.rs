@@ -1,0 +1,227 @@
+//! Machines of files: Neuron nodes that miss one thing each, GPUs that somebody else holds, and pods that do not see their node.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::Command;
+
+use octavo::wire::diagnosis::VerdictJson::{
+    self, Failing, NotApplicable, Ok as Fine, Unknown, Warning,
+};
+use tempfile::TempDir;
+
+use super::{Diagnosis, octavo};
+use crate::sysfs::tree::{machine, plant};
+
+/// A machine of files: `sys`, `dev` and the kubelet's folder below one.
+struct Planted(TempDir);
+
+impl Planted {
+    fn new(tree: &str) -> Self {
+        let planted = Self(tempfile::tempdir().unwrap());
+        for folder in ["sys/bus/pci/devices", "dev"] {
+            fs::create_dir_all(planted.at(folder)).unwrap();
+        }
+        planted.plant(tree);
+        planted
+    }
+
+    fn plant(&self, tree: &str) {
+        plant(self.0.path(), tree);
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = octavo(&["doctor", "--driver-root", "/nowhere"]);
+        for (flag, folder) in [
+            ("--sys-root", "sys"),
+            ("--dev-root", "dev"),
+            ("--kubelet-root", "kubelet"),
+        ] {
+            command.arg(flag).arg(self.at(folder));
+        }
+        command.args(arguments);
+        command
+    }
+
+    #[track_caller]
+    fn diagnosis(&self) -> Diagnosis {
+        Diagnosis::of(&self.command(&["-o", "json"]).output().unwrap())
+    }
+}
+
+/// Inferentia2, as many as an inf2.24xlarge has and as their driver shows them. Source: PCI ids of the Neuron driver; its sysfs up to 2.30.
+fn inferentia(count: u32, driver: &str) -> String {
+    let function = |slot: u32| {
+        let at = format!("sys/bus/pci/devices/0000:00:{:02x}.0", slot + 16);
+        format!(
+            "{at}/vendor = 0x1d0f\\n\n{at}/device = 0x7264\\n\n{at}/class = 0x088000\\n\n{driver}",
+            driver = if driver.is_empty() {
+                String::new()
+            } else {
+                format!("{at}/driver -> ../../../../bus/pci/drivers/{driver}\n")
+            }
+        )
+    };
+    (0..count).map(function).collect()
+}
+
+fn loaded(numbers: std::ops::Range<u32>) -> String {
+    let device = |number: u32| {
+        let at = format!("sys/class/neuron_device/neuron{number}");
+        format!(
+            "{at}/core_count = 2\n{at}/info/architecture/device_name = Inferentia2\\n\n{at}/neuron_core0/\n{at}/neuron_core1/\n"
+        )
+    };
+    let devices: String = numbers.map(device).collect();
+    format!("sys/module/neuron/version = 2.26.5.0\\n\n{devices}")
+}
+
+/// Kubelet's record, in which these are registered.
+fn record(registered: &str) -> String {
+    format!(
+        "kubelet/device-plugins/kubelet_internal_checkpoint = {{\"Data\":{{\"PodDeviceEntries\":null,\"RegisteredDevices\":{registered}}},\"Checksum\":1}}\n"
+    )
+}
+
+fn device_files(planted: &Planted, names: impl IntoIterator<Item = String>) {
+    for name in names {
+        // Only root may make others.
+        symlink("/dev/null", planted.at("dev").join(name)).unwrap();
+    }
+}
+
+#[test]
+fn f4_each_thing_that_a_neuron_node_misses_is_named_with_what_to_do() {
+    let bare = Planted::new(&inferentia(6, ""));
+    let said = bare.diagnosis();
+    said.says(
+        "neuron-driver",
+        Failing,
+        "6 devices of AWS Neuron, and its driver is not loaded",
+    );
+    let remedy = said.only("neuron-driver").remedy.clone().unwrap();
+    assert!(
+        remedy.contains("aws-neuronx-dkms") && remedy.contains("modprobe neuron"),
+        "{remedy}"
+    );
+    assert_eq!(said.of_check("kernel-driver").len(), 6);
+    said.says("device-plugin", NotApplicable, "nothing to give out");
+
+    let half = Planted::new(&(inferentia(6, "neuron") + &loaded(0..5)));
+    device_files(&half, (0..5).map(|number| format!("neuron{number}")));
+    let said = half.diagnosis();
+    said.says("neuron-driver", Fine, "2.26.5.0");
+    said.says("neuron-devices", Failing, "6 functions on the bus");
+
+    let whole = Planted::new(&(inferentia(6, "neuron") + &loaded(0..6)));
+    let said = whole.diagnosis();
+    said.says("neuron-devices", Fine, "6 functions on the bus");
+    said.says("neuron-device-files", Failing, "has no neuron0, neuron1");
+    device_files(&whole, (0..6).map(|number| format!("neuron{number}")));
+    let said = whole.diagnosis();
+    assert_eq!(said.code, Some(0), "{:#?}", said.findings);
+    said.says("device-plugin", NotApplicable, "no kubelet ever ran here");
+
+    whole.plant(&record("null"));
+    let said = whole.diagnosis();
+    said.says(
+        "device-plugin",
+        Failing,
+        "no device plugin has registered aws.amazon.com/neuron*",
+    );
+    let remedy = said.only("device-plugin").remedy.clone().unwrap();
+    assert!(
+        remedy.contains("node.kubernetes.io/instance-type"),
+        "{remedy}"
+    );
+
+    whole.plant(&record("{\"aws.amazon.com/neuron\":null}"));
+    let said = whole.diagnosis();
+    said.says("device-plugin", Fine, "aws.amazon.com/neuron");
+    said.says("allocatable", Failing, "none of it is healthy");
+
+    whole.plant(&record(
+        "{\"aws.amazon.com/neuron\":[\"0\",\"1\",\"2\",\"3\",\"4\"]}",
+    ));
+    whole.diagnosis().says(
+        "allocatable",
+        Failing,
+        "aws.amazon.com/neuron: 5 offered, 6 there",
+    );
+
+    whole.plant(&record(
+        "{\"aws.amazon.com/neuron\":[\"0\",\"1\",\"2\",\"3\",\"4\",\"5\"]}",
+    ));
+    let said = whole.diagnosis();
+    said.says("allocatable", Fine, "6 offered, 6 there");
+    assert_eq!(said.code, Some(0), "{:#?}", said.findings);
+}
+
+#[test]
+fn functions_that_a_virtual_machine_is_given_are_no_failure() {
+    let said = Planted::new(&inferentia(2, "vfio-pci")).diagnosis();
+    assert_eq!(said.code, Some(0));
+    said.says("neuron-driver", NotApplicable, "for this machine to use");
+    for finding in said.of_check("kernel-driver") {
+        assert_eq!(finding.verdict, Fine);
+        assert!(finding.evidence.contains("set aside for a virtual machine"));
+    }
+}
+
+#[test]
+fn who_holds_a_gpu_is_told_and_a_stranger_is_told_by_its_id() {
+    let sys = machine("nouveau");
+    let mut command = octavo(&["doctor", "-o", "json", "--driver-root", "/nowhere"]);
+    command.arg("--sys-root").arg(sys.path());
+    command.args(["--kubelet-root", "/nowhere"]);
+    let said = Diagnosis::of(&command.output().unwrap());
+    assert_eq!(said.code, Some(1));
+    said.says("nvidia-driver", Failing, "1 device of NVIDIA");
+    let told: Vec<(&str, VerdictJson)> = said
+        .of_check("kernel-driver")
+        .iter()
+        .map(|finding| (finding.subject.as_str(), finding.verdict))
+        .collect();
+    let expected = [
+        ("0000:17:00.0", Failing),
+        ("0000:3b:00.0", Fine),
+        ("0000:5d:00.0", Warning),
+    ];
+    assert_eq!(told, expected);
+    let stranger = said.of_check("accelerators");
+    let stranger = stranger.iter().find(|one| one.verdict == Warning).unwrap();
+    assert_eq!(stranger.subject, "0000:5d:00.0");
+    assert!(
+        stranger.evidence.starts_with("PCI id 1e52:fff7"),
+        "{stranger:?}"
+    );
+}
+
+#[test]
+fn an_empty_machine_and_one_whose_bus_is_hidden_are_told_apart() {
+    let empty = Planted::new("");
+    let said = empty.diagnosis();
+    said.says("accelerators", NotApplicable, "is an accelerator");
+    assert_eq!(said.code, Some(0));
+    fs::remove_dir_all(empty.at("sys/bus")).unwrap();
+    let said = empty.diagnosis();
+    said.says("accelerators", Unknown, "to be read");
+    assert_eq!(said.code, Some(0));
+}
+
+#[test]
+fn in_a_pod_what_is_not_mounted_is_not_taken_for_missing() {
+    let node = Planted::new(&(inferentia(1, "neuron") + &loaded(0..1)));
+    let mut command = octavo(&["doctor", "-o", "json", "--driver-root", "/nowhere"]);
+    command.arg("--sys-root").arg(node.at("sys"));
+    command.arg("--kubelet-root").arg(node.at("kubelet"));
+    command.env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+    let said = Diagnosis::of(&command.output().unwrap());
+    said.says("neuron-device-files", Unknown, "this pod's own");
+    said.says("device-plugin", Unknown, "is not mounted in this pod");
+    assert_eq!(said.code, Some(0));
+}
