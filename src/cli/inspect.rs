@@ -3,10 +3,12 @@
 //! ```text
 //! summary    driver, or why there is none       summary.rs
 //! table      one row a device                   table.rs
+//! neuron     what Neuron's driver tells         neuron.rs
 //! pictures   slices of the MIG-capable ones     picture.rs
 //! problems   what fails or could not be read    problems.rs
 //! ```
 
+mod neuron;
 mod picture;
 mod problems;
 mod summary;
@@ -54,6 +56,7 @@ pub(super) fn people(
     let parts = [
         summary::summary(inventory, colors),
         rows,
+        neuron::devices(inventory, columns, colors),
         picture::pictures(inventory, colors),
         problems::problems(inventory, colors),
     ];

@@ -9,6 +9,9 @@
 mod facts;
 mod memory;
 mod names;
+mod neuron;
+
+pub use neuron::{LogicalRule, logical_rule, neuron_chip, neuron_memory};
 
 pub use facts::{
     DeviceLink, Facts, LinkKind, MarketedMemory, MemoryUnit, PciPattern, Tflops, catalogue, source,

@@ -9,6 +9,12 @@
 //! | physical core | a `NeuronCore` of the chip; what sysfs counts |
 //! | logical core | what programs and Kubernetes see: one or two physical ones, by the node's logical `NeuronCore` configuration |
 
+mod state;
+mod topology;
+
+pub use state::NeuronState;
+pub use topology::Topology;
+
 use super::health::Problem;
 use crate::domain::quantity::Mebibytes;
 
@@ -23,6 +29,8 @@ pub struct Neuron {
     pub logical: Option<LogicalCores>,
     /// The devices, ordered by their number.
     pub devices: Vec<NeuronDevice>,
+    /// What is wrong with none of them alone: a count that differs from that of the PCI functions, a setting that could not be read.
+    pub problems: Vec<Problem>,
 }
 
 /// Where a driver has its files.

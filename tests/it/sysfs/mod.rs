@@ -1,3 +1,5 @@
 //! Machines as their `/sys` shows them: the shipped programs on trees of files.
 
+mod neuron;
+mod neuron_host;
 pub(crate) mod tree;
