@@ -4,7 +4,8 @@
 //! zero, because kernels, drivers and container runtimes each leave some of them out.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::PathBuf;
 
 use crate::hw::bounded::{self, Unread};
@@ -39,7 +40,7 @@ impl Sysfs {
 
     /// A text attribute without the blanks around it.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        let bytes = self.bytes(path, LONGEST_TEXT)?;
+        let bytes = bounded::beginning(&self.root.join(path), LONGEST_TEXT).ok()?;
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
@@ -51,9 +52,13 @@ impl Sysfs {
         u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
     }
 
-    /// At most `limit` bytes of a file.
+    /// At most `limit` bytes of a file. A configuration space is asked of the device itself, which may not answer: whoever reads it is
+    /// on record with the call, and waits.
     pub(crate) fn bytes(&self, path: &str, limit: u64) -> Option<Vec<u8>> {
-        bounded::beginning(&self.root.join(path), limit).ok()
+        let mut bytes = Vec::new();
+        let file = File::open(self.root.join(path)).ok()?;
+        file.take(limit).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// A text attribute as it is, or why there is none.

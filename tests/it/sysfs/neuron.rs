@@ -129,7 +129,7 @@ fn garbage_in_a_devices_files_is_told_and_the_other_device_is_read() {
         ("stats/hardware/mem_ecc_uncorrected", b"-1\n"),
         (
             "neuron_core3/stats/memory_usage/device_mem/total",
-            &[b'9'; 70_000],
+            &[b'9'; 5_000],
         ),
     ] {
         fs::write(device.join(file), bytes).unwrap();
@@ -166,11 +166,8 @@ fn a_device_that_the_driver_lost_is_told_and_one_passed_through_is_not_missed() 
     let mut all = host("2.26.5.0", TRAINIUM1, chain(4)).tree();
     for number in [2, 3] {
         let lost = format!("neuron_device/neuron{number}");
-        all = all
-            .lines()
-            .filter(|line| !line.contains(&lost))
-            .map(|line| format!("{line}\n"))
-            .collect();
+        let left: Vec<&str> = all.lines().filter(|line| !line.contains(&lost)).collect();
+        all = left.join("\n");
     }
     let passed = "0000:13:1e.0/driver -> ../../../../bus/pci/drivers/";
     let all = all.replace(&format!("{passed}neuron"), &format!("{passed}vfio-pci"));

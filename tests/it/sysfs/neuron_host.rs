@@ -157,7 +157,7 @@ impl Host {
         }
         for core in 0..self.chip.cores {
             let core_root = format!("neuron_core{core}");
-            let used = u64::from(core) * 3 * (1 << 29) * (number as u64 % 3);
+            let used = u64::from(core) * (1 << 28) * (number as u64 % 3);
             put(
                 &format!("{core_root}/info/architecture/arch_type"),
                 &format!(" = {}\\n", self.chip.core_architecture),

@@ -111,7 +111,6 @@ impl Hardware {
 
     pub(super) fn job(&self, target: MigTarget) -> Job {
         let inventory: Arc<Inventory> = Arc::new(Inventory {
-            neuron: None,
             nvml: crate::domain::inventory::NvmlState::Ready(crate::domain::inventory::Driver {
                 version: "570.133.20".parse().unwrap(),
                 cuda: None,
