@@ -25,13 +25,20 @@ pub(super) fn number(device: &Device) -> String {
 /// `GPU 0`, `GPU 0-3,5`, or addresses where there are no numbers.
 pub(super) fn range(devices: &[&Device]) -> String {
     let noun = devices.first().map_or("GPU", |device| noun(device));
+    let indices: Vec<u32> = devices.iter().filter_map(|device| device.index).collect();
+    let others = devices.iter().filter(|device| device.index.is_none());
+    let mut all = ranges(&indices);
+    all.extend(others.map(|device| number(device)));
+    format!("{noun} {}", all.join(","))
+}
+
+/// Numbers with those that follow each other as one: `0-3`, `5`.
+pub(super) fn ranges(numbers: &[u32]) -> Vec<String> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
-    let mut others = Vec::new();
-    for device in devices {
-        match (device.index, ranges.last_mut()) {
-            (Some(index), Some((_, last))) if last.checked_add(1) == Some(index) => *last = index,
-            (Some(index), _) => ranges.push((index, index)),
-            (None, _) => others.push(number(device)),
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
+            _ => ranges.push((*number, *number)),
         }
     }
     let ranges = ranges.iter().map(|(first, last)| {
@@ -41,6 +48,5 @@ pub(super) fn range(devices: &[&Device]) -> String {
             format!("{first}-{last}")
         }
     });
-    let all: Vec<String> = ranges.chain(others).collect();
-    format!("{noun} {}", all.join(","))
+    ranges.collect()
 }

@@ -3,12 +3,14 @@
 //! ```text
 //! summary    driver, or why there is none       summary.rs
 //! table      one row a device                   table.rs
+//! neuron     what Neuron's driver tells         neuron.rs
 //! pictures   slices of the MIG-capable ones     picture.rs
 //! AMD's      what only their driver tells       amd.rs
 //! problems   what fails or could not be read    problems.rs
 //! ```
 
 mod amd;
+mod neuron;
 mod picture;
 mod problems;
 mod summary;
@@ -56,6 +58,7 @@ pub(super) fn people(
     let parts = [
         summary::summary(inventory, colors),
         rows,
+        neuron::devices(inventory, columns, colors),
         picture::pictures(inventory, colors),
         amd::devices(inventory, columns, colors),
         problems::problems(inventory, colors),

@@ -45,6 +45,19 @@ pub(super) struct HardwareArgs {
     )]
     sys_root: PathBuf,
 
+    /// Where the node says how large a logical core is
+    ///
+    /// One line of this file of AWS Neuron says how many physical cores of Trainium are one logical core: 1 or 2. Without the file,
+    /// the chip's default holds.
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "OCTAVO_NEURON_LOGICAL_CONFIG",
+        hide_env_values = true,
+        default_value = "/opt/aws/neuron/logical_nc_config"
+    )]
+    neuron_logical_config: PathBuf,
+
     /// How long one call of the driver may take before NVML counts as stalled
     #[arg(
         long,
@@ -63,6 +76,7 @@ pub struct HardwareSettings {
     nvml_library: NvmlLibrary,
     driver_roots: Vec<PathBuf>,
     sys_root: PathBuf,
+    neuron_logical_config: PathBuf,
     call_deadline: Duration,
 }
 
@@ -91,6 +105,11 @@ impl HardwareSettings {
         &self.sys_root
     }
 
+    /// The file that says how many physical cores of a Neuron device are one logical core.
+    pub fn neuron_logical_config(&self) -> &Path {
+        &self.neuron_logical_config
+    }
+
     /// The longest that one call of the driver may take.
     pub fn call_deadline(&self) -> Duration {
         self.call_deadline
@@ -105,6 +124,7 @@ impl From<HardwareArgs> for HardwareSettings {
                 .map_or(NvmlLibrary::Search, NvmlLibrary::At),
             driver_roots: args.driver_roots,
             sys_root: args.sys_root,
+            neuron_logical_config: args.neuron_logical_config,
             call_deadline: args.call_deadline,
         }
     }

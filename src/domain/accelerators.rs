@@ -10,6 +10,7 @@ mod catalogue;
 mod facts;
 mod memory;
 mod names;
+mod neuron;
 mod said;
 
 pub use catalogue::{
@@ -19,6 +20,7 @@ pub use catalogue::{
 pub use facts::{
     DeviceLink, Facts, LinkKind, MarketedMemory, MemoryUnit, PciPattern, Tflops, catalogue, source,
 };
+pub use neuron::{LogicalRule, logical_rule, neuron_chip, neuron_memory};
 
 use crate::domain::id::Sku;
 use crate::domain::inventory::{Architecture, Identity, PciIds, Vendor};
@@ -51,16 +53,6 @@ pub fn architecture(ids: PciIds) -> Option<Architecture> {
 /// What the catalogue knows of a product.
 pub fn facts(sku: &Sku) -> Option<&'static Facts> {
     catalogue().iter().find(|facts| facts.sku == sku.as_str())
-}
-
-/// The memory of a device of the chip that the Neuron driver calls so, which that driver does not tell.
-pub fn neuron_memory(device_name: &str) -> Option<Mebibytes> {
-    let found = names::with_name(Vendor::Aws, device_name);
-    let [chip] = found.as_slice() else {
-        return None;
-    };
-    let memory = chip.memory?;
-    (memory.unit == MemoryUnit::Gibibytes).then(|| Mebibytes::new(u64::from(memory.size) * 1024))
 }
 
 /// Which product of the catalogue a name means; see [`Catalogue::lookup`].

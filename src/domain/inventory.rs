@@ -17,7 +17,10 @@ pub use amd::{Amd, AmdPartition, Mode};
 pub use health::{Health, Problem, RecoveryAction, RemappedRows};
 pub use links::{Fabric, LinkRemote, NvLink};
 pub use mig::{Completeness, ComputeInstance, GpuInstance, Mig, MigMode, MigState};
-pub use neuron::{DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors};
+pub use neuron::{
+    DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors, NeuronState,
+    Topology,
+};
 pub use state::{Complaint, DeviceState, Gravity};
 pub use usage::{InstanceUse, Usage};
 

@@ -3,7 +3,7 @@
 //! ```text
 //!  agent, cli --> Handle --+            +--> DriverLoader --> GpuDriver, EventSource   (hw::nvml: the only unsafe code)
 //!                          +--> worker -+
-//!  (never waits for NVML)  |   (thread) +--> pci, sysfs
+//!  (never waits for NVML)  |   (thread) +--> pci, neuron, sysfs
 //!                          +--- CallWatch: the call in flight, read by the handle
 //! ```
 //!
@@ -12,6 +12,7 @@
 //! domain's words and not in NVML's, so that its own logic (late, lost, replaced, hanging drivers) is tested without any.
 
 mod amd;
+mod bounded;
 pub mod calls;
 pub mod control;
 pub mod device_files;
@@ -20,6 +21,7 @@ pub mod error;
 pub mod holders;
 pub mod library;
 mod merge;
+mod neuron;
 pub mod nvml;
 mod pci;
 mod sysfs;
@@ -48,6 +50,8 @@ pub struct Settings {
     pub driver_roots: Vec<PathBuf>,
     /// Where sysfs is mounted.
     pub sys_root: PathBuf,
+    /// The node's setting of logical `NeuronCore`s.
+    pub neuron_logical_config: PathBuf,
     /// After this time, a driver call that has not returned counts as stalled.
     pub call_deadline: Duration,
 }
@@ -58,6 +62,7 @@ impl Default for Settings {
             library: None,
             driver_roots: library::DRIVER_ROOTS.map(PathBuf::from).to_vec(),
             sys_root: PathBuf::from(sysfs::ROOT),
+            neuron_logical_config: PathBuf::from(neuron::LOGICAL_CONFIG),
             // Above what a healthy driver needs for its slowest call: the first one, while no daemon keeps the GPUs awake.
             call_deadline: Duration::from_secs(10),
         }

@@ -3,9 +3,12 @@
 //! Every file is optional and every read is bounded: a file that is missing, unreadable or empty is `None`, never a
 //! zero, because kernels, drivers and container runtimes each leave some of them out.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::PathBuf;
+
+use crate::hw::bounded::{self, Unread};
 
 /// Where Linux mounts it.
 pub(crate) const ROOT: &str = "/sys";
@@ -13,10 +16,21 @@ pub(crate) const ROOT: &str = "/sys";
 /// No attribute that we read is longer; sysfs itself hands out a page at most.
 const LONGEST_TEXT: u64 = 4096;
 
+/// No machine has more functions on its bus than a PCI segment has addresses.
+const MOST_NAMES: usize = 1 << 16;
+
 /// A mounted sysfs.
 #[derive(Debug, Clone)]
 pub(crate) struct Sysfs {
     root: PathBuf,
+}
+
+/// Something that lies below a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Below {
+    /// From the root on.
+    pub(crate) path: String,
+    pub(crate) is_folder: bool,
 }
 
 impl Sysfs {
@@ -26,7 +40,7 @@ impl Sysfs {
 
     /// A text attribute without the blanks around it.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        let bytes = self.bytes(path, LONGEST_TEXT)?;
+        let bytes = bounded::beginning(&self.root.join(path), LONGEST_TEXT).ok()?;
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
@@ -52,12 +66,76 @@ impl Sysfs {
         u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
     }
 
-    /// At most `limit` bytes of a file.
+    /// At most `limit` bytes of a file. A configuration space is asked of the device itself, which may not answer: whoever reads it is
+    /// on record with the call, and waits.
     pub(crate) fn bytes(&self, path: &str, limit: u64) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let file = File::open(self.root.join(path)).ok()?;
         file.take(limit).read_to_end(&mut bytes).ok()?;
         Some(bytes)
+    }
+
+    /// A text attribute as it is, or why there is none.
+    pub(crate) fn told(&self, path: &str) -> Result<String, Unread> {
+        bounded::text(&self.root.join(path), LONGEST_TEXT)
+    }
+
+    /// Whether something is there, readable or not.
+    pub(crate) fn is_there(&self, path: &str) -> bool {
+        match fs::metadata(self.root.join(path)) {
+            Ok(_) => true,
+            Err(error) => !bounded::is_missing(&error),
+        }
+    }
+
+    /// The folders in a folder, and links to folders: of the first `most` entries of any kind.
+    pub(crate) fn folders(&self, path: &str, most: usize) -> Vec<String> {
+        let folder = self.root.join(path);
+        let mut names: Vec<String> = fs::read_dir(&folder)
+            .into_iter()
+            .flatten()
+            .take(most)
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| fs::metadata(folder.join(name)).is_ok_and(|found| found.is_dir()))
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// The paths of what lies below a folder, at most so deep and at most so many, nearest first. Links are left out: in sysfs they lead to
+    /// other devices.
+    pub(crate) fn below(&self, path: &str, depth: usize, most: usize) -> Vec<Below> {
+        let mut found: Vec<Below> = Vec::new();
+        let mut folders = VecDeque::from([(path.to_owned(), 1)]);
+        while let Some((folder, level)) = folders.pop_front() {
+            let left = most.saturating_sub(found.len());
+            if left == 0 {
+                break;
+            }
+            let entries = fs::read_dir(self.root.join(&folder));
+            let mut here: Vec<Below> = entries
+                .into_iter()
+                .flatten()
+                .take(left)
+                .flatten()
+                .filter_map(|entry| {
+                    let kind = entry.file_type().ok()?;
+                    let name = entry.file_name().into_string().ok()?;
+                    (kind.is_dir() || kind.is_file()).then(|| Below {
+                        path: format!("{folder}/{name}"),
+                        is_folder: kind.is_dir(),
+                    })
+                })
+                .collect();
+            here.sort_by(|one, other| one.path.cmp(&other.path));
+            if level < depth {
+                let next = here.iter().filter(|entry| entry.is_folder);
+                folders.extend(next.map(|entry| (entry.path.clone(), level.saturating_add(1))));
+            }
+            found.append(&mut here);
+        }
+        found
     }
 
     /// The last part of what a symbolic link points to.
@@ -70,6 +148,7 @@ impl Sysfs {
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.root.join(path)).into_iter().flatten();
         let mut names: Vec<String> = entries
+            .take(MOST_NAMES)
             .flatten()
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .collect();

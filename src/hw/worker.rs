@@ -38,6 +38,7 @@ use crate::domain::sharing::health::Xid;
 use crate::hw::calls::CallWatch;
 use crate::hw::error::{DriverError, Remedy};
 use crate::hw::merge::merge;
+use crate::hw::neuron::Reader;
 use crate::hw::pci::Bus;
 use crate::hw::sysfs::Sysfs;
 use crate::hw::{DriverLoader, GpuDriver, Observation, Settings};
@@ -122,9 +123,11 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<H
         pulse: watch::Sender::new(Pulse::default()),
         xids: Mutex::default(),
     });
+    let sys = Sysfs::new(settings.sys_root.clone());
     let worker = Worker {
         loader,
-        bus: Bus::new(Sysfs::new(settings.sys_root.clone())),
+        neuron: Reader::new(sys.clone(), settings.neuron_logical_config.clone()),
+        bus: Bus::new(sys),
         shared: Arc::clone(&shared),
         outbox: outbox.clone(),
         link: State::start().0,
@@ -145,6 +148,7 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<H
 struct Worker {
     loader: Box<dyn DriverLoader>,
     bus: Bus,
+    neuron: Reader,
     shared: Arc<Shared>,
     outbox: mpsc::Sender<Message>,
     link: State,
@@ -343,14 +347,17 @@ impl Worker {
             return Arc::clone(&self.shared.latest.borrow());
         }
         // On record like a driver's call: a file of a dying device may not return either.
-        let bus = &mut self.bus;
-        let (functions, machine) = self.shared.calls.during("reading /sys", None, || {
+        let (bus, neuron) = (&mut self.bus, &self.neuron);
+        let (functions, machine, neuron) = self.shared.calls.during("reading /sys", None, || {
             let functions = bus.scan();
             let machine = bus.machine(&functions);
-            (functions, machine)
+            let neuron = neuron.read(&functions);
+            (functions, machine, neuron)
         });
-        let inventory = merge(machine, &functions, self.nvml(), self.observation.as_ref());
-        let inventory = Arc::new(inventory);
+        let inventory = Arc::new(Inventory {
+            neuron,
+            ..merge(machine, &functions, self.nvml(), self.observation.as_ref())
+        });
         self.shared.latest.send_replace(Arc::clone(&inventory));
         inventory
     }

@@ -15,6 +15,7 @@ pub(crate) fn open(settings: &HardwareSettings) -> io::Result<Handle> {
         },
         driver_roots: settings.driver_roots().to_vec(),
         sys_root: settings.sys_root().to_owned(),
+        neuron_logical_config: settings.neuron_logical_config().to_owned(),
         call_deadline: settings.call_deadline(),
     };
     hw::spawn(Box::new(Loader::new(&settings)), &settings)

@@ -5,21 +5,29 @@ use crate::cli::devices;
 use crate::cli::paint::Ink;
 use crate::cli::text::folded;
 use crate::config::octavo::Colors;
-use crate::domain::inventory::Inventory;
+use crate::domain::inventory::{Complaint, Inventory, Neuron};
 
 pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {
     let mut lines = Vec::new();
-    for device in &inventory.devices {
+    let functions = inventory.devices.iter();
+    // What their driver tells stands with the Neuron devices, and it does speak for them.
+    for device in functions.filter(|device| !inventory.is_told_by_neuron(device)) {
         for complaint in device.complaints() {
             // The address goes with it, because numbers move when a device falls off the bus.
             let place = match device.index {
                 Some(_) => format!("{} ({})", devices::name(device), device.pci),
                 None => devices::name(device),
             };
-            let line = folded(&format!("  {place}: {}", complaint.text), 4);
-            let ink = words::ink(complaint.gravity);
-            lines.push(format!("{}\n", ink.paint(&line, colors)));
+            lines.push(line(&place, &complaint, colors));
         }
+    }
+    if let Some(neuron) = &inventory.neuron {
+        let node = neuron.complaints();
+        lines.extend(node.iter().map(|said| line("Neuron", said, colors)));
+        lines.extend(alike(neuron).iter().map(|(said, numbers)| {
+            let numbers = devices::ranges(numbers).join(",");
+            line(&format!("Neuron {numbers}"), said, colors)
+        }));
     }
     if lines.is_empty() {
         return String::new();
@@ -29,4 +37,23 @@ pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {
         Ink::Strong.paint("Problems", colors),
         lines.concat()
     )
+}
+
+/// What is wrong with Neuron devices, and with which: a file that may not be read is the same file of all of them.
+fn alike(neuron: &Neuron) -> Vec<(Complaint, Vec<u32>)> {
+    let mut all: Vec<(Complaint, Vec<u32>)> = Vec::new();
+    for device in &neuron.devices {
+        for complaint in device.complaints() {
+            match all.iter_mut().find(|(known, _)| *known == complaint) {
+                Some((_, numbers)) => numbers.push(device.number),
+                None => all.push((complaint, vec![device.number])),
+            }
+        }
+    }
+    all
+}
+
+fn line(place: &str, complaint: &Complaint, colors: Colors) -> String {
+    let line = folded(&format!("  {place}: {}", complaint.text), 4);
+    format!("{}\n", words::ink(complaint.gravity).paint(&line, colors))
 }

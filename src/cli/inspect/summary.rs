@@ -21,7 +21,8 @@ pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {
         );
         said.push(folded(&text, 2));
     }
-    if inventory.devices.is_empty() {
+    let has_neuron = inventory.neuron.is_some();
+    if inventory.devices.is_empty() && !has_neuron {
         said.extend(nothing_found(&inventory.nvml, colors));
     } else if has_nvidia || !matches!(inventory.nvml, NvmlState::Absent { .. }) {
         said.extend(driver(&inventory.nvml, colors));

@@ -7,8 +7,7 @@ use crate::cli::paint::Ink;
 use crate::cli::text::{Cell, columns};
 use crate::config::octavo::{Colors, Headers};
 use crate::domain::inventory::{
-    Completeness, Condition, Device, Identity, Inventory, LinkRemote, Mig, MigMode, NvmlState,
-    Usage,
+    Completeness, Condition, Device, Identity, Inventory, LinkRemote, Mig, MigMode, Usage,
 };
 
 /// Which columns.
@@ -51,12 +50,12 @@ pub(super) fn table(
     let devices = inventory
         .devices
         .iter()
-        .map(|device| row(device, &inventory.nvml, which));
+        .map(|device| row(device, inventory, which));
     let rows: Vec<Vec<Cell>> = first.into_iter().chain(devices).collect();
     columns(&rows, colors)
 }
 
-fn row(device: &Device, nvml: &NvmlState, which: Columns) -> Vec<Cell> {
+fn row(device: &Device, inventory: &Inventory, which: Columns) -> Vec<Cell> {
     let type_ink = match device.identity {
         Identity::Known { .. } => Ink::Plain,
         Identity::Unknown => Ink::Notice,
@@ -66,7 +65,7 @@ fn row(device: &Device, nvml: &NvmlState, which: Columns) -> Vec<Cell> {
         Usage::Known(processes) => processes.len().to_string(),
         Usage::Unknown => UNKNOWN.to_owned(),
     };
-    let (state, ink) = words::state(device, nvml);
+    let (state, ink) = words::state(device, inventory);
     let mut cells = vec![
         told(device.index),
         Cell::new(&device.identity.to_string(), type_ink),

@@ -1,10 +1,17 @@
 //! How the states of devices are called, in every part of the output alike.
 
 use crate::cli::paint::Ink;
-use crate::domain::inventory::{Device, Gravity, NvmlState};
+use crate::domain::inventory::{Device, Gravity, Inventory};
+
+/// Says of a function of the bus that another table has what its driver tells: nothing leads from the one to the other.
+const SEE_NEURON: &str = "see Neuron";
 
 /// The one word that says whether a device is as it should be; the reasons follow below the table.
-pub(super) fn state(device: &Device, nvml: &NvmlState) -> (&'static str, Ink) {
+pub(super) fn state(device: &Device, inventory: &Inventory) -> (&'static str, Ink) {
+    if inventory.is_told_by_neuron(device) {
+        return (SEE_NEURON, Ink::Plain);
+    }
+    let nvml = &inventory.nvml;
     let ink = device.gravity(nvml).map_or(Ink::Good, ink);
     (device.state(nvml).as_str(), ink)
 }

@@ -9,6 +9,12 @@
 //! | physical core | a `NeuronCore` of the chip; what sysfs counts |
 //! | logical core | what programs and Kubernetes see: one or two physical ones, by the node's logical `NeuronCore` configuration |
 
+mod state;
+mod topology;
+
+pub use state::NeuronState;
+pub use topology::Topology;
+
 use super::health::Problem;
 use crate::domain::quantity::Mebibytes;
 

@@ -1,0 +1,140 @@
+//! What Neuron's driver tells: a line on the node, and one row a device.
+//!
+//! The devices have numbers and no PCI address, so that they are a table of their own below that of the bus.
+
+use super::table::Columns;
+use super::words;
+use crate::cli::paint::Ink;
+use crate::cli::text::{Cell, columns, folded};
+use crate::config::octavo::Colors;
+use crate::domain::accelerators;
+use crate::domain::inventory::{Inventory, LogicalSource, Neuron, NeuronDevice, NeuronState};
+use crate::domain::quantity::Mebibytes;
+
+const FEW: [&str; 7] = [
+    "INDEX", "CHIP", "CORES", "MEMORY", "LINKS", "SERIAL", "STATE",
+];
+const MORE: [&str; 2] = ["TYPE", "ARCHITECTURE"];
+
+/// Stands for nothing.
+const NONE: &str = "-";
+/// Stands for what could not be read.
+const UNKNOWN: &str = "?";
+
+pub(super) fn devices(inventory: &Inventory, which: Columns, colors: Colors) -> String {
+    let Some(neuron) = &inventory.neuron else {
+        return String::new();
+    };
+    let heading = heading(neuron);
+    if neuron.devices.is_empty() {
+        return format!("{heading}\n");
+    }
+    let names = FEW.iter().chain(more(which));
+    let header = names.map(|name| Cell::new(name, Ink::Strong)).collect();
+    let rows = neuron
+        .devices
+        .iter()
+        .map(|device| row(neuron, device, which));
+    let rows: Vec<Vec<Cell>> = std::iter::once(header).chain(rows).collect();
+    format!("{heading}\n{}", columns(&rows, colors))
+}
+
+fn more(which: Columns) -> &'static [&'static str] {
+    match which {
+        Columns::Few => &[],
+        Columns::All => &MORE,
+    }
+}
+
+/// The driver, what a logical core is, and the form of the links.
+fn heading(neuron: &Neuron) -> String {
+    let version = neuron
+        .driver_version
+        .as_deref()
+        .unwrap_or("of unknown version");
+    let mut said = vec![format!("Neuron: driver {version}")];
+    if neuron.devices.is_empty() {
+        said.push("it has no device".to_owned());
+    } else {
+        said.push(logical(neuron));
+    }
+    if let Some(topology) = neuron.topology().filter(|_| neuron.devices.len() > 1) {
+        said.push(topology.to_string());
+    }
+    folded(&said.join("; "), 2)
+}
+
+fn logical(neuron: &Neuron) -> String {
+    let Some(logical) = neuron.logical else {
+        return "the size of a logical core is not known".to_owned();
+    };
+    let source = match logical.source {
+        LogicalSource::File => "the node's setting",
+        LogicalSource::Default => "the chip's default",
+    };
+    let cores = match logical.size {
+        1 => "1 physical core is".to_owned(),
+        size => format!("{size} physical cores are"),
+    };
+    format!("{cores} 1 logical core ({source})")
+}
+
+fn row(neuron: &Neuron, device: &NeuronDevice, which: Columns) -> Vec<Cell> {
+    let state = device.state();
+    let ink = match (state, state.gravity()) {
+        (_, Some(gravity)) => words::ink(gravity),
+        (NeuronState::Ok, None) => Ink::Good,
+        (_, None) => Ink::Plain,
+    };
+    let mut cells = vec![
+        Cell::plain(&device.number.to_string()),
+        Cell::plain(device.device_name.as_deref().unwrap_or(UNKNOWN)),
+        Cell::plain(&cores(neuron, device)),
+        Cell::plain(&memory(device)),
+        Cell::plain(&links(device)),
+        Cell::plain(device.serial.as_deref().unwrap_or(NONE)),
+        Cell::new(state.as_str(), ink),
+    ];
+    if which == Columns::All {
+        let chip = device.device_name.as_deref();
+        let facts = chip.and_then(accelerators::neuron_chip);
+        cells.extend([
+            Cell::plain(facts.map_or(UNKNOWN, |facts| facts.type_name)),
+            Cell::plain(device.core_architecture.as_deref().unwrap_or(UNKNOWN)),
+        ]);
+    }
+    cells
+}
+
+/// Physical and logical ones.
+fn cores(neuron: &Neuron, device: &NeuronDevice) -> String {
+    let told = |count: Option<u32>| {
+        count.map_or_else(|| UNKNOWN.to_owned(), |count: u32| count.to_string())
+    };
+    format!(
+        "{}/{}",
+        told(device.cores),
+        told(neuron.logical_cores(device))
+    )
+}
+
+/// What is used, as the driver says, of what the chip has, as the catalogue says.
+fn memory(device: &NeuronDevice) -> String {
+    let told = |memory: Option<Mebibytes>| {
+        memory.map_or_else(|| UNKNOWN.to_owned(), |memory| memory.get().to_string())
+    };
+    let chip = device.device_name.as_deref();
+    let all = chip.and_then(accelerators::neuron_memory);
+    format!("{}/{}Mi", told(device.memory_used), told(all))
+}
+
+fn links(device: &NeuronDevice) -> String {
+    match device.connected.as_deref() {
+        None => UNKNOWN.to_owned(),
+        Some([]) => NONE.to_owned(),
+        Some(near) => {
+            let near: Vec<String> = near.iter().map(ToString::to_string).collect();
+            near.join(",")
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Whether a Neuron device is as it should be: one word for it, and the sentences behind the word.
+
+use super::{DriverLayout, Neuron, NeuronDevice};
+use crate::domain::inventory::{Complaint, Condition, Device, Gravity, Inventory, Vendor};
+
+/// The kernel driver's name.
+const DRIVER: &str = "neuron";
+
+/// The one word, the gravest last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NeuronState {
+    /// The driver counts errors, and there is none.
+    Ok,
+    /// The chip or its driver tells nothing of health, which must not look like good health.
+    Untold,
+    /// Something of it could not be read.
+    Partial,
+    /// Its memory had uncorrected errors since the driver was loaded.
+    Errors,
+    /// The driver says that a part of it is unhealthy.
+    Failing,
+}
+
+impl NeuronState {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Untold => "untold",
+            Self::Partial => "partial",
+            Self::Errors => "errors",
+            Self::Failing => "failing",
+        }
+    }
+
+    /// How much it matters; `None` when the device is as it should be, or nothing is told of it.
+    pub fn gravity(self) -> Option<Gravity> {
+        match self {
+            Self::Ok | Self::Untold => None,
+            Self::Partial | Self::Errors => Some(Gravity::Notice),
+            Self::Failing => Some(Gravity::Bad),
+        }
+    }
+}
+
+impl NeuronDevice {
+    /// Whether it is as it should be, in one word.
+    pub fn state(&self) -> NeuronState {
+        let counts = self.counts();
+        if self
+            .unhealthy
+            .as_ref()
+            .is_some_and(|parts| !parts.is_empty())
+        {
+            NeuronState::Failing
+        } else if counts.iter().any(|(count, _)| count.is_some_and(|n| n > 0)) {
+            NeuronState::Errors
+        } else if !self.problems.is_empty() {
+            NeuronState::Partial
+        } else if self.unhealthy.is_none() && counts.iter().all(|(count, _)| count.is_none()) {
+            NeuronState::Untold
+        } else {
+            NeuronState::Ok
+        }
+    }
+
+    /// What is wrong with it, one sentence each; the same things that [`state`](Self::state) sums up.
+    pub fn complaints(&self) -> Vec<Complaint> {
+        let unhealthy = self.unhealthy.iter().flatten().map(|part| Complaint {
+            text: format!("its driver says that it is unhealthy: {part}"),
+            gravity: Gravity::Bad,
+        });
+        let errors = self.counts().into_iter().filter_map(|(count, what)| {
+            let count = count.filter(|count| *count > 0)?;
+            Some(Complaint {
+                text: format!("{what} since the driver was loaded: {count}"),
+                gravity: Gravity::Notice,
+            })
+        });
+        let problems = self.problems.iter().map(|problem| Complaint {
+            text: format!("{}: {}", problem.what, problem.error),
+            gravity: Gravity::Note,
+        });
+        unhealthy.chain(errors).chain(problems).collect()
+    }
+
+    fn counts(&self) -> [(Option<u64>, &'static str); 3] {
+        let errors = &self.errors;
+        [
+            (
+                errors.memory_uncorrected,
+                "uncorrected errors of device memory",
+            ),
+            (
+                errors.memory_repairable,
+                "uncorrected errors of device memory that a repair may mend",
+            ),
+            (
+                errors.sram_uncorrected,
+                "uncorrected errors of on-chip memory",
+            ),
+        ]
+    }
+}
+
+impl Neuron {
+    /// What is wrong with none of the devices alone.
+    pub fn complaints(&self) -> Vec<Complaint> {
+        let layout = (self.driver_layout == DriverLayout::Unknown).then(|| Complaint {
+            text:
+                "this driver has its files elsewhere than releases up to 2.30: what was found by its name is \
+                 shown, and nothing else is known"
+                    .to_owned(),
+            gravity: Gravity::Notice,
+        });
+        let problems = self.problems.iter().map(|problem| Complaint {
+            text: format!("{}: {}", problem.what, problem.error),
+            gravity: Gravity::Notice,
+        });
+        layout.into_iter().chain(problems).collect()
+    }
+
+    /// Logical cores of one of its devices; `None` where either number is unknown or they do not divide.
+    pub fn logical_cores(&self, device: &NeuronDevice) -> Option<u32> {
+        let (cores, size) = (device.cores?, self.logical?.size);
+        (cores.checked_rem(size)? == 0).then(|| cores.checked_div(size))?
+    }
+}
+
+impl Inventory {
+    /// Whether the Neuron driver holds a function of the bus, and tells of its devices in words of its own.
+    pub fn is_told_by_neuron(&self, device: &Device) -> bool {
+        let held = |driver: &Option<String>| driver.as_deref() == Some(DRIVER);
+        let tells = self
+            .neuron
+            .as_ref()
+            .is_some_and(|neuron| !neuron.devices.is_empty());
+        device.vendor == Vendor::Aws
+            && tells
+            && matches!(&device.condition, Condition::PciOnly { kernel_driver } if held(kernel_driver))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::inventory::{LogicalCores, LogicalSource, NeuronErrors, Problem};
+
+    fn errors(count: u64) -> NeuronErrors {
+        NeuronErrors {
+            memory_uncorrected: Some(count),
+            ..NeuronErrors::default()
+        }
+    }
+
+    fn problem() -> Problem {
+        Problem {
+            what: "core_count".to_owned(),
+            error: "Permission denied (os error 13)".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_word_is_the_gravest_of_what_is_told() {
+        let mut device = NeuronDevice::default();
+        assert_eq!(device.state(), NeuronState::Untold);
+        device.errors = errors(0);
+        assert_eq!(device.state(), NeuronState::Ok);
+        device.problems.push(problem());
+        assert_eq!(device.state(), NeuronState::Partial);
+        device.errors = errors(3);
+        assert_eq!(device.state(), NeuronState::Errors);
+        device.unhealthy = Some(vec![]);
+        assert_eq!(device.state(), NeuronState::Errors);
+        device.unhealthy = Some(vec!["hbm".to_owned()]);
+        assert_eq!(device.state(), NeuronState::Failing);
+        let said: Vec<String> = device.complaints().into_iter().map(|c| c.text).collect();
+        assert_eq!(
+            said,
+            [
+                "its driver says that it is unhealthy: hbm",
+                "uncorrected errors of device memory since the driver was loaded: 3",
+                "core_count: Permission denied (os error 13)",
+            ]
+        );
+    }
+
+    #[test]
+    fn logical_cores_are_counted_where_both_numbers_are_known() {
+        let mut neuron = Neuron {
+            driver_version: None,
+            driver_layout: DriverLayout::Known,
+            logical: None,
+            devices: Vec::new(),
+            problems: Vec::new(),
+        };
+        let device = |cores| NeuronDevice {
+            cores,
+            ..NeuronDevice::default()
+        };
+        assert_eq!(neuron.logical_cores(&device(Some(8))), None);
+        neuron.logical = Some(LogicalCores {
+            size: 2,
+            source: LogicalSource::Default,
+        });
+        assert_eq!(neuron.logical_cores(&device(Some(8))), Some(4));
+        assert_eq!(neuron.logical_cores(&device(Some(3))), None);
+        assert_eq!(neuron.logical_cores(&device(None)), None);
+    }
+}

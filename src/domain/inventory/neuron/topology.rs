@@ -1,0 +1,188 @@
+//! How Neuron devices are linked with each other, by what each says of its neighbours.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::Neuron;
+
+/// A form that the links have together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Topology {
+    /// No device has a link.
+    Apart,
+    /// Each is linked with two, and all of them are one circle.
+    Ring,
+    /// Rows and columns that are circles each, numbered along the rows.
+    Torus {
+        /// How many rows.
+        rows: u32,
+        /// How many devices in a row.
+        columns: u32,
+    },
+    /// Linked in another way, in this many groups that have no link between them.
+    Other {
+        /// How many.
+        groups: usize,
+    },
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Apart => f.write_str("no links between devices"),
+            Self::Ring => f.write_str("linked as a ring"),
+            Self::Torus { rows, columns } => write!(f, "linked as a {rows}x{columns} torus"),
+            Self::Other { groups: 1 } => f.write_str("linked as one group"),
+            Self::Other { groups } => write!(f, "linked as {groups} groups"),
+        }
+    }
+}
+
+type Links = BTreeMap<u32, BTreeSet<u32>>;
+
+impl Neuron {
+    /// The form of the links; `None` where a device does not tell its own, or two of them disagree.
+    pub fn topology(&self) -> Option<Topology> {
+        let links: Links = self
+            .devices
+            .iter()
+            .map(|device| {
+                let near = device.connected.as_ref()?;
+                Some((device.number, near.iter().copied().collect()))
+            })
+            .collect::<Option<_>>()?;
+        if links.is_empty() || !is_mutual(&links) {
+            return None;
+        }
+        if links.values().all(BTreeSet::is_empty) {
+            return Some(Topology::Apart);
+        }
+        let groups = groups(&links);
+        let of_two = links.values().all(|near| near.len() == 2);
+        if groups == 1 && of_two {
+            return Some(Topology::Ring);
+        }
+        Some(torus(&links).unwrap_or(Topology::Other { groups }))
+    }
+}
+
+fn is_mutual(links: &Links) -> bool {
+    links.iter().all(|(here, near)| {
+        near.iter()
+            .all(|there| links.get(there).is_some_and(|back| back.contains(here)))
+    })
+}
+
+/// How many sets of devices there are with no link to another set.
+fn groups(links: &Links) -> usize {
+    let mut left: BTreeSet<u32> = links.keys().copied().collect();
+    let mut groups: usize = 0;
+    while let Some(first) = left.pop_first() {
+        groups = groups.saturating_add(1);
+        let mut open = vec![first];
+        while let Some(here) = open.pop() {
+            let near = links.get(&here).into_iter().flatten();
+            open.extend(near.copied().filter(|there| left.remove(there)));
+        }
+    }
+    groups
+}
+
+/// The torus that these links are exactly, if there is one. A circle of two would be a double link, so that none is shorter than three.
+fn torus(links: &Links) -> Option<Topology> {
+    let count = u32::try_from(links.len()).ok()?;
+    (3..=count)
+        .filter(|columns| count.checked_rem(*columns) == Some(0))
+        .filter_map(|columns| Some((count.checked_div(columns)?, columns)))
+        .filter(|(rows, _)| *rows >= 3)
+        .find(|(rows, columns)| {
+            (0..count).all(|number| {
+                let near = neighbours(number, *rows, *columns);
+                near.is_some() && near.as_ref() == links.get(&number)
+            })
+        })
+        .map(|(rows, columns)| Topology::Torus { rows, columns })
+}
+
+fn neighbours(number: u32, rows: u32, columns: u32) -> Option<BTreeSet<u32>> {
+    let (row, column) = (number.checked_div(columns)?, number.checked_rem(columns)?);
+    let round = |at: u32, by: u32, size: u32| at.checked_add(by)?.checked_rem(size);
+    let at = |row: u32, column: u32| row.checked_mul(columns)?.checked_add(column);
+    let near = [
+        at(round(row, 1, rows)?, column)?,
+        at(round(row, rows.checked_sub(1)?, rows)?, column)?,
+        at(row, round(column, 1, columns)?)?,
+        at(row, round(column, columns.checked_sub(1)?, columns)?)?,
+    ];
+    Some(near.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{DriverLayout, NeuronDevice};
+    use super::*;
+
+    fn form(links: &[Option<&[u32]>]) -> Option<Topology> {
+        let devices = (0..).zip(links).map(|(number, near)| NeuronDevice {
+            number,
+            connected: near.map(<[u32]>::to_vec),
+            ..NeuronDevice::default()
+        });
+        let neuron = Neuron {
+            driver_version: None,
+            driver_layout: DriverLayout::Known,
+            logical: None,
+            devices: devices.collect(),
+            problems: Vec::new(),
+        };
+        neuron.topology()
+    }
+
+    fn grid(rows: u32, columns: u32) -> Vec<Vec<u32>> {
+        (0..rows * columns)
+            .map(|number| {
+                let near = neighbours(number, rows, columns).unwrap();
+                near.into_iter().collect()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_circle_is_a_ring_and_two_circles_are_two_groups() {
+        let ring: [Option<&[u32]>; 4] =
+            [Some(&[3, 1]), Some(&[0, 2]), Some(&[1, 3]), Some(&[2, 0])];
+        assert_eq!(form(&ring), Some(Topology::Ring));
+        let two: [Option<&[u32]>; 6] = [
+            Some(&[1, 2]),
+            Some(&[0, 2]),
+            Some(&[0, 1]),
+            Some(&[4, 5]),
+            Some(&[3, 5]),
+            Some(&[3, 4]),
+        ];
+        assert_eq!(form(&two), Some(Topology::Other { groups: 2 }));
+    }
+
+    #[test]
+    fn rows_and_columns_that_close_are_a_torus() {
+        for (rows, columns) in [(4, 4), (3, 5)] {
+            let near = grid(rows, columns);
+            let links: Vec<Option<&[u32]>> = near.iter().map(|near| Some(&near[..])).collect();
+            assert_eq!(form(&links), Some(Topology::Torus { rows, columns }));
+        }
+        assert_eq!(grid(4, 4)[0], [1, 3, 4, 12]);
+    }
+
+    #[test]
+    fn links_that_are_untold_or_one_sided_have_no_form() {
+        assert_eq!(form(&[Some(&[1]), None]), None);
+        assert_eq!(form(&[Some(&[1]), Some(&[])]), None);
+        assert_eq!(form(&[Some(&[7])]), None);
+        assert_eq!(form(&[]), None);
+        assert_eq!(form(&[Some(&[]), Some(&[])]), Some(Topology::Apart));
+        assert_eq!(
+            form(&[Some(&[1]), Some(&[0])]),
+            Some(Topology::Other { groups: 1 })
+        );
+    }
+}

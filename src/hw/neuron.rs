@@ -1,0 +1,230 @@
+//! AWS Neuron devices, by the files that their kernel driver has in sysfs. No tool and no library of the vendor is needed.
+//!
+//! ```text
+//! class/neuron_device/neuronN   one folder a device             (here)
+//!   which file is where         known, or found by its name     files.rs
+//!   what a file may say         a value, or it is told why not  values.rs
+//! a logical core's size         the node's file or the chip     logical.rs
+//! ```
+//!
+//! Every file is optional, and what stands in it is believed only where it can be true: what cannot is absent, and a problem of its device.
+//! Rights differ by release (some files are root's until 2.28), so that a file that may not be read is a problem and no failure.
+//! Source of paths, forms and limits: the driver's releases 2.24 to 2.26 and AWS Neuron's documentation of its sysfs tree.
+
+mod files;
+mod logical;
+mod values;
+
+use std::path::PathBuf;
+
+use crate::domain::inventory::{DriverLayout, Neuron, NeuronDevice, NeuronErrors, PciIds, Problem};
+use crate::domain::quantity::Mebibytes;
+use crate::hw::pci::PciFunction;
+use crate::hw::sysfs::Sysfs;
+
+use files::{Files, Place};
+
+const MODULE: &str = "module/neuron";
+const VERSION: &str = "module/neuron/version";
+
+/// Where a node's setting of logical cores is, written by its start-up script.
+pub(crate) const LOGICAL_CONFIG: &str = "/opt/aws/neuron/logical_nc_config";
+
+/// Where the devices are, the usual place first: the class is made of links to the other.
+const CLASSES: [&str; 2] = ["class/neuron_device", "devices/virtual/neuron_device"];
+
+/// The driver's own limits.
+const MOST_DEVICES: usize = 64;
+const MOST_CORES: usize = 8;
+
+/// A folder of them has more entries than devices or cores, and never so many.
+const MOST_ENTRIES: usize = 1024;
+
+const CORE_COUNT: &str = "core_count";
+const CONNECTED: &str = "connected_devices";
+const SERIAL: &str = "info/serial_number";
+const NAME: &str = "info/architecture/device_name";
+const MEMORY_UNCORRECTED: &str = "stats/hardware/mem_ecc_uncorrected";
+const MEMORY_REPAIRABLE: &str = "stats/hardware/mem_ecc_repairable_uncorrected";
+const SRAM_UNCORRECTED: &str = "stats/hardware/sram_ecc_uncorrected";
+const UNHEALTHY: &str = "stats/hardware/health_status/unhealthy_components";
+
+const CORE_ARCHITECTURE: Place = Place {
+    known: "info/architecture/arch_type",
+    name: "arch_type",
+};
+/// What is in use now. `present` beside it is the size of what was asked for or given back last.
+const CORE_MEMORY: Place = Place {
+    known: "stats/memory_usage/device_mem/total",
+    name: "device_mem/total",
+};
+
+/// PCI functions that somebody else was given, such as a virtual machine.
+const PASSED_THROUGH: &str = "vfio-pci";
+const AMAZON: u16 = 0x1d0f;
+
+/// The Neuron driver's files of a machine.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    sys: Sysfs,
+    /// The node's setting of how many physical cores are one logical core.
+    logical_config: PathBuf,
+}
+
+impl Reader {
+    pub(crate) fn new(sys: Sysfs, logical_config: PathBuf) -> Self {
+        Self {
+            sys,
+            logical_config,
+        }
+    }
+
+    /// What the driver says now; `None` where it is not loaded. `functions` are those of the bus, to be held against it.
+    pub(crate) fn read(&self, functions: &[PciFunction]) -> Option<Neuron> {
+        let is_loaded = [MODULE]
+            .iter()
+            .chain(&CLASSES)
+            .any(|path| self.sys.is_there(path));
+        if !is_loaded {
+            return None;
+        }
+        let (class, numbers) = self.numbers();
+        let mut problems = Vec::new();
+        let driver_version = self.version(&mut problems);
+        let may_differ = !values::is_known_release(driver_version.as_deref());
+        if numbers.len() > MOST_DEVICES {
+            let error = format!(
+                "{} devices, of which the first {MOST_DEVICES} are shown",
+                numbers.len()
+            );
+            problems.push(problem("neuron_device", error));
+        }
+        let mut driver_layout = DriverLayout::Known;
+        let mut devices = Vec::new();
+        for number in numbers.into_iter().take(MOST_DEVICES) {
+            let root = format!("{class}/neuron{number}");
+            let mut files = Files::open(&self.sys, &root, may_differ);
+            if files.layout() == DriverLayout::Unknown {
+                driver_layout = DriverLayout::Unknown;
+            }
+            devices.push(device(number, &mut files));
+        }
+        let told = devices.len();
+        problems.extend(miscounted(told, functions));
+        let logical = logical::read(&devices, &self.logical_config, &mut problems);
+        Some(Neuron {
+            driver_version,
+            driver_layout,
+            logical,
+            devices,
+            problems,
+        })
+    }
+
+    /// The numbers of the devices, and the folder that they are in.
+    fn numbers(&self) -> (&'static str, Vec<u32>) {
+        let mut found = CLASSES.into_iter().map(|class| {
+            let folders = self.sys.folders(class, MOST_ENTRIES);
+            (class, values::numbered(&folders, "neuron"))
+        });
+        found
+            .find(|(_, numbers)| !numbers.is_empty())
+            .unwrap_or_default()
+    }
+
+    fn version(&self, problems: &mut Vec<Problem>) -> Option<String> {
+        let told = self.sys.told(VERSION);
+        let read = values::of(told, values::word);
+        read.unwrap_or_else(|error| {
+            problems.push(problem(VERSION, error));
+            None
+        })
+    }
+}
+
+fn device(number: u32, files: &mut Files<'_>) -> NeuronDevice {
+    let cores = cores(files);
+    let mut device = NeuronDevice {
+        number,
+        serial: files
+            .value(SERIAL, values::serial)
+            .filter(|serial| values::is_given(serial)),
+        device_name: files.value(NAME, values::word),
+        core_architecture: (0..files.cores())
+            .find_map(|core| files.core_value(core, CORE_ARCHITECTURE, values::word)),
+        cores,
+        connected: files.list(CONNECTED, values::numbers),
+        memory_used: memory(files, cores),
+        errors: NeuronErrors {
+            memory_uncorrected: files.value(MEMORY_UNCORRECTED, values::count),
+            memory_repairable: files.value(MEMORY_REPAIRABLE, values::count),
+            sram_uncorrected: files.value(SRAM_UNCORRECTED, values::count),
+        },
+        unhealthy: files.list(UNHEALTHY, values::parts),
+        problems: Vec::new(),
+    };
+    device.problems = files.take_problems();
+    device
+}
+
+/// How many cores the driver says, or else how many folders of them there are: the count is root's to read until 2.28.
+fn cores(files: &mut Files<'_>) -> Option<u32> {
+    let folders = u32::try_from(files.cores()).ok().filter(|n| *n > 0);
+    let told = files.value(CORE_COUNT, values::cores);
+    if let (Some(told), Some(folders)) = (told, folders)
+        && told != folders
+    {
+        let error = format!("it says {told}, and there are folders of {folders}");
+        files.note(CORE_COUNT, error);
+    }
+    told.or(folders)
+}
+
+/// The sum over all cores, and nothing where one of them does not tell: less than what is used would look like room.
+fn memory(files: &mut Files<'_>, cores: Option<u32>) -> Option<Mebibytes> {
+    let told: Vec<u64> = (0..files.cores())
+        .filter_map(|core| files.core_value(core, CORE_MEMORY, values::count))
+        .collect();
+    let all = usize::try_from(cores?).ok()?;
+    if told.is_empty() {
+        let whole = files.moved_value(CORE_MEMORY, values::count)?;
+        return Some(Mebibytes::from_bytes(whole));
+    }
+    if told.len() != all {
+        let error = format!("{} of {all} cores tell it", told.len());
+        files.note(CORE_MEMORY.known, error);
+        return None;
+    }
+    let sum = told.into_iter().try_fold(0_u64, u64::checked_add);
+    if sum.is_none() {
+        files.note(
+            CORE_MEMORY.known,
+            "more than there can be in all".to_owned(),
+        );
+    }
+    sum.map(Mebibytes::from_bytes)
+}
+
+/// The bus and the driver must count alike. Which function is which device cannot be read, so no more than the counts is compared.
+fn miscounted(told: usize, functions: &[PciFunction]) -> Option<Problem> {
+    let is_ours = |ids: PciIds| ids.vendor == AMAZON;
+    let on_bus = functions
+        .iter()
+        .filter(|function| is_ours(function.ids))
+        .filter(|function| function.kernel_driver.as_deref() != Some(PASSED_THROUGH))
+        .count();
+    (told != on_bus).then(|| {
+        let error = format!("the driver has {told}, and {on_bus} are on the PCI bus");
+        problem("number of devices", error)
+    })
+}
+
+fn problem(what: &str, error: String) -> Problem {
+    Problem {
+        what: what.to_owned(),
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! How many physical cores are one logical core: what the node is set to, or else what its chip does without a setting.
+//!
+//! The node's file is one that an administrator writes, in the form of a shell's assignment. Where it is there and cannot be read, the
+//! default may be wrong, so that nothing is said.
+
+use std::path::Path;
+
+use crate::domain::accelerators::{LogicalRule, logical_rule};
+use crate::domain::inventory::{LogicalCores, LogicalSource, NeuronDevice, Problem};
+use crate::hw::bounded;
+
+use super::{problem, values};
+
+const LONGEST: u64 = 4096;
+const NAME: &str = "NEURON_LOGICAL_NC_CONFIG";
+
+/// For the chips of `devices`, by the file `config`.
+pub(super) fn read(
+    devices: &[NeuronDevice],
+    config: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<LogicalCores> {
+    let rule = common_rule(devices)?;
+    let default = match rule {
+        LogicalRule::One => Some(1),
+        LogicalRule::Settable(default) => {
+            match values::of(bounded::text(config, LONGEST), setting) {
+                Ok(None) => default,
+                Ok(Some(size)) => {
+                    let source = LogicalSource::File;
+                    return Some(LogicalCores { size, source });
+                }
+                Err(error) => {
+                    problems.push(problem(&config.to_string_lossy(), error));
+                    return None;
+                }
+            }
+        }
+    };
+    default.map(|size| LogicalCores {
+        size,
+        source: LogicalSource::Default,
+    })
+}
+
+/// The rule of all chips whose name could be read; of none of them, what holds for a chip that nobody knows.
+fn common_rule(devices: &[NeuronDevice]) -> Option<LogicalRule> {
+    devices.first()?;
+    let mut rules = devices
+        .iter()
+        .filter_map(|device| device.device_name.as_deref())
+        .map(logical_rule);
+    let first = rules.next().unwrap_or(LogicalRule::Settable(None));
+    rules.all(|rule| rule == first).then_some(first)
+}
+
+/// The size that was assigned last, as a shell would have it.
+fn setting(text: &str) -> Option<u32> {
+    let assigned = text.lines().rev().find_map(|line| {
+        let line = line.trim();
+        let line = line.strip_prefix("export ").unwrap_or(line);
+        let (name, value) = line.split_once('=')?;
+        (name.trim() == NAME).then(|| value.trim().trim_matches(['"', '\'']))
+    })?;
+    match assigned {
+        "1" => Some(1),
+        "2" => Some(2),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn devices(names: &[&str]) -> Vec<NeuronDevice> {
+        let device = |name: &&str| NeuronDevice {
+            device_name: (!name.is_empty()).then(|| (*name).to_owned()),
+            ..NeuronDevice::default()
+        };
+        names.iter().map(device).collect()
+    }
+
+    /// What is said of these chips with this file, and the problems.
+    fn said(names: &[&str], file: Option<&str>) -> (Option<(u32, LogicalSource)>, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config");
+        if let Some(text) = file {
+            fs::write(&config, text).unwrap();
+        }
+        let mut problems = Vec::new();
+        let logical = read(&devices(names), &config, &mut problems);
+        let problems = problems.into_iter().map(|problem| problem.error).collect();
+        (logical.map(|it| (it.size, it.source)), problems)
+    }
+
+    #[test]
+    fn the_nodes_file_wins_over_the_chips_default() {
+        use LogicalSource::{Default, File};
+        let one = "# set by user data\nNEURON_LOGICAL_NC_CONFIG=1\n";
+        for (names, file, expected) in [
+            (&["Trainium2"][..], None, Some((2, Default))),
+            (&["Trainium2"], Some("\n"), Some((2, Default))),
+            (&["Trainium2"], Some(one), Some((1, File))),
+            (&["Trainium2", ""], None, Some((2, Default))),
+            (&["Trainium3"], None, None),
+            (
+                &["Trainium3"],
+                Some("export NEURON_LOGICAL_NC_CONFIG=\"2\""),
+                Some((2, File)),
+            ),
+            (
+                &["Inferentia2"],
+                Some("NEURON_LOGICAL_NC_CONFIG=2"),
+                Some((1, Default)),
+            ),
+            (&["", ""], None, None),
+            (&["Trainium2", "Inferentia2"], None, None),
+            (&[], Some(one), None),
+        ] {
+            assert_eq!(said(names, file), (expected, vec![]), "{names:?} {file:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_says_so_and_hides_the_default() {
+        for (file, error) in [
+            (
+                "NEURON_LOGICAL_NC_CONFIG=3",
+                "cannot be: \"NEURON_LOGICAL_NC_CONFIG\"",
+            ),
+            ("lnc: 1", "cannot be: \"lnc: 1\""),
+        ] {
+            assert_eq!(
+                said(&["Trainium2"], Some(file)),
+                (None, vec![error.to_owned()])
+            );
+        }
+        let mut problems = Vec::new();
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(
+            read(&devices(&["Trainium2"]), folder.path(), &mut problems),
+            None
+        );
+        assert_eq!(problems[0].error, "it is no regular file");
+    }
+}

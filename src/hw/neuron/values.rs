@@ -1,0 +1,219 @@
+//! What a file of the Neuron driver may say. Pure.
+//!
+//! Each reading is of a text without the blanks around it, and `None` for what such a file never says.
+
+use crate::hw::bounded::Unread;
+
+use super::MOST_CORES;
+
+/// The driver numbers its devices below this.
+const DEVICES: u32 = 64;
+const LONGEST_WORD: usize = 63;
+const MOST_PARTS: usize = 32;
+/// As much of a wrong text as is told.
+const SHOWN: usize = 24;
+
+/// The last release whose files are all where they are looked for. Source: the release notes of 2.31, which moved some.
+const LAST_KNOWN: (u32, u32) = (2, 30);
+
+/// A file's value: absent where there is no file or nothing in it, an error in words where what is there cannot be used.
+pub(super) fn of<T>(
+    told: Result<String, Unread>,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, String> {
+    let text = match told {
+        Ok(text) => text,
+        Err(Unread::Missing) => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let trimmed = text.trim();
+    if trimmed.is_empty() {
+        return Ok(None);
+    }
+    sensible(trimmed, parse)
+}
+
+/// As [`of`], for a file that says in an empty line that it has nothing to name. Without even that line, nothing was told.
+pub(super) fn list_of<T>(
+    told: Result<String, Unread>,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, String> {
+    match told {
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => sensible(text.trim(), parse),
+        Err(Unread::Missing) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn sensible<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, String> {
+    parse(text).map(Some).ok_or_else(|| {
+        let shown: String = text.chars().take(SHOWN).collect();
+        format!("cannot be: {shown:?}")
+    })
+}
+
+/// Whether a driver of this version has its files where they are looked for.
+pub(super) fn is_known_release(version: Option<&str>) -> bool {
+    let mut parts = version.into_iter().flat_map(|text| text.split('.'));
+    let mut next = || parts.next().and_then(digits);
+    match (next(), next()) {
+        (Some(major), Some(minor)) => (major, minor) <= LAST_KNOWN,
+        _ => false,
+    }
+}
+
+/// Numbers N of the names `<stem>N`, in their order as numbers: by letters, 10 would come before 2.
+pub(super) fn numbered(names: &[String], stem: &str) -> Vec<u32> {
+    let mut numbers: Vec<u32> = names
+        .iter()
+        .filter_map(|name| {
+            let number = digits(name.strip_prefix(stem)?)?;
+            // Another spelling, such as 007, would be read as a folder that is not there.
+            (format!("{stem}{number}") == *name).then_some(number)
+        })
+        .collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// A number in decimal digits and nothing else.
+fn digits(text: &str) -> Option<u32> {
+    u32::try_from(count(text)?).ok()
+}
+
+pub(super) fn count(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+/// How many cores a device has.
+pub(super) fn cores(text: &str) -> Option<u32> {
+    let most = u32::try_from(MOST_CORES).ok()?;
+    digits(text).filter(|cores| (1..=most).contains(cores))
+}
+
+/// A name or a version.
+pub(super) fn word(text: &str) -> Option<String> {
+    let sound = text.len() <= LONGEST_WORD && text.bytes().all(|byte| byte.is_ascii_graphic());
+    sound.then(|| text.to_owned())
+}
+
+/// Sixteen hexadecimal digits.
+pub(super) fn serial(text: &str) -> Option<String> {
+    let sound = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    sound.then(|| text.to_ascii_lowercase())
+}
+
+/// Whether a serial number was given: several devices may have all zeros, which is no identity.
+pub(super) fn is_given(serial: &str) -> bool {
+    serial.bytes().any(|byte| byte != b'0')
+}
+
+/// Device numbers, as in `12, 3, 4, 1`.
+pub(super) fn numbers(text: &str) -> Option<Vec<u32>> {
+    let mut numbers = parted(text)
+        .map(|part| digits(part).filter(|number| *number < DEVICES))
+        .collect::<Option<Vec<u32>>>()?;
+    numbers.sort_unstable();
+    numbers.dedup();
+    Some(numbers)
+}
+
+/// Parts of a device, as in `hbm,link_host`.
+pub(super) fn parts(text: &str) -> Option<Vec<String>> {
+    let parts = parted(text)
+        .filter(|part| !part.eq_ignore_ascii_case("none"))
+        .map(word)
+        .collect::<Option<Vec<String>>>()?;
+    (parts.len() <= MOST_PARTS).then_some(parts)
+}
+
+fn parted(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|_| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_ordered_as_numbers_and_other_names_are_none() {
+        let names = [
+            "neuron10",
+            "neuron2",
+            "neuron0",
+            "neuron",
+            "neuron07",
+            "neuron+1",
+            "neuron-1",
+            "node_id_2",
+            "neuron99999999999",
+            "neuron_core1",
+        ]
+        .map(str::to_owned);
+        assert_eq!(numbered(&names, "neuron"), [0, 2, 10]);
+        assert_eq!(numbered(&names, "neuron_core"), [1]);
+    }
+
+    #[test]
+    fn releases_after_2_30_and_nobody_knows_which_may_differ() {
+        for (version, known) in [
+            (Some("2.26.5.0"), true),
+            (Some("2.30.9.9"), true),
+            (Some("1.99"), true),
+            (Some("2.31.7.0"), false),
+            (Some("3.0"), false),
+            (Some("2.x"), false),
+            (Some("dev"), false),
+            (None, false),
+        ] {
+            assert_eq!(is_known_release(version), known, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_may_be_empty_and_nothing_at_all_is_not_an_empty_list() {
+        let read = |text: &str| list_of(Ok(text.to_owned()), numbers);
+        assert_eq!(read("12, 3, 4, 1\n"), Ok(Some(vec![1, 3, 4, 12])));
+        assert_eq!(read("\n"), Ok(Some(vec![])));
+        assert_eq!(read(""), Ok(None));
+        assert_eq!(read("1, 64\n"), Err("cannot be: \"1, 64\"".to_owned()));
+        assert_eq!(read("1,,2\n"), Err("cannot be: \"1,,2\"".to_owned()));
+        assert_eq!(
+            parts("hbm, link_host"),
+            Some(vec!["hbm".to_owned(), "link_host".to_owned()])
+        );
+        assert_eq!(parts("none"), Some(vec![]));
+        assert_eq!(parts("hbm\u{1b}[31m"), None);
+    }
+
+    #[test]
+    fn a_value_is_absent_or_it_is_said_why_and_it_is_never_zero() {
+        let refused = || Err(io::Error::from_raw_os_error(13).into());
+        assert_eq!(of(Err(Unread::Missing), count), Ok(None));
+        assert_eq!(list_of(Err(Unread::Missing), numbers), Ok(None));
+        assert_eq!(of(Ok("\n".to_owned()), count), Ok(None));
+        assert_eq!(of(Ok("0\n".to_owned()), count), Ok(Some(0)));
+        let said = "Permission denied (os error 13)".to_owned();
+        assert_eq!(of(refused(), count), Err(said.clone()));
+        assert_eq!(list_of(refused(), numbers), Err(said));
+        for wrong in ["-1", "+1", "0x10", "1 2", "18446744073709551616", "\u{663}"] {
+            assert_eq!(count(wrong), None, "{wrong}");
+        }
+        for wrong in ["0", "9", "-2", "two"] {
+            assert_eq!(cores(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_serial_number_is_sixteen_digits_and_not_all_of_them_zero() {
+        let given = serial("9FF5434815c8bd80").unwrap();
+        assert_eq!(given, "9ff5434815c8bd80");
+        assert!(is_given(&given) && !is_given("0000000000000000"));
+        assert_eq!(serial("9ff5434815c8bd8"), None);
+        assert_eq!(serial("9ff5434815c8bd8g"), None);
+    }
+}

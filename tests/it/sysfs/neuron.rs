@@ -1,0 +1,229 @@
+//! What `octavo inspect` says of machines with Neuron devices, as whole outputs under `tests/golden/sysfs`.
+
+use std::fs;
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+
+use super::neuron_host::{
+    Arranged, Chip, Host, INFERENTIA, INFERENTIA2, TRAINIUM1, TRAINIUM2, chain, ring, torus,
+};
+use super::tree;
+use crate::golden::golden;
+
+const DEVICE: &str = "sys/devices/virtual/neuron_device/neuron0";
+const SETTING: &str = "opt/aws/neuron/logical_nc_config";
+
+/// `octavo inspect` on the machine below `root` and nothing of this one.
+fn inspect(root: &Path, more: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_octavo"))
+        .arg("inspect")
+        .arg("--sys-root")
+        .arg(root.join("sys"))
+        .arg("--driver-root")
+        .arg(root.join("no-driver"))
+        .arg("--neuron-logical-config")
+        .arg(root.join(SETTING))
+        .args(more)
+        .output()
+        .unwrap()
+}
+
+#[track_caller]
+fn said(root: &Path, more: &[&str]) -> String {
+    let output = inspect(root, more);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+fn says(root: &Path, name: &str) {
+    let text = said(root, &[]);
+    for line in text.lines() {
+        assert!(line.len() <= 80 && line.is_ascii(), "{name}: {line}");
+    }
+    golden(&format!("sysfs/{name}.txt"), &text);
+}
+
+fn host(driver: &'static str, chip: Chip, links: Vec<Vec<u32>>) -> Host {
+    Host {
+        driver,
+        chip,
+        arranged: Arranged::Known,
+        links,
+    }
+}
+
+fn planted(host: &Host) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    tree::plant(folder.path(), &host.tree());
+    folder
+}
+
+#[test]
+fn an_inf1_6xlarge_tells_no_serial_numbers_and_no_errors() {
+    let folder = planted(&host("2.21.37.0", INFERENTIA, chain(4)));
+    says(folder.path(), "inf1.6xlarge");
+}
+
+#[test]
+fn an_inf2_48xlarge_has_twelve_devices_in_a_ring() {
+    let folder = planted(&host("2.26.5.0", INFERENTIA2, ring(12)));
+    says(folder.path(), "inf2.48xlarge");
+}
+
+#[test]
+fn a_trn1_2xlarge_is_shown_as_it_was_captured() {
+    let folder = tree::machine("trn1.2xlarge");
+    says(folder.path(), "trn1.2xlarge");
+    golden(
+        "sysfs/trn1.2xlarge-wide.txt",
+        &said(folder.path(), &["-o", "wide"]),
+    );
+}
+
+#[test]
+fn a_trn1_32xlarge_has_sixteen_devices_in_a_torus() {
+    let folder = planted(&host("2.26.5.0", TRAINIUM1, torus(4, 4)));
+    says(folder.path(), "trn1.32xlarge");
+}
+
+#[test]
+fn a_trn2_48xlarge_has_half_as_many_logical_cores_unless_it_is_set_otherwise() {
+    let folder = planted(&host("2.29.1.0", TRAINIUM2, torus(4, 4)));
+    says(folder.path(), "trn2.48xlarge-lnc2");
+    tree::plant(
+        folder.path(),
+        &format!("{SETTING} = NEURON_LOGICAL_NC_CONFIG=1\\n"),
+    );
+    says(folder.path(), "trn2.48xlarge-lnc1");
+}
+
+#[test]
+fn an_old_driver_that_keeps_files_for_root_still_has_its_cores_counted() {
+    let mut old = host("2.27.1.0", TRAINIUM1, torus(4, 4));
+    old.links.truncate(2);
+    old.arranged = Arranged::Closed;
+    says(planted(&old).path(), "driver-2.27-unprivileged");
+}
+
+#[test]
+fn a_driver_with_its_files_elsewhere_is_read_by_their_names() {
+    let mut new = host("2.31.7.0", TRAINIUM2, ring(4));
+    new.arranged = Arranged::Moved;
+    says(planted(&new).path(), "driver-2.31-moved");
+}
+
+#[test]
+fn garbage_in_a_devices_files_is_told_and_the_other_device_is_read() {
+    let folder = planted(&host("2.30.2.0", TRAINIUM2, ring(3)));
+    let device = folder.path().join(DEVICE);
+    for (file, bytes) in [
+        ("core_count", &b"banana"[..]),
+        ("connected_devices", b"1, two\n"),
+        ("info/serial_number", b"\xff\xfe\n"),
+        ("info/architecture/device_name", b"\x1b[31mTrainium2\n"),
+        ("stats/hardware/mem_ecc_uncorrected", b"-1\n"),
+        (
+            "neuron_core3/stats/memory_usage/device_mem/total",
+            &[b'9'; 5_000],
+        ),
+    ] {
+        fs::write(device.join(file), bytes).unwrap();
+    }
+    let second = folder.path().join(DEVICE.replace("neuron0", "neuron1"));
+    let health = second.join("stats/hardware/health_status");
+    fs::create_dir_all(&health).unwrap();
+    fs::write(health.join("unhealthy_components"), "hbm,link_efa\n").unwrap();
+    fs::write(second.join("stats/hardware/mem_ecc_uncorrected"), "3\n").unwrap();
+    fs::create_dir_all(folder.path().join(SETTING)).unwrap();
+    // The place of the setting differs from run to run.
+    let text = said(folder.path(), &[]).replace(folder.path().to_str().unwrap(), "");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let setting = format!("/{SETTING}: it is no regular file");
+    assert!(words.join(" ").contains(&setting), "{text}");
+    let (known, _) = text.split_once("Problems").unwrap();
+    golden("sysfs/garbage.txt", known);
+    for expected in [
+        "Neuron 0: core_count: cannot be: \"banana\"",
+        "Neuron 0: connected_devices: cannot be: \"1, two\"",
+        "Neuron 0: info/serial_number: it is not text",
+        "Neuron 0: info/architecture/device_name: cannot be: \"\\u{1b}[31mTrainium2\"",
+        "Neuron 0: stats/hardware/mem_ecc_uncorrected: cannot be: \"-1\"",
+        "device_mem/total: it is longer than 4096 bytes",
+        "Neuron 1: its driver says that it is unhealthy: hbm",
+        "Neuron 1: uncorrected errors of device memory since the driver was loaded: 3",
+    ] {
+        assert!(words.join(" ").contains(expected), "{expected}: {text}");
+    }
+}
+
+#[test]
+fn a_device_that_the_driver_lost_is_told_and_one_passed_through_is_not_missed() {
+    let mut all = host("2.26.5.0", TRAINIUM1, chain(4)).tree();
+    for number in [2, 3] {
+        let lost = format!("neuron_device/neuron{number}");
+        let left: Vec<&str> = all.lines().filter(|line| !line.contains(&lost)).collect();
+        all = left.join("\n");
+    }
+    let passed = "0000:13:1e.0/driver -> ../../../../bus/pci/drivers/";
+    let all = all.replace(&format!("{passed}neuron"), &format!("{passed}vfio-pci"));
+    let folder = tempfile::tempdir().unwrap();
+    tree::plant(folder.path(), &all);
+    says(folder.path(), "one-lost-one-passed-through");
+}
+
+/// Whether each file in these folders that is closed after `act` was open for writing, by the kernel's word.
+fn opened(folders: &[&str], root: &Path, act: impl FnOnce()) -> Vec<(String, bool)> {
+    let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
+    let closed = WatchFlags::CLOSE_WRITE | WatchFlags::CLOSE_NOWRITE;
+    for folder in folders {
+        inotify::add_watch(&watch, root.join(folder), closed).unwrap();
+    }
+    act();
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut events = Reader::new(&watch, &mut buffer);
+    let mut seen = Vec::new();
+    while let Ok(event) = events.next() {
+        if let Some(name) = event.file_name() {
+            let writes = event.events().contains(ReadFlags::CLOSE_WRITE);
+            seen.push((name.to_string_lossy().into_owned(), writes));
+        }
+    }
+    seen
+}
+
+#[test]
+fn nothing_is_opened_for_writing_and_the_file_that_resets_a_device_is_not_opened_at_all() {
+    let folder = tree::machine("trn1.2xlarge");
+    let root = folder.path();
+    let watched = [
+        DEVICE.to_owned(),
+        format!("{DEVICE}/info"),
+        format!("{DEVICE}/stats/hardware"),
+        format!("{DEVICE}/neuron_core0/stats/memory_usage/device_mem"),
+    ];
+    let watched: Vec<&str> = watched.iter().map(String::as_str).collect();
+    let seen = opened(&watched, root, || {
+        said(root, &[]);
+    });
+    let has = |name: &str| seen.iter().any(|(file, _)| file == name);
+    for read in [
+        "core_count",
+        "serial_number",
+        "mem_ecc_uncorrected",
+        "total",
+    ] {
+        assert!(has(read), "{read} was not seen to be read: {seen:?}");
+    }
+    assert!(!has("reset"), "{seen:?}");
+    assert!(seen.iter().all(|(_, writes)| !writes), "{seen:?}");
+    // The watch does see writers.
+    let written = opened(&watched, root, || {
+        fs::write(root.join(DEVICE).join("reset"), "1\n").unwrap();
+    });
+    assert_eq!(written, [("reset".to_owned(), true)]);
+}
