@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::Read;
 use std::path::PathBuf;
 
 use crate::hw::bounded::{self, Unread};
@@ -47,14 +47,12 @@ impl Sysfs {
     }
 
     /// The same, and why it cannot be read where it is there and cannot. One that is not there, or holds nothing, is `None`.
-    pub(crate) fn attribute(&self, path: &str) -> io::Result<Option<String>> {
-        let file = match File::open(self.root.join(path)) {
-            Ok(file) => file,
-            Err(error) if is_absence(&error) => return Ok(None),
+    pub(crate) fn attribute(&self, path: &str) -> Result<Option<String>, Unread> {
+        let bytes = match bounded::beginning(&self.root.join(path), LONGEST_TEXT) {
+            Ok(bytes) => bytes,
+            Err(Unread::Missing) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let mut bytes = Vec::new();
-        file.take(LONGEST_TEXT).read_to_end(&mut bytes)?;
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim();
         Ok((!text.is_empty()).then(|| text.to_owned()))
@@ -155,8 +153,4 @@ impl Sysfs {
         names.sort();
         names
     }
-}
-
-fn is_absence(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

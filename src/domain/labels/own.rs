@@ -45,7 +45,7 @@ pub(super) fn add(
     let answering: Vec<&Device> = devices
         .iter()
         .copied()
-        .filter(|device| is_working(device) || neuron::speaks_for(inventory, device))
+        .filter(|device| is_working(device) || inventory.is_told_by_neuron(device))
         .collect();
     add_partitioning(draft, &answering, offers);
     amd::add(draft, devices);

@@ -4,24 +4,10 @@
 //! see. Counts are of the whole node. A count is said only where each device tells its own: of those that do the sum would be wrong.
 
 use crate::domain::accelerators;
-use crate::domain::inventory::{Condition, Device, Inventory, LogicalSource, Neuron, Vendor};
+use crate::domain::inventory::{Device, Inventory, LogicalSource, Neuron, Vendor};
 use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{Note, Omission};
 use crate::domain::quantity::Mebibytes;
-
-/// The kernel driver of these devices.
-const DRIVER: &str = "neuron";
-
-/// Whether the driver speaks for this function. It tells of devices by number, so what it says holds for all functions it is bound to.
-pub(super) fn speaks_for(inventory: &Inventory, device: &Device) -> bool {
-    let is_bound = matches!(
-        &device.condition,
-        Condition::PciOnly { kernel_driver: Some(driver) } if driver == DRIVER
-    );
-    let neuron = inventory.neuron.as_ref();
-    let tells = neuron.is_some_and(|neuron| !neuron.devices.is_empty());
-    tells && device.vendor == Vendor::Aws && is_bound
-}
 
 /// Adds the keys of a node whose Neuron driver is loaded.
 pub(super) fn add(draft: &mut Draft, inventory: &Inventory) {
