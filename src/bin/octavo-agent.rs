@@ -55,8 +55,9 @@ fn start(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error>> {
 }
 
 async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error>> {
-    info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
+    // First of all: whoever reads that it runs may end it.
     let shutdown = told_to_end()?;
+    info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
     tokio::spawn(turn_the_log(
         level.clone(),
         signal(SignalKind::user_defined1())?,
