@@ -121,9 +121,9 @@ impl Reader {
 
     /// The numbers of the devices, and the folder that they are in.
     fn numbers(&self) -> (&'static str, Vec<u32>) {
-        let mut found = CLASSES.into_iter().map(|class| {
-            (class, numbered(&self.sys, class, "neuron"))
-        });
+        let mut found = CLASSES
+            .into_iter()
+            .map(|class| (class, numbered(&self.sys, class, "neuron")));
         found
             .find(|(_, numbers)| !numbers.is_empty())
             .unwrap_or_default()
