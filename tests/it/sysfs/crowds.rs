@@ -173,17 +173,6 @@ async fn vanishes(folder: &TempDir, path: &str, of: &str) {
             "{path}, {round}: {now:?}"
         );
         fs::rename(&aside, &there).unwrap();
-        eprintln!(
-            "{path} {round} {} {}",
-            now.devices.len(),
-            now.neuron
-                .as_ref()
-                .unwrap()
-                .devices
-                .iter()
-                .filter(|d| d.problems.is_empty() && d.serial.is_some())
-                .count()
-        );
         let again = reader.observe().await;
         assert_eq!(again.devices, before.devices, "{path}, {round}");
         assert_eq!(again.neuron, before.neuron, "{path}, {round}");

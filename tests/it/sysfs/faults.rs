@@ -70,7 +70,7 @@ impl Fault {
             if found.is_symlink() {
                 return None;
             }
-            fs::set_permissions(path, Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
             return Some(Spell {
                 path: path.to_owned(),
                 was: Was::Open(found.permissions()),

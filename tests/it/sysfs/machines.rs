@@ -186,7 +186,7 @@ fn files_of_root_only() -> Site {
         let device = DEVICE.replace("neuron0", &format!("neuron{number}"));
         for file in ["core_count", "connected_devices"] {
             let file = site.path().join(&device).join(file);
-            fs::set_permissions(file, Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(file, Permissions::from_mode(0o000)).unwrap();
         }
     }
     site

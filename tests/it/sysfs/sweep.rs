@@ -96,7 +96,7 @@ fn files_of_neuron(device: &NeuronDevice) -> [String; 2] {
 
 /// A value is what it was, or nobody tells it.
 #[track_caller]
-fn as_before<T: PartialEq + std::fmt::Debug>(now: Option<T>, before: Option<T>, place: &str) {
+fn as_before<T: PartialEq + std::fmt::Debug>(now: Option<&T>, before: Option<&T>, place: &str) {
     assert!(
         now.is_none() || now == before,
         "{place}: {now:?}, {before:?}"
@@ -125,8 +125,8 @@ fn check(now: &Inventory, before: &Inventory, path: &Path, fault: Fault) {
         }
         let Some(seen) = seen else { continue };
         sound(&seen.problems, &place);
-        as_before(seen.memory, known.memory, &place);
-        as_before(seen.numa_node, known.numa_node, &place);
+        as_before(seen.memory.as_ref(), known.memory.as_ref(), &place);
+        as_before(seen.numa_node.as_ref(), known.numa_node.as_ref(), &place);
         as_before(
             seen.product_name.as_ref(),
             known.product_name.as_ref(),
@@ -161,8 +161,8 @@ fn check_neuron(now: &Inventory, before: &Inventory, path: &Path, place: &str) {
         }
         let Some(seen) = seen else { continue };
         sound(&seen.problems, place);
-        as_before(seen.cores, known.cores, place);
-        as_before(seen.memory_used, known.memory_used, place);
+        as_before(seen.cores.as_ref(), known.cores.as_ref(), place);
+        as_before(seen.memory_used.as_ref(), known.memory_used.as_ref(), place);
         as_before(seen.connected.as_ref(), known.connected.as_ref(), place);
         as_before(seen.serial.as_ref(), known.serial.as_ref(), place);
         as_before(seen.device_name.as_ref(), known.device_name.as_ref(), place);
