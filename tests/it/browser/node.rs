@@ -163,8 +163,8 @@ async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
         // Four logical cores of two physical ones each.
         assert_eq!(page.count("#neuron-15 .region").await, 4);
         assert_eq!(page.count("#neuron-15 .cells i").await, 8);
-        let facts = page.text("#neuron-15 .more").await;
-        assert!(facts.contains("Memory 1 GiB used of 96 GiB"), "{facts}");
+        let facts = page.text("#neuron-14 .more").await;
+        assert!(facts.contains("Memory 14 GiB used of 96 GiB"), "{facts}");
         page.assert_clean().await;
         page.open("/nodes/mi300x").await;
         assert_eq!(page.count(".device:first-child .region").await, 8);

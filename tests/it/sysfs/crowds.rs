@@ -1,11 +1,9 @@
 //! More than there can be, and less from one moment to the next: what is read has a bound, and what is real is found in it.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
@@ -17,31 +15,26 @@ use super::faults::paths;
 use super::neuron_host::SETTING;
 use super::sweep::{handle, machine, observe};
 use super::unprivileged::{command, give};
+use crate::process::Program;
 
 /// More than a folder of any kernel has.
 const MANY: u32 = 5000;
 /// As much as is read of one file, so often at most: at two looks, and a driver's version is asked for each of two devices.
 const MOST: u64 = 4097 * 4;
 
-/// How many bytes `octavo inspect` reads of the machine below `folder`, and all that it needs itself.
+/// How many bytes the agent has read of the machine below `folder`, and all that it needs itself, when it has published its labels.
 fn bytes_read(folder: &Path) -> u64 {
-    let mut child = command(env!("CARGO_BIN_EXE_octavo"), folder)
-        .args(["inspect", "--sys-root", "sys", "--driver-root", "no-driver"])
-        .args(["--neuron-logical-config", SETTING])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = String::new();
-    let mut output = child.stdout.take().unwrap();
-    output.read_to_string(&mut said).unwrap();
-    // It has read all that it will by now, and is there to be asked until it is waited for.
-    let counted = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap();
-    assert!(child.wait().unwrap().success());
-    assert!(
-        !said.contains(|c: char| c.is_control() && c != '\n'),
-        "{said:?}"
+    let mut agent = Program::start(
+        command(env!("CARGO_BIN_EXE_octavo-agent"), folder)
+            .args(["--sys-root", "sys", "--driver-root", "no-driver"])
+            .args(["--neuron-logical-config", SETTING])
+            .args(["--interval=1h", "--label-sink=file"])
+            .args(["--feature-file=features/octavo", "--feature-file-expiry=0"]),
     );
+    agent.says("labels published");
+    let counted = fs::read_to_string(format!("/proc/{}/io", agent.id())).unwrap();
+    assert!(agent.stop().success());
+    fs::remove_dir_all(folder.join("features")).unwrap();
     let line = counted.lines().find_map(|line| line.strip_prefix("rchar:"));
     line.unwrap().trim().parse().unwrap()
 }
