@@ -1,9 +1,9 @@
-//! Reads that end: of regular files only, at most so many bytes, never for writing.
+//! Reads that end: of regular files only, at most so many bytes, and of folders at most so many names; never for writing.
 //!
 //! What is read belongs to kernels, drivers and hosts, and what stands in its place may be anything. A FIFO is opened without waiting for
 //! a writer, and is then no file that we read.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -65,6 +65,17 @@ pub(crate) fn text(path: &Path, limit: u64) -> Result<String, Unread> {
     String::from_utf8(bytes).map_err(|_| Unread::NotText)
 }
 
+/// The names among a folder's first `most` entries, sorted; none where it cannot be read. One that is no text is no name of ours.
+pub(crate) fn names(folder: &Path, most: usize) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().take(most);
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
+}
+
 fn open(path: &Path) -> Result<File, Unread> {
     let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
     let file = OpenOptions::new()
@@ -80,7 +91,8 @@ fn open(path: &Path) -> Result<File, Unread> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
 
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -121,5 +133,20 @@ mod tests {
         assert_eq!(beginning(&file, 3).unwrap(), b"123");
         fs::write(&file, [0xff, 0xfe]).unwrap();
         assert!(matches!(text(&file, 9), Err(Unread::NotText)));
+    }
+
+    #[test]
+    fn names_are_those_of_so_many_entries_and_none_of_what_is_no_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |most| names(folder.path(), most);
+        for name in ["10", "2", "a"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(of(9), ["10", "2", "a"]);
+        assert_eq!(of(2).len(), 2);
+        fs::write(folder.path().join(OsStr::from_bytes(b"\xff")), "").unwrap();
+        assert_eq!(of(9), ["10", "2", "a"]);
+        assert_eq!(names(&folder.path().join("a"), 9), [""; 0]);
+        assert_eq!(names(&folder.path().join("none"), 9), [""; 0]);
     }
 }

@@ -37,7 +37,7 @@ const CLASSES: [&str; 2] = ["class/neuron_device", "devices/virtual/neuron_devic
 const MOST_DEVICES: usize = 64;
 const MOST_CORES: usize = 8;
 
-/// A folder of them has more entries than devices or cores, and never so many.
+/// So many that are called like devices, or like cores, are looked at.
 const MOST_ENTRIES: usize = 1024;
 
 const CORE_COUNT: &str = "core_count";
@@ -93,10 +93,8 @@ impl Reader {
         let driver_version = self.version(&mut problems);
         let may_differ = !values::is_known_release(driver_version.as_deref());
         if numbers.len() > MOST_DEVICES {
-            let error = format!(
-                "{} devices, of which the first {MOST_DEVICES} are shown",
-                numbers.len()
-            );
+            let error =
+                format!("more than {MOST_DEVICES} devices, of which only the first are shown");
             problems.push(problem("neuron_device", error));
         }
         let mut driver_layout = DriverLayout::Known;
@@ -123,10 +121,9 @@ impl Reader {
 
     /// The numbers of the devices, and the folder that they are in.
     fn numbers(&self) -> (&'static str, Vec<u32>) {
-        let mut found = CLASSES.into_iter().map(|class| {
-            let folders = self.sys.folders(class, MOST_ENTRIES);
-            (class, values::numbered(&folders, "neuron"))
-        });
+        let mut found = CLASSES
+            .into_iter()
+            .map(|class| (class, numbered(&self.sys, class, "neuron")));
         found
             .find(|(_, numbers)| !numbers.is_empty())
             .unwrap_or_default()
@@ -140,6 +137,13 @@ impl Reader {
             None
         })
     }
+}
+
+/// The numbers N of the folders `<stem>N` in a folder, in their order as numbers. What else is in there is not looked at.
+fn numbered(sys: &Sysfs, folder: &str, stem: &str) -> Vec<u32> {
+    let numbers = values::numbered(&sys.names(folder), stem).into_iter();
+    let is_folder = |number: &u32| sys.is_folder(&format!("{folder}/{stem}{number}"));
+    numbers.take(MOST_ENTRIES).filter(is_folder).collect()
 }
 
 fn device(number: u32, files: &mut Files<'_>) -> NeuronDevice {

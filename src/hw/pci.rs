@@ -28,6 +28,9 @@ const CONSOLES: [u16; 9] = [
     0x1a03, 0x102b, 0x1234, 0x1af4, 0x1b36, 0x15ad, 0x1414, 0x1013, 0x80ee,
 ];
 
+/// Longer names than this no machine has.
+const LONGEST_NAME: usize = 128;
+
 /// `NVSwitches`. Source: pci.ids.
 const NVSWITCH: [u16; 2] = [0x1af1, 0x22a3];
 
@@ -43,10 +46,13 @@ pub(crate) struct PciFunction {
     pub(crate) amd: Option<Told>,
 }
 
+/// What a function is could not be read: its files are still to come, or it just went.
+struct Unread;
+
 /// The bus, with what is known of each function on it.
 ///
-/// What a function is never changes, so its files are read when it appears: a large server has hundreds of functions,
-/// and reading a configuration space may wake a sleeping device. Which driver holds it is read every time, and so is what that
+/// What a function is never changes, so its files are read when it appears, until that was possible: a large server has hundreds of
+/// functions, and reading a configuration space may wake a sleeping device. Which driver holds it is read every time, and so is what that
 /// driver shows here.
 #[derive(Debug)]
 pub(crate) struct Bus {
@@ -67,10 +73,10 @@ impl Bus {
     pub(crate) fn scan(&mut self) -> Vec<PciFunction> {
         let mut before = std::mem::take(&mut self.known);
         for name in self.sys.names(DEVICES) {
-            let known = before
-                .remove(&name)
-                .unwrap_or_else(|| function(&self.sys, &name));
-            self.known.insert(name, known);
+            let known = before.remove(&name).map(Ok);
+            if let Ok(known) = known.unwrap_or_else(|| function(&self.sys, &name)) {
+                self.known.insert(name, known);
+            }
         }
         let mut functions = Vec::new();
         for (name, known) in &self.known {
@@ -86,8 +92,9 @@ impl Bus {
 
     /// The machine's own facts; `functions` say whether it is a guest with a virtual GPU.
     pub(crate) fn machine(&self, functions: &[PciFunction]) -> Machine {
+        let name = self.sys.text("class/dmi/id/product_name");
         Machine {
-            product_name: self.sys.text("class/dmi/id/product_name"),
+            product_name: name.filter(|name| is_name(name)),
             vgpu: functions
                 .iter()
                 .rev()
@@ -96,32 +103,44 @@ impl Bus {
     }
 }
 
-fn function(sys: &Sysfs, name: &str) -> Option<PciFunction> {
-    let address = name.parse().ok()?;
+/// What a function is; `None` for what is no accelerator.
+fn function(sys: &Sysfs, name: &str) -> Result<Option<PciFunction>, Unread> {
+    let Ok(address) = name.parse() else {
+        return Ok(None);
+    };
     let at = |file: &str| format!("{DEVICES}/{name}/{file}");
     let id = |file: &str| u16::try_from(sys.hex(&at(file))?).ok();
     let ids = PciIds {
-        vendor: id("vendor")?,
-        device: id("device")?,
+        vendor: id("vendor").ok_or(Unread)?,
+        device: id("device").ok_or(Unread)?,
         subsystem_vendor: id("subsystem_vendor").unwrap_or(0),
         subsystem_device: id("subsystem_device").unwrap_or(0),
         class: sys.hex(&at("class")),
     };
     // A virtual function whose physical one is on this machine too is that device once more.
     if !is_accelerator(ids, address) || sys.link(&at("physfn")).is_some() {
-        return None;
+        return ids.class.map(|_| None).ok_or(Unread);
     }
     let config = (ids.vendor == NVIDIA)
         .then(|| sys.bytes(&at("config"), 256))
         .flatten();
-    Some(PciFunction {
+    let function = PciFunction {
         address,
         ids,
         numa_node: sys.text(&at("numa_node")).and_then(|n| n.parse().ok()),
         kernel_driver: None,
         vgpu: config.as_deref().and_then(vgpu_host),
         amd: None,
-    })
+    };
+    // What went while it was read may have had more to say.
+    let is_there = sys.is_there(&at("vendor"));
+    is_there.then_some(Some(function)).ok_or(Unread)
+}
+
+/// Whether people can read it: what was no UTF-8 has become a replacement character by now.
+fn is_name(text: &str) -> bool {
+    let odd = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
+    text.len() <= LONGEST_NAME && !text.contains(odd)
 }
 
 fn is_accelerator(ids: PciIds, address: PciAddress) -> bool {
@@ -180,7 +199,9 @@ fn host_driver_record(mut records: &[u8]) -> Option<VgpuHost> {
         if id == HOST_DRIVER {
             let text = |bytes: &[u8]| {
                 let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-                String::from_utf8_lossy(bytes).trim().to_owned()
+                let text = String::from_utf8_lossy(bytes);
+                let text: String = text.chars().filter(|c| !c.is_control()).collect();
+                text.trim().to_owned()
             };
             return Some(VgpuHost {
                 driver_version: text(records.get(2..12)?),

@@ -65,10 +65,14 @@ impl Sysfs {
     }
 
     /// At most `limit` bytes of a file. A configuration space is asked of the device itself, which may not answer: whoever reads it is
-    /// on record with the call, and waits.
+    /// on record with the call, and waits. For what is no file, such as a FIFO, nobody waits.
     pub(crate) fn bytes(&self, path: &str, limit: u64) -> Option<Vec<u8>> {
+        let path = self.root.join(path);
+        if !fs::metadata(&path).ok()?.is_file() {
+            return None;
+        }
         let mut bytes = Vec::new();
-        let file = File::open(self.root.join(path)).ok()?;
+        let file = File::open(path).ok()?;
         file.take(limit).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
@@ -86,19 +90,9 @@ impl Sysfs {
         }
     }
 
-    /// The folders in a folder, and links to folders: of the first `most` entries of any kind.
-    pub(crate) fn folders(&self, path: &str, most: usize) -> Vec<String> {
-        let folder = self.root.join(path);
-        let mut names: Vec<String> = fs::read_dir(&folder)
-            .into_iter()
-            .flatten()
-            .take(most)
-            .flatten()
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .filter(|name| fs::metadata(folder.join(name)).is_ok_and(|found| found.is_dir()))
-            .collect();
-        names.sort();
-        names
+    /// Whether it is a folder, or a link to one.
+    pub(crate) fn is_folder(&self, path: &str) -> bool {
+        fs::metadata(self.root.join(path)).is_ok_and(|found| found.is_dir())
     }
 
     /// The paths of what lies below a folder, at most so deep and at most so many, nearest first. Links are left out: in sysfs they lead to
@@ -142,15 +136,8 @@ impl Sysfs {
         Some(target.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// The names in a directory, sorted.
+    /// The names in a directory, sorted: of its first entries, of which there are more than any driver makes.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.root.join(path)).into_iter().flatten();
-        let mut names: Vec<String> = entries
-            .take(MOST_NAMES)
-            .flatten()
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
+        bounded::names(&self.root.join(path), MOST_NAMES)
     }
 }

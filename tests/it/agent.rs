@@ -1,7 +1,9 @@
 //! The agent as it ships, as a process: what it does when the driver hangs, comes late, is replaced, or goes.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use nvml_sim::model::Slot;
 
@@ -218,18 +220,51 @@ fn i12_a_pipe_in_the_place_of_the_library_is_named_and_holds_nobody_up() {
     assert!(said.contains("it is no regular file"), "{said}");
 }
 
+/// A file that whoever opens it waits for, by the kernel's word, until this ends.
+struct Leased(Child);
+
+impl Leased {
+    /// Takes a lease of it. Source: fcntl(2), "Leases".
+    fn of(file: &Path) -> Self {
+        const TAKE: &str = "import fcntl, os, signal, sys\n\
+            signal.signal(signal.SIGIO, signal.SIG_IGN)\n\
+            file = os.open(sys.argv[1], os.O_RDWR)\n\
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+            print('taken', flush=True)\n\
+            sys.stdin.read()\n";
+        let mut holder = Command::new("python3")
+            .args(["-c", TAKE])
+            .arg(file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let mut output = BufReader::new(holder.stdout.take().unwrap());
+        output.read_line(&mut said).unwrap();
+        assert_eq!(said, "taken\n");
+        Self(holder)
+    }
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ended = self.0.wait();
+    }
+}
+
 #[test]
-fn i8_a_file_of_sysfs_that_cannot_be_read_to_its_end_is_a_stall_with_a_name() {
+fn i8_a_file_of_sysfs_that_does_not_answer_is_a_stall_with_a_name() {
     let machine = Machine::new(FOUR_H100);
     let devices = machine.path().join("sys/bus/pci/devices");
     let device = fs::read_dir(devices).unwrap().next().unwrap().unwrap();
     let file = device.path().join("config");
-    let _there_was_none = fs::remove_file(&file);
-    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::write(&file, [0; 64]).unwrap();
+    let leased = Leased::of(&file);
     let mut agent = start(&machine);
     let line = agent.says("nvml: stalled");
     assert!(line.contains("reading /sys"), "{line}");
-    // Opening the other end lets the reader go.
-    drop(fs::File::options().write(true).open(&file).unwrap());
+    drop(leased);
     agent.says("nvml: ready");
 }

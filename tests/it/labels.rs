@@ -1,16 +1,7 @@
-//! The labels of every board we know, in every MIG strategy, printed by the agent that ships, and those of documents of machines with
-//! other makers' devices, printed by `octavo labels`: whole golden files.
-
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use octavo::domain::labels::{LabelKey, LabelValue};
-use octavo::wire::inventory::{Document, parse};
+//! The labels of every board we know, in every MIG strategy, printed by the agent that ships: whole golden files.
 
 use crate::golden::golden;
 use crate::machine::Machine;
-
-const DOCUMENTS: &str = "tests/golden/labels/documents";
 
 /// A board of `mig-profiles.json`, as far as scenarios need it.
 pub(crate) struct Board {
@@ -36,54 +27,6 @@ fn every_board_carries_its_labels_in_every_strategy() {
             let printed = String::from_utf8(output.stdout).unwrap();
             golden(&format!("labels/{}/{strategy}.labels", board.sku), &printed);
         }
-    }
-}
-
-/// The documents, by name.
-fn documents() -> Vec<(String, PathBuf)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(DOCUMENTS);
-    let entries = std::fs::read_dir(folder).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path());
-    let mut found: Vec<(String, PathBuf)> = paths
-        .filter(|path| path.extension().is_some_and(|end| end == "json"))
-        .map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), path))
-        .collect();
-    found.sort();
-    found
-}
-
-#[test]
-fn every_document_carries_its_labels_and_says_what_it_leaves_out() {
-    let documents = documents();
-    assert_eq!(documents.len(), 13);
-    for (name, path) in documents {
-        let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
-            .args(["labels", "--from"])
-            .arg(&path)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{name}");
-        let labels = String::from_utf8(output.stdout).unwrap();
-        let notes = String::from_utf8(output.stderr).unwrap();
-        for line in labels.lines() {
-            let (key, value) = line.split_once('=').unwrap();
-            assert!(key.parse::<LabelKey>().is_ok(), "{name}: {key}");
-            assert!(value.parse::<LabelValue>().is_ok(), "{name}: {line}");
-            let is_ours = key.contains("octavo.dev/") || key.starts_with("nvidia.com/");
-            assert!(is_ours, "{name}: {key} is another owner's");
-        }
-        golden(&format!("labels/documents/{name}.labels"), &labels);
-        golden(&format!("labels/documents/{name}.notes"), &notes);
-    }
-}
-
-#[test]
-fn a_document_of_any_maker_is_printed_as_it_was_read() {
-    for (name, path) in documents() {
-        let read = parse(&std::fs::read_to_string(path).unwrap()).unwrap();
-        let json = serde_json::to_string(&Document::from(&read)).unwrap();
-        assert_eq!(parse(&json).unwrap(), read, "{name}");
     }
 }
 

@@ -50,6 +50,10 @@ impl Topology {
         let names = sys.names(NODES);
         let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
         numbers.sort_unstable();
+        if let Some(unread) = numbers.len().checked_sub(MOST_NODES).filter(|n| *n > 0) {
+            topology.unread = unread;
+            topology.wrong = Some(format!("nodes after the first {MOST_NODES}"));
+        }
         for number in numbers.into_iter().take(MOST_NODES) {
             let folder = format!("{NODES}/{number}");
             match properties(sys, &format!("{folder}/properties"), "vendor_id") {

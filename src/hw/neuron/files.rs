@@ -6,7 +6,7 @@
 use crate::domain::inventory::{DriverLayout, Problem};
 use crate::hw::sysfs::Sysfs;
 
-use super::{CORE_MEMORY, MOST_CORES, MOST_ENTRIES, NAME, problem, values};
+use super::{CORE_MEMORY, MOST_CORES, NAME, problem, values};
 
 const CORE: &str = "neuron_core";
 
@@ -44,8 +44,7 @@ enum Found {
 impl<'a> Files<'a> {
     /// Of the device in the folder `root`, whose driver `may_differ` from those that are known.
     pub(super) fn open(sys: &'a Sysfs, root: &str, may_differ: bool) -> Self {
-        let names = sys.folders(root, MOST_ENTRIES);
-        let numbers = values::numbered(&names, CORE);
+        let numbers = super::numbered(sys, root, CORE);
         let cores: Vec<String> = numbers
             .iter()
             .take(MOST_CORES)

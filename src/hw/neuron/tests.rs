@@ -352,7 +352,7 @@ fn more_devices_and_cores_than_there_can_be_are_cut_off() {
     assert_eq!(neuron.devices.len(), 64);
     assert_eq!(
         said(&neuron.problems)[0],
-        "neuron_device: 70 devices, of which the first 64 are shown"
+        "neuron_device: more than 64 devices, of which only the first are shown"
     );
     assert_eq!(
         said(&neuron.devices[0].problems)[0],

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
 use super::*;
 
 /// Builds `/sys` as far as a function has files in it.
@@ -157,6 +159,32 @@ fn what_comes_goes_and_changes_hands_is_seen() {
 }
 
 #[test]
+fn what_could_not_be_read_of_a_function_is_read_at_the_next_look() {
+    let at = "0000:3b:00.0";
+    let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x2330);
+    let mut bus = tree.bus();
+    for file in ["vendor", "device", "class"] {
+        let file = tree.path().join(DEVICES).join(at).join(file);
+        let text = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        let mut late = tree.bus();
+        assert_eq!(late.scan(), []);
+        fs::write(&file, text).unwrap();
+        assert_eq!(late.scan(), bus.scan());
+        assert_eq!(late.scan().len(), 1);
+    }
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_configuration_space_is_not_waited_for() {
+    let at = "0000:3b:00.0";
+    let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x2330);
+    let pipe = tree.path().join(DEVICES).join(at).join("config");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    assert_eq!(tree.scan()[0].vgpu, None);
+}
+
+#[test]
 fn a_machine_without_a_bus_has_no_accelerators() {
     let root = tempfile::tempdir().unwrap();
     let mut bus = Bus::new(Sysfs::new(root.path().to_owned()));
@@ -172,6 +200,10 @@ fn the_firmware_names_the_machine() {
     fs::write(dmi.join("product_name"), "DGXH100 \n").unwrap();
     let machine = tree.bus().machine(&[]);
     assert_eq!(machine.product_name.as_deref(), Some("DGXH100"));
+    for odd in [&b"\x1b[31mDGX"[..], b"DGX\xff", &[b'x'; 200]] {
+        fs::write(dmi.join("product_name"), odd).unwrap();
+        assert_eq!(tree.bus().machine(&[]).product_name, None);
+    }
 }
 
 /// A configuration space with one other capability before the vendor's, which holds `records`.

@@ -150,12 +150,12 @@ async fn an_address_that_is_none_gets_a_page_that_leads_back() {
 async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
     let site = Site::empty();
     let document = |name: &str| {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/labels/documents");
-        let text = std::fs::read_to_string(format!("{folder}/{name}.json")).unwrap();
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/machines");
+        let text = std::fs::read_to_string(format!("{folder}/{name}/inventory.json")).unwrap();
         octavo::wire::inventory::parse(&text).unwrap()
     };
-    site.put("trn2", &document("trn2-48xlarge"));
-    site.put("mi300x", &document("mi300x-cpx"));
+    site.put("trn2", &document("trn2.48xlarge-lnc2"));
+    site.put("mi300x", &document("mi300x-cpx-nps4"));
     browse(&site.url, Start::default(), async |page| {
         page.open("/nodes/trn2").await;
         page.until("#neuron h2", &["Neuron"]).await;
@@ -163,8 +163,8 @@ async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
         // Four logical cores of two physical ones each.
         assert_eq!(page.count("#neuron-15 .region").await, 4);
         assert_eq!(page.count("#neuron-15 .cells i").await, 8);
-        let facts = page.text("#neuron-15 .more").await;
-        assert!(facts.contains("Memory 1 GiB used of 96 GiB"), "{facts}");
+        let facts = page.text("#neuron-14 .more").await;
+        assert!(facts.contains("Memory 14 GiB used of 96 GiB"), "{facts}");
         page.assert_clean().await;
         page.open("/nodes/mi300x").await;
         assert_eq!(page.count(".device:first-child .region").await, 8);

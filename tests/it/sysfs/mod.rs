@@ -1,6 +1,12 @@
 //! Machines as their `/sys` shows them: the shipped programs on trees of files.
 
 mod amd;
+mod amd_host;
+mod crowds;
+mod faults;
+mod machines;
 mod neuron;
 mod neuron_host;
+mod sweep;
 pub(crate) mod tree;
+mod unprivileged;

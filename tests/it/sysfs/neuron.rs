@@ -8,13 +8,11 @@ use std::process::{Command, Output};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 use super::neuron_host::{
-    Arranged, Chip, Host, INFERENTIA, INFERENTIA2, TRAINIUM1, TRAINIUM2, chain, ring, torus,
+    Arranged, Chip, DEVICE, Host, INFERENTIA, INFERENTIA2, SETTING, TRAINIUM1, TRAINIUM2, chain,
+    garble, ring, torus,
 };
 use super::tree;
 use crate::golden::golden;
-
-const DEVICE: &str = "sys/devices/virtual/neuron_device/neuron0";
-const SETTING: &str = "opt/aws/neuron/logical_nc_config";
 
 /// `octavo inspect` on the machine below `root` and nothing of this one.
 fn inspect(root: &Path, more: &[&str]) -> Output {
@@ -120,26 +118,7 @@ fn a_driver_with_its_files_elsewhere_is_read_by_their_names() {
 #[test]
 fn garbage_in_a_devices_files_is_told_and_the_other_device_is_read() {
     let folder = planted(&host("2.30.2.0", TRAINIUM2, ring(3)));
-    let device = folder.path().join(DEVICE);
-    for (file, bytes) in [
-        ("core_count", &b"banana"[..]),
-        ("connected_devices", b"1, two\n"),
-        ("info/serial_number", b"\xff\xfe\n"),
-        ("info/architecture/device_name", b"\x1b[31mTrainium2\n"),
-        ("stats/hardware/mem_ecc_uncorrected", b"-1\n"),
-        (
-            "neuron_core3/stats/memory_usage/device_mem/total",
-            &[b'9'; 5_000],
-        ),
-    ] {
-        fs::write(device.join(file), bytes).unwrap();
-    }
-    let second = folder.path().join(DEVICE.replace("neuron0", "neuron1"));
-    let health = second.join("stats/hardware/health_status");
-    fs::create_dir_all(&health).unwrap();
-    fs::write(health.join("unhealthy_components"), "hbm,link_efa\n").unwrap();
-    fs::write(second.join("stats/hardware/mem_ecc_uncorrected"), "3\n").unwrap();
-    fs::create_dir_all(folder.path().join(SETTING)).unwrap();
+    garble(folder.path());
     // The place of the setting differs from run to run.
     let text = said(folder.path(), &[]).replace(folder.path().to_str().unwrap(), "");
     let words: Vec<&str> = text.split_whitespace().collect();

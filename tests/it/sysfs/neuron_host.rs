@@ -4,6 +4,13 @@
 //! instances. Where files are in [`Arranged::Moved`] is made up altogether: what release 2.31 did is not public.
 
 use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+/// The first device, from the root of a machine's file system on.
+pub(crate) const DEVICE: &str = "sys/devices/virtual/neuron_device/neuron0";
+/// The node's setting of logical cores, likewise.
+pub(crate) const SETTING: &str = "opt/aws/neuron/logical_nc_config";
 
 /// What a chip's driver says of each of its devices.
 #[derive(Debug, Clone, Copy)]
@@ -97,6 +104,30 @@ pub(crate) fn torus(rows: u32, columns: u32) -> Vec<Vec<u32>> {
         ]
     };
     (0..rows * columns).map(near).collect()
+}
+
+/// Writes nonsense into files of the first device, and trouble into those of the second, of a machine below `root`.
+pub(crate) fn garble(root: &Path) {
+    let device = root.join(DEVICE);
+    for (file, bytes) in [
+        ("core_count", &b"banana"[..]),
+        ("connected_devices", b"1, two\n"),
+        ("info/serial_number", b"\xff\xfe\n"),
+        ("info/architecture/device_name", b"\x1b[31mTrainium2\n"),
+        ("stats/hardware/mem_ecc_uncorrected", b"-1\n"),
+        (
+            "neuron_core3/stats/memory_usage/device_mem/total",
+            &[b'9'; 5_000],
+        ),
+    ] {
+        fs::write(device.join(file), bytes).unwrap();
+    }
+    let second = root.join(DEVICE.replace("neuron0", "neuron1"));
+    let health = second.join("stats/hardware/health_status");
+    fs::create_dir_all(&health).unwrap();
+    fs::write(health.join("unhealthy_components"), "hbm,link_efa\n").unwrap();
+    fs::write(second.join("stats/hardware/mem_ecc_uncorrected"), "3\n").unwrap();
+    fs::create_dir_all(root.join(SETTING)).unwrap();
 }
 
 impl Host {

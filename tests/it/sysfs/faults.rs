@@ -1,0 +1,151 @@
+//! What may stand in the place of a file or folder of `/sys`, and what was there again afterwards.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use tempfile::TempDir;
+
+use super::unprivileged::give;
+
+/// What was there, while it is in a folder of its own.
+const ASIDE: &str = "aside";
+
+/// What happens to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Missing,
+    Folder,
+    /// 64 MiB of nothing.
+    Huge,
+    NoUtf8,
+    Zeros,
+    /// A pipe that nobody writes to.
+    SilentPipe,
+    /// A pipe with as much in it as it holds, whose writer never ends.
+    FullPipe,
+    /// A device that can be read for ever.
+    Endless,
+    /// A link to itself.
+    Loop,
+    /// Nobody may look at it.
+    Closed,
+}
+
+/// A path to which something happened. What was there is there again when this ends.
+pub(crate) struct Spell {
+    path: PathBuf,
+    was: Was,
+    /// The end of a pipe that is written to.
+    _writer: Option<File>,
+}
+
+enum Was {
+    Moved(TempDir),
+    Open(Permissions),
+}
+
+impl Fault {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Missing,
+        Self::Folder,
+        Self::Huge,
+        Self::NoUtf8,
+        Self::Zeros,
+        Self::SilentPipe,
+        Self::FullPipe,
+        Self::Endless,
+        Self::Loop,
+        Self::Closed,
+    ];
+
+    /// To whatever is there. A link has no rights of its own that could be taken.
+    pub(crate) fn befall(self, path: &Path) -> Option<Spell> {
+        if self == Self::Closed {
+            let found = fs::symlink_metadata(path).unwrap();
+            if found.is_symlink() {
+                return None;
+            }
+            fs::set_permissions(path, Permissions::from_mode(0o000)).unwrap();
+            return Some(Spell {
+                path: path.to_owned(),
+                was: Was::Open(found.permissions()),
+                _writer: None,
+            });
+        }
+        let aside = tempfile::tempdir().unwrap();
+        fs::rename(path, aside.path().join(ASIDE)).unwrap();
+        let writer = self.put(path);
+        if self != Self::Missing {
+            give(path);
+        }
+        Some(Spell {
+            path: path.to_owned(),
+            was: Was::Moved(aside),
+            _writer: writer,
+        })
+    }
+
+    fn put(self, path: &Path) -> Option<File> {
+        match self {
+            Self::Missing | Self::Closed => {}
+            Self::Folder => fs::create_dir(path).unwrap(),
+            Self::Huge => File::create(path).unwrap().set_len(64 << 20).unwrap(),
+            Self::NoUtf8 => fs::write(path, [b'9', 0xff, 0xfe, b'\n', 0xc3]).unwrap(),
+            Self::Zeros => fs::write(path, [0; 64]).unwrap(),
+            Self::SilentPipe => nix::unistd::mkfifo(path, Mode::S_IRWXU).unwrap(),
+            Self::FullPipe => return Some(full_pipe(path)),
+            Self::Endless => symlink("/dev/zero", path).unwrap(),
+            Self::Loop => symlink(path, path).unwrap(),
+        }
+        None
+    }
+}
+
+/// Its end for writing, which keeps it from ever ending.
+fn full_pipe(path: &Path) -> File {
+    nix::unistd::mkfifo(path, Mode::S_IRWXU).unwrap();
+    // For reading too, or it would be waited for a reader.
+    let mut options = File::options();
+    options.read(true).write(true);
+    options.custom_flags(OFlag::O_NONBLOCK.bits());
+    let mut writer = options.open(path).unwrap();
+    while writer.write(&[b'7'; 4096]).is_ok() {}
+    writer
+}
+
+impl Drop for Spell {
+    fn drop(&mut self) {
+        match &self.was {
+            Was::Open(permissions) => {
+                fs::set_permissions(&self.path, permissions.clone()).unwrap();
+            }
+            Was::Moved(aside) => {
+                let _there_may_be_none =
+                    fs::remove_file(&self.path).or_else(|_| fs::remove_dir(&self.path));
+                fs::rename(aside.path().join(ASIDE), &self.path).unwrap();
+            }
+        }
+    }
+}
+
+/// Everything below a folder, from it on: files, links and folders.
+pub(crate) fn paths(root: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(below) = open.pop() {
+        for entry in fs::read_dir(root.join(&below)).unwrap() {
+            let entry = entry.unwrap();
+            let path = below.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                open.push(path.clone());
+            }
+            found.insert(path);
+        }
+    }
+    found
+}

@@ -1,0 +1,365 @@
+//! One table of machines: what `octavo inspect`, `octavo labels` and `octavo doctor` say of each, as whole files under
+//! `tests/golden/machines`, and that the agent says the same. All programs are those that ship and run without any rights.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use octavo::domain::labels::{LabelKey, LabelValue};
+use octavo::wire::inventory::{Document, parse};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::amd_host::{CPX, MI300X, SPX, mi300x};
+use super::neuron_host::{
+    Arranged, Chip, DEVICE, Host, INFERENTIA, INFERENTIA2, SETTING, TRAINIUM1, TRAINIUM2, chain,
+    garble, ring, torus,
+};
+use super::tree;
+use super::unprivileged::{command, give};
+use crate::fleet::api::Api;
+use crate::golden::golden;
+use crate::machine::Machine;
+use crate::process::{Aggregator, Program};
+
+const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
+
+/// The head of the process table, by which a program knows that it sees all of it: kthreadd, a kernel thread.
+const PROCESSES: &str = "proc/2/stat = 2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 18446744073709551615 0 0 0 0 0 0 0 2147483647 \
+    0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\\n";
+
+/// What NVIDIA's driver says in the machine that has devices of four kinds.
+const FOUR_KINDS: &str = "
+machine: four-kinds
+machine_type: Four Kinds 4U
+driver: 570.133.20
+gpus:
+  - {board: T4}
+  - {board: A100_80GB}
+";
+
+/// A machine below a folder of its own: `sys`, `dev`, `proc`, `opt`.
+enum Site {
+    Files(TempDir),
+    /// With NVIDIA's driver.
+    Simulated(Machine),
+}
+
+/// A machine's name, and how it is made.
+type Row = (&'static str, fn() -> Site);
+
+const MACHINES: &[Row] = &[
+    ("inf1.6xlarge", || neuron("2.21.37.0", INFERENTIA, chain(4))),
+    ("inf2.48xlarge", || {
+        neuron("2.26.5.0", INFERENTIA2, ring(12))
+    }),
+    ("trn1.2xlarge", trn1_as_captured),
+    ("trn1.32xlarge", || {
+        neuron("2.26.5.0", TRAINIUM1, torus(4, 4))
+    }),
+    ("trn2.48xlarge-lnc1", || {
+        let site = neuron("2.29.1.0", TRAINIUM2, torus(4, 4));
+        site.plant(&format!("{SETTING} = NEURON_LOGICAL_NC_CONFIG=1\\n"));
+        site
+    }),
+    ("trn2.48xlarge-lnc2", || {
+        neuron("2.29.1.0", TRAINIUM2, torus(4, 4))
+    }),
+    ("neuron-driver-2.27", files_of_root_only),
+    ("neuron-driver-2.31", || {
+        arranged("2.31.7.0", TRAINIUM2, ring(4), Arranged::Moved)
+    }),
+    ("neuron-no-driver", without_neuron_driver),
+    ("neuron-garbage", || {
+        let site = neuron("2.30.2.0", TRAINIUM2, ring(3));
+        garble(site.path());
+        site
+    }),
+    ("mi210x2", || amd(&fixture("mi210x2"), &[128, 130])),
+    ("mi300x-spx", || {
+        let minors: Vec<u64> = (0..8).map(|device| 128 + device * 8).collect();
+        amd(&mi300x(&MI300X, SPX), &minors)
+    }),
+    ("mi300x-cpx-nps4", || {
+        let minors: Vec<u64> = (128..192).collect();
+        amd(&mi300x(&MI300X, CPX), &minors)
+    }),
+    ("mi300x-vf", || amd(&fixture("mi300x-vf"), &[128, 136])),
+    ("mi300x-vfio", || amd(&fixture("mi300x-vfio"), &[128])),
+    ("amd-garbage", || {
+        amd(&fixture("amd-garbage"), &[128, 136, 144])
+    }),
+    ("h100-nouveau-vfio", || {
+        let site = Site::empty();
+        tree::plant(&site.path().join("sys"), &fixture("nouveau"));
+        site
+    }),
+    ("four-kinds", four_kinds),
+];
+
+impl Site {
+    fn empty() -> Self {
+        let site = Self::Files(tempfile::tempdir().unwrap());
+        site.plant("dev/\nsys/bus/pci/devices/");
+        site.plant(PROCESSES);
+        site
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Files(folder) => folder.path(),
+            Self::Simulated(machine) => machine.path(),
+        }
+    }
+
+    fn plant(&self, text: &str) {
+        tree::plant(self.path(), text);
+    }
+
+    /// Device files: only root may make real ones, and links to one do as well.
+    fn devices(&self, names: impl IntoIterator<Item = String>) {
+        for name in names {
+            self.plant(&format!("dev/{name} -> /dev/null"));
+        }
+    }
+
+    /// A program on this machine and nothing else of this one. Its paths are short and always the same, since the output has some.
+    fn program(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = command(program, self.path());
+        command.args(arguments).args(["--sys-root", "sys"]);
+        command.args(["--neuron-logical-config", SETTING]);
+        match self {
+            Self::Files(_) => command.args(["--driver-root", "no-driver"]),
+            Self::Simulated(_) => command.args(["--nvml-library", "./libnvidia-ml.so.1"]),
+        };
+        command
+    }
+
+    fn octavo(&self, arguments: &[&str]) -> Output {
+        self.program(OCTAVO, arguments).output().unwrap()
+    }
+
+    #[track_caller]
+    fn says(&self, arguments: &[&str]) -> (String, String) {
+        let output = self.octavo(arguments);
+        let notes = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {notes}");
+        (String::from_utf8(output.stdout).unwrap(), notes)
+    }
+}
+
+fn fixture(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sysfs");
+    fs::read_to_string(folder.join(format!("{name}.tree"))).unwrap()
+}
+
+fn arranged(driver: &'static str, chip: Chip, links: Vec<Vec<u32>>, arranged: Arranged) -> Site {
+    let site = Site::empty();
+    let count = links.len();
+    let host = Host {
+        driver,
+        chip,
+        arranged,
+        links,
+    };
+    site.plant(&host.tree());
+    site.devices((0..count).map(|number| format!("neuron{number}")));
+    site
+}
+
+fn neuron(driver: &'static str, chip: Chip, links: Vec<Vec<u32>>) -> Site {
+    arranged(driver, chip, links, Arranged::Known)
+}
+
+fn trn1_as_captured() -> Site {
+    let site = Site::empty();
+    site.plant(&fixture("trn1.2xlarge"));
+    site.devices(["neuron0".to_owned()]);
+    site
+}
+
+/// Until release 2.28 two files of each device may be read by root only.
+fn files_of_root_only() -> Site {
+    let site = neuron("2.27.1.0", TRAINIUM1, torus(4, 4));
+    for number in 0..16 {
+        let device = DEVICE.replace("neuron0", &format!("neuron{number}"));
+        for file in ["core_count", "connected_devices"] {
+            let file = site.path().join(&device).join(file);
+            fs::set_permissions(file, Permissions::from_mode(0o000)).unwrap();
+        }
+    }
+    site
+}
+
+/// The same bus as a trn1.32xlarge, and no driver.
+fn without_neuron_driver() -> Site {
+    let site = Site::empty();
+    let host = Host {
+        driver: "none",
+        chip: TRAINIUM1,
+        arranged: Arranged::Known,
+        links: torus(4, 4),
+    };
+    let tree = host.tree();
+    let bus = tree.lines().filter(|line| line.contains("/bus/pci/"));
+    let bus: Vec<&str> = bus.filter(|line| !line.contains("/driver -> ")).collect();
+    site.plant(&bus.join("\n"));
+    site
+}
+
+/// With the device files that its driver makes for these render minors.
+fn amd(tree: &str, minors: &[u64]) -> Site {
+    let site = Site::empty();
+    tree::plant(&site.path().join("sys"), tree);
+    site.devices(["kfd".to_owned()]);
+    site.devices(minors.iter().map(|minor| format!("dri/renderD{minor}")));
+    site
+}
+
+/// A T4, an A100, an MI300X and an Inferentia2 on one bus.
+fn four_kinds() -> Site {
+    let site = Site::Simulated(Machine::new(FOUR_KINDS));
+    site.plant(PROCESSES);
+    tree::plant(&site.path().join("sys"), &mi300x(&[0xc5], SPX));
+    let host = Host {
+        driver: "2.26.5.0",
+        chip: INFERENTIA2,
+        arranged: Arranged::Known,
+        links: chain(1),
+    };
+    site.plant(&host.tree());
+    for bus in sorted_functions(&site) {
+        site.plant(&format!(
+            "sys/bus/pci/devices/{bus}/driver -> ../../../../bus/pci/drivers/nvidia"
+        ));
+    }
+    site.plant("sys/module/nvidia/version = 570.133.20\\n");
+    let files = ["nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"];
+    site.devices(files.map(str::to_owned));
+    site.devices(["kfd", "dri/renderD128", "neuron0"].map(str::to_owned));
+    site
+}
+
+/// The functions of NVIDIA.
+fn sorted_functions(site: &Site) -> Vec<String> {
+    let bus = site.path().join("sys/bus/pci/devices");
+    let is_nvidias = |name: &String| {
+        let vendor = fs::read_to_string(bus.join(name).join("vendor")).unwrap();
+        vendor.trim() == "0x10de"
+    };
+    let entries = fs::read_dir(&bus).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(is_nvidias).collect();
+    names.sort();
+    names
+}
+
+#[track_caller]
+fn sound_labels(name: &str, labels: &str) {
+    for line in labels.lines() {
+        let (key, value) = line.split_once('=').unwrap();
+        assert!(key.parse::<LabelKey>().is_ok(), "{name}: {key}");
+        assert!(value.parse::<LabelValue>().is_ok(), "{name}: {line}");
+        let is_ours = key.contains("octavo.dev/") || key.starts_with("nvidia.com/");
+        assert!(is_ours, "{name}: {key} is another owner's");
+    }
+}
+
+#[test]
+fn each_machine_has_its_inventory_its_labels_and_its_diagnosis() {
+    for (name, made) in MACHINES {
+        let site = made();
+        give(site.path());
+        let (inventory, _) = site.says(&["inspect", "-o", "json"]);
+        golden(&format!("machines/{name}/inventory.json"), &inventory);
+        let read = parse(&inventory).unwrap();
+        let printed = serde_json::to_string(&Document::from(&read)).unwrap();
+        assert_eq!(parse(&printed).unwrap(), read, "{name}");
+
+        let (labels, notes) = site.says(&["labels"]);
+        sound_labels(name, &labels);
+        golden(&format!("machines/{name}/labels"), &labels);
+        golden(&format!("machines/{name}/notes"), &notes);
+        fs::write(site.path().join("labels"), &labels).unwrap();
+        // What was recorded of a machine has the labels that it had.
+        fs::write(site.path().join("recorded"), &inventory).unwrap();
+        let recorded = command(OCTAVO, site.path())
+            .args(["labels", "--from", "recorded"])
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8(recorded.stdout).unwrap(),
+            labels,
+            "{name}"
+        );
+
+        let output = site.octavo(&[
+            "doctor",
+            "--dev-root=dev",
+            "--proc-root=proc",
+            "--kubelet-root=kubelet",
+            "--labels=labels",
+        ]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        for line in said.lines() {
+            assert!(line.len() <= 80 && line.is_ascii(), "{name}: {line}");
+        }
+        let code = output.status.code().unwrap();
+        golden(
+            &format!("machines/{name}/doctor"),
+            &format!("{said}\nexit code {code}\n"),
+        );
+    }
+}
+
+/// Lines as the API shows labels.
+fn as_object(labels: &str) -> Value {
+    let labels = labels.lines().map(|line| {
+        let (key, value) = line.split_once('=').unwrap();
+        (key.to_owned(), Value::from(value))
+    });
+    Value::Object(labels.collect())
+}
+
+fn agent(site: &Site, name: &str, aggregator: &Aggregator) -> Program {
+    let url = format!("http://{}", aggregator.grpc);
+    Program::start(
+        site.program(env!("CARGO_BIN_EXE_octavo-agent"), &["--label-sink=file"])
+            .args(["--feature-file=features/octavo", "--feature-file-expiry=0"])
+            .args(["--aggregator-plaintext", "--interval=1s"])
+            .args(["--aggregator", &url, "--node-name", name]),
+    )
+}
+
+#[tokio::test]
+async fn the_agent_says_the_same_of_each_machine_and_ends_when_it_is_asked_to() {
+    let aggregator = Aggregator::start(&["--plaintext"]);
+    let api = Api::at(aggregator.http);
+    let running: Vec<(&str, Site, Program)> = MACHINES
+        .iter()
+        .map(|(name, made)| {
+            let site = made();
+            give(site.path());
+            let program = agent(&site, name, &aggregator);
+            (*name, site, program)
+        })
+        .collect();
+    for (name, site, mut program) in running {
+        program.says("labels published");
+        let (labels, _) = site.says(&["labels"]);
+        let file = fs::read_to_string(site.path().join("features/octavo")).unwrap();
+        let written: Vec<&str> = file.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(written, labels.lines().collect::<Vec<_>>(), "{name}");
+
+        let (inventory, _) = site.says(&["inspect", "-o", "json"]);
+        let inventory: Value = serde_json::from_str(&inventory).unwrap();
+        let told = api.node(name, |node| {
+            node["connected"] == true && node["inventory"].is_object()
+        });
+        let told = told.await;
+        assert_eq!(told["inventory"], inventory, "{name}");
+        assert_eq!(told["labels"], as_object(&labels), "{name}");
+        assert!(program.stop().success(), "{name}");
+    }
+}

@@ -1,0 +1,73 @@
+//! What somebody without any rights sees: tests that run as root drop them, others have none.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, lchown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::unistd::{Uid, setfsuid};
+
+/// The user that owns nothing, by custom.
+const NOBODY: u32 = 65_534;
+
+/// Whether there are rights to drop.
+fn is_root() -> bool {
+    Uid::effective().is_root()
+}
+
+/// Gives a folder and all that is in it to whom programs run as here.
+pub(crate) fn give(path: &Path) {
+    if !is_root() {
+        return;
+    }
+    lchown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    if fs::symlink_metadata(path).unwrap().is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            give(&entry.unwrap().path());
+        }
+    }
+}
+
+/// A program of ours, to be run in a folder that was given.
+pub(crate) fn command(program: &str, folder: &Path) -> Command {
+    let program = Path::new(program);
+    let mut command = if is_root() {
+        let mut command = Command::new(within_reach(program, folder));
+        command.uid(NOBODY).gid(NOBODY);
+        command
+    } else {
+        Command::new(program)
+    };
+    // What a pod is told is no part of these machines.
+    command.env_remove("KUBERNETES_SERVICE_HOST");
+    command.current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+/// The program where it lies, or, where only root gets at it, the same in the folder.
+fn within_reach(program: &Path, folder: &Path) -> PathBuf {
+    let is_open = |folder: &Path| {
+        let mode = fs::metadata(folder).unwrap().permissions().mode();
+        mode & 0o001 != 0
+    };
+    if program.ancestors().all(is_open) {
+        return program.to_owned();
+    }
+    let copy = folder.join(program.file_name().unwrap());
+    if !copy.exists() && fs::hard_link(program, &copy).is_err() {
+        fs::copy(program, &copy).unwrap();
+    }
+    copy
+}
+
+/// Does something with files as whom programs run as here: on this thread, and on those that it starts meanwhile.
+pub(crate) fn acting<T>(act: impl FnOnce() -> T) -> T {
+    if !is_root() {
+        return act();
+    }
+    let before = setfsuid(Uid::from_raw(NOBODY));
+    let done = act();
+    setfsuid(before);
+    done
+}
