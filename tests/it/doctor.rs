@@ -206,6 +206,20 @@ fn labels_of_another_time_are_told() {
         Warning,
         "-octavo.dev/count=4, +octavo.dev/count=2",
     );
+    // Those of others, in the same file: it is ours, and so would another one beside it be theirs.
+    look().says("vendor-labels", Fine, "agree with the hardware");
+    fs::write(machine.path().join("gfd"), "").unwrap();
+    let count = "nvidia.com/gpu.count=2\n";
+    assert!(labels.contains(count), "{labels}");
+    fs::write(&file, labels.replace(count, "nvidia.com/gpu.count=8\n")).unwrap();
+    let said = look();
+    said.says("labels", Fine, "says what the hardware does");
+    said.says(
+        "vendor-labels",
+        Warning,
+        "nvidia.com/gpu.count=8, and it is 2",
+    );
+    said.says("other-managers", Warning, "two write the same labels");
     fs::remove_file(&file).unwrap();
     let mut command = octavo(&["doctor", "--labels"]);
     let output = command.arg(&file).output().unwrap();

@@ -234,34 +234,41 @@ async fn kubelet(settings: &DoctorSettings) -> Told<Option<Kubelet>> {
     let socket = root.join("pod-resources/kubelet.sock");
     let plugins = root.join("device-plugins");
     let (folder, claims) = (plugins.clone(), root.join("plugins"));
+    let in_pod = settings.in_pod();
     let (allocatable, registered, sockets, claim_drivers) = tokio::join!(
         pod_resources::allocatable_of_all(&socket, PATIENCE),
         look("kubelet's record of device plugins", move || {
             device_record::registered(&folder).map_err(|error| chain(&error))
         }),
-        look(plugins.display().to_string(), {
-            let plugins = plugins.clone();
-            move || names(&plugins)
-        }),
-        look(claims.display().to_string(), {
-            let claims = claims.clone();
-            let in_pod = settings.in_pod();
-            move || match names(&claims) {
-                Ok(none) if none.is_empty() && in_pod => {
-                    Err(format!("{} is not mounted in this pod", claims.display()))
-                }
-                told => told,
-            }
-        }),
+        look(
+            plugins.display().to_string(),
+            mounted(plugins.clone(), in_pod)
+        ),
+        look(
+            claims.display().to_string(),
+            mounted(claims.clone(), in_pod)
+        ),
     );
-    let mut sockets = sockets.unwrap_or_default();
-    sockets.retain(|name| name != "kubelet.sock" && !name.starts_with("kubelet_internal"));
+    let sockets = sockets.map(|mut names| {
+        names.retain(|name| name != "kubelet.sock" && !name.starts_with("kubelet_internal"));
+        names
+    });
     Ok(Some(Kubelet {
         registered,
         allocatable: allocatable.map_err(|error| chain(&error)),
         claim_drivers,
         sockets,
     }))
+}
+
+/// Names in a folder of kubelet's. In a pod one that is empty or missing is one that was not mounted.
+fn mounted(folder: PathBuf, in_pod: bool) -> impl FnOnce() -> Told<BTreeSet<String>> + Send {
+    move || match names(&folder) {
+        Ok(none) if none.is_empty() && in_pod => {
+            Err(format!("{} is not mounted in this pod", folder.display()))
+        }
+        told => told,
+    }
 }
 
 /// Names in a folder; none where there is no such folder.

@@ -156,7 +156,14 @@ pub struct Kubelet {
     /// Drivers that allocate devices to claims (DRA), by the folders that they have.
     pub claim_drivers: Told<BTreeSet<String>>,
     /// Sockets of device plugins, whether anybody listens at them or not.
-    pub sockets: BTreeSet<String>,
+    pub sockets: Told<BTreeSet<String>>,
+}
+
+impl Kubelet {
+    /// Those sockets that are told.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = &String> {
+        self.sockets.iter().flatten()
+    }
 }
 
 /// How many healthy devices each registered resource has.

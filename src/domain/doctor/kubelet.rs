@@ -186,7 +186,7 @@ fn plugin(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
         path.resources
     );
     let is_its = |name: &&String| path.sockets.iter().any(|part| name.contains(part));
-    let sockets: Vec<String> = kubelet.sockets.iter().filter(is_its).cloned().collect();
+    let sockets: Vec<String> = kubelet.sockets().filter(is_its).cloned().collect();
     if !sockets.is_empty() {
         let evidence = format!(
             "{evidence}, and a plugin has or had a socket there: {}",

@@ -70,13 +70,12 @@ fn twice(kubelet: &Kubelet) -> Result<Vec<String>, String> {
 
 /// Resources for which the agent and NVIDIA's plugin both have a socket.
 fn rivals(kubelet: &Kubelet) -> Vec<String> {
-    let ours = kubelet.sockets.iter();
+    let Ok(sockets) = &kubelet.sockets else {
+        return Vec::new();
+    };
+    let ours = sockets.iter();
     let names = ours.filter_map(|name| name.strip_prefix(OURS)?.strip_suffix(SOCKET));
-    let both = names.filter(|name| {
-        kubelet
-            .sockets
-            .contains(&format!("{NVIDIAS}{name}{SOCKET}"))
-    });
+    let both = names.filter(|name| sockets.contains(&format!("{NVIDIAS}{name}{SOCKET}")));
     both.map(|name| format!("{RESOURCES}{name}")).collect()
 }
 
@@ -98,9 +97,11 @@ pub(super) fn time_slicing(facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
             let replicas = counted(count, "replica", "replicas");
             shared.push(format!("{name}: {replicas} of {devices}"));
             let resource = name.strip_prefix(RESOURCES).unwrap_or(name);
+            let ours = format!("{OURS}{resource}{SOCKET}");
             are_ours &= kubelet
                 .sockets
-                .contains(&format!("{OURS}{resource}{SOCKET}"));
+                .as_ref()
+                .is_ok_and(|all| all.contains(&ours));
         }
     }
     let said = listed(&shared);
@@ -109,6 +110,10 @@ pub(super) fn time_slicing(facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     }
     if are_ours {
         return check.ok(Subject::Node, format!("{said}, by Octavo's agent"));
+    }
+    if let Err(why) = &kubelet.sockets {
+        let evidence = format!("{said}; nobody tells who gives them out: {why}");
+        return check.ok(Subject::Node, evidence);
     }
     by_plugin(facts, &said)
 }
@@ -165,8 +170,11 @@ pub(super) fn by_labels(facts: &Facts<'_>) -> Option<Finding> {
     if said.is_empty() {
         return None;
     }
-    Some(by_plugin(
-        facts,
-        &format!("{} says {}", labels.place, listed(&said)),
-    ))
+    let said = format!("{} says {}", labels.place, listed(&said));
+    if labels.get(PLUGIN_CONFIG).is_some() {
+        return Some(by_plugin(facts, &said));
+    }
+    // The agent's own may be what is told, as well as the default of NVIDIA's plugin.
+    let evidence = format!("{said}; who gives them out only kubelet's folder tells");
+    Some(Check::TimeSlicing.ok(Subject::Node, evidence))
 }

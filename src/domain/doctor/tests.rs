@@ -93,14 +93,14 @@ impl Node {
                 .collect()),
             allocatable: Ok(Some(all)),
             claim_drivers: Ok(BTreeSet::new()),
-            sockets: BTreeSet::new(),
+            sockets: Ok(BTreeSet::new()),
         }));
         self
     }
 
     fn sockets(mut self, names: &[&str]) -> Self {
         if let Ok(Some(kubelet)) = &mut self.kubelet {
-            kubelet.sockets = names.iter().map(|name| (*name).to_owned()).collect();
+            kubelet.sockets = Ok(names.iter().map(|name| (*name).to_owned()).collect());
         }
         self
     }

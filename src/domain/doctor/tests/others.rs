@@ -353,16 +353,24 @@ fn turns_are_told_with_whose_configuration_puts_them_in_force() {
     against.says(check, Verdict::Warning, "while layout serving is chosen");
     let default = node().labels(&[HOST, layout]);
     default.says(check, Verdict::Warning, "its own configuration, while");
-    // Where kubelet is not asked, labels say so.
-    let mut told = gpu_node(|_| {}).labels(&[
+    let mut unseen = node().labels(&[HOST, layout]);
+    if let Ok(Some(kubelet)) = &mut unseen.kubelet {
+        kubelet.sockets = Err("device-plugins is not mounted".to_owned());
+    }
+    unseen.says(check, Verdict::Ok, "nobody tells who gives them out");
+    // Where kubelet is not asked, labels say so; the agent writes the same.
+    let labels = [
         HOST,
+        layout,
         ("nvidia.com/gpu.sharing-strategy", "mps"),
         ("nvidia.com/gpu.replicas", "4"),
-    ]);
-    told.kubelet = Err("a recording does not tell".to_owned());
-    told.says(
-        check,
-        Verdict::Ok,
-        "node.json says nvidia.com/gpu: mps, 4 replicas of each",
-    );
+    ];
+    let told = |more: &[(&str, &str)]| {
+        let mut node = gpu_node(|_| {}).labels(&[&labels, more].concat());
+        node.kubelet = Err("a recording does not tell".to_owned());
+        node
+    };
+    let said = "node.json says nvidia.com/gpu: mps, 4 replicas of each";
+    told(&[]).says(check, Verdict::Ok, said);
+    told(&[(config, "team")]).says(check, Verdict::Warning, said);
 }
