@@ -30,6 +30,13 @@ fn diagnosis(node: &Node) -> Diagnosis {
     Diagnosis::of(&doctor(node, &["-o", "json"]))
 }
 
+/// The agent says something in its log first, and then to whoever asks: the next time, or one soon after.
+#[track_caller]
+fn await_layout(node: &Node, text: &str) {
+    let said = || diagnosis(node).only("layout").evidence.clone();
+    assert!((0..200).any(|_| said().contains(text)), "{}", said());
+}
+
 #[test]
 fn the_layout_stands_as_the_agent_says_and_as_it_was_left_when_that_is_gone() {
     let node = Node::new(TWO);
@@ -41,9 +48,7 @@ fn the_layout_stands_as_the_agent_says_and_as_it_was_left_when_that_is_gone() {
     );
     let mut agent = node.start(&["--layout", "all-3g.20gb"]);
     agent.says("GPU 1: applied");
-    // It says so in its log first, and then to whoever asks.
-    let applied = || diagnosis(&node).only("layout").evidence.clone();
-    while !applied().contains("layout all-3g.20gb is applied") {}
+    await_layout(&node, "layout all-3g.20gb is applied");
     diagnosis(&node).says("layout", Fine, "layout all-3g.20gb is applied");
     agent.kill();
     let left = diagnosis(&node);
@@ -58,8 +63,7 @@ fn a_layout_that_can_never_be_fails_with_the_reason() {
     let layouts = node.layouts("[{devices: all, mig: {3g.40gb: 2, 1g.10gb: 1}}]");
     let mut agent = node.start(&["--layouts", &layouts, "--layout", "wanted"]);
     agent.says("GPU 0: infeasible");
-    let said = || diagnosis(&node).only("layout").evidence.clone();
-    while !said().contains("infeasible") {}
+    await_layout(&node, "infeasible");
     let said = diagnosis(&node);
     said.says("layout", Failing, "the GPU has 8");
     assert_eq!(said.code, Some(1));
