@@ -3,8 +3,8 @@
 //! The checks follow the way that a device takes to a pod, so the first that fails is most often the cause of the others:
 //!
 //! ```text
-//! on the bus -> driver loaded -> bound to it -> library, device files -> healthy, partitions whole
-//!   -> a device plugin registered with kubelet -> as many offered as there are -> labels say what there is
+//! on the bus -> driver loaded -> bound to it -> library, device files -> healthy, partitions whole, as the layout says
+//!   -> a device plugin registered with kubelet -> as many offered as there are, once -> labels say what there is
 //! ```
 //!
 //! Facts come in, findings go out; who gathers the facts is the caller's business. What nobody tells is a verdict of its own, and never
@@ -14,20 +14,27 @@ mod amd;
 mod bus;
 mod drivers;
 mod facts;
+mod groups;
 mod health;
 mod kubelet;
 mod labels;
+mod layout;
+mod managers;
 mod mig;
 mod neuron;
 mod nvidia;
 mod offered;
+mod shared;
+mod vendor_labels;
 
 use std::fmt;
 use std::str::FromStr;
 
 pub use facts::{
-    Facts, FeatureLabels, Files, InstanceFiles, Kubelet, Registered, Roots, Told, Traces,
+    Facts, FeatureLabels, Files, GroupVersion, Groups, Installed, InstanceFiles, Kubelet, Layout,
+    LayoutDevice, PodGroups, Processes, Registered, Roots, Told, Traces,
 };
+pub use managers::{GFD, MIG_MANAGER};
 
 use crate::domain::id::PciAddress;
 
@@ -62,6 +69,10 @@ pub enum Check {
     MigInstances,
     /// Device files of partitions.
     MigDeviceFiles,
+    /// Whether the node has the layout that was chosen for it.
+    Layout,
+    /// Whether containers keep the device files that they were given.
+    ControlGroups,
     /// Whether it can be told which process and which pod uses a device.
     Processes,
     /// Whether somebody gives a vendor's devices out to pods.
@@ -70,10 +81,14 @@ pub enum Check {
     Allocatable,
     /// Whether a device is offered twice.
     ResourceOwners,
-    /// Whether devices are shared by turns.
+    /// Whether devices are shared by turns, and by whose configuration.
     TimeSlicing,
+    /// Who else partitions devices and writes labels here.
+    OtherManagers,
     /// Whether the labels that were written are those of the hardware.
     Labels,
+    /// The same of labels that others write.
+    VendorLabels,
 }
 
 /// What a finding is about.
@@ -143,8 +158,12 @@ pub fn examine(facts: &Facts<'_>) -> Vec<Finding> {
         amd::findings(facts),
         health::findings(facts),
         mig::findings(facts),
+        layout::findings(facts),
+        groups::findings(facts),
         kubelet::findings(facts),
+        managers::findings(facts),
         labels::findings(facts),
+        vendor_labels::findings(facts),
     ];
     let mut all: Vec<Finding> = parts.into_iter().flatten().collect();
     all.sort_by_key(|finding| finding.check);
@@ -168,7 +187,7 @@ pub fn tally(findings: &[Finding]) -> Tally {
 
 impl Check {
     /// All of them, in the order of the way.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 24] = [
         Self::Accelerators,
         Self::NvidiaDriver,
         Self::NeuronDriver,
@@ -183,12 +202,16 @@ impl Check {
         Self::MigMode,
         Self::MigInstances,
         Self::MigDeviceFiles,
+        Self::Layout,
+        Self::ControlGroups,
         Self::Processes,
         Self::DevicePlugin,
         Self::Allocatable,
         Self::ResourceOwners,
         Self::TimeSlicing,
+        Self::OtherManagers,
         Self::Labels,
+        Self::VendorLabels,
     ];
 
     /// The word, such as `nvidia-driver`.
@@ -208,12 +231,16 @@ impl Check {
             Self::MigMode => "mig-mode",
             Self::MigInstances => "mig-instances",
             Self::MigDeviceFiles => "mig-device-files",
+            Self::Layout => "layout",
+            Self::ControlGroups => "control-groups",
             Self::Processes => "processes",
             Self::DevicePlugin => "device-plugin",
             Self::Allocatable => "allocatable",
             Self::ResourceOwners => "resource-owners",
             Self::TimeSlicing => "time-slicing",
+            Self::OtherManagers => "other-managers",
             Self::Labels => "labels",
+            Self::VendorLabels => "vendor-labels",
         }
     }
 

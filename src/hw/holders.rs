@@ -9,6 +9,7 @@ mod error;
 pub(super) mod nodes;
 mod open;
 mod origin;
+mod programs;
 
 use std::path::Path;
 
@@ -18,6 +19,7 @@ use procfs::{FromReadSI, KernelStats, current_system_info, ticks_per_second};
 pub use self::error::HoldersError;
 pub use self::open::open;
 pub use self::origin::{is_elsewhere, origins, pods};
+pub use self::programs::programs;
 use crate::domain::holder::{Holder, Pod, Who};
 
 /// Longest command line that is kept, in characters; what a person looks for is at its beginning.

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use crate::domain::doctor::{Files, Told, Traces};
+use crate::domain::doctor::{Files, GroupVersion, Groups, Installed, PodGroups, Told, Traces};
+use crate::hw::bounded;
 use crate::hw::sysfs::Sysfs;
 
 /// Modules that drive accelerators, or keep others from it. Source: the drivers themselves.
@@ -31,6 +32,18 @@ const NAMES: [&str; 5] = ["nvidia", "neuron", "kfd", "renderD", "card"];
 /// More than any machine has; a folder with more is not read to its end.
 const MOST_FILES: usize = 1 << 14;
 
+/// Where control groups are, below the root of sysfs. Source: `cgroups(7)`; systemd, "The New Control Group Interfaces".
+const GROUPS: &str = "fs/cgroup";
+/// What is in a folder of the second version, and of no other.
+const SECOND: &str = "cgroup.controllers";
+/// The controller of device files, where each controller has its own folder.
+const FIRST: &str = "devices";
+
+/// The longest `modules.dep` is below a megabyte.
+const LONGEST_LIST: u64 = 16 << 20;
+/// A kernel's release is a line.
+const LONGEST_RELEASE: u64 = 4096;
+
 /// What drivers leave in the sysfs at `root`.
 pub fn read(root: &Path) -> Traces {
     let sys = Sysfs::new(root.to_owned());
@@ -49,7 +62,75 @@ pub fn read(root: &Path) -> Traces {
         modules,
         neuron: neuron.collect(),
         kfd_nodes: sys.names(KFD).len(),
+        installed: None,
     }
+}
+
+/// Which of the modules there are for the kernel that runs: `modules` is the folder that has one for each kernel, `proc` where procfs is
+/// mounted. `None` where the kernel or its list is not told, as in most containers.
+pub fn installed(modules: &Path, proc: &Path) -> Option<Installed> {
+    let release = bounded::text(&proc.join("sys/kernel/osrelease"), LONGEST_RELEASE).ok()?;
+    let release = release.trim();
+    // It names a folder, and nothing above it.
+    if release.is_empty() || release.contains('/') || release.starts_with('.') {
+        return None;
+    }
+    let place = modules.join(release).join("modules.dep");
+    let list = bounded::text(&place, LONGEST_LIST).ok()?;
+    let found = list.lines().filter_map(|line| {
+        let (path, _) = line.split_once(':')?;
+        let (name, _) = path.rsplit('/').next()?.split_once(".ko")?;
+        // Files are called with hyphens where modules are with underscores. Source: `modprobe(8)`.
+        let name = name.replace('-', "_");
+        MODULES.contains(&name.as_str()).then_some(name)
+    });
+    Some(Installed {
+        modules: found.collect(),
+        place: place.display().to_string(),
+    })
+}
+
+/// How pods' control groups are made, as the sysfs at `root` shows them, and which device files in `dev` systemd would not find.
+pub fn groups(root: &Path, dev: Option<&Path>) -> Told<Groups> {
+    let folder = root.join(GROUPS);
+    let is_folder = |path: &str| folder.join(path).is_dir();
+    let (version, tree) = if folder.join(SECOND).exists() {
+        (GroupVersion::Two, "")
+    } else if is_folder(FIRST) {
+        (GroupVersion::One, FIRST)
+    } else {
+        return Err(format!(
+            "there are no control groups in {}",
+            folder.display()
+        ));
+    };
+    let pods = if folder.join(tree).join("kubepods.slice").is_dir() {
+        Some(PodGroups::Systemd)
+    } else if folder.join(tree).join("kubepods").is_dir() {
+        Some(PodGroups::Runtime)
+    } else {
+        None
+    };
+    let dev = dev.ok_or_else(|| "/dev is this pod's own here".to_owned());
+    Ok(Groups {
+        version,
+        pods,
+        unlinked: dev.and_then(unlinked),
+    })
+}
+
+/// NVIDIA's device files that have no link by their numbers. Those of other makers get theirs from the kernel.
+fn unlinked(dev: &Path) -> Told<Vec<String>> {
+    let Files(names) = files(dev)?;
+    let is_unlinked = |name: &String| {
+        let number = fs::metadata(dev.join(name)).ok()?.rdev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        Some(!dev.join(format!("char/{major}:{minor}")).exists())
+    };
+    let nvidias = names.into_iter().filter(|name| name.starts_with("nvidia"));
+    Ok(nvidias
+        .filter(|name| is_unlinked(name) == Some(true))
+        .collect())
 }
 
 /// The accelerators' device files in the folder `dev`.
@@ -126,6 +207,59 @@ mod tests {
         assert!(!traces.has_bus);
         fs::create_dir_all(sys.path().join("bus/pci/devices")).unwrap();
         assert!(read(sys.path()).has_bus);
+    }
+
+    #[test]
+    fn modules_that_could_be_loaded_are_those_of_the_kernel_that_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        for path in ["proc/sys/kernel", "modules/6.1.0", "modules/6.2.0"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        let read = || installed(&at("modules"), &at("proc"));
+        assert_eq!(read(), None, "the kernel's release is not told");
+        fs::write(at("proc/sys/kernel/osrelease"), "6.1.0\n").unwrap();
+        assert_eq!(read(), None, "it has no list");
+        let list = "updates/dkms/neuron.ko.zst:\nkernel/drivers/vfio/vfio-pci.ko: a.ko\nkernel/fs/ext4.ko:\nodd\n";
+        fs::write(at("modules/6.1.0/modules.dep"), list).unwrap();
+        fs::write(at("modules/6.2.0/modules.dep"), "extra/nvidia.ko:\n").unwrap();
+        let found = read().unwrap();
+        assert_eq!(
+            found.modules,
+            ["neuron", "vfio_pci"].map(str::to_owned).into()
+        );
+        assert!(found.place.ends_with("modules/6.1.0/modules.dep"));
+        fs::write(at("proc/sys/kernel/osrelease"), "../../etc").unwrap();
+        assert_eq!(read(), None, "it is no name of a folder");
+    }
+
+    #[test]
+    fn pods_groups_are_systemds_or_the_runtimes_and_what_systemd_would_not_find_is_told() {
+        let machine = tempfile::tempdir().unwrap();
+        let at = |path: &str| machine.path().join(path);
+        let make = |path: &str| fs::create_dir_all(at(path)).unwrap();
+        make("dev/char");
+        let dev = at("dev");
+        let read = || groups(machine.path(), Some(&dev));
+        assert!(read().unwrap_err().contains("no control groups"));
+        make("fs/cgroup/devices/kubepods");
+        let of = |version, pods| Groups {
+            version,
+            pods,
+            unlinked: Ok(Vec::new()),
+        };
+        assert_eq!(read(), Ok(of(GroupVersion::One, Some(PodGroups::Runtime))));
+        fs::write(at("fs/cgroup/cgroup.controllers"), "").unwrap();
+        assert_eq!(read(), Ok(of(GroupVersion::Two, None)));
+        make("fs/cgroup/kubepods.slice");
+        assert_eq!(read(), Ok(of(GroupVersion::Two, Some(PodGroups::Systemd))));
+        // A device of the kernel's in the place of NVIDIA's, which only root could make: its numbers are 1 and 3.
+        symlink("/dev/null", at("dev/nvidia0")).unwrap();
+        symlink("/dev/null", at("dev/kfd")).unwrap();
+        assert_eq!(read().unwrap().unlinked, Ok(vec!["nvidia0".to_owned()]));
+        symlink("../nvidia0", at("dev/char/1:3")).unwrap();
+        assert_eq!(read().unwrap().unlinked, Ok(Vec::new()));
+        assert!(groups(machine.path(), None).unwrap().unlinked.is_err());
     }
 
     #[test]

@@ -1,16 +1,26 @@
 //! Everything that the checks are made from. Whatever cannot be read is told with the reason, and stops nothing else.
+//!
+//! A file may be on a disk that hangs, or be none: what is read is read on threads of its own, and nobody waits longer than [`PATIENCE`].
+//! A thread that hangs ends with the program.
+
+mod layout;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::cli::{CliError, input};
 use crate::config::octavo::doctor::DoctorSettings;
 use crate::config::octavo::{Input, Source};
 use crate::domain::doctor::{
-    Facts, FeatureLabels, Files, InstanceFiles, Kubelet, Roots, Told, Traces,
+    Facts, FeatureLabels, Files, GFD, Groups, InstanceFiles, Kubelet, Layout, MIG_MANAGER,
+    Processes, Roots, Told, Traces,
 };
 use crate::domain::error::chain;
 use crate::domain::inventory::{Inventory, Vendor};
@@ -18,10 +28,12 @@ use crate::hw::device_files::{self, DeviceFilesError};
 use crate::hw::{holders, traces};
 use crate::k8s::{device_record, pod_resources};
 
-/// A kubelet that works answers in milliseconds.
-const KUBELET: Duration = Duration::from_secs(5);
+/// Files are read and a kubelet that works answers in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Why nothing is known beside the inventory.
 const RECORDED: &str = "a recording does not tell";
+/// More than a folder of kubelet's has.
+const MOST_NAMES: usize = 4096;
 
 /// What was read beside the inventory.
 #[derive(Debug)]
@@ -30,7 +42,9 @@ pub(in crate::cli) struct Gathered {
     traces: Told<Traces>,
     files: Told<Files>,
     instance_files: Told<InstanceFiles>,
-    processes: Told<()>,
+    groups: Told<Groups>,
+    processes: Told<Processes>,
+    layout: Told<Option<Layout>>,
     kubelet: Told<Option<Kubelet>>,
     labels: Told<Option<FeatureLabels>>,
 }
@@ -44,7 +58,9 @@ impl Gathered {
             traces: self.traces.clone(),
             files: self.files.clone(),
             instance_files: self.instance_files.clone(),
+            groups: self.groups.clone(),
             processes: self.processes.clone(),
+            layout: self.layout.clone(),
             kubelet: self.kubelet.clone(),
             labels: self.labels.clone(),
         }
@@ -56,20 +72,29 @@ pub(in crate::cli) async fn gather(
     inventory: &Inventory,
     settings: &DoctorSettings,
 ) -> Result<Gathered, CliError> {
-    let labels = labels(settings)?;
+    let labels = labels(settings).await?;
     let sys = match settings.source() {
         Source::Recording(_) => return Ok(recorded(settings, labels)),
         Source::Machine(hardware) => hardware.sys_root(),
     };
+    let (traces, files, instance_files, groups, processes, layout, kubelet) = tokio::join!(
+        traces(sys, settings),
+        files(settings),
+        instance_files(inventory, settings),
+        groups(sys, settings),
+        processes(settings),
+        layout::layout(settings),
+        kubelet(settings),
+    );
     Ok(Gathered {
         roots: roots(sys, settings),
-        traces: Ok(traces::read(sys)),
-        files: files(settings),
-        instance_files: instance_files(inventory, settings),
-        processes: holders::pods(settings.proc_root())
-            .map(drop)
-            .map_err(|error| chain(&error)),
-        kubelet: kubelet(settings).await,
+        traces,
+        files,
+        instance_files,
+        groups,
+        processes,
+        layout,
+        kubelet,
         labels,
     })
 }
@@ -81,10 +106,34 @@ fn recorded(settings: &DoctorSettings, labels: Told<Option<FeatureLabels>>) -> G
         traces: Err(untold()),
         files: Err(untold()),
         instance_files: Err(untold()),
+        groups: Err(untold()),
         processes: Err(untold()),
+        layout: Err(untold()),
         kubelet: Err(untold()),
         // What this machine has written says nothing of another.
         labels: labels.map(|labels| labels.filter(|_| settings.labels().is_some())),
+    }
+}
+
+/// Reads something that may hang, `what` in words.
+async fn look<T: Send + 'static>(
+    what: impl Into<String>,
+    read: impl FnOnce() -> Told<T> + Send + 'static,
+) -> Told<T> {
+    let what = what.into();
+    let (tell, told) = oneshot::channel();
+    let thread = thread::Builder::new().name("look".to_owned());
+    thread
+        // Nobody is there any more to be told what comes too late.
+        .spawn(move || drop(tell.send(read())))
+        .map_err(|error| format!("cannot read {what}: {error}"))?;
+    match timeout(PATIENCE, told).await {
+        Ok(Ok(told)) => told,
+        Ok(Err(_)) => Err(format!("cannot read {what}: whoever read it gave up")),
+        Err(_) => Err(format!(
+            "cannot read {what}: it takes longer than {} s",
+            PATIENCE.as_secs()
+        )),
     }
 }
 
@@ -95,73 +144,198 @@ fn roots(sys: &Path, settings: &DoctorSettings) -> Roots {
         dev: settings.dev_root().map_or_else(|| "/dev".to_owned(), text),
         proc: text(settings.proc_root()),
         kubelet: text(settings.kubelet_root()),
+        state: text(settings.state_dir()),
     }
 }
 
-fn files(settings: &DoctorSettings) -> Told<Files> {
+async fn traces(sys: &Path, settings: &DoctorSettings) -> Told<Traces> {
+    let place = sys.display().to_string();
+    let [sys, modules, proc] =
+        [sys, settings.modules_root(), settings.proc_root()].map(Path::to_owned);
+    let installed = look("the list of kernel modules", move || {
+        Ok(traces::installed(&modules, &proc))
+    });
+    let traces = look(place, move || Ok(traces::read(&sys)));
+    let (installed, traces) = tokio::join!(installed, traces);
+    let mut traces = traces?;
+    traces.installed = installed.ok().flatten();
+    Ok(traces)
+}
+
+async fn files(settings: &DoctorSettings) -> Told<Files> {
     let dev = settings.dev_root().ok_or_else(|| {
         "/dev is this pod's own here: mount the node's and name it with --dev-root".to_owned()
     })?;
-    traces::files(dev)
+    let dev = dev.to_owned();
+    look(dev.display().to_string(), move || traces::files(&dev)).await
 }
 
-fn instance_files(inventory: &Inventory, settings: &DoctorSettings) -> Told<InstanceFiles> {
+async fn instance_files(inventory: &Inventory, settings: &DoctorSettings) -> Told<InstanceFiles> {
     let devices = inventory.devices.iter();
     let nvidia = devices.filter(|device| device.vendor == Vendor::Nvidia);
     let minors = nvidia.filter_map(|device| Some((device.pci, device.minor?)));
+    let minors = minors.collect();
     let dev = settings.dev_root().unwrap_or_else(|| Path::new("/dev"));
-    let files = match device_files::read(settings.proc_root(), dev, &minors.collect()) {
-        Ok(files) => files,
-        Err(DeviceFilesError::NoDriver) => return Err(DeviceFilesError::NoDriver.to_string()),
-        Err(error) => return Err(chain(&error)),
-    };
-    // The paths are those of a host.
-    let below = |path: &str| path.strip_prefix("/dev/").unwrap_or(path).to_owned();
-    let all = files.instances.into_iter();
-    Ok(all.map(|(key, file)| (key, below(&file.path))).collect())
+    let [proc, dev] = [settings.proc_root(), dev].map(Path::to_owned);
+    look("the driver's table of capabilities", move || {
+        let files = match device_files::read(&proc, &dev, &minors) {
+            Ok(files) => files,
+            Err(DeviceFilesError::NoDriver) => return Err(DeviceFilesError::NoDriver.to_string()),
+            Err(error) => return Err(chain(&error)),
+        };
+        // The paths are those of a host.
+        let below = |path: &str| path.strip_prefix("/dev/").unwrap_or(path).to_owned();
+        let all = files.instances.into_iter();
+        Ok(all.map(|(key, file)| (key, below(&file.path))).collect())
+    })
+    .await
+}
+
+async fn groups(sys: &Path, settings: &DoctorSettings) -> Told<Groups> {
+    let dev = settings.dev_root().map(Path::to_owned);
+    let (sys, place) = (sys.to_owned(), sys.join("fs/cgroup").display().to_string());
+    let said = place.clone();
+    let groups = look(place, move || traces::groups(&sys, dev.as_deref())).await?;
+    if groups.pods.is_none() && settings.in_pod() {
+        return Err(format!(
+            "{said} shows this pod's own control group and no other"
+        ));
+    }
+    Ok(groups)
+}
+
+async fn processes(settings: &DoctorSettings) -> Told<Processes> {
+    let proc = settings.proc_root().to_owned();
+    look(proc.display().to_string(), move || {
+        Ok(Processes {
+            hidden: holders::pods(&proc).err().map(|error| chain(&error)),
+            programs: holders::programs(&proc, &[MIG_MANAGER, GFD]),
+        })
+    })
+    .await
 }
 
 async fn kubelet(settings: &DoctorSettings) -> Told<Option<Kubelet>> {
-    let root = settings.kubelet_root();
-    match root.try_exists() {
+    let root = settings.kubelet_root().to_owned();
+    let place = root.display().to_string();
+    let looked = root.clone();
+    let is_there = look(place.clone(), move || {
+        let there = looked.try_exists();
+        there.map_err(|error| format!("cannot look at {}: {error}", looked.display()))
+    });
+    match is_there.await {
         Ok(true) => {}
         Ok(false) if settings.in_pod() => {
-            let root = root.display();
-            return Err(format!("{root} is not mounted in this pod"));
+            return Err(format!("{place} is not mounted in this pod"));
         }
         Ok(false) => return Ok(None),
-        Err(error) => return Err(format!("cannot look at {}: {error}", root.display())),
+        Err(why) => return Err(why),
     }
     let socket = root.join("pod-resources/kubelet.sock");
-    let allocatable = pod_resources::allocatable_of_all(&socket, KUBELET).await;
-    let registered = device_record::registered(&root.join("device-plugins"));
+    let plugins = root.join("device-plugins");
+    let (folder, claims) = (plugins.clone(), root.join("plugins"));
+    let in_pod = settings.in_pod();
+    let (allocatable, registered, sockets, claim_drivers) = tokio::join!(
+        pod_resources::allocatable_of_all(&socket, PATIENCE),
+        look("kubelet's record of device plugins", move || {
+            device_record::registered(&folder).map_err(|error| chain(&error))
+        }),
+        look(
+            plugins.display().to_string(),
+            mounted(plugins.clone(), in_pod)
+        ),
+        look(
+            claims.display().to_string(),
+            mounted(claims.clone(), in_pod)
+        ),
+    );
+    let sockets = sockets.map(|mut names| {
+        names.retain(|name| name != "kubelet.sock" && !name.starts_with("kubelet_internal"));
+        names
+    });
     Ok(Some(Kubelet {
-        registered: registered.map_err(|error| chain(&error)),
+        registered,
         allocatable: allocatable.map_err(|error| chain(&error)),
-        claim_drivers: names(&root.join("plugins")),
+        claim_drivers,
+        sockets,
     }))
 }
 
-/// Names in a folder; none where it cannot be read.
-fn names(folder: &Path) -> BTreeSet<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.collect()
+/// Names in a folder of kubelet's. In a pod one that is empty or missing is one that was not mounted.
+fn mounted(folder: PathBuf, in_pod: bool) -> impl FnOnce() -> Told<BTreeSet<String>> + Send {
+    move || match names(&folder) {
+        Ok(none) if none.is_empty() && in_pod => {
+            Err(format!("{} is not mounted in this pod", folder.display()))
+        }
+        told => told,
+    }
 }
 
-fn labels(settings: &DoctorSettings) -> Result<Told<Option<FeatureLabels>>, CliError> {
+/// Names in a folder; none where there is no such folder.
+fn names(folder: &Path) -> Told<BTreeSet<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        Err(error) => return Err(format!("cannot read {}: {error}", folder.display())),
+    };
+    let entries = entries.take(MOST_NAMES).flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.collect())
+}
+
+async fn labels(settings: &DoctorSettings) -> Result<Told<Option<FeatureLabels>>, CliError> {
     if let Some(named) = settings.labels() {
         let labels = input::labels(named)?;
-        let place = input::place(named);
-        return Ok(Ok(Some(FeatureLabels { place, labels })));
+        return Ok(Ok(Some(FeatureLabels {
+            place: input::place(named),
+            labels,
+            gfd: gfd(named),
+        })));
     }
     let own = Input::File(DoctorSettings::feature_file().to_owned());
-    Ok(match input::labels(&own) {
+    let told = look(input::place(&own), move || match input::labels(&own) {
         Ok(labels) => Ok(Some(FeatureLabels {
             place: input::place(&own),
             labels,
+            gfd: gfd(&own),
         })),
         Err(CliError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(chain(&error)),
-    })
+    });
+    Ok(told.await)
+}
+
+/// The file of gpu-feature-discovery in the same folder. Source: k8s-device-plugin, `--output-file`.
+fn gfd(labels: &Input) -> Option<String> {
+    let path: PathBuf = match labels {
+        Input::File(path) => path.with_file_name("gfd"),
+        Input::Stdin => return None,
+    };
+    path.is_file().then(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_what_hangs() {
+        let (release, hangs) = mpsc::channel::<()>();
+        let hung = look("a disk", move || {
+            let _ended = hangs.recv();
+            Ok(())
+        });
+        let said = hung.await.unwrap_err();
+        assert_eq!(said, "cannot read a disk: it takes longer than 5 s");
+        drop(release);
+    }
+
+    #[tokio::test]
+    async fn what_is_read_is_told_and_who_gives_up_is_no_answer() {
+        assert_eq!(look("it", || Ok(7)).await, Ok(7));
+        let said = look("it", || -> Told<()> { panic!("odd") }).await;
+        assert_eq!(said.unwrap_err(), "cannot read it: whoever read it gave up");
+    }
 }

@@ -22,8 +22,11 @@ pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
     heads.extend(rows.iter().map(head));
     let heads = columns(&heads, colors);
     let mut heads = heads.lines();
-    let mut text = heads.next().unwrap_or_default().to_owned();
-    text.push('\n');
+    let mut text = String::new();
+    if !rows.is_empty() {
+        text.push_str(heads.next().unwrap_or_default());
+        text.push('\n');
+    }
     for (head, row) in heads.zip(&rows) {
         text.push_str(head);
         text.push('\n');
@@ -37,7 +40,9 @@ pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
     let absent: Vec<&str> = absent.map(|finding| finding.check.as_str()).collect();
     if !absent.is_empty() {
         let absent = absent.join(", ");
-        text.push('\n');
+        if !rows.is_empty() {
+            text.push('\n');
+        }
         text.push_str(&folded(&format!("Not applicable here: {absent}"), 2));
         text.push('\n');
     }

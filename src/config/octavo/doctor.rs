@@ -18,6 +18,9 @@ Examples:
   # Are the labels of the Node those of its hardware?
   kubectl get node $NODE -o json | octavo doctor --labels -
 
+  # In the agent's pod, which sees the node's processes there
+  kubectl exec -n octavo-system POD -- octavo doctor --proc-root /host/proc
+
   # A machine that was recorded with `octavo inspect -o json`
   octavo doctor --from node7.json
 
@@ -90,6 +93,26 @@ pub(super) struct DoctorArgs {
     )]
     kubelet_root: PathBuf,
 
+    /// Where the agent's socket, journal and history are; not used with --from
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_STATE_DIR",
+        hide_env_values = true,
+        default_value = "/var/lib/octavo"
+    )]
+    state_dir: PathBuf,
+
+    /// Where kernel modules are, a folder for each kernel; not used with --from
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_MODULES_ROOT",
+        hide_env_values = true,
+        default_value = "/lib/modules"
+    )]
+    modules_root: PathBuf,
+
     /// What kubelet says to every container: not for people
     #[arg(long, env = "KUBERNETES_SERVICE_HOST", hide = true)]
     kubernetes_service_host: Option<String>,
@@ -107,6 +130,8 @@ pub struct DoctorSettings {
     dev_root: PathBuf,
     proc_root: PathBuf,
     kubelet_root: PathBuf,
+    state_dir: PathBuf,
+    modules_root: PathBuf,
     in_pod: bool,
 }
 
@@ -147,6 +172,16 @@ impl DoctorSettings {
         &self.kubelet_root
     }
 
+    /// The agent's folder of state.
+    pub fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
+    /// Kernel modules, a folder for each kernel.
+    pub fn modules_root(&self) -> &Path {
+        &self.modules_root
+    }
+
     /// Whether this runs in a pod, where folders of the node are there only if they are mounted.
     pub fn in_pod(&self) -> bool {
         self.in_pod
@@ -167,6 +202,8 @@ impl DoctorArgs {
             dev_root: self.dev_root,
             proc_root: self.proc_root,
             kubelet_root: self.kubelet_root,
+            state_dir: self.state_dir,
+            modules_root: self.modules_root,
             in_pod: self.kubernetes_service_host.is_some(),
         })
     }

@@ -32,7 +32,7 @@ impl Maker {
         let devices = facts.here(self.vendor);
         let loaded = facts.loaded(self.module, &devices);
         Standing {
-            finding: self.finding(devices.len(), &loaded),
+            finding: self.finding(facts, devices.len(), &loaded),
             devices,
             loaded,
         }
@@ -43,7 +43,7 @@ impl Maker {
         format!("there is no {} device for this machine to use", self.name)
     }
 
-    fn finding(&self, count: usize, loaded: &Loaded) -> Finding {
+    fn finding(&self, facts: &Facts<'_>, count: usize, loaded: &Loaded) -> Finding {
         if count == 0 {
             return self.check.not_applicable(self.nothing());
         }
@@ -53,6 +53,14 @@ impl Maker {
             Loaded::Yes(how) => self.check.ok(Subject::Node, how.clone()),
             Loaded::No(how) => {
                 let evidence = format!("{devices}, and its driver is not loaded: {how}");
+                let module = self.module;
+                if facts.is_installed(module) == Some(true) {
+                    let remedy = format!(
+                        "load it: `modprobe {module}`. If that fails, `dmesg | tail` says why; if it works, look for what kept it away at boot: \
+                         `grep -r {module} /etc/modprobe.d`"
+                    );
+                    return self.check.failing(Subject::Node, evidence, &remedy);
+                }
                 self.check.failing(Subject::Node, evidence, self.remedy)
             }
             Loaded::Untold(why) => {

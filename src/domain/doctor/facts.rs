@@ -22,8 +22,12 @@ pub struct Facts<'a> {
     /// The device file of each GPU instance and compute instance that the driver has a number for, as a path below the folder of
     /// device files.
     pub instance_files: Told<InstanceFiles>,
-    /// Whether all processes of the machine and their pods can be seen.
-    pub processes: Told<()>,
+    /// How pods' control groups are made, on which it depends whether containers keep their device files.
+    pub groups: Told<Groups>,
+    /// Processes of the machine.
+    pub processes: Told<Processes>,
+    /// How far the node is on the way to its layout; `None` where no agent ever changed its devices.
+    pub layout: Told<Option<Layout>>,
     /// Kubelet; `None` where none ever ran.
     pub kubelet: Told<Option<Kubelet>>,
     /// Labels that were written; `None` where there are none.
@@ -41,6 +45,8 @@ pub struct Roots {
     pub proc: String,
     /// The kubelet's folder.
     pub kubelet: String,
+    /// The agent's folder of state.
+    pub state: String,
 }
 
 /// What drivers leave in sysfs.
@@ -54,6 +60,83 @@ pub struct Traces {
     pub neuron: BTreeSet<u32>,
     /// Nodes of KFD's topology.
     pub kfd_nodes: usize,
+    /// Modules that are there for the kernel that runs, loaded or not; `None` where it does not say.
+    pub installed: Option<Installed>,
+}
+
+/// Kernel modules that could be loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Installed {
+    /// Which file says so.
+    pub place: String,
+    /// Those of them that drive accelerators.
+    pub modules: BTreeSet<String>,
+}
+
+/// Control groups of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Groups {
+    /// Of which version they are.
+    pub version: GroupVersion,
+    /// Who makes those of pods; `None` where there is none of a pod.
+    pub pods: Option<PodGroups>,
+    /// Device files of NVIDIA's without a link in `/dev/char`, by which systemd finds them.
+    pub unlinked: Told<Vec<String>>,
+}
+
+/// A version of control groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupVersion {
+    /// A folder for each controller.
+    One,
+    /// All in one.
+    Two,
+}
+
+/// Who makes pods' control groups. Source: Kubernetes, "Container Runtimes", cgroup drivers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodGroups {
+    /// systemd, asked by the container runtime: `kubepods.slice`.
+    Systemd,
+    /// The container runtime itself: `kubepods`.
+    Runtime,
+}
+
+/// Processes of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Processes {
+    /// Why not all of them and their pods can be seen, where that is so.
+    pub hidden: Option<String>,
+    /// Which programs run that partition or label devices, or give them out, as far as they can be seen.
+    pub programs: BTreeSet<String>,
+}
+
+/// How far a node is on the way to its layout.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Layout {
+    /// Whether the agent says it, now. Else it is what one left.
+    pub is_agent: bool,
+    /// The layout; `None` where none is chosen.
+    pub name: Option<String>,
+    /// The state that most needs attention, one of [`crate::domain::reason::Reason`]'s words.
+    pub state: Option<String>,
+    /// What is wrong with the layout itself.
+    pub notice: Option<String>,
+    /// Devices that something is asked of.
+    pub devices: Vec<LayoutDevice>,
+    /// Whether a change was begun and is not known to have ended.
+    pub is_begun: bool,
+}
+
+/// How far a device is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayoutDevice {
+    /// What people call it.
+    pub name: String,
+    /// Likewise a reason's word.
+    pub state: String,
+    /// Why; may be empty.
+    pub message: String,
 }
 
 /// Names of device files below their folder, such as `nvidiactl` and `dri/renderD128`; only those of accelerators.
@@ -71,7 +154,16 @@ pub struct Kubelet {
     /// What it would give out: ids by resource. `None`: this kubelet does not tell.
     pub allocatable: Told<Option<BTreeMap<String, BTreeSet<String>>>>,
     /// Drivers that allocate devices to claims (DRA), by the folders that they have.
-    pub claim_drivers: BTreeSet<String>,
+    pub claim_drivers: Told<BTreeSet<String>>,
+    /// Sockets of device plugins, whether anybody listens at them or not.
+    pub sockets: Told<BTreeSet<String>>,
+}
+
+impl Kubelet {
+    /// Those sockets that are told.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = &String> {
+        self.sockets.iter().flatten()
+    }
 }
 
 /// How many healthy devices each registered resource has.
@@ -84,6 +176,19 @@ pub struct FeatureLabels {
     pub place: String,
     /// Keys and values.
     pub labels: BTreeMap<String, String>,
+    /// The file beside them that gpu-feature-discovery writes, if it is there.
+    pub gfd: Option<String>,
+}
+
+impl FeatureLabels {
+    /// Whether they are all labels of a Node, and not those that one program writes.
+    pub(super) fn is_node(&self) -> bool {
+        self.labels.contains_key("kubernetes.io/hostname")
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
 }
 
 /// Kernel drivers that hold a device for a virtual machine, and so on purpose. Source: Linux, "VFIO"; Xen, "PCI passthrough".
@@ -133,12 +238,29 @@ impl Facts<'_> {
             return Loaded::Yes("its devices answer".to_owned());
         }
         match version {
-            Ok(_) => Loaded::No(format!("there is no {folder}")),
+            Ok(_) => Loaded::No(format!("there is no {folder}{}", self.installed(module))),
             // A recording says what was bound then.
             Err(_) if devices.iter().all(|device| bound_to_nothing(device)) => {
                 Loaded::No("no kernel driver is bound to any of them".to_owned())
             }
             Err(why) => Loaded::Untold(why.clone()),
+        }
+    }
+
+    /// Whether a module that is not loaded is there to be; `None` where nobody tells.
+    pub(super) fn is_installed(&self, module: &str) -> Option<bool> {
+        let installed = self.traces.as_ref().ok()?.installed.as_ref()?;
+        Some(installed.modules.contains(module))
+    }
+
+    /// The same in words.
+    fn installed(&self, module: &str) -> String {
+        let installed = self.traces.as_ref().ok();
+        let installed = installed.and_then(|traces| traces.installed.as_ref());
+        match (installed, self.is_installed(module)) {
+            (Some(Installed { place, .. }), Some(true)) => format!(", though {place} has it"),
+            (Some(Installed { place, .. }), Some(false)) => format!(", and {place} has none"),
+            (None, _) | (_, None) => String::new(),
         }
     }
 }

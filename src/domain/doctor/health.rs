@@ -1,6 +1,6 @@
 //! What devices say of themselves, and whether it can be told who uses them.
 
-use super::facts::Facts;
+use super::facts::{Facts, Processes};
 use super::nvidia::NVIDIA;
 use super::{Check, Finding, Subject};
 use crate::domain::inventory::{
@@ -126,15 +126,16 @@ fn processes(facts: &Facts<'_>) -> Finding {
         );
     }
     match &facts.processes {
-        Ok(()) => check.ok(
+        Ok(Processes { hidden: None, .. }) => check.ok(
             Subject::Node,
             format!("{} shows all processes and their control groups", facts.roots.proc),
         ),
-        Err(why) => check.warning(
+        Ok(Processes { hidden: Some(why), .. }) => check.warning(
             Subject::Node,
             why.clone(),
             "run as root and outside of containers, or with the host's /proc (--proc-root, and hostPID for the agent): until then all that \
              is partitioned counts as in use",
         ),
+        Err(why) => check.unknown(Subject::Node, why.clone()),
     }
 }

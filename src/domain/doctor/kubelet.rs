@@ -1,6 +1,6 @@
 //! What becomes of the devices in Kubernetes: who gives them out, and whether all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::amd::AMD;
 use super::drivers::Maker;
@@ -8,7 +8,8 @@ use super::facts::{Facts, Kubelet};
 use super::neuron::NEURON;
 use super::nvidia::NVIDIA;
 use super::offered::{self, Comparison, Offered};
-use super::{Check, Finding, Subject, counted, listed};
+use super::shared;
+use super::{Check, Finding, Subject, listed};
 use crate::domain::inventory::Vendor;
 
 /// How a vendor's devices get to pods.
@@ -17,6 +18,8 @@ struct Path {
     maker: Maker,
     /// How its resources begin.
     resources: &'static str,
+    /// What is in the names of its plugins' sockets, whoever's they are.
+    sockets: &'static [&'static str],
     /// Its driver that allocates devices to claims. Source: dra-driver-nvidia-gpu; AWS Neuron DRA driver; `ROCm`, k8s-gpu-dra-driver.
     claims: &'static str,
     /// What brings a device plugin.
@@ -29,6 +32,7 @@ const PATHS: [Path; 3] = [
     Path {
         maker: NVIDIA,
         resources: "nvidia.com/",
+        sockets: &["nvidia", "octavo-"],
         claims: "gpu.nvidia.com",
         plugin: "install NVIDIA's device plugin (GPU Operator brings it), or let the agent give devices out: --sharing embedded. If its DaemonSet is \
                  there and has no pod on this node: `kubectl label node NODE nvidia.com/gpu.deploy.device-plugin=true`, and look at taints",
@@ -38,6 +42,7 @@ const PATHS: [Path; 3] = [
     Path {
         maker: NEURON,
         resources: "aws.amazon.com/neuron",
+        sockets: &["neuron"],
         claims: "neuron.aws.com",
         plugin: "install the Neuron device plugin (its Helm chart is called neuron-helm-chart). If its DaemonSet is there and has no pod on this node, its \
                  affinity is a list of instance types: see whether this node's node.kubernetes.io/instance-type is in it, and look at taints",
@@ -47,6 +52,7 @@ const PATHS: [Path; 3] = [
     Path {
         maker: AMD,
         resources: "amd.com/",
+        sockets: &["amd"],
         claims: "gpu.amd.com",
         plugin: "install AMD's device plugin (AMD's GPU Operator brings it), and see that its pod is on this node: it asks for the label \
                  feature.node.kubernetes.io/amd-gpu=true, which Node Feature Discovery sets",
@@ -62,6 +68,14 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         Check::TimeSlicing,
     ];
     let everywhere = |evidence: &str| CHECKS.map(|check| check.not_applicable(evidence)).to_vec();
+    // What labels of the Node say of turns is said where kubelet is not asked.
+    let turns = |mut all: Vec<Finding>| {
+        if let Some(said) = shared::by_labels(facts) {
+            all.retain(|finding| finding.check != Check::TimeSlicing);
+            all.push(said);
+        }
+        all
+    };
     let working = PATHS
         .iter()
         .filter(|path| path.maker.standing(facts).works());
@@ -75,19 +89,20 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         Ok(Some(kubelet)) => kubelet,
         Ok(None) => {
             let folder = &facts.roots.kubelet;
-            return everywhere(&format!("no kubelet ever ran here: there is no {folder}"));
+            let evidence = format!("no kubelet ever ran here: there is no {folder}");
+            return turns(everywhere(&evidence));
         }
         Err(why) => {
-            return CHECKS
-                .map(|check| check.unknown(Subject::Node, why.clone()))
-                .to_vec();
+            let unknown = CHECKS.map(|check| check.unknown(Subject::Node, why.clone()));
+            return turns(unknown.to_vec());
         }
     };
     let plugins = working.iter().map(|path| plugin(path, facts, kubelet));
     let mut all: Vec<Finding> = plugins.collect();
     all.extend(working.iter().map(|path| allocatable(path, facts, kubelet)));
-    all.push(owners(kubelet));
-    all.push(time_slicing(kubelet));
+    let claimed = working.iter().filter_map(|path| both(path, facts, kubelet));
+    all.extend(shared::owners(facts, kubelet, claimed.collect()));
+    all.push(shared::time_slicing(facts, kubelet));
     all
 }
 
@@ -111,16 +126,34 @@ fn subject(path: &Path) -> Subject {
     Subject::Resource(format!("{}*", path.resources))
 }
 
+/// A device plugin and a driver for claims, which know nothing of each other.
+fn both(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Option<Finding> {
+    let counts = counts(path, kubelet)?;
+    counts.values().find(|count| **count > 0)?;
+    let names: Vec<String> = counts.keys().cloned().collect();
+    let claimed = claimed(path, facts, kubelet)?;
+    let evidence = format!(
+        "{claimed}, and a device plugin gives {} out",
+        listed(&names)
+    );
+    let remedy = "use one of them on a node, unless each has devices of its own: pods and claims are given the same ones unawares. Take the plugin or the driver off this node \
+                  by its DaemonSet's nodeSelector; if the driver is gone, remove its folder";
+    Some(Check::ResourceOwners.warning(subject(path), evidence, remedy))
+}
+
 fn claimed(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Option<String> {
     let driver = path.claims;
     let folder = &facts.roots.kubelet;
-    let is_there = kubelet.claim_drivers.contains(driver);
+    let is_there = kubelet
+        .claim_drivers
+        .as_ref()
+        .is_ok_and(|drivers| drivers.contains(driver));
     is_there
         .then(|| format!("{driver} allocates devices to claims: {folder}/plugins has its folder"))
 }
 
 /// Why kubelet does not tell.
-fn untold(kubelet: &Kubelet) -> String {
+pub(super) fn untold(kubelet: &Kubelet) -> String {
     let registered = kubelet.registered.as_ref().err();
     let allocatable = kubelet.allocatable.as_ref().err();
     let said: Vec<&str> = [registered, allocatable]
@@ -152,7 +185,25 @@ fn plugin(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
         "no device plugin has registered {}* with kubelet ({folder})",
         path.resources
     );
-    check.failing(subject, evidence, path.plugin)
+    let is_its = |name: &&String| path.sockets.iter().any(|part| name.contains(part));
+    let sockets: Vec<String> = kubelet.sockets().filter(is_its).cloned().collect();
+    if !sockets.is_empty() {
+        let evidence = format!(
+            "{evidence}, and a plugin has or had a socket there: {}",
+            listed(&sockets)
+        );
+        let remedy = "the plugin has not registered since kubelet was started, or is gone: delete its pod on this node, and look at its log";
+        return check.failing(subject, evidence, remedy);
+    }
+    match &kubelet.claim_drivers {
+        Ok(_) => check.failing(subject, evidence, path.plugin),
+        // It may be that devices are allocated to claims.
+        Err(why) => check.warning(
+            subject,
+            format!("{evidence}; drivers for claims: {why}"),
+            path.plugin,
+        ),
+    }
 }
 
 fn allocatable(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
@@ -191,59 +242,10 @@ fn allocatable(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     }
 }
 
-fn of_nvidia(all: &Offered) -> Offered {
+/// Of resources only NVIDIA's.
+pub(super) fn of_nvidia(all: &Offered) -> Offered {
     let its = all
         .iter()
         .filter(|(name, _)| name.starts_with("nvidia.com/"));
     its.map(|(name, ids)| (name.clone(), ids.clone())).collect()
-}
-
-/// A device that two resources have is given out twice, and neither plugin knows of the other.
-fn owners(kubelet: &Kubelet) -> Finding {
-    let check = Check::ResourceOwners;
-    let all = match &kubelet.allocatable {
-        Ok(Some(all)) => of_nvidia(all),
-        Ok(None) | Err(_) => return check.unknown(Subject::Node, untold(kubelet)),
-    };
-    let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (name, ids) in &all {
-        for id in ids {
-            names.entry(offered::uuid(id)).or_default().insert(name);
-        }
-    }
-    let twice = names.iter().filter(|(_, names)| names.len() > 1);
-    let twice: Vec<String> = twice
-        .map(|(id, names)| {
-            let names: Vec<&str> = names.iter().copied().collect();
-            format!("{id} is {}", names.join(" and "))
-        })
-        .collect();
-    if twice.is_empty() {
-        return check.ok(Subject::Node, "no device is offered under two names");
-    }
-    let remedy = "two device plugins give the same devices out, and pods will meet on them unawares: remove one, or give the old resource's pods time \
-                  to end if one was just renamed";
-    check.failing(Subject::Node, listed(&twice), remedy)
-}
-
-fn time_slicing(kubelet: &Kubelet) -> Finding {
-    let check = Check::TimeSlicing;
-    let all = match &kubelet.allocatable {
-        Ok(Some(all)) => of_nvidia(all),
-        Ok(None) | Err(_) => return check.unknown(Subject::Node, untold(kubelet)),
-    };
-    let said: Vec<String> = all
-        .iter()
-        .filter_map(|(name, ids)| {
-            let replicas = ids.iter().filter(|id| id.contains("::"));
-            let devices: BTreeSet<&str> = replicas.clone().map(|id| offered::uuid(id)).collect();
-            let devices = counted(devices.len(), "device", "devices");
-            let count = replicas.count();
-            (count > 0).then(|| format!("{name}: {count} replicas of {devices}"))
-        })
-        .collect();
-    if said.is_empty() {
-        return check.not_applicable("nothing is given out by turns");
-    }
-    check.ok(Subject::Node, listed(&said))
 }

@@ -1,6 +1,8 @@
 //! What is said of nodes, each made by hand and wrong in one way.
 
 mod devices;
+mod others;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +24,9 @@ struct Node {
     traces: Told<Traces>,
     files: Told<Files>,
     instance_files: Told<InstanceFiles>,
-    processes: Told<()>,
+    groups: Told<Groups>,
+    processes: Told<Processes>,
+    layout: Told<Option<Layout>>,
     kubelet: Told<Option<Kubelet>>,
     labels: Told<Option<FeatureLabels>>,
 }
@@ -44,7 +48,13 @@ impl Node {
             }),
             files: Ok(Files::default()),
             instance_files: Ok(BTreeMap::new()),
-            processes: Ok(()),
+            groups: Ok(Groups {
+                version: GroupVersion::Two,
+                pods: None,
+                unlinked: Ok(Vec::new()),
+            }),
+            processes: Ok(Processes::default()),
+            layout: Ok(None),
             kubelet: Ok(None),
             labels: Ok(None),
         }
@@ -82,7 +92,26 @@ impl Node {
                 .map(|(name, ids)| (name.clone(), ids.len()))
                 .collect()),
             allocatable: Ok(Some(all)),
-            claim_drivers: BTreeSet::new(),
+            claim_drivers: Ok(BTreeSet::new()),
+            sockets: Ok(BTreeSet::new()),
+        }));
+        self
+    }
+
+    fn sockets(mut self, names: &[&str]) -> Self {
+        if let Ok(Some(kubelet)) = &mut self.kubelet {
+            kubelet.sockets = Ok(names.iter().map(|name| (*name).to_owned()).collect());
+        }
+        self
+    }
+
+    fn labels(mut self, labels: &[(&str, &str)]) -> Self {
+        let labels = labels.iter();
+        let labels = labels.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        self.labels = Ok(Some(FeatureLabels {
+            place: "node.json".to_owned(),
+            labels: labels.collect(),
+            gfd: None,
         }));
         self
     }
@@ -95,11 +124,14 @@ impl Node {
                 dev: "/dev".to_owned(),
                 proc: "/proc".to_owned(),
                 kubelet: "/var/lib/kubelet".to_owned(),
+                state: "/var/lib/octavo".to_owned(),
             },
             traces: self.traces.clone(),
             files: self.files.clone(),
             instance_files: self.instance_files.clone(),
+            groups: self.groups.clone(),
             processes: self.processes.clone(),
+            layout: self.layout.clone(),
             kubelet: self.kubelet.clone(),
             labels: self.labels.clone(),
         })
@@ -315,7 +347,7 @@ fn a_driver_for_claims_needs_no_device_plugin() {
         "aws.amazon.com/neuron*",
     );
     if let Ok(Some(kubelet)) = &mut node.kubelet {
-        kubelet.claim_drivers.insert("neuron.aws.com".to_owned());
+        kubelet.claim_drivers = Ok(["neuron.aws.com".to_owned()].into());
     }
     node.says(
         Check::DevicePlugin,

@@ -14,10 +14,10 @@ use super::{Diagnosis, octavo};
 use crate::sysfs::tree::{machine, plant};
 
 /// A machine of files: `sys`, `dev` and the kubelet's folder below one.
-struct Planted(TempDir);
+pub(super) struct Planted(TempDir);
 
 impl Planted {
-    fn new(tree: &str) -> Self {
+    pub(super) fn new(tree: &str) -> Self {
         let planted = Self(tempfile::tempdir().unwrap());
         for folder in ["sys/bus/pci/devices", "dev"] {
             fs::create_dir_all(planted.at(folder)).unwrap();
@@ -26,11 +26,11 @@ impl Planted {
         planted
     }
 
-    fn plant(&self, tree: &str) {
+    pub(super) fn plant(&self, tree: &str) {
         plant(self.0.path(), tree);
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub(super) fn at(&self, path: &str) -> PathBuf {
         self.0.path().join(path)
     }
 
@@ -39,7 +39,10 @@ impl Planted {
         for (flag, folder) in [
             ("--sys-root", "sys"),
             ("--dev-root", "dev"),
+            ("--proc-root", "proc"),
             ("--kubelet-root", "kubelet"),
+            ("--state-dir", "state"),
+            ("--modules-root", "modules"),
         ] {
             command.arg(flag).arg(self.at(folder));
         }
@@ -48,13 +51,13 @@ impl Planted {
     }
 
     #[track_caller]
-    fn diagnosis(&self) -> Diagnosis {
+    pub(super) fn diagnosis(&self) -> Diagnosis {
         Diagnosis::of(&self.command(&["-o", "json"]).output().unwrap())
     }
 }
 
 /// Inferentia2, as many as an inf2.24xlarge has and as their driver shows them. Source: PCI ids of the Neuron driver; its sysfs up to 2.30.
-fn inferentia(count: u32, driver: &str) -> String {
+pub(super) fn inferentia(count: u32, driver: &str) -> String {
     let function = |slot: u32| {
         let at = format!("sys/bus/pci/devices/0000:00:{:02x}.0", slot + 16);
         format!(
@@ -69,7 +72,7 @@ fn inferentia(count: u32, driver: &str) -> String {
     (0..count).map(function).collect()
 }
 
-fn loaded(numbers: std::ops::Range<u32>) -> String {
+pub(super) fn loaded(numbers: std::ops::Range<u32>) -> String {
     let device = |number: u32| {
         let at = format!("sys/class/neuron_device/neuron{number}");
         format!(
@@ -81,13 +84,13 @@ fn loaded(numbers: std::ops::Range<u32>) -> String {
 }
 
 /// Kubelet's record, in which these are registered.
-fn record(registered: &str) -> String {
+pub(super) fn record(registered: &str) -> String {
     format!(
         "kubelet/device-plugins/kubelet_internal_checkpoint = {{\"Data\":{{\"PodDeviceEntries\":null,\"RegisteredDevices\":{registered}}},\"Checksum\":1}}\n"
     )
 }
 
-fn device_files(planted: &Planted, names: impl IntoIterator<Item = String>) {
+pub(super) fn device_files(planted: &Planted, names: impl IntoIterator<Item = String>) {
     for name in names {
         // Only root may make others.
         symlink("/dev/null", planted.at("dev").join(name)).unwrap();
@@ -139,6 +142,14 @@ fn f4_each_thing_that_a_neuron_node_misses_is_named_with_what_to_do() {
         "{remedy}"
     );
 
+    whole.plant("kubelet/device-plugins/neuron.sock = \n");
+    let said = whole.diagnosis();
+    said.says(
+        "device-plugin",
+        Failing,
+        "has or had a socket there: neuron.sock",
+    );
+
     whole.plant(&record("{\"aws.amazon.com/neuron\":null}"));
     let said = whole.diagnosis();
     said.says("device-plugin", Fine, "aws.amazon.com/neuron");
@@ -159,6 +170,22 @@ fn f4_each_thing_that_a_neuron_node_misses_is_named_with_what_to_do() {
     let said = whole.diagnosis();
     said.says("allocatable", Fine, "6 offered, 6 there");
     assert_eq!(said.code, Some(0), "{:#?}", said.findings);
+}
+
+#[test]
+fn f4_a_neuron_module_that_is_built_for_this_kernel_is_to_be_loaded() {
+    let bare = Planted::new(&inferentia(1, ""));
+    let list = "modules/6.1.0/modules.dep";
+    bare.plant(&format!(
+        "proc/sys/kernel/osrelease = 6.1.0\\n\n{list} = kernel/fs/ext4/ext4.ko:\\n\n"
+    ));
+    bare.diagnosis()
+        .says("neuron-driver", Failing, "modules.dep has none");
+    bare.plant(&format!("{list} = updates/dkms/neuron.ko.xz:\\n\n"));
+    let said = bare.diagnosis();
+    said.says("neuron-driver", Failing, "modules.dep has it");
+    let remedy = said.only("neuron-driver").remedy.clone().unwrap();
+    assert!(remedy.starts_with("load it: `modprobe neuron`"), "{remedy}");
 }
 
 #[test]
@@ -224,4 +251,28 @@ fn in_a_pod_what_is_not_mounted_is_not_taken_for_missing() {
     said.says("neuron-device-files", Unknown, "this pod's own");
     said.says("device-plugin", Unknown, "is not mounted in this pod");
     assert_eq!(said.code, Some(0));
+}
+
+#[test]
+fn labels_that_others_wrote_at_another_time_are_told_of_a_real_driver() {
+    let sys = machine("mi210x2");
+    let labels = sys.path().join("node");
+    let look = |written: &str| {
+        fs::write(&labels, format!("kubernetes.io/hostname=n\n{written}\n")).unwrap();
+        let mut command = octavo(&["doctor", "-o", "json", "--driver-root", "/nowhere"]);
+        command
+            .arg("--sys-root")
+            .arg(sys.path())
+            .arg("--labels")
+            .arg(&labels);
+        command.args(["--kubelet-root", "/nowhere", "--state-dir", "/nowhere"]);
+        Diagnosis::of(&command.output().unwrap())
+    };
+    look("amd.com/gpu.device-id=740f").says("vendor-labels", Fine, "1 label agrees");
+    look("amd.com/gpu.device-id=74a1").says(
+        "vendor-labels",
+        Warning,
+        "amd.com/gpu.device-id=74a1, and it is 740f",
+    );
+    look("karpenter.k8s.aws/instance-gpu-count=8").says("vendor-labels", Warning, "it is 2");
 }

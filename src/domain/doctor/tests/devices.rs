@@ -312,8 +312,13 @@ fn a_kubelet_that_does_not_tell_is_no_verdict() {
     );
     node.says(Check::Allocatable, Verdict::Unknown, "permission denied");
     node.says(Check::ResourceOwners, Verdict::Unknown, "permission denied");
-    node.processes = Err("does not show all processes".to_owned());
+    node.processes = Ok(Processes {
+        hidden: Some("does not show all processes".to_owned()),
+        ..Processes::default()
+    });
     node.says(Check::Processes, Verdict::Warning, "does not show all");
+    node.processes = Err("a recording does not tell".to_owned());
+    node.says(Check::Processes, Verdict::Unknown, "a recording");
 }
 
 #[test]
@@ -334,10 +339,15 @@ fn labels_are_held_against_the_hardware_and_what_was_chosen_is_left_out() {
     node.labels = Ok(Some(FeatureLabels {
         place: place.clone(),
         labels: labels.clone(),
+        gfd: None,
     }));
     node.says(Check::Labels, Verdict::Ok, &place);
     labels.insert("octavo.dev/count".to_owned(), "8".to_owned());
-    node.labels = Ok(Some(FeatureLabels { place, labels }));
+    node.labels = Ok(Some(FeatureLabels {
+        place,
+        labels,
+        gfd: None,
+    }));
     node.says(
         Check::Labels,
         Verdict::Warning,

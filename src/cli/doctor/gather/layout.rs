@@ -1,0 +1,113 @@
+//! How far the node is on the way to its layout: as its agent says through its socket, or else as was left in its folder.
+
+use std::path::Path;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::{PATIENCE, look};
+use crate::apply::store;
+use crate::cli::apply;
+use crate::config::octavo::doctor::DoctorSettings;
+use crate::domain::doctor::{Layout, LayoutDevice, Told};
+use crate::domain::error::chain;
+use crate::wire::local::{Answer, LONGEST_LINE, Request, Status, line};
+
+/// What a change that was not ended leaves.
+const JOURNAL: &str = "journal";
+
+pub(super) async fn layout(settings: &DoctorSettings) -> Told<Option<Layout>> {
+    let folder = settings.state_dir();
+    let asked = timeout(PATIENCE, of_agent(folder)).await;
+    let asked = asked.unwrap_or_else(|_| {
+        Err(format!(
+            "the agent does not say within {} s where the node stands ({})",
+            PATIENCE.as_secs(),
+            folder.display()
+        ))
+    });
+    match asked {
+        Ok(None) => {}
+        told => return told,
+    }
+    let in_pod = settings.in_pod();
+    let folder = folder.to_owned();
+    look(folder.display().to_string(), move || left(&folder, in_pod)).await
+}
+
+/// `None` where no agent listens.
+async fn of_agent(folder: &Path) -> Told<Option<Layout>> {
+    let agent = apply::connect(folder)
+        .await
+        .map_err(|error| chain(&error))?;
+    let Some(agent) = agent else { return Ok(None) };
+    let status = ask(agent).await;
+    let status =
+        status.map_err(|why| format!("the agent does not say where the node stands: {why}"))?;
+    Ok(Some(Layout::from(status)))
+}
+
+async fn ask(mut agent: UnixStream) -> Told<Status> {
+    let asked = agent.write_all(line(&Request::Watch {}).as_bytes()).await;
+    asked.map_err(|error| error.to_string())?;
+    let limit = u64::try_from(LONGEST_LINE).unwrap_or(u64::MAX);
+    let mut text = String::new();
+    let mut agent = BufReader::new(agent.take(limit));
+    let read = agent.read_line(&mut text).await;
+    read.map_err(|error| error.to_string())?;
+    match serde_json::from_str(&text) {
+        Ok(Answer::Status(status)) => Ok(*status),
+        Ok(Answer::Refused { reason }) => Err(reason),
+        Ok(Answer::Accepted { .. } | Answer::Usage(_)) => Err("it says something else".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl From<Status> for Layout {
+    fn from(status: Status) -> Self {
+        let devices = status.devices.into_iter().map(|device| LayoutDevice {
+            name: device.name,
+            state: device.state,
+            message: device.message,
+        });
+        Self {
+            is_agent: true,
+            name: status.layout,
+            state: status.state,
+            notice: status.notice,
+            devices: devices.collect(),
+            is_begun: false,
+        }
+    }
+}
+
+fn left(folder: &Path, in_pod: bool) -> Told<Option<Layout>> {
+    let failed = |error| format!("cannot look at {}: {error}", folder.display());
+    if !folder.try_exists().map_err(failed)? {
+        if in_pod {
+            return Err(format!("{} is not mounted in this pod", folder.display()));
+        }
+        return Ok(None);
+    }
+    let is_begun = folder.join(JOURNAL).try_exists().map_err(failed)?;
+    let mut attempts = store::history(folder).map_err(|error| chain(&error))?;
+    let Some(last) = attempts.pop() else {
+        let begun = Layout {
+            is_begun,
+            ..Layout::default()
+        };
+        return Ok(is_begun.then_some(begun));
+    };
+    let devices = last.devices.into_iter().map(|device| LayoutDevice {
+        name: device.pci,
+        state: device.result,
+        message: device.message,
+    });
+    Ok(Some(Layout {
+        name: Some(last.layout),
+        devices: devices.collect(),
+        is_begun,
+        ..Layout::default()
+    }))
+}

@@ -1,0 +1,131 @@
+//! Whether the node has the layout that was chosen for it, as its agent says, or as one that is gone left it.
+
+use super::facts::{Facts, Layout, LayoutDevice};
+use super::nvidia::NVIDIA;
+use super::{Check, Finding, Subject, listed};
+use crate::domain::node::LAYOUT;
+use crate::domain::reason::Reason;
+
+/// How far the agent says that the node is.
+const LAYOUT_STATE: &str = "octavo.dev/layout-state";
+
+const REMEDY: &str = "`octavo plan LAYOUT` shows who is in the way; docs/troubleshooting.md has each of these words, with what to do";
+
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    vec![layout(facts)]
+}
+
+fn layout(facts: &Facts<'_>) -> Finding {
+    let check = Check::Layout;
+    let folder = &facts.roots.state;
+    let is_known = matches!(facts.layout, Ok(Some(_)));
+    if !is_known && let Some(said) = of_labels(facts) {
+        return said;
+    }
+    if !is_known && !NVIDIA.standing(facts).works() {
+        return check.not_applicable(
+            "no NVIDIA driver is known to be loaded, and a layout says something of no other devices",
+        );
+    }
+    match &facts.layout {
+        Err(why) => check.unknown(Subject::Node, why.clone()),
+        Ok(None) => check.not_applicable(format!(
+            "no agent or command changed devices here: there is nothing of theirs in {folder}"
+        )),
+        Ok(Some(layout)) if layout.is_agent => of_agent(layout),
+        Ok(Some(layout)) => left(folder, layout),
+    }
+}
+
+/// What the Node says of it, where no agent is asked.
+fn of_labels(facts: &Facts<'_>) -> Option<Finding> {
+    let check = Check::Layout;
+    let labels = facts.labels.as_ref().ok()?.as_ref()?;
+    let state = labels.get(LAYOUT_STATE)?;
+    let name = labels.get(LAYOUT).unwrap_or("of the agent's settings");
+    let said = format!("layout {name}: {} has {LAYOUT_STATE}={state}", labels.place);
+    Some(match Reason::of(state) {
+        Some(Reason::Applied | Reason::Pending) => check.ok(Subject::Node, said),
+        Some(Reason::Failed) => check.failing(Subject::Node, said, REMEDY),
+        Some(_) | None => check.warning(Subject::Node, said, REMEDY),
+    })
+}
+
+fn of_agent(layout: &Layout) -> Finding {
+    let check = Check::Layout;
+    let Some(name) = &layout.name else {
+        let evidence = "the agent says that no layout is chosen for this node";
+        return match &layout.notice {
+            None => check.not_applicable(evidence),
+            Some(notice) => check.warning(Subject::Node, format!("{evidence}: {notice}"), REMEDY),
+        };
+    };
+    let said = said(name, layout);
+    match (layout.state.as_deref().map(Reason::of), &layout.notice) {
+        (Some(Some(Reason::Applied)), None) => check.ok(Subject::Node, said),
+        (Some(Some(Reason::Pending | Reason::Applying | Reason::Yielded)), None) => {
+            check.ok(Subject::Node, format!("{said}; it will be so by itself"))
+        }
+        (Some(Some(Reason::Failed | Reason::RolledBack | Reason::Infeasible)), _)
+        // The layout means nothing on this node.
+        | (None, Some(_)) => check.failing(Subject::Node, said, REMEDY),
+        (Some(_), _) => check.warning(Subject::Node, said, REMEDY),
+        (None, None) => check.unknown(
+            Subject::Node,
+            format!("layout {name}: the agent has not looked yet"),
+        ),
+    }
+}
+
+/// What an agent or a command left, and no agent is there to say how it is now.
+fn left(folder: &str, layout: &Layout) -> Finding {
+    let check = Check::Layout;
+    if layout.is_begun {
+        let evidence = format!(
+            "a change of partitions was begun and not ended ({folder}/journal), and no agent answers"
+        );
+        let remedy = "start the agent, or apply a layout with `octavo apply`: what was begun is ended or brought back first";
+        return check.warning(Subject::Node, evidence, remedy);
+    }
+    let Some(name) = &layout.name else {
+        return check.not_applicable(format!("nothing was changed here yet ({folder})"));
+    };
+    let said = format!(
+        "no agent answers; at the last change ({folder}/history.jsonl) it was {}",
+        said(name, layout)
+    );
+    let applied = |device: &LayoutDevice| device.state == Reason::Applied.word();
+    if layout.devices.iter().all(applied) {
+        return check.ok(Subject::Node, said);
+    }
+    check.warning(Subject::Node, said, REMEDY)
+}
+
+fn said(name: &str, layout: &Layout) -> String {
+    let others = layout.devices.iter();
+    let others = others.filter(|device| device.state != Reason::Applied.word());
+    let others = others.map(|device| {
+        let LayoutDevice {
+            name,
+            state,
+            message,
+        } = device;
+        match message.as_str() {
+            "" => format!("{name} {state}"),
+            message => format!("{name} {state}: {message}"),
+        }
+    });
+    let others: Vec<String> = others.collect();
+    let state = layout.state.as_deref();
+    let mut said = match (state, &layout.notice) {
+        (Some(state), _) => format!("layout {name} is {state}"),
+        (None, Some(_)) => format!("layout {name}"),
+        (None, None) if others.is_empty() => format!("layout {name} is {}", Reason::Applied.word()),
+        (None, None) => format!("layout {name} is not in force"),
+    };
+    let others = (!others.is_empty()).then(|| listed(&others));
+    for more in [layout.notice.clone(), others].into_iter().flatten() {
+        said = format!("{said}: {more}");
+    }
+    said
+}

@@ -1,0 +1,180 @@
+//! Devices that more than one has: under two names, of two givers, or by turns.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::facts::{Facts, FeatureLabels, Kubelet};
+use super::kubelet::{of_nvidia, untold};
+use super::offered;
+use super::{Check, Finding, Subject, counted, listed};
+use crate::domain::node::LAYOUT;
+use crate::domain::node::keep::PLUGIN_CONFIG;
+
+/// How the agent's sockets and its configurations of NVIDIA's plugin begin, and how the plugin's sockets do.
+const OURS: &str = "octavo-";
+const NVIDIAS: &str = "nvidia-";
+const SOCKET: &str = ".sock";
+const RESOURCES: &str = "nvidia.com/";
+
+/// A device that two resources have is given out twice, and neither plugin knows of the other. `claimed` are devices that claims may be
+/// given too.
+pub(super) fn owners(facts: &Facts<'_>, kubelet: &Kubelet, claimed: Vec<Finding>) -> Vec<Finding> {
+    let check = Check::ResourceOwners;
+    let told = twice(kubelet);
+    let mut found = claimed;
+    if let Ok(twice) = &told
+        && !twice.is_empty()
+    {
+        let remedy = "two device plugins give the same devices out, and pods will meet on them unawares: remove one, or give the old resource's pods time \
+                      to end if one was just renamed";
+        found.push(check.failing(Subject::Node, listed(twice), remedy));
+    }
+    let rivals = rivals(kubelet);
+    if !rivals.is_empty() {
+        let folder = &facts.roots.kubelet;
+        let evidence = format!(
+            "{folder}/device-plugins has sockets of NVIDIA's device plugin and of Octavo's agent for {}",
+            listed(&rivals)
+        );
+        let remedy = "have one give them out: no NVIDIA device plugin on this node (devicePlugin.enabled=false of GPU Operator), or the agent with --sharing hand-off";
+        found.push(check.warning(Subject::Node, evidence, remedy));
+    }
+    match told {
+        _ if !found.is_empty() => found,
+        Ok(_) => vec![check.ok(
+            Subject::Node,
+            "no device is offered under two names, or given out by two",
+        )],
+        Err(why) => vec![check.unknown(Subject::Node, why)],
+    }
+}
+
+/// Ids with the names that they are offered under, where these are several.
+fn twice(kubelet: &Kubelet) -> Result<Vec<String>, String> {
+    let all = match &kubelet.allocatable {
+        Ok(Some(all)) => of_nvidia(all),
+        Ok(None) | Err(_) => return Err(untold(kubelet)),
+    };
+    let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, ids) in &all {
+        for id in ids {
+            names.entry(offered::uuid(id)).or_default().insert(name);
+        }
+    }
+    let twice = names.iter().filter(|(_, names)| names.len() > 1);
+    let twice = twice.map(|(id, names)| {
+        let names: Vec<&str> = names.iter().copied().collect();
+        format!("{id} is {}", names.join(" and "))
+    });
+    Ok(twice.collect())
+}
+
+/// Resources for which the agent and NVIDIA's plugin both have a socket.
+fn rivals(kubelet: &Kubelet) -> Vec<String> {
+    let Ok(sockets) = &kubelet.sockets else {
+        return Vec::new();
+    };
+    let ours = sockets.iter();
+    let names = ours.filter_map(|name| name.strip_prefix(OURS)?.strip_suffix(SOCKET));
+    let both = names.filter(|name| sockets.contains(&format!("{NVIDIAS}{name}{SOCKET}")));
+    both.map(|name| format!("{RESOURCES}{name}")).collect()
+}
+
+pub(super) fn time_slicing(facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
+    let check = Check::TimeSlicing;
+    let Ok(Some(all)) = &kubelet.allocatable else {
+        let said = by_labels(facts);
+        return said.unwrap_or_else(|| check.unknown(Subject::Node, untold(kubelet)));
+    };
+    let all = of_nvidia(all);
+    let mut shared = Vec::new();
+    let mut are_ours = true;
+    for (name, ids) in &all {
+        let replicas = ids.iter().filter(|id| id.contains("::"));
+        let devices: BTreeSet<&str> = replicas.clone().map(|id| offered::uuid(id)).collect();
+        let devices = counted(devices.len(), "device", "devices");
+        let count = replicas.count();
+        if count > 0 {
+            let replicas = counted(count, "replica", "replicas");
+            shared.push(format!("{name}: {replicas} of {devices}"));
+            let resource = name.strip_prefix(RESOURCES).unwrap_or(name);
+            let ours = format!("{OURS}{resource}{SOCKET}");
+            are_ours &= kubelet
+                .sockets
+                .as_ref()
+                .is_ok_and(|all| all.contains(&ours));
+        }
+    }
+    let said = listed(&shared);
+    if shared.is_empty() {
+        return check.not_applicable("nothing is given out by turns");
+    }
+    if are_ours {
+        return check.ok(Subject::Node, format!("{said}, by Octavo's agent"));
+    }
+    if let Err(why) = &kubelet.sockets {
+        let evidence = format!("{said}; nobody tells who gives them out: {why}");
+        return check.ok(Subject::Node, evidence);
+    }
+    by_plugin(facts, &said)
+}
+
+/// NVIDIA's plugin does it: by our configuration, or another's.
+fn by_plugin(facts: &Facts<'_>, said: &str) -> Finding {
+    let check = Check::TimeSlicing;
+    let labels = facts.labels.as_ref().ok().and_then(Option::as_ref);
+    let node = labels.filter(|labels| labels.is_node());
+    let Some(node) = node else {
+        let evidence = format!(
+            "{said}, by NVIDIA's device plugin; a label of the Node says by which configuration (--labels)"
+        );
+        return check.ok(Subject::Node, evidence);
+    };
+    let which = match node.get(PLUGIN_CONFIG) {
+        Some(ours) if ours.starts_with(OURS) => {
+            let evidence = format!(
+                "{said}, by NVIDIA's device plugin, as the layout says ({PLUGIN_CONFIG}={ours})"
+            );
+            return check.ok(Subject::Node, evidence);
+        }
+        Some(other) => format!("a configuration of another's ({PLUGIN_CONFIG}={other})"),
+        None => "its own configuration".to_owned(),
+    };
+    let evidence = format!("{said}, by NVIDIA's device plugin and {which}");
+    let told = facts.layout.as_ref().ok().and_then(Option::as_ref);
+    let told = told.and_then(|layout| layout.name.as_deref().filter(|_| layout.is_agent));
+    let Some(layout) = told.or_else(|| node.get(LAYOUT)) else {
+        return check.ok(Subject::Node, evidence);
+    };
+    let remedy = "what the layout says of sharing is not in force beside it: `kubectl label node NODE nvidia.com/device-plugin.config-` and its default without \
+                  replicas, or leave sharing to that configuration and out of the layout";
+    check.warning(
+        Subject::Node,
+        format!("{evidence}, while layout {layout} is chosen"),
+        remedy,
+    )
+}
+
+/// What gpu-feature-discovery or we said of turns in labels, where kubelet does not tell.
+pub(super) fn by_labels(facts: &Facts<'_>) -> Option<Finding> {
+    let labels: &FeatureLabels = facts.labels.as_ref().ok()?.as_ref()?;
+    let strategies = labels.labels.iter().filter(|(key, value)| {
+        key.starts_with(RESOURCES) && key.ends_with(".sharing-strategy") && *value != "none"
+    });
+    let said: Vec<String> = strategies
+        .map(|(key, value)| {
+            let resource = key.trim_end_matches(".sharing-strategy");
+            let replicas = labels.get(&format!("{resource}.replicas")).unwrap_or("?");
+            format!("{resource}: {value}, {replicas} replicas of each")
+        })
+        .collect();
+    if said.is_empty() {
+        return None;
+    }
+    let said = format!("{} says {}", labels.place, listed(&said));
+    if labels.get(PLUGIN_CONFIG).is_some() {
+        return Some(by_plugin(facts, &said));
+    }
+    // The agent's own may be what is told, as well as the default of NVIDIA's plugin.
+    let evidence = format!("{said}; who gives them out only kubelet's folder tells");
+    Some(Check::TimeSlicing.ok(Subject::Node, evidence))
+}

@@ -1,0 +1,212 @@
+//! Labels that others write of the same hardware: they look when they start, and what is changed later they do not see.
+//!
+//! Only values that contradict the hardware are told. What is missing may never have been asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::facts::{Facts, FeatureLabels};
+use super::{Check, Finding, Subject, listed};
+use crate::domain::inventory::{Condition, Device, Mode, Vendor};
+use crate::domain::labels::{MigStrategy, Options, compile};
+
+/// Written by AMD's node labeller. Source: `ROCm`/k8s-device-plugin, `cmd/k8s-node-labeller`.
+const AMD: &str = "amd.com/gpu.";
+/// Written by gpu-feature-discovery, or by us in its place.
+const NVIDIA: &str = "nvidia.com/";
+/// Written by who makes the node: counts of its machine type. Source: Karpenter for AWS; EKS Auto Mode.
+const CLOUDS: [&str; 2] = ["karpenter.k8s.aws/instance-", "eks.amazonaws.com/instance-"];
+
+pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    let check = Check::VendorLabels;
+    let labels = match &facts.labels {
+        Ok(Some(labels)) => labels,
+        Ok(None) => {
+            let evidence =
+                "there are no labels to look at; --labels names a file of them, or a Node";
+            return vec![check.not_applicable(evidence)];
+        }
+        Err(why) => return vec![check.unknown(Subject::Node, why.clone())],
+    };
+    let compared = [
+        amd(facts, labels),
+        nvidia(facts, labels),
+        cloud(facts, labels),
+    ];
+    let found: Vec<Finding> = compared.into_iter().flatten().collect();
+    if found.is_empty() {
+        let place = &labels.place;
+        return vec![check.not_applicable(format!(
+            "{place} has no label of another's that says something of the devices here"
+        ))];
+    }
+    found
+}
+
+/// Values that are written, each with those that would be true.
+struct Compared {
+    whose: &'static str,
+    remedy: &'static str,
+    keys: usize,
+    wrong: Vec<String>,
+}
+
+impl Compared {
+    fn new(whose: &'static str, remedy: &'static str) -> Self {
+        Self {
+            whose,
+            remedy,
+            keys: 0,
+            wrong: Vec::new(),
+        }
+    }
+
+    /// Where the hardware says nothing, nothing is compared.
+    fn hold(&mut self, key: &str, written: Option<&str>, truth: &BTreeSet<String>) {
+        let Some(written) = written.filter(|_| !truth.is_empty()) else {
+            return;
+        };
+        self.keys = self.keys.saturating_add(1);
+        if !truth
+            .iter()
+            .any(|value| value.eq_ignore_ascii_case(written))
+        {
+            let truth: Vec<String> = truth.iter().cloned().collect();
+            self.wrong
+                .push(format!("{key}={written}, and it is {}", listed(&truth)));
+        }
+    }
+
+    fn finding(self, place: &str) -> Option<Finding> {
+        let check = Check::VendorLabels;
+        let subject = Subject::Resource(self.whose.to_owned());
+        if self.keys == 0 {
+            return None;
+        }
+        if self.wrong.is_empty() {
+            let keys = super::counted(self.keys, "label agrees", "labels agree");
+            return Some(check.ok(subject, format!("{place}: {keys} with the hardware")));
+        }
+        let evidence = format!("{place}: {}", listed(&self.wrong));
+        Some(check.warning(subject, evidence, self.remedy))
+    }
+}
+
+fn amd(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
+    let devices = facts.here(Vendor::Amd);
+    let mut compared = Compared::new(
+        "amd.com/gpu.*",
+        "delete the node labeller's pod on this node: it looks only when it starts. octavo.dev/amd-compute-partition and -memory-partition follow the hardware",
+    );
+    let told = || devices.iter().filter_map(|device| device.amd.as_ref());
+    let mode = |mode: &Option<Mode>| mode.as_ref().map(|mode| mode.current.to_lowercase());
+    let partitions: BTreeSet<String> = told()
+        .filter_map(|amd| Some(format!("{}_{}", mode(&amd.compute)?, mode(&amd.memory)?)))
+        .collect();
+    let drivers: BTreeSet<String> = told()
+        .filter_map(|amd| amd.driver_version.clone())
+        .collect();
+    let ids = devices.iter();
+    let ids: BTreeSet<String> = ids
+        .map(|device| format!("{:04x}", device.pci_ids.device))
+        .collect();
+    for (name, truth) in [
+        ("compute-memory-partition", &partitions),
+        ("driver-version", &drivers),
+        ("device-id", &ids),
+    ] {
+        let key = format!("{AMD}{name}");
+        compared.hold(&key, labels.get(&key), truth);
+    }
+    compared.finding(&labels.place)
+}
+
+/// Of a node with GPUs of several models the keys describe one of them, whichever it is: then only what is the same of all is compared.
+fn nvidia(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
+    let strategy = match labels.get("nvidia.com/mig.strategy") {
+        Some("single") => MigStrategy::Single,
+        Some("mixed") => MigStrategy::Mixed,
+        Some(_) | None => MigStrategy::None,
+    };
+    let options = Options {
+        mig_strategy: strategy,
+        ..Options::default()
+    };
+    let now = compile(facts.inventory, &options, None).labels;
+    let now: BTreeMap<&str, &str> = now
+        .iter()
+        .filter(|(key, _)| key.starts_with(NVIDIA))
+        .collect();
+    let working = facts.inventory.devices.iter();
+    let working = working
+        .filter(|device| device.vendor == Vendor::Nvidia && device.condition == Condition::Working);
+    let models: BTreeSet<Option<&str>> = working
+        .map(|device| device.product_name.as_deref())
+        .collect();
+    let mut compared = Compared::new(
+        "nvidia.com/*",
+        "see that gpu-feature-discovery runs on this node, and delete its pod, which then looks anew; or have the agent write these (--nvidia-labels on)",
+    );
+    for (key, written) in &labels.labels {
+        let Some(truth) = now.get(key.as_str()) else {
+            if is_of_partitions(key) && strategy == MigStrategy::Mixed && !now.is_empty() {
+                compared
+                    .wrong
+                    .push(format!("{key}={written}, and there is no such partition"));
+                compared.keys = compared.keys.saturating_add(1);
+            }
+            continue;
+        };
+        if is_of_sharing(key) || (models.len() > 1 && !is_of_node(key)) {
+            continue;
+        }
+        let written = written.trim_end_matches("-SHARED");
+        compared.hold(key, Some(written), &BTreeSet::from([(*truth).to_owned()]));
+    }
+    compared.finding(&labels.place)
+}
+
+/// Such as `nvidia.com/mig-1g.5gb.count`.
+fn is_of_partitions(key: &str) -> bool {
+    let name = key.strip_prefix("nvidia.com/mig-");
+    name.is_some_and(|name| name.strip_suffix(".count").is_some())
+}
+
+/// What is given out, which the hardware does not tell; nor when the one who wrote them began.
+fn is_of_sharing(key: &str) -> bool {
+    key.ends_with(".replicas")
+        || key.ends_with(".sharing-strategy")
+        || key == "nvidia.com/mps.capable"
+        || key == "nvidia.com/gfd.timestamp"
+}
+
+fn is_of_node(key: &str) -> bool {
+    key.starts_with("nvidia.com/cuda.") || key == "nvidia.com/mig.capable"
+}
+
+/// How many devices whoever made the node takes it to have.
+fn cloud(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
+    let mut compared = Compared::new(
+        "instance-*",
+        "where fewer are there than the machine type has, one has failed or is kept by the host: replace the machine. Where the label is wrong, select by octavo.dev/*",
+    );
+    let of = |is_its: fn(Vendor) -> bool| {
+        let devices: Vec<&Device> = facts.inventory.devices.iter().collect();
+        let count = devices
+            .iter()
+            .filter(|device| is_its(device.vendor))
+            .count();
+        // A count of nothing is what machine types with a part of a GPU have.
+        let truth = (count > 0).then(|| count.to_string());
+        truth.into_iter().collect::<BTreeSet<String>>()
+    };
+    let gpus = of(|vendor| matches!(vendor, Vendor::Nvidia | Vendor::Amd));
+    let neuron = of(|vendor| vendor == Vendor::Aws);
+    for cloud in CLOUDS {
+        for (name, truth) in [("gpu-count", &gpus), ("accelerator-count", &neuron)] {
+            let key = format!("{cloud}{name}");
+            let written = labels.get(&key).filter(|count| *count != "0");
+            compared.hold(&key, written, truth);
+        }
+    }
+    compared.finding(&labels.place)
+}

@@ -1,0 +1,66 @@
+//! Which of some programs run, by their names alone: that much of a process everybody may read.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::nodes::number;
+use crate::hw::bounded;
+
+/// The kernel keeps so many bytes of a name. Source: `proc_pid_comm(5)`, `TASK_COMM_LEN`.
+const KEPT: usize = 15;
+/// With its end of line, and some to spare.
+const LONGEST: u64 = 64;
+/// More than a kernel has numbers for by default.
+const MOST: usize = 1 << 16;
+
+/// Those of `names` that a process of the `/proc` at `root` has. One that is not found may run where it is not seen from here.
+pub fn programs(root: &Path, names: &[&str]) -> BTreeSet<String> {
+    let entries = fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .take(MOST)
+        .flatten();
+    let mut found = BTreeSet::new();
+    for entry in entries {
+        let folder = entry.file_name();
+        if folder.to_str().and_then(number).is_none() {
+            continue;
+        }
+        let Ok(text) = bounded::beginning(&entry.path().join("comm"), LONGEST) else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(&text);
+        let its = |name: &&&str| name.get(..KEPT).unwrap_or(name) == text.trim_end();
+        found.extend(names.iter().find(its).map(|name| (*name).to_owned()));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_by_what_the_kernel_keeps_of_its_name() {
+        let root = tempfile::tempdir().unwrap();
+        for (pid, name) in [
+            ("7", "nvidia-mig-mana\n"),
+            ("8", "gpu-feature\n"),
+            ("x", "short\n"),
+            ("9", "short\n"),
+        ] {
+            fs::create_dir(root.path().join(pid)).unwrap();
+            fs::write(root.path().join(pid).join("comm"), name).unwrap();
+        }
+        fs::create_dir_all(root.path().join("10/comm")).unwrap();
+        let names = ["nvidia-mig-manager", "gpu-feature-discovery", "short"];
+        let found = programs(root.path(), &names);
+        let expected = ["nvidia-mig-manager", "short"].map(str::to_owned);
+        assert_eq!(found, expected.into());
+        let own = fs::read_to_string("/proc/self/comm").unwrap();
+        let here = programs(Path::new("/proc"), &[own.trim_end()]);
+        assert_eq!(here.len(), 1);
+        assert!(programs(Path::new("/nowhere"), &names).is_empty());
+    }
+}
