@@ -35,7 +35,7 @@ fn each_machine_of_the_demo_carries_exactly_its_labels() {
         golden(&format!("../../demo/expected/{name}.labels"), &labels);
         seen += 1;
     }
-    assert_eq!(seen, 8);
+    assert_eq!(seen, 15);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn the_demo_sees_its_fleet_and_leaves_nothing() {
     let said = text(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(
-        said.contains("all 8 machines were seen, and 37 devices of 8 types"),
+        said.contains("all 15 machines were seen, and 85 devices of 13 types"),
         "{said}"
     );
     place.is_left_clean();
