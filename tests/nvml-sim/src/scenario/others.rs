@@ -219,7 +219,7 @@ fn add_amd(
                 device: 0,
                 function: 0,
             },
-            numa_node: u32::from(*bus >= 0x60),
+            numa_node: u32::from(*bus >= 0x80),
             unique_id: name.wrapping_add(nth),
             hive: if entry.count > 1 { name } else { 0 },
             compute: entry.compute,
