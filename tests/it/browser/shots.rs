@@ -31,7 +31,7 @@ async fn the_pages_can_be_photographed() {
     }
     browse(&site.url, Start::default(), async |page| {
         for (path, name, height) in [
-            ("/", "nodes", 1740),
+            ("/", "nodes", 1810),
             ("/nodes/hgx-a100", "node", 1290),
             ("/nodes/trn2", "neuron", 1100),
             ("/nodes/mi300x", "amd", 1100),
