@@ -35,7 +35,7 @@ fn each_machine_of_the_demo_carries_exactly_its_labels() {
         golden(&format!("../../demo/expected/{name}.labels"), &labels);
         seen += 1;
     }
-    assert_eq!(seen, 8);
+    assert_eq!(seen, 15);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn the_demo_sees_its_fleet_and_leaves_nothing() {
     let said = text(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(
-        said.contains("all 8 machines were seen, and 37 devices of 8 types"),
+        said.contains("all 15 machines were seen, and 85 devices of 13 types"),
         "{said}"
     );
     place.is_left_clean();
@@ -70,6 +70,34 @@ fn the_demo_shows_who_is_over_the_share_of_a_gpu() {
     }
     assert!(rows.contains("research/notebook-7"), "{rows}");
     assert!(rows.contains("serving/triton-0"), "{rows}");
+    kill(demo.pid(), Signal::SIGINT).unwrap();
+    assert_eq!(demo.child.wait().unwrap().code(), Some(0));
+    place.is_left_clean();
+}
+
+#[test]
+fn the_demo_s_devices_of_amd_s_are_repartitioned_while_it_runs_and_seen_as_they_are() {
+    let place = Place::new();
+    let machines = place.folder.path().join("machines");
+    fs::create_dir(&machines).unwrap();
+    let file = "mi300x.yaml";
+    fs::copy(format!("{MACHINES}/{file}"), machines.join(file)).unwrap();
+    let mut demo = place.start(&["--seconds=60", "--machines", machines.to_str().unwrap()]);
+    let try_this = demo.says(" top");
+    let server = try_this.trim().split(' ').next().unwrap();
+    let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
+    // Whenever something happens, what happened before has been looked at.
+    let mut unseen = vec!["CPX/NPS4, 8 x 49148Mi", "SPX/NPS1"];
+    while !unseen.is_empty() {
+        demo.says("somebody ");
+        let node = Command::new(env!("CARGO_BIN_EXE_octavo"))
+            .args(["node", "mi300x", "--server", server])
+            .output()
+            .unwrap();
+        let said = text(&node);
+        let all = |mode: &str| said.matches(mode).count() == 8;
+        unseen.retain(|mode| !all(mode));
+    }
     kill(demo.pid(), Signal::SIGINT).unwrap();
     assert_eq!(demo.child.wait().unwrap().code(), Some(0));
     place.is_left_clean();

@@ -98,7 +98,7 @@ impl Machine {
             library: Some(self.library()),
             driver_roots: Vec::new(),
             sys_root: self.path().join("sys"),
-            neuron_logical_config: self.path().join("logical_nc_config"),
+            neuron_logical_config: self.path().join("opt/aws/neuron/logical_nc_config"),
             call_deadline: Duration::from_secs(20),
         }
     }

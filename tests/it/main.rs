@@ -25,6 +25,7 @@ mod driver_xids;
 mod fleet;
 mod fleet_cli;
 mod golden;
+mod hardware;
 mod hw_smoke;
 mod image;
 mod labels;

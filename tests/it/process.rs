@@ -44,7 +44,9 @@ impl Machine {
             .arg("--nvml-library")
             .arg(self.library())
             .arg("--sys-root")
-            .arg(self.path().join("sys"));
+            .arg(self.path().join("sys"))
+            .arg("--neuron-logical-config")
+            .arg(self.path().join("opt/aws/neuron/logical_nc_config"));
         command
     }
 

@@ -78,10 +78,10 @@ impl Row {
             types: types.collect(),
             bar: has_devices.then(|| Bar::of(counts, 11)),
             words: in_words(counts),
-            memory: if has_devices {
-                memory(node.summary.memory)
-            } else {
-                "-".to_owned()
+            // None at all is told by nobody: no device is without.
+            memory: match node.summary.memory.get() {
+                0 => "-".to_owned(),
+                _ => memory(node.summary.memory),
             },
             sharing: match node.summary.sharing {
                 Sharing::None => "-",

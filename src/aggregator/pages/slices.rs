@@ -118,9 +118,9 @@ impl Picture {
 }
 
 impl Region {
-    /// The name in parts between which a narrow cell may break it.
+    /// The name in parts between which a narrow cell may break it: `1c.`, `3g.`, `40gb`, or `renderD`, `128`.
     pub(super) fn name_parts(&self) -> impl Iterator<Item = &str> {
-        self.name.split_inclusive('.')
+        self.name.split_inclusive(['.', 'D'])
     }
 }
 

@@ -148,7 +148,7 @@ mod tests {
             check.missing(),
             [
                 "node cpu-only was never seen",
-                "7 of type nvidia-h100-80gb were counted, there are 8",
+                "7 of type nvidia-h100-80gb were counted, there are 12",
                 "1 of type nvidia-x were counted, there are 0"
             ]
         );

@@ -48,8 +48,7 @@ impl<'a> Machine<'a> {
         };
         let init: [&OsStr; 2] = ["init".as_ref(), text.as_ref()];
         machine.simulate(init).await.map_err(failed)?;
-        let sysfs: [&OsStr; 2] = ["sysfs".as_ref(), machine.folder.as_ref()];
-        machine.simulate(sysfs).await.map_err(failed)?;
+        machine.show().await.map_err(failed)?;
         write(&machine.layouts(), |path| fs::write(path, LAYOUTS))?;
         if let Some(tenants) = &machine.tenants {
             write(&tenants.kubelet(), |_| tenants.come())?;
@@ -74,6 +73,12 @@ impl<'a> Machine<'a> {
         let draft = self.driver_folder().join(".incoming");
         write(&draft, |path| fs::copy(&self.programs.library, path))?;
         write(&self.library(), |path| fs::rename(&draft, path))
+    }
+
+    /// Its files of /sys are as its devices are now.
+    pub(super) async fn show(&self) -> Result<(), String> {
+        let sysfs: [&OsStr; 2] = ["sysfs".as_ref(), self.folder.as_ref()];
+        self.simulate(sysfs).await
     }
 
     /// Something happens to the machine; what the simulation says if it cannot.
@@ -109,6 +114,8 @@ impl<'a> Machine<'a> {
         command
             .arg("--sys-root")
             .arg(self.folder.join("sys"))
+            .arg("--neuron-logical-config")
+            .arg(self.folder.join("opt/aws/neuron/logical_nc_config"))
             .args(["--node-name", self.name()])
             .args(["--aggregator", aggregator, "--aggregator-plaintext"])
             .args(["--interval=1s", "--heartbeat=2s", "--call-deadline=2s"])

@@ -165,6 +165,10 @@ impl Play<'_> {
         };
         let done = match &act.deed {
             Deed::Simulate(arguments) => machine.simulate(arguments).await,
+            Deed::Divide(arguments) => match machine.simulate(arguments).await {
+                Ok(()) => machine.show().await,
+                refused => refused,
+            },
             Deed::Choose(layout) => machine.choose(self.settings.own(), layout).await,
         };
         if let Err(said) = done {

@@ -30,8 +30,9 @@ macro_rules! built_in {
     };
 }
 
-const BUILT_IN: [(&str, &str, &str); 8] = built_in! {
-    "cpu-only" "dgx-h100" "driver-comes-late" "h200" "hgx-a100" "mixed-l40s-a100" "rtx-pro-6000" "t4"
+const BUILT_IN: [(&str, &str, &str); 15] = built_in! {
+    "cpu-only" "dgx-h100" "driver-comes-late" "h200" "hgx-a100" "inf2" "mi210-pair" "mi300x" "mixed-l40s-a100" "mixed-vendors"
+    "passed-through" "rtx-pro-6000" "t4" "trn2" "unknown-cards"
 };
 
 /// Those in `folder`, or the built-in ones, ordered by name.
@@ -81,7 +82,7 @@ impl Scenario {
         first.unwrap_or_default()
     }
 
-    /// Whether it ever has a driver.
+    /// Whether it ever has NVIDIA's driver.
     pub(super) fn has_driver(&self) -> bool {
         !self
             .text
@@ -137,6 +138,10 @@ mod tests {
                 ("nvidia-a100-40gb".to_owned(), 2),
                 ("nvidia-l40s-48gb".to_owned(), 4)
             ])
+        );
+        assert_eq!(
+            of("unknown-cards"),
+            BTreeMap::from([("unknown".to_owned(), 2)])
         );
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Act {
 pub(super) enum Deed {
     /// The simulation is told.
     Simulate(Vec<String>),
+    /// The same, and the files of /sys are other ones then.
+    Divide(Vec<String>),
     /// A layout of `demo/layouts.yaml` is chosen by hand.
     Choose(String),
 }
@@ -25,7 +27,7 @@ const SERVING: &str = "process add 1 --pid 2003 --gi 9 --ci 0 --name vllm --memo
 const TRITON: &str = "process add 0 --pid 77 --name tritonserver --memory-mib 2048";
 
 /// Machine, words, arguments.
-const ROUND: [(&str, &str, &str); 16] = [
+const ROUND: [(&str, &str, &str); 18] = [
     ("dgx-h100", "a training job starts on GPU 2", TRAINING),
     (
         "hgx-a100",
@@ -38,6 +40,11 @@ const ROUND: [(&str, &str, &str); 16] = [
         "apply night",
     ),
     ("h200", "GPU 5 is reset and comes back", "reset 5"),
+    (
+        "mi300x",
+        "somebody makes all devices whole (SPX, NPS1)",
+        "amd SPX NPS1",
+    ),
     ("dgx-h100", "GPU 7 falls off the bus", "lose 7"),
     ("t4", "its model server ends", "process remove 77"),
     (
@@ -73,6 +80,11 @@ const ROUND: [(&str, &str, &str); 16] = [
         "process add 0 --pid 4711 --gi 2 --ci 0 --name vllm --memory-mib 30000",
     ),
     ("h200", "GPU 5 falls off the bus", "lose 5"),
+    (
+        "mi300x",
+        "somebody partitions all devices again (CPX, NPS4)",
+        "amd CPX NPS4",
+    ),
     (
         "dgx-h100",
         "the training job on GPU 2 ends",
@@ -111,6 +123,7 @@ pub(super) fn round<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Act> {
 fn deed(arguments: &str) -> Deed {
     match arguments.strip_prefix("apply ") {
         Some(layout) => Deed::Choose(layout.to_owned()),
+        None if arguments.starts_with("amd ") => Deed::Divide(split(arguments)),
         None => Deed::Simulate(split(arguments)),
     }
 }

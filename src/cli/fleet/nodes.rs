@@ -43,7 +43,11 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
     let devices = row.devices;
     let mut cells = vec![
         Cell::plain(&row.name),
-        Cell::plain(&words::types(row)),
+        Cell::plain(&if wide {
+            words::types(row)
+        } else {
+            words::few_types(row)
+        }),
         number(devices.total),
         number(devices.free),
         Cell::plain(&words::parts(devices.partitions)),
@@ -160,6 +164,23 @@ b           8x unknown           8        2     5/12   640Gi   mixed    stale  1
             ),
             "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent away  3s  serving  blocked  1  4  1  0  no  2026-11-21T10:00:00Z  0.1.0\n"
         );
+    }
+
+    #[test]
+    fn of_many_types_two_are_named_and_wide_has_all() {
+        let mut mixed = row("a", "ok");
+        mixed.types = vec![mixed.types[0].clone(); 4];
+        let said = |format| {
+            table(
+                &[mixed.clone()],
+                printed(format, Headers::Hidden),
+                Colors::Off,
+            )
+        };
+        let two = "8x nvidia-a100-80gb, 8x nvidia-a100-80gb";
+        let few = said(FleetFormat::Table);
+        assert!(few.contains(&format!("{two}, and 2 more  ")), "{few}");
+        assert!(said(FleetFormat::Wide).contains(&format!("{two}, {two}  ")));
     }
 
     #[test]

@@ -30,6 +30,18 @@ pub(in crate::cli) fn types(row: &NodeRow) -> String {
     }
 }
 
+/// The same of a node with few types; of one with many the first two, and how many more: a table of nodes is for a screen.
+pub(in crate::cli) fn few_types(row: &NodeRow) -> String {
+    const SHOWN: usize = 2;
+    let hidden = row.types.len().saturating_sub(SHOWN);
+    if hidden < 2 {
+        return types(row);
+    }
+    let mut few = row.clone();
+    few.types.truncate(SHOWN);
+    format!("{}, and {hidden} more", types(&few))
+}
+
 /// `3/12`: free of all.
 pub(in crate::cli) fn parts(of: PartitionsJson) -> String {
     if of.total == 0 {

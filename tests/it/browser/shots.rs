@@ -9,16 +9,32 @@ use super::fixture::{Site, inventory};
 use super::layout::{IN_THE_WAY, standing};
 use super::sharing::give_notebooks;
 
+/// Those of the demo with other makers' devices, and with what nobody can use.
+const OTHERS: [&str; 7] = [
+    "inf2",
+    "mi210-pair",
+    "mi300x",
+    "mixed-vendors",
+    "passed-through",
+    "trn2",
+    "unknown-cards",
+];
+
 #[tokio::test]
 async fn the_pages_can_be_photographed() {
     let folder = std::env::var_os("OCTAVO_SCREENSHOTS");
     let site = Site::of_the_demo().await;
     site.put("inference-01", &inventory("t4").await);
     site.put_stale("train-07", &inventory("dgx-h100").await);
+    for machine in OTHERS {
+        site.put(machine, &inventory(machine).await);
+    }
     browse(&site.url, Start::default(), async |page| {
         for (path, name, height) in [
-            ("/", "nodes", 1170),
+            ("/", "nodes", 1810),
             ("/nodes/hgx-a100", "node", 1290),
+            ("/nodes/trn2", "neuron", 1100),
+            ("/nodes/mi300x", "amd", 1100),
             ("/nodes/hgx-a100", "layout", 700),
             ("/nodes/notebooks", "sharing", 980),
         ] {

@@ -122,6 +122,9 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), CtlE
     match &arguments.command {
         Command::Library(_) | Command::Init { .. } => Ok(()),
         Command::Show => print(out, &show::table(&*store.read()?)),
+        Command::Amd { compute, memory } => change(&store, "dividing the devices", |world| {
+            world.others.divide(*compute, *memory)
+        }),
         Command::Sysfs { directory } => {
             sysfs::write(&*store.read()?, directory).map_err(|source| CtlError::File {
                 doing: "write the tree under",
@@ -319,6 +322,28 @@ mod tests {
         let done = ctl(directory.path(), &["init", scenario.to_str().unwrap()]);
         assert_eq!(done, Ok(String::new()));
         directory
+    }
+
+    #[test]
+    fn devices_of_amd_s_are_divided_where_they_can_be_and_their_files_say_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let scenario = directory.path().join("m.yaml");
+        std::fs::write(&scenario, "machine: m\namd: [{chip: mi300x}]\n").unwrap();
+        let ctl = |line: &[&str]| ctl(directory.path(), line);
+        ctl(&["init", scenario.to_str().unwrap()]).unwrap();
+        let root = directory.path().join("root");
+        let nodes = || {
+            ctl(&["sysfs", root.to_str().unwrap()]).unwrap();
+            let nodes = root.join("sys/class/kfd/kfd/topology/nodes");
+            std::fs::read_dir(nodes).unwrap().count()
+        };
+        assert_eq!(nodes(), 3);
+        ctl(&["amd", "CPX", "NPS4"]).unwrap();
+        assert_eq!(nodes(), 10);
+        let refused = ctl(&["amd", "SPX", "NPS4"]).unwrap_err();
+        assert_eq!(refused, "dividing the devices: INVALID_ARGUMENT");
+        ctl(&["amd", "SPX", "NPS1"]).unwrap();
+        assert_eq!(nodes(), 3);
     }
 
     #[test]

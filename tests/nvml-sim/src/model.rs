@@ -4,6 +4,7 @@
 //!  World ── Driver            what is loaded, and since which epoch
 //!    ├───── Gpu ── MigState   mode, GPU instances, compute instances
 //!    ├───── Process           who holds what
+//!    ├───── Others            accelerators that NVML does not speak for
 //!    └───── Event             what happened, numbered
 //! ```
 //!
@@ -17,6 +18,7 @@ mod gpu;
 mod ids;
 mod lifecycle;
 mod mig;
+mod others;
 mod pci;
 mod process;
 mod profile;
@@ -35,6 +37,9 @@ pub(crate) use ids::seed;
 pub use lifecycle::is_driver_version;
 pub(crate) use lifecycle::nvml_version;
 pub use mig::{Attributes, ComputeInstance, Departed, GpuInstance, MigDevice, MigMode};
+pub use others::{
+    AmdChip, AmdDevice, ComputeMode, Function, MemoryMode, Neuron, NeuronChip, Others,
+};
 pub use pci::{PciAddress, PciAddressError};
 pub use process::{Process, ProcessKind, ProcessRefusal};
 pub use profile::{

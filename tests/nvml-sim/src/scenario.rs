@@ -12,6 +12,7 @@ mod build;
 mod format;
 mod gpu;
 mod instances;
+mod others;
 mod topology;
 
 use std::fmt;
@@ -253,6 +254,11 @@ gpus:
             .map(|gpu| gpu.mig_devices().count())
             .collect();
         assert_eq!(devices, [3; 8]);
+        let (_, rest) = rest.split_once("```yaml\n").unwrap();
+        let (text, _) = rest.split_once("```").unwrap();
+        let others = parse(text).unwrap().others;
+        assert_eq!(others.neuron.unwrap().links.len(), 16);
+        assert_eq!((others.amd.len(), others.functions.len()), (8, 4));
         assert_eq!(
             (world.processes.len(), scenario.faults().unwrap().len()),
             (1, 1)

@@ -1,23 +1,42 @@
-//! The part of `/sys` that programs read beside NVML: PCI devices and the machine's product name.
+//! The part of `/sys` that programs read beside NVML: PCI devices, the machine's product name, and what the drivers of others than
+//! NVIDIA tell there.
 //!
-//! [`tree`] says which files with which texts; [`write()`] puts them under a directory. Real sysfs has links where this has
-//! directories; readers that open `/sys/bus/pci/devices/<address>/<file>` see no difference.
+//! [`tree`] says which files with which texts, and which links; [`write()`] puts them under a directory. Real sysfs has links where this
+//! has directories; readers that open `/sys/bus/pci/devices/<address>/<file>` see no difference.
+
+mod amd;
+mod neuron;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::model::{Architecture, Gpu, NvLink, PciAddress, RemoteKind, World};
 
 const NVIDIA: u16 = 0x10DE;
+const AMAZON: u16 = 0x1D0F;
 
 /// PCI class of a bridge of no particular kind, which is what an `NVSwitch` says it is.
 const CLASS_OTHER_BRIDGE: u32 = 0x0006_8000;
 
-/// Every file of the tree: its path below the root of the file system (`sys/...`) and its text.
-pub fn tree(world: &World) -> BTreeMap<String, String> {
-    let mut files = BTreeMap::new();
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A file with this text.
+    Text(String),
+    /// A symbolic link there.
+    Link(String),
+}
+
+/// A tree that grows.
+#[derive(Debug, Default)]
+struct Files(BTreeMap<String, Entry>);
+
+/// Everything in the tree: its path below the root of the file system (`sys/...`), and what stands there.
+pub fn tree(world: &World) -> BTreeMap<String, Entry> {
+    let mut files = Files::default();
     for gpu in &world.gpus {
         let ids = gpu.pci_ids;
         let numa = gpu.numa_node.map_or(-1, i64::from);
@@ -43,24 +62,75 @@ pub fn tree(world: &World) -> BTreeMap<String, String> {
         device.add(&mut files, address);
     }
     if !world.machine_type.is_empty() {
-        let path = "sys/class/dmi/id/product_name".to_owned();
-        files.insert(path, format!("{}\n", world.machine_type));
+        files.text("sys/class/dmi/id/product_name", &world.machine_type);
     }
-    files
+    others(&mut files, world);
+    files.0
+}
+
+fn others(files: &mut Files, world: &World) {
+    let others = &world.others;
+    if let Some(neuron) = &others.neuron {
+        neuron::add(files, neuron, world.seed);
+    }
+    amd::add(files, &others.amd);
+    for function in &others.functions {
+        let device = Device {
+            vendor: function.vendor,
+            id: function.device,
+            subsystem: (function.vendor, function.device),
+            class: function.class,
+            revision: 0,
+            numa: i64::from(function.numa_node),
+        };
+        device.add(files, function.pci);
+        if let Some(driver) = &function.driver {
+            files.driver(function.pci, driver);
+        }
+    }
 }
 
 /// Writes the tree under a directory, over what is there.
 pub fn write(world: &World, root: &Path) -> io::Result<()> {
     // A machine without a GPU still has the directory.
     fs::create_dir_all(root.join("sys/bus/pci/devices"))?;
-    for (path, text) in tree(world) {
+    // Partitions that are no more have left no trace.
+    match fs::remove_dir_all(root.join("sys/class/kfd")) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    for (path, entry) in tree(world) {
         let path = root.join(path);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::write(path, text)?;
+        match entry {
+            // Who reads at this moment finds no file emptied that says the same as before.
+            Entry::Text(text) if fs::read_to_string(&path).is_ok_and(|old| old == text) => {}
+            Entry::Text(text) => fs::write(path, text)?,
+            Entry::Link(target) => match symlink(target, path) {
+                // What a link leads to never changes.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                done => done?,
+            },
+        }
     }
     Ok(())
+}
+
+impl Files {
+    /// A text of one or more lines.
+    fn text(&mut self, path: &str, text: &str) {
+        let text = Entry::Text(format!("{text}\n"));
+        self.0.insert(path.to_owned(), text);
+    }
+
+    /// Which kernel driver a function is bound to.
+    fn driver(&mut self, address: PciAddress, name: &str) {
+        let path = format!("sys/bus/pci/devices/{}/driver", address.sysfs());
+        let target = format!("../../../../bus/pci/drivers/{name}");
+        self.0.insert(path, Entry::Link(target));
+    }
 }
 
 struct Device {
@@ -73,7 +143,7 @@ struct Device {
 }
 
 impl Device {
-    fn add(&self, files: &mut BTreeMap<String, String>, address: PciAddress) {
+    fn add(&self, files: &mut Files, address: PciAddress) {
         let texts = [
             ("vendor", format!("{:#06x}", self.vendor)),
             ("device", format!("{:#06x}", self.id)),
@@ -85,7 +155,7 @@ impl Device {
         ];
         for (name, text) in texts {
             let path = format!("sys/bus/pci/devices/{}/{name}", address.sysfs());
-            files.insert(path, format!("{text}\n"));
+            files.text(&path, &text);
         }
     }
 }
@@ -131,7 +201,11 @@ gpus:
             .world()
             .unwrap();
         let files = tree(&world);
-        let file = |path: &str| files.get(path).map(String::as_str);
+        let file = |path: &str| match files.get(path) {
+            Some(Entry::Text(text)) => Some(text.as_str()),
+            Some(Entry::Link(target)) => Some(target.as_str()),
+            None => None,
+        };
         let gpu = "sys/bus/pci/devices/0000:0f:00.0";
         assert_eq!(file(&format!("{gpu}/vendor")), Some("0x10de\n"));
         assert_eq!(file(&format!("{gpu}/device")), Some("0x20b0\n"));
@@ -152,8 +226,61 @@ gpus:
         let world = world.unwrap().world().unwrap();
         let root = tempfile::tempdir().unwrap();
         write(&world, root.path()).unwrap();
-        for (path, text) in tree(&world) {
-            assert_eq!(fs::read_to_string(root.path().join(path)).unwrap(), text);
+        for (path, entry) in tree(&world) {
+            let path = root.path().join(path);
+            match entry {
+                Entry::Text(text) => assert_eq!(fs::read_to_string(path).unwrap(), text),
+                Entry::Link(target) => {
+                    assert_eq!(fs::read_link(path).unwrap(), Path::new(&target));
+                }
+            }
         }
+    }
+
+    #[test]
+    fn others_devices_are_where_their_drivers_have_them_and_can_be_written_again() {
+        let text = "
+machine: m
+neuron: {chip: trainium2, count: 16, links: torus, logical_core: 1, used_mib: 3, unhealthy: {2: [hbm]}}
+amd: [{chip: mi300x, count: 2, compute: CPX, memory: NPS4}]
+functions: [{vendor: 0x1e52, device: 0xb140, class: 0x120000, driver: vfio-pci}]
+";
+        let world = Scenario::parse(Path::new("m"), text).unwrap().world();
+        let world = world.unwrap();
+        let root = tempfile::tempdir().unwrap();
+        write(&world, root.path()).unwrap();
+        write(&world, root.path()).unwrap();
+        let read = |path: &str| fs::read_to_string(root.path().join(path)).unwrap();
+        let neuron = "sys/class/neuron_device/neuron15";
+        assert_eq!(
+            read(&format!("{neuron}/connected_devices")),
+            "11, 14, 3, 12\n"
+        );
+        assert_eq!(
+            read(&format!(
+                "{neuron}/neuron_core7/stats/memory_usage/device_mem/total"
+            )),
+            format!("{}\n", 3 << 20)
+        );
+        let unhealthy = "stats/hardware/health_status/unhealthy_components";
+        assert_eq!(
+            read(&format!("sys/class/neuron_device/neuron2/{unhealthy}")),
+            "hbm\n"
+        );
+        assert_eq!(
+            read("opt/aws/neuron/logical_nc_config"),
+            "NEURON_LOGICAL_NC_CONFIG=1\n"
+        );
+        let last = "sys/class/kfd/kfd/topology/nodes/17";
+        let properties = read(&format!("{last}/properties"));
+        assert!(properties.contains("\nsimd_count 152\n"), "{properties}");
+        assert!(properties.contains("\nlocation_id 9991\n"), "{properties}");
+        assert!(
+            properties.contains("\ndrm_render_minor 143\n"),
+            "{properties}"
+        );
+        assert_eq!(read("sys/bus/pci/devices/0000:e0:00.0/device"), "0xb140\n");
+        let driver = root.path().join("sys/bus/pci/devices/0000:e0:00.0/driver");
+        assert!(fs::read_link(driver).unwrap().ends_with("drivers/vfio-pci"));
     }
 }

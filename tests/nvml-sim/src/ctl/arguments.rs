@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nvml_sim::location::STATE_VARIABLE;
-use nvml_sim::model::{ProcessKind, is_driver_version};
+use nvml_sim::model::{ComputeMode, MemoryMode, ProcessKind, is_driver_version};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -94,6 +94,15 @@ pub(crate) enum Command {
     /// List, create and destroy MIG instances
     #[command(subcommand)]
     Mig(MigCommand),
+    /// Divide AMD's devices that can be divided; `sysfs` writes what their driver shows then
+    Amd {
+        /// SPX, DPX, QPX or CPX
+        #[arg(value_parser = compute_mode)]
+        compute: ComputeMode,
+        /// NPS1 or NPS4
+        #[arg(value_parser = memory_mode)]
+        memory: MemoryMode,
+    },
     /// Write the machine's part of /sys under a directory
     Sysfs {
         /// Where `sys/` is made
@@ -238,6 +247,23 @@ impl Arguments {
         let variable = || std::env::var_os(STATE_VARIABLE).map(PathBuf::from);
         self.state.clone().or_else(variable)
     }
+}
+
+fn compute_mode(text: &str) -> Result<ComputeMode, String> {
+    let known = [
+        ComputeMode::Spx,
+        ComputeMode::Dpx,
+        ComputeMode::Qpx,
+        ComputeMode::Cpx,
+    ];
+    let found = known.into_iter().find(|mode| mode.name() == text);
+    found.ok_or_else(|| "there are SPX, DPX, QPX and CPX".to_owned())
+}
+
+fn memory_mode(text: &str) -> Result<MemoryMode, String> {
+    let known = [MemoryMode::Nps1, MemoryMode::Nps4];
+    let found = known.into_iter().find(|mode| mode.name() == text);
+    found.ok_or_else(|| "there are NPS1 and NPS4".to_owned())
 }
 
 fn driver_version(text: &str) -> Result<String, &'static str> {

@@ -9,6 +9,7 @@ use super::code::Code;
 use super::event::{self, Event, EventKind};
 use super::gpu::Gpu;
 use super::ids;
+use super::others::Others;
 use super::process::{Process, ProcessKind};
 use super::profile::GiProfile;
 use crate::latency::Latency;
@@ -67,6 +68,9 @@ pub struct World {
     pub latency: Latency,
     /// UUIDs made so far.
     pub uuids: u64,
+    /// What NVML does not speak for.
+    #[serde(default)]
+    pub others: Others,
 }
 
 impl Driver {

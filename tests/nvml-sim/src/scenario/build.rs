@@ -47,6 +47,7 @@ pub(super) fn world(scenario: &Scenario) -> Result<World, ScenarioError> {
             Some(LatencyEntry::Custom(latency)) => *latency,
         },
         uuids: 0,
+        others: super::others::others(scenario)?,
     };
     let mut ports = Vec::new();
     for entry in &machine.gpus {

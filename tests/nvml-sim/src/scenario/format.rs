@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::others::{AmdEntry, FunctionEntry, NeuronEntry};
 use crate::fault::Rule;
 use crate::latency::Latency;
 use crate::model::{MigMode, PciAddress, ProcessKind, RemappedRows};
@@ -34,6 +35,12 @@ pub(super) struct Machine {
     pub(super) latency: Option<LatencyEntry>,
     #[serde(default)]
     pub(super) faults: Vec<Spanned<Rule>>,
+    #[serde(default)]
+    pub(super) neuron: Option<Spanned<NeuronEntry>>,
+    #[serde(default)]
+    pub(super) amd: Vec<Spanned<AmdEntry>>,
+    #[serde(default)]
+    pub(super) functions: Vec<Spanned<FunctionEntry>>,
 }
 
 /// One or more equal GPUs.
@@ -232,6 +239,6 @@ fn yes() -> bool {
     true
 }
 
-fn one() -> u32 {
+pub(super) fn one() -> u32 {
     1
 }
