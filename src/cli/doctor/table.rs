@@ -35,6 +35,12 @@ pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
             text.push_str(&below("try: ", remedy));
         }
     }
+    // Where nothing applies, why the first check does not is why no other does.
+    if let (true, Some(first)) = (rows.is_empty(), findings.first()) {
+        let evidence = &first.evidence;
+        text.push_str(&folded(&format!("Nothing to look after here: {evidence}."), 0));
+        text.push_str("\n\n");
+    }
     let absent = findings.iter();
     let absent = absent.filter(|finding| finding.verdict == Verdict::NotApplicable);
     let absent: Vec<&str> = absent.map(|finding| finding.check.as_str()).collect();
