@@ -4,11 +4,11 @@
 
 use super::facts::{Fact, Line, told};
 use super::slices::{Picture, Region};
-use super::words::{complaint, counted, memory, printable};
+use super::words::{Badge, complaint, counted, memory, neuron_state, printable};
 use crate::domain::accelerators;
 use crate::domain::inventory::{
-    Amd, AmdPartition, DriverLayout, Gravity, LogicalCores, LogicalSource, Mode, Neuron,
-    NeuronDevice, Problem,
+    Amd, AmdPartition, Complaint, Inventory, LogicalCores, LogicalSource, Mode, Neuron,
+    NeuronDevice,
 };
 
 /// Most parts that are drawn of a device: the style sheet has columns for so many.
@@ -19,6 +19,8 @@ const MOST: u32 = 24;
 pub(super) struct Chips {
     pub(super) summary: String,
     pub(super) complaints: Vec<Line>,
+    /// Where they are on the bus; which is which nobody tells.
+    pub(super) functions: Vec<String>,
     pub(super) devices: Vec<Chip>,
 }
 
@@ -27,29 +29,29 @@ pub(super) struct Chips {
 pub(super) struct Chip {
     pub(super) number: u32,
     pub(super) title: String,
+    /// The type, as that of every other device.
     pub(super) kind: String,
+    /// The driver's name for the chip.
+    pub(super) product: String,
+    pub(super) state: Badge,
     pub(super) complaints: Vec<Line>,
     pub(super) picture: Option<Picture>,
     pub(super) facts: Vec<Fact>,
 }
 
 impl Chips {
-    /// Of what its driver says.
-    pub(super) fn of(neuron: &Neuron) -> Self {
-        let layout = (neuron.driver_layout == DriverLayout::Unknown).then(|| {
-            let text =
-                "The driver has its files in places that are not known: what was not found is not shown.";
-            line(Gravity::Notice, text)
-        });
+    /// Of what the driver of a node says; `None` where it is not loaded.
+    pub(super) fn of(inventory: &Inventory) -> Option<Self> {
+        let neuron = inventory.neuron.as_ref()?;
+        let functions = inventory.devices.iter();
+        let functions = functions.filter(|device| inventory.is_told_by_neuron(device));
         let devices = neuron.devices.iter();
-        Self {
+        Some(Self {
             summary: summary(neuron),
-            complaints: layout
-                .into_iter()
-                .chain(problems(&neuron.problems))
-                .collect(),
+            complaints: lines(neuron.complaints()),
+            functions: functions.map(|device| device.pci.to_string()).collect(),
             devices: devices.map(|one| Chip::of(one, neuron.logical)).collect(),
-        }
+        })
     }
 }
 
@@ -71,7 +73,14 @@ fn summary(neuron: &Neuron) -> String {
             format!("A logical core is {}: {who}", physical(size))
         }
     };
-    format!("{driver}. {devices}. {logical}.")
+    let mut said = vec![driver, devices, logical];
+    if let Some(topology) = neuron.topology().filter(|_| neuron.devices.len() > 1) {
+        said.push(format!("The devices: {topology}"));
+    }
+    if let Some(mode) = neuron.ultraserver.get("ultraserver_mode") {
+        said.push(format!("UltraServer mode {}", printable(mode)));
+    }
+    format!("{}.", said.join(". "))
 }
 
 fn physical(cores: u32) -> String {
@@ -82,10 +91,8 @@ fn physical(cores: u32) -> String {
 impl Chip {
     fn of(device: &NeuronDevice, logical: Option<LogicalCores>) -> Self {
         let name = device.device_name.as_deref();
-        let unhealthy = device.unhealthy.iter().flatten().map(|part| {
-            let text = format!("its driver says that it is unhealthy: {part}");
-            line(Gravity::Bad, &text)
-        });
+        let facts = name.and_then(accelerators::neuron_chip);
+        let state = device.state();
         let links = device.connected.as_ref().map(|numbers| {
             let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
             match numbers.as_slice() {
@@ -93,33 +100,44 @@ impl Chip {
                 _ => format!("to {}", numbers.join(", ")),
             }
         });
-        let facts = told([
+        let figures = told([
             ("Memory", neuron_memory(device)),
             ("Cores", device.core_architecture.as_deref().map(printable)),
             ("Links", links),
             ("Errors", errors(device)),
+            (
+                "Power",
+                device
+                    .power_percent
+                    .map(|percent| format!("{percent} % of the most")),
+            ),
             ("Serial", device.serial.as_deref().map(printable)),
         ]);
         Self {
             number: device.number,
             title: format!("Neuron {}", device.number),
-            kind: name.map_or_else(|| "chip unknown".to_owned(), printable),
-            complaints: unhealthy.chain(problems(&device.problems)).collect(),
+            kind: facts.map_or_else(
+                || "type unknown".to_owned(),
+                |facts| facts.type_name.to_owned(),
+            ),
+            product: name.map(printable).unwrap_or_default(),
+            state: neuron_state(state),
+            complaints: lines(device.complaints()),
             picture: device.cores.map(|cores| cores_drawn(cores, logical)),
-            facts,
+            facts: figures,
         }
     }
 }
 
-fn problems(problems: &[Problem]) -> impl Iterator<Item = Line> {
-    let problems = problems.iter();
-    problems.map(|one| line(Gravity::Note, &format!("{}: {}", one.what, one.error)))
-}
-
-fn line(gravity: Gravity, text: &str) -> Line {
-    let (tone, icon) = complaint(gravity);
-    let text = printable(text);
-    Line { tone, icon, text }
+/// Complaints, as the domain has them.
+pub(super) fn lines(complaints: Vec<Complaint>) -> Vec<Line> {
+    let complaints = complaints.into_iter();
+    let line = |one: Complaint| {
+        let (tone, icon) = complaint(one.gravity);
+        let text = printable(&one.text);
+        Line { tone, icon, text }
+    };
+    complaints.map(line).collect()
 }
 
 /// What is used is the driver's word, what there is the catalogue's.
@@ -140,6 +158,8 @@ fn errors(device: &NeuronDevice) -> Option<String> {
         (device.errors.memory_uncorrected, "uncorrected in memory"),
         (device.errors.memory_repairable, "repairable in memory"),
         (device.errors.sram_uncorrected, "uncorrected on the chip"),
+        (device.errors.memory_corrected, "corrected in memory"),
+        (device.errors.sram_corrected, "corrected on the chip"),
     ];
     let known = || {
         counts
@@ -179,6 +199,15 @@ fn cores_drawn(cores: u32, logical: Option<LogicalCores>) -> Picture {
         region(size, format!("core {number}"), Vec::new(), place)
     });
     let caption = match logical.filter(|_| drawn) {
+        // Where each is both, a person need not know the words.
+        Some(LogicalCores { size: 1, .. }) => {
+            let count = usize::try_from(cores).unwrap_or(usize::MAX);
+            counted(
+                count,
+                "core, physical and logical",
+                "cores, physical and logical",
+            )
+        }
         Some(_) => {
             let count = usize::try_from(count).unwrap_or(usize::MAX);
             let logical = counted(count, "logical core", "logical cores");
@@ -257,12 +286,14 @@ pub(super) fn amd_facts(amd: &Amd) -> Vec<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::inventory::{DriverLayout, Machine, NvmlState, Problem};
     use crate::domain::quantity::Mebibytes;
 
     fn trn2(logical: Option<LogicalCores>) -> Neuron {
         Neuron {
             driver_version: Some("2.30.7.0".to_owned()),
             driver_layout: DriverLayout::Known,
+            ultraserver: std::collections::BTreeMap::new(),
             logical,
             devices: vec![NeuronDevice {
                 number: 3,
@@ -274,6 +305,16 @@ mod tests {
             }],
             problems: Vec::new(),
         }
+    }
+
+    fn chips(neuron: &Neuron) -> Chips {
+        let inventory = Inventory {
+            neuron: Some(neuron.clone()),
+            machine: Machine::default(),
+            nvml: NvmlState::Loading,
+            devices: Vec::new(),
+        };
+        Chips::of(&inventory).unwrap()
     }
 
     fn lnc(size: u32, source: LogicalSource) -> LogicalCores {
@@ -297,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_logical_core_is_a_stretch_of_its_physical_ones() {
-        let chips = Chips::of(&trn2(Some(lnc(2, LogicalSource::Default))));
+        let chips = chips(&trn2(Some(lnc(2, LogicalSource::Default))));
         assert_eq!(
             chips.summary,
             "Driver 2.30.7.0. 1 device. A logical core is 2 physical cores: the chip's default."
@@ -305,7 +346,11 @@ mod tests {
         let chip = &chips.devices[0];
         assert_eq!(
             (chip.title.as_str(), chip.kind.as_str()),
-            ("Neuron 3", "Trainium2")
+            ("Neuron 3", "aws-trainium2-96gb")
+        );
+        assert_eq!(
+            (chip.product.as_str(), chip.state.word),
+            ("Trainium2", "untold")
         );
         let (caption, marks, regions) = drawn(chip.picture.as_ref().unwrap());
         assert_eq!(
@@ -326,7 +371,7 @@ mod tests {
 
     #[test]
     fn without_a_word_on_logical_cores_physical_ones_are_drawn() {
-        let chips = Chips::of(&trn2(None));
+        let chips = chips(&trn2(None));
         assert!(
             chips
                 .summary
@@ -344,16 +389,16 @@ mod tests {
         for (cores, size) in [(4_000_000_000, 1), (7, 2), (8, 0)] {
             let mut neuron = trn2(Some(lnc(size, LogicalSource::File)));
             neuron.devices[0].cores = Some(cores);
-            let chips = Chips::of(&neuron);
+            let chips = chips(&neuron);
             let (caption, marks, regions) = drawn(chips.devices[0].picture.as_ref().unwrap());
             assert_eq!(caption, format!("{cores} physical cores"));
             assert_eq!((marks, regions.len()), (0, 0));
         }
         let mut untold = trn2(None);
         untold.devices[0] = NeuronDevice::default();
-        let chips = Chips::of(&untold);
+        let chips = chips(&untold);
         assert!(chips.devices[0].picture.is_none());
-        assert_eq!(chips.devices[0].kind, "chip unknown");
+        assert_eq!(chips.devices[0].kind, "type unknown");
         assert_eq!(text(&chips.devices[0].facts), "");
     }
 
@@ -371,7 +416,7 @@ mod tests {
         device.errors.sram_uncorrected = Some(2);
         device.errors.memory_uncorrected = Some(0);
         device.problems = vec![problem("core_count")];
-        let chips = Chips::of(&neuron);
+        let chips = chips(&neuron);
         let said = |lines: &[Line]| -> Vec<(&str, String)> {
             lines
                 .iter()
@@ -384,6 +429,11 @@ mod tests {
                 (
                     "bad",
                     "its driver says that it is unhealthy: hbm\u{fffd}".to_owned()
+                ),
+                (
+                    "warn",
+                    "uncorrected errors of on-chip memory since the driver was loaded: 2"
+                        .to_owned()
                 ),
                 ("soft", "core_count: Permission denied".to_owned()),
             ]

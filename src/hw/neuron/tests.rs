@@ -139,7 +139,10 @@ fn a_device_is_read_whole() {
                 memory_uncorrected: Some(0),
                 memory_repairable: Some(0),
                 sram_uncorrected: Some(0),
+                memory_corrected: None,
+                sram_corrected: None,
             },
+            power_percent: None,
             unhealthy: None,
             problems: vec![],
         }

@@ -129,6 +129,25 @@ pub(super) fn parts(text: &str) -> Option<Vec<String>> {
     (parts.len() <= MOST_PARTS).then_some(parts)
 }
 
+/// The average of a line such as `POWER_STATUS_VALID,1789180860,3.10,80.25,41.50`: a state, when, and least, most and average in percent of the
+/// most that the device may draw. `Some(None)` where the driver has nothing to tell yet.
+pub(super) fn power(text: &str) -> Option<Option<u8>> {
+    let fields: Vec<&str> = text.split(',').map(str::trim).collect();
+    match fields.as_slice() {
+        [state, ..] if state.ends_with("NO_DATA") || state.ends_with("INVALID") => Some(None),
+        [state, _, _, _, average] if state.ends_with("VALID") => percent(average).map(Some),
+        _ => None,
+    }
+}
+
+/// `41.50` is 42; more than a hundred is possible for a moment, and told as a hundred.
+fn percent(text: &str) -> Option<u8> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let first = count(part).and(part.bytes().next());
+    let up = u64::from(first? >= b'5');
+    u8::try_from(count(whole)?.saturating_add(up).min(100)).ok()
+}
+
 fn parted(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|_| !text.is_empty())
 }
@@ -206,6 +225,35 @@ mod tests {
         for wrong in ["0", "9", "-2", "two"] {
             assert_eq!(cores(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn power_is_the_average_and_nothing_where_the_driver_has_no_data() {
+        let valid = |average: &str| {
+            power(&format!(
+                "POWER_STATUS_VALID,1789180860,0.00,99.90,{average}"
+            ))
+        };
+        for (text, percent) in [
+            ("0.00", 0),
+            ("41.49", 41),
+            ("41.50", 42),
+            ("7", 7),
+            ("130.2", 100),
+        ] {
+            assert_eq!(valid(text), Some(Some(percent)), "{text}");
+        }
+        for text in ["-1.0", "1.x", "", ".5", "1e3", "NaN"] {
+            assert_eq!(valid(text), None, "{text}");
+        }
+        for state in ["NO_DATA", "INVALID"] {
+            assert_eq!(
+                power(&format!("POWER_STATUS_{state},0,0.00,0.00,0.00")),
+                Some(None)
+            );
+        }
+        assert_eq!(power("POWER_STATUS_VALID,1,2"), None);
+        assert_eq!(power("12"), None);
     }
 
     #[test]

@@ -3,4 +3,5 @@
 mod amd;
 mod neuron;
 mod neuron_host;
+mod told;
 pub(crate) mod tree;
