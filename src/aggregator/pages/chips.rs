@@ -74,9 +74,6 @@ fn summary(neuron: &Neuron) -> String {
         }
     };
     let mut said = vec![driver, devices, logical];
-    if let Some(topology) = neuron.topology().filter(|_| neuron.devices.len() > 1) {
-        said.push(format!("The devices: {topology}"));
-    }
     if let Some(mode) = neuron.ultraserver.get("ultraserver_mode") {
         said.push(format!("UltraServer mode {}", printable(mode)));
     }

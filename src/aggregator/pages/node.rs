@@ -17,8 +17,8 @@ use crate::aggregator::fleet::Node;
 use crate::book::Current;
 use crate::domain::error::chain;
 use crate::domain::fleet::Counts;
-use crate::domain::interconnect;
-use crate::domain::inventory::{Amd, Device, Inventory, NvmlState, Vendor};
+use crate::domain::interconnect::{self, Interconnect, InterconnectKind};
+use crate::domain::inventory::{Amd, Device, Inventory, Neuron, NvmlState, Topology, Vendor};
 use crate::domain::slices::words::LEGEND;
 use crate::wire::status;
 
@@ -211,16 +211,26 @@ fn amd_driver(amd: &Amd) -> Option<&str> {
     amd.driver_version.as_deref()
 }
 
+/// Of Neuron devices the form says more than how many reach each other directly.
+fn links(found: &Interconnect, topology: Option<Topology>) -> String {
+    match (found.kind, topology, found.domain_size) {
+        (InterconnectKind::NeuronLink, Some(topology), _) => format!("{}, {topology}", found.kind),
+        (_, _, 0 | 1) => found.kind.to_string(),
+        (_, _, size) => format!("{}, {size} devices", found.kind),
+    }
+}
+
 fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<Named> {
     let driver = inventory.and_then(|all| all.nvml.driver());
     let neuron = inventory.and_then(|all| all.neuron.as_ref());
+    let topology = neuron.and_then(Neuron::topology);
     let neuron = neuron.and_then(|neuron| neuron.driver_version.as_deref());
     let mut amd = inventory.iter().flat_map(|all| &all.devices);
     let amd = amd.find_map(|device| device.amd.as_ref().and_then(amd_driver));
     let machine = inventory.map(|all| &all.machine);
     let product = machine.and_then(|machine| machine.product_name.as_deref());
     let vgpu = machine.and_then(|machine| machine.vgpu.as_ref());
-    let links = inventory.and_then(interconnect::of_node);
+    let found = inventory.and_then(interconnect::of_node);
     let all = [
         ("Machine", product.map(printable)),
         (
@@ -237,13 +247,7 @@ fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<Named> {
             "Host's driver",
             vgpu.map(|host| printable(&host.driver_version)),
         ),
-        (
-            "Links",
-            links.map(|links| match links.domain_size {
-                0 | 1 => links.kind.to_string(),
-                size => format!("{}, {size} devices", links.kind),
-            }),
-        ),
+        ("Links", found.map(|found| links(&found, topology))),
         ("Sharing", Some(node.summary.sharing.to_string())),
         ("Agent", Some(printable(&node.agent_version))),
     ];

@@ -159,7 +159,17 @@ async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
     browse(&site.url, Start::default(), async |page| {
         page.open("/nodes/trn2").await;
         page.until("#neuron h2", &["Neuron"]).await;
+        // Each once: no card of a function on the bus beside that of the device.
+        assert_eq!(page.count(".device").await, 16);
         assert_eq!(page.count("#neuron .device").await, 16);
+        page.until("#neuron-15 .badge", &["ok"]).await;
+        page.until(".title .soft", &["16 devices: 16 use unknown"])
+            .await;
+        let facts = page.texts(".facts div").await;
+        let links = "Links neuronlink, linked as a 4x4 torus".to_owned();
+        assert!(facts.contains(&links), "{facts:?}");
+        // NVIDIA's driver is not missed where there is nothing of NVIDIA's.
+        assert_eq!(page.count(".notice").await, 0);
         // Four logical cores of two physical ones each.
         assert_eq!(page.count("#neuron-15 .region").await, 4);
         assert_eq!(page.count("#neuron-15 .cells i").await, 8);
@@ -167,6 +177,12 @@ async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
         assert!(facts.contains("Memory 1 GiB used of 96 GiB"), "{facts}");
         page.assert_clean().await;
         page.open("/nodes/mi300x").await;
+        assert_eq!(page.count(".notice").await, 0);
+        let facts = page.texts(".facts div").await;
+        assert!(
+            facts.contains(&"Sharing partitioned".to_owned()),
+            "{facts:?}"
+        );
         assert_eq!(page.count(".device:first-child .region").await, 8);
         let said = page.text(".device:first-child .caption").await;
         assert_eq!(said, "compute CPX, memory NPS4 8 partitions");
