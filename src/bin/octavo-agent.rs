@@ -103,10 +103,9 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     let applies = partitioning.as_ref().map(|one| one.applies().clone());
     let pulse = Pulse::new(interval);
     let views = node::observe(settings, &hardware, pods);
-    let usage = views.as_ref();
     let served = Served {
         applies: applies.unwrap_or_default(),
-        usage: usage.map(|views| node::usage_metrics(settings, views)),
+        usage: (views.as_ref()).map(|views| node::usage_metrics(settings, views)),
         makers: Some(MakerMetrics::new(hardware.clone())),
         pulse: pulse.clone(),
     };

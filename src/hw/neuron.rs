@@ -194,7 +194,9 @@ fn device(number: u32, files: &mut Files<'_>) -> NeuronDevice {
             memory_corrected: files.value(MEMORY_CORRECTED, values::count),
             sram_corrected: files.value(SRAM_CORRECTED, values::count),
         },
-        power_percent: files.value(POWER, values::power).flatten(),
+        power_percent: files
+            .value(POWER, values::power)
+            .and_then(values::Power::percent),
         unhealthy: files.list(UNHEALTHY, values::parts),
         problems: Vec::new(),
     };

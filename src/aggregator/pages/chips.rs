@@ -10,6 +10,7 @@ use crate::domain::inventory::{
     Amd, AmdPartition, Complaint, Inventory, LogicalCores, LogicalSource, Mode, Neuron,
     NeuronDevice,
 };
+use crate::domain::quantity::Mebibytes;
 
 /// Most parts that are drawn of a device: the style sheet has columns for so many.
 const MOST: u32 = 24;
@@ -235,7 +236,7 @@ fn region(slices: u32, name: String, lines: Vec<String>, place: String) -> Regio
 }
 
 /// An AMD device as programs see it; nothing of one that cannot be partitioned and is seen as one.
-pub(super) fn partitions(amd: &Amd) -> Option<Picture> {
+pub(super) fn partitions(amd: &Amd, all: Option<Mebibytes>) -> Option<Picture> {
     let modes = [("compute", &amd.compute), ("memory", &amd.memory)];
     let modes = modes.iter().filter_map(|(what, mode)| {
         let Mode { current, .. } = mode.as_ref()?;
@@ -251,18 +252,41 @@ pub(super) fn partitions(amd: &Amd) -> Option<Picture> {
     Some(Picture {
         what: "Partitions",
         caption: modes.join(", "),
-        count: Some(counted(amd.partitions.len(), "partition", "partitions")),
+        count: Some(numbered(&amd.partitions)),
         slices: if drawn { count } else { 0 },
         regions: shown.zip(0_u32..).map(partition).collect(),
-        hidden: Vec::new(),
+        hidden: shared(&amd.partitions, all).into_iter().collect(),
+    })
+}
+
+/// How many there are, and what the kernel calls the first and the last of them.
+fn numbered(partitions: &[AmdPartition]) -> String {
+    let count = counted(partitions.len(), "partition", "partitions");
+    match partitions {
+        [] => count,
+        [one] => format!("{count}, renderD{}", one.render_minor),
+        [first, .., last] => format!(
+            "{count}, renderD{} to D{}",
+            first.render_minor, last.render_minor
+        ),
+    }
+}
+
+/// Where the partitions see more memory together than there is, some of them see the same.
+fn shared(partitions: &[AmdPartition], all: Option<Mebibytes>) -> Option<String> {
+    let seen = partitions.iter().filter_map(|one| one.memory);
+    let seen = seen.fold(0_u64, |sum, one| sum.saturating_add(one.get()));
+    (seen > all?.get()).then(|| {
+        "Partitions share memory: they have less together than each sees alone.".to_owned()
     })
 }
 
 fn partition((one, number): (&AmdPartition, u32)) -> Region {
     let units = one.compute_units.map(|units| format!("{units} CUs"));
     let memory = one.memory.map(memory);
-    let name = format!("renderD{}", one.render_minor);
-    let place = format!("partition {number}");
+    // The whole of the kernel's name does not fit where there are eight.
+    let name = format!("D{}", one.render_minor);
+    let place = format!("partition {number}, /dev/dri/renderD{}", one.render_minor);
     region(1, name, units.into_iter().chain(memory).collect(), place)
 }
 
@@ -284,7 +308,6 @@ pub(super) fn amd_facts(amd: &Amd) -> Vec<Fact> {
 mod tests {
     use super::*;
     use crate::domain::inventory::{DriverLayout, Machine, NvmlState, Problem};
-    use crate::domain::quantity::Mebibytes;
 
     fn trn2(logical: Option<LogicalCores>) -> Neuron {
         Neuron {
@@ -459,26 +482,36 @@ mod tests {
             hive: Some(7),
             ..Amd::default()
         };
-        let picture = partitions(&amd).unwrap();
+        let all = Some(Mebibytes::new(196_592));
+        let picture = partitions(&amd, all).unwrap();
         assert_eq!(picture.caption, "compute CPX, memory NPS4");
-        assert_eq!(picture.count.as_deref(), Some("8 partitions"));
+        assert_eq!(
+            picture.count.as_deref(),
+            Some("8 partitions, renderD128 to D135")
+        );
+        // Two of them see each quarter.
+        assert_eq!(picture.hidden.len(), 1);
         assert_eq!(picture.regions.len(), 8);
         let last = &picture.regions[7];
         assert_eq!(
             (last.name.as_str(), last.place.as_str()),
-            ("renderD135", "partition 7")
+            ("D135", "partition 7, /dev/dri/renderD135")
         );
         assert_eq!(last.lines, ["38 CUs", "47.9 GiB"]);
         assert!(!picture.has_instances());
         assert_eq!(text(&amd_facts(&amd)), "Hive: 0000000000000007");
         // More than any device has.
-        amd.partitions = (0..200).map(part).collect();
-        let many = partitions(&amd).unwrap();
+        amd.partitions = (128..328).map(part).collect();
+        let many = partitions(&amd, None).unwrap();
         assert_eq!((many.slices, many.regions.len()), (0, 0));
-        assert_eq!(many.count.as_deref(), Some("200 partitions"));
+        assert_eq!(
+            many.count.as_deref(),
+            Some("200 partitions, renderD128 to D327")
+        );
+        assert_eq!(many.hidden.len(), 0);
         // One that cannot be partitioned needs no picture.
         (amd.compute, amd.memory) = (None, None);
         amd.partitions.truncate(1);
-        assert_eq!(partitions(&amd), None);
+        assert_eq!(partitions(&amd, None), None);
     }
 }

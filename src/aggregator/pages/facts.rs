@@ -65,7 +65,8 @@ impl Card {
             pci: device.pci.to_string(),
             state: device_state(device.state(nvml), device.gravity(nvml)),
             complaints: lines(device.complaints()),
-            picture: Picture::of(device).or_else(|| device.amd.as_ref().and_then(partitions)),
+            picture: Picture::of(device)
+                .or_else(|| partitions(device.amd.as_ref()?, device.memory)),
             users: None,
             processes: device.processes.iter().map(runs).collect(),
             quiet: working

@@ -26,7 +26,7 @@ pub(super) struct NeuronJson {
     /// Left out where nobody tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     logical_core: Option<LogicalCoreJson>,
-    /// What the driver says of the UltraServer that the node is a part of, by the names of its files.
+    /// What the driver says of the `UltraServer` that the node is a part of, by the names of its files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     ultraserver: BTreeMap<String, String>,
     #[serde(default)]

@@ -185,7 +185,15 @@ async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
         );
         assert_eq!(page.count(".device:first-child .region").await, 8);
         let said = page.text(".device:first-child .caption").await;
-        assert_eq!(said, "compute CPX, memory NPS4 8 partitions");
+        assert_eq!(
+            said,
+            "compute CPX, memory NPS4 8 partitions, renderD128 to D135"
+        );
+        let shared = page.text(".device:first-child .picture .soft").await;
+        assert!(shared.starts_with("Partitions share memory"), "{shared}");
+        // No name is cut: eight fit beside each other.
+        let cut = "return [...document.querySelectorAll('.region b')].filter(b => b.scrollWidth > b.clientWidth + 1).length";
+        assert_eq!(page.ask(cut, serde_json::json!([])).await, 0);
         // Nobody tells who uses it, and nothing looks idle for that.
         assert_eq!(page.count(".device:first-child .is-idle").await, 0);
         page.assert_clean().await;
