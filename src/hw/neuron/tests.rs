@@ -1,5 +1,6 @@
 //! The reader on trees of files as the driver has them, and on trees in which every single path is something else.
 
+mod newer;
 mod sweep;
 
 use std::fs;
