@@ -30,7 +30,7 @@ impl Log {
         let devices: BTreeMap<PciAddress, String> = inventory
             .devices
             .iter()
-            .map(|device| (device.pci, describe(device)))
+            .map(|device| (device.pci, describe(device, inventory)))
             .collect();
         for (pci, device) in &devices {
             match self.devices.get(pci) {
@@ -96,8 +96,11 @@ impl Log {
     }
 }
 
-fn describe(device: &Device) -> String {
+fn describe(device: &Device, inventory: &Inventory) -> String {
     let place = format!("{} {}", device.pci, device.identity);
+    if inventory.is_told_by_neuron(device) {
+        return format!("{place}, read through the Neuron driver");
+    }
     match &device.condition {
         Condition::Working => place,
         Condition::Failing { reason } => format!("{place}, failing: {reason}"),

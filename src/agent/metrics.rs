@@ -4,6 +4,7 @@
 //! per device. Who is in the way of a layout has one, up to a bound.
 
 mod dcgm;
+pub mod makers;
 pub mod serve;
 mod standing;
 pub mod usage;

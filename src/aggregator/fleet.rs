@@ -125,13 +125,11 @@ impl Gist {
     /// Of a node that has and says this.
     pub fn of(inventory: &Inventory, labels: Arc<LabelSet>, layout: Option<&LayoutStatus>) -> Self {
         let nvml = &inventory.nvml;
-        let devices = inventory.devices.iter();
-        let devices: Vec<DeviceSummary> = devices
-            .map(|device| DeviceSummary::of(device, nvml))
-            .collect();
+        let devices = DeviceSummary::all(inventory);
+        let summary = NodeSummary::of(&devices, nvml, layout.map(LayoutSummary::of));
         Self {
             labels,
-            summary: NodeSummary::of(&devices, nvml, layout.map(LayoutSummary::of)),
+            summary: summary.with_neuron(inventory.neuron.as_ref()),
             devices,
             usage: UsageRank::default(),
         }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use octavo::agent::metrics::Applies;
+use octavo::agent::metrics::makers::MakerMetrics;
 use octavo::agent::metrics::serve::Server;
 use octavo::agent::metrics::usage::UsageMetrics;
 use octavo::agent::partitioning::Partitioning;
@@ -37,6 +38,7 @@ type Metrics = (oneshot::Sender<()>, JoinHandle<()>);
 struct Served {
     applies: Applies,
     usage: Option<UsageMetrics>,
+    makers: Option<MakerMetrics>,
     pulse: Pulse,
 }
 
@@ -101,10 +103,10 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     let applies = partitioning.as_ref().map(|one| one.applies().clone());
     let pulse = Pulse::new(interval);
     let views = node::observe(settings, &hardware, pods);
-    let usage = views.as_ref();
     let served = Served {
         applies: applies.unwrap_or_default(),
-        usage: usage.map(|views| node::usage_metrics(settings, views)),
+        usage: (views.as_ref()).map(|views| node::usage_metrics(settings, views)),
+        makers: Some(MakerMetrics::new(hardware.clone())),
         pulse: pulse.clone(),
     };
     let metrics = metrics(settings.metrics(), served).await?;
@@ -163,6 +165,7 @@ async fn clean_up(
             let served = Served {
                 applies: Applies::default(),
                 usage: None,
+                makers: None,
                 pulse: pulse.clone(),
             };
             metrics(settings.metrics(), served).await?
@@ -195,13 +198,14 @@ async fn metrics(
     Served {
         applies,
         usage,
+        makers,
         pulse,
     }: Served,
 ) -> Result<Option<Metrics>, Box<dyn Error>> {
     let Some(address) = address else {
         return Ok(None);
     };
-    let server = Server::listen(address, applies, usage, pulse).await;
+    let server = Server::listen(address, applies, usage, makers, pulse).await;
     let server = server.map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
     let (stop, stopped) = oneshot::channel();
     Ok(Some((stop, tokio::spawn(server.run(stopped)))))

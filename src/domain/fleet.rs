@@ -7,6 +7,7 @@
 mod counts;
 mod device;
 mod layout;
+mod neuron;
 mod node;
 mod pace;
 mod rank;
@@ -18,6 +19,7 @@ pub use device::{DeviceSummary, Occupancy, Partitions};
 pub use layout::{
     DeviceLayout, LONGEST_TEXT, LONGEST_WORD, LayoutStatus, LayoutSummary, MOST_DEVICES,
 };
+pub use neuron::stepped;
 pub use node::{NodeState, NodeSummary, Sharing};
 pub use pace::{MOST_TOLD, Pace, Step, USAGE_EVERY};
 pub use rank::{UsageRank, ranked};

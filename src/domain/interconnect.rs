@@ -6,12 +6,13 @@
 
 mod clique;
 mod hives;
+mod neuron;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Condition, Device, LinkRemote, Vendor};
+use crate::domain::inventory::{Condition, Device, Inventory, LinkRemote, Vendor};
 
 /// How the devices of a node are linked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct Interconnect {
     /// How many devices the largest set has in which each has a direct link to every other; 1 when there are no links.
     pub domain_size: usize,
     /// Devices that reach each other over links, directly or through others; a device without links stands alone.
-    /// Ordered by address, within a domain and among domains.
+    /// Ordered by address, within a domain and among domains. Neuron devices have no address, and none of them is named.
     pub domains: Vec<Vec<PciAddress>>,
 }
 
@@ -69,6 +70,19 @@ pub fn of(devices: &[Device]) -> Option<Interconnect> {
     let kind = kind_of(&nodes, devices)?;
     let linked = adjacency(&nodes)?;
     Some(judged(kind, &nodes, &linked))
+}
+
+/// How the devices of a node are linked, the Neuron devices where there is nobody else's link to tell of.
+pub fn of_node(inventory: &Inventory) -> Option<Interconnect> {
+    let others =
+        |device: &Device| device.vendor != Vendor::Aws && device.condition == Condition::Working;
+    if inventory.devices.iter().any(others) {
+        return of(&inventory.devices);
+    }
+    match &inventory.neuron {
+        Some(neuron) => neuron::of(neuron, &inventory.devices),
+        None => of(&inventory.devices),
+    }
 }
 
 fn judged(kind: InterconnectKind, nodes: &[&Device], linked: &[u64]) -> Interconnect {

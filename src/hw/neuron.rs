@@ -15,6 +15,7 @@ mod files;
 mod logical;
 mod values;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::domain::inventory::{DriverLayout, Neuron, NeuronDevice, NeuronErrors, PciIds, Problem};
@@ -47,6 +48,9 @@ const NAME: &str = "info/architecture/device_name";
 const MEMORY_UNCORRECTED: &str = "stats/hardware/mem_ecc_uncorrected";
 const MEMORY_REPAIRABLE: &str = "stats/hardware/mem_ecc_repairable_uncorrected";
 const SRAM_UNCORRECTED: &str = "stats/hardware/sram_ecc_uncorrected";
+const MEMORY_CORRECTED: &str = "stats/hardware/mem_ecc_corrected";
+const SRAM_CORRECTED: &str = "stats/hardware/sram_ecc_corrected";
+const POWER: &str = "stats/power/utilization";
 const UNHEALTHY: &str = "stats/hardware/health_status/unhealthy_components";
 
 const CORE_ARCHITECTURE: Place = Place {
@@ -58,6 +62,17 @@ const CORE_MEMORY: Place = Place {
     known: "stats/memory_usage/device_mem/total",
     name: "device_mem/total",
 };
+
+/// What the class itself says where the node is a part of an `UltraServer`: Trainium2's, then Trainium3's own.
+const ULTRASERVER: [&str; 7] = [
+    "ultraserver_mode",
+    "server_id_2",
+    "server_id_4",
+    "node_id_2",
+    "node_id_4",
+    "node_id",
+    "reservation_id",
+];
 
 /// PCI functions that somebody else was given, such as a virtual machine.
 const PASSED_THROUGH: &str = "vfio-pci";
@@ -114,9 +129,26 @@ impl Reader {
             driver_version,
             driver_layout,
             logical,
+            ultraserver: self.ultraserver(&mut problems),
             devices,
             problems,
         })
+    }
+
+    /// In the driver's own words. They are files of the class and of no device, so that only the class has them.
+    fn ultraserver(&self, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+        let mut said = BTreeMap::new();
+        for name in ULTRASERVER {
+            let path = format!("{}/{name}", CLASSES[0]);
+            match values::of(self.sys.told(&path), values::word) {
+                Ok(Some(word)) => {
+                    said.insert(name.to_owned(), word);
+                }
+                Ok(None) => {}
+                Err(error) => problems.push(problem(name, error)),
+            }
+        }
+        said
     }
 
     /// The numbers of the devices, and the folder that they are in.
@@ -163,7 +195,12 @@ fn device(number: u32, files: &mut Files<'_>) -> NeuronDevice {
             memory_uncorrected: files.value(MEMORY_UNCORRECTED, values::count),
             memory_repairable: files.value(MEMORY_REPAIRABLE, values::count),
             sram_uncorrected: files.value(SRAM_UNCORRECTED, values::count),
+            memory_corrected: files.value(MEMORY_CORRECTED, values::count),
+            sram_corrected: files.value(SRAM_CORRECTED, values::count),
         },
+        power_percent: files
+            .value(POWER, values::power)
+            .and_then(values::Power::percent),
         unhealthy: files.list(UNHEALTHY, values::parts),
         problems: Vec::new(),
     };

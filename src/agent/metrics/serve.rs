@@ -25,6 +25,7 @@ use tower::ServiceExt;
 use tracing::{debug, info, warn};
 
 use super::Applies;
+use super::makers::MakerMetrics;
 use super::usage::UsageMetrics;
 use crate::agent::pulse::Pulse;
 use crate::telemetry::exposition;
@@ -61,12 +62,14 @@ impl Server {
         address: SocketAddr,
         applies: Applies,
         usage: Option<UsageMetrics>,
+        makers: Option<MakerMetrics>,
         pulse: Pulse,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         info!("listening for metrics on {}", listener.local_addr()?);
         let mut registries = vec![applies.registry()];
         registries.extend(usage.iter().flat_map(UsageMetrics::registries));
+        registries.extend(makers.iter().map(MakerMetrics::registry));
         let registries = Arc::new(registries);
         let router = Router::new()
             .route("/metrics", get(scrape))

@@ -94,7 +94,7 @@ impl Sheet<'_, '_> {
         Ok(())
     }
 
-    fn counter(&mut self, (name, help): (&str, &str), samples: Samples) -> fmt::Result {
+    pub(super) fn counter(&mut self, (name, help): (&str, &str), samples: Samples) -> fmt::Result {
         let mut family = self
             .0
             .encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -211,7 +211,7 @@ fn number(device: &DeviceUsage) -> String {
     number.unwrap_or_default().to_owned()
 }
 
-fn bytes(memory: Mebibytes) -> f64 {
+pub(super) fn bytes(memory: Mebibytes) -> f64 {
     count(memory.get().saturating_mul(1 << 20))
 }
 

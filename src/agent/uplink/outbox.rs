@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::domain::fleet::{LARGEST_USAGE, LayoutStatus, Pace, SharingReport, Step, told};
+use crate::domain::fleet::{LARGEST_USAGE, LayoutStatus, Pace, SharingReport, Step, stepped, told};
 use crate::domain::inventory::{Inventory, Problem};
 use crate::domain::labels::LabelSet;
 use crate::domain::reconcile::Status;
@@ -72,6 +72,9 @@ impl Outbox {
                 .and_then(|status| status.sharing.as_ref())
                 .map(SharingReport::of),
         };
+        // Memory in use moves at every look, and what is told of it in steps.
+        let stepped = stepped(inventory);
+        let inventory = stepped.as_ref().unwrap_or(inventory);
         let whole = said.encode(inventory);
         let fits = fits(inventory, &whole);
         if fits == self.shortened {
@@ -275,8 +278,8 @@ mod tests {
     use crate::domain::fleet::USAGE_EVERY;
     use crate::domain::id::PciAddress;
     use crate::domain::inventory::{
-        Condition, Device, DriverLayout, Machine, Neuron, NeuronDevice, NvmlState, PciIds, Process,
-        ProcessKind, Usage,
+        Amd, Condition, Device, DriverLayout, Machine, Neuron, NeuronDevice, NvmlState, PciIds,
+        Process, ProcessKind, Usage,
     };
     use crate::domain::labels::Options;
 
@@ -630,6 +633,7 @@ mod tests {
         inventory.neuron = Some(Neuron {
             driver_version: None,
             driver_layout: DriverLayout::Known,
+            ultraserver: std::collections::BTreeMap::new(),
             logical: None,
             devices: vec![device],
             problems: Vec::new(),
@@ -637,6 +641,58 @@ mod tests {
         let told = read(told(&inventory)).neuron.unwrap();
         assert_eq!(told.devices[0].problems.len(), 64);
         assert_eq!(told.devices[0].problems[63].error.chars().count(), SHORT);
+    }
+
+    #[test]
+    fn memory_of_neuron_and_amd_devices_that_moves_within_a_step_is_not_told_again() {
+        let node = |neuron: u64, amd: u64, power: u8| {
+            let mut inventory = busy(1);
+            inventory.devices[0].memory = Some(Mebibytes::new(196_592));
+            inventory.devices[0].amd = Some(Amd {
+                memory_used: Some(Mebibytes::new(amd)),
+                ..Amd::default()
+            });
+            inventory.neuron = Some(Neuron {
+                driver_version: None,
+                driver_layout: DriverLayout::Known,
+                ultraserver: std::collections::BTreeMap::new(),
+                logical: None,
+                devices: vec![NeuronDevice {
+                    device_name: Some("Trainium1".to_owned()),
+                    memory_used: Some(Mebibytes::new(neuron)),
+                    power_percent: Some(power),
+                    ..NeuronDevice::default()
+                }],
+                problems: Vec::new(),
+            });
+            inventory
+        };
+        let (mut outbox, mut uplink) = outbox();
+        let mut put = |inventory: &Inventory| {
+            outbox.put(inventory, &LabelSet::default(), None);
+            uplink.borrow_and_update().clone()
+        };
+        let first = put(&node(1000, 2000, 41));
+        for (neuron, amd, power) in [(1024, 1990, 45), (970, 2048, 42), (961, 1985, 41)] {
+            assert_eq!(
+                put(&node(neuron, amd, power)),
+                first,
+                "{neuron} {amd} {power}"
+            );
+        }
+        let told = read(first.clone());
+        let used = |told: &Inventory| {
+            let neuron = told.neuron.as_ref().unwrap().devices[0].memory_used;
+            let amd = told.devices[0].amd.as_ref().unwrap().memory_used;
+            [neuron, amd].map(|used| used.map(Mebibytes::get))
+        };
+        assert_eq!(used(&told), [Some(1024), Some(2048)]);
+        let more = put(&node(1025, 2000, 41));
+        assert_ne!(more, first);
+        // Nothing is nothing, and all is not more than there is.
+        assert_eq!(used(&read(put(&node(0, 0, 0)))), [Some(0), Some(0)]);
+        let full = read(put(&node(32_760, 196_590, 100)));
+        assert_eq!(used(&full), [Some(32_768), Some(196_592)]);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(super) fn legend(counts: Counts) -> Vec<Key> {
             "unavailable",
             counts.unavailable,
         ),
-        ("unknown", None, "unknown", counts.unknown),
+        ("unknown", None, "use unknown", counts.unknown),
     ];
     let all = all.into_iter().filter(|(.., count)| *count > 0);
     all.map(|(kind, fill, word, count)| Key {

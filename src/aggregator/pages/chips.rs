@@ -4,12 +4,13 @@
 
 use super::facts::{Fact, Line, told};
 use super::slices::{Picture, Region};
-use super::words::{complaint, counted, memory, printable};
+use super::words::{Badge, complaint, counted, memory, neuron_state, printable};
 use crate::domain::accelerators;
 use crate::domain::inventory::{
-    Amd, AmdPartition, DriverLayout, Gravity, LogicalCores, LogicalSource, Mode, Neuron,
-    NeuronDevice, Problem,
+    Amd, AmdPartition, Complaint, Inventory, LogicalCores, LogicalSource, Mode, Neuron,
+    NeuronDevice,
 };
+use crate::domain::quantity::Mebibytes;
 
 /// Most parts that are drawn of a device: the style sheet has columns for so many.
 const MOST: u32 = 24;
@@ -19,6 +20,8 @@ const MOST: u32 = 24;
 pub(super) struct Chips {
     pub(super) summary: String,
     pub(super) complaints: Vec<Line>,
+    /// Where they are on the bus; which is which nobody tells.
+    pub(super) functions: Vec<String>,
     pub(super) devices: Vec<Chip>,
 }
 
@@ -27,29 +30,29 @@ pub(super) struct Chips {
 pub(super) struct Chip {
     pub(super) number: u32,
     pub(super) title: String,
+    /// The type, as that of every other device.
     pub(super) kind: String,
+    /// The driver's name for the chip.
+    pub(super) product: String,
+    pub(super) state: Badge,
     pub(super) complaints: Vec<Line>,
     pub(super) picture: Option<Picture>,
     pub(super) facts: Vec<Fact>,
 }
 
 impl Chips {
-    /// Of what its driver says.
-    pub(super) fn of(neuron: &Neuron) -> Self {
-        let layout = (neuron.driver_layout == DriverLayout::Unknown).then(|| {
-            let text =
-                "The driver has its files in places that are not known: what was not found is not shown.";
-            line(Gravity::Notice, text)
-        });
+    /// Of what the driver of a node says; `None` where it is not loaded.
+    pub(super) fn of(inventory: &Inventory) -> Option<Self> {
+        let neuron = inventory.neuron.as_ref()?;
+        let functions = inventory.devices.iter();
+        let functions = functions.filter(|device| inventory.is_told_by_neuron(device));
         let devices = neuron.devices.iter();
-        Self {
+        Some(Self {
             summary: summary(neuron),
-            complaints: layout
-                .into_iter()
-                .chain(problems(&neuron.problems))
-                .collect(),
+            complaints: lines(neuron.complaints()),
+            functions: functions.map(|device| device.pci.to_string()).collect(),
             devices: devices.map(|one| Chip::of(one, neuron.logical)).collect(),
-        }
+        })
     }
 }
 
@@ -71,7 +74,11 @@ fn summary(neuron: &Neuron) -> String {
             format!("A logical core is {}: {who}", physical(size))
         }
     };
-    format!("{driver}. {devices}. {logical}.")
+    let mut said = vec![driver, devices, logical];
+    if let Some(mode) = neuron.ultraserver.get("ultraserver_mode") {
+        said.push(format!("UltraServer mode {}", printable(mode)));
+    }
+    format!("{}.", said.join(". "))
 }
 
 fn physical(cores: u32) -> String {
@@ -82,10 +89,8 @@ fn physical(cores: u32) -> String {
 impl Chip {
     fn of(device: &NeuronDevice, logical: Option<LogicalCores>) -> Self {
         let name = device.device_name.as_deref();
-        let unhealthy = device.unhealthy.iter().flatten().map(|part| {
-            let text = format!("its driver says that it is unhealthy: {part}");
-            line(Gravity::Bad, &text)
-        });
+        let facts = name.and_then(accelerators::neuron_chip);
+        let state = device.state();
         let links = device.connected.as_ref().map(|numbers| {
             let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
             match numbers.as_slice() {
@@ -93,33 +98,44 @@ impl Chip {
                 _ => format!("to {}", numbers.join(", ")),
             }
         });
-        let facts = told([
+        let figures = told([
             ("Memory", neuron_memory(device)),
             ("Cores", device.core_architecture.as_deref().map(printable)),
             ("Links", links),
             ("Errors", errors(device)),
+            (
+                "Power",
+                device
+                    .power_percent
+                    .map(|percent| format!("{percent} % of the most")),
+            ),
             ("Serial", device.serial.as_deref().map(printable)),
         ]);
         Self {
             number: device.number,
             title: format!("Neuron {}", device.number),
-            kind: name.map_or_else(|| "chip unknown".to_owned(), printable),
-            complaints: unhealthy.chain(problems(&device.problems)).collect(),
+            kind: facts.map_or_else(
+                || "type unknown".to_owned(),
+                |facts| facts.type_name.to_owned(),
+            ),
+            product: name.map(printable).unwrap_or_default(),
+            state: neuron_state(state),
+            complaints: lines(device.complaints()),
             picture: device.cores.map(|cores| cores_drawn(cores, logical)),
-            facts,
+            facts: figures,
         }
     }
 }
 
-fn problems(problems: &[Problem]) -> impl Iterator<Item = Line> {
-    let problems = problems.iter();
-    problems.map(|one| line(Gravity::Note, &format!("{}: {}", one.what, one.error)))
-}
-
-fn line(gravity: Gravity, text: &str) -> Line {
-    let (tone, icon) = complaint(gravity);
-    let text = printable(text);
-    Line { tone, icon, text }
+/// Complaints, as the domain has them.
+pub(super) fn lines(complaints: Vec<Complaint>) -> Vec<Line> {
+    let complaints = complaints.into_iter();
+    let line = |one: Complaint| {
+        let (tone, icon) = complaint(one.gravity);
+        let text = printable(&one.text);
+        Line { tone, icon, text }
+    };
+    complaints.map(line).collect()
 }
 
 /// What is used is the driver's word, what there is the catalogue's.
@@ -140,6 +156,8 @@ fn errors(device: &NeuronDevice) -> Option<String> {
         (device.errors.memory_uncorrected, "uncorrected in memory"),
         (device.errors.memory_repairable, "repairable in memory"),
         (device.errors.sram_uncorrected, "uncorrected on the chip"),
+        (device.errors.memory_corrected, "corrected in memory"),
+        (device.errors.sram_corrected, "corrected on the chip"),
     ];
     let known = || {
         counts
@@ -179,6 +197,15 @@ fn cores_drawn(cores: u32, logical: Option<LogicalCores>) -> Picture {
         region(size, format!("core {number}"), Vec::new(), place)
     });
     let caption = match logical.filter(|_| drawn) {
+        // Where each is both, a person need not know the words.
+        Some(LogicalCores { size: 1, .. }) => {
+            let count = usize::try_from(cores).unwrap_or(usize::MAX);
+            counted(
+                count,
+                "core, physical and logical",
+                "cores, physical and logical",
+            )
+        }
         Some(_) => {
             let count = usize::try_from(count).unwrap_or(usize::MAX);
             let logical = counted(count, "logical core", "logical cores");
@@ -209,7 +236,7 @@ fn region(slices: u32, name: String, lines: Vec<String>, place: String) -> Regio
 }
 
 /// An AMD device as programs see it; nothing of one that cannot be partitioned and is seen as one.
-pub(super) fn partitions(amd: &Amd) -> Option<Picture> {
+pub(super) fn partitions(amd: &Amd, all: Option<Mebibytes>) -> Option<Picture> {
     let modes = [("compute", &amd.compute), ("memory", &amd.memory)];
     let modes = modes.iter().filter_map(|(what, mode)| {
         let Mode { current, .. } = mode.as_ref()?;
@@ -225,18 +252,41 @@ pub(super) fn partitions(amd: &Amd) -> Option<Picture> {
     Some(Picture {
         what: "Partitions",
         caption: modes.join(", "),
-        count: Some(counted(amd.partitions.len(), "partition", "partitions")),
+        count: Some(numbered(&amd.partitions)),
         slices: if drawn { count } else { 0 },
         regions: shown.zip(0_u32..).map(partition).collect(),
-        hidden: Vec::new(),
+        hidden: shared(&amd.partitions, all).into_iter().collect(),
+    })
+}
+
+/// How many there are, and what the kernel calls the first and the last of them.
+fn numbered(partitions: &[AmdPartition]) -> String {
+    let count = counted(partitions.len(), "partition", "partitions");
+    match partitions {
+        [] => count,
+        [one] => format!("{count}, renderD{}", one.render_minor),
+        [first, .., last] => format!(
+            "{count}, renderD{} to D{}",
+            first.render_minor, last.render_minor
+        ),
+    }
+}
+
+/// Where the partitions see more memory together than there is, some of them see the same.
+fn shared(partitions: &[AmdPartition], all: Option<Mebibytes>) -> Option<String> {
+    let seen = partitions.iter().filter_map(|one| one.memory);
+    let seen = seen.fold(0_u64, |sum, one| sum.saturating_add(one.get()));
+    (seen > all?.get()).then(|| {
+        "Partitions share memory: they have less together than each sees alone.".to_owned()
     })
 }
 
 fn partition((one, number): (&AmdPartition, u32)) -> Region {
     let units = one.compute_units.map(|units| format!("{units} CUs"));
     let memory = one.memory.map(memory);
-    let name = format!("renderD{}", one.render_minor);
-    let place = format!("partition {number}");
+    // The whole of the kernel's name does not fit where there are eight.
+    let name = format!("D{}", one.render_minor);
+    let place = format!("partition {number}, /dev/dri/renderD{}", one.render_minor);
     region(1, name, units.into_iter().chain(memory).collect(), place)
 }
 
@@ -257,12 +307,13 @@ pub(super) fn amd_facts(amd: &Amd) -> Vec<Fact> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::quantity::Mebibytes;
+    use crate::domain::inventory::{DriverLayout, Machine, NvmlState, Problem};
 
     fn trn2(logical: Option<LogicalCores>) -> Neuron {
         Neuron {
             driver_version: Some("2.30.7.0".to_owned()),
             driver_layout: DriverLayout::Known,
+            ultraserver: std::collections::BTreeMap::new(),
             logical,
             devices: vec![NeuronDevice {
                 number: 3,
@@ -274,6 +325,16 @@ mod tests {
             }],
             problems: Vec::new(),
         }
+    }
+
+    fn chips(neuron: &Neuron) -> Chips {
+        let inventory = Inventory {
+            neuron: Some(neuron.clone()),
+            machine: Machine::default(),
+            nvml: NvmlState::Loading,
+            devices: Vec::new(),
+        };
+        Chips::of(&inventory).unwrap()
     }
 
     fn lnc(size: u32, source: LogicalSource) -> LogicalCores {
@@ -297,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_logical_core_is_a_stretch_of_its_physical_ones() {
-        let chips = Chips::of(&trn2(Some(lnc(2, LogicalSource::Default))));
+        let chips = chips(&trn2(Some(lnc(2, LogicalSource::Default))));
         assert_eq!(
             chips.summary,
             "Driver 2.30.7.0. 1 device. A logical core is 2 physical cores: the chip's default."
@@ -305,7 +366,11 @@ mod tests {
         let chip = &chips.devices[0];
         assert_eq!(
             (chip.title.as_str(), chip.kind.as_str()),
-            ("Neuron 3", "Trainium2")
+            ("Neuron 3", "aws-trainium2-96gb")
+        );
+        assert_eq!(
+            (chip.product.as_str(), chip.state.word),
+            ("Trainium2", "untold")
         );
         let (caption, marks, regions) = drawn(chip.picture.as_ref().unwrap());
         assert_eq!(
@@ -326,7 +391,7 @@ mod tests {
 
     #[test]
     fn without_a_word_on_logical_cores_physical_ones_are_drawn() {
-        let chips = Chips::of(&trn2(None));
+        let chips = chips(&trn2(None));
         assert!(
             chips
                 .summary
@@ -344,16 +409,16 @@ mod tests {
         for (cores, size) in [(4_000_000_000, 1), (7, 2), (8, 0)] {
             let mut neuron = trn2(Some(lnc(size, LogicalSource::File)));
             neuron.devices[0].cores = Some(cores);
-            let chips = Chips::of(&neuron);
+            let chips = chips(&neuron);
             let (caption, marks, regions) = drawn(chips.devices[0].picture.as_ref().unwrap());
             assert_eq!(caption, format!("{cores} physical cores"));
             assert_eq!((marks, regions.len()), (0, 0));
         }
         let mut untold = trn2(None);
         untold.devices[0] = NeuronDevice::default();
-        let chips = Chips::of(&untold);
+        let chips = chips(&untold);
         assert!(chips.devices[0].picture.is_none());
-        assert_eq!(chips.devices[0].kind, "chip unknown");
+        assert_eq!(chips.devices[0].kind, "type unknown");
         assert_eq!(text(&chips.devices[0].facts), "");
     }
 
@@ -371,7 +436,7 @@ mod tests {
         device.errors.sram_uncorrected = Some(2);
         device.errors.memory_uncorrected = Some(0);
         device.problems = vec![problem("core_count")];
-        let chips = Chips::of(&neuron);
+        let chips = chips(&neuron);
         let said = |lines: &[Line]| -> Vec<(&str, String)> {
             lines
                 .iter()
@@ -384,6 +449,11 @@ mod tests {
                 (
                     "bad",
                     "its driver says that it is unhealthy: hbm\u{fffd}".to_owned()
+                ),
+                (
+                    "warn",
+                    "uncorrected errors of on-chip memory since the driver was loaded: 2"
+                        .to_owned()
                 ),
                 ("soft", "core_count: Permission denied".to_owned()),
             ]
@@ -412,26 +482,36 @@ mod tests {
             hive: Some(7),
             ..Amd::default()
         };
-        let picture = partitions(&amd).unwrap();
+        let all = Some(Mebibytes::new(196_592));
+        let picture = partitions(&amd, all).unwrap();
         assert_eq!(picture.caption, "compute CPX, memory NPS4");
-        assert_eq!(picture.count.as_deref(), Some("8 partitions"));
+        assert_eq!(
+            picture.count.as_deref(),
+            Some("8 partitions, renderD128 to D135")
+        );
+        // Two of them see each quarter.
+        assert_eq!(picture.hidden.len(), 1);
         assert_eq!(picture.regions.len(), 8);
         let last = &picture.regions[7];
         assert_eq!(
             (last.name.as_str(), last.place.as_str()),
-            ("renderD135", "partition 7")
+            ("D135", "partition 7, /dev/dri/renderD135")
         );
         assert_eq!(last.lines, ["38 CUs", "47.9 GiB"]);
         assert!(!picture.has_instances());
         assert_eq!(text(&amd_facts(&amd)), "Hive: 0000000000000007");
         // More than any device has.
-        amd.partitions = (0..200).map(part).collect();
-        let many = partitions(&amd).unwrap();
+        amd.partitions = (128..328).map(part).collect();
+        let many = partitions(&amd, None).unwrap();
         assert_eq!((many.slices, many.regions.len()), (0, 0));
-        assert_eq!(many.count.as_deref(), Some("200 partitions"));
+        assert_eq!(
+            many.count.as_deref(),
+            Some("200 partitions, renderD128 to D327")
+        );
+        assert_eq!(many.hidden.len(), 0);
         // One that cannot be partitioned needs no picture.
         (amd.compute, amd.memory) = (None, None);
         amd.partitions.truncate(1);
-        assert_eq!(partitions(&amd), None);
+        assert_eq!(partitions(&amd, None), None);
     }
 }

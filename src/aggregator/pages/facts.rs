@@ -1,9 +1,9 @@
 //! What is known of a device, line by line.
 
-use super::chips::{amd_facts, partitions};
+use super::chips::{amd_facts, lines, partitions};
 use super::shares::{Users, mark};
 use super::slices::Picture;
-use super::words::{Badge, complaint, device_state, memory, printable};
+use super::words::{Badge, device_state, memory, printable};
 use crate::domain::inventory::{Condition, Device, NvmlState, Process, ProcessKind, Usage, Vendor};
 use crate::domain::sharing::usage::DeviceUsage;
 
@@ -53,14 +53,6 @@ pub(super) struct Fact {
 impl Card {
     /// Of `device`, on a node whose NVML is in this state.
     pub(super) fn of(device: &Device, nvml: &NvmlState) -> Self {
-        let complaints = device.complaints().into_iter().map(|one| {
-            let (tone, icon) = complaint(one.gravity);
-            Line {
-                tone,
-                icon,
-                text: printable(&one.text),
-            }
-        });
         let working = device.condition == Condition::Working;
         Self {
             title: title(device),
@@ -72,8 +64,9 @@ impl Card {
                 .unwrap_or_default(),
             pci: device.pci.to_string(),
             state: device_state(device.state(nvml), device.gravity(nvml)),
-            complaints: complaints.collect(),
-            picture: Picture::of(device).or_else(|| device.amd.as_ref().and_then(partitions)),
+            complaints: lines(device.complaints()),
+            picture: Picture::of(device)
+                .or_else(|| partitions(device.amd.as_ref()?, device.memory)),
             users: None,
             processes: device.processes.iter().map(runs).collect(),
             quiet: working

@@ -45,6 +45,7 @@ pub(super) fn form(asked: &Asked, types: &[TypeOfFleet], query: &Query, has_layo
     let sharing = [
         Sharing::Exclusive,
         Sharing::Mig,
+        Sharing::Partitioned,
         Sharing::TimeSlicing,
         Sharing::Mixed,
         Sharing::None,

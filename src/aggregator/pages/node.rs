@@ -17,8 +17,8 @@ use crate::aggregator::fleet::Node;
 use crate::book::Current;
 use crate::domain::error::chain;
 use crate::domain::fleet::Counts;
-use crate::domain::interconnect;
-use crate::domain::inventory::{Inventory, NvmlState};
+use crate::domain::interconnect::{self, Interconnect, InterconnectKind};
+use crate::domain::inventory::{Amd, Device, Inventory, Neuron, NvmlState, Topology, Vendor};
 use crate::domain::slices::words::LEGEND;
 use crate::wire::status;
 
@@ -94,9 +94,15 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
     let usage = told.as_ref().and_then(|status| status.usage.as_ref());
     let layout = told.as_ref().and_then(|status| status.layout.as_ref());
     let sharing = told.as_ref().and_then(|status| status.sharing.as_ref());
-    notices.extend(inventory.and_then(|all| nvml(&all.nvml)));
+    notices.extend(
+        inventory
+            .filter(|all| needs_nvml(all))
+            .and_then(|all| nvml(&all.nvml)),
+    );
     let devices = inventory.iter().flat_map(|all| {
         let devices = all.devices.iter();
+        // Those that the Neuron driver holds are shown as what it tells, and once.
+        let devices = devices.filter(|device| !all.is_told_by_neuron(device));
         devices.map(|device| {
             let used = of_device(usage, device.pci);
             Card::of(device, &all.nvml).with_usage(used)
@@ -126,7 +132,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
             .collect(),
         legend: devices.iter().any(Card::has_ids).then_some(LEGEND),
         devices,
-        neuron: inventory.and_then(|all| all.neuron.as_ref()).map(Chips::of),
+        neuron: inventory.and_then(Chips::of),
         what_if: inventory
             .map(|all| WhatIf::of(&reader.layouts, all, reader.layout.as_deref()))
             .unwrap_or_default(),
@@ -170,6 +176,14 @@ fn freshness(node: &Node, clock: &Clock, now: Moment) -> Vec<Notice> {
     notices
 }
 
+/// Whether a driver of NVIDIA's is missed where it does not answer: not by a node that has devices, and none of NVIDIA's.
+fn needs_nvml(inventory: &Inventory) -> bool {
+    let mut devices = inventory.devices.iter();
+    let is_others = |device: &Device| device.vendor != Vendor::Nvidia;
+    let only_others = !inventory.devices.is_empty() && devices.all(is_others);
+    !(only_others && matches!(inventory.nvml, NvmlState::Absent { .. }))
+}
+
 fn nvml(state: &NvmlState) -> Option<Notice> {
     let text = match state {
         NvmlState::Ready(_) => return None,
@@ -192,12 +206,31 @@ fn nvml(state: &NvmlState) -> Option<Notice> {
     Some(Notice { text, since: None })
 }
 
+/// The version of the one module that drives all of them; one that came with the kernel has none of its own.
+fn amd_driver(amd: &Amd) -> Option<&str> {
+    amd.driver_version.as_deref()
+}
+
+/// Of Neuron devices the form says more than how many reach each other directly.
+fn links(found: &Interconnect, topology: Option<Topology>) -> String {
+    match (found.kind, topology, found.domain_size) {
+        (InterconnectKind::NeuronLink, Some(topology), _) => format!("{}, {topology}", found.kind),
+        (_, _, 0 | 1) => found.kind.to_string(),
+        (_, _, size) => format!("{}, {size} devices", found.kind),
+    }
+}
+
 fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<Named> {
     let driver = inventory.and_then(|all| all.nvml.driver());
+    let neuron = inventory.and_then(|all| all.neuron.as_ref());
+    let topology = neuron.and_then(Neuron::topology);
+    let neuron = neuron.and_then(|neuron| neuron.driver_version.as_deref());
+    let mut amd = inventory.iter().flat_map(|all| &all.devices);
+    let amd = amd.find_map(|device| device.amd.as_ref().and_then(amd_driver));
     let machine = inventory.map(|all| &all.machine);
     let product = machine.and_then(|machine| machine.product_name.as_deref());
     let vgpu = machine.and_then(|machine| machine.vgpu.as_ref());
-    let links = inventory.and_then(|all| interconnect::of(&all.devices));
+    let found = inventory.and_then(interconnect::of_node);
     let all = [
         ("Machine", product.map(printable)),
         (
@@ -208,17 +241,13 @@ fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<Named> {
             "CUDA",
             driver.and_then(|driver| driver.cuda.map(|cuda| cuda.to_string())),
         ),
+        ("Neuron driver", neuron.map(printable)),
+        ("AMD driver", amd.map(printable)),
         (
             "Host's driver",
             vgpu.map(|host| printable(&host.driver_version)),
         ),
-        (
-            "Links",
-            links.map(|links| match links.domain_size {
-                0 | 1 => links.kind.to_string(),
-                size => format!("{}, {size} devices", links.kind),
-            }),
-        ),
+        ("Links", found.map(|found| links(&found, topology))),
         ("Sharing", Some(node.summary.sharing.to_string())),
         ("Agent", Some(printable(&node.agent_version))),
     ];

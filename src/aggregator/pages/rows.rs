@@ -87,6 +87,7 @@ impl Row {
                 Sharing::None => "-",
                 some @ (Sharing::Exclusive
                 | Sharing::Mig
+                | Sharing::Partitioned
                 | Sharing::TimeSlicing
                 | Sharing::Mixed) => some.as_str(),
             },

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::domain::fleet::NodeState;
 use crate::domain::id::TypeName;
-use crate::domain::inventory::{DeviceState, Gravity};
+use crate::domain::inventory::{DeviceState, Gravity, NeuronState};
 use crate::domain::quantity::Mebibytes;
 
 /// A word that has an icon and a colour, none of which says anything that the others do not.
@@ -42,6 +42,17 @@ pub(super) fn device_state(state: DeviceState, gravity: Option<Gravity>) -> Badg
         icon,
         word: state.as_str(),
     }
+}
+
+/// A Neuron device's state. One of which nothing is told must not look like one in good health.
+pub(super) fn neuron_state(state: NeuronState) -> Badge {
+    let (tone, icon) = match (state, state.gravity()) {
+        (_, Some(gravity)) => complaint(gravity),
+        (NeuronState::Untold, None) => complaint(Gravity::Note),
+        (_, None) => ("good", "ok"),
+    };
+    let word = state.as_str();
+    Badge { tone, icon, word }
 }
 
 /// Colour and icon of something that matters so much.

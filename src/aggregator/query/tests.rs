@@ -6,9 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::aggregator::fleet::{Freshness, Gist, Origin};
-use crate::domain::fleet::{DeviceSummary, LayoutSummary, NodeSummary, Occupancy, Partitions};
+use crate::domain::fleet::{
+    DeviceSummary, LayoutSummary, NodeState, NodeSummary, Occupancy, Partitions,
+};
 use crate::domain::id::NodeName;
-use crate::domain::inventory::{DeviceState, Inventory, Machine, NvmlState};
+use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::stream::{Parts, Run};
 
@@ -29,10 +31,10 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
         "nvidia-a30-24gb",
         "nvidia-l4-24gb",
     ]));
-    let state = prop::sample::select(vec![DeviceState::Ok, DeviceState::Failing]);
+    let state = prop::sample::select(vec![NodeState::Ok, NodeState::Degraded]);
     (name, prop::option::of(1_u64..3), state, occupancy).prop_map(
         |(name, memory, state, occupancy)| DeviceSummary {
-            in_parts: None,
+            given: None,
             trouble: None,
             type_name: name.map(|name| name.parse().unwrap()),
             memory: memory.map(Mebibytes::new),
@@ -302,7 +304,7 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
         ),
         (
             &[("sharing", "MIG")],
-            "sharing: the parameter sharing cannot be \"MIG\"; it can be none, exclusive, mig, time-slicing, mixed",
+            "sharing: the parameter sharing cannot be \"MIG\"; it can be none, exclusive, mig, partitioned, time-slicing, mixed",
         ),
         (
             &[("layoutState", "done")],

@@ -5,7 +5,7 @@
 use super::table::Columns;
 use super::words;
 use crate::cli::paint::Ink;
-use crate::cli::text::{Cell, columns, folded};
+use crate::cli::text::{Cell, columns, folded, printable};
 use crate::config::octavo::Colors;
 use crate::domain::accelerators;
 use crate::domain::inventory::{Inventory, LogicalSource, Neuron, NeuronDevice, NeuronState};
@@ -14,7 +14,7 @@ use crate::domain::quantity::Mebibytes;
 const FEW: [&str; 7] = [
     "INDEX", "CHIP", "CORES", "MEMORY", "LINKS", "SERIAL", "STATE",
 ];
-const MORE: [&str; 2] = ["TYPE", "ARCHITECTURE"];
+const MORE: [&str; 4] = ["TYPE", "ARCHITECTURE", "POWER", "CORRECTED"];
 
 /// Stands for nothing.
 const NONE: &str = "-";
@@ -61,6 +61,9 @@ fn heading(neuron: &Neuron) -> String {
     if let Some(topology) = neuron.topology().filter(|_| neuron.devices.len() > 1) {
         said.push(topology.to_string());
     }
+    if let Some(mode) = neuron.ultraserver.get("ultraserver_mode") {
+        said.push(format!("UltraServer mode {}", printable(mode)));
+    }
     folded(&said.join("; "), 2)
 }
 
@@ -101,6 +104,8 @@ fn row(neuron: &Neuron, device: &NeuronDevice, which: Columns) -> Vec<Cell> {
         cells.extend([
             Cell::plain(facts.map_or(UNKNOWN, |facts| facts.type_name)),
             Cell::plain(device.core_architecture.as_deref().unwrap_or(UNKNOWN)),
+            Cell::plain(&power(device)),
+            Cell::plain(&corrected(device)),
         ]);
     }
     cells
@@ -126,6 +131,20 @@ fn memory(device: &NeuronDevice) -> String {
     let chip = device.device_name.as_deref();
     let all = chip.and_then(accelerators::neuron_memory);
     format!("{}/{}Mi", told(device.memory_used), told(all))
+}
+
+/// Of the most that it may draw.
+fn power(device: &NeuronDevice) -> String {
+    let percent = device.power_percent;
+    percent.map_or_else(|| UNKNOWN.to_owned(), |percent| format!("{percent}%"))
+}
+
+/// Corrected errors of memory and chip: nothing was lost, and many of them are a warning.
+fn corrected(device: &NeuronDevice) -> String {
+    let errors = device.errors;
+    let known = [errors.memory_corrected, errors.sram_corrected];
+    let sum = known.into_iter().flatten().reduce(u64::saturating_add);
+    sum.map_or_else(|| UNKNOWN.to_owned(), |sum| sum.to_string())
 }
 
 fn links(device: &NeuronDevice) -> String {

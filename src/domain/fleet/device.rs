@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::node::{NodeState, Sharing};
 use crate::domain::id::TypeName;
 use crate::domain::inventory::{
-    Complaint, Condition, Device, DeviceState, Identity, Mig, MigState, NvmlState, Usage,
+    Amd, Complaint, Condition, Device, DeviceState, Identity, Mig, MigState, NvmlState, Usage,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -15,12 +16,12 @@ pub struct DeviceSummary {
     pub type_name: Option<TypeName>,
     /// Its memory.
     pub memory: Option<Mebibytes>,
-    /// How it is.
-    pub state: DeviceState,
+    /// What it makes of its node.
+    pub state: NodeState,
     /// What can be done with it.
     pub occupancy: Occupancy,
-    /// Whether it is given out in parts, as was told last; `None` where that was never told.
-    pub in_parts: Option<bool>,
+    /// How it can be given out, as was told last; `None` where that was never told.
+    pub given: Option<Sharing>,
     /// The gravest of what is wrong with it, in words for a person, after which device it is; absent where nothing is. Parts of
     /// it are the driver's own, and may hold any character.
     pub trouble: Option<String>,
@@ -63,9 +64,9 @@ impl DeviceSummary {
                 Identity::Unknown => None,
             },
             memory: device.memory,
-            state,
+            state: weight(state),
             occupancy: occupancy(device, state),
-            in_parts: (device.mig != Mig::Unknown).then(|| device.mig.is_enabled()),
+            given: given(device),
             trouble: (state != DeviceState::Ok)
                 .then(|| trouble(device))
                 .flatten(),
@@ -73,9 +74,45 @@ impl DeviceSummary {
     }
 }
 
+/// What a device makes of its node.
+fn weight(device: DeviceState) -> NodeState {
+    match device {
+        DeviceState::Ok => NodeState::Ok,
+        DeviceState::Partial
+        | DeviceState::Stale
+        | DeviceState::NeedsAction
+        | DeviceState::NeedsDrain => NodeState::Attention,
+        DeviceState::NeedsReset
+        | DeviceState::NeedsReboot
+        | DeviceState::Replace
+        | DeviceState::Failing => NodeState::Degraded,
+        DeviceState::NoDriver => NodeState::NoDriver,
+    }
+}
+
+fn given(device: &Device) -> Option<Sharing> {
+    if device.amd.as_ref().is_some_and(Amd::is_partitioned) {
+        return Some(Sharing::Partitioned);
+    }
+    match (device.mig == Mig::Unknown, device.mig.is_enabled()) {
+        (true, _) => None,
+        (false, true) => Some(Sharing::Mig),
+        (false, false) => Some(Sharing::Exclusive),
+    }
+}
+
 fn trouble(device: &Device) -> Option<String> {
+    let which = match device.index {
+        Some(index) => format!("GPU {index}"),
+        None => device.pci.to_string(),
+    };
+    gravest(&which, device.complaints())
+}
+
+/// The first of the gravest, after which device it is.
+pub(super) fn gravest(which: &str, complaints: Vec<Complaint>) -> Option<String> {
     let mut gravest: Option<Complaint> = None;
-    for complaint in device.complaints() {
+    for complaint in complaints {
         if gravest
             .as_ref()
             .is_none_or(|known| known.gravity < complaint.gravity)
@@ -83,12 +120,12 @@ fn trouble(device: &Device) -> Option<String> {
             gravest = Some(complaint);
         }
     }
-    let which = match device.index {
-        Some(index) => format!("GPU {index}"),
-        None => device.pci.to_string(),
-    };
-    let text = format!("{which}: {}", gravest?.text);
-    Some(text.chars().take(LONGEST_TROUBLE).collect())
+    Some(short(&format!("{which}: {}", gravest?.text)))
+}
+
+/// The beginning of what is wrong.
+pub(super) fn short(text: &str) -> String {
+    text.chars().take(LONGEST_TROUBLE).collect()
 }
 
 fn occupancy(device: &Device, state: DeviceState) -> Occupancy {

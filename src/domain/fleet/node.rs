@@ -3,10 +3,10 @@
 use std::fmt;
 
 use super::counts::{Counts, TypeCounts};
-use super::device::{DeviceSummary, Occupancy};
+use super::device::{DeviceSummary, Occupancy, short};
 use super::layout::LayoutSummary;
 use super::sharing::{ByTurns, SharingSummary};
-use crate::domain::inventory::{DeviceState, NvmlState};
+use crate::domain::inventory::{Neuron, NvmlState};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::Reason;
 
@@ -38,6 +38,8 @@ pub enum Sharing {
     Exclusive,
     /// In MIG partitions.
     Mig,
+    /// In the parts that AMD's driver makes of a device, whatever they are called.
+    Partitioned,
     /// By turns, all that is given out.
     TimeSlicing,
     /// Some of it one way, some another.
@@ -107,6 +109,18 @@ impl NodeSummary {
         self
     }
 
+    /// The same of a node whose Neuron driver says this: what is wrong with none of its devices alone.
+    #[must_use]
+    pub fn with_neuron(mut self, neuron: Option<&Neuron>) -> Self {
+        let problem = neuron.and_then(|neuron| neuron.problems.first());
+        if let Some(problem) = problem {
+            let said = format!("Neuron: {}: {}", problem.what, problem.error);
+            self.state = self.state.max(NodeState::Attention);
+            self.reason = self.reason.or_else(|| Some(short(&said)));
+        }
+        self
+    }
+
     /// All devices.
     pub fn counts(&self) -> Counts {
         let types = self.types.iter().map(|one| one.counts);
@@ -117,30 +131,26 @@ impl NodeSummary {
 fn sharing(devices: &[DeviceSummary]) -> Sharing {
     let mut sharing = Sharing::None;
     for device in devices {
-        let one = match device.occupancy {
-            Occupancy::Free | Occupancy::InUse => Sharing::Exclusive,
-            Occupancy::Partitioned(_) => Sharing::Mig,
-            // A driver that hangs changes nothing of how its devices are given out, and the label stays too.
-            Occupancy::Unknown => match device.in_parts {
-                Some(true) => Sharing::Mig,
-                Some(false) => Sharing::Exclusive,
-                None => continue,
-            },
-            Occupancy::Unavailable => continue,
+        // A driver that hangs changes nothing of how its devices are given out, and the label stays too.
+        let is_there = device.occupancy != Occupancy::Unavailable;
+        let Some(one) = device.given.filter(|_| is_there) else {
+            continue;
         };
         sharing = match sharing {
             Sharing::None => one,
             same if same == one => one,
-            Sharing::Exclusive | Sharing::Mig | Sharing::TimeSlicing | Sharing::Mixed => {
-                Sharing::Mixed
-            }
+            Sharing::Exclusive
+            | Sharing::Mig
+            | Sharing::Partitioned
+            | Sharing::TimeSlicing
+            | Sharing::Mixed => Sharing::Mixed,
         };
     }
     sharing
 }
 
 fn state(devices: &[DeviceSummary], nvml: &NvmlState) -> NodeState {
-    let of_devices = devices.iter().map(|device| weight(device.state));
+    let of_devices = devices.iter().map(|device| device.state);
     let of_devices = of_devices.max().unwrap_or(NodeState::Empty);
     let of_nvml = match nvml {
         NvmlState::Stalled { .. } => NodeState::NvmlStalled,
@@ -148,22 +158,6 @@ fn state(devices: &[DeviceSummary], nvml: &NvmlState) -> NodeState {
         NvmlState::Absent { .. } | NvmlState::Loading | NvmlState::Ready(_) => NodeState::Empty,
     };
     of_devices.max(of_nvml)
-}
-
-/// What a device makes of its node.
-fn weight(device: DeviceState) -> NodeState {
-    match device {
-        DeviceState::Ok => NodeState::Ok,
-        DeviceState::Partial
-        | DeviceState::Stale
-        | DeviceState::NeedsAction
-        | DeviceState::NeedsDrain => NodeState::Attention,
-        DeviceState::NeedsReset
-        | DeviceState::NeedsReboot
-        | DeviceState::Replace
-        | DeviceState::Failing => NodeState::Degraded,
-        DeviceState::NoDriver => NodeState::NoDriver,
-    }
 }
 
 /// What the driver suffers from, or the first of the devices in the gravest state and how many more are in trouble.
@@ -175,7 +169,7 @@ fn reason(devices: &[DeviceSummary], nvml: &NvmlState) -> Option<String> {
     }
     let troubled: Vec<_> = devices
         .iter()
-        .filter_map(|device| Some((weight(device.state), device.trouble.as_deref()?)))
+        .filter_map(|device| Some((device.state, device.trouble.as_deref()?)))
         .collect();
     let gravest = troubled.iter().map(|(weight, _)| *weight).max()?;
     let (_, first) = troubled.iter().find(|(weight, _)| *weight == gravest)?;
@@ -187,10 +181,11 @@ fn reason(devices: &[DeviceSummary], nvml: &NvmlState) -> Option<String> {
 
 impl Sharing {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::None,
         Self::Exclusive,
         Self::Mig,
+        Self::Partitioned,
         Self::TimeSlicing,
         Self::Mixed,
     ];
@@ -201,6 +196,7 @@ impl Sharing {
             Self::None => "none",
             Self::Exclusive => "exclusive",
             Self::Mig => "mig",
+            Self::Partitioned => "partitioned",
             Self::TimeSlicing => "time-slicing",
             Self::Mixed => "mixed",
         }

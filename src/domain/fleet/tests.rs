@@ -1,6 +1,7 @@
 //! What hand-made devices and nodes count as; and that nothing is counted twice or not at all, whatever the hardware says.
 
 mod layout;
+mod neuron;
 mod sharing;
 
 use super::*;
@@ -265,11 +266,11 @@ fn summaries() -> impl Strategy<Value = Vec<DeviceSummary>> {
     ]));
     let one = (name, prop::option::of(1_u64..9), occupancy());
     let one = one.prop_map(|(name, memory, occupancy)| DeviceSummary {
-        in_parts: None,
+        given: None,
         trouble: None,
         type_name: name.map(|name| name.parse().unwrap()),
         memory: memory.map(Mebibytes::new),
-        state: whole(Vec::new()).state(&NvmlState::Loading),
+        state: NodeState::Ok,
         occupancy,
     });
     prop::collection::vec(one, 0..16)

@@ -157,7 +157,8 @@ fn memory(memory: MemoryUse) -> MemoryUse {
     }
 }
 
-fn step(memory: Mebibytes) -> Mebibytes {
+/// So much memory, rounded up to a step.
+pub(super) fn step(memory: Mebibytes) -> Mebibytes {
     Mebibytes::new(up(memory.get(), STEP_MIB))
 }
 
@@ -166,6 +167,11 @@ fn up(number: u64, step: u64) -> u64 {
 }
 
 fn percent(percent: Percent) -> Percent {
-    let steps = percent.0.min(100).div_ceil(STEP_PERCENT);
-    Percent(steps.saturating_mul(STEP_PERCENT))
+    Percent(percent_up(percent.0))
+}
+
+/// So many of a hundred, rounded up to a step.
+pub(super) fn percent_up(percent: u8) -> u8 {
+    let steps = percent.min(100).div_ceil(STEP_PERCENT);
+    steps.saturating_mul(STEP_PERCENT)
 }

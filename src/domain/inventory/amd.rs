@@ -5,6 +5,9 @@
 
 use crate::domain::quantity::Mebibytes;
 
+/// A device whose compute is one partition. Source: AMD, "compute partitioning modes".
+const WHOLE: &str = "SPX";
+
 /// What the driver says of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Amd {
@@ -30,6 +33,15 @@ pub struct Amd {
     pub partitions: Vec<AmdPartition>,
     /// Whether this is a virtual function, which has no product name and cannot be partitioned from here.
     pub is_virtual: bool,
+}
+
+impl Amd {
+    /// Whether programs see more than one of it.
+    pub fn is_partitioned(&self) -> bool {
+        let whole = |mode: &Mode| mode.current == WHOLE;
+        // KFD may not be there to be asked, and the mode says it too.
+        self.partitions.len() > 1 || self.compute.as_ref().is_some_and(|mode| !whole(mode))
+    }
 }
 
 /// How something is partitioned.

@@ -15,6 +15,8 @@ mod topology;
 pub use state::NeuronState;
 pub use topology::Topology;
 
+use std::collections::BTreeMap;
+
 use super::health::Problem;
 use crate::domain::quantity::Mebibytes;
 
@@ -27,6 +29,9 @@ pub struct Neuron {
     pub driver_layout: DriverLayout,
     /// How many physical cores are one logical core; absent where neither the node nor the catalogue tells.
     pub logical: Option<LogicalCores>,
+    /// What the driver says of the `UltraServer` that this node is a part of, by the names of its files (`ultraserver_mode`, `node_id_4`), in
+    /// its own words; empty where it says nothing.
+    pub ultraserver: BTreeMap<String, String>,
     /// The devices, ordered by their number.
     pub devices: Vec<NeuronDevice>,
     /// What is wrong with none of them alone: a count that differs from that of the PCI functions, a setting that could not be read.
@@ -77,6 +82,8 @@ pub struct NeuronDevice {
     pub connected: Option<Vec<u32>>,
     /// Device memory in use, of all its cores together. Source: `device_mem/total`, which is what is used now.
     pub memory_used: Option<Mebibytes>,
+    /// What it drew on average when the driver looked last, in percent of the most that it may; the driver tells no watts.
+    pub power_percent: Option<u8>,
     /// Error counters since the driver was loaded.
     pub errors: NeuronErrors,
     /// Parts that the driver says are unhealthy, such as `hbm`; `None` where it does not tell.
@@ -94,4 +101,8 @@ pub struct NeuronErrors {
     pub memory_repairable: Option<u64>,
     /// Uncorrected errors of on-chip memory.
     pub sram_uncorrected: Option<u64>,
+    /// Corrected errors of device memory: nothing was lost. Since driver 2.30.
+    pub memory_corrected: Option<u64>,
+    /// Corrected errors of on-chip memory. Since driver 2.30.
+    pub sram_corrected: Option<u64>,
 }

@@ -11,7 +11,9 @@ mod neuron;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::interconnect;
-use crate::domain::inventory::{Architecture, Condition, Device, Identity, Inventory, Mig, Vendor};
+use crate::domain::inventory::{
+    Amd, Architecture, Condition, Device, Identity, Inventory, Mig, Vendor,
+};
 use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{LayoutState, Omission};
 use crate::domain::sharing::{Offers, Unit};
@@ -126,7 +128,7 @@ fn put_agreed<T: AsRef<str> + PartialEq>(
 }
 
 fn add_interconnect(draft: &mut Draft, inventory: &Inventory) {
-    match interconnect::of(&inventory.devices) {
+    match interconnect::of_node(inventory) {
         Some(found) => {
             draft.put("octavo.dev/interconnect", &found.kind);
             draft.put("octavo.dev/interconnect-domain", &found.domain_size);
@@ -158,9 +160,12 @@ fn add_partitioning(draft: &mut Draft, answering: &[&Device], offers: Option<&Of
         .iter()
         .filter(|device| mig(device).is_enabled())
         .count();
-    let sharing = match partitioned {
-        0 => "exclusive",
-        all if all == answering.len() => "mig",
+    let in_parts = |device: &&&Device| device.amd.as_ref().is_some_and(Amd::is_partitioned);
+    let parts = answering.iter().filter(in_parts).count();
+    let sharing = match (partitioned, parts) {
+        (0, 0) => "exclusive",
+        (all, 0) if all == answering.len() => "mig",
+        (0, all) if all == answering.len() => "partitioned",
         _ => "mixed",
     };
     let sliced = offers.and_then(|offers| time_sliced(offers, answering));

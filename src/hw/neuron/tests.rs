@@ -1,5 +1,6 @@
 //! The reader on trees of files as the driver has them, and on trees in which every single path is something else.
 
+mod newer;
 mod sweep;
 
 use std::fs;
@@ -139,7 +140,10 @@ fn a_device_is_read_whole() {
                 memory_uncorrected: Some(0),
                 memory_repairable: Some(0),
                 sram_uncorrected: Some(0),
+                memory_corrected: None,
+                sram_corrected: None,
             },
+            power_percent: None,
             unhealthy: None,
             problems: vec![],
         }

@@ -99,6 +99,24 @@ pub(super) fn word(text: &str) -> Option<String> {
     sound.then(|| text.to_owned())
 }
 
+/// What a device draws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Power {
+    /// In percent of the most that it may.
+    Percent(u8),
+    /// The driver has nothing to tell yet.
+    NoData,
+}
+
+impl Power {
+    pub(super) fn percent(self) -> Option<u8> {
+        match self {
+            Self::Percent(percent) => Some(percent),
+            Self::NoData => None,
+        }
+    }
+}
+
 /// Sixteen hexadecimal digits.
 pub(super) fn serial(text: &str) -> Option<String> {
     let sound = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -127,6 +145,29 @@ pub(super) fn parts(text: &str) -> Option<Vec<String>> {
         .map(word)
         .collect::<Option<Vec<String>>>()?;
     (parts.len() <= MOST_PARTS).then_some(parts)
+}
+
+/// The average of a line such as `POWER_STATUS_VALID,1789180860,3.10,80.25,41.50`: a state, when, and least, most and average in percent of the
+/// most that the device may draw.
+pub(super) fn power(text: &str) -> Option<Power> {
+    let fields: Vec<&str> = text.split(',').map(str::trim).collect();
+    match fields.as_slice() {
+        [state, ..] if state.ends_with("NO_DATA") || state.ends_with("INVALID") => {
+            Some(Power::NoData)
+        }
+        [state, _, _, _, average] if state.ends_with("VALID") => {
+            percent(average).map(Power::Percent)
+        }
+        _ => None,
+    }
+}
+
+/// `41.50` is 42; more than a hundred is possible for a moment, and told as a hundred.
+fn percent(text: &str) -> Option<u8> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    count(part)?;
+    let up = u64::from(part.bytes().next()? >= b'5');
+    u8::try_from(count(whole)?.saturating_add(up).min(100)).ok()
 }
 
 fn parted(text: &str) -> impl Iterator<Item = &str> {
@@ -206,6 +247,35 @@ mod tests {
         for wrong in ["0", "9", "-2", "two"] {
             assert_eq!(cores(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn power_is_the_average_and_nothing_where_the_driver_has_no_data() {
+        let valid = |average: &str| {
+            power(&format!(
+                "POWER_STATUS_VALID,1789180860,0.00,99.90,{average}"
+            ))
+        };
+        for (text, percent) in [
+            ("0.00", 0),
+            ("41.49", 41),
+            ("41.50", 42),
+            ("7", 7),
+            ("130.2", 100),
+        ] {
+            assert_eq!(valid(text), Some(Power::Percent(percent)), "{text}");
+        }
+        for text in ["-1.0", "1.x", "", ".5", "1e3", "NaN"] {
+            assert_eq!(valid(text), None, "{text}");
+        }
+        for state in ["NO_DATA", "INVALID"] {
+            assert_eq!(
+                power(&format!("POWER_STATUS_{state},0,0.00,0.00,0.00")),
+                Some(Power::NoData)
+            );
+        }
+        assert_eq!(power("POWER_STATUS_VALID,1,2"), None);
+        assert_eq!(power("12"), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A core is a physical one throughout: how many logical cores programs see follows from `logicalCore`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -26,6 +26,9 @@ pub(super) struct NeuronJson {
     /// Left out where nobody tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     logical_core: Option<LogicalCoreJson>,
+    /// What the driver says of the `UltraServer` that the node is a part of, by the names of its files.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    ultraserver: BTreeMap<String, String>,
     #[serde(default)]
     devices: Vec<NeuronDeviceJson>,
     /// What is wrong with none of them alone.
@@ -79,6 +82,9 @@ struct NeuronDeviceJson {
         skip_serializing_if = "Option::is_none"
     )]
     memory_used_mib: Option<u64>,
+    /// What it draws, in percent of the most that it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    power_percent: Option<u8>,
     #[serde(default, skip_serializing_if = "NeuronErrorsJson::is_empty")]
     errors: NeuronErrorsJson,
     /// Parts that the driver says are unhealthy; left out where it does not tell.
@@ -98,6 +104,10 @@ struct NeuronErrorsJson {
     memory_repairable: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sram_uncorrected: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory_corrected: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sram_corrected: Option<u64>,
 }
 
 impl NeuronErrorsJson {
@@ -121,6 +131,7 @@ impl From<&Neuron> for NeuronJson {
                     LogicalSource::Default => LogicalSourceJson::Default,
                 },
             }),
+            ultraserver: neuron.ultraserver.clone(),
             devices: neuron.devices.iter().map(NeuronDeviceJson::from).collect(),
             problems: neuron.problems.iter().map(ProblemJson::from).collect(),
         }
@@ -141,7 +152,10 @@ impl From<&NeuronDevice> for NeuronDeviceJson {
                 memory_uncorrected: device.errors.memory_uncorrected,
                 memory_repairable: device.errors.memory_repairable,
                 sram_uncorrected: device.errors.sram_uncorrected,
+                memory_corrected: device.errors.memory_corrected,
+                sram_corrected: device.errors.sram_corrected,
             },
+            power_percent: device.power_percent,
             unhealthy: device.unhealthy.clone(),
             problems: device.problems.iter().map(ProblemJson::from).collect(),
         }
@@ -150,7 +164,11 @@ impl From<&NeuronDevice> for NeuronDeviceJson {
 
 /// Devices may be given in any order; two with one number are an error.
 pub(super) fn neuron(json: NeuronJson) -> Result<Neuron, FieldError> {
-    let mut devices: Vec<NeuronDevice> = json.devices.into_iter().map(device).collect();
+    let devices =
+        json.devices.into_iter().enumerate().map(|(at, json)| {
+            device(json).map_err(|error| error.within(&format!("devices[{at}]")))
+        });
+    let mut devices = devices.collect::<Result<Vec<NeuronDevice>, FieldError>>()?;
     let mut seen = BTreeSet::new();
     for (at, device) in devices.iter().enumerate() {
         if !seen.insert(device.number) {
@@ -170,6 +188,7 @@ pub(super) fn neuron(json: NeuronJson) -> Result<Neuron, FieldError> {
             .map(logical)
             .transpose()
             .map_err(|error| error.within("logicalCore"))?,
+        ultraserver: json.ultraserver,
         devices,
         problems: json.problems.into_iter().map(Into::into).collect(),
     })
@@ -193,8 +212,15 @@ fn logical(json: LogicalCoreJson) -> Result<LogicalCores, FieldError> {
     })
 }
 
-fn device(json: NeuronDeviceJson) -> NeuronDevice {
-    NeuronDevice {
+fn device(json: NeuronDeviceJson) -> Result<NeuronDevice, FieldError> {
+    if let Some(percent) = json.power_percent.filter(|percent| *percent > 100) {
+        let problem = FieldProblem::Number {
+            number: percent.into(),
+            expected: "from 0 to 100",
+        };
+        return Err(FieldError::new("powerPercent", problem));
+    }
+    Ok(NeuronDevice {
         number: json.number,
         serial: json.serial,
         device_name: json.device_name,
@@ -206,8 +232,11 @@ fn device(json: NeuronDeviceJson) -> NeuronDevice {
             memory_uncorrected: json.errors.memory_uncorrected,
             memory_repairable: json.errors.memory_repairable,
             sram_uncorrected: json.errors.sram_uncorrected,
+            memory_corrected: json.errors.memory_corrected,
+            sram_corrected: json.errors.sram_corrected,
         },
+        power_percent: json.power_percent,
         unhealthy: json.unhealthy,
         problems: json.problems.into_iter().map(Into::into).collect(),
-    }
+    })
 }

@@ -1,5 +1,7 @@
 //! The parts `neuron` and `neuron/<number>`, both ways.
 
+use std::collections::BTreeMap;
+
 use super::MOST;
 use super::error::{FieldError, StatusProblem};
 use super::field::{Read, bounded, strange, within};
@@ -26,6 +28,7 @@ pub(super) fn write(neuron: &Neuron) -> v1::Neuron {
         driver_layout: layout.into(),
         logical_core: neuron.logical.map(write_logical),
         problems: neuron.problems.iter().map(write::problem).collect(),
+        ultraserver: neuron.ultraserver.clone(),
     }
 }
 
@@ -58,6 +61,9 @@ pub(super) fn write_device(device: &NeuronDevice) -> v1::NeuronDevice {
             parts: parts.clone(),
         }),
         problems: device.problems.iter().map(write::problem).collect(),
+        memory_corrected: device.errors.memory_corrected,
+        sram_corrected: device.errors.sram_corrected,
+        power_percent: device.power_percent.map(u32::from),
     }
 }
 
@@ -72,9 +78,16 @@ pub(super) fn read(neuron: v1::Neuron) -> Read<Neuron> {
             Ok(Layout::Unspecified | Layout::Unknown) | Err(_) => DriverLayout::Unknown,
         },
         logical: logical.map_err(|error| error.within("logical_core"))?,
+        ultraserver: ultraserver(neuron.ultraserver)?,
         devices: Vec::new(),
         problems: problems(neuron.problems)?,
     })
+}
+
+fn ultraserver(said: BTreeMap<String, String>) -> Read<BTreeMap<String, String>> {
+    bounded("ultraserver", MOST, said.into_iter().collect())
+        .map(Vec::into_iter)
+        .map(Iterator::collect)
 }
 
 fn read_logical(logical: v1::LogicalCore) -> Read<LogicalCores> {
@@ -90,6 +103,11 @@ fn read_logical(logical: v1::LogicalCore) -> Read<LogicalCores> {
             Ok(Source::Unspecified) | Err(_) => return strange("source", logical.source),
         },
     })
+}
+
+fn power(percent: u32) -> Read<u8> {
+    let percent = within("power_percent", percent, 100)?;
+    Ok(u8::try_from(percent).unwrap_or(u8::MAX))
 }
 
 pub(super) fn read_device(number: u32, device: v1::NeuronDevice) -> Read<NeuronDevice> {
@@ -109,7 +127,10 @@ pub(super) fn read_device(number: u32, device: v1::NeuronDevice) -> Read<NeuronD
             memory_uncorrected: device.memory_uncorrected,
             memory_repairable: device.memory_repairable,
             sram_uncorrected: device.sram_uncorrected,
+            memory_corrected: device.memory_corrected,
+            sram_corrected: device.sram_corrected,
         },
+        power_percent: device.power_percent.map(power).transpose()?,
         unhealthy: unhealthy
             .map(|parts| bounded("unhealthy.parts", MOST, parts))
             .transpose()?,

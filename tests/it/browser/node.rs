@@ -159,7 +159,17 @@ async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
     browse(&site.url, Start::default(), async |page| {
         page.open("/nodes/trn2").await;
         page.until("#neuron h2", &["Neuron"]).await;
+        // Each once: no card of a function on the bus beside that of the device.
+        assert_eq!(page.count(".device").await, 16);
         assert_eq!(page.count("#neuron .device").await, 16);
+        page.until("#neuron-15 .badge", &["ok"]).await;
+        page.until(".title .soft", &["16 devices: 16 use unknown"])
+            .await;
+        let facts = page.texts(".facts div").await;
+        let links = "Links neuronlink, linked as a 4x4 torus".to_owned();
+        assert!(facts.contains(&links), "{facts:?}");
+        // NVIDIA's driver is not missed where there is nothing of NVIDIA's.
+        assert_eq!(page.count(".notice").await, 0);
         // Four logical cores of two physical ones each.
         assert_eq!(page.count("#neuron-15 .region").await, 4);
         assert_eq!(page.count("#neuron-15 .cells i").await, 8);
@@ -167,9 +177,23 @@ async fn neuron_devices_are_drawn_as_cores_and_amds_as_partitions() {
         assert!(facts.contains("Memory 14 GiB used of 96 GiB"), "{facts}");
         page.assert_clean().await;
         page.open("/nodes/mi300x").await;
+        assert_eq!(page.count(".notice").await, 0);
+        let facts = page.texts(".facts div").await;
+        assert!(
+            facts.contains(&"Sharing partitioned".to_owned()),
+            "{facts:?}"
+        );
         assert_eq!(page.count(".device:first-child .region").await, 8);
         let said = page.text(".device:first-child .caption").await;
-        assert_eq!(said, "compute CPX, memory NPS4 8 partitions");
+        assert_eq!(
+            said,
+            "compute CPX, memory NPS4 8 partitions, renderD128 to D135"
+        );
+        let shared = page.text(".device:first-child .picture .soft").await;
+        assert!(shared.starts_with("Partitions share memory"), "{shared}");
+        // No name is cut: eight fit beside each other.
+        let cut = "return [...document.querySelectorAll('.region b')].filter(b => b.scrollWidth > b.clientWidth + 1).length";
+        assert_eq!(page.ask(cut, serde_json::json!([])).await, 0);
         // Nobody tells who uses it, and nothing looks idle for that.
         assert_eq!(page.count(".device:first-child .is-idle").await, 0);
         page.assert_clean().await;

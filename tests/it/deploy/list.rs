@@ -93,6 +93,11 @@ pub(super) const CHART: &[Asked] = &[
         ",
     },
     asked(
+        "neuron",
+        "privileged, agent, reports, authority, policies, access, aggregator, aggregator user, \
+            certificate, no root, user, token, reader, neuron",
+    ),
+    asked(
         "openshift",
         "agent, reports, authority, policies, access, aggregator, certificate, runtime, \
             token, reader, applier, layouts, openshift, scc",

@@ -133,6 +133,10 @@ const WRONG: &[(&str, &str)] = &[
         "agent.sharing.mode: hand-off needs handOff",
     ),
     (
+        "{openshift: {enabled: true}, agent: {neuron: {enabled: true}}}",
+        "agent.neuron.enabled on OpenShift is for the tier applier",
+    ),
+    (
         "{handOff: {configMap: a}}",
         "handOff: give both namespace and configMap",
     ),

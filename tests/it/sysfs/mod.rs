@@ -8,5 +8,6 @@ mod machines;
 mod neuron;
 mod neuron_host;
 mod sweep;
+mod told;
 pub(crate) mod tree;
 mod unprivileged;

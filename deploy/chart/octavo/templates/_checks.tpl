@@ -17,6 +17,7 @@
       {{- if index $agent . }}{{ fail (printf "%sagent.%s is for the tier applier: the tier that was chosen changes no device" $place .) }}{{ end -}}
     {{- end -}}
   {{- end -}}
+  {{- if and $agent.neuron.enabled $.Values.openshift.enabled (ne .tier "applier") }}{{ fail (printf "%sagent.neuron.enabled on OpenShift is for the tier applier: no other may mount a folder of the host" $place) }}{{ end -}}
   {{- if eq .tier "reporter" -}}
     {{- if has $agent.labelSink (list "node" "nodefeature") }}{{ fail (printf "%sagent.labelSink: %s needs the tier reader or applier: the reporter has no access to the API server" $place $agent.labelSink) }}{{ end -}}
     {{- if $agent.compat }}{{ fail (printf "%sagent.compat needs the tier reader or applier: the reporter has no access to the API server" $place) }}{{ end -}}

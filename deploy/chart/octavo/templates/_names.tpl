@@ -57,6 +57,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   {{- if .agent.devicePluginConfigs }}{{ $needs = append $needs "plugin-configs" }}{{ end -}}
   {{- if .agent.usage.podEvents }}{{ $needs = append $needs "pod-events" }}{{ end -}}
   {{- if .agent.usage.hostPID }}{{ $needs = append $needs "host-pid" }}{{ end -}}
+  {{- if or (eq .tier "applier") .agent.neuron.enabled }}{{ $needs = append $needs "host-path" }}{{ end -}}
 {{- end -}}
 {{- $needs | uniq | toJson -}}
 {{- end -}}

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::domain::fleet::{
-    DeviceSummary, NodeSummary, Occupancy, Pace, SharingReport, SharingSummary, Step, alarms,
+    DeviceSummary, NodeState, NodeSummary, Occupancy, Pace, Sharing, SharingReport, SharingSummary,
+    Step, alarms,
 };
-use crate::domain::inventory::{DeviceState, NvmlState};
+use crate::domain::inventory::NvmlState;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::Reason;
 use crate::domain::sharing::ResourceName;
@@ -116,12 +117,12 @@ fn what_is_given_out_by_turns_is_called_so_once_it_is_and_where_all_of_it_is() {
     };
     let node = |is_there: bool| {
         let device = DeviceSummary {
-            state: DeviceState::Ok,
+            state: NodeState::Ok,
             occupancy: Occupancy::Free,
             type_name: None,
             memory: None,
             trouble: None,
-            in_parts: Some(false),
+            given: Some(Sharing::Exclusive),
         };
         let devices = Some(device).filter(|_| is_there);
         NodeSummary::of(devices.as_slice(), &NvmlState::Loading, None)

@@ -143,6 +143,8 @@ impl Inventory {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::domain::inventory::{LogicalCores, LogicalSource, NeuronErrors, Problem};
 
@@ -191,6 +193,7 @@ mod tests {
             driver_version: None,
             driver_layout: DriverLayout::Known,
             logical: None,
+            ultraserver: BTreeMap::new(),
             devices: Vec::new(),
             problems: Vec::new(),
         };

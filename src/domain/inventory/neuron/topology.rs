@@ -129,6 +129,7 @@ mod tests {
             ..NeuronDevice::default()
         });
         let neuron = Neuron {
+            ultraserver: std::collections::BTreeMap::new(),
             driver_version: None,
             driver_layout: DriverLayout::Known,
             logical: None,

@@ -30,6 +30,7 @@ fn neuron(count: u32, name: &str, cores: u32, logical: Option<(u32, LogicalSourc
     Neuron {
         driver_version: Some("2.30.7.0".to_owned()),
         driver_layout: DriverLayout::Known,
+        ultraserver: std::collections::BTreeMap::new(),
         logical: logical.map(|(size, source)| LogicalCores { size, source }),
         devices: (0..count).map(device).collect(),
         problems: Vec::new(),
@@ -186,7 +187,7 @@ fn amd_devices_say_how_they_are_partitioned_and_differ_as_mixed() {
         octavo.dev/driver=6.12.12
         octavo.dev/memory-mib=196592
         octavo.dev/mig-capable=false
-        octavo.dev/sharing=exclusive
+        octavo.dev/sharing=partitioned
         octavo.dev/sku=amd-mi300x
         octavo.dev/type=amd-mi300x-192gb
         octavo.dev/vendor=amd
@@ -196,6 +197,8 @@ fn amd_devices_say_how_they_are_partitioned_and_differ_as_mixed() {
     let two = labels(&mi300xs(&[("SPX", "NPS1"), ("DPX", "NPS1")]));
     assert_eq!(two.get("octavo.dev/amd-compute-partition"), Some("mixed"));
     assert_eq!(two.get("octavo.dev/amd-memory-partition"), Some("nps1"));
+    // A whole one beside one in parts.
+    assert_eq!(two.get("octavo.dev/sharing"), Some("mixed"));
     // One that cannot be partitioned is not in the way.
     let mut node = mi300xs(&[("SPX", "NPS1"), ("", "")]);
     let amd = node.devices[1].amd.as_mut().unwrap();
@@ -203,6 +206,44 @@ fn amd_devices_say_how_they_are_partitioned_and_differ_as_mixed() {
     let one = labels(&node);
     assert_eq!(one.get("octavo.dev/amd-compute-partition"), Some("spx"));
     assert_eq!(one.get("octavo.dev/amd-memory-partition"), Some("nps1"));
+    assert_eq!(one.get("octavo.dev/sharing"), Some("exclusive"));
+}
+
+#[test]
+fn links_between_neuron_devices_are_a_kind_and_a_domain_and_untold_ones_are_left_out() {
+    let linked = |links: &[&[u32]]| {
+        let count = u8::try_from(links.len()).unwrap();
+        let mut node = driverless(functions(count, 0x7264));
+        let mut told = neuron(count.into(), "Inferentia2", 2, None);
+        for (device, near) in told.devices.iter_mut().zip(links) {
+            device.connected = Some(near.to_vec());
+        }
+        node.neuron = Some(told);
+        node
+    };
+    let found = |node: &Inventory| {
+        let labels = compile(node, &Options::default(), None).labels;
+        let of = |key: &str| labels.get(key).map(str::to_owned);
+        (
+            of("octavo.dev/interconnect"),
+            of("octavo.dev/interconnect-domain"),
+        )
+    };
+    let some = |kind: &str, size: &str| (Some(kind.to_owned()), Some(size.to_owned()));
+    let ring: [&[u32]; 4] = [&[1, 3], &[0, 2], &[1, 3], &[2, 0]];
+    assert_eq!(found(&linked(&ring)), some("neuronlink", "2"));
+    let all: [&[u32]; 3] = [&[1, 2], &[0, 2], &[1, 0]];
+    assert_eq!(found(&linked(&all)), some("neuronlink", "3"));
+    assert_eq!(found(&linked(&[&[], &[]])), some("pcie", "1"));
+    // One end tells of a link, and the other does not.
+    assert_eq!(found(&linked(&[&[1], &[]])), (None, None));
+    let mut untold = linked(&ring);
+    untold.neuron.as_mut().unwrap().devices[2].connected = None;
+    assert_eq!(found(&untold), (None, None));
+    // Beside devices of another maker those count, as before.
+    let mut mixed = linked(&ring);
+    mixed.devices.push(mi300x(9, "SPX", "NPS1"));
+    assert_eq!(found(&mixed).0, None);
 }
 
 #[test]

@@ -87,6 +87,7 @@ fn neuron() -> impl Strategy<Value = Neuron> {
         |(driver_version, logical, devices)| Neuron {
             driver_version,
             driver_layout: DriverLayout::Known,
+            ultraserver: std::collections::BTreeMap::new(),
             logical: logical.map(|(size, is_file)| LogicalCores {
                 size,
                 source: if is_file {

@@ -18,6 +18,7 @@ fn neuron() -> Inventory {
     inventory.neuron = Some(Neuron {
         driver_version: Some("2.26.5.0".to_owned()),
         driver_layout: DriverLayout::Known,
+        ultraserver: std::collections::BTreeMap::new(),
         logical: Some(LogicalCores {
             size: 1,
             source: LogicalSource::Default,

@@ -21,11 +21,18 @@ pub(super) fn neuron() -> impl Strategy<Value = Neuron> {
         let numbered = |(number, device)| NeuronDevice { number, ..device };
         devices.map(numbered).collect()
     });
-    let said = (option::of(words()), layout, option::of(logical));
+    let ultraserver = btree_map("[a-z_0-9]{1,20}", words(), 0..3);
+    let said = (
+        option::of(words()),
+        layout,
+        option::of(logical),
+        ultraserver,
+    );
     (said, devices, vec(problem(), 0..2)).prop_map(|(said, devices, problems)| Neuron {
         driver_version: said.0,
         driver_layout: said.1,
         logical: said.2,
+        ultraserver: said.3,
         devices,
         problems,
     })
@@ -37,11 +44,17 @@ fn neuron_device() -> impl Strategy<Value = NeuronDevice> {
         option::of(words()),
         option::of(words()),
     );
-    let figures = (any::<Option<u32>>(), any::<Option<u64>>());
-    let errors = any::<[Option<u64>; 3]>().prop_map(|errors| NeuronErrors {
+    let figures = (
+        any::<Option<u32>>(),
+        any::<Option<u64>>(),
+        option::of(0..=100_u8),
+    );
+    let errors = any::<[Option<u64>; 5]>().prop_map(|errors| NeuronErrors {
         memory_uncorrected: errors[0],
         memory_repairable: errors[1],
         sram_uncorrected: errors[2],
+        memory_corrected: errors[3],
+        sram_corrected: errors[4],
     });
     let lists = (
         option::of(vec(any::<u32>(), 0..4)),
@@ -56,6 +69,7 @@ fn neuron_device() -> impl Strategy<Value = NeuronDevice> {
         cores: figures.0,
         connected: lists.0,
         memory_used: figures.1.map(Mebibytes::new),
+        power_percent: figures.2,
         errors,
         unhealthy: lists.1,
         problems: lists.2,

@@ -1,0 +1,43 @@
+//! Links of Neuron devices, by what each says of its neighbours.
+//!
+//! What counts is as everywhere who has a direct link to whom: in a ring or a torus that is two by two, although all can be reached. A
+//! link that only one end tells makes all of it unknown.
+
+use std::collections::BTreeMap;
+
+use super::{Interconnect, InterconnectKind, clique};
+use crate::domain::inventory::{Device, Neuron, Vendor};
+
+pub(super) fn of(neuron: &Neuron, devices: &[Device]) -> Option<Interconnect> {
+    // The form of the links is known where all devices tell theirs and agree.
+    neuron.topology()?;
+    if !(2..=64).contains(&neuron.devices.len()) {
+        return None;
+    }
+    let place: BTreeMap<u32, usize> = neuron
+        .devices
+        .iter()
+        .map(|one| one.number)
+        .zip(0..)
+        .collect();
+    let near = neuron.devices.iter().enumerate();
+    let linked: Vec<u64> = near
+        .map(|(at, device)| {
+            let near = device.connected.iter().flatten();
+            let near = near.filter_map(|number| place.get(number));
+            near.filter(|other| **other != at)
+                .fold(0, |bits, other| bits | 1 << other)
+        })
+        .collect();
+    let kind = if linked.iter().any(|near| *near != 0) {
+        InterconnectKind::NeuronLink
+    } else {
+        let all_told = devices.iter().all(|device| device.vendor == Vendor::Aws);
+        all_told.then_some(InterconnectKind::Pcie)?
+    };
+    Some(Interconnect {
+        kind,
+        domain_size: clique::largest(&linked),
+        domains: Vec::new(),
+    })
+}
