@@ -12,11 +12,13 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use crate::agent::draining::{Draining, Seen, Shown, is_tainted};
+use crate::agent::names::Names;
 use crate::agent::node_sink::ONCE;
 use crate::agent::partitioning::{Following, Partitioning};
 use crate::agent::sink::SinkError;
 use crate::agent::soonest;
 use crate::config::agent::ClusterSettings;
+use crate::domain::accelerators::{Catalogue, TYPE_OVERRIDE};
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{LabelSet, LayoutState};
 use crate::domain::node::drain::Standing;
@@ -28,6 +30,7 @@ use crate::domain::node::{
 };
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
+use crate::hw::Handle;
 use crate::k8s::node::Link;
 use crate::telemetry::Level;
 use crate::wire::node_status::annotation;
@@ -60,6 +63,8 @@ pub struct Cluster {
     plugin_label: PluginLabel,
     /// Since when another program says that it is partitioning this node.
     held: Option<Duration>,
+    /// What people call devices that nobody knows.
+    names: Names,
     /// What was said last, without what may change with every look.
     said: Option<(String, String, Duration)>,
 }
@@ -71,6 +76,7 @@ struct Facet {
     selected: Option<Selected>,
     at_work: Option<String>,
     log_level: Option<String>,
+    type_override: Option<String>,
     deployed: BTreeMap<String, String>,
     is_tainted: bool,
     offered: BTreeMap<String, u64>,
@@ -100,8 +106,33 @@ impl Cluster {
                 PluginLabel::Absent
             },
             held: None,
+            names: Names::default(),
             said: None,
         }
+    }
+
+    /// The same with an administrator's catalogue, in which the name is looked up that a label gives to unknown devices.
+    #[must_use]
+    pub fn naming(mut self, catalogue: Option<Catalogue>) -> Self {
+        self.names = Names::new(catalogue);
+        self
+    }
+
+    /// Whether the Node has not been seen yet, so that nobody knows what its label calls unknown devices.
+    pub fn is_unseen(&self) -> bool {
+        self.seen.is_none()
+    }
+
+    /// Lets the Node's label name devices that nobody knows. Of a Node that is gone what it said last counts.
+    pub fn name(&mut self, hardware: &Handle) {
+        if let Some(seen) = &self.seen {
+            self.names.follow(seen.type_override.as_deref(), hardware);
+        }
+    }
+
+    /// Says what came of the name, once.
+    pub fn tell_name(&mut self, inventory: &Inventory) {
+        self.names.tell(inventory);
     }
 
     /// The same, with pods evicted where they are in the way.
@@ -368,6 +399,7 @@ impl Cluster {
             selected: select(view, self.compat),
             at_work: at_work(view),
             log_level: view.annotations.get(LOG_LEVEL).cloned(),
+            type_override: view.labels.get(TYPE_OVERRIDE).cloned(),
             deployed: deployed
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect(),

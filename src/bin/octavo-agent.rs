@@ -69,7 +69,8 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     if let Some(then) = settings.cleanup() {
         return clean_up(settings, node, then, shutdown).await;
     }
-    let hardware = hardware::open(settings.hardware())?;
+    let catalogue = hardware::catalogue(settings.hardware())?;
+    let hardware = hardware::open(settings.hardware(), catalogue.as_ref())?;
     let partitioning = settings
         .partitioning()
         .map(|one| Partitioning::open(one, settings.hardware().sys_root()))
@@ -82,7 +83,7 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     let outputs = Outputs {
         sink: sink.as_mut(),
         outbox: None,
-        cluster,
+        cluster: cluster.map(|cluster| cluster.naming(catalogue)),
         giver: None,
         usage: None,
         offered: None,
@@ -101,10 +102,11 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     let applies = partitioning.as_ref().map(|one| one.applies().clone());
     let pulse = Pulse::new(interval);
     let views = node::observe(settings, &hardware, pods);
-    let usage = views.as_ref();
     let served = Served {
         applies: applies.unwrap_or_default(),
-        usage: usage.map(|views| node::usage_metrics(settings, views)),
+        usage: views
+            .as_ref()
+            .map(|views| node::usage_metrics(settings, views)),
         pulse: pulse.clone(),
     };
     let metrics = metrics(settings.metrics(), served).await?;

@@ -15,6 +15,7 @@ use super::doctor::{self, DoctorArgs};
 use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
 use super::mig_parted::{self, MigPartedArgs, NvidiaMigPartedArgs};
+use super::naming::{NamingArgs, NamingSettings};
 use super::sharing::{self, SharingArgs};
 use super::top::TopArgs;
 use super::{
@@ -192,6 +193,9 @@ struct InspectArgs {
     no_headers: bool,
 
     #[command(flatten)]
+    naming: NamingArgs,
+
+    #[command(flatten)]
     source: SourceArgs,
 }
 
@@ -215,6 +219,9 @@ struct LabelsArgs {
     diff: Option<PathBuf>,
 
     #[command(flatten)]
+    naming: NamingArgs,
+
+    #[command(flatten)]
     source: SourceArgs,
 
     #[command(flatten)]
@@ -226,7 +233,7 @@ pub(super) struct SourceArgs {
     /// Read a recorded inventory instead of this machine; - for standard input
     ///
     /// FILE is what `octavo inspect -o json` or `-o yaml` printed, or a scenario of the simulated driver, which needs
-    /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware are not used then.
+    /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware but --catalog are not used then.
     #[arg(long, visible_alias = "machine", value_name = "FILE")]
     from: Option<PathBuf>,
 
@@ -348,10 +355,12 @@ fn script(shell: Shell, (command, name): (&mut clap::Command, &str)) -> String {
 
 impl From<InspectArgs> for InspectSettings {
     fn from(args: InspectArgs) -> Self {
+        let naming = NamingSettings::new(args.naming, args.source.catalog());
         Self {
             source: args.source.into(),
             format: args.output,
             headers: Headers::unless(args.no_headers),
+            naming,
         }
     }
 }
@@ -362,6 +371,7 @@ fn usage<T>(resolved: Result<T, &'static str>) -> Result<T, Answer> {
 }
 
 fn labels(args: LabelsArgs) -> Result<LabelsSettings, Answer> {
+    let naming = NamingSettings::new(args.naming, args.source.catalog());
     let source = Source::from(args.source);
     let purpose = args.diff.map_or(LabelsPurpose::Print(args.output), |path| {
         LabelsPurpose::Diff(path.into())
@@ -373,7 +383,15 @@ fn labels(args: LabelsArgs) -> Result<LabelsSettings, Answer> {
         source,
         labels: args.labels.into(),
         purpose,
+        naming,
     })
+}
+
+impl SourceArgs {
+    /// A catalogue of one's own.
+    fn catalog(&self) -> Option<Input> {
+        self.hardware.catalog.clone().map(Input::File)
+    }
 }
 
 impl From<SourceArgs> for Source {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::domain::id::TypeName;
 use crate::domain::inventory::{
-    Complaint, Condition, Device, DeviceState, Identity, Mig, MigState, NvmlState, Usage,
+    Complaint, Condition, Device, DeviceState, Mig, MigState, NvmlState, Usage,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -38,7 +38,7 @@ pub enum Occupancy {
     InUse,
     /// MIG mode is on: it is given out in parts.
     Partitioned(Partitions),
-    /// Nothing: it fails, has no driver, or waits for a reset, a reboot or its replacement.
+    /// Nothing: it fails, has no driver, is a virtual machine's, or waits for a reset, a reboot or its replacement.
     Unavailable,
     /// Nobody can tell now.
     Unknown,
@@ -58,10 +58,7 @@ impl DeviceSummary {
     pub fn of(device: &Device, nvml: &NvmlState) -> Self {
         let state = device.state(nvml);
         Self {
-            type_name: match &device.identity {
-                Identity::Known { type_name, .. } => Some(type_name.clone()),
-                Identity::Unknown => None,
-            },
+            type_name: device.identity.type_name().cloned(),
             memory: device.memory,
             state,
             occupancy: occupancy(device, state),
@@ -95,6 +92,7 @@ fn occupancy(device: &Device, state: DeviceState) -> Occupancy {
     match state {
         DeviceState::Failing
         | DeviceState::NoDriver
+        | DeviceState::Passthrough
         | DeviceState::Replace
         | DeviceState::NeedsReboot
         | DeviceState::NeedsReset => return Occupancy::Unavailable,

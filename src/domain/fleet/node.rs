@@ -153,7 +153,7 @@ fn state(devices: &[DeviceSummary], nvml: &NvmlState) -> NodeState {
 /// What a device makes of its node.
 fn weight(device: DeviceState) -> NodeState {
     match device {
-        DeviceState::Ok => NodeState::Ok,
+        DeviceState::Ok | DeviceState::Passthrough => NodeState::Ok,
         DeviceState::Partial
         | DeviceState::Stale
         | DeviceState::NeedsAction
