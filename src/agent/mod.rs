@@ -158,7 +158,6 @@ pub async fn run_once(
         cluster.look(partitioning.as_mut()).await?;
         cluster.name(hardware);
         inventory = hardware.latest();
-        cluster.tell_name(&inventory);
     }
     let mut status = None;
     if let Some(partitioning) = &mut partitioning {

@@ -226,7 +226,6 @@ impl<'a> Teller<'a> {
         let mut served = true;
         self.again = due;
         if let Some(cluster) = &mut self.outputs.cluster {
-            cluster.tell_name(inventory);
             self.again = soonest(cluster.say(inventory, &labels, status), due);
             served = cluster.is_heard();
         }

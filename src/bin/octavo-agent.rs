@@ -71,10 +71,7 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     }
     let catalogue = hardware::catalogue(settings.hardware())?;
     let hardware = hardware::open(settings.hardware(), catalogue.as_ref())?;
-    let partitioning = settings
-        .partitioning()
-        .map(|one| Partitioning::open(one, settings.hardware().sys_root()))
-        .transpose()?;
+    let partitioning = partitioning(settings)?;
     let once = settings.schedule() == Schedule::Once;
     let pods = node.as_ref().and_then(|node| node.pods.clone());
     let labels = settings.labels().options(Timestamp::now());
@@ -102,11 +99,10 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     let applies = partitioning.as_ref().map(|one| one.applies().clone());
     let pulse = Pulse::new(interval);
     let views = node::observe(settings, &hardware, pods);
+    let usage = views.as_ref();
     let served = Served {
         applies: applies.unwrap_or_default(),
-        usage: views
-            .as_ref()
-            .map(|views| node::usage_metrics(settings, views)),
+        usage: usage.map(|views| node::usage_metrics(settings, views)),
         pulse: pulse.clone(),
     };
     let metrics = metrics(settings.metrics(), served).await?;
@@ -127,6 +123,15 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         uplink.await?;
     }
     Ok(())
+}
+
+/// What partitions the node, where it is to be.
+fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dyn Error>> {
+    let sys_root = settings.hardware().sys_root();
+    let opened = settings
+        .partitioning()
+        .map(|one| Partitioning::open(one, sys_root));
+    Ok(opened.transpose()?)
 }
 
 /// Ends the server of metrics.

@@ -1,5 +1,6 @@
 //! What a person may type, as clap reads it, and how it becomes settings.
 
+mod completion;
 mod plugin;
 
 use std::ffi::OsString;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub use self::completion::{completion_script, mig_parted_completion_script};
 use self::plugin::{PLUGIN, as_plugin};
 use super::apply::{self, ApplyArgs, CheckpointArgs, HistoryArgs, RestoreArgs};
 use super::catalogue::{self, CatalogueArgs};
@@ -233,7 +235,8 @@ pub(super) struct SourceArgs {
     /// Read a recorded inventory instead of this machine; - for standard input
     ///
     /// FILE is what `octavo inspect -o json` or `-o yaml` printed, or a scenario of the simulated driver, which needs
-    /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware but --catalog are not used then.
+    /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware are not used then, but
+    /// --catalog by `inspect` and `labels`.
     #[arg(long, visible_alias = "machine", value_name = "FILE")]
     from: Option<PathBuf>,
 
@@ -329,28 +332,6 @@ impl OctavoArgs {
             screen,
         })
     }
-}
-
-/// The script that completes `octavo` in `shell`.
-pub fn completion_script(shell: Shell) -> String {
-    script(shell, (&mut OctavoArgs::command(), "octavo"))
-}
-
-/// The script that completes `nvidia-mig-parted` in `shell`.
-pub fn mig_parted_completion_script(shell: Shell) -> String {
-    let mut command = NvidiaMigPartedArgs::command();
-    script(shell, (&mut command, mig_parted::NAME))
-}
-
-fn script(shell: Shell, (command, name): (&mut clap::Command, &str)) -> String {
-    let shell = match shell {
-        Shell::Bash => clap_complete::Shell::Bash,
-        Shell::Zsh => clap_complete::Shell::Zsh,
-        Shell::Fish => clap_complete::Shell::Fish,
-    };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, command, name, &mut script);
-    String::from_utf8_lossy(&script).into_owned()
 }
 
 impl From<InspectArgs> for InspectSettings {

@@ -140,15 +140,11 @@ impl Device {
     pub fn nameless(&self) -> Option<Complaint> {
         let text = match &self.identity {
             Identity::Known { .. } => return None,
-            Identity::ByHand { .. } => format!(
-                "its type was named by hand: no catalogue has the PCI id {}",
-                self.pci_ids
-            ),
+            Identity::ByHand { .. } => {
+                format!("its type was named by hand; its PCI id is {}", self.pci_ids)
+            }
             Identity::Unknown => {
-                format!(
-                    "its type is unknown: no catalogue has the PCI id {}",
-                    self.pci_ids
-                )
+                format!("its type is unknown; its PCI id is {}", self.pci_ids)
             }
         };
         Some(Complaint::new(text, Gravity::Note))

@@ -140,7 +140,7 @@ fn a_catalogue_with_a_mistake_ends_every_program_with_the_place() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(
-        told.contains(&format!("own.yaml:8:12: error: {expected}")),
+        told.contains(&format!("own.yaml:8:11: error: {expected}")),
         "{told}"
     );
     let agent = Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
@@ -150,5 +150,5 @@ fn a_catalogue_with_a_mistake_ends_every_program_with_the_place() {
         .unwrap();
     let told = String::from_utf8(agent.stderr).unwrap();
     assert!(!agent.status.success(), "{told}");
-    assert!(told.contains("8:12") && told.contains(expected), "{told}");
+    assert!(told.contains("8:11") && told.contains(expected), "{told}");
 }
