@@ -16,6 +16,15 @@ const FORM_FACTORS: &[&str] = &[
 struct Catalogue {
     sources: BTreeMap<String, String>,
     accelerators: Vec<Accelerator>,
+    not_accelerators: Vec<Other>,
+}
+
+/// What looks like an accelerator and is none.
+#[derive(Deserialize)]
+struct Other {
+    id: String,
+    what: String,
+    sources: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -50,18 +59,27 @@ struct Link {
 pub(crate) fn table(json: &str) -> Result<String, Box<dyn Error>> {
     let catalogue: Catalogue = serde_json::from_str(json)?;
     let mut text = String::from("const TABLE: &[Facts] = &[\n");
-    for accelerator in &catalogue.accelerators {
-        let unknown = accelerator
-            .sources
+    let cited = |id: &str, sources: &[String]| {
+        let unknown = sources
             .iter()
             .find(|key| !catalogue.sources.contains_key(*key));
-        if let Some(key) = unknown {
-            return Err(format!("{}: there is no source {key}", accelerator.id).into());
+        match unknown {
+            Some(key) => Err(format!("{id}: there is no source {key}")),
+            None if sources.is_empty() => Err(format!("{id}: nobody says so")),
+            None => Ok(()),
         }
+    };
+    for accelerator in &catalogue.accelerators {
+        cited(&accelerator.id, &accelerator.sources)?;
         let entry = accelerator
             .entry()
             .map_err(|error| format!("{}: {error}", accelerator.id))?;
         text.push_str(&entry);
+    }
+    text.push_str("];\n\nconst OTHERS: &[NotAccelerator] = &[\n");
+    for other in &catalogue.not_accelerators {
+        cited(&other.id, &other.sources)?;
+        text.push_str(&other.entry()?);
     }
     text.push_str("];\n\nconst SOURCES: &[(&str, &str)] = &[\n");
     for (key, citation) in &catalogue.sources {
@@ -69,6 +87,21 @@ pub(crate) fn table(json: &str) -> Result<String, Box<dyn Error>> {
     }
     text.push_str("];\n");
     Ok(text)
+}
+
+impl Other {
+    fn entry(&self) -> Result<String, Box<dyn Error>> {
+        let (vendor, device) = match self.id.split_once(':') {
+            Some((vendor, device)) => (vendor, Some(u16::from_str_radix(device, 16)?)),
+            None => (self.id.as_str(), None),
+        };
+        let vendor = u16::from_str_radix(vendor, 16)?;
+        let device = device.map_or_else(|| "None".to_owned(), |id| format!("Some({id:#06x})"));
+        Ok(format!(
+            "    NotAccelerator {{ vendor: {vendor:#06x}, device: {device}, what: {:?}, sources: &{:?} }},\n",
+            self.what, self.sources
+        ))
+    }
 }
 
 impl Accelerator {
@@ -114,6 +147,8 @@ impl Accelerator {
             "nvidia" => "Vendor::Nvidia",
             "amd" => "Vendor::Amd",
             "aws" => "Vendor::Aws",
+            "intel" => "Vendor::Other(0x8086)",
+            "habana" => "Vendor::Other(0x1da3)",
             other => return Err(format!("no vendor is called {other:?}")),
         })
     }

@@ -3,6 +3,7 @@
 //! A file that is broken when the program starts is an error of whoever starts it. One that breaks later leaves the layouts
 //! before in use, and everything made of them says so.
 
+pub mod catalogue;
 mod choice;
 mod stamp;
 

@@ -3,7 +3,9 @@
 //!
 //! Nothing here waits for an API server: a [`Link`] has what was seen last and takes what is to be said, and keeps at it.
 
-use std::collections::BTreeMap;
+mod facet;
+mod words;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,23 +13,27 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use crate::agent::draining::{Draining, Seen, Shown, is_tainted};
+use self::facet::Facet;
+use self::words::{answer, partitions};
+use crate::agent::draining::{Draining, Seen, Shown};
+use crate::agent::names::Names;
 use crate::agent::node_sink::ONCE;
 use crate::agent::partitioning::{Following, Partitioning};
 use crate::agent::sink::SinkError;
 use crate::agent::soonest;
 use crate::config::agent::ClusterSettings;
+use crate::domain::accelerators::Catalogue;
 use crate::domain::inventory::{Inventory, NvmlState};
-use crate::domain::labels::{LabelSet, LayoutState};
+use crate::domain::labels::LabelSet;
 use crate::domain::node::drain::Standing;
 use crate::domain::node::operands::{self, Facts, Operands};
-use crate::domain::node::selection::at_work;
 use crate::domain::node::telling::{Event, Scene, Telling};
 use crate::domain::node::{
-    Compat, LOG_LEVEL, MIG_CONFIG, PluginLabel, STATUS, Selected, Settled, View, Yielded, select,
+    Compat, MIG_CONFIG, PluginLabel, STATUS, Selected, Settled, View, Yielded, select,
 };
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
+use crate::hw::Handle;
 use crate::k8s::node::Link;
 use crate::telemetry::Level;
 use crate::wire::node_status::annotation;
@@ -60,20 +66,10 @@ pub struct Cluster {
     plugin_label: PluginLabel,
     /// Since when another program says that it is partitioning this node.
     held: Option<Duration>,
+    /// What people call devices that nobody knows.
+    names: Names,
     /// What was said last, without what may change with every look.
     said: Option<(String, String, Duration)>,
-}
-
-/// What of a Node the agent acts on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Facet {
-    uid: String,
-    selected: Option<Selected>,
-    at_work: Option<String>,
-    log_level: Option<String>,
-    deployed: BTreeMap<String, String>,
-    is_tainted: bool,
-    offered: BTreeMap<String, u64>,
 }
 
 impl Cluster {
@@ -100,7 +96,27 @@ impl Cluster {
                 PluginLabel::Absent
             },
             held: None,
+            names: Names::default(),
             said: None,
+        }
+    }
+
+    /// The same with an administrator's catalogue, in which the name is looked up that a label gives to unknown devices.
+    #[must_use]
+    pub fn naming(mut self, catalogue: Option<Catalogue>) -> Self {
+        self.names = Names::new(catalogue);
+        self
+    }
+
+    /// Whether nobody knows yet what its label calls unknown devices.
+    pub fn is_unseen(&self) -> bool {
+        self.seen.is_none()
+    }
+
+    /// Lets the Node's label name devices that nobody knows. Of a Node that is gone what it said last counts.
+    pub fn name(&mut self, hardware: &Handle) {
+        if let Some(seen) = &self.seen {
+            self.names.follow(seen.type_override.as_deref(), hardware);
         }
     }
 
@@ -218,6 +234,7 @@ impl Cluster {
         status: Option<&Status>,
     ) -> Option<Duration> {
         let now = self.began.elapsed();
+        self.names.tell(inventory);
         let yielded = self.link.report.borrow().yielded.clone();
         let scene = Scene {
             status,
@@ -358,43 +375,6 @@ impl Cluster {
 
     fn facet(&self) -> Option<Facet> {
         let view = self.view.borrow();
-        let view = view.as_deref()?;
-        let deployed = view.labels.iter().filter(|(key, _)| {
-            operands::CLIENTS.contains(&key.as_str())
-                || *key == crate::domain::node::keep::PLUGIN_CONFIG
-        });
-        Some(Facet {
-            uid: view.uid.clone(),
-            selected: select(view, self.compat),
-            at_work: at_work(view),
-            log_level: view.annotations.get(LOG_LEVEL).cloned(),
-            deployed: deployed
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
-            is_tainted: is_tainted(view),
-            offered: view.allocatable.clone(),
-        })
+        view.as_deref().map(|view| Facet::of(view, self.compat))
     }
-}
-
-/// What mig-manager would say. Source: NVIDIA mig-parted, `nvidia.com/mig.config.state`.
-fn answer(status: &Status) -> Option<&'static str> {
-    Some(match LayoutState::of(status)? {
-        LayoutState::Applied => "success",
-        LayoutState::Pending | LayoutState::Blocked => "pending",
-        LayoutState::Failed => "failed",
-    })
-}
-
-/// Partitions by the resource that NVIDIA's device plugin offers each profile as; `None` where it offers them otherwise.
-fn partitions(labels: &LabelSet) -> Option<BTreeMap<String, u64>> {
-    let mixed = labels.get("nvidia.com/mig.strategy") == Some("mixed");
-    let counts = labels.iter().filter_map(|(key, value)| {
-        let resource = key.strip_suffix(".count")?;
-        let count = value.parse().ok()?;
-        resource
-            .starts_with("nvidia.com/mig-")
-            .then(|| (resource.to_owned(), count))
-    });
-    mixed.then(|| counts.collect())
 }

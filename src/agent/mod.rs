@@ -20,6 +20,7 @@ pub mod feature_file;
 pub mod local;
 mod log;
 pub mod metrics;
+mod names;
 pub mod node_sink;
 pub mod partitioning;
 pub mod pulse;
@@ -155,6 +156,8 @@ pub async fn run_once(
     let mut cluster = outputs.cluster;
     if let Some(cluster) = &mut cluster {
         cluster.look(partitioning.as_mut()).await?;
+        cluster.name(hardware);
+        inventory = hardware.latest();
     }
     let mut status = None;
     if let Some(partitioning) = &mut partitioning {
@@ -210,7 +213,7 @@ pub async fn run(
             }
             continue;
         }
-        let waits = teller.follow_node(partitioning.as_mut());
+        let waits = teller.follow_node(hardware, partitioning.as_mut());
         let inventory = tokio::select! {
             () = &mut shutdown => break,
             inventory = hardware.observe() => inventory,

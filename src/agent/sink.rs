@@ -45,8 +45,8 @@ pub struct Sheet<'a> {
 pub enum Claim {
     /// The hardware was read: they replace what is there.
     Read,
-    /// The driver hangs and has not been read since this agent started: what an earlier agent published is better, so
-    /// they are published only where nothing is.
+    /// The driver hangs and has not been read since this agent started, or a device is unknown whose name a label of the Node
+    /// may give, which was not seen yet. What an earlier agent published is better, so they are published only where nothing is.
     Unread,
 }
 

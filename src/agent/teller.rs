@@ -19,7 +19,7 @@ use crate::agent::sharing::Scene;
 use crate::agent::sink::{Claim, LabelSink, Published, Sheet, SinkError};
 use crate::agent::xids::Reporter;
 use crate::apply::executor::Board;
-use crate::domain::inventory::{Inventory, NvmlState};
+use crate::domain::inventory::{Identity, Inventory, NvmlState};
 use crate::domain::labels::{self, LabelSet, LayoutState, Options};
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::{DeviceStatus, State, Status};
@@ -153,9 +153,12 @@ impl<'a> Teller<'a> {
     /// Lets the Node choose the layout; says when to come again, where that is before it says something else.
     pub(super) fn follow_node(
         &mut self,
+        hardware: &Handle,
         partitioning: Option<&mut Partitioning>,
     ) -> Option<Duration> {
-        let (following, again) = self.outputs.cluster.as_mut()?.follow();
+        let cluster = self.outputs.cluster.as_mut()?;
+        let (following, again) = cluster.follow();
+        cluster.name(hardware);
         partitioning?.follow(following, again.is_some());
         again
     }
@@ -226,7 +229,19 @@ impl<'a> Teller<'a> {
             self.again = soonest(cluster.say(inventory, &labels, status), due);
             served = cluster.is_heard();
         }
-        let outcome = publish(inventory, self.outputs.sink, &labels).await;
+        let unnamed = self.outputs.cluster.as_ref().is_some_and(|cluster| {
+            let mut devices = inventory.devices.iter();
+            cluster.is_unseen() && devices.any(|device| device.identity == Identity::Unknown)
+        });
+        let sheet = Sheet {
+            claim: if unnamed {
+                Claim::Unread
+            } else {
+                claim(&inventory.nvml)
+            },
+            ..sheet(inventory, &labels)
+        };
+        let outcome = self.outputs.sink.publish(sheet).await;
         if served && outcome.is_ok() {
             self.outputs.pulse.serves();
         }
@@ -358,13 +373,16 @@ pub(super) async fn publish(
     sink: &mut dyn LabelSink,
     labels: &LabelSet,
 ) -> Result<Published, SinkError> {
-    let sheet = Sheet {
+    sink.publish(sheet(inventory, labels)).await
+}
+
+fn sheet<'a>(inventory: &'a Inventory, labels: &'a LabelSet) -> Sheet<'a> {
+    Sheet {
         labels,
         inventory,
         claim: claim(&inventory.nvml),
         now: Timestamp::now(),
-    };
-    sink.publish(sheet).await
+    }
 }
 
 /// A call that hangs before the driver said which it is hangs before anything was read.

@@ -71,11 +71,9 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     if let Some(then) = settings.cleanup() {
         return clean_up(settings, node, then, shutdown).await;
     }
-    let hardware = hardware::open(settings.hardware())?;
-    let partitioning = settings
-        .partitioning()
-        .map(|one| Partitioning::open(one, settings.hardware().sys_root()))
-        .transpose()?;
+    let catalogue = hardware::catalogue(settings.hardware())?;
+    let hardware = hardware::open(settings.hardware(), catalogue.as_ref())?;
+    let partitioning = partitioning(settings)?;
     let once = settings.schedule() == Schedule::Once;
     let pods = node.as_ref().and_then(|node| node.pods.clone());
     let labels = settings.labels().options(Timestamp::now());
@@ -84,7 +82,7 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     let outputs = Outputs {
         sink: sink.as_mut(),
         outbox: None,
-        cluster,
+        cluster: cluster.map(|cluster| cluster.naming(catalogue)),
         giver: None,
         usage: None,
         offered: None,
@@ -127,6 +125,15 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         uplink.await?;
     }
     Ok(())
+}
+
+/// What partitions the node, where it is to be.
+fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dyn Error>> {
+    let sys_root = settings.hardware().sys_root();
+    let opened = settings
+        .partitioning()
+        .map(|one| Partitioning::open(one, sys_root));
+    Ok(opened.transpose()?)
 }
 
 /// Ends the server of metrics.

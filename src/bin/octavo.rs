@@ -2,8 +2,17 @@
 
 mod hardware;
 
+use std::io;
+
 use octavo::cli::{self, Exit};
+use octavo::config::hardware::HardwareSettings;
+use octavo::hw::Handle;
 
 fn main() -> Exit {
-    cli::main(hardware::open)
+    cli::main(open)
+}
+
+fn open(settings: &HardwareSettings) -> io::Result<Handle> {
+    let catalogue = hardware::catalogue(settings)?;
+    hardware::open(settings, catalogue.as_ref())
 }

@@ -7,8 +7,8 @@ use super::input;
 use super::paint::Ink;
 use super::text::{Cell, columns, printable};
 use super::{CliError, Exit, Report, json, yaml};
-use crate::config::octavo::Colors;
 use crate::config::octavo::catalogue::{CatalogueCommand, CatalogueFormat, LookupSettings};
+use crate::config::octavo::{Colors, Input};
 use crate::domain::accelerators::{Catalogue, Lookup, Product};
 use crate::domain::id::Sku;
 use crate::domain::layout::Place;
@@ -18,7 +18,7 @@ use crate::wire::layouts::catalogue::parse;
 /// `octavo catalog`.
 pub(super) fn report(command: &CatalogueCommand, colors: Colors) -> Result<Report, CliError> {
     let (CatalogueCommand::Search(settings) | CatalogueCommand::Show(settings)) = command;
-    let catalogue = match catalogue(settings)? {
+    let catalogue = match over(settings.overlay())? {
         Ok(catalogue) => catalogue,
         Err(refused) => {
             return Ok(Report {
@@ -39,9 +39,9 @@ pub(super) fn report(command: &CatalogueCommand, colors: Colors) -> Result<Repor
 }
 
 /// The built-in one with the file over it; what is wrong with the file where it cannot be used.
-fn catalogue(settings: &LookupSettings) -> Result<Result<Catalogue, String>, CliError> {
+pub(super) fn over(overlay: Option<&Input>) -> Result<Result<Catalogue, String>, CliError> {
     let built_in = Catalogue::built_in();
-    let Some(overlay) = settings.overlay() else {
+    let Some(overlay) = overlay else {
         return Ok(Ok(built_in));
     };
     let text = input::catalogue(overlay)?;

@@ -25,6 +25,7 @@ mod inspect;
 mod labels;
 mod layouts;
 mod mig_parted;
+mod naming;
 mod paint;
 mod plan;
 mod print;
@@ -48,6 +49,7 @@ pub use self::error::{CliError, explain};
 pub use self::exit::Exit;
 use self::layouts::Machine;
 pub use self::mig_parted::MigPartedError;
+use self::naming::Names;
 use self::print::publish;
 pub use self::simulated::SimulationError;
 use self::users::Users;
@@ -55,7 +57,9 @@ use crate::config::hardware::HardwareSettings;
 use crate::config::octavo::apply::RunSettings;
 use crate::config::octavo::layouts::LayoutsCommand;
 use crate::config::octavo::sharing::SharingCommand;
-use crate::config::octavo::{Colors, Command, Input, Invocation, Source, completion_script};
+use crate::config::octavo::{
+    Colors, Command, Input, Invocation, NamingSettings, Source, completion_script,
+};
 use crate::config::{Answer, AnswerKind};
 use crate::domain::inventory::Inventory;
 use crate::hw::Handle;
@@ -102,12 +106,10 @@ fn say(answer: &Answer) -> Exit {
 fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
     let colors = invocation.colors();
     match invocation.command() {
-        Command::Inspect(settings) => {
-            inspect::report(&*inventory(settings.source(), open)?, settings, colors)
-        }
-        Command::Labels(settings) => {
-            labels::report(&*inventory(settings.source(), open)?, settings, colors)
-        }
+        Command::Inspect(settings) => named(settings.naming(), settings.source(), open)?
+            .report(|inventory| inspect::report(inventory, settings, colors)),
+        Command::Labels(settings) => named(settings.naming(), settings.source(), open)?
+            .report(|inventory| labels::report(inventory, settings, colors)),
         Command::Doctor(settings) => {
             let inventory = inventory(settings.source(), open)?;
             let gathered = block_on(doctor::gather(&inventory, settings))??;
@@ -216,6 +218,41 @@ fn inventory(source: &Source, open: Open) -> Result<Arc<Inventory>, CliError> {
             block_on(handle.observe())
         }
     }
+}
+
+/// An inventory whose devices have the names that were given to try out, or why there is none.
+enum Named {
+    Inventory(Arc<Inventory>, String),
+    Refused(Report),
+}
+
+impl Named {
+    /// What `report` says of it, and what is to be said of the names.
+    fn report(
+        self,
+        report: impl FnOnce(&Inventory) -> Result<Report, CliError>,
+    ) -> Result<Report, CliError> {
+        match self {
+            Self::Refused(report) => Ok(report),
+            Self::Inventory(inventory, notes) => {
+                let report = report(&inventory)?;
+                Ok(Report {
+                    notes: notes + &report.notes,
+                    ..report
+                })
+            }
+        }
+    }
+}
+
+fn named(naming: &NamingSettings, source: &Source, open: Open) -> Result<Named, CliError> {
+    Ok(match Names::read(naming)? {
+        Err(refused) => Named::Refused(refused),
+        Ok(names) => {
+            let (inventory, notes) = names.name(inventory(source, open)?);
+            Named::Inventory(inventory, notes)
+        }
+    })
 }
 
 fn opened(hardware: &HardwareSettings, open: Open) -> Result<Handle, CliError> {

@@ -58,6 +58,18 @@ pub(super) struct HardwareArgs {
     )]
     neuron_logical_config: PathBuf,
 
+    /// A catalogue of your own, by which devices are recognised too
+    ///
+    /// It adds products, with the PCI ids and names that they are recognised by. docs/cli.md has its form, which is read strictly: a
+    /// mistake in it ends the program.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OCTAVO_CATALOG",
+        hide_env_values = true
+    )]
+    pub(in crate::config) catalog: Option<PathBuf>,
+
     /// How long one call of the driver may take before NVML counts as stalled
     #[arg(
         long,
@@ -77,6 +89,7 @@ pub struct HardwareSettings {
     driver_roots: Vec<PathBuf>,
     sys_root: PathBuf,
     neuron_logical_config: PathBuf,
+    catalog: Option<PathBuf>,
     call_deadline: Duration,
 }
 
@@ -110,6 +123,11 @@ impl HardwareSettings {
         &self.neuron_logical_config
     }
 
+    /// An administrator's own catalogue.
+    pub fn catalog(&self) -> Option<&Path> {
+        self.catalog.as_deref()
+    }
+
     /// The longest that one call of the driver may take.
     pub fn call_deadline(&self) -> Duration {
         self.call_deadline
@@ -125,6 +143,7 @@ impl From<HardwareArgs> for HardwareSettings {
             driver_roots: args.driver_roots,
             sys_root: args.sys_root,
             neuron_logical_config: args.neuron_logical_config,
+            catalog: args.catalog,
             call_deadline: args.call_deadline,
         }
     }

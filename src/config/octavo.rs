@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod fleet;
 pub mod layouts;
 pub mod mig_parted;
+mod naming;
 pub mod server;
 pub mod sharing;
 pub mod top;
@@ -27,6 +28,7 @@ use self::doctor::DoctorSettings;
 use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
 use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
 use self::mig_parted::MigPartedSettings;
+pub use self::naming::NamingSettings;
 use self::sharing::SharingCommand;
 use self::top::TopSettings;
 use super::Answer;
@@ -94,6 +96,7 @@ pub struct InspectSettings {
     source: Source,
     format: InspectFormat,
     headers: Headers,
+    naming: NamingSettings,
 }
 
 /// What `octavo labels` runs on.
@@ -102,6 +105,7 @@ pub struct LabelsSettings {
     source: Source,
     labels: LabelSettings,
     purpose: LabelsPurpose,
+    naming: NamingSettings,
 }
 
 /// What to do with the labels.
@@ -278,6 +282,11 @@ impl InspectSettings {
     pub fn headers(&self) -> Headers {
         self.headers
     }
+
+    /// By what devices are named.
+    pub fn naming(&self) -> &NamingSettings {
+        &self.naming
+    }
 }
 
 impl LabelsSettings {
@@ -294,6 +303,11 @@ impl LabelsSettings {
     /// What to do with them.
     pub fn purpose(&self) -> &LabelsPurpose {
         &self.purpose
+    }
+
+    /// By what devices are named.
+    pub fn naming(&self) -> &NamingSettings {
+        &self.naming
     }
 }
 

@@ -10,7 +10,9 @@ mod catalogue;
 mod facts;
 mod memory;
 mod names;
+mod naming;
 mod neuron;
+mod own;
 mod said;
 
 pub use catalogue::{
@@ -18,9 +20,12 @@ pub use catalogue::{
     OverlayProblem, Product, SharedName, Value,
 };
 pub use facts::{
-    DeviceLink, Facts, LinkKind, MarketedMemory, MemoryUnit, PciPattern, Tflops, catalogue, source,
+    DeviceLink, Facts, LinkKind, MarketedMemory, MemoryUnit, NotAccelerator, PciPattern, Tflops,
+    catalogue, is_listed, no_accelerator, not_accelerators, source,
 };
+pub use naming::{Given, Naming, TYPE_OVERRIDE, Told};
 pub use neuron::{LogicalRule, logical_rule, neuron_chip, neuron_memory};
+pub use own::Own;
 
 use crate::domain::id::Sku;
 use crate::domain::inventory::{Architecture, Identity, PciIds, Vendor};
@@ -28,6 +33,16 @@ use crate::domain::quantity::Mebibytes;
 
 /// What a device is, from its ids and from what its driver says of it.
 pub fn identify(ids: PciIds, product_name: Option<&str>, memory: Option<Mebibytes>) -> Identity {
+    identify_with(&Own::default(), ids, product_name, memory)
+}
+
+/// The same with an administrator's products too, which come before what only the driver's words make of it.
+fn identify_with(
+    own: &Own,
+    ids: PciIds,
+    product_name: Option<&str>,
+    memory: Option<Mebibytes>,
+) -> Identity {
     let memory = memory.filter(|seen| seen.get() > 0);
     let vendor = Vendor::from_pci(ids.vendor);
     let by_ids = facts::with_ids(ids);
@@ -35,6 +50,7 @@ pub fn identify(ids: PciIds, product_name: Option<&str>, memory: Option<Mebibyte
     let known = agreed(&by_ids, product_name, memory);
     known
         .or_else(|| agreed(&by_name(), product_name, memory))
+        .or_else(|| own.identify(ids, product_name, memory))
         .or_else(|| from_driver(vendor, product_name, memory))
         .or_else(|| resized(&by_ids, memory))
         .unwrap_or(Identity::Unknown)

@@ -12,6 +12,7 @@ mod state;
 mod usage;
 
 use std::fmt;
+use std::str::FromStr;
 
 pub use amd::{Amd, AmdPartition, Mode};
 pub use health::{Health, Problem, RecoveryAction, RemappedRows};
@@ -23,6 +24,8 @@ pub use neuron::{
 };
 pub use state::{Complaint, DeviceState, Gravity};
 pub use usage::{InstanceUse, Usage};
+
+use thiserror::Error;
 
 use crate::domain::id::{GpuUuid, PciAddress, Sku, TypeName};
 use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
@@ -172,6 +175,13 @@ pub enum Identity {
         /// The catalogue's finer id; absent for a type that was derived from the driver's product name.
         sku: Option<Sku>,
     },
+    /// Nobody knows it but a person, who named it.
+    ByHand {
+        /// What the person calls it.
+        type_name: TypeName,
+        /// The product of the catalogue that this is the name of, if it is one.
+        sku: Option<Sku>,
+    },
     /// Nobody knows it; shown as `GPU - type unknown`.
     Unknown,
 }
@@ -261,23 +271,94 @@ impl Vendor {
     }
 }
 
+/// Names of makers that have no variant of their own. Source: pci.ids.
+const OTHERS: [(u16, &str); 2] = [(0x8086, "intel"), (0x1da3, "habana")];
+
+impl FromStr for Vendor {
+    type Err = UnknownVendor;
+
+    /// What [`Display`](fmt::Display) writes, and `pci-<id>` of whomever.
+    fn from_str(text: &str) -> Result<Self, UnknownVendor> {
+        let hex = |id: &str| {
+            let plain = id.len() == 4 && id.bytes().all(|b| b.is_ascii_hexdigit());
+            plain.then(|| u16::from_str_radix(id, 16).ok()).flatten()
+        };
+        match text {
+            "nvidia" => Ok(Self::Nvidia),
+            "amd" => Ok(Self::Amd),
+            "aws" => Ok(Self::Aws),
+            _ => {
+                let mut others = OTHERS.iter();
+                let named = others.find(|(_, name)| *name == text).map(|(id, _)| *id);
+                let id = named.or_else(|| text.strip_prefix("pci-").and_then(hex));
+                id.map(Self::Other).ok_or(UnknownVendor)
+            }
+        }
+    }
+}
+
+/// Nobody is called so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("no maker is called so")]
+pub struct UnknownVendor;
+
 impl fmt::Display for Vendor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nvidia => f.pad("nvidia"),
             Self::Amd => f.pad("amd"),
             Self::Aws => f.pad("aws"),
-            Self::Other(id) => f.pad(&format!("pci-{id:04x}")),
+            Self::Other(id) => match OTHERS.iter().find(|(known, _)| known == id) {
+                Some((_, name)) => f.pad(name),
+                None => f.pad(&format!("pci-{id:04x}")),
+            },
         }
+    }
+}
+
+/// `10de:25b6`, and what stands behind it where the function has a subsystem: several products may share the first half.
+impl fmt::Display for PciIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04x}:{:04x}", self.vendor, self.device)?;
+        if (self.subsystem_vendor, self.subsystem_device) == (0, 0) {
+            return Ok(());
+        }
+        let (vendor, device) = (self.subsystem_vendor, self.subsystem_device);
+        write!(f, ", subsystem {vendor:04x}:{device:04x}")
     }
 }
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Known { type_name, .. } => f.pad(type_name.as_str()),
+            Self::Known { type_name, .. } | Self::ByHand { type_name, .. } => {
+                f.pad(type_name.as_str())
+            }
             Self::Unknown => f.pad("GPU - type unknown"),
         }
+    }
+}
+
+impl Identity {
+    /// The type, where it has a name.
+    pub fn type_name(&self) -> Option<&TypeName> {
+        match self {
+            Self::Known { type_name, .. } | Self::ByHand { type_name, .. } => Some(type_name),
+            Self::Unknown => None,
+        }
+    }
+
+    /// The product of the catalogue, where it is known.
+    pub fn sku(&self) -> Option<&Sku> {
+        match self {
+            Self::Known { sku, .. } | Self::ByHand { sku, .. } => sku.as_ref(),
+            Self::Unknown => None,
+        }
+    }
+
+    /// Whether a person named it.
+    pub fn is_by_hand(&self) -> bool {
+        matches!(self, Self::ByHand { .. })
     }
 }
 

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::accelerators;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
     Condition, Device, Inventory, Machine, Mig, NvmlState, PciIds, Problem, Vendor,
@@ -14,7 +13,7 @@ use crate::hw::amd::Told;
 use crate::hw::calls::InFlight;
 use crate::hw::pci::PciFunction;
 
-/// The node's inventory. `observation` is absent while no driver answers.
+/// The node's inventory, before its devices have names. `observation` is absent while no driver answers.
 pub(crate) fn merge(
     machine: Machine,
     functions: &[PciFunction],
@@ -33,7 +32,7 @@ pub(crate) fn merge(
         neuron: None,
         machine,
         nvml,
-        devices: devices.into_values().map(named).collect(),
+        devices: devices.into_values().collect(),
     }
 }
 
@@ -101,19 +100,6 @@ fn from_driver(mut device: Device, seen: Option<&Device>) -> Device {
             class: seen.pci_ids.class,
             ..device.pci_ids
         };
-    }
-    device
-}
-
-/// Adds what the catalogue knows, where nobody who asked the device does.
-fn named(mut device: Device) -> Device {
-    device.identity = accelerators::identify(
-        device.pci_ids,
-        device.product_name.as_deref(),
-        device.memory,
-    );
-    if device.architecture.is_none() {
-        device.architecture = accelerators::architecture(device.pci_ids);
     }
     device
 }

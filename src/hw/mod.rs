@@ -29,6 +29,7 @@ pub mod traces;
 pub mod worker;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use calls::CallWatch;
@@ -36,6 +37,7 @@ pub use control::GpuControl;
 pub use error::{Code, DriverError, LoadError, Remedy};
 pub use worker::{Handle, Hints, NoDriver, Released, Unread, spawn};
 
+use crate::domain::accelerators::Own;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Driver};
 use crate::domain::reading::Reading;
@@ -52,6 +54,8 @@ pub struct Settings {
     pub sys_root: PathBuf,
     /// The node's setting of logical `NeuronCore`s.
     pub neuron_logical_config: PathBuf,
+    /// Products that an administrator's catalogue adds.
+    pub own: Arc<Own>,
     /// After this time, a driver call that has not returned counts as stalled.
     pub call_deadline: Duration,
 }
@@ -63,6 +67,7 @@ impl Default for Settings {
             driver_roots: library::DRIVER_ROOTS.map(PathBuf::from).to_vec(),
             sys_root: PathBuf::from(sysfs::ROOT),
             neuron_logical_config: PathBuf::from(neuron::LOGICAL_CONFIG),
+            own: Arc::default(),
             // Above what a healthy driver needs for its slowest call: the first one, while no daemon keeps the GPUs awake.
             call_deadline: Duration::from_secs(10),
         }

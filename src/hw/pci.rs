@@ -4,7 +4,9 @@
 //! NUMA node, the kernel driver, and whether a GPU is a virtual one.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use crate::domain::accelerators::{self, Own};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Machine, PciIds, VgpuHost};
 use crate::hw::amd::{self, Told};
@@ -13,26 +15,10 @@ use crate::hw::sysfs::Sysfs;
 const DEVICES: &str = "bus/pci/devices";
 
 const NVIDIA: u16 = 0x10de;
-const AMAZON: u16 = 0x1d0f;
 const INTEL: u16 = 0x8086;
-
-/// Inferentia and Trainium. They call themselves system peripherals, so no class gives them away.
-/// Source: AWS Neuron driver, PCI id table.
-const NEURON: [u16; 9] = [
-    0x7064, 0x7065, 0x7066, 0x7067, 0x7164, 0x7264, 0x7364, 0x7564, 0x7565,
-];
-
-/// Makers of consoles for servers and virtual machines, whose display controllers accelerate nothing: ASPEED, Matrox,
-/// QEMU, virtio, QXL, `VMware`, Hyper-V, Cirrus, `VirtualBox`.
-const CONSOLES: [u16; 9] = [
-    0x1a03, 0x102b, 0x1234, 0x1af4, 0x1b36, 0x15ad, 0x1414, 0x1013, 0x80ee,
-];
 
 /// Longer names than this no machine has.
 const LONGEST_NAME: usize = 128;
-
-/// `NVSwitches`. Source: pci.ids.
-const NVSWITCH: [u16; 2] = [0x1af1, 0x22a3];
 
 /// A PCI function that is an accelerator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,14 +43,17 @@ struct Unread;
 #[derive(Debug)]
 pub(crate) struct Bus {
     sys: Sysfs,
+    /// Products that an administrator's catalogue adds.
+    own: Arc<Own>,
     /// By name in sysfs; `None` for what is no accelerator.
     known: BTreeMap<String, Option<PciFunction>>,
 }
 
 impl Bus {
-    pub(crate) fn new(sys: Sysfs) -> Self {
+    pub(crate) fn new(sys: Sysfs, own: Arc<Own>) -> Self {
         Self {
             sys,
+            own,
             known: BTreeMap::new(),
         }
     }
@@ -74,7 +63,7 @@ impl Bus {
         let mut before = std::mem::take(&mut self.known);
         for name in self.sys.names(DEVICES) {
             let known = before.remove(&name).map(Ok);
-            if let Ok(known) = known.unwrap_or_else(|| function(&self.sys, &name)) {
+            if let Ok(known) = known.unwrap_or_else(|| function(&self.sys, &name, &self.own)) {
                 self.known.insert(name, known);
             }
         }
@@ -104,7 +93,7 @@ impl Bus {
 }
 
 /// What a function is; `None` for what is no accelerator.
-fn function(sys: &Sysfs, name: &str) -> Result<Option<PciFunction>, Unread> {
+fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Option<PciFunction>, Unread> {
     let Ok(address) = name.parse() else {
         return Ok(None);
     };
@@ -118,7 +107,7 @@ fn function(sys: &Sysfs, name: &str) -> Result<Option<PciFunction>, Unread> {
         class: sys.hex(&at("class")),
     };
     // A virtual function whose physical one is on this machine too is that device once more.
-    if !is_accelerator(ids, address) || sys.link(&at("physfn")).is_some() {
+    if !is_accelerator(ids, address, own) || sys.link(&at("physfn")).is_some() {
         return ids.class.map(|_| None).ok_or(Unread);
     }
     let config = (ids.vendor == NVIDIA)
@@ -143,17 +132,19 @@ fn is_name(text: &str) -> bool {
     text.len() <= LONGEST_NAME && !text.contains(odd)
 }
 
-fn is_accelerator(ids: PciIds, address: PciAddress) -> bool {
-    if ids.vendor == AMAZON {
-        return NEURON.contains(&ids.device);
-    }
-    if ids.vendor == NVIDIA && NVSWITCH.contains(&ids.device) {
+/// What the catalogue lists is one, whatever it calls itself: Inferentia and Trainium say that they are system peripherals.
+/// What it lists as none is none; for the rest the class decides.
+fn is_accelerator(ids: PciIds, address: PciAddress, own: &Own) -> bool {
+    if accelerators::no_accelerator(ids).is_some() {
         return false;
+    }
+    if accelerators::is_listed(ids) || own.lists(ids) {
+        return true;
     }
     match ids.class.unwrap_or(0) >> 8 {
         // 3D controllers, displays without a console, processing accelerators.
-        0x0302 | 0x0380 | 0x1200 => !CONSOLES.contains(&ids.vendor),
-        0x0300 => !CONSOLES.contains(&ids.vendor) && !is_integrated(ids, address),
+        0x0302 | 0x0380 | 0x1200 => true,
+        0x0300 => !is_integrated(ids, address),
         _ => false,
     }
 }

@@ -30,6 +30,7 @@ use tokio::time::Instant;
 pub use claim::{NoDriver, Released, Unread};
 pub use handle::{Handle, Hints};
 
+use crate::domain::accelerators::Naming;
 use crate::domain::driver_link::{Effect, Event, Past, State};
 use crate::domain::error::chain;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
@@ -88,6 +89,7 @@ struct Shared {
     latest: watch::Sender<Arc<Inventory>>,
     pulse: watch::Sender<Pulse>,
     xids: Mutex<Xids>,
+    naming: Mutex<Naming>,
 }
 
 impl Shared {
@@ -100,6 +102,16 @@ impl Shared {
     fn xids(&self) -> MutexGuard<'_, Xids> {
         // What is kept is whole after each step, so that of a thread that died with the lock it is as good.
         self.xids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// By what devices are named now.
+    fn naming(&self) -> Naming {
+        self.lock_naming().clone()
+    }
+
+    fn lock_naming(&self) -> MutexGuard<'_, Naming> {
+        // One assignment is all that is done with it.
+        self.naming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say_news(&self) {
@@ -122,12 +134,16 @@ pub fn spawn(loader: Box<dyn DriverLoader>, settings: &Settings) -> io::Result<H
         latest: watch::Sender::new(Arc::new(first)),
         pulse: watch::Sender::new(Pulse::default()),
         xids: Mutex::default(),
+        naming: Mutex::new(Naming {
+            own: Arc::clone(&settings.own),
+            given: None,
+        }),
     });
     let sys = Sysfs::new(settings.sys_root.clone());
     let worker = Worker {
         loader,
         neuron: Reader::new(sys.clone(), settings.neuron_logical_config.clone()),
-        bus: Bus::new(sys),
+        bus: Bus::new(sys, Arc::clone(&settings.own)),
         shared: Arc::clone(&shared),
         outbox: outbox.clone(),
         link: State::start().0,
@@ -354,10 +370,12 @@ impl Worker {
             let neuron = neuron.read(&functions);
             (functions, machine, neuron)
         });
-        let inventory = Arc::new(Inventory {
+        let mut inventory = Inventory {
             neuron,
             ..merge(machine, &functions, self.nvml(), self.observation.as_ref())
-        });
+        };
+        self.shared.naming().apply(&mut inventory);
+        let inventory = Arc::new(inventory);
         self.shared.latest.send_replace(Arc::clone(&inventory));
         inventory
     }

@@ -136,6 +136,9 @@ struct DeviceJson {
     type_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sku: Option<String>,
+    /// There only where the type is not the hardware's word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    type_source: Option<TypeSourceJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     product_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,6 +164,14 @@ struct DeviceJson {
     amd: Option<AmdJson>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     problems: Vec<ProblemJson>,
+}
+
+/// Who says what type a device is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+enum TypeSourceJson {
+    /// A person, by the label `octavo.dev/type-override`.
+    Manual,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

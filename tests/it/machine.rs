@@ -100,6 +100,7 @@ impl Machine {
             sys_root: self.path().join("sys"),
             neuron_logical_config: self.path().join("opt/aws/neuron/logical_nc_config"),
             call_deadline: Duration::from_secs(20),
+            ..Settings::default()
         }
     }
 

@@ -13,9 +13,7 @@ use prometheus_client::registry::Registry;
 
 use super::usage::{Samples, Sheet, bytes, count};
 use crate::domain::accelerators;
-use crate::domain::inventory::{
-    Amd, Device, DriverLayout, Identity, Inventory, Mode, Neuron, NeuronDevice,
-};
+use crate::domain::inventory::{Amd, Device, DriverLayout, Inventory, Mode, Neuron, NeuronDevice};
 use crate::hw::Handle;
 
 /// What the hardware said last. Clones are one.
@@ -201,16 +199,13 @@ fn neuron_trouble(sheet: &mut Sheet<'_, '_>, neuron: &Neuron) -> fmt::Result {
 
 fn amd_info(sheet: &mut Sheet<'_, '_>, told: &[(&Device, &Amd)]) -> fmt::Result {
     let info = told.iter().map(|(device, amd)| {
-        let (type_name, sku) = match &device.identity {
-            Identity::Known { type_name, sku } => (Some(type_name), sku.as_ref()),
-            Identity::Unknown => (None, None),
-        };
+        let identity = &device.identity;
         let hive = amd.hive.map(|hive| format!("{hive:016x}"));
         let text = |text: Option<String>| text.unwrap_or_default();
         let labels = vec![
             ("device", device.pci.to_string()),
-            ("type", text(type_name.map(ToString::to_string))),
-            ("sku", text(sku.map(ToString::to_string))),
+            ("type", text(identity.type_name().map(ToString::to_string))),
+            ("sku", text(identity.sku().map(ToString::to_string))),
             ("product", word(device.product_name.as_deref())),
             ("driver", word(amd.driver_version.as_deref())),
             ("gfx", word(amd.gfx_target.as_deref())),

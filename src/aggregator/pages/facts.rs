@@ -57,11 +57,7 @@ impl Card {
         Self {
             title: title(device),
             kind: device.identity.to_string(),
-            product: device
-                .product_name
-                .as_deref()
-                .map(printable)
-                .unwrap_or_default(),
+            product: product(device),
             pci: device.pci.to_string(),
             state: device_state(device.state(nvml), device.gravity(nvml)),
             complaints: lines(device.complaints()),
@@ -99,6 +95,15 @@ impl Card {
         let picture = self.picture.as_ref();
         picture.is_some_and(Picture::has_instances)
     }
+}
+
+/// What its driver calls it, and that its type is a person's word.
+fn product(device: &Device) -> String {
+    let name = device.product_name.as_deref().map(printable);
+    let by_hand = device.identity.is_by_hand();
+    let hand = by_hand.then(|| "type named by hand".to_owned());
+    let words: Vec<String> = name.into_iter().chain(hand).collect();
+    words.join(", ")
 }
 
 /// `GPU 0`, and the address where there is no number.
@@ -155,8 +160,11 @@ fn facts(device: &Device, working: bool) -> Vec<Fact> {
 }
 
 fn ids(device: &Device) -> Vec<Fact> {
+    // By these a person can look up what no catalogue has.
+    let unknown = device.nameless().map(|_| device.pci_ids.to_string());
     told([
         ("PCI", Some(device.pci.to_string())),
+        ("PCI id", unknown),
         ("UUID", device.uuid.as_ref().map(ToString::to_string)),
     ])
 }
@@ -166,4 +174,50 @@ pub(super) fn told(all: impl IntoIterator<Item = (&'static str, Option<String>)>
     let all = all.into_iter();
     all.filter_map(|(name, value)| value.map(|value| Fact { name, value }))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::id::PciAddress;
+    use crate::domain::inventory::{Identity, PciIds};
+
+    #[test]
+    fn what_a_person_named_says_so_and_what_nobody_knows_shows_its_ids() {
+        let ids = PciIds {
+            vendor: 0x1e52,
+            device: 0xfff7,
+            subsystem_vendor: 0,
+            subsystem_device: 0,
+            class: None,
+        };
+        let mut device = Device::new(PciAddress::new(0, 1, 0, 0).unwrap(), ids);
+        let card = Card::of(&device, &NvmlState::Loading);
+        assert_eq!((&*card.kind, &*card.product), ("GPU - type unknown", ""));
+        let id = |card: &Card| {
+            card.ids
+                .iter()
+                .find(|id| id.name == "PCI id")
+                .map(|id| id.value.clone())
+        };
+        assert_eq!(id(&card).as_deref(), Some("1e52:fff7"));
+        device.identity = Identity::ByHand {
+            type_name: "acme-x1".parse().unwrap(),
+            sku: None,
+        };
+        device.condition = Condition::PciOnly {
+            kernel_driver: Some("vfio-pci".to_owned()),
+        };
+        let card = Card::of(&device, &NvmlState::Loading);
+        assert_eq!(
+            (&*card.kind, &*card.product),
+            ("acme-x1", "type named by hand")
+        );
+        assert_eq!(id(&card).as_deref(), Some("1e52:fff7"));
+        let said: Vec<&str> = card.complaints.iter().map(|line| &*line.text).collect();
+        assert_eq!(
+            said,
+            ["set aside for a virtual machine: the kernel driver vfio-pci is bound to it"]
+        );
+    }
 }

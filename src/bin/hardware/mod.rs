@@ -1,13 +1,27 @@
 //! Builds the hardware's adapter out of settings; shared by the programs, which alone may name it.
 
 use std::io;
+use std::sync::Arc;
 
+use octavo::book::catalogue;
 use octavo::config::hardware::{HardwareSettings, NvmlLibrary};
+use octavo::domain::accelerators::Catalogue;
+use octavo::domain::error::chain;
 use octavo::hw::nvml::Loader;
 use octavo::hw::{self, Handle};
 
-/// Starts the thread that owns NVML.
-pub(crate) fn open(settings: &HardwareSettings) -> io::Result<Handle> {
+/// An administrator's own catalogue, where there is one.
+pub(crate) fn catalogue(settings: &HardwareSettings) -> io::Result<Option<Catalogue>> {
+    let read = settings.catalog().map(catalogue::read).transpose();
+    read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, chain(&error)))
+}
+
+/// Starts the thread that owns NVML; devices are recognised by `catalogue` too.
+pub(crate) fn open(
+    settings: &HardwareSettings,
+    catalogue: Option<&Catalogue>,
+) -> io::Result<Handle> {
+    let own = catalogue.map(|catalogue| Arc::new(catalogue.own().clone()));
     let settings = hw::Settings {
         library: match settings.nvml_library() {
             NvmlLibrary::Search => None,
@@ -16,6 +30,7 @@ pub(crate) fn open(settings: &HardwareSettings) -> io::Result<Handle> {
         driver_roots: settings.driver_roots().to_vec(),
         sys_root: settings.sys_root().to_owned(),
         neuron_logical_config: settings.neuron_logical_config().to_owned(),
+        own: own.unwrap_or_default(),
         call_deadline: settings.call_deadline(),
     };
     hw::spawn(Box::new(Loader::new(&settings)), &settings)

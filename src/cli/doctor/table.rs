@@ -38,7 +38,10 @@ pub(super) fn table(findings: &[Finding], colors: Colors) -> String {
     // Where nothing applies, why the first check does not is why no other does.
     if let (true, Some(first)) = (rows.is_empty(), findings.first()) {
         let evidence = &first.evidence;
-        text.push_str(&folded(&format!("Nothing to look after here: {evidence}."), 0));
+        text.push_str(&folded(
+            &format!("Nothing to look after here: {evidence}."),
+            0,
+        ));
         text.push_str("\n\n");
     }
     let absent = findings.iter();

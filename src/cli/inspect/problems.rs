@@ -12,7 +12,7 @@ pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {
     let functions = inventory.devices.iter();
     // What their driver tells stands with the Neuron devices, and it does speak for them.
     for device in functions.filter(|device| !inventory.is_told_by_neuron(device)) {
-        for complaint in device.complaints() {
+        for complaint in device.nameless().into_iter().chain(device.complaints()) {
             // The address goes with it, because numbers move when a device falls off the bus.
             let place = match device.index {
                 Some(_) => format!("{} ({})", devices::name(device), device.pci),

@@ -57,7 +57,7 @@ pub(super) fn table(
 
 fn row(device: &Device, inventory: &Inventory, which: Columns) -> Vec<Cell> {
     let type_ink = match device.identity {
-        Identity::Known { .. } => Ink::Plain,
+        Identity::Known { .. } | Identity::ByHand { .. } => Ink::Plain,
         Identity::Unknown => Ink::Notice,
     };
     let memory = device.memory.map(|memory| format!("{}Mi", memory.get()));
@@ -68,7 +68,7 @@ fn row(device: &Device, inventory: &Inventory, which: Columns) -> Vec<Cell> {
     let (state, ink) = words::state(device, inventory);
     let mut cells = vec![
         told(device.index),
-        Cell::new(&device.identity.to_string(), type_ink),
+        Cell::new(&words::kind(device), type_ink),
         told(memory),
         Cell::plain(mig(device)),
         told(partitions(device)),
@@ -83,14 +83,10 @@ fn row(device: &Device, inventory: &Inventory, which: Columns) -> Vec<Cell> {
 }
 
 fn more(device: &Device) -> Vec<Cell> {
-    let sku = match &device.identity {
-        Identity::Known { sku, .. } => sku.as_ref(),
-        Identity::Unknown => None,
-    };
     vec![
         Cell::plain(&device.pci.to_string()),
         told(device.uuid.as_ref()),
-        told(sku),
+        told(device.identity.sku()),
         told(device.product_name.as_ref()),
         told(device.compute_capability),
         Cell::plain(&links(device)),

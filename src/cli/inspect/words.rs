@@ -16,6 +16,15 @@ pub(super) fn state(device: &Device, inventory: &Inventory) -> (&'static str, In
     (device.state(nvml).as_str(), ink)
 }
 
+/// Its type, and that a person said so.
+pub(super) fn kind(device: &Device) -> String {
+    if device.identity.is_by_hand() {
+        format!("{} (by hand)", device.identity)
+    } else {
+        device.identity.to_string()
+    }
+}
+
 /// What something that matters so much is written in.
 pub(super) fn ink(gravity: Gravity) -> Ink {
     match gravity {

@@ -1,5 +1,6 @@
 //! What a person may type, as clap reads it, and how it becomes settings.
 
+mod completion;
 mod plugin;
 
 use std::ffi::OsString;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub use self::completion::{completion_script, mig_parted_completion_script};
 use self::plugin::{PLUGIN, as_plugin};
 use super::apply::{self, ApplyArgs, CheckpointArgs, HistoryArgs, RestoreArgs};
 use super::catalogue::{self, CatalogueArgs};
@@ -15,6 +17,7 @@ use super::doctor::{self, DoctorArgs};
 use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
 use super::mig_parted::{self, MigPartedArgs, NvidiaMigPartedArgs};
+use super::naming::{NamingArgs, NamingSettings};
 use super::sharing::{self, SharingArgs};
 use super::top::TopArgs;
 use super::{
@@ -192,6 +195,9 @@ struct InspectArgs {
     no_headers: bool,
 
     #[command(flatten)]
+    naming: NamingArgs,
+
+    #[command(flatten)]
     source: SourceArgs,
 }
 
@@ -215,6 +221,9 @@ struct LabelsArgs {
     diff: Option<PathBuf>,
 
     #[command(flatten)]
+    naming: NamingArgs,
+
+    #[command(flatten)]
     source: SourceArgs,
 
     #[command(flatten)]
@@ -226,7 +235,8 @@ pub(super) struct SourceArgs {
     /// Read a recorded inventory instead of this machine; - for standard input
     ///
     /// FILE is what `octavo inspect -o json` or `-o yaml` printed, or a scenario of the simulated driver, which needs
-    /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware are not used then.
+    /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware are not used then, but
+    /// --catalog by `inspect` and `labels`.
     #[arg(long, visible_alias = "machine", value_name = "FILE")]
     from: Option<PathBuf>,
 
@@ -324,34 +334,14 @@ impl OctavoArgs {
     }
 }
 
-/// The script that completes `octavo` in `shell`.
-pub fn completion_script(shell: Shell) -> String {
-    script(shell, (&mut OctavoArgs::command(), "octavo"))
-}
-
-/// The script that completes `nvidia-mig-parted` in `shell`.
-pub fn mig_parted_completion_script(shell: Shell) -> String {
-    let mut command = NvidiaMigPartedArgs::command();
-    script(shell, (&mut command, mig_parted::NAME))
-}
-
-fn script(shell: Shell, (command, name): (&mut clap::Command, &str)) -> String {
-    let shell = match shell {
-        Shell::Bash => clap_complete::Shell::Bash,
-        Shell::Zsh => clap_complete::Shell::Zsh,
-        Shell::Fish => clap_complete::Shell::Fish,
-    };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, command, name, &mut script);
-    String::from_utf8_lossy(&script).into_owned()
-}
-
 impl From<InspectArgs> for InspectSettings {
     fn from(args: InspectArgs) -> Self {
+        let naming = NamingSettings::new(args.naming, args.source.catalog());
         Self {
             source: args.source.into(),
             format: args.output,
             headers: Headers::unless(args.no_headers),
+            naming,
         }
     }
 }
@@ -362,6 +352,7 @@ fn usage<T>(resolved: Result<T, &'static str>) -> Result<T, Answer> {
 }
 
 fn labels(args: LabelsArgs) -> Result<LabelsSettings, Answer> {
+    let naming = NamingSettings::new(args.naming, args.source.catalog());
     let source = Source::from(args.source);
     let purpose = args.diff.map_or(LabelsPurpose::Print(args.output), |path| {
         LabelsPurpose::Diff(path.into())
@@ -373,7 +364,15 @@ fn labels(args: LabelsArgs) -> Result<LabelsSettings, Answer> {
         source,
         labels: args.labels.into(),
         purpose,
+        naming,
     })
+}
+
+impl SourceArgs {
+    /// A catalogue of one's own.
+    fn catalog(&self) -> Option<Input> {
+        self.hardware.catalog.clone().map(Input::File)
+    }
 }
 
 impl From<SourceArgs> for Source {

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 pub use self::field::{AliasKind, Field};
 pub use self::lookup::Lookup;
 pub use self::overlay::{Overlay, OverlayEntry, OverlayError, OverlayProblem};
+use super::Own;
 use super::facts;
 use super::said::{self, Told};
 use crate::domain::id::{Sku, TypeName};
@@ -24,6 +25,7 @@ pub struct Catalogue {
     products: Vec<Product>,
     shared: Vec<SharedName>,
     sources: BTreeMap<String, String>,
+    own: Own,
 }
 
 /// A product.
@@ -131,7 +133,13 @@ impl Catalogue {
             products,
             shared: shared.collect(),
             sources: sources.collect(),
+            own: Own::default(),
         }
+    }
+
+    /// What an overlay adds that devices are recognised by.
+    pub fn own(&self) -> &Own {
+        &self.own
     }
 
     /// All products, in the catalogue's order, those of an overlay last.

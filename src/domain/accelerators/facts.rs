@@ -106,9 +106,79 @@ pub struct PciPattern {
     pub subsystem: Option<(u16, u16)>,
 }
 
+impl PciPattern {
+    /// As a function has them whose class is not known.
+    pub fn ids(self) -> PciIds {
+        let (subsystem_vendor, subsystem_device) = self.subsystem.unwrap_or_default();
+        PciIds {
+            vendor: self.device.0,
+            device: self.device.1,
+            subsystem_vendor,
+            subsystem_device,
+            class: None,
+        }
+    }
+
+    /// `10de:25b6`, or with the subsystem's ids behind it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let id = |part: &str| {
+            let plain = part.len() == 4 && part.bytes().all(|b| b.is_ascii_hexdigit());
+            plain.then(|| u16::from_str_radix(part, 16).ok()).flatten()
+        };
+        let parts: Option<Vec<u16>> = text.split(':').map(id).collect();
+        match parts?.as_slice() {
+            [vendor, device] => Some(Self {
+                device: (*vendor, *device),
+                subsystem: None,
+            }),
+            [vendor, device, of, which] => Some(Self {
+                device: (*vendor, *device),
+                subsystem: Some((*of, *which)),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// What looks like an accelerator and is none: switches, and displays that accelerate nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotAccelerator {
+    /// PCI vendor.
+    pub vendor: u16,
+    /// PCI device; without one, all of the vendor's displays.
+    pub device: Option<u16>,
+    /// What it is.
+    pub what: &'static str,
+    /// Keys of the sources, to be looked up with [`source`].
+    pub sources: &'static [&'static str],
+}
+
 /// Every product, in the catalogue's order.
 pub fn catalogue() -> &'static [Facts] {
     TABLE
+}
+
+/// Everything that looks like an accelerator and is none.
+pub fn not_accelerators() -> &'static [NotAccelerator] {
+    OTHERS
+}
+
+/// What `ids` are where they are known to be no accelerator.
+pub fn no_accelerator(ids: PciIds) -> Option<&'static NotAccelerator> {
+    let is_display = ids.class.is_some_and(|class| class >> 16 == 0x03);
+    OTHERS.iter().find(|other| {
+        other.vendor == ids.vendor
+            && other
+                .device
+                .map_or(is_display, |device| device == ids.device)
+    })
+}
+
+/// Whether the catalogue has a product with this vendor and device, whatever class it calls itself.
+pub fn is_listed(ids: PciIds) -> bool {
+    let device = (ids.vendor, ids.device);
+    let mut patterns = TABLE.iter().flat_map(|facts| facts.pci_ids);
+    patterns.any(|pattern| pattern.device == device)
 }
 
 /// The citation behind a key of [`Facts::sources`].

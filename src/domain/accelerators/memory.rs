@@ -11,7 +11,7 @@
 //! the catalogue states what it shows. The rule keeps a B200 of 168 GB from being called one of 180 GB.
 //! Sources: the catalogue's entries, and EC2's figures quoted there.
 
-use crate::domain::accelerators::facts::Facts;
+use crate::domain::accelerators::facts::{Facts, MarketedMemory};
 use crate::domain::quantity::Mebibytes;
 
 /// Sizes that parts are sold in, in GB.
@@ -25,13 +25,14 @@ const LARGEST_WITH_INLINE_ECC: u64 = 48;
 
 /// Whether a device that shows `seen` can be this product. A product of unknown size can be of any.
 pub(super) fn agrees(facts: &Facts, seen: Mebibytes) -> bool {
-    let stated = facts
-        .visible_memory_mib
-        .is_some_and(|mebibytes| within(seen.get(), u64::from(mebibytes), 970..=1030));
-    stated
-        || facts
-            .memory
-            .is_none_or(|memory| is_sold_as(seen, u64::from(memory.size)))
+    can_show(facts.memory, facts.visible_memory_mib, seen)
+}
+
+/// Whether what is sold with `sold`, and stated to show `stated` MiB, can show `seen`.
+pub(super) fn can_show(sold: Option<MarketedMemory>, stated: Option<u32>, seen: Mebibytes) -> bool {
+    let is_stated =
+        stated.is_some_and(|mebibytes| within(seen.get(), u64::from(mebibytes), 970..=1030));
+    is_stated || sold.is_none_or(|memory| is_sold_as(seen, u64::from(memory.size)))
 }
 
 /// The size in GB that a device showing `seen` is most likely sold as; whole GiB, rounded up, when no usual size is near.

@@ -21,6 +21,11 @@ pub(super) fn with_name(vendor: Vendor, name: &str) -> Vec<&'static Facts> {
         .collect()
 }
 
+/// Whether two names are one, as far as it matters.
+pub(super) fn same(one: &str, other: &str) -> bool {
+    words(one) == words(other)
+}
+
 /// Those of `candidates` whose name has most words in common with `name`, all of theirs being in it; all of them when none has.
 pub(super) fn best_named<'a>(candidates: Vec<&'a Facts>, name: &str) -> Vec<&'a Facts> {
     let given = words(name);

@@ -70,7 +70,10 @@ fn remedy(state: DeviceState) -> &'static str {
         DeviceState::Ok => {
             "see whether they grow (`octavo inspect`): a reset repairs bad rows of memory, and a board whose errors come again is to be replaced"
         }
-        DeviceState::Partial | DeviceState::Stale | DeviceState::NoDriver => {
+        DeviceState::Partial
+        | DeviceState::Stale
+        | DeviceState::Passthrough
+        | DeviceState::NoDriver => {
             "nothing, as long as jobs run: what could not be read is left out"
         }
     }

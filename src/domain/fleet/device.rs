@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::node::{NodeState, Sharing};
 use crate::domain::id::TypeName;
 use crate::domain::inventory::{
-    Amd, Complaint, Condition, Device, DeviceState, Identity, Mig, MigState, NvmlState, Usage,
+    Amd, Complaint, Condition, Device, DeviceState, Mig, MigState, NvmlState, Usage,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -39,7 +39,7 @@ pub enum Occupancy {
     InUse,
     /// MIG mode is on: it is given out in parts.
     Partitioned(Partitions),
-    /// Nothing: it fails, has no driver, or waits for a reset, a reboot or its replacement.
+    /// Nothing: it fails, has no driver, is a virtual machine's, or waits for a reset, a reboot or its replacement.
     Unavailable,
     /// Nobody can tell now.
     Unknown,
@@ -59,10 +59,7 @@ impl DeviceSummary {
     pub fn of(device: &Device, nvml: &NvmlState) -> Self {
         let state = device.state(nvml);
         Self {
-            type_name: match &device.identity {
-                Identity::Known { type_name, .. } => Some(type_name.clone()),
-                Identity::Unknown => None,
-            },
+            type_name: device.identity.type_name().cloned(),
             memory: device.memory,
             state: weight(state),
             occupancy: occupancy(device, state),
@@ -77,7 +74,7 @@ impl DeviceSummary {
 /// What a device makes of its node.
 fn weight(device: DeviceState) -> NodeState {
     match device {
-        DeviceState::Ok => NodeState::Ok,
+        DeviceState::Ok | DeviceState::Passthrough => NodeState::Ok,
         DeviceState::Partial
         | DeviceState::Stale
         | DeviceState::NeedsAction
@@ -132,6 +129,7 @@ fn occupancy(device: &Device, state: DeviceState) -> Occupancy {
     match state {
         DeviceState::Failing
         | DeviceState::NoDriver
+        | DeviceState::Passthrough
         | DeviceState::Replace
         | DeviceState::NeedsReboot
         | DeviceState::NeedsReset => return Occupancy::Unavailable,

@@ -1,15 +1,19 @@
 //! Whether a device is as it should be: one word for it, and the sentences behind the word.
 
-use super::{Condition, Device, Health, NvmlState, RecoveryAction, RemappedRows, Vendor};
+use super::{Condition, Device, Health, Identity, NvmlState, RecoveryAction, RemappedRows, Vendor};
 
-/// The kernel driver of devices that a virtual machine is given. Source: Linux, "VFIO".
-const PASSTHROUGH: &str = "vfio-pci";
+/// Kernel drivers that hold a device for a virtual machine, and so on purpose. Source: Linux, "VFIO"; Xen, "PCI passthrough".
+const PASSTHROUGH: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
+/// How the drivers are called that makers have for their own devices beside `vfio-pci`, such as `nvgrace-gpu-vfio-pci`.
+const OF_MAKERS: [&str; 2] = ["-vfio-pci", "_vfio_pci"];
 
 /// The one word that says whether a device is as it should be, the gravest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeviceState {
     /// It is.
     Ok,
+    /// It is set aside for a virtual machine: no pod of this node gets it.
+    Passthrough,
     /// It works, and something of it could not be read.
     Partial,
     /// The driver does not answer any more: what is known was read before.
@@ -62,10 +66,26 @@ impl DeviceState {
             Self::NeedsReset => "needs reset",
             Self::NeedsReboot => "needs reboot",
             Self::Replace => "replace",
+            Self::Passthrough => "passthrough",
             Self::NoDriver => "no driver",
             Self::Failing => "failing",
         }
     }
+}
+
+impl Condition {
+    /// Whether a virtual machine is given the device, or is to be: no container of this node gets it.
+    pub fn is_passthrough(&self) -> bool {
+        match self {
+            Self::PciOnly { kernel_driver } => kernel_driver.as_deref().is_some_and(passes),
+            Self::Working | Self::Failing { .. } => false,
+        }
+    }
+}
+
+/// Whether this kernel driver passes devices on.
+fn passes(driver: &str) -> bool {
+    PASSTHROUGH.contains(&driver) || OF_MAKERS.iter().any(|end| driver.ends_with(end))
 }
 
 impl Device {
@@ -73,6 +93,9 @@ impl Device {
     pub fn state(&self, nvml: &NvmlState) -> DeviceState {
         match &self.condition {
             Condition::Failing { .. } => return DeviceState::Failing,
+            Condition::PciOnly { .. } if self.condition.is_passthrough() => {
+                return DeviceState::Passthrough;
+            }
             Condition::PciOnly { .. } => return DeviceState::NoDriver,
             Condition::Working => {}
         }
@@ -96,6 +119,7 @@ impl Device {
     pub fn gravity(&self, nvml: &NvmlState) -> Option<Gravity> {
         match self.state(nvml) {
             DeviceState::Ok => None,
+            DeviceState::Passthrough => Some(Gravity::Note),
             DeviceState::Partial
             | DeviceState::Stale
             | DeviceState::NeedsAction
@@ -110,6 +134,20 @@ impl Device {
                 Some(Gravity::Bad)
             }
         }
+    }
+
+    /// What is to be said of a type that no catalogue knows: the ids by which a person can look it up, or that one has named it.
+    pub fn nameless(&self) -> Option<Complaint> {
+        let text = match &self.identity {
+            Identity::Known { .. } => return None,
+            Identity::ByHand { .. } => {
+                format!("its type was named by hand; its PCI id is {}", self.pci_ids)
+            }
+            Identity::Unknown => {
+                format!("its type is unknown; its PCI id is {}", self.pci_ids)
+            }
+        };
+        Some(Complaint::new(text, Gravity::Note))
     }
 
     /// What is wrong with it, one sentence each; the same things that [`state`](Self::state) sums up, save that of the
@@ -160,10 +198,11 @@ fn condition(condition: &Condition) -> Option<Complaint> {
             Some(Complaint::new(format!("failing: {reason}"), Gravity::Bad))
         }
         Condition::PciOnly { kernel_driver } => {
-            if kernel_driver.as_deref() == Some(PASSTHROUGH) {
-                let text =
-                    "set aside for a virtual machine: the kernel driver vfio-pci is bound to it";
-                return Some(Complaint::new(text, Gravity::Notice));
+            if let Some(driver) = kernel_driver.as_deref().filter(|name| passes(name)) {
+                let text = format!(
+                    "set aside for a virtual machine: the kernel driver {driver} is bound to it"
+                );
+                return Some(Complaint::new(text, Gravity::Note));
             }
             let driver = kernel_driver.as_deref().map_or_else(
                 || "no kernel driver is bound to it".to_owned(),
@@ -299,6 +338,9 @@ mod tests {
         let bus_only = conditioned(Condition::PciOnly {
             kernel_driver: None,
         });
+        let passed = conditioned(Condition::PciOnly {
+            kernel_driver: Some("pci-stub".to_owned()),
+        });
         for (device, word, gravity) in [
             (gpu(), "ok", None),
             (unread(gpu()), "partial", notice),
@@ -317,6 +359,7 @@ mod tests {
             (waits(true, true), "replace", bad),
             (waits(false, false), "ok", None),
             (bus_only, "no driver", notice),
+            (passed, "passthrough", Some(Gravity::Note)),
             (failing(), "failing", bad),
         ] {
             check(&device, &NvmlState::Loading, word, gravity);
@@ -352,11 +395,12 @@ mod tests {
             DeviceState::NeedsDrain,
             DeviceState::Replace,
             DeviceState::Partial,
+            DeviceState::Passthrough,
             DeviceState::NeedsAction,
         ];
         states.sort_unstable();
         let words = states.map(DeviceState::as_str).join(", ");
-        let expected = "ok, partial, stale, needs action, needs drain, needs reset, needs reboot, replace, no driver, failing";
+        let expected = "ok, passthrough, partial, stale, needs action, needs drain, needs reset, needs reboot, replace, no driver, failing";
         assert_eq!(words, expected);
         assert!(Gravity::Note < Gravity::Notice && Gravity::Notice < Gravity::Bad);
     }
@@ -402,7 +446,12 @@ mod tests {
             (
                 bound(Some("vfio-pci")),
                 "set aside for a virtual machine: the kernel driver vfio-pci is bound to it",
-                Gravity::Notice,
+                Gravity::Note,
+            ),
+            (
+                bound(Some("nvgrace-gpu-vfio-pci")),
+                "set aside for a virtual machine: the kernel driver nvgrace-gpu-vfio-pci is bound to it",
+                Gravity::Note,
             ),
             (
                 asks(RecoveryAction::ResetGpu, None),

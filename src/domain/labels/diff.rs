@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::domain::accelerators::TYPE_OVERRIDE;
 use crate::domain::labels::Publication;
+use crate::domain::node::LAYOUT;
 
 /// A label on one side only, or with another value on the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +72,9 @@ const NVIDIA_FAMILIES: [&str; 6] = ["cuda.", "gpu.", "mig-", "mig.", "mps.", "vg
 /// Prefixes of names among those that others write: the GPU operator and the MIG manager.
 const NVIDIA_OF_OTHERS: [&str; 3] = ["gpu.deploy.", "gpu.present", "mig.config"];
 
+/// Keys of ours that people write, and the compiler never does.
+const OF_PEOPLE: [&str; 2] = [LAYOUT, TYPE_OVERRIDE];
+
 fn is_compared(key: &str, nvidia: Publication) -> bool {
     let Some((domain, name)) = key.split_once('/') else {
         return false;
@@ -82,6 +87,7 @@ fn is_compared(key: &str, nvidia: Publication) -> bool {
                 && NVIDIA_FAMILIES.iter().any(starts)
                 && !NVIDIA_OF_OTHERS.iter().any(starts)
         }
+        _ if OF_PEOPLE.contains(&key) => false,
         _ => domain == "octavo.dev" || domain.ends_with(".octavo.dev"),
     }
 }
@@ -119,6 +125,15 @@ mod tests {
                 "+octavo.dev/count=7"
             ]
         );
+    }
+
+    #[test]
+    fn what_people_write_is_no_difference() {
+        let of_people = [
+            ("octavo.dev/layout", "a"),
+            ("octavo.dev/type-override", "b"),
+        ];
+        assert_eq!(lines(&of_people, &[]), [""; 0]);
     }
 
     #[test]

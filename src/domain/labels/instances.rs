@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::inventory::{Condition, Device, Identity, Inventory, Mig, MigMode};
+use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode};
 
 /// What is said of each device, in the order of their addresses; names are those of labels where there is one.
 pub fn instances(inventory: &Inventory) -> Vec<BTreeMap<String, String>> {
@@ -12,15 +12,15 @@ pub fn instances(inventory: &Inventory) -> Vec<BTreeMap<String, String>> {
 }
 
 fn attributes(device: &Device) -> BTreeMap<String, String> {
-    let (type_name, sku) = match &device.identity {
-        Identity::Known { type_name, sku, .. } => {
-            (type_name.to_string(), sku.as_ref().map(ToString::to_string))
-        }
-        Identity::Unknown => ("unknown".to_owned(), None),
-    };
+    let identity = &device.identity;
+    let type_name = identity.type_name().map(ToString::to_string);
+    let type_name = type_name.unwrap_or_else(|| "unknown".to_owned());
+    let sku = identity.sku().map(ToString::to_string);
+    let by_hand = identity.is_by_hand().then(|| "manual".to_owned());
     let condition = match device.condition {
         Condition::Working => "working",
         Condition::Failing { .. } => "failing",
+        Condition::PciOnly { .. } if device.condition.is_passthrough() => "passthrough",
         Condition::PciOnly { .. } => "pci-only",
     };
     let mig = match &device.mig {
@@ -37,6 +37,7 @@ fn attributes(device: &Device) -> BTreeMap<String, String> {
         ("vendor", Some(device.vendor.to_string())),
         ("type", Some(type_name)),
         ("sku", sku),
+        ("type-source", by_hand),
         ("condition", Some(condition.to_owned())),
         (
             "memory-mib",

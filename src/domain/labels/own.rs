@@ -10,10 +10,9 @@ mod neuron;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::domain::id::TypeName;
 use crate::domain::interconnect;
-use crate::domain::inventory::{
-    Amd, Architecture, Condition, Device, Identity, Inventory, Mig, Vendor,
-};
+use crate::domain::inventory::{Amd, Architecture, Condition, Device, Inventory, Mig, Vendor};
 use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{LayoutState, Omission};
 use crate::domain::sharing::{Offers, Unit};
@@ -43,6 +42,17 @@ pub(super) fn add(
         }
         Some(_) | None => draft.put("octavo.dev/type", "mixed"),
     }
+    if devices.iter().any(|device| device.identity.is_by_hand()) {
+        draft.put("octavo.dev/type-source", "manual");
+    }
+    // They are in the node and no pod gets them: whoever counts on the count can take these off.
+    let passed = devices
+        .iter()
+        .filter(|device| device.condition.is_passthrough());
+    match passed.count() {
+        0 => {}
+        count => draft.put("octavo.dev/passthrough", &count),
+    }
     add_interconnect(draft, inventory);
     let answering: Vec<&Device> = devices
         .iter()
@@ -55,10 +65,10 @@ pub(super) fn add(
 }
 
 fn type_of(device: &Device) -> &str {
-    match &device.identity {
-        Identity::Known { type_name, .. } => type_name.as_str(),
-        Identity::Unknown => "unknown",
-    }
+    device
+        .identity
+        .type_name()
+        .map_or("unknown", TypeName::as_str)
 }
 
 fn is_working(device: &Device) -> bool {
@@ -73,10 +83,9 @@ fn add_homogeneous(draft: &mut Draft, inventory: &Inventory, devices: &[&Device]
         "octavo.dev/vendor",
         devices.iter().map(|device| Some(device.vendor.to_string())),
     );
-    let skus = devices.iter().map(|device| match &device.identity {
-        Identity::Known { sku, .. } => sku.as_ref().map(ToString::to_string),
-        Identity::Unknown => None,
-    });
+    let skus = devices
+        .iter()
+        .map(|device| device.identity.sku().map(ToString::to_string));
     put_agreed(draft, "octavo.dev/sku", skus);
     // A driver's word for the chip family wins over the catalogue's, which may be finer.
     let told = |device: &&&Device| is_working(device) && device.architecture.is_some();

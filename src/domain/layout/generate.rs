@@ -67,9 +67,10 @@ fn offers(inventory: &Inventory, dialect: Dialect) -> Vec<Offer<'_>> {
 fn kind(device: &Device, dialect: Dialect) -> Kind {
     match (dialect, &device.identity) {
         (Dialect::MigParted, _) => Kind::Ids(device.pci_ids.device, device.pci_ids.vendor),
-        (Dialect::Octavo | Dialect::DevicePlugin, Identity::Known { type_name, .. }) => {
-            Kind::Type(type_name.clone())
-        }
+        (
+            Dialect::Octavo | Dialect::DevicePlugin,
+            Identity::Known { type_name, .. } | Identity::ByHand { type_name, .. },
+        ) => Kind::Type(type_name.clone()),
         (Dialect::Octavo | Dialect::DevicePlugin, Identity::Unknown) => Kind::One(device.pci),
     }
 }

@@ -50,7 +50,7 @@ impl Tree {
     }
 
     fn bus(&self) -> Bus {
-        Bus::new(Sysfs::new(self.path().to_owned()))
+        Bus::new(Sysfs::new(self.path().to_owned()), Arc::default())
     }
 
     fn addresses(&self) -> Vec<String> {
@@ -132,6 +132,47 @@ fn accelerators_are_told_from_what_sits_beside_them() {
 }
 
 #[test]
+fn what_the_table_lists_is_found_and_what_it_lists_as_none_is_not_whatever_class_they_say() {
+    let mut tree = Tree::new();
+    let mut expected = Vec::new();
+    let mut slots = (1..).map(|number: u32| format!("{number:04x}:01:00.0"));
+    let facts = accelerators::catalogue().iter();
+    for pattern in facts.flat_map(|facts| facts.pci_ids) {
+        let at = slots.next().unwrap();
+        // Neuron devices say so of themselves, and another firmware may of others.
+        tree = tree.function(&at, 0x08_8000, pattern.device.0, pattern.device.1);
+        expected.push(at);
+    }
+    for other in accelerators::not_accelerators() {
+        let at = slots.next().unwrap();
+        tree = tree.function(&at, 0x03_0200, other.vendor, other.device.unwrap_or(0x7e57));
+    }
+    assert_eq!(tree.addresses(), expected);
+}
+
+#[test]
+fn a_class_alone_makes_an_unknown_accelerator() {
+    let tree = Tree::new()
+        .function("0000:01:00.0", 0x03_0000, 0x1acc, 0x0001)
+        .function("0000:02:00.0", 0x03_0200, 0x10de, 0xfffe)
+        .function("0000:03:00.0", 0x03_8000, 0x9999, 0x4000)
+        .function("0000:04:00.0", 0x12_0000, 0x1414, 0x00ff)
+        .function("0000:05:00.0", 0x12_0000, 0x1d0f, 0x7664)
+        .function("0000:06:00.0", 0x08_8000, 0x1acc, 0x0002)
+        .function("0000:07:00.0", 0x0b_4000, 0x1acc, 0x0003);
+    assert_eq!(
+        tree.addresses(),
+        [
+            "0000:01:00.0",
+            "0000:02:00.0",
+            "0000:03:00.0",
+            "0000:04:00.0",
+            "0000:05:00.0"
+        ]
+    );
+}
+
+#[test]
 fn a_virtual_function_of_a_device_here_is_not_another_device() {
     let tree = Tree::new()
         .function("0000:41:00.0", 0x03_0200, 0x10de, 0x20b5)
@@ -187,7 +228,7 @@ fn a_pipe_in_the_place_of_a_configuration_space_is_not_waited_for() {
 #[test]
 fn a_machine_without_a_bus_has_no_accelerators() {
     let root = tempfile::tempdir().unwrap();
-    let mut bus = Bus::new(Sysfs::new(root.path().to_owned()));
+    let mut bus = Bus::new(Sysfs::new(root.path().to_owned()), Arc::default());
     assert_eq!(bus.scan(), []);
     assert_eq!(bus.machine(&[]), Machine::default());
 }

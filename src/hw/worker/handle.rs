@@ -10,6 +10,7 @@ use tokio::time::{self, Instant};
 
 use super::claim::{Claim, Ended, Job, NoDriver, Released, Unread};
 use super::{Message, Pulse, Shared};
+use crate::domain::accelerators::Given;
 use crate::domain::inventory::{Device, Inventory, NvmlState};
 use crate::domain::reading::Reading;
 use crate::domain::sharing::health::Xid;
@@ -93,6 +94,24 @@ impl Handle {
                 }
             }
         }
+    }
+
+    /// What devices are called from now on that nobody knows, those that were read last among them.
+    pub fn call_unknown(&self, given: Option<Arc<Given>>) {
+        let naming = {
+            let mut naming = self.shared.lock_naming();
+            naming.given = given;
+            naming.clone()
+        };
+        self.shared.latest.send_if_modified(|latest| {
+            let mut inventory = Inventory::clone(latest);
+            naming.apply(&mut inventory);
+            let differs = **latest != inventory;
+            if differs {
+                *latest = Arc::new(inventory);
+            }
+            differs
+        });
     }
 
     /// Does `work` with the driver, on its thread and between two readings; then reads the devices anew, which is news.

@@ -52,6 +52,9 @@ pub enum FieldProblem {
     /// A SKU is finer than a type, so it cannot be known where the type is not.
     #[error("a SKU without a type")]
     SkuWithoutType,
+    /// Who says of what type it is, and nobody does.
+    #[error("given, and there is no type")]
+    SourceWithoutType,
     /// A link to a device or a switch says where that is.
     #[error("missing, and the far end of the link is a device or a switch")]
     RemoteMissing,

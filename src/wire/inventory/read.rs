@@ -10,7 +10,7 @@ use super::{
     ComputeInstanceJson, ComputeProfileJson, ConditionJson, DeviceJson, Document, GeometryJson,
     GpuInstanceJson, HealthJson, LinkJson, MachineJson, MigJson, MigModeJson, MigStateJson,
     NvmlJson, PciIdsJson, PlacementJson, ProblemJson, ProcessJson, ProcessKindJson, ProfileJson,
-    RemoteJson, ResourcesJson,
+    RemoteJson, ResourcesJson, TypeSourceJson,
 };
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
@@ -133,7 +133,7 @@ fn two_numbers(field: &str, text: &str, expected: &'static str) -> Result<(u32, 
 }
 
 fn device(json: DeviceJson) -> Result<Device, FieldError> {
-    let identity = identity(json.type_name, json.sku)?;
+    let identity = identity(json.type_name, json.sku, json.type_source)?;
     let amd = json.amd.map(amd).transpose();
     Ok(Device {
         amd: amd.map_err(|error| error.within("amd"))?,
@@ -181,29 +181,34 @@ impl From<ProblemJson> for Problem {
     }
 }
 
-fn identity(type_name: Option<String>, sku: Option<String>) -> Result<Identity, FieldError> {
+fn identity(
+    type_name: Option<String>,
+    sku: Option<String>,
+    source: Option<TypeSourceJson>,
+) -> Result<Identity, FieldError> {
     match (type_name, sku) {
-        (Some(type_name), sku) => Ok(Identity::Known {
-            type_name: parsed("type", &type_name)?,
-            sku: parsed_if_there("sku", sku)?,
-        }),
-        (None, None) => Ok(Identity::Unknown),
+        (Some(type_name), sku) => {
+            let type_name = parsed("type", &type_name)?;
+            let sku = parsed_if_there("sku", sku)?;
+            Ok(match source {
+                None => Identity::Known { type_name, sku },
+                Some(TypeSourceJson::Manual) => Identity::ByHand { type_name, sku },
+            })
+        }
+        (None, None) => match source {
+            None => Ok(Identity::Unknown),
+            Some(_) => Err(FieldError::new(
+                "typeSource",
+                FieldProblem::SourceWithoutType,
+            )),
+        },
         (None, Some(_)) => Err(FieldError::new("sku", FieldProblem::SkuWithoutType)),
     }
 }
 
 fn vendor(text: &str) -> Result<Vendor, FieldError> {
-    match text {
-        "nvidia" => Ok(Vendor::Nvidia),
-        "amd" => Ok(Vendor::Amd),
-        "aws" => Ok(Vendor::Aws),
-        _ => text
-            .strip_prefix("pci-")
-            .and_then(|id| hex(id, 4))
-            .and_then(|id| u16::try_from(id).ok())
-            .map(Vendor::Other)
-            .ok_or_else(|| wrong("vendor", text, "nvidia, amd, aws or pci-<vendor id>")),
-    }
+    let expected = "nvidia, amd, aws, intel, habana or pci-<vendor id>";
+    text.parse().map_err(|_| wrong("vendor", text, expected))
 }
 
 fn hex(text: &str, digits: usize) -> Option<u32> {

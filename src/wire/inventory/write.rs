@@ -6,15 +6,16 @@ use super::{
     ApiVersion, ComputeInstanceJson, ComputeProfileJson, ConditionJson, DeviceJson, Document,
     FabricJson, GeometryJson, GpuInstanceJson, HealthJson, Kind, LinkJson, MachineJson, MigJson,
     MigModeJson, MigStateJson, NvmlJson, PciIdsJson, PlacementJson, ProblemJson, ProcessJson,
-    ProcessKindJson, ProfileJson, RemappedRowsJson, RemoteJson, ResourcesJson, VgpuHostJson,
+    ProcessKindJson, ProfileJson, RemappedRowsJson, RemoteJson, ResourcesJson, TypeSourceJson,
+    VgpuHostJson,
 };
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement,
 };
 use crate::domain::inventory::{
     Architecture, Completeness, ComputeInstance, Condition, Device, Fabric, GpuInstance, Health,
-    Identity, Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds,
-    Problem, Process, ProcessKind, RecoveryAction, RemappedRows,
+    Inventory, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds, Problem,
+    Process, ProcessKind, RecoveryAction, RemappedRows,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -76,18 +77,16 @@ impl From<&NvmlState> for NvmlJson {
 
 impl From<&Device> for DeviceJson {
     fn from(device: &Device) -> Self {
-        let (type_name, sku) = match &device.identity {
-            Identity::Known { type_name, sku } => (Some(type_name), sku.as_ref()),
-            Identity::Unknown => (None, None),
-        };
+        let identity = &device.identity;
         Self {
             index: device.index,
             minor: device.minor,
             pci: device.pci.to_string(),
             uuid: device.uuid.as_ref().map(ToString::to_string),
             vendor: device.vendor.to_string(),
-            type_name: type_name.map(ToString::to_string),
-            sku: sku.map(ToString::to_string),
+            type_name: identity.type_name().map(ToString::to_string),
+            sku: identity.sku().map(ToString::to_string),
+            type_source: identity.is_by_hand().then_some(TypeSourceJson::Manual),
             product_name: device.product_name.clone(),
             architecture: device
                 .architecture

@@ -148,10 +148,10 @@ fn product(node: &Node, findings: &mut Findings) -> Option<OverlayEntry> {
     })
 }
 
-fn facts(entries: &[Entry], findings: &mut Findings) -> Vec<(Field, Value)> {
+fn facts(entries: &[Entry], findings: &mut Findings) -> Vec<(Place, Field, Value)> {
     let known = Field::ALL.iter().filter_map(|field| {
         let node = value_of(entries, field.key())?;
-        Some((*field, fact(*field, node, findings)?))
+        Some((node.place, *field, fact(*field, node, findings)?))
     });
     known.collect()
 }
@@ -276,8 +276,10 @@ mod tests {
             panic!("another count");
         };
         assert_eq!(entry.sku.as_str(), "acme-x1");
+        let facts = entry.facts.iter().cloned();
+        let facts: Vec<(Field, Value)> = facts.map(|(_, field, value)| (field, value)).collect();
         assert_eq!(
-            entry.facts,
+            facts,
             [
                 (Field::MemoryGb, Value::Number(80.0)),
                 (Field::Bf16, Value::Number(835.5)),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
-use crate::domain::inventory::{Device, GpuInstance, Identity, InstanceUse, Inventory, MigMode};
+use crate::domain::inventory::{Device, GpuInstance, InstanceUse, Inventory, MigMode};
 use crate::domain::layout::Targets;
 use crate::domain::plan::words::Words;
 use crate::domain::plan::{
@@ -70,10 +70,7 @@ fn bare(subject: &Subject<'_>, plan: &DevicePlan, device: Option<&Device>) -> De
         index: device.and_then(|device| device.index),
         pci: plan.pci.to_string(),
         uuid: device.and_then(|device| device.uuid.as_ref().map(ToString::to_string)),
-        type_name: identity.and_then(|identity| match identity {
-            Identity::Known { type_name, .. } => Some(type_name.to_string()),
-            Identity::Unknown => None,
-        }),
+        type_name: identity.and_then(|identity| identity.type_name().map(ToString::to_string)),
         verdict: VerdictJson::Unchanged,
         slices: slices.filter(|slices| *slices > 0),
         before: Vec::new(),

@@ -101,7 +101,11 @@ pub(super) fn device(
     let architecture = architecture.map(|text| short("architecture", text));
     Ok(Device {
         uuid: parsed_if_there("uuid", device.uuid.as_deref())?,
-        identity: identity(device.r#type.as_deref(), device.sku.as_deref())?,
+        identity: identity(
+            device.r#type.as_deref(),
+            device.sku.as_deref(),
+            device.type_by_hand,
+        )?,
         condition: condition.map_err(|error| error.within("condition"))?,
         product_name: device.product_name,
         index: device.index,
@@ -149,12 +153,18 @@ fn pci_ids(ids: v1::PciIds) -> Read<PciIds> {
     })
 }
 
-fn identity(type_name: Option<&str>, sku: Option<&str>) -> Read<Identity> {
+fn identity(type_name: Option<&str>, sku: Option<&str>, by_hand: bool) -> Read<Identity> {
     match (type_name, sku) {
-        (Some(type_name), sku) => Ok(Identity::Known {
-            type_name: parsed("type", type_name)?,
-            sku: parsed_if_there("sku", sku)?,
-        }),
+        (Some(type_name), sku) => {
+            let type_name = parsed("type", type_name)?;
+            let sku = parsed_if_there("sku", sku)?;
+            Ok(if by_hand {
+                Identity::ByHand { type_name, sku }
+            } else {
+                Identity::Known { type_name, sku }
+            })
+        }
+        // Whoever named it has taken the name back.
         (None, None) => Ok(Identity::Unknown),
         (None, Some(_)) => Err(FieldError::new("sku", StatusProblem::SkuWithoutType)),
     }

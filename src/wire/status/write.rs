@@ -7,8 +7,8 @@ use crate::domain::catalog::{
 use crate::domain::fleet::{DeviceLayout, LayoutStatus};
 use crate::domain::inventory::{
     Architecture, Completeness, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance,
-    Health, Identity, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds,
-    Problem, Process, ProcessKind, RecoveryAction, RemappedRows,
+    Health, LinkRemote, Machine, Mig, MigMode, MigState, NvLink, NvmlState, PciIds, Problem,
+    Process, ProcessKind, RecoveryAction, RemappedRows,
 };
 use crate::domain::labels::LabelSet;
 use crate::domain::quantity::Mebibytes;
@@ -84,15 +84,13 @@ pub(super) fn labels(labels: &LabelSet) -> v1::Labels {
 
 /// `profiles` is the key of the part that says what it offers.
 pub(super) fn device(device: &Device, profiles: String) -> v1::Device {
-    let (type_name, sku) = match &device.identity {
-        Identity::Known { type_name, sku } => (Some(type_name), sku.as_ref()),
-        Identity::Unknown => (None, None),
-    };
+    let identity = &device.identity;
     v1::Device {
         uuid: device.uuid.as_ref().map(ToString::to_string),
         pci_ids: Some(pci_ids(device.pci_ids)),
-        r#type: type_name.map(ToString::to_string),
-        sku: sku.map(ToString::to_string),
+        r#type: identity.type_name().map(ToString::to_string),
+        sku: identity.sku().map(ToString::to_string),
+        type_by_hand: identity.is_by_hand(),
         condition: Some(condition(&device.condition)),
         product_name: device.product_name.clone(),
         index: device.index,

@@ -50,7 +50,10 @@ pub(super) const CHART: &[Asked] = &[
     Asked {
         name: "alone",
         parts: "agent, access, token, reader, applier",
-        own: "DaemonSet octavo-agent: volume layouts.configMap ours",
+        own: "
+            DaemonSet octavo-agent: agent mounts catalog at /etc/octavo/catalog ro
+            DaemonSet octavo-agent: volume catalog.configMap our-catalog
+            DaemonSet octavo-agent: volume layouts.configMap ours",
     },
     asked(
         "cert-manager",

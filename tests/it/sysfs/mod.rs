@@ -5,6 +5,7 @@ mod amd_host;
 mod crowds;
 mod faults;
 mod machines;
+mod naming;
 mod neuron;
 mod neuron_host;
 mod sweep;

@@ -28,7 +28,7 @@ const LONGEST: usize = 256;
 const MOST_NEAR: usize = 5;
 
 /// Words of a SKU that tell products of one model apart, beside form factor and memory: who names the model leaves them out.
-const EDITIONS: &[&str] = &["workstation", "max", "q", "3e"];
+const EDITIONS: &[&str] = &["workstation", "q", "3e"];
 
 /// Labels of ours, whose values are this catalogue's own words.
 const OWN_LABELS: &[&str] = &["octavo.dev/sku", "octavo.dev/type"];
@@ -156,7 +156,10 @@ impl Product {
     /// The words of its model alone.
     fn model_words(&self) -> Vec<String> {
         let mut words = words(&self.model);
-        words.retain(|word| !EDITIONS.contains(&word.as_str()));
+        // `Max-Q` is an edition, and `Max` alone a part of a model's name.
+        let is_max_q = words.iter().any(|word| word == "q");
+        let is_edition = |word: &str| EDITIONS.contains(&word) || (is_max_q && word == "max");
+        words.retain(|word| !is_edition(word));
         words
     }
 

@@ -3,11 +3,15 @@
 //!
 //! A name never comes to mean something else, or several things, because of it: that is an error which names both products.
 
+mod checks;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
 
 use thiserror::Error;
 
+use self::checks::{contradictions, misplaced};
+use super::super::facts::PciPattern;
 use super::words::joined;
 use super::{Alias, AliasKind, Catalogue, Fact, Field, Lookup, Product, Value};
 use crate::domain::id::{Sku, TypeName};
@@ -37,8 +41,8 @@ pub struct OverlayEntry {
     pub name: Option<(Place, String)>,
     /// What else is to know.
     pub notes: Option<String>,
-    /// What is known.
-    pub facts: Vec<(Field, Value)>,
+    /// What is known, each with its place.
+    pub facts: Vec<(Place, Field, Value)>,
     /// Names for it.
     pub aliases: Vec<(Place, String)>,
     /// Keys of the sources of all this; none for the file itself.
@@ -101,6 +105,36 @@ pub enum OverlayProblem {
         /// The name.
         text: String,
     },
+    /// A fact that the built-in catalogue has otherwise.
+    #[error(
+        "the catalogue says {known} for {key} of {sku}; what is built in can be added to, and not changed"
+    )]
+    Contradicts {
+        /// Of which product.
+        sku: Sku,
+        /// Which fact.
+        key: &'static str,
+        /// What the catalogue says.
+        known: String,
+    },
+    /// PCI ids that are none.
+    #[error(
+        "{text:?} is not vendor:device, or vendor:device:subsystem vendor:subsystem device, of four hexadecimal digits each"
+    )]
+    PciId {
+        /// The text.
+        text: String,
+    },
+    /// PCI ids of what is known to be no accelerator.
+    #[error("{text} cannot name {sku}: the catalogue knows it to be no accelerator ({what})")]
+    NoAccelerator {
+        /// The ids.
+        text: String,
+        /// Whom they are to name.
+        sku: Sku,
+        /// What it is.
+        what: &'static str,
+    },
     /// A name that somebody else has.
     #[error("{text:?} cannot name {sku}: it is a name of {}", list(.taken))]
     Taken {
@@ -160,7 +194,7 @@ impl Catalogue {
                 continue;
             }
             seen.insert(entry.sku.clone(), entry.place);
-            self.lay(entry, file, &mut errors);
+            self.lay(&entry, file, &mut errors);
         }
         errors.sort_by_key(OverlayError::place);
         if errors.is_empty() {
@@ -170,13 +204,15 @@ impl Catalogue {
         }
     }
 
-    fn lay(&mut self, entry: OverlayEntry, file: &str, errors: &mut Vec<OverlayError>) {
+    fn lay(&mut self, entry: &OverlayEntry, file: &str, errors: &mut Vec<OverlayError>) {
         let at = self.products.iter().position(|one| one.sku == entry.sku);
         let known = at.map(|at| self.products.remove(at));
-        let mut problems = self.unknown_sources(&entry);
-        problems.extend(misplaced(&entry, known.is_some()));
+        let mut problems = self.unknown_sources(entry);
+        problems.extend(misplaced(entry, known.is_some()));
+        problems.extend(self.wrong_ids(entry));
+        problems.extend(known.iter().flat_map(|known| contradictions(entry, known)));
         // The product itself was taken out, so whoever has one of the names is somebody else.
-        problems.extend(self.taken_names(&entry, known.is_none()));
+        problems.extend(self.taken_names(entry, known.is_none()));
         let problems = problems.into_iter();
         errors.extend(problems.map(|(place, problem)| OverlayError { place, problem }));
         let mut sources: Vec<String> = entry.sources.iter().map(|(_, key)| key.clone()).collect();
@@ -187,10 +223,11 @@ impl Catalogue {
                 .entry(file.to_owned())
                 .or_insert_with(|| said.to_owned());
         }
-        let Some(product) = known.or_else(|| Product::new(&entry)) else {
+        let Some(product) = known.or_else(|| Product::new(entry)) else {
             return;
         };
         let product = product.overlaid(entry, &sources);
+        self.own.add(entry, &product);
         self.products
             .insert(at.unwrap_or(self.products.len()), product);
     }
@@ -232,26 +269,6 @@ impl Catalogue {
     }
 }
 
-/// What a new product lacks, and what of a known one stays as it is.
-fn misplaced(entry: &OverlayEntry, is_known: bool) -> Vec<(Place, OverlayProblem)> {
-    let given = [
-        ("type", entry.type_name.as_ref().map(|(place, _)| *place)),
-        ("vendor", entry.vendor.as_ref().map(|(place, _)| *place)),
-        ("name", entry.name.as_ref().map(|(place, _)| *place)),
-    ];
-    let wrong = given.into_iter().filter_map(|(key, given)| {
-        let sku = entry.sku.clone();
-        match given {
-            Some(place) if is_known => Some((place, OverlayProblem::Fixed { sku, key })),
-            None if !is_known && key != "type" => {
-                Some((entry.place, OverlayProblem::Lacks { sku, key }))
-            }
-            Some(_) | None => None,
-        }
-    });
-    wrong.collect()
-}
-
 impl Product {
     /// A product that only the file knows; `None` where the file does not say enough of it.
     fn new(entry: &OverlayEntry) -> Option<Self> {
@@ -271,25 +288,69 @@ impl Product {
         })
     }
 
-    fn overlaid(mut self, entry: OverlayEntry, sources: &[String]) -> Self {
-        self.notes = entry.notes.or(self.notes);
-        for (field, value) in entry.facts {
-            // Memory is sold in one unit.
-            if field == Field::MemoryGb {
-                self.facts.remove(&Field::MemoryGib);
-            } else if field == Field::MemoryGib {
-                self.facts.remove(&Field::MemoryGb);
+    fn overlaid(mut self, entry: &OverlayEntry, sources: &[String]) -> Self {
+        self.notes = entry.notes.clone().or(self.notes);
+        for (_, field, value) in &entry.facts {
+            match self.facts.entry(*field) {
+                MapEntry::Vacant(free) => {
+                    let (value, sources) = (value.clone(), sources.to_vec());
+                    free.insert(Fact { value, sources });
+                }
+                // What is the same is not said twice, and what differs was refused.
+                MapEntry::Occupied(mut known) => known.get_mut().extend(value, sources),
             }
-            let sources = sources.to_vec();
-            self.facts.insert(field, Fact { value, sources });
         }
-        self.aliases
-            .extend(entry.aliases.into_iter().map(|(_, text)| Alias {
-                text,
-                kind: AliasKind::Text,
-                sources: sources.to_vec(),
-            }));
+        let alias = |text: &str, kind| Alias {
+            text: text.to_owned(),
+            kind,
+            sources: sources.to_vec(),
+        };
+        let ids = entry.patterns().filter(|(_, id)| id.subsystem.is_none());
+        let ids = ids.map(|(text, _)| alias(&text.to_ascii_lowercase(), AliasKind::Pci));
+        let names = entry.aliases.iter();
+        let names = names.map(|(_, text)| alias(text, AliasKind::Text));
+        let new: Vec<Alias> = ids.chain(names).collect();
+        for alias in new {
+            let is_known = |own: &Alias| own.kind == alias.kind && own.text == alias.text;
+            if !self.aliases.iter().any(is_known) {
+                self.aliases.push(alias);
+            }
+        }
         self
+    }
+
+    /// What it is known by on the bus.
+    fn pci_ids(&self) -> impl Iterator<Item = PciPattern> {
+        let texts = match self.facts.get(&Field::PciIds).map(|fact| &fact.value) {
+            Some(Value::List(texts)) => texts.as_slice(),
+            Some(Value::Number(_) | Value::Text(_)) | None => &[],
+        };
+        texts.iter().filter_map(|text| PciPattern::parse(text))
+    }
+}
+
+impl Fact {
+    /// With what a list has not yet.
+    fn extend(&mut self, more: &Value, sources: &[String]) {
+        let (Value::List(known), Value::List(more)) = (&mut self.value, more) else {
+            return;
+        };
+        let has =
+            |known: &[String], text: &str| known.iter().any(|one| one.eq_ignore_ascii_case(text));
+        let new: Vec<String> = more
+            .iter()
+            .filter(|text| !has(known, text))
+            .cloned()
+            .collect();
+        if new.is_empty() {
+            return;
+        }
+        known.extend(new);
+        for source in sources {
+            if !self.sources.contains(source) {
+                self.sources.push(source.clone());
+            }
+        }
     }
 }
 

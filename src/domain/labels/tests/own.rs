@@ -2,7 +2,7 @@
 
 use super::machines::{A100_80, L40S, driverless, gpu, hgx, machine, on_bus};
 use super::*;
-use crate::domain::inventory::{Condition, NvmlState};
+use crate::domain::inventory::{Condition, Identity, NvmlState};
 use crate::domain::reconcile::{State, Status};
 
 fn ours() -> Options {
@@ -119,7 +119,7 @@ fn what_nobody_knows_is_counted_as_unknown() {
         octavo.dev/vendor=nvidia
         type.octavo.dev/unknown=1"],
     );
-    let both = driverless(vec![on_bus(1, 0x8086, 0x0bd5), on_bus(2, 0x10de, 0xffff)]);
+    let both = driverless(vec![on_bus(1, 0x8086, 0x0bd0), on_bus(2, 0x10de, 0xffff)]);
     check(
         &both,
         &Options::default(),
@@ -127,6 +127,42 @@ fn what_nobody_knows_is_counted_as_unknown() {
         octavo.dev/count=2
         octavo.dev/type=unknown
         type.octavo.dev/unknown=2"],
+    );
+}
+
+#[test]
+fn a_type_that_a_person_gave_is_marked_and_devices_of_virtual_machines_are_counted_apart() {
+    let mut named = driverless(vec![on_bus(1, 0x1acc, 0x0001), on_bus(2, 0x1acc, 0x0001)]);
+    for device in &mut named.devices {
+        device.identity = Identity::ByHand {
+            type_name: "acme-x1".parse().unwrap(),
+            sku: None,
+        };
+    }
+    named.devices[1].condition = Condition::PciOnly {
+        kernel_driver: Some("vfio-pci".to_owned()),
+    };
+    check(
+        &named,
+        &Options::default(),
+        &["
+        octavo.dev/count=2
+        octavo.dev/passthrough=1
+        octavo.dev/type-source=manual
+        octavo.dev/type=acme-x1
+        octavo.dev/vendor=pci-1acc
+        type.octavo.dev/acme-x1=2"],
+    );
+    named.devices[0].identity = Identity::Unknown;
+    check(
+        &named,
+        &Options::default(),
+        &["
+        octavo.dev/passthrough=1
+        octavo.dev/type-source=manual
+        octavo.dev/type=mixed
+        type.octavo.dev/acme-x1=1
+        type.octavo.dev/unknown=1"],
     );
 }
 

@@ -206,7 +206,7 @@ fn meets(criteria: &Criteria, device: &Device) -> bool {
         list.is_none_or(|list| list.iter().any(is))
     }
     let has_type = |name: &TypeName| match &device.identity {
-        Identity::Known { type_name, .. } => type_name == name,
+        Identity::Known { type_name, .. } | Identity::ByHand { type_name, .. } => type_name == name,
         Identity::Unknown => false,
     };
     any(criteria.index.as_ref(), |range| {

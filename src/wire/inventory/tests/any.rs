@@ -96,6 +96,10 @@ fn identity() -> impl Strategy<Value = Identity> {
             type_name: type_name.parse().unwrap(),
             sku: sku.map(|sku| sku.parse().unwrap()),
         }),
+        (name(), option::of(name())).prop_map(|(type_name, sku)| Identity::ByHand {
+            type_name: type_name.parse().unwrap(),
+            sku: sku.map(|sku| sku.parse().unwrap()),
+        }),
     ]
 }
 

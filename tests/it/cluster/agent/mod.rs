@@ -2,6 +2,7 @@
 
 mod drain;
 pub(crate) mod faults;
+mod naming;
 pub(crate) mod operands;
 mod places;
 pub(crate) mod proxy;

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const AT: Place = Place { line: 7, column: 3 };
+
 fn found(sku: &str) -> Lookup {
     Lookup::Found(sku.parse().unwrap())
 }
@@ -44,15 +46,17 @@ fn over(entries: Vec<OverlayEntry>) -> Result<Catalogue, Vec<String>> {
 
 #[test]
 fn an_overlay_adds_products_names_and_facts_and_says_that_it_does() {
-    let mut known = entry("nvidia-h100-sxm5-80gb", &["hall 7", "H100 SXM 80GB"]);
-    known.facts.push((Field::Power, Value::Number(650.0)));
-    let catalogue = over(vec![known, new_one("acme-x1", &["big one"])]).unwrap();
+    let known = entry("nvidia-h100-sxm5-80gb", &["hall 7", "H100 SXM 80GB"]);
+    let mut t4g = entry("nvidia-t4g", &[]);
+    t4g.facts.push((AT, Field::Power, Value::Number(68.0)));
+    let catalogue = over(vec![known, t4g, new_one("acme-x1", &["big one"])]).unwrap();
     assert_eq!(catalogue.lookup("Hall-7"), found("nvidia-h100-sxm5-80gb"));
     assert_eq!(catalogue.lookup("BIG ONE"), found("acme-x1"));
     assert_eq!(catalogue.lookup("acme x1"), found("acme-x1"));
     let h100 = catalogue.product(&"nvidia-h100-sxm5-80gb".parse().unwrap());
-    let power = h100.unwrap().facts.get(&Field::Power).unwrap();
-    assert_eq!(power.value, Value::Number(650.0));
+    let t4g = catalogue.product(&"nvidia-t4g".parse().unwrap()).unwrap();
+    let power = t4g.facts.get(&Field::Power).unwrap();
+    assert_eq!(power.value, Value::Number(68.0));
     assert_eq!(power.sources, ["own.yaml"]);
     assert!(catalogue.source("own.yaml").is_some());
     let memory = h100.unwrap().facts.get(&Field::MemoryGb).unwrap();
@@ -110,5 +114,80 @@ fn an_overlay_never_makes_a_name_mean_something_else_or_several_things() {
     assert_eq!(
         over(vec![foreign]).unwrap_err(),
         ["there is no source \"U9\"; add it to \"sources\" with a citation"]
+    );
+}
+
+fn with_ids(mut entry: OverlayEntry, ids: &[&str]) -> OverlayEntry {
+    let ids = ids.iter().map(|id| (*id).to_owned()).collect();
+    entry.facts.push((AT, Field::PciIds, Value::List(ids)));
+    entry
+}
+
+#[test]
+fn what_is_built_in_is_added_to_and_never_contradicted() {
+    let mut h100 = entry("nvidia-h100-sxm5-80gb", &[]);
+    h100.facts.push((AT, Field::Power, Value::Number(650.0)));
+    h100.facts.push((AT, Field::MemoryGib, Value::Number(80.0)));
+    // The same once more is no contradiction.
+    h100.facts
+        .push((AT, Field::Architecture, Value::Text("Hopper".to_owned())));
+    assert_eq!(
+        over(vec![h100]).unwrap_err(),
+        [
+            "the catalogue says 700 for powerW of nvidia-h100-sxm5-80gb; what is built in can be added to, and not changed",
+            "the catalogue says 80 for memoryGB of nvidia-h100-sxm5-80gb; what is built in can be added to, and not changed",
+        ]
+    );
+    let h100 = with_ids(
+        entry("nvidia-h100-sxm5-80gb", &[]),
+        &["10DE:2330", "10de:23fe"],
+    );
+    let catalogue = over(vec![h100]).unwrap();
+    assert_eq!(
+        catalogue.lookup("10de:23fe"),
+        found("nvidia-h100-sxm5-80gb")
+    );
+    assert_eq!(
+        catalogue.lookup("10de:2330"),
+        found("nvidia-h100-sxm5-80gb")
+    );
+    let h100 = catalogue.product(&"nvidia-h100-sxm5-80gb".parse().unwrap());
+    let ids = h100.unwrap().facts.get(&Field::PciIds).unwrap();
+    let both = ["10de:2330", "10de:23fe"].map(str::to_owned).to_vec();
+    assert_eq!(ids.value, Value::List(both));
+    assert_eq!(ids.sources, ["S5", "own.yaml"]);
+}
+
+#[test]
+fn ids_of_somebody_else_of_no_accelerator_and_of_nobody_are_refused() {
+    for (ids, expected) in [
+        (
+            "10de:2330",
+            "\"10de:2330\" cannot name acme-x1: it is a name of nvidia-h100-sxm5-80gb",
+        ),
+        (
+            "10de:25b6:10de:0001",
+            "\"10de:25b6:10de:0001\" cannot name acme-x1: it is a name of nvidia-a2, nvidia-a16",
+        ),
+        (
+            "10de:22a3",
+            "10de:22a3 cannot name acme-x1: the catalogue knows it to be no accelerator (NVSwitch of an H100 board)",
+        ),
+        (
+            "0x10de:0x2330",
+            "\"0x10de:0x2330\" is not vendor:device, or vendor:device:subsystem vendor:subsystem device, of four hexadecimal \
+             digits each",
+        ),
+    ] {
+        let errors = over(vec![with_ids(new_one("acme-x1", &[]), &[ids])]).unwrap_err();
+        assert_eq!(errors, [expected]);
+    }
+    let twice = vec![
+        with_ids(new_one("acme-x1", &[]), &["1acc:0001"]),
+        with_ids(new_one("acme-x2", &[]), &["1ACC:0001"]),
+    ];
+    assert_eq!(
+        over(twice).unwrap_err(),
+        ["\"1ACC:0001\" cannot name acme-x2: it is a name of acme-x1"]
     );
 }

@@ -1,0 +1,28 @@
+//! What programs of NVIDIA's would read in the Node.
+
+use std::collections::BTreeMap;
+
+use crate::domain::labels::{LabelSet, LayoutState};
+use crate::domain::reconcile::Status;
+
+/// What mig-manager would say. Source: NVIDIA mig-parted, `nvidia.com/mig.config.state`.
+pub(super) fn answer(status: &Status) -> Option<&'static str> {
+    Some(match LayoutState::of(status)? {
+        LayoutState::Applied => "success",
+        LayoutState::Pending | LayoutState::Blocked => "pending",
+        LayoutState::Failed => "failed",
+    })
+}
+
+/// Partitions by the resource that NVIDIA's device plugin offers each profile as; `None` where it offers them otherwise.
+pub(super) fn partitions(labels: &LabelSet) -> Option<BTreeMap<String, u64>> {
+    let mixed = labels.get("nvidia.com/mig.strategy") == Some("mixed");
+    let counts = labels.iter().filter_map(|(key, value)| {
+        let resource = key.strip_suffix(".count")?;
+        let count = value.parse().ok()?;
+        resource
+            .starts_with("nvidia.com/mig-")
+            .then(|| (resource.to_owned(), count))
+    });
+    mixed.then(|| counts.collect())
+}

@@ -1,0 +1,274 @@
+//! Facts about names that a person gives, and about an administrator's own products.
+
+use super::*;
+use crate::domain::accelerators::{Overlay, OverlayEntry};
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Machine, NvmlState, PciIds};
+use crate::domain::layout::Place;
+use crate::domain::quantity::Mebibytes;
+
+fn device(slot: u8, vendor: u16, id: u16) -> Device {
+    let ids = PciIds {
+        vendor,
+        device: id,
+        subsystem_vendor: 0,
+        subsystem_device: 0,
+        class: Some(0x12_0000),
+    };
+    Device::new(PciAddress::new(0, slot, 0, 0).unwrap(), ids)
+}
+
+fn inventory(devices: Vec<Device>) -> Inventory {
+    Inventory {
+        machine: Machine::default(),
+        nvml: NvmlState::Loading,
+        neuron: None,
+        devices,
+    }
+}
+
+/// What the devices are called, and what is said of it.
+fn named(text: &str, devices: Vec<Device>) -> (Vec<String>, Told) {
+    let given = Arc::new(Given::new(text, &Catalogue::built_in()));
+    let naming = Naming {
+        own: Arc::default(),
+        given: Some(Arc::clone(&given)),
+    };
+    let mut inventory = inventory(devices);
+    naming.apply(&mut inventory);
+    let told = given.told(&inventory);
+    let names = inventory.devices.iter().map(|device| {
+        let hand = if device.identity.is_by_hand() {
+            " by hand"
+        } else {
+            ""
+        };
+        let sku = device
+            .identity
+            .sku()
+            .map_or_else(String::new, |sku| format!(" [{sku}]"));
+        format!("{}{sku}{hand}", device.identity)
+    });
+    (names.collect(), told)
+}
+
+const STRANGER: (u16, u16) = (0x1acc, 0x0001);
+
+fn stranger(slot: u8) -> Device {
+    device(slot, STRANGER.0, STRANGER.1)
+}
+
+#[test]
+fn a_name_is_given_to_what_nobody_knows_and_to_nothing_else() {
+    let devices = vec![stranger(1), device(2, 0x10de, 0x2330), stranger(3)];
+    let (names, told) = named("hall-7.Special", devices);
+    assert_eq!(
+        names,
+        [
+            "hall-7-special by hand",
+            "nvidia-h100-80gb [nvidia-h100-sxm5-80gb]",
+            "hall-7-special by hand",
+        ]
+    );
+    assert_eq!(
+        told.text,
+        "octavo.dev/type-override=hall-7.Special: 2 devices are called hall-7-special by hand; the catalogue does not have it, and \
+         has nothing like it"
+    );
+    assert!(!told.is_trouble);
+}
+
+#[test]
+fn a_name_of_the_catalogue_brings_its_facts_and_names_only_devices_of_its_maker() {
+    let unknown = device(1, 0x10de, 0xfffe);
+    // A label can hold no colon.
+    for text in [
+        "nvidia-b300",
+        "B300",
+        "NVIDIA-B300-SXM6-AC",
+        "10de-3182",
+        "nvidia-b300-288gb",
+    ] {
+        let (names, told) = named(text, vec![unknown.clone()]);
+        assert_eq!(names, ["nvidia-b300-288gb [nvidia-b300] by hand"], "{text}");
+        assert!(!told.is_trouble, "{told:?}");
+    }
+    let (names, told) = named("nvidia-b300", vec![unknown, stranger(2)]);
+    assert_eq!(
+        names,
+        [
+            "nvidia-b300-288gb [nvidia-b300] by hand",
+            "GPU - type unknown"
+        ]
+    );
+    assert_eq!(
+        told.text,
+        "octavo.dev/type-override=nvidia-b300: 1 device is called nvidia-b300-288gb by hand; 1 device stays unknown, for that is a \
+         product of nvidia, which did not make it"
+    );
+    assert!(told.is_trouble);
+}
+
+#[test]
+fn the_chip_comes_with_the_name_and_goes_with_it() {
+    let given = |text| Some(Arc::new(Given::new(text, &Catalogue::built_in())));
+    let mut naming = Naming {
+        own: Arc::default(),
+        given: given("intel-gaudi3"),
+    };
+    let mut all = inventory(vec![device(1, 0x1da3, 0x7777)]);
+    naming.apply(&mut all);
+    assert_eq!(
+        all.devices[0].architecture,
+        Some(Architecture::new("Gaudi 3"))
+    );
+    naming.given = given("other");
+    naming.apply(&mut all);
+    assert_eq!(all.devices[0].architecture, None);
+    assert_eq!(all.devices[0].identity.to_string(), "other");
+    naming.given = None;
+    naming.apply(&mut all);
+    assert_eq!(all.devices[0].identity, Identity::Unknown);
+}
+
+#[test]
+fn a_type_of_several_products_is_a_type_and_a_name_of_several_types_is_none() {
+    let unknown = || device(1, 0x10de, 0xfffe);
+    let (names, _) = named("nvidia-h200-141gb", vec![unknown()]);
+    assert_eq!(names, ["nvidia-h200-141gb by hand"]);
+    for (text, several) in [
+        ("H200", "nvidia-h200-sxm5-141gb, nvidia-h200-nvl-141gb"),
+        (
+            "RTX-PRO-5000",
+            "nvidia-rtx-pro-5000-48gb, nvidia-rtx-pro-5000-72gb",
+        ),
+    ] {
+        let (names, told) = named(text, vec![unknown()]);
+        assert_eq!(names, ["GPU - type unknown"]);
+        let expected = format!(
+            "octavo.dev/type-override={text} may mean any of {several}: none is chosen; name one by its SKU, or by its type"
+        );
+        assert_eq!((told.text, told.is_trouble), (expected, true));
+    }
+}
+
+#[test]
+fn what_can_name_nothing_says_why() {
+    for (text, expected) in [
+        ("", " is empty, and names nothing"),
+        (
+            "mixed",
+            "mixed names nothing: the word stands for the lack of one type",
+        ),
+        (
+            "Unknown",
+            "Unknown names nothing: the word stands for the lack of one type",
+        ),
+        (
+            "a/b",
+            "a/b names nothing: a type has letters, digits and inner hyphens, at most 63 of them",
+        ),
+        (
+            "h 7",
+            "h 7 names nothing: a type has letters, digits and inner hyphens, at most 63 of them",
+        ),
+    ] {
+        let (names, told) = named(text, vec![stranger(1)]);
+        assert_eq!(names, ["GPU - type unknown"]);
+        let expected = match text {
+            "" => "octavo.dev/type-override= is empty, and names nothing".to_owned(),
+            _ => format!("octavo.dev/type-override={expected}"),
+        };
+        assert_eq!((told.text, told.is_trouble), (expected, true));
+    }
+    let long = "x".repeat(64);
+    assert_eq!(named(&long, vec![stranger(1)]).0, ["GPU - type unknown"]);
+    let (_, told) = named("acme", vec![device(1, 0x10de, 0x2330)]);
+    assert!(told.text.ends_with(
+        "=acme names nothing: the type of every device here is known, and stays what it is"
+    ));
+    assert!(told.is_trouble);
+    let (_, told) = named("acme", Vec::new());
+    assert!(
+        told.text
+            .ends_with("names nothing: this node has no accelerator")
+    );
+    let (_, told) = named("intel-gaudi33", vec![stranger(1)]);
+    assert!(
+        told.text.contains("has names like it: intel-gaudi3"),
+        "{told:?}"
+    );
+}
+
+fn own() -> Catalogue {
+    let place = Place { line: 4, column: 3 };
+    let acme = |sku: &str, name: &str, ids: &[&str], size| OverlayEntry {
+        place,
+        sku: sku.parse().unwrap(),
+        type_name: None,
+        vendor: Some((place, "acme".to_owned())),
+        name: Some((place, name.to_owned())),
+        notes: None,
+        facts: vec![
+            (
+                place,
+                Field::PciIds,
+                Value::List(ids.iter().map(|id| (*id).to_owned()).collect()),
+            ),
+            (place, Field::MemoryGb, Value::Number(size)),
+            (place, Field::Architecture, Value::Text("One".to_owned())),
+        ],
+        aliases: Vec::new(),
+        sources: Vec::new(),
+    };
+    let overlay = Overlay {
+        entries: vec![
+            acme("acme-x1", "Acme X1", &["1acc:0001"], 64.0),
+            acme("acme-x2", "Acme X2", &["1acc:0002:1acc:0007"], 32.0),
+        ],
+        ..Overlay::default()
+    };
+    Catalogue::built_in().with(overlay, "own.yaml").unwrap()
+}
+
+#[test]
+fn an_administrators_product_is_recognised_by_its_ids_memory_and_name() {
+    let catalogue = own();
+    let naming = Naming {
+        own: Arc::new(catalogue.own().clone()),
+        given: Some(Arc::new(Given::new("acme-x2", &catalogue))),
+    };
+    let name = |mut device: Device| {
+        naming.name(&mut device);
+        let family = device
+            .architecture
+            .as_ref()
+            .map(|one| one.as_str().to_owned());
+        (device.identity, family)
+    };
+    let known = |sku: &str| Identity::Known {
+        type_name: sku.parse().unwrap(),
+        sku: Some(sku.parse().unwrap()),
+    };
+    let one = Some("one".to_owned());
+    assert_eq!(name(stranger(1)), (known("acme-x1"), one.clone()));
+    let mut second = device(1, 0x1acc, 0x0002);
+    second.pci_ids.subsystem_vendor = 0x1acc;
+    second.pci_ids.subsystem_device = 0x0007;
+    assert_eq!(name(second.clone()), (known("acme-x2"), one.clone()));
+    // Another subsystem is another product, which a person has named.
+    second.pci_ids.subsystem_device = 0x0008;
+    let (identity, family) = name(second);
+    assert!(identity.is_by_hand() && family == one, "{identity}");
+    // What shows other memory than its ids say is not that product.
+    let mut small = stranger(1);
+    small.memory = Some(Mebibytes::new(8_000));
+    assert!(name(small).0.is_by_hand());
+    // A driver's name counts too; `Acme X1` of NVIDIA comes before what would be made of the words.
+    let mut driven = device(1, 0x10de, 0xfffe);
+    driven.product_name = Some("ACME x1".to_owned());
+    assert_eq!(name(driven).0, known("acme-x1"));
+    let listed = device(1, 0x1acc, 0x0001).pci_ids;
+    assert!(naming.own.lists(listed));
+    assert!(!naming.own.lists(device(1, 0x1acc, 0x0009).pci_ids));
+}

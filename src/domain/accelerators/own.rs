@@ -1,0 +1,130 @@
+//! Products that an administrator's catalogue adds, as far as devices are recognised by them.
+//!
+//! They stand behind the built-in ones, and no id or name of theirs is one of those: laying them over the catalogue refuses that.
+
+use super::facts::{MarketedMemory, MemoryUnit, PciPattern};
+use super::{Field, OverlayEntry, Product, Value, memory, names};
+use crate::domain::id::{Sku, TypeName};
+use crate::domain::inventory::{Identity, PciIds, Vendor};
+use crate::domain::quantity::Mebibytes;
+
+/// What devices are recognised by beside the built-in catalogue.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Own {
+    products: Vec<OwnProduct>,
+}
+
+/// A product that a file adds, or adds ids or names to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OwnProduct {
+    sku: Sku,
+    type_name: TypeName,
+    /// Where its devices may only be of one maker.
+    vendor: Option<Vendor>,
+    architecture: Option<String>,
+    memory: Option<MarketedMemory>,
+    visible_memory_mib: Option<u32>,
+    patterns: Vec<PciPattern>,
+    names: Vec<String>,
+}
+
+impl Own {
+    /// With one more entry of a file, which made `product` what it is.
+    pub(super) fn add(&mut self, entry: &OverlayEntry, product: &Product) {
+        let size = |field| match product.facts.get(&field).map(|fact| &fact.value) {
+            Some(Value::Number(number)) => whole(*number),
+            Some(Value::Text(_) | Value::List(_)) | None => None,
+        };
+        let sold = size(Field::MemoryGb).map(|size| (size, MemoryUnit::Gigabytes));
+        let sold =
+            sold.or_else(|| size(Field::MemoryGib).map(|size| (size, MemoryUnit::Gibibytes)));
+        let architecture = match product.facts.get(&Field::Architecture) {
+            Some(fact) => match &fact.value {
+                Value::Text(text) => Some(text.clone()),
+                Value::Number(_) | Value::List(_) => None,
+            },
+            None => None,
+        };
+        let name = entry.name.iter().chain(&entry.aliases);
+        self.products.push(OwnProduct {
+            sku: product.sku.clone(),
+            type_name: product.type_name.clone(),
+            vendor: product.vendor.parse().ok(),
+            architecture,
+            memory: sold.map(|(size, unit)| MarketedMemory { size, unit }),
+            visible_memory_mib: size(Field::MemoryMib),
+            patterns: entry.patterns().map(|(_, pattern)| pattern).collect(),
+            names: name.map(|(_, text)| text.clone()).collect(),
+        });
+    }
+
+    /// Whether a function with these ids is an accelerator, whatever class it calls itself.
+    pub fn lists(&self, ids: PciIds) -> bool {
+        let mut patterns = self.products.iter().flat_map(|own| &own.patterns);
+        patterns.any(|pattern| fits(pattern, ids))
+    }
+
+    /// What a device is that the built-in catalogue does not know: by its ids, else by what its driver calls it. Where several
+    /// are possible it is none of them.
+    pub(super) fn identify(
+        &self,
+        ids: PciIds,
+        product_name: Option<&str>,
+        seen: Option<Mebibytes>,
+    ) -> Option<Identity> {
+        let agrees = |own: &&OwnProduct| {
+            seen.is_none_or(|seen| memory::can_show(own.memory, own.visible_memory_mib, seen))
+        };
+        let by_ids = |own: &&OwnProduct| own.patterns.iter().any(|pattern| fits(pattern, ids));
+        let vendor = Vendor::from_pci(ids.vendor);
+        let by_name = |own: &&OwnProduct| {
+            let is_makers = own.vendor.is_none_or(|maker| maker == vendor);
+            let is_called = |name: &str| own.names.iter().any(|own| names::same(own, name));
+            is_makers && product_name.is_some_and(is_called)
+        };
+        let products = || self.products.iter().filter(agrees);
+        only(products().filter(by_ids))
+            .or_else(|| only(products().filter(by_name)))
+            .map(|own| Identity::Known {
+                type_name: own.type_name.clone(),
+                sku: Some(own.sku.clone()),
+            })
+    }
+
+    /// The chip family of a product.
+    pub(super) fn architecture(&self, sku: &Sku) -> Option<&str> {
+        let own = self.products.iter().find(|own| own.sku == *sku)?;
+        own.architecture.as_deref()
+    }
+}
+
+impl OverlayEntry {
+    /// The PCI ids that it gives, each with its text; what is none is left out.
+    pub(super) fn patterns(&self) -> impl Iterator<Item = (&str, PciPattern)> {
+        let lists = self
+            .facts
+            .iter()
+            .filter_map(|(_, field, value)| match value {
+                Value::List(texts) if *field == Field::PciIds => Some(texts),
+                Value::List(_) | Value::Number(_) | Value::Text(_) => None,
+            });
+        let texts = lists.flatten();
+        texts.filter_map(|text| Some((text.as_str(), PciPattern::parse(text)?)))
+    }
+}
+
+fn fits(pattern: &PciPattern, ids: PciIds) -> bool {
+    let subsystem = (ids.subsystem_vendor, ids.subsystem_device);
+    pattern.device == (ids.vendor, ids.device)
+        && pattern.subsystem.is_none_or(|wanted| wanted == subsystem)
+}
+
+fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
+    let first = all.next()?;
+    all.next().is_none().then_some(first)
+}
+
+fn whole(number: f64) -> Option<u32> {
+    let text = format!("{number}");
+    text.parse().ok()
+}

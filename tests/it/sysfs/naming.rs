@@ -1,0 +1,154 @@
+//! What devices are called that only the bus shows: by the catalogue's ids, by a file of one's own, by a person's word.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use super::tree::{machine, plant};
+use crate::golden::golden;
+
+fn octavo(root: &Path, command: &str, more: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_octavo"))
+        .args([command, "--driver-root", "/nowhere", "--sys-root"])
+        .arg(root)
+        .args(more)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// What it prints, and what it notes.
+#[track_caller]
+fn said(root: &Path, command: &str, more: &[&str]) -> (String, String) {
+    let output = octavo(root, command, more);
+    assert!(output.status.success(), "{output:?}");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr))
+}
+
+/// One board that is in no catalogue.
+fn stranger(class: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = "bus/pci/devices/0000:5d:00.0";
+    let tree = [("vendor", "0x1e52"), ("device", "0xfff7"), ("class", class)];
+    let tree: Vec<String> = tree
+        .iter()
+        .map(|(file, value)| format!("{at}/{file} = {value}\\n"))
+        .collect();
+    plant(folder.path(), &tree.join("\n"));
+    folder
+}
+
+const OWN: &str = "apiVersion: octavo.dev/v1\nkind: Catalogue\naccelerators:\n- sku: acme-x1\n  vendor: acme\n  name: Acme X1\n  \
+                   architecture: One\n  pciIds: ['1e52:fff7']\n  aliases: [big one]\n";
+
+#[test]
+fn devices_of_all_makers_are_told_by_their_ids_and_those_of_nobody_show_theirs() {
+    let tree = machine("makers");
+    let (few, _) = said(tree.path(), "inspect", &[]);
+    for line in few.lines() {
+        assert!(line.len() <= 80, "{line}");
+    }
+    golden("sysfs/makers.txt", &few);
+    let (labels, notes) = said(tree.path(), "labels", &[]);
+    golden("sysfs/makers-labels.txt", &format!("{labels}\n{notes}"));
+}
+
+#[test]
+fn a_word_that_is_tried_out_names_what_nobody_knows_and_says_so() {
+    let tree = machine("makers");
+    let (named, notes) = said(tree.path(), "inspect", &["--type-override", "acme-x9"]);
+    assert!(named.contains("acme-x9 (by hand)"), "{named}");
+    assert!(
+        notes
+            .contains("note: octavo.dev/type-override=acme-x9: 1 device is called acme-x9 by hand"),
+        "{notes}"
+    );
+    let (recorded, _) = said(
+        tree.path(),
+        "inspect",
+        &["--type-override=acme-x9", "-o", "json"],
+    );
+    let file = tree.path().join("node.json");
+    fs::write(&file, &recorded).unwrap();
+    let from = ["--from", file.to_str().unwrap()];
+    assert!(
+        recorded.contains("\"typeSource\": \"manual\""),
+        "{recorded}"
+    );
+    let (labels, _) = said(tree.path(), "labels", &from);
+    assert!(
+        labels.contains("octavo.dev/type-source=manual\n"),
+        "{labels}"
+    );
+    assert!(labels.contains("type.octavo.dev/acme-x9=1\n"), "{labels}");
+    // A recording is named anew as a machine is.
+    let (labels, _) = said(
+        tree.path(),
+        "labels",
+        &[&from[..], &["--type-override=other"]].concat(),
+    );
+    assert!(labels.contains("type.octavo.dev/other=1\n"), "{labels}");
+    let (labels, notes) = said(tree.path(), "labels", &["--type-override", "H100"]);
+    assert!(
+        notes.contains("may mean any of nvidia-h100-sxm5-80gb"),
+        "{notes}"
+    );
+    assert!(labels.contains("type.octavo.dev/unknown=1\n"), "{labels}");
+    assert!(!labels.contains("type-source"), "{labels}");
+}
+
+#[test]
+fn a_catalogue_of_ones_own_recognises_devices_whatever_class_they_say() {
+    for class in ["0x120000", "0x088000"] {
+        let tree = stranger(class);
+        let file = tree.path().join("own.yaml");
+        fs::write(&file, OWN).unwrap();
+        let catalog = ["--catalog", file.to_str().unwrap()];
+        let (labels, _) = said(tree.path(), "labels", &catalog);
+        for line in [
+            "octavo.dev/type=acme-x1\n",
+            "octavo.dev/sku=acme-x1\n",
+            "octavo.dev/architecture=one\n",
+        ] {
+            assert!(labels.contains(line), "{class}: {labels}");
+        }
+        assert!(!labels.contains("type-source"), "{labels}");
+        let (unknown, _) = said(tree.path(), "labels", &[]);
+        let is_seen = unknown.contains("octavo.dev/type=unknown\n");
+        assert_eq!(is_seen, class == "0x120000", "{unknown}");
+        let agent = Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
+            .args(["--oneshot", "--driver-root", "/nowhere", "--sys-root"])
+            .arg(tree.path())
+            .args(catalog)
+            .output()
+            .unwrap();
+        assert!(agent.status.success(), "{agent:?}");
+        let printed = String::from_utf8(agent.stdout).unwrap();
+        assert!(printed.contains("octavo.dev/sku=acme-x1"), "{printed}");
+    }
+}
+
+#[test]
+fn a_catalogue_with_a_mistake_ends_every_program_with_the_place() {
+    let tree = stranger("0x120000");
+    let file = tree.path().join("own.yaml");
+    fs::write(&file, OWN.replace("1e52:fff7", "10de:2330")).unwrap();
+    let path = file.to_str().unwrap();
+    let expected = "\"10de:2330\" cannot name acme-x1: it is a name of nvidia-h100-sxm5-80gb";
+    let output = octavo(tree.path(), "inspect", &["--catalog", path]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains(&format!("own.yaml:8:11: error: {expected}")),
+        "{told}"
+    );
+    let agent = Command::new(env!("CARGO_BIN_EXE_octavo-agent"))
+        .args(["--oneshot", "--catalog", path, "--sys-root"])
+        .arg(tree.path())
+        .output()
+        .unwrap();
+    let told = String::from_utf8(agent.stderr).unwrap();
+    assert!(!agent.status.success(), "{told}");
+    assert!(told.contains("8:11") && told.contains(expected), "{told}");
+}
