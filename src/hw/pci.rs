@@ -62,7 +62,9 @@ impl Bus {
     pub(crate) fn scan(&mut self) -> Vec<PciFunction> {
         let mut before = std::mem::take(&mut self.known);
         for name in self.sys.names(DEVICES) {
-            let known = before.remove(&name).map(Ok);
+            // One that is known by its ids is shown without its class, which may only have been late.
+            let known = before.remove(&name);
+            let known = known.filter(|known| known.as_ref().is_none_or(is_whole)).map(Ok);
             if let Ok(known) = known.unwrap_or_else(|| function(&self.sys, &name, &self.own)) {
                 self.known.insert(name, known);
             }
@@ -124,6 +126,11 @@ fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Option<PciFunction>, U
     // What went while it was read may have had more to say.
     let is_there = sys.is_there(&at("vendor"));
     is_there.then_some(Some(function)).ok_or(Unread)
+}
+
+/// Whether what never changes was all read.
+fn is_whole(function: &PciFunction) -> bool {
+    function.ids.class.is_some()
 }
 
 /// Whether people can read it: what was no UTF-8 has become a replacement character by now.

@@ -312,8 +312,8 @@ mod tests {
     }
 
     fn text(document: &str) -> String {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/labels/documents");
-        let json = std::fs::read_to_string(format!("{folder}/{document}.json")).unwrap();
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/machines");
+        let json = std::fs::read_to_string(format!("{folder}/{document}/inventory.json")).unwrap();
         let inventory = crate::wire::inventory::parse(&json).unwrap();
         let mut registry = Registry::with_prefix("octavo");
         registry.register_collector(Box::new(Of(Arc::new(inventory))));
@@ -329,16 +329,16 @@ mod tests {
 
     #[test]
     fn a_neuron_device_is_told_with_its_cores_memory_and_errors() {
-        let text = text("trn2-48xlarge");
+        let text = text("trn2.48xlarge-lnc2");
         tells(
             &text,
             &[
-                "octavo_neuron_driver_info{version=\"2.30.7.0\",layout=\"known\"} 1.0",
+                "octavo_neuron_driver_info{version=\"2.29.1.0\",layout=\"known\"} 1.0",
                 "octavo_neuron_device_info{device=\"0\",type=\"aws-trainium2-96gb\",sku=\"aws-trainium2\",chip=\"Trainium2\",cores=\"NCv3\",serial=\"9ff5434815c8bd80\"} 1.0",
                 "octavo_neuron_cores{device=\"15\",kind=\"physical\"} 8.0",
                 "octavo_neuron_cores{device=\"15\",kind=\"logical\"} 4.0",
                 "octavo_neuron_memory_total_bytes{device=\"3\"} 103079215104.0",
-                "octavo_neuron_memory_used_bytes{device=\"3\"} 1073741824.0",
+                "octavo_neuron_memory_used_bytes{device=\"3\"} 0.0",
                 "octavo_neuron_memory_errors_total{device=\"3\",place=\"sram\",kind=\"uncorrected\"} 0.0",
             ],
         );
@@ -349,14 +349,14 @@ mod tests {
 
     #[test]
     fn an_amd_device_is_told_with_how_it_is_partitioned_and_linked() {
-        let text = text("mi300x-cpx");
+        let text = text("mi300x-cpx-nps4");
         tells(
             &text,
             &[
-                "octavo_amd_partition_info{device=\"0000:0c:00.0\",compute=\"CPX\",memory=\"NPS4\"} 1.0",
-                "octavo_amd_partitions{device=\"0000:0c:00.0\"} 8.0",
-                "octavo_amd_hive_devices{device=\"0000:0c:00.0\"} 8.0",
-                "octavo_amd_memory_total_bytes{device=\"0000:0c:00.0\"} 206141652992.0",
+                "octavo_amd_partition_info{device=\"0000:05:00.0\",compute=\"CPX\",memory=\"NPS4\"} 1.0",
+                "octavo_amd_partitions{device=\"0000:05:00.0\"} 8.0",
+                "octavo_amd_hive_devices{device=\"0000:05:00.0\"} 8.0",
+                "octavo_amd_memory_total_bytes{device=\"0000:05:00.0\"} 206141652992.0",
             ],
         );
         assert!(!text.contains("neuron"), "{text}");
@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn a_node_with_neither_tells_no_family_and_every_family_has_its_line_in_the_documentation() {
         let page = include_str!("../../../docs/metrics.md");
-        let both = [text("trn2-48xlarge"), text("mi300x-cpx")].concat();
+        let both = [text("trn2.48xlarge-lnc2"), text("mi300x-cpx-nps4")].concat();
         let mut families = 0;
         for told in both.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let (name, _) = told.split_once(' ').unwrap();

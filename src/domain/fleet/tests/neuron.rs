@@ -87,11 +87,11 @@ fn a_neuron_device_is_one_whether_bus_and_driver_agree_or_not() {
             two(),
             (2, 2, "no-driver"),
         ),
-        // A virtual machine has one.
+        // A virtual machine has one, as it should.
         (
             vec![function(1, neuron), function(2, Some("vfio-pci"))],
             vec![chip(0)],
-            (2, 1, "no-driver"),
+            (2, 1, "ok"),
         ),
     ] {
         let inventory = inventory(functions, chips);
