@@ -64,7 +64,9 @@ impl Bus {
         for name in self.sys.names(DEVICES) {
             // One that is known by its ids is shown without its class, which may only have been late.
             let known = before.remove(&name);
-            let known = known.filter(|known| known.as_ref().is_none_or(is_whole)).map(Ok);
+            let known = known
+                .filter(|known| known.as_ref().is_none_or(is_whole))
+                .map(Ok);
             if let Ok(known) = known.unwrap_or_else(|| function(&self.sys, &name, &self.own)) {
                 self.known.insert(name, known);
             }

@@ -1,11 +1,11 @@
 //! Links of Neuron devices, by what each says of its neighbours.
 //!
-//! What counts is as everywhere who has a direct link to whom: in a ring or a torus that is two by two, although all can be reached. A
-//! link that only one end tells makes all of it unknown.
+//! In a ring or a torus neighbours pass on what is not for them, so all that hang together are one domain: what a collective runs
+//! over. A link that only one end tells makes all of it unknown.
 
 use std::collections::BTreeMap;
 
-use super::{Interconnect, InterconnectKind, clique};
+use super::{Interconnect, InterconnectKind, clique, components};
 use crate::domain::inventory::{Device, Neuron, Vendor};
 
 pub(super) fn of(neuron: &Neuron, devices: &[Device]) -> Option<Interconnect> {
@@ -35,9 +35,11 @@ pub(super) fn of(neuron: &Neuron, devices: &[Device]) -> Option<Interconnect> {
         let all_told = devices.iter().all(|device| device.vendor == Vendor::Aws);
         all_told.then_some(InterconnectKind::Pcie)?
     };
+    let sizes = components(&linked).into_iter();
+    let largest = sizes.map(|members| clique::bits(members).count()).max();
     Some(Interconnect {
         kind,
-        domain_size: clique::largest(&linked),
+        domain_size: largest.unwrap_or(1),
         domains: Vec::new(),
     })
 }

@@ -211,7 +211,14 @@ fn what_could_not_be_read_of_a_function_is_read_at_the_next_look() {
         let mut late = tree.bus();
         let first: Vec<Option<u32>> = late.scan().iter().map(|one| one.ids.class).collect();
         // What its ids say is enough to show it.
-        assert_eq!(first, if file.ends_with("class") { vec![None] } else { vec![] });
+        assert_eq!(
+            first,
+            if file.ends_with("class") {
+                vec![None]
+            } else {
+                vec![]
+            }
+        );
         fs::write(&file, text).unwrap();
         assert_eq!(late.scan(), bus.scan());
         assert_eq!(late.scan().len(), 1);

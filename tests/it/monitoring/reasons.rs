@@ -19,8 +19,8 @@ fn the_page_of_reasons_is_what_the_code_says() {
 /// The same letters with another meaning, which no reason may change: file below `src`, and word.
 const OTHERS: &[(&str, &str)] = &[
     // What mig-manager says and is answered.
-    ("agent/cluster.rs", "failed"),
-    ("agent/cluster.rs", "pending"),
+    ("agent/cluster/words.rs", "failed"),
+    ("agent/cluster/words.rs", "pending"),
     ("domain/node/selection.rs", "pending"),
     // What came of asking the API server about a token.
     ("aggregator/auth.rs", "failed"),

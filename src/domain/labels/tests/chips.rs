@@ -231,7 +231,10 @@ fn links_between_neuron_devices_are_a_kind_and_a_domain_and_untold_ones_are_left
     };
     let some = |kind: &str, size: &str| (Some(kind.to_owned()), Some(size.to_owned()));
     let ring: [&[u32]; 4] = [&[1, 3], &[0, 2], &[1, 3], &[2, 0]];
-    assert_eq!(found(&linked(&ring)), some("neuronlink", "2"));
+    assert_eq!(found(&linked(&ring)), some("neuronlink", "4"));
+    // Two rings that nothing links are two domains.
+    let two: [&[u32]; 5] = [&[1, 2], &[0, 2], &[1, 0], &[4], &[3]];
+    assert_eq!(found(&linked(&two)), some("neuronlink", "3"));
     let all: [&[u32]; 3] = [&[1, 2], &[0, 2], &[1, 0]];
     assert_eq!(found(&linked(&all)), some("neuronlink", "3"));
     assert_eq!(found(&linked(&[&[], &[]])), some("pcie", "1"));
