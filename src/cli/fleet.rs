@@ -19,6 +19,7 @@ use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::{
     Filter, FleetFormat, NodeSettings, NodesSettings, TypesSettings,
 };
+use crate::domain::fleet::NodeState;
 use crate::wire::api::{NodeDetail, NodeList, NodeRow, TypeList};
 
 /// The aggregator's own limit of a page.
@@ -207,7 +208,10 @@ fn stale(rows: &[NodeRow]) -> Vec<String> {
 /// Why nodes are not as they should be, of the first few that say so.
 fn reasons(rows: &[NodeRow]) -> Vec<String> {
     const SHOWN: usize = 5;
-    let mut all = rows.iter().filter_map(|row| {
+    let wrong = rows
+        .iter()
+        .filter(|row| row.state != NodeState::Ok.as_str());
+    let mut all = wrong.filter_map(|row| {
         let reason = printable(row.reason.as_deref()?);
         let name = printable(&row.name);
         Some(format!("{name} is {}: {reason}", printable(&row.state)))

@@ -18,7 +18,7 @@ use crate::book::Current;
 use crate::domain::error::chain;
 use crate::domain::fleet::Counts;
 use crate::domain::interconnect::{self, Interconnect, InterconnectKind};
-use crate::domain::inventory::{Amd, Device, Inventory, Neuron, NvmlState, Topology, Vendor};
+use crate::domain::inventory::{Amd, Inventory, Neuron, NvmlState, Topology};
 use crate::domain::slices::words::LEGEND;
 use crate::wire::status;
 
@@ -96,7 +96,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
     let sharing = told.as_ref().and_then(|status| status.sharing.as_ref());
     notices.extend(
         inventory
-            .filter(|all| needs_nvml(all))
+            .filter(|all| all.misses_nvml() || !matches!(all.nvml, NvmlState::Absent { .. }))
             .and_then(|all| nvml(&all.nvml)),
     );
     let devices = inventory.iter().flat_map(|all| {
@@ -174,14 +174,6 @@ fn freshness(node: &Node, clock: &Clock, now: Moment) -> Vec<Notice> {
         });
     }
     notices
-}
-
-/// Whether a driver of NVIDIA's is missed where it does not answer: not by a node that has devices, and none of NVIDIA's.
-fn needs_nvml(inventory: &Inventory) -> bool {
-    let mut devices = inventory.devices.iter();
-    let is_others = |device: &Device| device.vendor != Vendor::Nvidia;
-    let only_others = !inventory.devices.is_empty() && devices.all(is_others);
-    !(only_others && matches!(inventory.nvml, NvmlState::Absent { .. }))
 }
 
 fn nvml(state: &NvmlState) -> Option<Notice> {

@@ -8,19 +8,10 @@ use crate::config::octavo::Colors;
 use crate::domain::inventory::{Complaint, Inventory, Neuron};
 
 pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {
-    let mut lines = Vec::new();
-    let functions = inventory.devices.iter();
-    // What their driver tells stands with the Neuron devices, and it does speak for them.
-    for device in functions.filter(|device| !inventory.is_told_by_neuron(device)) {
-        for complaint in device.nameless().into_iter().chain(device.complaints()) {
-            // The address goes with it, because numbers move when a device falls off the bus.
-            let place = match device.index {
-                Some(_) => format!("{} ({})", devices::name(device), device.pci),
-                None => devices::name(device),
-            };
-            lines.push(line(&place, &complaint, colors));
-        }
-    }
+    let of_devices = of_devices(inventory).into_iter();
+    let mut lines: Vec<String> = of_devices
+        .map(|(said, places)| line(&places.join(", "), &said, colors))
+        .collect();
     if let Some(neuron) = &inventory.neuron {
         let node = neuron.complaints();
         lines.extend(node.iter().map(|said| line("Neuron", said, colors)));
@@ -37,6 +28,27 @@ pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {
         Ink::Strong.paint("Problems", colors),
         lines.concat()
     )
+}
+
+/// What is wrong with devices, and with which, in the order in which it is first told.
+fn of_devices(inventory: &Inventory) -> Vec<(Complaint, Vec<String>)> {
+    let mut all: Vec<(Complaint, Vec<String>)> = Vec::new();
+    let functions = inventory.devices.iter();
+    // What their driver tells stands with the Neuron devices, and it does speak for them.
+    for device in functions.filter(|device| !inventory.is_told_by_neuron(device)) {
+        for complaint in device.nameless().into_iter().chain(device.complaints()) {
+            // The address goes with it, because numbers move when a device falls off the bus.
+            let place = match device.index {
+                Some(_) => format!("{} ({})", devices::name(device), device.pci),
+                None => devices::name(device),
+            };
+            match all.iter_mut().find(|(known, _)| *known == complaint) {
+                Some((_, places)) => places.push(place),
+                None => all.push((complaint, vec![place])),
+            }
+        }
+    }
+    all
 }
 
 /// What is wrong with Neuron devices, and with which: a file that may not be read is the same file of all of them.

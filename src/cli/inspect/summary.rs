@@ -3,13 +3,9 @@
 use crate::cli::paint::Ink;
 use crate::cli::text::{folded, lines, printable};
 use crate::config::octavo::Colors;
-use crate::domain::inventory::{Inventory, NvmlState, Vendor};
+use crate::domain::inventory::{Inventory, NvmlState};
 
 pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {
-    let has_nvidia = inventory
-        .devices
-        .iter()
-        .any(|device| device.vendor == Vendor::Nvidia);
     let mut said = Vec::new();
     if let Some(product) = &inventory.machine.product_name {
         said.push(format!("Machine: {}", printable(product)));
@@ -24,7 +20,7 @@ pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {
     let has_neuron = inventory.neuron.is_some();
     if inventory.devices.is_empty() && !has_neuron {
         said.extend(nothing_found(&inventory.nvml, colors));
-    } else if has_nvidia || !matches!(inventory.nvml, NvmlState::Absent { .. }) {
+    } else if inventory.misses_nvml() || !matches!(inventory.nvml, NvmlState::Absent { .. }) {
         said.extend(driver(&inventory.nvml, colors));
     }
     said.extend(amdgpu(inventory));

@@ -35,7 +35,17 @@ pub(super) fn table(
     headers: Headers,
     colors: Colors,
 ) -> String {
-    if inventory.devices.is_empty() {
+    // Their own table says more of them, and names nothing by which a function of the bus could be told from the next.
+    let is_elsewhere = |device: &Device| {
+        let is_short = which == Columns::Few && headers == Headers::Shown;
+        is_short && inventory.is_told_by_neuron(device)
+    };
+    let mut devices = inventory
+        .devices
+        .iter()
+        .filter(|device| !is_elsewhere(device))
+        .peekable();
+    if devices.peek().is_none() {
         return String::new();
     }
     let header = || {
@@ -47,10 +57,7 @@ pub(super) fn table(
         names.map(|name| Cell::new(name, Ink::Strong)).collect()
     };
     let first = (headers == Headers::Shown).then(header);
-    let devices = inventory
-        .devices
-        .iter()
-        .map(|device| row(device, inventory, which));
+    let devices = devices.map(|device| row(device, inventory, which));
     let rows: Vec<Vec<Cell>> = first.into_iter().chain(devices).collect();
     columns(&rows, colors)
 }

@@ -1,6 +1,8 @@
 //! Whether a device is as it should be: one word for it, and the sentences behind the word.
 
-use super::{Condition, Device, Health, Identity, NvmlState, RecoveryAction, RemappedRows, Vendor};
+use super::{
+    Condition, Device, Health, Identity, Inventory, NvmlState, RecoveryAction, RemappedRows, Vendor,
+};
 
 /// Kernel drivers that hold a device for a virtual machine, and so on purpose. Source: Linux, "VFIO"; Xen, "PCI passthrough".
 const PASSTHROUGH: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
@@ -70,6 +72,15 @@ impl DeviceState {
             Self::NoDriver => "no driver",
             Self::Failing => "failing",
         }
+    }
+}
+
+impl Inventory {
+    /// Whether NVML has nothing to say and should have: there is a device of NVIDIA's, and no virtual machine is given it.
+    pub fn misses_nvml(&self) -> bool {
+        let mut devices = self.devices.iter();
+        matches!(self.nvml, NvmlState::Absent { .. })
+            && devices.any(|one| one.vendor == Vendor::Nvidia && !one.condition.is_passthrough())
     }
 }
 
