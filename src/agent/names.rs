@@ -4,11 +4,49 @@
 
 use std::sync::Arc;
 
+use tokio::time::{Duration, Instant};
 use tracing::{info, warn};
 
 use crate::domain::accelerators::{Catalogue, Given, TYPE_OVERRIDE, Told};
-use crate::domain::inventory::{Inventory, NvmlState};
+use crate::domain::inventory::{Identity, Inventory, NvmlState};
 use crate::hw::Handle;
+
+/// Whether a device still waits for a name that the Node may give it.
+///
+/// An agent that was just started shall not take a name away that the one before it told. An API server that stays away cannot
+/// have everything wait for that: after a while all is told as it is seen.
+#[derive(Debug)]
+pub(super) struct Unnamed {
+    began: Instant,
+    waits: bool,
+}
+
+/// Long enough for an API server that answers.
+const NAMES_WITHIN: Duration = Duration::from_secs(30);
+
+impl Unnamed {
+    pub(super) fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            waits: false,
+        }
+    }
+
+    /// For how long nothing is to be told yet of what is read; `unseen`: the Node is followed, and was not seen.
+    pub(super) fn wait(&mut self, inventory: &Inventory, unseen: bool) -> Option<Duration> {
+        let mut devices = inventory.devices.iter();
+        let waits = unseen && devices.any(|device| device.identity == Identity::Unknown);
+        let left = NAMES_WITHIN.saturating_sub(self.began.elapsed());
+        let left = (waits && !left.is_zero()).then_some(left);
+        let waited = std::mem::replace(&mut self.waits, left.is_some());
+        if waits && waited && left.is_none() {
+            warn!(
+                "the Node was not seen within {NAMES_WITHIN:?}, so what nobody knows is told as unknown, whatever {TYPE_OVERRIDE} says there"
+            );
+        }
+        left
+    }
+}
 
 /// What the label says, and what was said of it.
 #[derive(Debug, Default)]
@@ -66,5 +104,35 @@ impl Names {
             info!("{}", told.text);
         }
         self.told = Some(told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::wire::inventory::parse;
+
+    fn machine(name: &str) -> Inventory {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/machines");
+        let json = std::fs::read_to_string(format!("{golden}/{name}/inventory.json")).unwrap();
+        parse(&json).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_device_without_a_name_waits_for_its_node_and_not_for_ever() {
+        let known = machine("mi210x2");
+        let mut nameless = known.clone();
+        nameless.devices[1].identity = Identity::Unknown;
+        let mut unnamed = Unnamed::new();
+        assert_eq!(unnamed.wait(&known, true), None);
+        assert_eq!(unnamed.wait(&nameless, false), None);
+        assert_eq!(unnamed.wait(&nameless, true), Some(NAMES_WITHIN));
+        advance(NAMES_WITHIN / 2).await;
+        assert_eq!(unnamed.wait(&nameless, true), Some(NAMES_WITHIN / 2));
+        assert_eq!(unnamed.wait(&nameless, false), None);
+        advance(NAMES_WITHIN).await;
+        assert_eq!(unnamed.wait(&nameless, true), None);
     }
 }

@@ -14,12 +14,13 @@ use crate::agent::cluster::Cluster;
 use crate::agent::local::Desk;
 use crate::agent::log::Log;
 use crate::agent::metrics::Applies;
+use crate::agent::names::Unnamed;
 use crate::agent::partitioning::Partitioning;
 use crate::agent::sharing::Scene;
 use crate::agent::sink::{Claim, LabelSink, Published, Sheet, SinkError};
 use crate::agent::xids::Reporter;
 use crate::apply::executor::Board;
-use crate::domain::inventory::{Identity, Inventory, NvmlState};
+use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::{self, LabelSet, LayoutState, Options};
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::{DeviceStatus, State, Status};
@@ -47,6 +48,7 @@ pub(super) struct Teller<'a> {
     began: Instant,
     /// What is given out, as far as who gives it out knew at the last look.
     in_force: Option<Offers>,
+    unnamed: Unnamed,
     /// The reading that it was last held against.
     held_against: Option<Arc<Inventory>>,
 }
@@ -76,6 +78,7 @@ impl<'a> Teller<'a> {
             usage_due: None,
             xids: None,
             began: Instant::now(),
+            unnamed: Unnamed::new(),
             in_force: None,
             held_against: None,
         }
@@ -218,27 +221,22 @@ impl<'a> Teller<'a> {
             ..self.labels
         };
         let labels = labels::compile(inventory, &options, self.in_force.as_ref()).labels;
-        if let Some(outbox) = &mut self.outputs.outbox {
+        let cluster = self.outputs.cluster.as_ref();
+        let unnamed = (self.unnamed).wait(inventory, cluster.is_some_and(Cluster::is_unseen));
+        if let Some(outbox) = self.outputs.outbox.as_mut().filter(|_| unnamed.is_none()) {
             outbox.put(inventory, &labels, status);
         }
         self.tell_usage();
         self.outputs.pulse.beat();
         let mut served = true;
+        let due = soonest(due, unnamed);
         self.again = due;
         if let Some(cluster) = &mut self.outputs.cluster {
             self.again = soonest(cluster.say(inventory, &labels, status), due);
             served = cluster.is_heard();
         }
-        let unnamed = self.outputs.cluster.as_ref().is_some_and(|cluster| {
-            let mut devices = inventory.devices.iter();
-            cluster.is_unseen() && devices.any(|device| device.identity == Identity::Unknown)
-        });
         let sheet = Sheet {
-            claim: if unnamed {
-                Claim::Unread
-            } else {
-                claim(&inventory.nvml)
-            },
+            claim: unnamed.map_or_else(|| claim(&inventory.nvml), |_waits| Claim::Unread),
             ..sheet(inventory, &labels)
         };
         let outcome = self.outputs.sink.publish(sheet).await;

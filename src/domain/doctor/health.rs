@@ -73,6 +73,7 @@ fn remedy(state: DeviceState) -> &'static str {
         DeviceState::Partial
         | DeviceState::Stale
         | DeviceState::Passthrough
+        | DeviceState::Unread
         | DeviceState::NoDriver => {
             "nothing, as long as jobs run: what could not be read is left out"
         }

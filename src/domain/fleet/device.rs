@@ -74,7 +74,7 @@ impl DeviceSummary {
 /// What a device makes of its node.
 fn weight(device: DeviceState) -> NodeState {
     match device {
-        DeviceState::Ok | DeviceState::Passthrough => NodeState::Ok,
+        DeviceState::Ok | DeviceState::Passthrough | DeviceState::Unread => NodeState::Ok,
         DeviceState::Partial
         | DeviceState::Stale
         | DeviceState::NeedsAction
@@ -133,7 +133,7 @@ fn occupancy(device: &Device, state: DeviceState) -> Occupancy {
         | DeviceState::Replace
         | DeviceState::NeedsReboot
         | DeviceState::NeedsReset => return Occupancy::Unavailable,
-        DeviceState::Stale => return Occupancy::Unknown,
+        DeviceState::Stale | DeviceState::Unread => return Occupancy::Unknown,
         DeviceState::Ok
         | DeviceState::Partial
         | DeviceState::NeedsAction

@@ -16,6 +16,8 @@ pub enum DeviceState {
     Ok,
     /// It is set aside for a virtual machine: no pod of this node gets it.
     Passthrough,
+    /// Its kernel driver has it, and it is one of those whose drivers are not read: pods may well use it.
+    Unread,
     /// It works, and something of it could not be read.
     Partial,
     /// The driver does not answer any more: what is known was read before.
@@ -69,6 +71,7 @@ impl DeviceState {
             Self::NeedsReboot => "needs reboot",
             Self::Replace => "replace",
             Self::Passthrough => "passthrough",
+            Self::Unread => "not read",
             Self::NoDriver => "no driver",
             Self::Failing => "failing",
         }
@@ -107,6 +110,9 @@ impl Device {
             Condition::PciOnly { .. } if self.condition.is_passthrough() => {
                 return DeviceState::Passthrough;
             }
+            Condition::PciOnly {
+                kernel_driver: Some(_),
+            } if matches!(self.vendor, Vendor::Other(_)) => return DeviceState::Unread,
             Condition::PciOnly { .. } => return DeviceState::NoDriver,
             Condition::Working => {}
         }
@@ -130,7 +136,7 @@ impl Device {
     pub fn gravity(&self, nvml: &NvmlState) -> Option<Gravity> {
         match self.state(nvml) {
             DeviceState::Ok => None,
-            DeviceState::Passthrough => Some(Gravity::Note),
+            DeviceState::Passthrough | DeviceState::Unread => Some(Gravity::Note),
             DeviceState::Partial
             | DeviceState::Stale
             | DeviceState::NeedsAction
@@ -164,7 +170,7 @@ impl Device {
     /// What is wrong with it, one sentence each; the same things that [`state`](Self::state) sums up, save that of the
     /// link to NVML.
     pub fn complaints(&self) -> Vec<Complaint> {
-        let condition = condition(&self.condition);
+        let condition = condition(&self.condition, self.vendor);
         let asked = self.health.recovery_action.and_then(asked);
         let problems = self.problems.iter().map(|problem| {
             let text = format!("{}: {}", problem.what, problem.error);
@@ -202,7 +208,7 @@ fn need(health: &Health) -> Option<DeviceState> {
     }
 }
 
-fn condition(condition: &Condition) -> Option<Complaint> {
+fn condition(condition: &Condition, vendor: Vendor) -> Option<Complaint> {
     match condition {
         Condition::Working => None,
         Condition::Failing { reason } => {
@@ -212,6 +218,12 @@ fn condition(condition: &Condition) -> Option<Complaint> {
             if let Some(driver) = kernel_driver.as_deref().filter(|name| passes(name)) {
                 let text = format!(
                     "set aside for a virtual machine: the kernel driver {driver} is bound to it"
+                );
+                return Some(Complaint::new(text, Gravity::Note));
+            }
+            if let (Vendor::Other(_), Some(driver)) = (vendor, kernel_driver) {
+                let text = format!(
+                    "the kernel driver {driver} has it, which is not read: how it is and who uses it is not known"
                 );
                 return Some(Complaint::new(text, Gravity::Note));
             }
@@ -352,6 +364,10 @@ mod tests {
         let passed = conditioned(Condition::PciOnly {
             kernel_driver: Some("pci-stub".to_owned()),
         });
+        let mut others = conditioned(Condition::PciOnly {
+            kernel_driver: Some("habanalabs".to_owned()),
+        });
+        others.vendor = Vendor::Other(0x1da3);
         for (device, word, gravity) in [
             (gpu(), "ok", None),
             (unread(gpu()), "partial", notice),
@@ -371,6 +387,7 @@ mod tests {
             (waits(false, false), "ok", None),
             (bus_only, "no driver", notice),
             (passed, "passthrough", Some(Gravity::Note)),
+            (others, "not read", Some(Gravity::Note)),
             (failing(), "failing", bad),
         ] {
             check(&device, &NvmlState::Loading, word, gravity);
@@ -407,11 +424,12 @@ mod tests {
             DeviceState::Replace,
             DeviceState::Partial,
             DeviceState::Passthrough,
+            DeviceState::Unread,
             DeviceState::NeedsAction,
         ];
         states.sort_unstable();
         let words = states.map(DeviceState::as_str).join(", ");
-        let expected = "ok, passthrough, partial, stale, needs action, needs drain, needs reset, needs reboot, replace, no driver, failing";
+        let expected = "ok, passthrough, not read, partial, stale, needs action, needs drain, needs reset, needs reboot, replace, no driver, failing";
         assert_eq!(words, expected);
         assert!(Gravity::Note < Gravity::Notice && Gravity::Notice < Gravity::Bad);
     }
