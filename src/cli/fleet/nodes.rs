@@ -49,7 +49,7 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
             words::few_types(row)
         }),
         number(devices.total),
-        number(devices.free),
+        words::free(devices),
         Cell::plain(&words::parts(devices.partitions)),
         Cell::plain(&words::memory(row.memory_mib)),
         Cell::plain(&row.sharing),

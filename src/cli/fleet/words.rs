@@ -5,7 +5,7 @@ use crate::cli::text::Cell;
 use crate::domain::fleet::NodeState;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::State;
-use crate::wire::api::{LayoutRow, NodeRow, NodeType, PartitionsJson};
+use crate::wire::api::{CountsJson, LayoutRow, NodeRow, NodeType, PartitionsJson};
 
 /// Stands for what is not there.
 pub(in crate::cli) const NONE: &str = "-";
@@ -40,6 +40,15 @@ pub(in crate::cli) fn few_types(row: &NodeRow) -> String {
     let mut few = row.clone();
     few.types.truncate(SHOWN);
     format!("{}, and {hidden} more", types(&few))
+}
+
+/// How many are free; `?` where none is known to be, and of some nobody can tell.
+pub(in crate::cli) fn free(of: CountsJson) -> Cell {
+    if of.free == 0 && of.unknown > 0 {
+        Cell::plain("?")
+    } else {
+        Cell::plain(&of.free.to_string())
+    }
 }
 
 /// `3/12`: free of all.

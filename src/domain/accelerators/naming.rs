@@ -15,7 +15,7 @@ use crate::domain::inventory::{Architecture, Device, Identity, Inventory, Vendor
 pub const TYPE_OVERRIDE: &str = "octavo.dev/type-override";
 
 /// Words that stand in the place of a type where there is none.
-const RESERVED: [&str; 2] = ["mixed", "unknown"];
+pub(super) const RESERVED: [&str; 2] = ["mixed", "unknown"];
 
 /// By what devices are named.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use self::checks::{contradictions, misplaced};
 use super::super::facts::PciPattern;
+use super::super::naming::RESERVED;
 use super::words::joined;
 use super::{Alias, AliasKind, Catalogue, Fact, Field, Lookup, Product, Value};
 use crate::domain::id::{Sku, TypeName};
@@ -103,6 +104,12 @@ pub enum OverlayProblem {
     #[error("{text:?} names nothing: makers, blanks and signs do not count")]
     Nothing {
         /// The name.
+        text: String,
+    },
+    /// A word that stands where there is no type.
+    #[error("{text:?} cannot name a product: labels say it where there is none")]
+    Reserved {
+        /// The word.
         text: String,
     },
     /// A fact that the built-in catalogue has otherwise.
@@ -257,7 +264,9 @@ impl Catalogue {
                 Lookup::Unknown(_) => Vec::new(),
             };
             let sku = entry.sku.clone();
-            if joined(&text).is_empty() {
+            if RESERVED.contains(&joined(&text).as_str()) {
+                Some((place, OverlayProblem::Reserved { text }))
+            } else if joined(&text).is_empty() {
                 Some((place, OverlayProblem::Nothing { text }))
             } else if taken.is_empty() {
                 None

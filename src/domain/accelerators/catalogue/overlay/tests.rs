@@ -94,6 +94,10 @@ fn an_overlay_never_makes_a_name_mean_something_else_or_several_things() {
             "\"NVIDIA\" names nothing: makers, blanks and signs do not count",
         ),
         (
+            vec![new_one("acme-x1", &["Mixed"])],
+            "\"Mixed\" cannot name a product: labels say it where there is none",
+        ),
+        (
             vec![entry("acme-x1", &[])],
             "acme-x1 is not in the catalogue; a new product needs \"vendor\"",
         ),
