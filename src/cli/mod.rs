@@ -74,6 +74,17 @@ struct Report {
     exit: Exit,
 }
 
+impl Report {
+    /// What was given cannot be used, and why.
+    fn refused(why: String) -> Self {
+        Self {
+            output: String::new(),
+            notes: why,
+            exit: Exit::Failed,
+        }
+    }
+}
+
 /// Opens the hardware of this machine.
 pub type Open = fn(&HardwareSettings) -> io::Result<Handle>;
 
@@ -111,9 +122,15 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
         Command::Labels(settings) => named(settings.naming(), settings.source(), open)?
             .report(|inventory| labels::report(inventory, settings, colors)),
         Command::Doctor(settings) => {
-            let inventory = inventory(settings.source(), open)?;
+            let catalogue = match catalogue::over(settings.catalog())? {
+                Ok(catalogue) => catalogue,
+                Err(refused) => return Ok(Report::refused(refused)),
+            };
+            let names = Names::of(&catalogue, settings.catalog());
+            let (inventory, _) = names.name(inventory(settings.source(), open)?);
             let gathered = block_on(doctor::gather(&inventory, settings))??;
-            doctor::report(&gathered.facts(&inventory), settings.format(), colors)
+            let facts = gathered.facts(&inventory, &catalogue);
+            doctor::report(&facts, settings.format(), colors)
         }
         Command::Plan(settings) => {
             let source = settings.wish().source();
