@@ -79,8 +79,8 @@ fn labels(facts: &Facts<'_>) -> Finding {
     let is_untold = written.get(TYPE_SOURCE).is_some() && written.get(TYPE_OVERRIDE).is_none();
     let is_of_hardware = |key: &str| {
         let begins = |other: &&str| key.starts_with(*other);
-        !NOT_OF_THE_HARDWARE.iter().any(|other| begins(other))
-            && !(is_untold && OF_THE_NAME.iter().any(|other| begins(other)))
+        let is_of_the_name = is_untold && OF_THE_NAME.iter().any(begins);
+        !is_of_the_name && !NOT_OF_THE_HARDWARE.iter().any(begins)
     };
     let changes: Vec<String> = diff(&before, &now, Publication::Withhold)
         .into_iter()

@@ -91,6 +91,7 @@ fn a_module_that_may_not_be_looked_at_is_not_a_driver_that_is_missing() {
 
 #[test]
 fn a_guess_at_the_size_of_logical_cores_is_not_held_against_the_device_plugin() {
+    use LogicalSource::{Default, File};
     let node = |size, source, offered: usize| {
         let mut node = trainium(2, Some("neuron")).module("neuron", "2.27.1.0");
         node.inventory.neuron = Some(neuron(Some(LogicalCores { size, source })));
@@ -99,7 +100,6 @@ fn a_guess_at_the_size_of_logical_cores_is_not_held_against_the_device_plugin() 
         node.kubelet(&[("aws.amazon.com/neuroncore", &ids)])
     };
     let check = Check::Allocatable;
-    use LogicalSource::{Default, File};
     for (size, source, offered, verdict, said) in [
         (
             2,

@@ -41,7 +41,7 @@ fn add_cores(draft: &mut Draft, neuron: &Neuron) {
     const LOGICAL: &str = "octavo.dev/neuron-logical-cores";
     const SIZE: &str = "octavo.dev/neuron-logical-core-size";
     let sum = |of: &dyn Fn(&NeuronDevice) -> Option<u32>| {
-        let each = neuron.devices.iter().map(|device| of(device));
+        let each = neuron.devices.iter().map(of);
         each.map(|cores| cores.map(u64::from)).sum::<Option<u64>>()
     };
     match sum(&|device| device.cores) {
