@@ -55,6 +55,7 @@ pub use self::simulated::SimulationError;
 use self::users::Users;
 use crate::config::hardware::HardwareSettings;
 use crate::config::octavo::apply::RunSettings;
+use crate::config::octavo::doctor::DoctorSettings;
 use crate::config::octavo::layouts::LayoutsCommand;
 use crate::config::octavo::sharing::SharingCommand;
 use crate::config::octavo::{
@@ -72,6 +73,17 @@ struct Report {
     /// For standard error.
     notes: String,
     exit: Exit,
+}
+
+impl Report {
+    /// What was given cannot be used, and why.
+    fn refused(why: String) -> Self {
+        Self {
+            output: String::new(),
+            notes: why,
+            exit: Exit::Failed,
+        }
+    }
 }
 
 /// Opens the hardware of this machine.
@@ -111,9 +123,8 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
         Command::Labels(settings) => named(settings.naming(), settings.source(), open)?
             .report(|inventory| labels::report(inventory, settings, colors)),
         Command::Doctor(settings) => {
-            let inventory = inventory(settings.source(), open)?;
-            let gathered = block_on(doctor::gather(&inventory, settings))??;
-            doctor::report(&gathered.facts(&inventory), settings.format(), colors)
+            let inventory = || inventory(settings.source(), open);
+            diagnosed(settings, inventory, colors)
         }
         Command::Plan(settings) => {
             let source = settings.wish().source();
@@ -208,6 +219,22 @@ fn of_sharing(command: &SharingCommand, open: Open, colors: Colors) -> Result<Re
         }
         SharingCommand::Import(settings) => sharing::import(settings),
     }
+}
+
+fn diagnosed(
+    settings: &DoctorSettings,
+    inventory: impl FnOnce() -> Result<Arc<Inventory>, CliError>,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let catalogue = match catalogue::over(settings.catalog())? {
+        Ok(catalogue) => catalogue,
+        Err(refused) => return Ok(Report::refused(refused)),
+    };
+    let names = Names::of(&catalogue, settings.catalog());
+    let (inventory, _) = names.name(inventory()?);
+    let gathered = block_on(doctor::gather(&inventory, settings))??;
+    let facts = gathered.facts(&inventory, &catalogue);
+    doctor::report(&facts, settings.format(), colors)
 }
 
 fn inventory(source: &Source, open: Open) -> Result<Arc<Inventory>, CliError> {

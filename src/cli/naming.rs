@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{CliError, Exit, Report, catalogue};
-use crate::config::octavo::NamingSettings;
-use crate::domain::accelerators::{Given, Naming};
+use super::{CliError, Report, catalogue};
+use crate::config::octavo::{Input, NamingSettings};
+use crate::domain::accelerators::{Catalogue, Given, Naming};
 use crate::domain::inventory::Inventory;
 
 /// By what devices are named, once it has been read.
@@ -29,12 +29,18 @@ impl Names {
                     },
                 })
             }
-            Err(refused) => Err(Report {
-                output: String::new(),
-                notes: refused,
-                exit: Exit::Failed,
-            }),
+            Err(refused) => Err(Report::refused(refused)),
         })
+    }
+
+    /// Those of a catalogue, where one was named.
+    pub(super) fn of(catalogue: &Catalogue, named: Option<&Input>) -> Self {
+        let own = named.map(|_| Arc::new(catalogue.own().clone()));
+        let naming = Naming {
+            own: own.unwrap_or_default(),
+            given: None,
+        };
+        Self { naming }
     }
 
     /// The inventory with these names, and what came of a word that was given.

@@ -256,7 +256,7 @@ fn miscounted(told: usize, functions: &[PciFunction]) -> Option<Problem> {
         .count();
     (told != on_bus).then(|| {
         let error = format!("the driver has {told}, and {on_bus} are on the PCI bus");
-        problem("number of devices", error)
+        problem(Neuron::MISCOUNTED, error)
     })
 }
 

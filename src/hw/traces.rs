@@ -47,19 +47,29 @@ const LONGEST_RELEASE: u64 = 4096;
 /// What drivers leave in the sysfs at `root`.
 pub fn read(root: &Path) -> Traces {
     let sys = Sysfs::new(root.to_owned());
-    let modules = MODULES.into_iter().filter_map(|module| {
+    let mut modules = BTreeMap::new();
+    let mut untold = BTreeMap::new();
+    for module in MODULES {
         let folder = format!("module/{module}");
-        let version = || sys.text(&format!("{folder}/version"));
-        root.join(&folder)
-            .is_dir()
-            .then(|| (module.to_owned(), version()))
-    });
-    let modules: BTreeMap<String, Option<String>> = modules.collect();
+        match fs::metadata(root.join(&folder)) {
+            Ok(found) if found.is_dir() => {
+                let version = sys.text(&format!("{folder}/version"));
+                modules.insert(module.to_owned(), version);
+            }
+            Ok(_) => {}
+            Err(error) if bounded::is_missing(&error) => {}
+            // What may not be looked at is not absent.
+            Err(error) => {
+                untold.insert(module.to_owned(), error.to_string());
+            }
+        }
+    }
     let neuron = sys.names(NEURON);
     let neuron = neuron.iter().filter_map(|name| number(name, "neuron"));
     Traces {
         has_bus: fs::read_dir(root.join("bus/pci/devices")).is_ok(),
         modules,
+        untold,
         neuron: neuron.collect(),
         kfd_nodes: sys.names(KFD).len(),
         installed: None,
@@ -207,6 +217,19 @@ mod tests {
         assert!(!traces.has_bus);
         fs::create_dir_all(sys.path().join("bus/pci/devices")).unwrap();
         assert!(read(sys.path()).has_bus);
+    }
+
+    #[test]
+    fn a_module_that_may_not_be_looked_at_is_neither_loaded_nor_absent() {
+        let sys = tempfile::tempdir().unwrap();
+        fs::create_dir_all(sys.path().join("module/neuron")).unwrap();
+        // Root may look at everything, and at a loop of links nobody can.
+        symlink("nvidia", sys.path().join("module/nvidia")).unwrap();
+        let traces = read(sys.path());
+        let loaded: Vec<&String> = traces.modules.keys().collect();
+        assert_eq!(loaded, ["neuron"]);
+        let untold: Vec<&String> = traces.untold.keys().collect();
+        assert_eq!(untold, ["nvidia"]);
     }
 
     #[test]

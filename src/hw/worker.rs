@@ -364,12 +364,13 @@ impl Worker {
         }
         // On record like a driver's call: a file of a dying device may not return either.
         let (bus, neuron) = (&mut self.bus, &self.neuron);
-        let (functions, machine, neuron) = self.shared.calls.during("reading /sys", None, || {
-            let functions = bus.scan();
-            let machine = bus.machine(&functions);
-            let neuron = neuron.read(&functions);
-            (functions, machine, neuron)
-        });
+        let (functions, machine, neuron) =
+            self.shared.calls.during(NvmlState::READING_SYS, None, || {
+                let functions = bus.scan();
+                let machine = bus.machine(&functions);
+                let neuron = neuron.read(&functions);
+                (functions, machine, neuron)
+            });
         let mut inventory = Inventory {
             neuron,
             ..merge(machine, &functions, self.nvml(), self.observation.as_ref())

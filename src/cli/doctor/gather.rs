@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use crate::cli::{CliError, input};
 use crate::config::octavo::doctor::DoctorSettings;
 use crate::config::octavo::{Input, Source};
+use crate::domain::accelerators::Catalogue;
 use crate::domain::doctor::{
     Facts, FeatureLabels, Files, GFD, Groups, InstanceFiles, Kubelet, Layout, MIG_MANAGER,
     Processes, Roots, Told, Traces,
@@ -38,6 +39,7 @@ const MOST_NAMES: usize = 4096;
 /// What was read beside the inventory.
 #[derive(Debug)]
 pub(in crate::cli) struct Gathered {
+    is_recorded: bool,
     roots: Roots,
     traces: Told<Traces>,
     files: Told<Files>,
@@ -51,9 +53,15 @@ pub(in crate::cli) struct Gathered {
 
 impl Gathered {
     /// The same with the inventory.
-    pub(in crate::cli) fn facts<'a>(&self, inventory: &'a Inventory) -> Facts<'a> {
+    pub(in crate::cli) fn facts<'a>(
+        &self,
+        inventory: &'a Inventory,
+        catalogue: &'a Catalogue,
+    ) -> Facts<'a> {
         Facts {
             inventory,
+            is_recorded: self.is_recorded,
+            catalogue,
             roots: self.roots.clone(),
             traces: self.traces.clone(),
             files: self.files.clone(),
@@ -87,6 +95,7 @@ pub(in crate::cli) async fn gather(
         kubelet(settings),
     );
     Ok(Gathered {
+        is_recorded: false,
         roots: roots(sys, settings),
         traces,
         files,
@@ -102,6 +111,7 @@ pub(in crate::cli) async fn gather(
 fn recorded(settings: &DoctorSettings, labels: Told<Option<FeatureLabels>>) -> Gathered {
     let untold = || RECORDED.to_owned();
     Gathered {
+        is_recorded: true,
         roots: roots(Path::new("/sys"), settings),
         traces: Err(untold()),
         files: Err(untold()),

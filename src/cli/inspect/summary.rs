@@ -80,7 +80,10 @@ fn driver(nvml: &NvmlState, colors: Colors) -> Vec<String> {
         NvmlState::Stalled { call, .. } => vec![
             notice(format!("NVML: stalled: {call} does not return")),
             folded(
-                "  try: look for Xid messages in the kernel log; what follows was read before",
+                &format!(
+                    "  try: {}; what follows was read before",
+                    NvmlState::remedy_of_stall(call)
+                ),
                 7,
             ),
         ],

@@ -236,7 +236,7 @@ pub(super) struct SourceArgs {
     ///
     /// FILE is what `octavo inspect -o json` or `-o yaml` printed, or a scenario of the simulated driver, which needs
     /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware are not used then, but
-    /// --catalog by `inspect` and `labels`.
+    /// --catalog by `inspect`, `labels` and `doctor`.
     #[arg(long, visible_alias = "machine", value_name = "FILE")]
     from: Option<PathBuf>,
 
@@ -370,7 +370,7 @@ fn labels(args: LabelsArgs) -> Result<LabelsSettings, Answer> {
 
 impl SourceArgs {
     /// A catalogue of one's own.
-    fn catalog(&self) -> Option<Input> {
+    pub(super) fn catalog(&self) -> Option<Input> {
         self.hardware.catalog.clone().map(Input::File)
     }
 }

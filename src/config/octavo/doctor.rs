@@ -125,6 +125,7 @@ pub(super) struct DoctorArgs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DoctorSettings {
     source: Source,
+    catalog: Option<Input>,
     format: DoctorFormat,
     labels: Option<Input>,
     dev_root: PathBuf,
@@ -139,6 +140,11 @@ impl DoctorSettings {
     /// Where the inventory comes from.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// The administrator's own catalogue.
+    pub fn catalog(&self) -> Option<&Input> {
+        self.catalog.as_ref()
     }
 
     /// How findings are printed.
@@ -190,6 +196,7 @@ impl DoctorSettings {
 
 impl DoctorArgs {
     pub(super) fn resolve(self) -> Result<DoctorSettings, &'static str> {
+        let catalog = self.source.catalog();
         let source = Source::from(self.source);
         let labels = self.labels.map(Input::from);
         if source == Source::Recording(Input::Stdin) && labels == Some(Input::Stdin) {
@@ -197,6 +204,7 @@ impl DoctorArgs {
         }
         Ok(DoctorSettings {
             source,
+            catalog,
             format: self.output,
             labels,
             dev_root: self.dev_root,

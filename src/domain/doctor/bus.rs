@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::facts::{Facts, bound, is_passed};
 use super::{Check, Finding, Subject};
-use crate::domain::inventory::{Condition, Device, Identity, Vendor};
+use crate::domain::inventory::{Condition, Device, Identity, NvmlState, Vendor};
 
 /// The driver of Linux itself for NVIDIA's GPUs, beside which NVIDIA's cannot be bound.
 const NOUVEAU: [&str; 2] = ["nouveau", "nova_core"];
@@ -27,15 +27,8 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 fn there(facts: &Facts<'_>) -> Finding {
     let check = Check::Accelerators;
     let devices = &facts.inventory.devices;
-    let folder = format!("{}/bus/pci/devices", facts.roots.sys);
     if devices.is_empty() {
-        return match &facts.traces {
-            Ok(traces) if traces.has_bus => {
-                check.not_applicable(format!("no function in {folder} is an accelerator"))
-            }
-            Ok(_) => check.unknown(Subject::Node, format!("there is no {folder} to be read")),
-            Err(_) => check.not_applicable("the recording has no accelerator"),
-        };
+        return nothing(facts);
     }
     let mut types: BTreeMap<String, usize> = BTreeMap::new();
     for device in devices {
@@ -45,6 +38,31 @@ fn there(facts: &Facts<'_>) -> Finding {
     let types = types.iter().map(|(name, count)| format!("{count}x {name}"));
     let types: Vec<String> = types.collect();
     check.ok(Subject::Node, types.join(", "))
+}
+
+/// What is said where no device is known: that there is none only where the bus was read to its end.
+fn nothing(facts: &Facts<'_>) -> Finding {
+    let check = Check::Accelerators;
+    let folder = format!("{}/bus/pci/devices", facts.roots.sys);
+    match (&facts.inventory.nvml, &facts.traces) {
+        (NvmlState::Stalled { call, .. }, _) => check.failing(
+            Subject::Node,
+            format!("{call} does not return, so nobody knows what is here"),
+            NvmlState::remedy_of_stall(call),
+        ),
+        (NvmlState::Loading, _) => check.unknown(
+            Subject::Node,
+            "NVML is being initialised, and no accelerator was seen before it",
+        ),
+        (_, Ok(traces)) if traces.has_bus => {
+            check.not_applicable(format!("no function in {folder} is an accelerator"))
+        }
+        (_, Ok(_)) => check.unknown(Subject::Node, format!("there is no {folder} to be read")),
+        (_, Err(_)) if facts.is_recorded => {
+            check.not_applicable("the recording has no accelerator")
+        }
+        (_, Err(why)) => check.unknown(Subject::Node, why.clone()),
+    }
 }
 
 fn stranger(device: &Device) -> Finding {
@@ -58,7 +76,8 @@ fn stranger(device: &Device) -> Finding {
         ids.subsystem_device,
         class.unwrap_or_default()
     );
-    let remedy = "look the id up in the PCI ID database; its label is type.octavo.dev/unknown until it is known";
+    let remedy = "look the id up in the PCI ID database, or name it: `kubectl label node NODE octavo.dev/type-override=NAME`; its label is \
+                  type.octavo.dev/unknown until it is known";
     Check::Accelerators.warning(Subject::Device(device.pci), evidence, remedy)
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::domain::accelerators::Catalogue;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, Vendor};
 
@@ -13,6 +14,10 @@ pub type Told<T> = Result<T, String>;
 pub struct Facts<'a> {
     /// What it has.
     pub inventory: &'a Inventory,
+    /// Whether that is a recording, of which nothing else can be asked.
+    pub is_recorded: bool,
+    /// By what a name is looked up that a person gave.
+    pub catalogue: &'a Catalogue,
     /// Where things were looked for.
     pub roots: Roots,
     /// What drivers leave in sysfs.
@@ -56,6 +61,8 @@ pub struct Traces {
     pub has_bus: bool,
     /// Kernel modules that are loaded, with their versions where they have any; only those that have to do with accelerators.
     pub modules: BTreeMap<String, Option<String>>,
+    /// Of which of them it cannot be told whether they are loaded, and why.
+    pub untold: BTreeMap<String, String>,
     /// Devices that the Neuron driver shows, by their numbers.
     pub neuron: BTreeSet<u32>,
     /// Nodes of KFD's topology.
@@ -236,6 +243,10 @@ impl Facts<'_> {
         }
         if devices.iter().any(|device| answers(device)) {
             return Loaded::Yes("its devices answer".to_owned());
+        }
+        let untold = self.traces.as_ref().ok();
+        if let Some(why) = untold.and_then(|traces| traces.untold.get(module)) {
+            return Loaded::Untold(format!("cannot look at {folder}: {why}"));
         }
         match version {
             Ok(_) => Loaded::No(format!("there is no {folder}{}", self.installed(module))),

@@ -1,11 +1,16 @@
 //! What devices say of themselves, and whether it can be told who uses them.
 
 use super::facts::{Facts, Processes};
+use super::neuron;
 use super::nvidia::NVIDIA;
 use super::{Check, Finding, Subject};
 use crate::domain::inventory::{
-    Complaint, Condition, Device, DeviceState, Gravity, NeuronDevice, NvmlState,
+    Complaint, Condition, Device, DeviceState, Gravity, NeuronDevice, NeuronState, NvmlState,
+    Vendor,
 };
+
+/// Drivers before this one let nobody but root read some of their files.
+const OPEN_TO_ALL: (u64, u64) = (2, 28);
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let inventory = facts.inventory;
@@ -20,8 +25,9 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let mut all: Vec<Finding> = spoken
         .map(|device| health(device, &inventory.nvml))
         .collect();
-    let neuron = inventory.neuron.iter().flat_map(|neuron| &neuron.devices);
-    all.extend(neuron.map(health_of_neuron));
+    let devices = inventory.neuron.iter().flat_map(|neuron| &neuron.devices);
+    let release = neuron::version(facts).and_then(neuron::release);
+    all.extend(devices.map(|device| health_of_neuron(device, release)));
     if all.is_empty() {
         let evidence = "no driver says anything of a device";
         all.push(Check::DeviceHealth.not_applicable(evidence));
@@ -38,20 +44,20 @@ fn health(device: &Device, nvml: &NvmlState) -> Finding {
     let said: Vec<String> = said.into_iter().map(|complaint| complaint.text).collect();
     let said = said.join("; ");
     match (device.gravity(nvml), device.state(nvml)) {
-        (Some(Gravity::Bad), state) => check.failing(subject, said, remedy(state)),
+        (Some(Gravity::Bad), state) => check.failing(subject, said, remedy(state, device.vendor)),
         (Some(Gravity::Notice | Gravity::Note), DeviceState::Stale) => check.unknown(
             subject,
             "the driver does not answer any more: what is known was read before",
         ),
         (Some(Gravity::Notice | Gravity::Note), state) => {
-            check.warning(subject, said, remedy(state))
+            check.warning(subject, said, remedy(state, device.vendor))
         }
         (None, _) if said.is_empty() => check.ok(subject, "it says nothing bad of itself"),
-        (None, state) => check.warning(subject, said, remedy(state)),
+        (None, state) => check.warning(subject, said, remedy(state, device.vendor)),
     }
 }
 
-fn remedy(state: DeviceState) -> &'static str {
+fn remedy(state: DeviceState, vendor: Vendor) -> &'static str {
     match state {
         DeviceState::NeedsReset => {
             "reset it (`nvidia-smi --gpu-reset -i ...` while nobody has it open), or reboot the node"
@@ -61,9 +67,17 @@ fn remedy(state: DeviceState) -> &'static str {
             "take the jobs that use it together with other GPUs off the node"
         }
         DeviceState::Replace => "have the board replaced",
-        DeviceState::Failing => {
-            "look at `dmesg` for an Xid; reboot the node, and have the board looked at if it does not come back"
-        }
+        DeviceState::Failing => match vendor {
+            Vendor::Nvidia => {
+                "look at `dmesg` for an Xid; reboot the node, and have the board looked at if it does not come back"
+            }
+            Vendor::Amd => {
+                "look at `dmesg | grep -i amdgpu`; reboot the node, and have the board looked at if it does not come back"
+            }
+            Vendor::Aws | Vendor::Other(_) => {
+                "look at `dmesg` for what its driver says; reboot the node, and have the board looked at if it does not come back"
+            }
+        },
         DeviceState::NeedsAction => {
             "look up what this driver's version asks for; this version does not know it"
         }
@@ -80,45 +94,45 @@ fn remedy(state: DeviceState) -> &'static str {
     }
 }
 
-pub(super) fn health_of_neuron(device: &NeuronDevice) -> Finding {
+/// The same word and sentences as everywhere. `release` is the driver's, where that is known.
+pub(super) fn health_of_neuron(device: &NeuronDevice, release: Option<(u64, u64)>) -> Finding {
     let check = Check::DeviceHealth;
     let subject = Subject::Neuron(device.number);
-    if let Some(parts) = device.unhealthy.as_ref().filter(|parts| !parts.is_empty()) {
-        let evidence = format!("the driver says unhealthy: {}", parts.join(", "));
-        let remedy = "take the node out of service and replace the instance; a reset (`modprobe -r neuron && modprobe neuron`) mends software only";
-        return check.failing(subject, evidence, remedy);
+    let said = device.complaints().into_iter();
+    let said: Vec<String> = said.map(|complaint| complaint.text).collect();
+    let said = said.join("; ");
+    match device.state() {
+        NeuronState::Failing => {
+            let remedy = "take the node out of service and replace the instance; a reset (`modprobe -r neuron && modprobe neuron`) mends software only";
+            check.failing(subject, said, remedy)
+        }
+        NeuronState::Errors => {
+            let remedy = "reboot the node, which repairs rows of memory; replace the instance if they come again";
+            check.warning(subject, said, remedy)
+        }
+        NeuronState::Partial => check.warning(subject, said, remedy_of_partial(device, release)),
+        NeuronState::Untold => check.unknown(subject, "its driver tells nothing of its health"),
+        NeuronState::Ok => match device.unhealthy {
+            Some(_) => check.ok(subject, "the driver says no part is unhealthy"),
+            None => check.ok(
+                subject,
+                "no error is counted; this driver does not tell which parts are unhealthy",
+            ),
+        },
     }
-    let errors = device.errors;
-    let uncorrected: Vec<String> = [
-        ("memory errors", errors.memory_uncorrected),
-        (
-            "memory errors that a repair may mend",
-            errors.memory_repairable,
-        ),
-        ("errors of on-chip memory", errors.sram_uncorrected),
-    ]
-    .into_iter()
-    .filter_map(|(what, count)| count.filter(|count| *count > 0).map(|count| (what, count)))
-    .map(|(what, count)| format!("{count} uncorrected {what} since the driver was loaded"))
-    .collect();
-    if !uncorrected.is_empty() {
-        let remedy = "reboot the node, which repairs rows of memory; replace the instance if they come again";
-        return check.warning(subject, uncorrected.join("; "), remedy);
-    }
-    let problems = device.problems.iter();
-    let problems: Vec<String> = problems
-        .map(|problem| format!("{}: {}", problem.what, problem.error))
-        .collect();
-    if !problems.is_empty() {
-        let remedy = "run as root where it is a matter of rights: drivers before 2.28 let nobody else read some of it";
-        return check.warning(subject, problems.join("; "), remedy);
-    }
-    match device.unhealthy {
-        Some(_) => check.ok(subject, "the driver says no part is unhealthy"),
-        None => check.ok(
-            subject,
-            "no error is counted; this driver does not tell which parts are unhealthy",
-        ),
+}
+
+fn remedy_of_partial(device: &NeuronDevice, release: Option<(u64, u64)>) -> &'static str {
+    let mut problems = device.problems.iter();
+    let is_refused = problems.any(|problem| problem.error.contains("Permission denied"));
+    match (is_refused, release) {
+        (true, Some(release)) if release < OPEN_TO_ALL => {
+            "run as root: drivers before 2.28 let nobody else read some of it"
+        }
+        (true, _) => "run as root: nobody else may read some of it",
+        (false, _) => {
+            "what could not be read is left out, and all else holds; `dmesg | grep -i neuron` may say why"
+        }
     }
 }
 

@@ -6,12 +6,21 @@ use std::sync::Arc;
 
 use super::facts::Facts;
 use super::{Check, Finding, Subject, listed};
-use crate::domain::accelerators::{Catalogue, Given, Naming, TYPE_OVERRIDE};
+use crate::domain::accelerators::{Given, Naming, TYPE_OVERRIDE};
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::{Options, Publication, compile, diff};
 
 /// Keys that say what was chosen or is given out, which the hardware does not tell.
 const NOT_OF_THE_HARDWARE: [&str; 3] = ["octavo.dev/layout", "octavo.dev/sharing", TYPE_OVERRIDE];
+
+/// Keys that come of a name that a person gave. A feature file has them, and not the name.
+const OF_THE_NAME: [&str; 4] = [
+    "octavo.dev/type",
+    "octavo.dev/sku",
+    "octavo.dev/architecture",
+    "type.octavo.dev/",
+];
+const TYPE_SOURCE: &str = "octavo.dev/type-source";
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     vec![labels(facts)]
@@ -19,22 +28,25 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 
 /// The inventory with the names that a person gave to what nobody knows, as the labels say it; and what is wrong with them.
 fn named<'a>(
-    inventory: &'a Inventory,
+    facts: &Facts<'a>,
     labels: &BTreeMap<String, String>,
 ) -> (Cow<'a, Inventory>, Option<String>) {
-    let by_hand = labels.get("octavo.dev/type-source").is_some();
     let label = labels.get(TYPE_OVERRIDE);
-    // A feature file has what came of the name, and not the name.
-    let given = label.or_else(|| labels.get("octavo.dev/type").filter(|_| by_hand));
-    let Some(given) = given else {
-        return (Cow::Borrowed(inventory), None);
+    // Without the name, its type still tells which devices are of one type; `mixed` names nothing.
+    let of_type = || {
+        labels
+            .get("octavo.dev/type")
+            .filter(|_| labels.contains_key(TYPE_SOURCE))
     };
-    let given = Given::new(given, &Catalogue::built_in());
+    let Some(name) = label.or_else(of_type) else {
+        return (Cow::Borrowed(facts.inventory), None);
+    };
+    let given = Given::new(name, facts.catalogue);
     let naming = Naming {
+        own: Arc::new(facts.catalogue.own().clone()),
         given: Some(Arc::new(given.clone())),
-        ..Naming::default()
     };
-    let mut named = inventory.clone();
+    let mut named = facts.inventory.clone();
     naming.apply(&mut named);
     let told = given.told(&named);
     let wrong = (label.is_some() && told.is_trouble).then_some(told.text);
@@ -56,17 +68,19 @@ fn labels(facts: &Facts<'_>) -> Finding {
         nvidia: Publication::Withhold,
         ..Options::default()
     };
-    let (inventory, wrong) = named(facts.inventory, &written.labels);
+    let (inventory, wrong) = named(facts, &written.labels);
     let now = compile(&inventory, &options, None).labels;
     let now: BTreeMap<&str, &str> = now.iter().collect();
     let before = written.labels.iter();
     let before: BTreeMap<&str, &str> = before
         .map(|(key, value)| (key.as_str(), value.as_str()))
         .collect();
+    // Which name a person gave cannot be told from what came of it.
+    let is_untold = written.get(TYPE_SOURCE).is_some() && written.get(TYPE_OVERRIDE).is_none();
     let is_of_hardware = |key: &str| {
-        !NOT_OF_THE_HARDWARE
-            .iter()
-            .any(|other| key.starts_with(other))
+        let begins = |other: &&str| key.starts_with(*other);
+        let is_of_the_name = is_untold && OF_THE_NAME.iter().any(begins);
+        !is_of_the_name && !NOT_OF_THE_HARDWARE.iter().any(begins)
     };
     let changes: Vec<String> = diff(&before, &now, Publication::Withhold)
         .into_iter()
@@ -88,6 +102,11 @@ fn labels(facts: &Facts<'_>) -> Finding {
         "{place} differs from the hardware (- written, + as it is): {}",
         listed(&changes)
     );
-    let remedy = "the agent writes them within an interval of a change: see that it runs on this node, and its log";
+    let layout = facts.layout.as_ref().ok().and_then(Option::as_ref);
+    let remedy = if layout.is_some_and(|layout| layout.is_agent) {
+        "the agent runs on this node and writes them within an interval of a change: if they stay so, its log says why"
+    } else {
+        "the agent writes them within an interval of a change: see that it runs on this node, and its log"
+    };
     check.warning(Subject::Node, evidence, remedy)
 }

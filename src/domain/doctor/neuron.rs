@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::drivers::{Maker, Standing};
 use super::facts::Facts;
 use super::{Check, Finding, Subject, counted, listed};
-use crate::domain::inventory::{DriverLayout, Vendor};
+use crate::domain::inventory::{DriverLayout, Neuron, Vendor};
 
 pub(super) const NEURON: Maker = Maker {
     vendor: Vendor::Aws,
@@ -30,7 +30,24 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let devices = devices(facts, &standing);
     let files = files(facts, &standing);
     let driver = too_new(facts, &standing).unwrap_or(standing.finding);
-    vec![driver, devices, files]
+    let mut all = vec![driver, devices];
+    all.extend(problems(facts));
+    all.push(files);
+    all
+}
+
+/// What is wrong with none of the devices alone. How many there are is held against the bus above.
+fn problems(facts: &Facts<'_>) -> Vec<Finding> {
+    let neuron = facts.inventory.neuron.iter();
+    let problems = neuron.flat_map(|neuron| &neuron.problems);
+    let others = problems.filter(|problem| problem.what != Neuron::MISCOUNTED);
+    let remedy = "mend what it names, or have it be read (run as root where it is a matter of rights): until then what depends on it is left out";
+    others
+        .map(|problem| {
+            let evidence = format!("{}: {}", problem.what, problem.error);
+            Check::NeuronDevices.warning(Subject::Node, evidence, remedy)
+        })
+        .collect()
 }
 
 /// The numbers of the driver's devices; `None` where nobody tells.
@@ -47,7 +64,8 @@ pub(super) fn count(facts: &Facts<'_>) -> Option<usize> {
     shown(facts).map(|shown| shown.len())
 }
 
-fn version<'a>(facts: &'a Facts<'_>) -> Option<&'a str> {
+/// The driver's, where it says it.
+pub(super) fn version<'a>(facts: &'a Facts<'_>) -> Option<&'a str> {
     let told = facts.inventory.neuron.as_ref();
     let told = told.and_then(|neuron| neuron.driver_version.as_deref());
     let module = || {
@@ -57,13 +75,17 @@ fn version<'a>(facts: &'a Facts<'_>) -> Option<&'a str> {
     told.or_else(module)
 }
 
+/// The first two numbers of a version.
+pub(super) fn release(version: &str) -> Option<(u64, u64)> {
+    let mut numbers = version.split('.').map(str::parse::<u64>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
 fn too_new(facts: &Facts<'_>, standing: &Standing<'_>) -> Option<Finding> {
     let mut first = standing.devices.iter();
     first.find(|device| FIRST_GENERATION.contains(&device.pci_ids.device))?;
     let text = version(facts)?;
-    let mut numbers = text.split('.').map(str::parse::<u64>);
-    let release = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    if release <= LAST_FOR_IT {
+    if release(text)? <= LAST_FOR_IT {
         return None;
     }
     let evidence =

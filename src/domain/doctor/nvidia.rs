@@ -23,7 +23,9 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 
 fn library(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
     let check = Check::NvidiaLibrary;
-    if standing.devices.is_empty() {
+    // A library that hangs before it has named a device is there all the same.
+    let hangs = matches!(&facts.inventory.nvml, NvmlState::Stalled { call, .. } if call != NvmlState::READING_SYS);
+    if standing.devices.is_empty() && !hangs {
         return check.not_applicable(NVIDIA.nothing());
     }
     match &facts.inventory.nvml {
@@ -51,7 +53,7 @@ fn library(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
         NvmlState::Stalled { call, .. } => check.failing(
             Subject::Node,
             format!("{call} does not return"),
-            "look at `dmesg | grep -i xid`; a driver that hangs needs a reset of the GPU, or a reboot of the node",
+            NvmlState::remedy_of_stall(call),
         ),
     }
 }

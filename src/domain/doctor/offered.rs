@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::facts::Facts;
 use super::neuron;
 use crate::domain::id::GpuUuid;
-use crate::domain::inventory::{Condition, Device, Inventory, Mig, Vendor};
+use crate::domain::inventory::{Condition, Device, Inventory, LogicalSource, Mig, Vendor};
 
 /// Ids by resource.
 pub(super) type Offered = BTreeMap<String, BTreeSet<String>>;
@@ -103,25 +103,64 @@ pub(super) fn neuron(facts: &Facts<'_>, counts: &BTreeMap<String, usize>) -> Com
         }
     }
     if let Some(offered) = count("aws.amazon.com/neuroncore") {
-        let cores = logical_cores(facts.inventory);
-        differs |= offered == 0 || cores.is_some_and(|cores| cores != offered);
-        let cores = cores.map_or_else(|| "an unknown number".to_owned(), |cores| cores.to_string());
+        let (there, is_right) = cores(facts.inventory, offered);
+        differs |= !is_right;
         said.push(format!(
-            "aws.amazon.com/neuroncore: {offered} offered, {cores} of logical cores there"
+            "aws.amazon.com/neuroncore: {offered} offered, {there}"
         ));
     }
     judged(&said, differs)
 }
 
+/// What `offered` is held against in words, and whether it is right. Where the node's setting was not found, the chip's default is a guess,
+/// and whoever offers cores may know better: each core may be one, as they all are without a setting on other chips.
+fn cores(inventory: &Inventory, offered: usize) -> (String, bool) {
+    let logical = logical_cores(inventory);
+    let source = inventory.neuron.as_ref().and_then(|neuron| neuron.logical);
+    let guess = source.filter(|logical| logical.source == LogicalSource::Default);
+    let size = guess.map_or(1, |logical| logical.size);
+    let physical = physical_cores(inventory).filter(|_| size > 1);
+    match (logical, physical) {
+        (None, _) => (
+            "an unknown number of logical cores there".to_owned(),
+            offered > 0,
+        ),
+        (Some(_), Some(physical)) if physical == offered => (
+            format!(
+                "{physical} of physical cores there: each is a logical one, though by the chip's default {size} are"
+            ),
+            true,
+        ),
+        (Some(logical), Some(physical)) => (
+            format!(
+                "{logical} of logical cores there by the chip's default, {physical} of physical ones"
+            ),
+            logical == offered,
+        ),
+        (Some(logical), None) => (
+            format!("{logical} of logical cores there"),
+            logical == offered,
+        ),
+    }
+}
+
 /// Logical cores of all devices together: two physical cores may be one.
 fn logical_cores(inventory: &Inventory) -> Option<usize> {
     let neuron = inventory.neuron.as_ref()?;
-    let size = neuron.logical?.size;
-    let cores: Option<Vec<u32>> = neuron.devices.iter().map(|device| device.cores).collect();
-    let cores = cores?
-        .iter()
-        .try_fold(0_u32, |sum, cores| sum.checked_add(*cores))?;
-    usize::try_from(cores.checked_div(size)?).ok()
+    let devices = neuron.devices.iter();
+    sum(devices.map(|device| neuron.logical_cores(device)))
+}
+
+fn physical_cores(inventory: &Inventory) -> Option<usize> {
+    let devices = inventory.neuron.as_ref()?.devices.iter();
+    sum(devices.map(|device| device.cores))
+}
+
+/// `None` where one of them is not told.
+fn sum(mut counts: impl Iterator<Item = Option<u32>>) -> Option<usize> {
+    counts.try_fold(0_usize, |sum, count| {
+        sum.checked_add(usize::try_from(count?).ok()?)
+    })
 }
 
 /// Of AMD's devices there is one id for each partition, under whatever name.

@@ -2,11 +2,13 @@
 
 mod devices;
 mod others;
+mod untold;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::domain::accelerators::Catalogue;
 use crate::domain::id::{GpuUuid, MigUuid};
 use crate::domain::inventory::tests_support::{compute_instance, gpu, gpu_instance};
 use crate::domain::inventory::{
@@ -29,6 +31,8 @@ struct Node {
     layout: Told<Option<Layout>>,
     kubelet: Told<Option<Kubelet>>,
     labels: Told<Option<FeatureLabels>>,
+    is_recorded: bool,
+    catalogue: Catalogue,
 }
 
 impl Node {
@@ -57,6 +61,8 @@ impl Node {
             layout: Ok(None),
             kubelet: Ok(None),
             labels: Ok(None),
+            is_recorded: false,
+            catalogue: Catalogue::built_in(),
         }
     }
 
@@ -119,6 +125,8 @@ impl Node {
     fn examine(&self) -> Vec<Finding> {
         examine(&Facts {
             inventory: &self.inventory,
+            is_recorded: self.is_recorded,
+            catalogue: &self.catalogue,
             roots: Roots {
                 sys: "/sys".to_owned(),
                 dev: "/dev".to_owned(),

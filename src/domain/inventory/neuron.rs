@@ -65,6 +65,16 @@ pub enum LogicalSource {
     Default,
 }
 
+impl LogicalSource {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Default => "default",
+        }
+    }
+}
+
 /// One device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NeuronDevice {

@@ -87,6 +87,20 @@ impl Inventory {
     }
 }
 
+impl NvmlState {
+    /// The call that stands for all that is read of sysfs: it hangs where a device does not answer, whoever made it.
+    pub const READING_SYS: &str = "reading /sys";
+
+    /// What a person does about a call that does not return.
+    pub fn remedy_of_stall(call: &str) -> &'static str {
+        if call == Self::READING_SYS {
+            "`dmesg | tail` says which device of the bus does not answer, and its driver; mostly a reboot of the node is the only cure"
+        } else {
+            "look at `dmesg | grep -i xid`; a driver that hangs needs a reset of the GPU, or a reboot of the node"
+        }
+    }
+}
+
 impl Condition {
     /// Whether a virtual machine is given the device, or is to be: no container of this node gets it.
     pub fn is_passthrough(&self) -> bool {

@@ -36,7 +36,7 @@ pub enum Note {
         /// The GPU.
         device: PciAddress,
     },
-    /// The node does not say how large a logical Neuron core is, and the labels say the chip's default.
+    /// No setting of the node was found for how large a logical Neuron core is, and the labels say the chip's default.
     LogicalDefault {
         /// Physical cores in a logical one.
         size: u32,
@@ -132,7 +132,7 @@ impl fmt::Display for Note {
             ),
             Self::LogicalDefault { size } => write!(
                 f,
-                "octavo.dev/neuron-logical-*: the node does not say how large a logical core is, and {size} is the chip's default"
+                "octavo.dev/neuron-logical-*: no setting of the node was found for how large a logical core is, and {size} is the chip's default"
             ),
             Self::InvalidMig(reason) => {
                 write!(f, "nvidia.com/gpu.product says MIG-INVALID: {reason}")

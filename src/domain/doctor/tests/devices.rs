@@ -21,16 +21,24 @@ fn what_the_neuron_driver_says_of_a_device_is_its_health() {
         errors,
         ..device.clone()
     };
+    let well = NeuronDevice {
+        errors: NeuronErrors {
+            memory_uncorrected: Some(0),
+            ..NeuronErrors::default()
+        },
+        ..device.clone()
+    };
     for (device, verdict, evidence) in [
-        (device, Verdict::Ok, "no error is counted"),
-        (unhealthy, Verdict::Failing, "unhealthy: hbm, link_host"),
+        (device, Verdict::Unknown, "tells nothing of its health"),
+        (well, Verdict::Ok, "no error is counted"),
+        (unhealthy, Verdict::Failing, "is unhealthy: link_host"),
         (
             counted,
             Verdict::Warning,
-            "2 uncorrected errors of on-chip memory since",
+            "uncorrected errors of on-chip memory since the driver was loaded: 2",
         ),
     ] {
-        let found = health::health_of_neuron(&device);
+        let found = health::health_of_neuron(&device, None);
         assert_eq!(
             (found.verdict, found.subject),
             (verdict, Subject::Neuron(3))

@@ -104,6 +104,9 @@ impl NeuronDevice {
 }
 
 impl Neuron {
+    /// What a problem is called that there are more or fewer devices than PCI functions.
+    pub const MISCOUNTED: &str = "number of devices";
+
     /// What is wrong with none of the devices alone.
     pub fn complaints(&self) -> Vec<Complaint> {
         let layout = (self.driver_layout == DriverLayout::Unknown).then(|| Complaint {

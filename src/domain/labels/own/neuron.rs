@@ -4,7 +4,7 @@
 //! see. Counts are of the whole node. A count is said only where each device tells its own: of those that do the sum would be wrong.
 
 use crate::domain::accelerators;
-use crate::domain::inventory::{Device, Inventory, LogicalSource, Neuron, Vendor};
+use crate::domain::inventory::{Device, Inventory, LogicalSource, Neuron, NeuronDevice, Vendor};
 use crate::domain::labels::draft::Draft;
 use crate::domain::labels::{Note, Omission};
 use crate::domain::quantity::Mebibytes;
@@ -40,12 +40,11 @@ pub(super) fn add(draft: &mut Draft, inventory: &Inventory) {
 fn add_cores(draft: &mut Draft, neuron: &Neuron) {
     const LOGICAL: &str = "octavo.dev/neuron-logical-cores";
     const SIZE: &str = "octavo.dev/neuron-logical-core-size";
-    let cores = || neuron.devices.iter().map(|device| device.cores);
-    let sum = |of: &dyn Fn(u32) -> Option<u32>| {
-        let each = cores().map(|cores| of(cores?).map(u64::from));
-        each.sum::<Option<u64>>()
+    let sum = |of: &dyn Fn(&NeuronDevice) -> Option<u32>| {
+        let each = neuron.devices.iter().map(of);
+        each.map(|cores| cores.map(u64::from)).sum::<Option<u64>>()
     };
-    match sum(&Some) {
+    match sum(&|device| device.cores) {
         Some(physical) => draft.put("octavo.dev/neuron-cores", &physical),
         None => draft.omit("octavo.dev/neuron-cores", Omission::CoresUnknown),
     }
@@ -55,9 +54,8 @@ fn add_cores(draft: &mut Draft, neuron: &Neuron) {
         return;
     };
     draft.put(SIZE, &logical.size);
-    // What does not divide is no count of whole cores.
-    let whole = |cores: u32| (cores.checked_rem(logical.size)? == 0).then(|| cores / logical.size);
-    match sum(&whole) {
+    draft.put("octavo.dev/neuron-logical-source", logical.source.as_str());
+    match sum(&|device| neuron.logical_cores(device)) {
         Some(count) => draft.put(LOGICAL, &count),
         None => draft.omit(LOGICAL, Omission::CoresUnknown),
     }

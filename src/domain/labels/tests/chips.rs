@@ -72,7 +72,7 @@ fn logical_cores_follow_the_nodes_own_setting() {
     for (size, logical) in [(1, 128), (2, 64)] {
         let node = trn2(Some((size, LogicalSource::File)));
         let cores = format!(
-            "octavo.dev/neuron-logical-core-size={size}\noctavo.dev/neuron-logical-cores={logical}"
+            "octavo.dev/neuron-logical-core-size={size}\noctavo.dev/neuron-logical-cores={logical}\noctavo.dev/neuron-logical-source=file"
         );
         check(&node, &Options::default(), &[TRN2, &cores]);
         assert_eq!(said(&node), [""; 0]);
@@ -82,12 +82,12 @@ fn logical_cores_follow_the_nodes_own_setting() {
 #[test]
 fn a_default_for_logical_cores_is_said_to_be_one_and_without_any_there_are_none() {
     let node = trn2(Some((2, LogicalSource::Default)));
-    let cores = "octavo.dev/neuron-logical-core-size=2\noctavo.dev/neuron-logical-cores=64";
+    let cores = "octavo.dev/neuron-logical-core-size=2\noctavo.dev/neuron-logical-cores=64\noctavo.dev/neuron-logical-source=default";
     check(&node, &Options::default(), &[TRN2, cores]);
     assert_eq!(
         said(&node),
         [
-            "octavo.dev/neuron-logical-*: the node does not say how large a logical core is, and 2 is the chip's default"
+            "octavo.dev/neuron-logical-*: no setting of the node was found for how large a logical core is, and 2 is the chip's default"
         ]
     );
     let node = trn2(None);
@@ -319,6 +319,7 @@ fn a_node_of_four_makers_says_what_holds_for_each() {
         octavo.dev/neuron-driver=2.30.7.0
         octavo.dev/neuron-logical-core-size=1
         octavo.dev/neuron-logical-cores=2
+        octavo.dev/neuron-logical-source=default
         octavo.dev/neuron-memory-mib=32768
         octavo.dev/sharing=mixed
         octavo.dev/type=mixed
