@@ -55,13 +55,13 @@ pub fn read(root: &Path) -> Traces {
             .then(|| (module.to_owned(), version()))
     });
     let modules: BTreeMap<String, Option<String>> = modules.collect();
-    let neuron = sys.names(NEURON);
+    let neuron = sys.names(NEURON).unwrap_or_default();
     let neuron = neuron.iter().filter_map(|name| number(name, "neuron"));
     Traces {
         has_bus: fs::read_dir(root.join("bus/pci/devices")).is_ok(),
         modules,
         neuron: neuron.collect(),
-        kfd_nodes: sys.names(KFD).len(),
+        kfd_nodes: sys.names(KFD).map_or(0, |names| names.len()),
         installed: None,
     }
 }
