@@ -15,6 +15,8 @@ use crate::domain::reason::Reason;
 #[derive(Debug, Default)]
 pub(super) struct Log {
     nvml: Option<NvmlState>,
+    /// Why the bus could not be read.
+    bus: Option<String>,
     /// The driver went or did not answer, and was not back since.
     away: bool,
     devices: BTreeMap<PciAddress, String>,
@@ -27,6 +29,7 @@ impl Log {
             self.say_nvml(&inventory.nvml);
             self.nvml = Some(inventory.nvml.clone());
         }
+        self.say_bus(inventory.machine.bus_error.as_deref());
         let devices: BTreeMap<PciAddress, String> = inventory
             .devices
             .iter()
@@ -47,6 +50,18 @@ impl Log {
             info!("device gone: {gone}");
         }
         self.devices = devices;
+    }
+
+    fn say_bus(&mut self, error: Option<&str>) {
+        if self.bus.as_deref() == error {
+            return;
+        }
+        if let Some(error) = error {
+            warn!("the PCI bus cannot be read: {error}; what was read of it before stays");
+        } else {
+            info!("the PCI bus can be read again");
+        }
+        self.bus = error.map(ToOwned::to_owned);
     }
 
     fn say_nvml(&mut self, state: &NvmlState) {

@@ -236,7 +236,7 @@ impl<'a> Teller<'a> {
             served = cluster.is_heard();
         }
         let sheet = Sheet {
-            claim: unnamed.map_or_else(|| claim(&inventory.nvml), |_waits| Claim::Unread),
+            claim: unnamed.map_or_else(|| claim(inventory), |_waits| Claim::Unread),
             ..sheet(inventory, &labels)
         };
         let outcome = self.outputs.sink.publish(sheet).await;
@@ -378,21 +378,18 @@ fn sheet<'a>(inventory: &'a Inventory, labels: &'a LabelSet) -> Sheet<'a> {
     Sheet {
         labels,
         inventory,
-        claim: claim(&inventory.nvml),
+        claim: claim(inventory),
         now: Timestamp::now(),
     }
 }
 
-/// A call that hangs before the driver said which it is hangs before anything was read.
-fn claim(nvml: &NvmlState) -> Claim {
-    match nvml {
-        NvmlState::Stalled { driver: None, .. } => Claim::Unread,
-        NvmlState::Absent { .. }
-        | NvmlState::Loading
-        | NvmlState::Ready(_)
-        | NvmlState::Lost { .. }
-        | NvmlState::Stalled {
-            driver: Some(_), ..
-        } => Claim::Read,
+/// A call that hangs before the driver said which it is hangs before anything was read; so does a bus that never could be.
+fn claim(inventory: &Inventory) -> Claim {
+    let hides_all = inventory.machine.bus_error.is_some() && inventory.devices.is_empty();
+    let hangs = matches!(inventory.nvml, NvmlState::Stalled { driver: None, .. });
+    if hides_all || hangs {
+        Claim::Unread
+    } else {
+        Claim::Read
     }
 }

@@ -22,7 +22,7 @@ pub use neuron::{
     DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors, NeuronState,
     Topology,
 };
-pub use state::{Complaint, DeviceState, Gravity};
+pub use state::{Complaint, DeviceState, Gravity, passes_on};
 pub use usage::{InstanceUse, Usage};
 
 use thiserror::Error;
@@ -50,6 +50,8 @@ pub struct Machine {
     pub product_name: Option<String>,
     /// Set when this machine is a guest with a virtual GPU.
     pub vgpu: Option<VgpuHost>,
+    /// Why the PCI bus cannot be read, where it is there and cannot: what is shown of it was read before.
+    pub bus_error: Option<String>,
 }
 
 /// The host below a virtual GPU. Source: the vendor capability (signature `VF`) of the GPU's PCI configuration space.

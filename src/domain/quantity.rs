@@ -11,7 +11,7 @@ pub struct Mebibytes(u64);
 
 impl Mebibytes {
     /// An amount given in mebibytes.
-    pub fn new(mebibytes: u64) -> Self {
+    pub const fn new(mebibytes: u64) -> Self {
         Self(mebibytes)
     }
 

@@ -16,7 +16,7 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Amd, Mode, PciIds, Problem};
 use crate::domain::quantity::Mebibytes;
 use crate::hw::pci::PciFunction;
-use crate::hw::sysfs::Sysfs;
+use crate::hw::sysfs::{MOST_MEMORY, Sysfs};
 
 use files::Files;
 use kfd::Topology;
@@ -71,13 +71,13 @@ fn device(sys: &Sysfs, function: &PciFunction) -> Told {
     let mut module = Files::below(sys, MODULE.to_owned());
     let driver_version = module.version("version");
     let mut files = Files::below(sys, format!("{DEVICES}/{}", function.address));
-    let memory = files.bytes("mem_info_vram_total");
+    let memory = files.bytes("mem_info_vram_total", MOST_MEMORY);
     let memory = memory.filter(|memory| memory.get() > 0);
     let amd = Amd {
         driver_version,
         unique_id: files.id("unique_id"),
         serial: files.text("serial_number"),
-        memory_used: files.bytes("mem_info_vram_used"),
+        memory_used: files.bytes("mem_info_vram_used", memory.unwrap_or(MOST_MEMORY)),
         compute: mode(&mut files, "compute"),
         memory: mode(&mut files, "memory"),
         is_virtual: is_virtual(function.ids),

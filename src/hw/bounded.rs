@@ -65,15 +65,20 @@ pub(crate) fn text(path: &Path, limit: u64) -> Result<String, Unread> {
     String::from_utf8(bytes).map_err(|_| Unread::NotText)
 }
 
-/// The names among a folder's first `most` entries, sorted; none where it cannot be read. One that is no text is no name of ours.
-pub(crate) fn names(folder: &Path, most: usize) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().take(most);
-    let mut names: Vec<String> = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
+/// The names among a folder's first `most` entries, sorted; none where there is no folder. One that is no text is no name of ours. A folder
+/// that is there and cannot be read to its end is an error: it is not an empty one.
+pub(crate) fn names(folder: &Path, most: usize) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries.take(most) {
+        names.extend(entry?.file_name().into_string().ok());
+    }
     names.sort();
-    names
+    Ok(names)
 }
 
 fn open(path: &Path) -> Result<File, Unread> {
@@ -136,9 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_so_many_entries_and_none_of_what_is_no_folder() {
+    fn names_are_those_of_so_many_entries_and_what_is_no_folder_is_not_an_empty_one() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |most| names(folder.path(), most);
+        let of = |most| names(folder.path(), most).unwrap();
         for name in ["10", "2", "a"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
@@ -146,7 +151,8 @@ mod tests {
         assert_eq!(of(2).len(), 2);
         fs::write(folder.path().join(OsStr::from_bytes(b"\xff")), "").unwrap();
         assert_eq!(of(9), ["10", "2", "a"]);
-        assert_eq!(names(&folder.path().join("a"), 9), [""; 0]);
-        assert_eq!(names(&folder.path().join("none"), 9), [""; 0]);
+        assert_eq!(names(&folder.path().join("none"), 9).unwrap(), [""; 0]);
+        let error = names(&folder.path().join("a"), 9).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
     }
 }

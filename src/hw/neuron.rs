@@ -16,12 +16,16 @@ mod logical;
 mod values;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 
-use crate::domain::inventory::{DriverLayout, Neuron, NeuronDevice, NeuronErrors, PciIds, Problem};
+use crate::domain::accelerators;
+use crate::domain::inventory::{
+    DriverLayout, Neuron, NeuronDevice, NeuronErrors, PciIds, Problem, passes_on,
+};
 use crate::domain::quantity::Mebibytes;
 use crate::hw::pci::PciFunction;
-use crate::hw::sysfs::Sysfs;
+use crate::hw::sysfs::{MOST_MEMORY, Sysfs};
 
 use files::{Files, Place};
 
@@ -34,8 +38,7 @@ pub(crate) const LOGICAL_CONFIG: &str = "/opt/aws/neuron/logical_nc_config";
 /// Where the devices are, the usual place first: the class is made of links to the other.
 const CLASSES: [&str; 2] = ["class/neuron_device", "devices/virtual/neuron_device"];
 
-/// The driver's own limits.
-const MOST_DEVICES: usize = 64;
+/// The driver's own limit; that of devices is in `values`.
 const MOST_CORES: usize = 8;
 
 /// So many that are called like devices, or like cores, are looked at.
@@ -74,8 +77,6 @@ const ULTRASERVER: [&str; 7] = [
     "reservation_id",
 ];
 
-/// PCI functions that somebody else was given, such as a virtual machine.
-const PASSED_THROUGH: &str = "vfio-pci";
 const AMAZON: u16 = 0x1d0f;
 
 /// The Neuron driver's files of a machine.
@@ -84,6 +85,8 @@ pub(crate) struct Reader {
     sys: Sysfs,
     /// The node's setting of how many physical cores are one logical core.
     logical_config: PathBuf,
+    /// What was read of the devices last, for as long as nobody can look which there are.
+    last: Vec<NeuronDevice>,
 }
 
 impl Reader {
@@ -91,39 +94,47 @@ impl Reader {
         Self {
             sys,
             logical_config,
+            last: Vec::new(),
         }
     }
 
     /// What the driver says now; `None` where it is not loaded. `functions` are those of the bus, to be held against it.
-    pub(crate) fn read(&self, functions: &[PciFunction]) -> Option<Neuron> {
+    pub(crate) fn read(&mut self, functions: &[PciFunction]) -> Option<Neuron> {
+        let listed = self.numbers();
+        // A folder, and not what somebody may not look at: that may be anything.
         let is_loaded = [MODULE]
             .iter()
             .chain(&CLASSES)
-            .any(|path| self.sys.is_there(path));
-        if !is_loaded {
+            .any(|path| self.sys.is_folder(path));
+        let is_hidden = listed.is_err() && !self.last.is_empty();
+        if !is_loaded && !is_hidden {
+            self.last.clear();
             return None;
         }
-        let (class, numbers) = self.numbers();
         let mut problems = Vec::new();
         let driver_version = self.version(&mut problems);
         let may_differ = !values::is_known_release(driver_version.as_deref());
-        if numbers.len() > MOST_DEVICES {
-            let error =
-                format!("more than {MOST_DEVICES} devices, of which only the first are shown");
-            problems.push(problem("neuron_device", error));
-        }
         let mut driver_layout = DriverLayout::Known;
-        let mut devices = Vec::new();
-        for number in numbers.into_iter().take(MOST_DEVICES) {
-            let root = format!("{class}/neuron{number}");
-            let mut files = Files::open(&self.sys, &root, may_differ);
-            if files.layout() == DriverLayout::Unknown {
-                driver_layout = DriverLayout::Unknown;
+        match listed {
+            Ok((class, numbers)) => {
+                let numbers = possible(numbers, &mut problems);
+                self.last.clear();
+                for number in numbers {
+                    let root = format!("{class}/neuron{number}");
+                    let mut files = Files::open(&self.sys, &root, may_differ);
+                    if files.layout() == DriverLayout::Unknown {
+                        driver_layout = DriverLayout::Unknown;
+                    }
+                    self.last.push(device(number, &mut files));
+                }
+                problems.extend(miscounted(self.last.len(), functions));
             }
-            devices.push(device(number, &mut files));
+            Err(error) => {
+                let error = format!("{error}; what is shown of devices was read before");
+                problems.push(problem(CLASSES[0], error));
+            }
         }
-        let told = devices.len();
-        problems.extend(miscounted(told, functions));
+        let devices = self.last.clone();
         let logical = logical::read(&devices, &self.logical_config, &mut problems);
         Some(Neuron {
             driver_version,
@@ -151,14 +162,17 @@ impl Reader {
         said
     }
 
-    /// The numbers of the devices, and the folder that they are in.
-    fn numbers(&self) -> (&'static str, Vec<u32>) {
-        let mut found = CLASSES
-            .into_iter()
-            .map(|class| (class, numbered(&self.sys, class, "neuron")));
-        found
-            .find(|(_, numbers)| !numbers.is_empty())
-            .unwrap_or_default()
+    /// The numbers of the devices, and the folder that they are in. An error where one of the folders may have some.
+    fn numbers(&self) -> io::Result<(&'static str, Vec<u32>)> {
+        let mut nothing = Ok(("", Vec::new()));
+        for class in CLASSES {
+            match numbered(&self.sys, class, "neuron") {
+                Ok(numbers) if numbers.is_empty() => {}
+                Ok(numbers) => return Ok((class, numbers)),
+                Err(error) => nothing = nothing.and(Err(error)),
+            }
+        }
+        nothing
     }
 
     fn version(&self, problems: &mut Vec<Problem>) -> Option<String> {
@@ -172,25 +186,45 @@ impl Reader {
 }
 
 /// The numbers N of the folders `<stem>N` in a folder, in their order as numbers. What else is in there is not looked at.
-fn numbered(sys: &Sysfs, folder: &str, stem: &str) -> Vec<u32> {
-    let numbers = values::numbered(&sys.names(folder), stem).into_iter();
+fn numbered(sys: &Sysfs, folder: &str, stem: &str) -> io::Result<Vec<u32>> {
+    let numbers = values::numbered(&sys.names(folder)?, stem).into_iter();
     let is_folder = |number: &u32| sys.is_folder(&format!("{folder}/{stem}{number}"));
-    numbers.take(MOST_ENTRIES).filter(is_folder).collect()
+    Ok(numbers.take(MOST_ENTRIES).filter(is_folder).collect())
+}
+
+/// Those that the driver may give; of others it is told that they are there.
+fn possible(numbers: Vec<u32>, problems: &mut Vec<Problem>) -> Vec<u32> {
+    let (numbers, others): (Vec<u32>, Vec<u32>) = numbers
+        .into_iter()
+        .partition(|number| *number < values::DEVICES);
+    if let Some(first) = others.first() {
+        let error = format!(
+            "neuron{first} is no device, nor is any from {} on",
+            values::DEVICES
+        );
+        problems.push(problem("neuron_device", error));
+    }
+    numbers
 }
 
 fn device(number: u32, files: &mut Files<'_>) -> NeuronDevice {
     let cores = cores(files);
+    let device_name = files.value(NAME, values::word);
+    let most = device_name
+        .as_deref()
+        .and_then(accelerators::neuron_memory)
+        .unwrap_or(MOST_MEMORY);
     let mut device = NeuronDevice {
         number,
         serial: files
             .value(SERIAL, values::serial)
             .filter(|serial| values::is_given(serial)),
-        device_name: files.value(NAME, values::word),
+        device_name,
         core_architecture: (0..files.cores())
             .find_map(|core| files.core_value(core, CORE_ARCHITECTURE, values::word)),
         cores,
         connected: files.list(CONNECTED, values::numbers),
-        memory_used: memory(files, cores),
+        memory_used: memory(files, cores).and_then(|used| within(used, most, files)),
         errors: NeuronErrors {
             memory_uncorrected: files.value(MEMORY_UNCORRECTED, values::count),
             memory_repairable: files.value(MEMORY_REPAIRABLE, values::count),
@@ -246,13 +280,23 @@ fn memory(files: &mut Files<'_>, cores: Option<u32>) -> Option<Mebibytes> {
     sum.map(Mebibytes::from_bytes)
 }
 
+/// No device uses more than it has.
+fn within(used: Mebibytes, most: Mebibytes, files: &mut Files<'_>) -> Option<Mebibytes> {
+    if used > most {
+        let error = format!("{used} in use, and there is no more than {most}");
+        files.note(CORE_MEMORY.known, error);
+        return None;
+    }
+    Some(used)
+}
+
 /// The bus and the driver must count alike. Which function is which device cannot be read, so no more than the counts is compared.
 fn miscounted(told: usize, functions: &[PciFunction]) -> Option<Problem> {
     let is_ours = |ids: PciIds| ids.vendor == AMAZON;
     let on_bus = functions
         .iter()
         .filter(|function| is_ours(function.ids))
-        .filter(|function| function.kernel_driver.as_deref() != Some(PASSED_THROUGH))
+        .filter(|function| !function.kernel_driver.as_deref().is_some_and(passes_on))
         .count();
     (told != on_bus).then(|| {
         let error = format!("the driver has {told}, and {on_bus} are on the PCI bus");

@@ -15,7 +15,8 @@ use crate::hw::sysfs::Sysfs;
 const DEVICES: &str = "bus/pci/devices";
 
 const NVIDIA: u16 = 0x10de;
-const INTEL: u16 = 0x8086;
+const AMAZON: u16 = 0x1d0f;
+const NEURON_DRIVER: &str = "neuron";
 
 /// Longer names than this no machine has.
 const LONGEST_NAME: usize = 128;
@@ -47,6 +48,10 @@ pub(crate) struct Bus {
     own: Arc<Own>,
     /// By name in sysfs; `None` for what is no accelerator.
     known: BTreeMap<String, Option<PciFunction>>,
+    /// What was read of the bus last, for as long as it cannot be read.
+    last: Vec<PciFunction>,
+    /// Why it cannot be.
+    error: Option<String>,
 }
 
 impl Bus {
@@ -55,17 +60,34 @@ impl Bus {
             sys,
             own,
             known: BTreeMap::new(),
+            last: Vec::new(),
+            error: None,
         }
     }
 
-    /// Every accelerator on the bus now, ordered by address.
+    /// Every accelerator on the bus now, ordered by address. Of a bus that cannot be read, those that were there: it is not an empty one.
     pub(crate) fn scan(&mut self) -> Vec<PciFunction> {
+        match self.sys.names(DEVICES) {
+            Ok(names) => {
+                self.last = self.look(names);
+                self.error = None;
+            }
+            Err(error) => self.error = Some(error.to_string()),
+        }
+        self.last.clone()
+    }
+
+    fn look(&mut self, names: Vec<String>) -> Vec<PciFunction> {
         let mut before = std::mem::take(&mut self.known);
-        for name in self.sys.names(DEVICES) {
+        for name in names {
             // One that is known by its ids is shown without its class, which may only have been late.
             let known = before.remove(&name);
             let known = known
-                .filter(|known| known.as_ref().is_none_or(is_whole))
+                .filter(|known| match known {
+                    Some(function) => is_whole(function),
+                    // A driver that takes it says what it is.
+                    None => !is_neurons(&self.sys, &name),
+                })
                 .map(Ok);
             if let Ok(known) = known.unwrap_or_else(|| function(&self.sys, &name, &self.own)) {
                 self.known.insert(name, known);
@@ -92,6 +114,7 @@ impl Bus {
                 .iter()
                 .rev()
                 .find_map(|function| function.vgpu.clone()),
+            bus_error: self.error.clone(),
         }
     }
 }
@@ -111,7 +134,8 @@ fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Option<PciFunction>, U
         class: sys.hex(&at("class")),
     };
     // A virtual function whose physical one is on this machine too is that device once more.
-    if !is_accelerator(ids, address, own) || sys.link(&at("physfn")).is_some() {
+    let is_neurons = ids.vendor == AMAZON && is_neurons(sys, name);
+    if !(is_neurons || is_accelerator(ids, own)) || sys.link(&at("physfn")).is_some() {
         return ids.class.map(|_| None).ok_or(Unread);
     }
     let config = (ids.vendor == NVIDIA)
@@ -130,6 +154,12 @@ fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Option<PciFunction>, U
     is_there.then_some(Some(function)).ok_or(Unread)
 }
 
+/// Whether the Neuron driver holds it, which takes nothing else: a chip of the next generation says no more of itself.
+fn is_neurons(sys: &Sysfs, name: &str) -> bool {
+    let driver = sys.link(&format!("{DEVICES}/{name}/driver"));
+    driver.as_deref() == Some(NEURON_DRIVER)
+}
+
 /// Whether what never changes was all read.
 fn is_whole(function: &PciFunction) -> bool {
     function.ids.class.is_some()
@@ -142,8 +172,9 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What the catalogue lists is one, whatever it calls itself: Inferentia and Trainium say that they are system peripherals.
-/// What it lists as none is none; for the rest the class decides.
-fn is_accelerator(ids: PciIds, address: PciAddress, own: &Own) -> bool {
+/// What it lists as none is none; for the rest the class decides. What has a screen (VGA) is a console, a processor's own graphics or a
+/// desktop's card, unless NVIDIA made it, whose cards all compute with one driver.
+fn is_accelerator(ids: PciIds, own: &Own) -> bool {
     if accelerators::no_accelerator(ids).is_some() {
         return false;
     }
@@ -153,14 +184,9 @@ fn is_accelerator(ids: PciIds, address: PciAddress, own: &Own) -> bool {
     match ids.class.unwrap_or(0) >> 8 {
         // 3D controllers, displays without a console, processing accelerators.
         0x0302 | 0x0380 | 0x1200 => true,
-        0x0300 => !is_integrated(ids, address),
+        0x0300 => ids.vendor == NVIDIA,
         _ => false,
     }
-}
-
-/// Intel's graphics inside the processor, which always sit at this address.
-fn is_integrated(ids: PciIds, address: PciAddress) -> bool {
-    ids.vendor == INTEL && PciAddress::new(0, 0, 2, 0) == Some(address)
 }
 
 /// The host behind a virtual GPU, from the vendor capability that its configuration space has then.

@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::PathBuf;
 
+use crate::domain::quantity::Mebibytes;
 use crate::hw::bounded::{self, Unread};
 
 /// Where Linux mounts it.
@@ -18,6 +19,9 @@ const LONGEST_TEXT: u64 = 4096;
 
 /// No machine has more functions on its bus than a PCI segment has addresses.
 const MOST_NAMES: usize = 1 << 16;
+
+/// No device has more memory: sixteen tebibytes, more than a hundred times what any has.
+pub(crate) const MOST_MEMORY: Mebibytes = Mebibytes::new(16 << 20);
 
 /// A mounted sysfs.
 #[derive(Debug, Clone)]
@@ -136,8 +140,8 @@ impl Sysfs {
         Some(target.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// The names in a directory, sorted: of its first entries, of which there are more than any driver makes.
-    pub(crate) fn names(&self, path: &str) -> Vec<String> {
+    /// The names in a directory, sorted: of its first entries, of which there are more than any driver makes. None where there is no directory.
+    pub(crate) fn names(&self, path: &str) -> io::Result<Vec<String>> {
         bounded::names(&self.root.join(path), MOST_NAMES)
     }
 }

@@ -64,14 +64,14 @@ pub fn read(root: &Path) -> Traces {
             }
         }
     }
-    let neuron = sys.names(NEURON);
+    let neuron = sys.names(NEURON).unwrap_or_default();
     let neuron = neuron.iter().filter_map(|name| number(name, "neuron"));
     Traces {
         has_bus: fs::read_dir(root.join("bus/pci/devices")).is_ok(),
         modules,
         untold,
         neuron: neuron.collect(),
-        kfd_nodes: sys.names(KFD).len(),
+        kfd_nodes: sys.names(KFD).map_or(0, |names| names.len()),
         installed: None,
     }
 }

@@ -363,7 +363,7 @@ impl Worker {
             return Arc::clone(&self.shared.latest.borrow());
         }
         // On record like a driver's call: a file of a dying device may not return either.
-        let (bus, neuron) = (&mut self.bus, &self.neuron);
+        let (bus, neuron) = (&mut self.bus, &mut self.neuron);
         let (functions, machine, neuron) =
             self.shared.calls.during(NvmlState::READING_SYS, None, || {
                 let functions = bus.scan();

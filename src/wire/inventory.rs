@@ -79,6 +79,9 @@ struct MachineJson {
     product_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     vgpu: Option<VgpuHostJson>,
+    /// Why the PCI bus cannot be read; what is shown of it was read before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bus_error: Option<String>,
 }
 
 impl MachineJson {

@@ -32,6 +32,7 @@ fn inventory(word: &str) -> Inventory {
         machine: Machine {
             product_name: Some(word.to_owned()),
             vgpu: None,
+            bus_error: None,
         },
         nvml: NvmlState::Loading,
         devices: Vec::new(),

@@ -222,9 +222,14 @@ fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<Named> {
     let machine = inventory.map(|all| &all.machine);
     let product = machine.and_then(|machine| machine.product_name.as_deref());
     let vgpu = machine.and_then(|machine| machine.vgpu.as_ref());
+    let bus = machine.and_then(|machine| machine.bus_error.as_deref());
     let found = inventory.and_then(interconnect::of_node);
     let all = [
         ("Machine", product.map(printable)),
+        (
+            "PCI bus",
+            bus.map(|error| format!("cannot be read: {}", printable(error))),
+        ),
         (
             "Driver",
             driver.map(|driver| printable(driver.version.as_str())),

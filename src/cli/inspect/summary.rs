@@ -17,9 +17,17 @@ pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {
         );
         said.push(folded(&text, 2));
     }
+    let bus_error = inventory.machine.bus_error.as_deref();
+    if let Some(error) = bus_error {
+        let text = format!("PCI bus: cannot be read: {}", printable(error));
+        said.push(Ink::Notice.paint(&folded(&text, 2), colors));
+    }
     let has_neuron = inventory.neuron.is_some();
     if inventory.devices.is_empty() && !has_neuron {
-        said.extend(nothing_found(&inventory.nvml, colors));
+        said.extend(match bus_error {
+            None => nothing_found(&inventory.nvml, colors),
+            Some(_) => vec!["Whether there is an accelerator here is not known.".to_owned()],
+        });
     } else if inventory.misses_nvml() || !matches!(inventory.nvml, NvmlState::Absent { .. }) {
         said.extend(driver(&inventory.nvml, colors));
     }

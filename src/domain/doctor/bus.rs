@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{Facts, bound, is_passed};
+use super::facts::{Facts, bound};
 use super::{Check, Finding, Subject};
 use crate::domain::inventory::{Condition, Device, Identity, NvmlState, Vendor};
 
@@ -27,6 +27,10 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 fn there(facts: &Facts<'_>) -> Finding {
     let check = Check::Accelerators;
     let devices = &facts.inventory.devices;
+    let folder = format!("{}/bus/pci/devices", facts.roots.sys);
+    if let Some(error) = &facts.inventory.machine.bus_error {
+        return check.unknown(Subject::Node, format!("{folder} cannot be read: {error}"));
+    }
     if devices.is_empty() {
         return nothing(facts);
     }
@@ -94,7 +98,7 @@ fn binding(facts: &Facts<'_>, device: &Device) -> Finding {
     match (&device.condition, bound(device), expected) {
         (Condition::Working, ..) => check.ok(subject, "its driver answers"),
         (Condition::Failing { .. }, ..) => check.ok(subject, "its driver lists it"),
-        (Condition::PciOnly { .. }, Some(driver), _) if is_passed(device) => check.ok(
+        (condition @ Condition::PciOnly { .. }, Some(driver), _) if condition.is_passthrough() => check.ok(
             subject,
             format!("{driver} is bound: it is set aside for a virtual machine, and no container of this node gets it ({file})"),
         ),

@@ -22,6 +22,8 @@ pub(super) struct Maker {
 pub(super) struct Standing<'a> {
     /// The vendor's devices that are here.
     pub(super) devices: Vec<&'a Device>,
+    /// How many there are: what a driver tells of is there, also where the bus does not show it.
+    pub(super) count: usize,
     pub(super) loaded: Loaded,
     pub(super) finding: Finding,
 }
@@ -30,10 +32,16 @@ impl Maker {
     /// How its driver is on this node.
     pub(super) fn standing<'a>(&self, facts: &'a Facts<'_>) -> Standing<'a> {
         let devices = facts.here(self.vendor);
-        let loaded = facts.loaded(self.module, &devices);
+        let told = facts.told(self.vendor);
+        let count = devices.len().max(told);
+        let mut loaded = facts.loaded(self.module, &devices);
+        if told > 0 && !matches!(loaded, Loaded::Yes(_)) {
+            loaded = Loaded::Yes("it tells of its devices".to_owned());
+        }
         Standing {
-            finding: self.finding(facts, devices.len(), &loaded),
+            finding: self.finding(facts, count, &loaded),
             devices,
+            count,
             loaded,
         }
     }
@@ -74,6 +82,6 @@ impl Maker {
 impl Standing<'_> {
     /// Whether there are devices, and their driver is loaded for certain.
     pub(super) fn works(&self) -> bool {
-        !self.devices.is_empty() && matches!(self.loaded, Loaded::Yes(_))
+        self.count > 0 && matches!(self.loaded, Loaded::Yes(_))
     }
 }

@@ -198,9 +198,6 @@ impl FeatureLabels {
     }
 }
 
-/// Kernel drivers that hold a device for a virtual machine, and so on purpose. Source: Linux, "VFIO"; Xen, "PCI passthrough".
-const PASSTHROUGH: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
-
 /// Whether a module is loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Loaded {
@@ -217,7 +214,16 @@ impl Facts<'_> {
     pub(super) fn here(&self, vendor: Vendor) -> Vec<&Device> {
         let all = self.inventory.devices.iter();
         let of_vendor = all.filter(|device| device.vendor == vendor);
-        of_vendor.filter(|device| !is_passed(device)).collect()
+        of_vendor
+            .filter(|device| !device.condition.is_passthrough())
+            .collect()
+    }
+
+    /// How many devices of a vendor their driver tells of by itself, whatever the bus shows.
+    pub(super) fn told(&self, vendor: Vendor) -> usize {
+        let neuron = self.inventory.neuron.as_ref();
+        let neuron = neuron.filter(|_| vendor == Vendor::Aws);
+        neuron.map_or(0, |neuron| neuron.devices.len())
     }
 
     /// Whether a kernel module is loaded, for devices that are here.
@@ -274,11 +280,6 @@ impl Facts<'_> {
             (None, _) | (_, None) => String::new(),
         }
     }
-}
-
-/// Whether a virtual machine is given it.
-pub(super) fn is_passed(device: &Device) -> bool {
-    bound(device).is_some_and(|driver| PASSTHROUGH.contains(&driver))
 }
 
 /// The kernel driver that is bound to it, where no driver library speaks for it.

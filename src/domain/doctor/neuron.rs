@@ -96,7 +96,7 @@ fn too_new(facts: &Facts<'_>, standing: &Standing<'_>) -> Option<Finding> {
 
 fn devices(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
     let check = Check::NeuronDevices;
-    if standing.devices.is_empty() {
+    if standing.count == 0 {
         return check.not_applicable(NEURON.nothing());
     }
     if !standing.works() {
@@ -137,7 +137,7 @@ fn devices(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
 
 fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
     let check = Check::NeuronDeviceFiles;
-    if standing.devices.is_empty() {
+    if standing.count == 0 {
         return check.not_applicable(NEURON.nothing());
     }
     let shown = shown(facts).filter(|shown| standing.works() && !shown.is_empty());

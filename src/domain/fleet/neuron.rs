@@ -12,9 +12,6 @@ use crate::domain::inventory::{
 };
 use crate::domain::quantity::Mebibytes;
 
-/// Functions that a virtual machine was given.
-const PASSED_THROUGH: &str = "vfio-pci";
-
 impl DeviceSummary {
     /// Of all devices of a node: those on the bus in their order, then what only the Neuron driver shows.
     pub fn all(inventory: &Inventory) -> Vec<Self> {
@@ -43,10 +40,8 @@ impl DeviceSummary {
 }
 
 fn may_be_one(device: &Device) -> bool {
-    let Condition::PciOnly { kernel_driver } = &device.condition else {
-        return false;
-    };
-    device.vendor == Vendor::Aws && kernel_driver.as_deref() != Some(PASSED_THROUGH)
+    let of_bus = matches!(device.condition, Condition::PciOnly { .. });
+    device.vendor == Vendor::Aws && of_bus && !device.condition.is_passthrough()
 }
 
 /// A function with what the driver tells of one of its devices.

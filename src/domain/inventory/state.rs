@@ -105,14 +105,14 @@ impl Condition {
     /// Whether a virtual machine is given the device, or is to be: no container of this node gets it.
     pub fn is_passthrough(&self) -> bool {
         match self {
-            Self::PciOnly { kernel_driver } => kernel_driver.as_deref().is_some_and(passes),
+            Self::PciOnly { kernel_driver } => kernel_driver.as_deref().is_some_and(passes_on),
             Self::Working | Self::Failing { .. } => false,
         }
     }
 }
 
-/// Whether this kernel driver passes devices on.
-fn passes(driver: &str) -> bool {
+/// Whether this kernel driver holds devices for virtual machines.
+pub fn passes_on(driver: &str) -> bool {
     PASSTHROUGH.contains(&driver) || OF_MAKERS.iter().any(|end| driver.ends_with(end))
 }
 
@@ -229,7 +229,7 @@ fn condition(condition: &Condition, vendor: Vendor) -> Option<Complaint> {
             Some(Complaint::new(format!("failing: {reason}"), Gravity::Bad))
         }
         Condition::PciOnly { kernel_driver } => {
-            if let Some(driver) = kernel_driver.as_deref().filter(|name| passes(name)) {
+            if let Some(driver) = kernel_driver.as_deref().filter(|name| passes_on(name)) {
                 let text = format!(
                     "set aside for a virtual machine: the kernel driver {driver} is bound to it"
                 );

@@ -52,10 +52,19 @@ impl<'a> Files<'a> {
         })
     }
 
-    /// An amount of memory, from bytes.
-    pub(super) fn bytes(&mut self, file: &str) -> Option<Mebibytes> {
+    /// An amount of memory, from bytes, of which there can be `most`.
+    pub(super) fn bytes(&mut self, file: &str, most: Mebibytes) -> Option<Mebibytes> {
         let amount = |text: &str| text.parse().ok().map(Mebibytes::from_bytes);
-        self.read(file, "no number of bytes", amount)
+        let amount = self.read(file, "no number of bytes", amount)?;
+        if amount > most {
+            let error = format!("{amount}, and there can be no more than {most}");
+            self.problems.push(Problem {
+                what: file.to_owned(),
+                error,
+            });
+            return None;
+        }
+        Some(amount)
     }
 
     /// A chip's id, always with all its digits; a chip that has none says 0.

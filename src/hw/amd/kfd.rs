@@ -11,7 +11,7 @@ use crate::domain::inventory::{Amd, AmdPartition, Problem};
 use crate::domain::quantity::Mebibytes;
 use crate::hw::amd::Told;
 use crate::hw::amd::files::excerpt;
-use crate::hw::sysfs::Sysfs;
+use crate::hw::sysfs::{MOST_MEMORY, Sysfs};
 
 const NODES: &str = "class/kfd/kfd/topology/nodes";
 const AMD: u64 = 0x1002;
@@ -47,7 +47,11 @@ impl Topology {
             unread: 0,
             wrong: None,
         };
-        let names = sys.names(NODES);
+        let names = sys.names(NODES).unwrap_or_else(|error| {
+            topology.unread = 1;
+            topology.wrong = Some(format!("the folder of all of them: {error}"));
+            Vec::new()
+        });
         let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
         numbers.sort_unstable();
         if let Some(unread) = numbers.len().checked_sub(MOST_NODES).filter(|n| *n > 0) {
@@ -202,7 +206,7 @@ fn memory(sys: &Sysfs, folder: &str) -> Option<Mebibytes> {
     const SIZE: &str = "size_in_bytes";
     let bank = properties(sys, &format!("{folder}/mem_banks/0/properties"), SIZE).ok()?;
     let bytes = bank.get(SIZE).filter(|bytes| **bytes > 0)?;
-    Some(Mebibytes::from_bytes(*bytes))
+    Some(Mebibytes::from_bytes(*bytes)).filter(|memory| *memory <= MOST_MEMORY)
 }
 
 /// `gfx942` from 90402: major, two digits each of minor and stepping, which the name has as one hexadecimal digit each.

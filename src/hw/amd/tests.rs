@@ -224,3 +224,72 @@ fn a_value_is_taken_as_it_is_meant_or_not_at_all() {
     assert_eq!(read(b"SPX, DPX, CPX\n").2, ["SPX", "DPX", "CPX"]);
     assert_eq!(read(b"6.12.12\n").3.as_deref(), Some("6.12.12"));
 }
+
+#[test]
+fn a_topology_that_cannot_be_read_is_told_as_that() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir_all(root.path().join("class/kfd/kfd/topology")).unwrap();
+    fs::write(root.path().join("class/kfd/kfd/topology/nodes"), "").unwrap();
+    let mut devices = vec![told("0000:05:00.0", None)];
+    Topology::read(&Sysfs::new(root.path().to_owned())).tell(&mut devices);
+    assert_eq!(
+        devices[0].1.problems[0].error,
+        "no node is this device's: what programs see of it is not known; 1 could not be read (the folder of all of them: Not a directory (os \
+         error 20))"
+    );
+}
+
+#[test]
+fn memory_is_believed_only_where_it_can_be_true() {
+    let root = tempfile::tempdir().unwrap();
+    let at = "0000:05:00.0";
+    let folder = root.path().join(DEVICES).join(at);
+    fs::create_dir_all(&folder).unwrap();
+    let function = PciFunction {
+        address: at.parse().unwrap(),
+        ids: PciIds {
+            vendor: AMD,
+            device: 0x74a1,
+            subsystem_vendor: 0,
+            subsystem_device: 0,
+            class: None,
+        },
+        numa_node: None,
+        kernel_driver: Some(DRIVER.to_owned()),
+        vgpu: None,
+        amd: None,
+    };
+    let read = |total: u64, used: u64| {
+        fs::write(folder.join("mem_info_vram_total"), total.to_string()).unwrap();
+        fs::write(folder.join("mem_info_vram_used"), used.to_string()).unwrap();
+        let told = device(&Sysfs::new(root.path().to_owned()), &function);
+        let problems = told.problems.into_iter();
+        let said: Vec<String> = problems
+            .map(|one| format!("{}: {}", one.what, one.error))
+            .collect();
+        let mib = |memory: Option<Mebibytes>| memory.map(Mebibytes::get);
+        (mib(told.memory), mib(told.amd.memory_used), said.join("; "))
+    };
+    let gib = 1 << 30;
+    assert_eq!(
+        read(192 * gib, 192 * gib),
+        (Some(196_608), Some(196_608), String::new())
+    );
+    assert_eq!(
+        read(192 * gib, 193 * gib),
+        (
+            Some(196_608),
+            None,
+            "mem_info_vram_used: 197632 MiB, and there can be no more than 196608 MiB".to_owned()
+        )
+    );
+    assert_eq!(
+        read(u64::MAX, 0),
+        (
+            None,
+            Some(0),
+            "mem_info_vram_total: 17592186044415 MiB, and there can be no more than 16777216 MiB"
+                .to_owned()
+        )
+    );
+}

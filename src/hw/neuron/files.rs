@@ -6,9 +6,18 @@
 use crate::domain::inventory::{DriverLayout, Problem};
 use crate::hw::sysfs::Sysfs;
 
-use super::{CORE_MEMORY, MOST_CORES, NAME, problem, values};
+use super::{
+    CONNECTED, CORE_COUNT, CORE_MEMORY, MEMORY_UNCORRECTED, MOST_CORES, NAME, SERIAL,
+    SRAM_UNCORRECTED, problem, values,
+};
 
 const CORE: &str = "neuron_core";
+
+/// What every release that is known has, whatever the chip.
+const OF_ALL: [&str; 3] = [NAME, CORE_COUNT, CONNECTED];
+/// What it has but of the first Inferentia, which tells no serial number and counts no errors.
+const OF_LATER: [&str; 3] = [SERIAL, MEMORY_UNCORRECTED, SRAM_UNCORRECTED];
+const FIRST: &str = "Inferentia";
 
 /// How deep a file is looked for, and among how many: eight cores have about 1300 entries.
 const DEPTH: usize = 6;
@@ -44,7 +53,9 @@ enum Found {
 impl<'a> Files<'a> {
     /// Of the device in the folder `root`, whose driver `may_differ` from those that are known.
     pub(super) fn open(sys: &'a Sysfs, root: &str, may_differ: bool) -> Self {
-        let numbers = super::numbered(sys, root, CORE);
+        let listed = super::numbered(sys, root, CORE);
+        let unread = listed.as_ref().err().map(ToString::to_string);
+        let numbers = listed.unwrap_or_default();
         let cores: Vec<String> = numbers
             .iter()
             .take(MOST_CORES)
@@ -57,6 +68,9 @@ impl<'a> Files<'a> {
             moved: None,
             problems: Vec::new(),
         };
+        if let Some(error) = unread {
+            files.note("its folder", error);
+        }
         if may_differ && !files.is_arranged_as_known() {
             files.search();
         }
@@ -193,10 +207,13 @@ impl<'a> Files<'a> {
         }
     }
 
-    /// What every release that is known has, whatever the chip.
+    /// Whether nothing is missing: of a driver that moved some files only, those would be absent without a word.
     fn is_arranged_as_known(&self) -> bool {
         let has = |folder: &str, file: &str| self.sys.is_there(&format!("{folder}/{file}"));
-        has(&self.root, NAME)
+        let name = self.sys.text(&format!("{}/{NAME}", self.root));
+        let of_later = (name.as_deref() != Some(FIRST)).then_some(OF_LATER);
+        let expected = OF_ALL.into_iter().chain(of_later.into_iter().flatten());
+        expected.into_iter().all(|file| has(&self.root, file))
             && !self.cores.is_empty()
             && self.cores.iter().all(|core| has(core, CORE_MEMORY.known))
     }

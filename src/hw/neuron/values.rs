@@ -7,7 +7,7 @@ use crate::hw::bounded::Unread;
 use super::MOST_CORES;
 
 /// The driver numbers its devices below this.
-const DEVICES: u32 = 64;
+pub(super) const DEVICES: u32 = 64;
 const LONGEST_WORD: usize = 63;
 const MOST_PARTS: usize = 32;
 /// As much of a wrong text as is told.

@@ -118,7 +118,13 @@ fn accelerators_are_told_from_what_sits_beside_them() {
         .function("0000:0a:00.0", 0x03_8000, 0x1af4, 0x1050)
         .function("0000:00:03.0", 0x03_0000, 0x1d0f, 0x1111)
         .function("0000:0b:00.0", 0x02_0000, 0x15b3, 0x1021)
-        .function("0000:00:02.0", 0x03_0000, 0x8086, 0x4c8a);
+        .function("0000:00:02.0", 0x03_0000, 0x8086, 0x4c8a)
+        // AMD's graphics inside the processor, an old server's console of AMD's, Huawei's, Silicon Motion's, a desktop's card.
+        .function("0000:0c:00.0", 0x03_0000, 0x1002, 0x164e)
+        .function("0000:0d:00.0", 0x03_0000, 0x1002, 0x515e)
+        .function("0000:0e:00.0", 0x03_0000, 0x19e5, 0x1711)
+        .function("0000:0f:00.0", 0x03_0000, 0x126f, 0x0750)
+        .function("0000:10:00.0", 0x03_0000, 0x8086, 0x56a0);
     assert_eq!(
         tree.addresses(),
         [
@@ -153,7 +159,8 @@ fn what_the_table_lists_is_found_and_what_it_lists_as_none_is_not_whatever_class
 #[test]
 fn a_class_alone_makes_an_unknown_accelerator() {
     let tree = Tree::new()
-        .function("0000:01:00.0", 0x03_0000, 0x1acc, 0x0001)
+        .function("0000:01:00.0", 0x03_0000, 0x10de, 0xfffd)
+        .function("0000:01:01.0", 0x03_0000, 0x1acc, 0x0001)
         .function("0000:02:00.0", 0x03_0200, 0x10de, 0xfffe)
         .function("0000:03:00.0", 0x03_8000, 0x9999, 0x4000)
         .function("0000:04:00.0", 0x12_0000, 0x1414, 0x00ff)
@@ -337,4 +344,41 @@ proptest::proptest! {
             proptest::prop_assert!(host.driver_version.len() <= 30);
         }
     }
+}
+
+#[test]
+fn a_chip_that_no_table_has_is_one_as_soon_as_the_neuron_driver_holds_it() {
+    let at = "0000:00:1e.0";
+    let tree = Tree::new()
+        .function(at, 0x08_8000, 0x1d0f, 0x7664)
+        .function("0000:00:1f.0", 0x08_8000, 0x1acc, 0x7664)
+        .link("0000:00:1f.0", "driver", "../drivers/neuron");
+    let mut bus = tree.bus();
+    assert_eq!(bus.scan(), []);
+    let tree = tree.link(at, "driver", "../drivers/neuron");
+    let shown = bus.scan();
+    assert_eq!(shown.len(), 1);
+    assert_eq!(shown[0].ids.device, 0x7664);
+    assert_eq!(shown, tree.scan());
+}
+
+#[test]
+fn a_bus_that_cannot_be_read_is_no_empty_one() {
+    let at = "0000:3b:00.0";
+    let tree = Tree::new().function(at, 0x03_0200, 0x10de, 0x2330);
+    let folder = tree.path().join(DEVICES);
+    let aside = tree.path().join("aside");
+    let mut bus = tree.bus();
+    let before = bus.scan();
+    assert_eq!((before.len(), bus.machine(&before).bus_error), (1, None));
+    fs::rename(&folder, &aside).unwrap();
+    fs::write(&folder, "").unwrap();
+    assert_eq!(bus.scan(), before);
+    let error = "Not a directory (os error 20)";
+    assert_eq!(bus.machine(&before).bus_error.as_deref(), Some(error));
+    // One that is not there is empty.
+    fs::remove_file(&folder).unwrap();
+    assert_eq!((bus.scan(), bus.machine(&[]).bus_error), (vec![], None));
+    fs::rename(&aside, &folder).unwrap();
+    assert_eq!(bus.scan(), before);
 }

@@ -87,6 +87,7 @@ fn machine(json: MachineJson) -> Machine {
             driver_version: host.driver_version,
             driver_branch: host.driver_branch,
         }),
+        bus_error: json.bus_error,
     }
 }
 

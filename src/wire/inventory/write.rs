@@ -45,6 +45,7 @@ impl From<&Machine> for MachineJson {
                 driver_version: host.driver_version.clone(),
                 driver_branch: host.driver_branch.clone(),
             }),
+            bus_error: machine.bus_error.clone(),
         }
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn node(node: v1::Node) -> Read<(Machine, NvmlState)> {
     let machine = Machine {
         product_name: node.product_name,
         vgpu,
+        bus_error: node.bus_error,
     };
     let state = nvml(there("nvml", node.nvml)?).map_err(|error| error.within("nvml"))?;
     Ok((machine, state))

@@ -21,6 +21,7 @@ pub(super) fn node(machine: &Machine, state: &NvmlState) -> v1::Node {
         vgpu_host_driver_version: vgpu.map(|host| host.driver_version.clone()),
         vgpu_host_driver_branch: vgpu.map(|host| host.driver_branch.clone()),
         nvml: Some(nvml(state)),
+        bus_error: machine.bus_error.clone(),
     }
 }
 

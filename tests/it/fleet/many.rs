@@ -80,6 +80,7 @@ fn inventory(word: &str, nvml: NvmlState) -> Inventory {
     let machine = Machine {
         product_name: Some(word.to_owned()),
         vgpu: None,
+        bus_error: None,
     };
     Inventory {
         neuron: None,

@@ -116,6 +116,26 @@ fn a_driver_with_its_files_elsewhere_is_read_by_their_names() {
 }
 
 #[test]
+fn the_errors_of_a_device_are_found_where_only_its_health_has_moved() {
+    let mut new = host("2.31.7.0", TRAINIUM2, ring(4));
+    new.arranged = Arranged::PartlyMoved;
+    let folder = planted(&new);
+    let counter = folder
+        .path()
+        .join(DEVICE)
+        .join("health/ecc/mem_ecc_uncorrected");
+    fs::write(counter, "7\n").unwrap();
+    says(folder.path(), "driver-2.31-partly-moved");
+}
+
+#[test]
+fn of_a_bus_that_cannot_be_read_nobody_says_that_there_is_none_on_it() {
+    let folder = tempfile::tempdir().unwrap();
+    tree::plant(folder.path(), "sys/bus/pci/devices = no folder\\n");
+    says(folder.path(), "bus-unreadable");
+}
+
+#[test]
 fn garbage_in_a_devices_files_is_told_and_the_other_device_is_read() {
     let folder = planted(&host("2.30.2.0", TRAINIUM2, ring(3)));
     garble(folder.path());

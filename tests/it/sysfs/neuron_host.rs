@@ -66,6 +66,8 @@ pub(crate) enum Arranged {
     Closed,
     /// Elsewhere.
     Moved,
+    /// What tells of its health elsewhere, and all else as releases up to 2.30.
+    PartlyMoved,
 }
 
 /// A machine.
@@ -209,8 +211,10 @@ impl Host {
     }
 
     fn place(&self, file: &str) -> String {
-        if self.arranged != Arranged::Moved {
-            return file.to_owned();
+        match self.arranged {
+            Arranged::Known | Arranged::Closed => return file.to_owned(),
+            Arranged::PartlyMoved => return file.replace("stats/hardware/", "health/ecc/"),
+            Arranged::Moved => {}
         }
         file.replace("info/architecture/", "identity/")
             .replace("info/", "identity/")

@@ -143,8 +143,12 @@ fn check(now: &Inventory, before: &Inventory, path: &Path, fault: Fault) {
     assert!(now.devices.len() <= before.devices.len(), "{place}");
     check_neuron(now, before, path, &place);
     let dmi = ["sys/class/dmi/id/product_name".to_owned()];
-    if !concerns(path, &dmi) {
+    let bus = ["sys/bus/pci/devices/".to_owned()];
+    if !concerns(path, &dmi) && !concerns(path, &bus) {
         assert_eq!(now.machine, before.machine, "{place}");
+    }
+    if let Some(error) = &now.machine.bus_error {
+        assert!(concerns(path, &bus), "{place}: {error}");
     }
     as_before(
         now.machine.product_name.as_ref(),

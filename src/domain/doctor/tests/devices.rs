@@ -1,6 +1,7 @@
 //! Device files, health, partitions, what is offered of devices, and labels.
 
 use super::*;
+use crate::domain::inventory::{DriverLayout, Neuron};
 
 #[test]
 fn what_the_neuron_driver_says_of_a_device_is_its_health() {
@@ -71,12 +72,46 @@ fn who_holds_a_device_is_told_and_a_virtual_machine_may() {
     node(Some("nvidia")).says(KernelDriver, Verdict::Ok, "nvidia is bound");
     node(Some("nvidia")).says(NvidiaDriver, Verdict::Ok, "bound to 1 of 1");
     node(Some("nvidia")).says(NvidiaLibrary, Verdict::Failing, "no NVML library");
-    let passed = node(Some("vfio-pci"));
-    passed.says(KernelDriver, Verdict::Ok, "set aside for a virtual machine");
-    passed.says(
-        NvidiaDriver,
-        Verdict::NotApplicable,
-        "for this machine to use",
+    for driver in ["vfio-pci", "pci-stub", "nvgrace-gpu-vfio-pci"] {
+        let passed = node(Some(driver));
+        passed.says(KernelDriver, Verdict::Ok, "set aside for a virtual machine");
+        passed.says(
+            NvidiaDriver,
+            Verdict::NotApplicable,
+            "for this machine to use",
+        );
+    }
+}
+
+#[test]
+fn neuron_devices_that_the_bus_does_not_show_are_examined_all_the_same() {
+    use Check::{NeuronDeviceFiles, NeuronDevices, NeuronDriver};
+    let mut node = Node::new(vec![]);
+    node.inventory.neuron = Some(Neuron {
+        driver_version: None,
+        driver_layout: DriverLayout::Known,
+        logical: None,
+        ultraserver: BTreeMap::new(),
+        devices: vec![NeuronDevice::default()],
+        problems: Vec::new(),
+    });
+    node.says(NeuronDriver, Verdict::Ok, "it tells of its devices");
+    node.says(
+        NeuronDevices,
+        Verdict::Warning,
+        "1 device in /sys/class/neuron_device, 0 functions on the bus",
+    );
+    node.says(NeuronDeviceFiles, Verdict::Failing, "/dev has no neuron0");
+}
+
+#[test]
+fn a_bus_that_cannot_be_read_is_not_said_to_be_empty() {
+    let mut node = Node::new(vec![]);
+    node.inventory.machine.bus_error = Some("Permission denied (os error 13)".to_owned());
+    node.says(
+        Check::Accelerators,
+        Verdict::Unknown,
+        "/sys/bus/pci/devices cannot be read: Permission denied",
     );
 }
 

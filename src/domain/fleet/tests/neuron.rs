@@ -93,6 +93,11 @@ fn a_neuron_device_is_one_whether_bus_and_driver_agree_or_not() {
             vec![chip(0)],
             (2, 1, "ok"),
         ),
+        (
+            vec![function(1, neuron), function(2, Some("pci-stub"))],
+            vec![chip(0), chip(1)],
+            (3, 1, "ok"),
+        ),
     ] {
         let inventory = inventory(functions, chips);
         assert_eq!(counted(&inventory), expected, "{inventory:?}");

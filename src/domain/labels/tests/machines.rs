@@ -203,6 +203,7 @@ pub(super) fn machine(devices: Vec<Device>) -> Inventory {
         machine: Machine {
             product_name: Some("DGXA100 920-23687-2530-000".to_owned()),
             vgpu: None,
+            bus_error: None,
         },
         nvml: NvmlState::Ready(Driver {
             version: "570.133.20".parse().unwrap(),

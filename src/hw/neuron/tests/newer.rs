@@ -51,3 +51,115 @@ fn corrected_errors_power_and_the_ultraserver_are_read_where_the_driver_has_them
             .any(|one| one.starts_with("ultraserver_mode: cannot be"))
     );
 }
+
+#[test]
+fn of_a_new_driver_that_moved_one_file_only_that_file_is_found() {
+    for file in [
+        "core_count",
+        "connected_devices",
+        "info/serial_number",
+        "stats/hardware/mem_ecc_uncorrected",
+        "stats/hardware/sram_ecc_uncorrected",
+    ] {
+        let host = Host::new("2.31.7.0", &[0]);
+        let (known, name) = (
+            format!("{}/{file}", at(0)),
+            file.rsplit('/').next().unwrap(),
+        );
+        if name.contains("ecc") {
+            host.put(&known, "7\n");
+        }
+        let before = host.read().unwrap();
+        assert_eq!(before.driver_layout, DriverLayout::Known, "{file}");
+        let text = fs::read_to_string(host.path(&known)).unwrap();
+        host.take(&known);
+        host.put(&format!("{}/elsewhere/{name}", at(0)), &text);
+        let after = host.read().unwrap();
+        assert_eq!(after.driver_layout, DriverLayout::Unknown, "{file}");
+        assert_eq!(after.devices, before.devices, "{file}");
+    }
+}
+
+#[test]
+fn the_first_inferentia_has_no_serial_number_and_no_counters_to_be_looked_for() {
+    let host = Host::new("2.31.7.0", &[0]);
+    host.put(&format!("{}/{NAME}", at(0)), "Inferentia\n");
+    host.take(&format!("{}/info/serial_number", at(0)));
+    host.take(&format!("{}/stats/hardware", at(0)));
+    let neuron = host.read().unwrap();
+    assert_eq!(neuron.driver_layout, DriverLayout::Known);
+    assert_eq!(neuron.devices[0].problems, []);
+}
+
+#[test]
+fn devices_whose_folder_cannot_be_read_stay_as_they_were_read_last() {
+    let host = Host::new("2.30.7.0", &[0, 1]);
+    let sys = Sysfs::new(host.0.path().to_owned());
+    let mut reader = Reader::new(sys, host.path("opt/logical_nc_config"));
+    let before = reader.read(&[]).unwrap();
+    let folders = ["class/neuron_device", "devices/virtual/neuron_device"];
+    for folder in folders {
+        fs::rename(host.path(folder), host.path(&format!("{folder}-aside"))).unwrap();
+    }
+    host.put(folders[0], "no folder");
+    let hidden = reader.read(&[]).unwrap();
+    assert_eq!(hidden.devices, before.devices);
+    assert_eq!(
+        said(&hidden.problems),
+        [
+            "class/neuron_device: Not a directory (os error 20); what is shown of devices was read before"
+        ]
+    );
+    host.take("module");
+    assert_eq!(reader.read(&[]).unwrap().devices, before.devices);
+    // A folder that is not there has none.
+    host.take(folders[0]);
+    assert_eq!(reader.read(&[]), None);
+    for folder in folders {
+        fs::rename(host.path(&format!("{folder}-aside")), host.path(folder)).unwrap();
+    }
+    assert_eq!(reader.read(&[]).unwrap().devices, before.devices);
+}
+
+#[test]
+fn what_is_no_folder_is_no_driver() {
+    let host = Host(tempfile::tempdir().unwrap());
+    host.put("module/neuron", "a file");
+    assert_eq!(host.read(), None);
+}
+
+#[test]
+fn a_number_that_no_device_has_is_told_and_shown_as_none() {
+    let host = Host::new("2.30.7.0", &[0, u32::MAX]);
+    let neuron = host.read().unwrap();
+    assert_eq!(neuron.devices.len(), 1);
+    assert_eq!(
+        said(&neuron.problems)[0],
+        "neuron_device: neuron4294967295 is no device, nor is any from 64 on"
+    );
+}
+
+#[test]
+fn more_memory_in_use_than_the_chip_has_is_no_figure() {
+    let host = Host::new("2.30.7.0", &[0]);
+    let total = format!("{}/neuron_core0/stats/memory_usage/device_mem/total", at(0));
+    for (name, bytes, most) in [
+        (
+            "Trainium1",
+            40 * GIB,
+            "40960 MiB in use, and there is no more than 32768 MiB",
+        ),
+        (
+            "Trainium9",
+            1 << 60,
+            "1099511627776 MiB in use, and there is no more than 16777216 MiB",
+        ),
+    ] {
+        host.put(&format!("{}/{NAME}", at(0)), &format!("{name}\n"));
+        host.put(&total, &bytes.to_string());
+        let device = host.read_device(0);
+        assert_eq!(device.memory_used, None);
+        let expected = format!("stats/memory_usage/device_mem/total: {most}");
+        assert_eq!(said(&device.problems), [expected]);
+    }
+}

@@ -53,8 +53,13 @@ fn machine() -> impl Strategy<Value = Machine> {
         driver_version,
         driver_branch,
     });
-    (option::of(words()), option::of(host))
-        .prop_map(|(product_name, vgpu)| Machine { product_name, vgpu })
+    (option::of(words()), option::of(host), option::of(words())).prop_map(
+        |(product_name, vgpu, bus_error)| Machine {
+            product_name,
+            vgpu,
+            bus_error,
+        },
+    )
 }
 
 fn nvml() -> impl Strategy<Value = NvmlState> {
