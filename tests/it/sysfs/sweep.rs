@@ -49,7 +49,8 @@ pub(super) fn machine() -> TempDir {
 
 pub(super) fn handle(root: &Path) -> Handle {
     start(&Settings {
-        driver_roots: vec![root.join("no-driver")],
+        // Named, or the loader gives the simulated one that another test of this process has open.
+        library: Some(root.join("no-driver/libnvidia-ml.so.1")),
         sys_root: root.join("sys"),
         neuron_logical_config: root.join(SETTING),
         // A reading that never ends is found as well, and a machine with much to do is not taken for one.
