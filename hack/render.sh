@@ -21,5 +21,6 @@ render() {
 
 for tier in reporter reader applier; do render "tiers/$tier"; done
 render options/drain agent/drain.yaml
+render options/follow-cluster aggregator/follow.yaml
 render options/nodefeature agent/nodefeature.yaml agent/policy-nodefeature.yaml
 render overlays/openshift agent/scc.yaml

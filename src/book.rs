@@ -5,20 +5,21 @@
 
 pub mod catalogue;
 mod choice;
+mod kept;
+pub mod prices;
+pub mod profiles;
 mod stamp;
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use thiserror::Error;
-use tracing::{info, warn};
 
 pub use self::choice::{ChoiceError, Names};
+use self::kept::Kept;
 pub use self::stamp::Stamp;
-use crate::domain::error::chain;
 use crate::domain::layout::Layouts;
 use crate::wire::layouts::{self, LayoutError};
 
@@ -28,24 +29,11 @@ const LONGEST: u64 = 4 << 20;
 /// The layouts of one file, or of none.
 #[derive(Debug, Default)]
 pub struct Book {
-    file: Option<Kept>,
+    file: Option<Kept<Read, BookError>>,
 }
 
-#[derive(Debug)]
-struct Kept {
-    path: PathBuf,
-    page: Mutex<Page>,
-}
-
-/// What the file says, and whether that is still so.
-#[derive(Debug)]
-struct Page {
-    layouts: Arc<Layouts>,
-    hash: String,
-    /// Of the file that was read last, be it in vain.
-    stamp: Option<Stamp>,
-    wrong: Option<String>,
-}
+/// Layouts, and what the file's content is known by.
+type Read = (Arc<Layouts>, String);
 
 /// The layouts as they are now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,19 +73,8 @@ pub enum BookError {
 impl Book {
     /// The layouts in `path`.
     pub fn open(path: &Path) -> Result<Self, BookError> {
-        let stamp = Stamp::of(path);
-        let (layouts, hash) = read(path)?;
-        let page = Page {
-            layouts: Arc::new(layouts),
-            hash,
-            stamp,
-            wrong: None,
-        };
         Ok(Self {
-            file: Some(Kept {
-                path: path.to_owned(),
-                page: Mutex::new(page),
-            }),
+            file: Some(Kept::open(path, "layouts", read)?),
         })
     }
 
@@ -106,16 +83,11 @@ impl Book {
         let Some(kept) = &self.file else {
             return Current::default();
         };
-        let mut page = kept.page.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = Stamp::of(&kept.path);
-        if stamp != page.stamp {
-            page.stamp = stamp;
-            page.turn(&kept.path);
-        }
+        let ((layouts, hash), notice) = kept.current();
         Current {
-            layouts: Some(Arc::clone(&page.layouts)),
-            hash: Some(page.hash.clone()),
-            notice: page.wrong.clone(),
+            layouts: Some(layouts),
+            hash: Some(hash),
+            notice,
         }
     }
 }
@@ -132,42 +104,13 @@ impl Current {
     }
 }
 
-impl Page {
-    fn turn(&mut self, path: &Path) {
-        match read(path) {
-            Ok((layouts, hash)) => {
-                self.hash = hash;
-                info!("the layouts in {} were replaced", path.display());
-                self.layouts = Arc::new(layouts);
-                self.wrong = None;
-            }
-            Err(error) => {
-                let error = chain(&error);
-                warn!("the layouts before stay in use: {error}");
-                self.wrong = Some(format!("{error}. The layouts before are used"));
-            }
-        }
-    }
-}
-
-/// The layouts of a file, and what its content is known by.
-fn read(path: &Path) -> Result<(Layouts, String), BookError> {
-    let failed = |source| BookError::Read {
+fn read(path: &Path) -> Result<Read, BookError> {
+    let text = kept::text(path, LONGEST).map_err(|source| BookError::Read {
         path: path.to_owned(),
         source,
-    };
-    let mut text = String::new();
-    let file = File::open(path).map_err(failed)?;
-    let length = file
-        .take(LONGEST + 1)
-        .read_to_string(&mut text)
-        .map_err(failed)?;
-    if u64::try_from(length).is_ok_and(|length| length > LONGEST) {
-        let message = format!("it is longer than {} MiB", LONGEST >> 20);
-        return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, message)));
-    }
+    })?;
     match layouts::parse(&text) {
-        Ok(parsed) => Ok((parsed.layouts, hash(&text))),
+        Ok(parsed) => Ok((Arc::new(parsed.layouts), hash(&text))),
         Err(errors) => Err(BookError::Wrong {
             path: path.to_owned(),
             errors,

@@ -5,10 +5,13 @@
 //! Called by the command line, by both ends of the stream, and by tests that read recorded machines.
 
 pub mod api;
+pub mod availability;
 pub mod catalogue;
 pub mod cdi;
 pub mod checkpoint;
 pub mod diagnosis;
+pub mod estimates;
+pub mod hardware_profiles;
 pub mod history;
 pub mod hooks;
 pub mod inventory;
@@ -16,11 +19,13 @@ pub mod journal;
 pub mod labels;
 pub mod layouts;
 pub mod local;
+pub mod matching;
 pub mod node_status;
 pub mod offers;
 pub mod plan;
 pub mod plugin_config;
 pub mod sharing;
+pub mod slo;
 pub mod status;
 pub mod stream;
 pub mod usage;

@@ -6,9 +6,13 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use axum::middleware::from_fn_with_state;
 use http_body_util::BodyExt;
+use octavo::aggregator::access::{Guard, check};
+use octavo::aggregator::availability::Counter;
 use octavo::aggregator::clock::Clock;
 use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
+use octavo::aggregator::stats::Stats;
 use octavo::aggregator::view::View;
 use octavo::aggregator::{pages, rest};
 use octavo::domain::id::PciAddress;
@@ -171,11 +175,15 @@ fn used(node: usize) -> Usage {
 fn router(view: View) -> Router {
     let mut registry = Registry::default();
     rest::metrics::register(&mut registry, view.clone());
+    let availability = Counter::new(view.clone(), None);
     let api = rest::router(rest::Context {
-        view: view.clone(),
+        view,
+        availability: availability.clone(),
         registry: Arc::new(registry),
         ready: watch::channel(true).1,
         max_streams: 1,
     });
-    api.merge(pages::router(view))
+    let gate = Guard::open(Stats::default());
+    api.merge(pages::router(availability))
+        .layer(from_fn_with_state(gate, check))
 }

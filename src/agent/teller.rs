@@ -235,10 +235,10 @@ impl<'a> Teller<'a> {
             self.again = soonest(cluster.say(inventory, &labels, status), due);
             served = cluster.is_heard();
         }
-        let sheet = Sheet {
-            claim: unnamed.map_or_else(|| claim(inventory), |_waits| Claim::Unread),
-            ..sheet(inventory, &labels)
-        };
+        let mut sheet = sheet(inventory, &labels);
+        if unnamed.is_some() {
+            sheet.claim = Claim::Unread;
+        }
         let outcome = self.outputs.sink.publish(sheet).await;
         if served && outcome.is_ok() {
             self.outputs.pulse.serves();

@@ -4,26 +4,17 @@
 //!  report --> token? --> known? --> asked about already? --> TokenReview, few at a time --> Rule::judge --> node
 //! ```
 //!
-//! A review is a request to the API server, so their number is bounded whatever peers send: what does not look like a token is
-//! refused unseen, an answer is remembered (a good one for a minute, a bad one for seconds), a token is asked about once however
-//! many show it, few reviews run at once and few more wait. While the API server gives no answer it is asked once a second.
+//! What does not look like a token is refused unseen; of the others the API server is asked seldom, as `asking`
+//! says.
 
-mod cache;
-
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use thiserror::Error;
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, timeout};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
-use tracing::{info, warn};
 
-use self::cache::Cache;
+use super::asking::{Asking, Fingerprint, Health, Words};
 use super::stats::Stats;
 use crate::domain::credential::{Denial, Review, Rule, Token, TokenError};
 use crate::domain::error::chain;
@@ -69,48 +60,22 @@ pub enum Refused {
     Unchecked,
 }
 
-/// The hash of a token: what is remembered has no secret in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Fingerprint([u8; 32]);
-
-/// What asking about a token came to.
-type Verdict = Result<NodeName, Refused>;
-
 #[derive(Debug)]
 struct Checks {
     rule: Rule,
     ask: Box<dyn Ask>,
     stats: Stats,
-    slots: Semaphore,
-    known: Mutex<Known>,
+    asking: Asking<NodeName, Denial>,
 }
 
-/// What is known of tokens.
-#[derive(Debug)]
-struct Known {
-    good: Cache<NodeName>,
-    bad: Cache<Denial>,
-    /// Asked about now.
-    pending: BTreeMap<Fingerprint, watch::Receiver<Option<Verdict>>>,
-    /// When the API server last gave no answer, unless it gave one since.
-    failed: Option<Instant>,
-}
-
-/// How long a token that was good is taken without being asked about again.
-const GOOD_FOR: Duration = Duration::from_mins(1);
-/// How long one that was not is refused without being asked about again.
-const BAD_FOR: Duration = Duration::from_secs(5);
 /// Good tokens that are remembered: of more nodes, the one asked about first is asked about again. About 4 MiB.
 const MOST_GOOD: usize = 20_000;
-/// Bad ones. They take no place of good ones.
-const MOST_BAD: usize = 1000;
-/// Reviews at once, and those that run or wait for their turn.
-const MOST_AT_ONCE: usize = 16;
-const MOST_PENDING: usize = 4096;
-/// How long the API server is left alone after it gave no answer.
-const PAUSE: Duration = Duration::from_secs(1);
-/// How long an agent waits for its turn and its answer. Less than what a connection without a stream has.
-const PATIENCE: Duration = Duration::from_secs(8);
+
+const WORDS: Words = Words {
+    away: "agents' tokens cannot be reviewed",
+    meanwhile: "agents that come are sent away until they can, streams that are open and tokens accepted within 60s still count",
+    back: "the API server reviews agents' tokens again",
+};
 
 impl Gate {
     /// Whoever comes is let in as whom it says to be.
@@ -120,18 +85,11 @@ impl Gate {
 
     /// Those are let in whose token the rule accepts.
     pub fn checked(rule: Rule, ask: Box<dyn Ask>, stats: Stats) -> Self {
-        let known = Known {
-            good: Cache::new(GOOD_FOR, MOST_GOOD),
-            bad: Cache::new(BAD_FOR, MOST_BAD),
-            pending: BTreeMap::new(),
-            failed: None,
-        };
         Self(Some(Arc::new(Checks {
             rule,
             ask,
             stats,
-            slots: Semaphore::new(MOST_AT_ONCE),
-            known: Mutex::new(known),
+            asking: Asking::new(Health::new(WORDS), MOST_GOOD),
         })))
     }
 
@@ -141,15 +99,12 @@ impl Gate {
             return Ok(None);
         };
         let token = bearer(metadata)?;
-        let mut answer = match checks.look_up(token) {
-            Ok(verdict) => return verdict.map(Some),
-            Err(pending) => pending,
-        };
-        let verdict = timeout(PATIENCE, answer.wait_for(Option::is_some)).await;
-        match verdict {
-            Ok(Ok(verdict)) => verdict.clone().unwrap_or(Err(Refused::Unchecked)).map(Some),
-            Ok(Err(_gone)) => Err(Refused::Unchecked),
-            Err(_late) => Err(Refused::Unchecked),
+        let key = Fingerprint::of([token.expose()]);
+        let question = Arc::clone(checks).verdict(token);
+        match checks.asking.about(key, question).await {
+            Some(Ok(node)) => Ok(Some(node)),
+            Some(Err(denial)) => Err(denial.into()),
+            None => Err(Refused::Unchecked),
         }
     }
 }
@@ -170,110 +125,18 @@ fn bearer(metadata: &MetadataMap) -> Result<Token, Refused> {
 }
 
 impl Checks {
-    /// What is known of a token, or where that will be said.
-    fn look_up(
-        self: &Arc<Self>,
+    async fn verdict(
+        self: Arc<Self>,
         token: Token,
-    ) -> Result<Verdict, watch::Receiver<Option<Verdict>>> {
-        let key = Fingerprint::of(&token);
-        let now = Instant::now();
-        let mut known = self.known();
-        if let Some(node) = known.good.get(&key, now) {
-            return Ok(Ok(node));
-        }
-        if let Some(denial) = known.bad.get(&key, now) {
-            return Ok(Err(denial.into()));
-        }
-        if let Some(pending) = known.pending.get(&key) {
-            return Err(pending.clone());
-        }
-        if known.pending.len() >= MOST_PENDING || known.rests(now) {
-            return Ok(Err(Refused::Unchecked));
-        }
-        let (tell, told) = watch::channel(None);
-        known.pending.insert(key, told.clone());
-        drop(known);
-        // A task of its own: who asked first may go away, and others wait for the same.
-        let checks = Arc::clone(self);
-        tokio::spawn(async move {
-            let verdict = checks.verdict(&token).await;
-            checks.remember(key, &verdict);
-            tell.send_replace(Some(verdict));
+    ) -> Result<Result<NodeName, Denial>, ReviewError> {
+        let review = self.ask.ask(&token).await;
+        let verdict = review.map(|review| self.rule.judge(&review));
+        self.stats.reviewed(match &verdict {
+            Ok(Ok(_)) => "accepted",
+            Ok(Err(_)) => "denied",
+            Err(_) => "failed",
         });
-        Err(told)
-    }
-
-    async fn verdict(&self, token: &Token) -> Verdict {
-        let Ok(_slot) = self.slots.acquire().await else {
-            return Err(Refused::Unchecked);
-        };
-        // Those that had to wait while it stopped answering need not find that out each for itself.
-        if self.known().rests(Instant::now()) {
-            return Err(Refused::Unchecked);
-        }
-        match self.ask.ask(token).await {
-            Ok(review) => {
-                self.answered();
-                let verdict = self.rule.judge(&review);
-                let outcome = if verdict.is_ok() {
-                    "accepted"
-                } else {
-                    "denied"
-                };
-                self.stats.reviewed(outcome);
-                Ok(verdict?)
-            }
-            Err(error) => {
-                self.stats.reviewed("failed");
-                self.failed(&error);
-                Err(Refused::Unchecked)
-            }
-        }
-    }
-
-    fn remember(&self, key: Fingerprint, verdict: &Verdict) {
-        let now = Instant::now();
-        let mut known = self.known();
-        known.pending.remove(&key);
-        match verdict {
-            Ok(node) => known.good.put(key, node.clone(), now),
-            Err(Refused::Denied(denial)) => known.bad.put(key, denial.clone(), now),
-            Err(_) => {}
-        }
-    }
-
-    fn answered(&self) {
-        if self.known().failed.take().is_some() {
-            info!("the API server reviews agents' tokens again");
-        }
-    }
-
-    fn failed(&self, error: &ReviewError) {
-        if self.known().failed.replace(Instant::now()).is_none() {
-            warn!(
-                "agents' tokens cannot be reviewed: {}; agents that come are sent away until they can, streams that are open and tokens accepted within {GOOD_FOR:?} still count",
-                chain(error)
-            );
-        }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Known {
-    /// Whether the API server is left alone.
-    fn rests(&self, now: Instant) -> bool {
-        self.failed.is_some_and(|at| now.duration_since(at) < PAUSE)
-    }
-}
-
-impl Fingerprint {
-    fn of(token: &Token) -> Self {
-        let mut bytes = [0; 32];
-        bytes.copy_from_slice(digest(&SHA256, token.expose().as_bytes()).as_ref());
-        Self(bytes)
+        verdict
     }
 }
 

@@ -18,6 +18,7 @@ use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tracing::debug;
 
+use super::access::Guard;
 use super::auth::{Gate, Refused};
 use super::peer::{Live, Peer};
 use super::stats::Stats;
@@ -38,6 +39,8 @@ pub struct Ingest {
     stats: Stats,
     patience: Patience,
     watchers: Arc<Semaphore>,
+    /// Says who may watch.
+    readers: Guard,
 }
 
 /// How long a peer may take.
@@ -88,10 +91,17 @@ impl Ingest {
         Self {
             desk,
             gate,
-            stats,
             patience,
             watchers: Arc::new(Semaphore::new(MOST_WATCHERS)),
+            readers: Guard::open(stats.clone()),
+            stats,
         }
+    }
+
+    /// The same, which lets those watch whom `readers` lets see nodes.
+    #[must_use]
+    pub fn with_readers(self, readers: Guard) -> Self {
+        Self { readers, ..self }
     }
 
     /// The service as a server takes it.
@@ -174,6 +184,11 @@ impl Fleet for Ingest {
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Events>, Status> {
+        let address = peer(&request)?.address().ip();
+        let admitted = self.readers.follows(request.metadata().as_ref(), address);
+        admitted
+            .await
+            .map_err(|refused| self.refused(refused.word(), refused.status()))?;
         let place = Arc::clone(&self.watchers).try_acquire_owned();
         let place = place.map_err(|_full| {
             let said = format!("{MOST_WATCHERS} follow the fleet already");

@@ -7,14 +7,22 @@
 //! Readers hold a [`fleet::Fleet`] that never changes under them; the writer makes a new one that shares all that did not
 //! change. So a reader can be as slow as it likes without delaying anybody, and compares two fleets to see what happened.
 
+pub mod access;
+mod asking;
+pub mod audit;
 pub mod auth;
+pub mod availability;
 pub mod clock;
 pub mod dry_run;
+pub mod engine;
 pub mod fleet;
 pub mod ingest;
+pub mod offers;
 pub mod pages;
 pub mod peer;
 pub mod plugin_configs;
+pub mod pod_types;
+pub mod profiles;
 pub mod query;
 pub mod rest;
 pub mod roster;

@@ -6,6 +6,7 @@
 
 mod address;
 mod assets;
+mod availability;
 mod bar;
 mod chips;
 mod facts;
@@ -13,8 +14,10 @@ mod form;
 mod layout;
 mod list;
 mod live;
+mod names;
 mod node;
 mod plan;
+mod profiles;
 mod rows;
 mod shares;
 mod slices;
@@ -23,17 +26,21 @@ mod words;
 use std::sync::Arc;
 
 use askama::Template;
-use axum::Router;
 use axum::extract::{Path, Query, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use tokio::sync::Semaphore;
 
 use self::assets::Assets;
+use super::access::{Refused, refused};
+use super::availability::Counter;
 use super::view::View;
+use crate::domain::access::Sight;
+use crate::domain::error::chain;
 use crate::domain::id::NodeName;
 
 /// What a page may do: nothing but load its own files and ask its own server.
@@ -47,13 +54,15 @@ const MOST_STREAMS: usize = 256;
 #[derive(Debug, Clone)]
 struct Site {
     view: View,
+    availability: Counter,
     streams: Arc<Semaphore>,
 }
 
-/// The pages of `view`, and a page for every address that is none.
-pub fn router(view: View) -> Router {
+/// The pages of the fleet that is counted, and a page for every address that is none.
+pub fn router(availability: Counter) -> Router {
     let site = Site {
-        view,
+        view: availability.view().clone(),
+        availability,
         streams: Arc::new(Semaphore::new(MOST_STREAMS)),
     };
     Router::new()
@@ -61,6 +70,11 @@ pub fn router(view: View) -> Router {
         .route("/nodes/{name}", get(one_node))
         .route("/nodes", get(to_the_list))
         .route("/nodes/", get(to_the_list))
+        .route("/availability", get(what_is_to_be_had))
+        .route("/profiles", get(profiles::list))
+        .route("/profiles/new", get(profiles::new))
+        .route("/profiles/{name}", get(profiles::named))
+        .route("/profiles/{namespace}/{name}", get(profiles::keyed))
         .route("/live", get(live::stream))
         .route("/assets/{file}", get(assets::file))
         .fallback(no_such_page)
@@ -68,8 +82,15 @@ pub fn router(view: View) -> Router {
         .with_state(site)
 }
 
-async fn nodes(State(site): State<Site>, uri: Uri, headers: HeaderMap) -> Response {
-    let page = list::page(&site.view, &uri, &origin(&uri, &headers));
+async fn nodes(
+    State(site): State<Site>,
+    sight: Option<Extension<Sight>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    // Without a gate before it the page shows nothing.
+    let sight = sight.map_or_else(Sight::nothing, |Extension(sight)| sight);
+    let page = list::page(&site.view, &sight, &uri, &origin(&uri, &headers));
     let status = if page.is_wrong() {
         StatusCode::BAD_REQUEST
     } else {
@@ -104,19 +125,82 @@ async fn one_node(
     };
     let reader = node::Reader {
         layouts: site.view.layouts(),
-        layout: layout(&uri),
+        layout: parameter(&uri, "layout"),
+        type_override: parameter(&uri, "type-override"),
         origin: origin(&uri, &headers),
     };
     html(StatusCode::OK, &node::page(node, site.view.clock(), reader))
 }
 
-/// The layout whose plan is asked for.
-fn layout(uri: &Uri) -> Option<String> {
+async fn what_is_to_be_had(
+    State(site): State<Site>,
+    sight: Option<Extension<Sight>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let sight = sight.map_or_else(Sight::nothing, |Extension(sight)| sight);
+    match site.availability.current().await {
+        Some(counted) => {
+            let origin = origin(&uri, &headers);
+            let page = availability::page(&site.availability, &counted, &sight, &origin);
+            html(StatusCode::OK, &page)
+        }
+        None => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// What is asked for by this name.
+fn parameter(uri: &Uri, name: &str) -> Option<String> {
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
-    let found = pairs.into_iter().find(|(name, _)| name == "layout");
+    let found = pairs.into_iter().find(|(known, _)| known == name);
     found
-        .map(|(_, layout)| layout)
-        .filter(|layout| !layout.is_empty())
+        .map(|(_, value)| value)
+        .filter(|value| !value.is_empty())
+}
+
+/// What somebody is told who is not let in, where a person reads it.
+pub(super) fn refusal(refused: &Refused) -> Response {
+    let (status, title) = match refused.kind() {
+        refused::Kind::Unauthenticated => (StatusCode::UNAUTHORIZED, "It is not known who you are"),
+        refused::Kind::BadProxy => (
+            StatusCode::BAD_REQUEST,
+            "The word of a proxy cannot be taken",
+        ),
+        refused::Kind::Forbidden => (StatusCode::FORBIDDEN, "You may not see this"),
+        refused::Kind::Crossing => (StatusCode::FORBIDDEN, "Another site made this request"),
+        refused::Kind::NotFound => (StatusCode::NOT_FOUND, "There is no such page"),
+        refused::Kind::Method => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "This method is not possible here",
+        ),
+        refused::Kind::Unchecked => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Nobody can say now whether you may see this",
+        ),
+    };
+    let page = Unseen {
+        assets: Assets::links(),
+        title,
+        text: chain(refused),
+    };
+    let mut response = guard(html(status, &page));
+    let mut say = |name, value: &'static str| {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value))
+    };
+    if status == StatusCode::UNAUTHORIZED {
+        say(header::WWW_AUTHENTICATE, "Bearer");
+    }
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        say(header::RETRY_AFTER, "1");
+    }
+    if let Some(allowed) = refused.allowed() {
+        say(header::ALLOW, allowed);
+    }
+    // What is refused now may be shown a moment later, with another token.
+    say(header::CACHE_CONTROL, "no-store");
+    response
 }
 
 async fn no_such_page() -> Response {
@@ -126,6 +210,15 @@ async fn no_such_page() -> Response {
         text: "The address may be mistyped, or the page was one of another version.",
     };
     html(StatusCode::NOT_FOUND, &page)
+}
+
+/// A page that is not shown.
+#[derive(Template)]
+#[template(path = "unseen.html")]
+struct Unseen {
+    assets: Assets,
+    title: &'static str,
+    text: String,
 }
 
 /// A page that is not there.
@@ -158,8 +251,12 @@ fn html(status: StatusCode, page: &impl Template) -> Response {
     }
 }
 
+async fn guarded(response: Response) -> Response {
+    guard(response)
+}
+
 /// What every answer carries.
-async fn guarded(mut response: Response) -> Response {
+fn guard(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),

@@ -4,14 +4,22 @@
 //! Every failure is a problem document (RFC 9457). Each answer is made of one fleet, which nothing changes meanwhile.
 //! Called by the aggregator's program, which serves the router beside the pages.
 
+pub mod availability;
+mod body;
+mod estimates;
 mod events;
+mod matching;
 pub mod metrics;
 mod nodes;
 mod openapi;
 mod plans;
 mod probes;
 mod problem;
+mod profiles;
 pub mod rows;
+mod seal;
+mod seen;
+mod slo;
 mod usage;
 
 use std::sync::Arc;
@@ -30,13 +38,20 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::problem::{Failure, Kind};
+use self::seal::Seal;
+use super::access::{Refused, refused};
+use super::availability::Counter;
+use super::offers::Shelf;
 use super::view::View;
+use crate::domain::error::chain;
 
 /// What the API is made of.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// The fleet.
     pub view: View,
+    /// What of it is to be had.
+    pub availability: Counter,
     /// What `/metrics` tells; see [`metrics::register`] for what is told of the fleet.
     pub registry: Arc<Registry>,
     /// Whether all servers are up.
@@ -49,9 +64,13 @@ pub struct Context {
 #[derive(Debug, Clone)]
 struct Api {
     view: View,
+    availability: Counter,
     registry: Arc<Registry>,
     ready: watch::Receiver<bool>,
     streams: Arc<Semaphore>,
+    /// Partitions that were read of nodes, for matching.
+    shelf: Arc<Shelf>,
+    seal: Arc<Seal>,
     /// Empty in the one that only makes the document.
     document: Bytes,
 }
@@ -65,7 +84,17 @@ pub fn router(context: Context) -> Router {
         .routes(routes!(plans::layouts))
         .routes(routes!(plans::plan))
         .routes(routes!(nodes::types))
+        .routes(routes!(matching::find))
+        .routes(routes!(estimates::estimate))
+        .routes(routes!(slo::meet))
         .routes(routes!(usage::usage))
+        .routes(routes!(availability::availability))
+        .routes(routes!(profiles::hardware_profiles))
+        .routes(routes!(profiles::profiles))
+        .routes(routes!(profiles::profile))
+        .routes(routes!(profiles::profile_in_namespace))
+        .routes(routes!(profiles::profile_draft))
+        .routes(routes!(usage::summary))
         .routes(routes!(events::follow))
         .routes(routes!(openapi::document))
         .routes(routes!(probes::live))
@@ -75,11 +104,14 @@ pub fn router(context: Context) -> Router {
     openapi::open(&mut document);
     let api = Api {
         view: context.view,
+        availability: context.availability,
         registry: context.registry,
         ready: context.ready,
+        shelf: Arc::default(),
         streams: Arc::new(Semaphore::new(
             context.max_streams.min(Semaphore::MAX_PERMITS),
         )),
+        seal: Arc::new(Seal::new()),
         document: serde_json::to_vec(&document).unwrap_or_default().into(),
     };
     router
@@ -92,7 +124,7 @@ pub fn router(context: Context) -> Router {
 }
 
 async fn wrong_method(method: Method) -> Failure {
-    let detail = format!("{method} is not possible here; GET and HEAD are");
+    let detail = format!("{method} is not possible here; the header Allow says what is");
     Failure::new(Kind::MethodNotAllowed, detail)
 }
 
@@ -100,6 +132,25 @@ async fn nothing_here(uri: Uri) -> Failure {
     let path: String = uri.path().chars().take(200).collect();
     let detail = format!("there is nothing at {path}; /openapi.json describes what there is");
     Failure::new(Kind::NotFound, detail)
+}
+
+/// What somebody is told who is not let in, where a program reads it.
+pub(super) fn refusal(refused: &Refused, path: &str) -> Response {
+    let kind = match refused.kind() {
+        refused::Kind::Unauthenticated => Kind::Unauthenticated,
+        refused::Kind::BadProxy => Kind::UntrustedProxy,
+        refused::Kind::Forbidden => Kind::Forbidden,
+        refused::Kind::Crossing => Kind::CrossSite,
+        refused::Kind::NotFound => Kind::NotFound,
+        refused::Kind::Method => Kind::MethodNotAllowed,
+        refused::Kind::Unchecked => Kind::Unchecked,
+    };
+    let mut response = Failure::new(kind, chain(refused)).at(path).into_response();
+    if let Some(allowed) = refused.allowed() {
+        let headers = response.headers_mut();
+        headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
+    }
+    guarded(response)
 }
 
 /// Puts the path into problems, and on every answer the headers that keep browsers from guessing and caches from keeping.
@@ -113,11 +164,21 @@ async fn finish(request: Request, next: Next) -> Response {
             response.headers_mut().insert(header::ALLOW, allow);
         }
     }
+    guarded(response)
+}
+
+fn guarded(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // What has a tag may be kept by who asks with it whether it still is so.
+    let keep = if headers.contains_key(header::ETAG) {
+        "no-cache"
+    } else {
+        "no-store"
+    };
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(keep));
     response
 }

@@ -3,6 +3,8 @@
 //! Two threads with a runtime each: `ingest` has the agents' streams and the store, `http` everything that is read. They
 //! share what the store publishes and nothing else, so a reader can delay readers and never an agent.
 
+mod cluster;
+
 use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
@@ -12,6 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use prometheus_client::registry::Registry;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};
@@ -19,22 +22,25 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use self::cluster::Cluster;
+use super::access::{Believed, Guard, check};
 use super::auth::Gate;
+use super::engine::{Engine, EngineSetupError};
 use super::ingest::{Ingest, Patience};
-use super::plugin_configs::Keeper;
 use super::serve::{Limits, Protocol, Server};
 use super::stats::Stats;
 use super::store::desk::Desk;
 use super::tls::{Tls, TlsError};
 use super::view::View;
 use super::{pages, rest};
+use crate::book::prices::{Prices, PricesError};
+use crate::book::profiles::ProfilesError;
 use crate::book::{Book, BookError};
 use crate::config::aggregator::{
-    AgentAuth, AggregatorSettings, PluginConfigs, ServingSettings, Transport,
+    AgentAuth, AggregatorSettings, HttpAuth, ServingSettings, Transport,
 };
-use crate::config::kubernetes::ConfigMapName;
+use crate::k8s::access_review::Asker;
 use crate::k8s::client::ConnectError;
-use crate::k8s::plugin_config::Shelf;
 use crate::k8s::token_review::Reviewer;
 
 /// An aggregator that runs. It stops when it is told to, or dropped.
@@ -67,12 +73,30 @@ pub enum StartError {
     /// The layouts cannot be used.
     #[error("there are no layouts to plan for")]
     Layouts(#[from] BookError),
+    /// The prices cannot be used.
+    #[error("there are no prices to reckon with")]
+    Prices(#[from] PricesError),
+    /// The engine cannot be asked.
+    #[error("nobody to ask for estimates")]
+    Engine(#[from] EngineSetupError),
     /// Nobody could be asked about agents' tokens.
     #[error("no API server to review agents' tokens")]
     Auth(#[from] ConnectError),
+    /// Nobody could be asked for the cluster's nodes and pods.
+    #[error("no API server whose cluster could be followed")]
+    Cluster(#[source] ConnectError),
+    /// The file of hardware profiles cannot be used.
+    #[error("there are no hardware profiles")]
+    Profiles(#[from] ProfilesError),
+    /// Nobody could be asked about readers.
+    #[error("no API server to say who may read over HTTP")]
+    HttpAuth(#[source] ConnectError),
     /// Nobody could be asked to keep the plugin's `ConfigMap`.
     #[error("no API server for the ConfigMap of NVIDIA's device plugin")]
     PluginConfigs(#[source] ConnectError),
+    /// Nobody could be asked for the pods that are to be annotated.
+    #[error("no API server for the pods that are to be annotated")]
+    PodTypes(#[source] ConnectError),
     /// The machine gave no thread.
     #[error("cannot start the thread {name}")]
     Thread {
@@ -95,18 +119,25 @@ const AGENTS: &str = "agents";
 const PEOPLE: &str = "people and programs";
 
 /// What is served over HTTP.
-fn router(view: View, stats: &Stats, ready: watch::Receiver<bool>) -> Router {
+fn router(cluster: &Cluster, stats: &Stats, ready: watch::Receiver<bool>, guard: Guard) -> Router {
+    let availability = cluster.availability();
+    let view = availability.view().clone();
     let mut registry = Registry::default();
     stats.register(&mut registry);
     rest::metrics::register(&mut registry, view.clone());
-    let pages = pages::router(view.clone());
+    rest::availability::register(&mut registry, availability.clone());
+    if let Some(followed) = cluster.followed() {
+        rest::metrics::cluster::register(&mut registry, followed);
+    }
+    let pages = pages::router(availability.clone());
     let api = rest::router(rest::Context {
         view,
+        availability,
         registry: Arc::new(registry),
         ready,
         max_streams: MOST_STREAMS,
     });
-    api.merge(pages)
+    api.merge(pages).layer(from_fn_with_state(guard, check))
 }
 
 /// Starts both servers; they listen when this returns.
@@ -121,14 +152,16 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let desk = Arc::new(Desk::new(settings.fleet(), stats.clone()));
     let (stop, stopped) = watch::channel(false);
     let (ready, is_ready) = watch::channel(false);
-    let book = settings.layouts().map(Book::open).transpose()?;
-    let view = desk.view().with_layouts(book.unwrap_or_default());
-    let router = router(view.clone(), &stats, is_ready);
+    let view = view(desk.view(), settings)?;
     let serving = settings.serving();
     let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
-    let keeper = plugin_configs(&http_runtime, settings.plugin_configs(), view)?;
+    let cluster = Cluster::connect(&http_runtime, settings, view)?;
+    let view = cluster.availability().view().clone();
+    let guard = guard(&http_runtime, settings.http_auth(), &view, &stats)?;
+    let router = router(&cluster, &stats, is_ready, guard.clone());
     let gate = gate(&ingest_runtime, settings.agent_auth(), &stats)?;
     let ingest = Ingest::new(Arc::clone(&desk), gate, stats.clone(), Patience::default());
+    let ingest = ingest.with_readers(guard);
     let agents = server(Protocol::Grpc, ingest.into_router(), serving, &stats)?;
     let people = server(Protocol::Http, router, serving, &stats)?;
     let agents_at = listen(&ingest_runtime, AGENTS, serving.grpc_listen())?;
@@ -152,10 +185,8 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     })?;
     spawn("http", move || {
         http_runtime.block_on(async {
-            if let Some(keeper) = keeper {
-                tokio::spawn(keeper.run());
-            }
-            people.run(people_at.0, stopped).await;
+            let serving = people.run(people_at.0, stopped.clone());
+            cluster.run_beside(serving, stopped).await;
         });
         http_runtime.shutdown_timeout(RUNTIME_ENDS);
         drop(alive);
@@ -163,6 +194,11 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     if *settings.agent_auth() == AgentAuth::None && !grpc.ip().is_loopback() {
         warn!(
             "whoever reaches {grpc} can report as any node: there is no --agent-auth token-review"
+        );
+    }
+    if *settings.http_auth() == HttpAuth::None && !http.ip().is_loopback() {
+        warn!(
+            "whoever reaches {http} sees everything, names of nodes and serial numbers included: --http-auth none was asked for"
         );
     }
     info!("listening for {AGENTS} on {grpc} ({transport})");
@@ -174,6 +210,20 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
         ready,
         stop,
         ended,
+    })
+}
+
+/// The fleet, with what else of files and engines its readers are given.
+fn view(fleet: View, settings: &AggregatorSettings) -> Result<View, StartError> {
+    let book = settings.layouts().map(Book::open).transpose()?;
+    let advice = settings.advice();
+    let prices = advice.price_book.as_deref().map(Prices::open).transpose()?;
+    let view = fleet
+        .with_layouts(book.unwrap_or_default())
+        .with_prices(prices.unwrap_or_default());
+    Ok(match &advice.engine {
+        Some(engine) => view.with_engine(Engine::new(engine)?),
+        None => view,
     })
 }
 
@@ -221,23 +271,6 @@ fn server(
     })
 }
 
-/// What keeps the `ConfigMap` of NVIDIA's device plugin, where that is wanted: one more reader of the fleet.
-fn plugin_configs(
-    runtime: &Runtime,
-    settings: Option<&PluginConfigs>,
-    view: View,
-) -> Result<Option<Keeper>, StartError> {
-    let Some(settings) = settings else {
-        return Ok(None);
-    };
-    let ConfigMapName { namespace, name } = &settings.config_map;
-    let connect = Shelf::connect(settings.kubeconfig.as_deref(), (namespace, name));
-    let shelf = runtime
-        .block_on(connect)
-        .map_err(StartError::PluginConfigs)?;
-    Ok(Some(Keeper::new(shelf, view)))
-}
-
 /// Who may report. The client of the API server lives in `runtime`, which asks it.
 fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, StartError> {
     let AgentAuth::TokenReview(settings) = auth else {
@@ -249,6 +282,31 @@ fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, Star
     let account = &rule.account;
     info!("agents report for their own node, with a token of the service account {account}");
     Ok(Gate::checked(rule, Box::new(reviewer), stats.clone()))
+}
+
+/// Who may see what. The client of the API server lives in `runtime`, which asks it.
+fn guard(
+    runtime: &Runtime,
+    auth: &HttpAuth,
+    view: &View,
+    stats: &Stats,
+) -> Result<Guard, StartError> {
+    let HttpAuth::Reviewed(settings) = auth else {
+        return Ok(Guard::open(stats.clone()));
+    };
+    let believed = Believed {
+        audience: settings.audience().cloned(),
+        proxies: settings.proxies().cloned(),
+    };
+    let connect = Asker::connect(settings.kubeconfig(), believed.audience.clone());
+    let asker = runtime.block_on(connect).map_err(StartError::HttpAuth)?;
+    info!("the cluster's roles decide who sees what over HTTP");
+    Ok(Guard::checked(
+        believed,
+        Box::new(asker),
+        view.clone(),
+        stats.clone(),
+    ))
 }
 
 fn runtime(name: &'static str) -> Result<Runtime, StartError> {

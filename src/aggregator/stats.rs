@@ -14,6 +14,8 @@ pub struct Stats {
     messages: By<Counter>,
     refusals: By<Counter>,
     token_reviews: By<Counter>,
+    http_refusals: By<Counter>,
+    http_reviews: Family<[(&'static str, &'static str); 2], Counter>,
     resyncs: By<Counter>,
     connections: By<Gauge>,
     accepted: By<Counter>,
@@ -48,6 +50,20 @@ impl Stats {
     pub fn reviewed(&self, outcome: &'static str) {
         self.token_reviews
             .get_or_create(&[("outcome", outcome)])
+            .inc();
+    }
+
+    /// A request over HTTP was refused.
+    pub fn unseen(&self, reason: &'static str) {
+        self.http_refusals
+            .get_or_create(&[("reason", reason)])
+            .inc();
+    }
+
+    /// The API server was asked about who reads over HTTP.
+    pub fn checked(&self, what: &'static str, outcome: &'static str) {
+        self.http_reviews
+            .get_or_create(&[("about", what), ("outcome", outcome)])
             .inc();
     }
 
@@ -154,6 +170,16 @@ impl Stats {
             "token_reviews",
             "Times that the API server was asked what an agent's token is worth, by outcome",
             self.token_reviews.clone(),
+        );
+        registry.register(
+            "http_refusals",
+            "Requests over HTTP that were refused before they were answered, by reason",
+            self.http_refusals.clone(),
+        );
+        registry.register(
+            "http_reviews",
+            "Times that the API server was asked about who reads over HTTP, by what it was asked and by outcome",
+            self.http_reviews.clone(),
         );
         registry.register(
             "resyncs",

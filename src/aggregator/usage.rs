@@ -2,9 +2,10 @@
 //!
 //! Who it is is not kept ready: it is read from the nodes' parts when somebody asks, by a [`Search`], which reads no more nodes than
 //! it must, and a few at a time. A page ends with a [`Token`] that says who was last, so that who stayed is neither repeated nor
-//! lost.
+//! lost. A [`summary::Summary`] is of all of them.
 
 mod search;
+pub mod summary;
 mod token;
 
 use thiserror::Error;

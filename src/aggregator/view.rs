@@ -5,7 +5,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::clock::Clock;
+use super::engine::Engine;
 use super::fleet::Fleet;
+use super::profiles::Profiles;
+use crate::book::prices::{CurrentPrices, Prices};
 use crate::book::{Book, Current};
 
 /// The fleet as it is and as it becomes. Cheap to clone; whoever holds one delays nobody.
@@ -14,6 +17,9 @@ pub struct View {
     fleet: watch::Receiver<Fleet>,
     clock: Clock,
     book: Arc<Book>,
+    profiles: Arc<Profiles>,
+    prices: Arc<Prices>,
+    engine: Option<Arc<Engine>>,
 }
 
 impl View {
@@ -23,6 +29,9 @@ impl View {
             fleet,
             clock,
             book: Arc::default(),
+            profiles: Arc::default(),
+            prices: Arc::default(),
+            engine: None,
         }
     }
 
@@ -33,6 +42,48 @@ impl View {
             book: Arc::new(book),
             ..self
         }
+    }
+
+    /// The same, with hardware profiles.
+    #[must_use]
+    pub fn with_profiles(self, profiles: Profiles) -> Self {
+        Self {
+            profiles: Arc::new(profiles),
+            ..self
+        }
+    }
+
+    /// The same, with what devices cost.
+    #[must_use]
+    pub fn with_prices(self, prices: Prices) -> Self {
+        Self {
+            prices: Arc::new(prices),
+            ..self
+        }
+    }
+
+    /// The hardware profiles.
+    pub fn profiles(&self) -> &Profiles {
+        &self.profiles
+    }
+
+    /// The same, with somebody who estimates.
+    #[must_use]
+    pub fn with_engine(self, engine: Engine) -> Self {
+        Self {
+            engine: Some(Arc::new(engine)),
+            ..self
+        }
+    }
+
+    /// Who estimates, where that is not the rule of thumb.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.engine.as_deref()
+    }
+
+    /// The prices as they are now.
+    pub fn prices(&self) -> CurrentPrices {
+        self.prices.current()
     }
 
     /// The layouts as they are now.

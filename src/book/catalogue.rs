@@ -59,7 +59,7 @@ pub fn read(path: &Path) -> Result<Catalogue, CatalogueError> {
         })
 }
 
-fn text(path: &Path) -> io::Result<String> {
+pub(super) fn text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let read = File::open(path)?
         .take(LONGEST + 1)

@@ -1,9 +1,10 @@
-//! Asks an aggregator: one GET at a time over HTTP/1.1, with TLS unless the address says otherwise.
+//! Asks an aggregator: one question at a time over HTTP/1.1, with TLS unless the address says otherwise.
 //!
 //! ```text
 //! url.rs      paths and parameters, percent-encoded
 //! error.rs    what can go wrong, and what to do about it
 //! events.rs   the stream of changes
+//! token.rs    who asks
 //! ```
 //!
 //! An answer is bounded in time and in size, and a redirect is told instead of followed: an address that moves is
@@ -11,18 +12,19 @@
 
 mod error;
 mod events;
+mod token;
 mod url;
 
 use std::error::Error;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, CONTENT_TYPE, LOCATION, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, USER_AGENT};
 use hyper::{Request, Response, Uri};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
@@ -31,6 +33,7 @@ use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -53,8 +56,9 @@ const JSON: &str = "application/json";
 /// A way to one aggregator. Connections are kept and used again.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
-    http: legacy::Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     server: String,
+    token: Option<PathBuf>,
     patience: Duration,
 }
 
@@ -79,14 +83,34 @@ impl Client {
         Ok(Self {
             http: legacy::Client::builder(TokioExecutor::new()).build(connector),
             server: settings.server().to_string(),
+            token: settings.token_file().map(Path::to_owned),
             patience: settings.timeout(),
         })
     }
 
     /// One document.
     pub(super) async fn get<T: DeserializeOwned>(&self, target: &Target) -> Result<T, CliError> {
+        self.document(target, None).await
+    }
+
+    /// One document, which answers another one.
+    pub(super) async fn post<T: DeserializeOwned>(
+        &self,
+        target: &Target,
+        question: &impl Serialize,
+    ) -> Result<T, CliError> {
+        let question = serde_json::to_vec(question);
+        let question = question.map_err(|error| CliError::Serialize(Box::new(error)))?;
+        self.document(target, Some(question.into())).await
+    }
+
+    async fn document<T: DeserializeOwned>(
+        &self,
+        target: &Target,
+        question: Option<Bytes>,
+    ) -> Result<T, CliError> {
         let asked = async {
-            let response = self.ask(target, JSON).await?;
+            let response = self.ask(target, JSON, question).await?;
             let body = read(response.into_body(), LONGEST_ANSWER).await?;
             serde_json::from_slice(&body).map_err(ClientError::Unreadable)
         };
@@ -97,7 +121,7 @@ impl Client {
 
     /// Changes from now on, the present state first.
     pub(super) async fn events(&self, target: &Target) -> Result<Events, CliError> {
-        let asked = timeout(self.patience, self.ask(target, "text/event-stream")).await;
+        let asked = timeout(self.patience, self.ask(target, "text/event-stream", None)).await;
         let asked = asked.unwrap_or(Err(ClientError::TimedOut(self.patience)));
         let response = asked.map_err(|source| self.failed(target, source))?;
         Ok(Events::new(response.into_body()))
@@ -116,16 +140,26 @@ impl Client {
         &self,
         target: &Target,
         accept: &'static str,
+        question: Option<Bytes>,
     ) -> Result<Response<Incoming>, ClientError> {
         let uri: Uri = target
             .on(&self.server)
             .parse()
             .map_err(|_| ClientError::Address)?;
-        let request = Request::get(uri)
+        let token = self.token.as_deref();
+        let token = token.map(|file| token::authorization(file, &uri));
+        let request = match question {
+            Some(_) => Request::post(uri).header(CONTENT_TYPE, JSON),
+            None => Request::get(uri),
+        };
+        let mut request = request
             .header(ACCEPT, accept)
             .header(USER_AGENT, concat!("octavo/", env!("CARGO_PKG_VERSION")))
-            .body(Empty::new())
+            .body(Full::new(question.unwrap_or_default()))
             .map_err(|_| ClientError::Address)?;
+        if let Some(token) = token.transpose()? {
+            request.headers_mut().insert(AUTHORIZATION, token);
+        }
         let response = self
             .http
             .request(request)

@@ -15,6 +15,8 @@ use crate::apply::durable::DurableError;
 use crate::apply::store::StoreError;
 use crate::domain::error::chain;
 use crate::domain::layout::ExportError;
+use crate::k8s::client::ConnectError;
+use crate::k8s::hardware_profiles::WriteError;
 use crate::wire::checkpoint::CheckpointError;
 use crate::wire::inventory::ReadError;
 use crate::wire::labels::LabelsError;
@@ -152,6 +154,15 @@ pub enum CliError {
         /// Why not.
         source: Box<ClientError>,
     },
+    /// Nobody said where a profile shall be.
+    #[error("in which namespace? the profiles that are there do not tell")]
+    NoNamespace,
+    /// There is no way to the cluster.
+    #[error("cannot reach a cluster to make the profile in")]
+    Connect(#[source] ConnectError),
+    /// A profile was not made.
+    #[error("the profile was not made")]
+    Profile(#[source] Box<WriteError>),
     /// The demo did not go as it should.
     #[error("the demo failed")]
     Demo(#[source] DemoError),
@@ -211,6 +222,21 @@ impl CliError {
             Self::AgentGone { .. } | Self::AgentSilent(_) => Some(
                 "look at the agent's log; what was begun is in its journal and is taken up again",
             ),
+            Self::NoNamespace => Some(
+                "say it with --namespace; OpenDataHub's own is opendatahub or redhat-ods-applications",
+            ),
+            Self::Connect(_) => {
+                Some("give your kubeconfig with --kubeconfig, or look first with --dry-run")
+            }
+            Self::Profile(error) => match **error {
+                WriteError::Taken { .. } => {
+                    Some("give the new one another name with --name, or change that one by hand")
+                }
+                WriteError::NoKind => {
+                    Some("--dry-run prints the profile, for the aggregator's --profiles file")
+                }
+                WriteError::Refused { .. } | WriteError::Late(_) => None,
+            },
             Self::Checkpoint { .. }
             | Self::Write(_)
             | Self::MigParted(_)

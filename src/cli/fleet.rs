@@ -1,12 +1,14 @@
-//! `octavo nodes`, `types` and `node`: what an aggregator knows, as tables or as the documents it gave.
+//! `octavo nodes`, `types`, `availability` and `node`: what an aggregator knows, as tables or as the documents it gave.
 //!
 //! ```text
-//! nodes.rs    one row a node
-//! types.rs    one row a type, then where its devices are
-//! node.rs     one node, as `octavo inspect` shows a machine
-//! words.rs    how states, ages and amounts are written, in all of them alike
+//! nodes.rs         one row a node
+//! types.rs         one row a type, then where its devices are
+//! availability.rs  what of each type is to be had
+//! node.rs          one node, as `octavo inspect` shows a machine
+//! words.rs         how states, ages and amounts are written, in all of them alike
 //! ```
 
+mod availability;
 pub(super) mod node;
 pub(super) mod nodes;
 mod types;
@@ -17,10 +19,11 @@ use super::text::{counted, lines, printable};
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::{
-    Filter, FleetFormat, NodeSettings, NodesSettings, TypesSettings,
+    AvailabilitySettings, Filter, FleetFormat, NodeSettings, NodesSettings, TypesSettings,
 };
 use crate::domain::fleet::NodeState;
 use crate::wire::api::{NodeDetail, NodeList, NodeRow, TypeList};
+use crate::wire::availability::AvailabilityList;
 
 /// The aggregator's own limit of a page.
 const PAGE: usize = 1000;
@@ -78,18 +81,60 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
         ),
         FleetFormat::Table | FleetFormat::Wide => {
             let places = if printed.with_headers() {
-                everything(&client).await?
+                places(&client).await?
             } else {
-                Vec::new()
+                Some(Vec::new())
             };
-            notes = stale(&places);
-            types::tables(&types.items, &places, printed, colors)
+            notes = places.as_deref().map_or_else(
+                || vec!["on which nodes they are is for who may list nodes.octavo.dev".to_owned()],
+                stale,
+            );
+            types::tables(&types.items, places.as_deref(), printed, colors)
         }
     };
     if types.items.is_empty() {
         notes.push("there is no such device in the fleet".to_owned());
     }
     Ok(report(output, notes))
+}
+
+/// `octavo availability`.
+pub(super) async fn availability(
+    settings: &AvailabilitySettings,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let parameters = settings.parameters();
+    let parameters = parameters
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()));
+    let target = Target::new("/api/v1/availability").with(parameters);
+    let list: AvailabilityList = client.get(&target).await?;
+    let printed = settings.printed();
+    let output = match printed.format {
+        FleetFormat::Json => json(&list)?,
+        FleetFormat::Yaml => yaml(&list)?,
+        FleetFormat::Name => {
+            let mut names: Vec<String> = list
+                .items
+                .iter()
+                .map(|row| printable(&row.type_name))
+                .collect();
+            names.dedup();
+            lines(names)
+        }
+        FleetFormat::Table | FleetFormat::Wide => availability::text(&list, printed, colors),
+    };
+    Ok(report(output, availability::notes(&list)))
+}
+
+/// All nodes, unless they are not for the reader to see.
+async fn places(client: &Client) -> Result<Option<Vec<NodeRow>>, CliError> {
+    match everything(client).await {
+        Ok(nodes) => Ok(Some(nodes)),
+        Err(CliError::Ask { source, .. }) if source.is_forbidden() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// `octavo node`.

@@ -24,11 +24,13 @@ mod input;
 mod inspect;
 mod labels;
 mod layouts;
+mod matching;
 mod mig_parted;
 mod naming;
 mod paint;
 mod plan;
 mod print;
+mod profiles;
 mod sharing;
 mod sheet;
 mod simulated;
@@ -173,7 +175,10 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
         }
         Command::Nodes(settings) => block_on(fleet::nodes(settings, colors))?,
         Command::Types(settings) => block_on(fleet::types(settings, colors))?,
+        Command::Availability(settings) => block_on(fleet::availability(settings, colors))?,
         Command::Node(settings) => block_on(fleet::node(settings, colors))?,
+        Command::Profiles(command) => block_on(profiles::run(command, colors))?,
+        Command::Match(settings) => block_on(matching::matching(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen()))?,
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen()))?,
         Command::Demo(settings) => block_on(demo::run(settings, colors))?,

@@ -1,11 +1,15 @@
 //! Settings of the aggregator.
 
+mod advice;
 mod auth;
+mod cluster;
+mod http_auth;
+mod serving;
 mod sharing;
+mod workload;
 
 use std::env;
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,24 +20,40 @@ use super::kubernetes::KubernetesArgs;
 use super::log::{LogArgs, LogSettings};
 use super::{Answer, parse};
 
+use advice::AdviceArgs;
+pub use advice::{AdviceSettings, EngineSettings};
 use auth::AuthArgs;
 pub use auth::{AgentAuth, TokenReviewSettings};
+use cluster::ClusterArgs;
+pub use cluster::ClusterSettings;
+use http_auth::HttpAuthArgs;
+pub use http_auth::{HttpAuth, HttpReviewSettings, Network, NetworkError, Proxies};
+use serving::ServingArgs;
+pub use serving::{ServingSettings, TlsFiles, Transport};
 pub use sharing::PluginConfigs;
 use sharing::SharingArgs;
+pub use workload::PodTypes;
+use workload::WorkloadArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  # On a laptop, without certificates
-  octavo-aggregator --plaintext
-
-  # In a cluster, with a certificate that something renews in place
-  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key
-
-  # In a cluster where only agents report, each for its own node
-  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --agent-auth token-review
-
-  # Behind a proxy that does TLS
+  # On a laptop, without certificates, for this machine alone
   octavo-aggregator --plaintext --grpc-listen 127.0.0.1:7443 --http-listen 127.0.0.1:8443
+
+  # In a cluster, with a certificate that something renews in place: agents report for their own node, roles say who sees what
+  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --agent-auth token-review --http-auth token-review
+
+  # Beside a proxy that signs people in, such as OpenShift's oauth-proxy in the same pod
+  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http-auth proxy-header --trusted-proxy 127.0.0.1
+
+  # In a network where everybody may see everything
+  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http-auth none
+
+  # In a cluster that it follows: what is free, and who waits for it
+  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --agent-auth token-review --http-auth token-review --follow-cluster
+
+  # In a cluster whose pods are to say which accelerators they were given
+  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --agent-auth token-review --http-auth token-review --annotate-pods
 
 Every flag can be set by its variable too; the flag wins.";
 
@@ -50,78 +70,28 @@ struct AggregatorArgs {
     auth: AuthArgs,
 
     #[command(flatten)]
+    http_auth: HttpAuthArgs,
+
+    #[command(flatten)]
     fleet: FleetArgs,
+
+    #[command(flatten)]
+    advice: AdviceArgs,
 
     #[command(flatten)]
     kubernetes: KubernetesArgs,
 
     #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
     sharing: SharingArgs,
 
     #[command(flatten)]
+    workload: WorkloadArgs,
+
+    #[command(flatten)]
     log: LogArgs,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Serving")]
-struct ServingArgs {
-    /// Where agents connect, and programs that watch the fleet; port 0 takes any free one
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "OCTAVO_GRPC_LISTEN",
-        hide_env_values = true,
-        default_value = "0.0.0.0:7443"
-    )]
-    grpc_listen: SocketAddr,
-
-    /// Where pages, REST and metrics are served; port 0 takes any free one
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "OCTAVO_HTTP_LISTEN",
-        hide_env_values = true,
-        default_value = "0.0.0.0:8443"
-    )]
-    http_listen: SocketAddr,
-
-    /// The certificate of both servers, with its chain, in PEM
-    ///
-    /// It is read again when it or the key has changed. A pair that cannot be used leaves the one before in use.
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = "OCTAVO_TLS_CERT",
-        hide_env_values = true
-    )]
-    tls_cert: Option<PathBuf>,
-
-    /// The certificate's private key, in PEM
-    #[arg(
-        long,
-        value_name = "PATH",
-        env = "OCTAVO_TLS_KEY",
-        hide_env_values = true
-    )]
-    tls_key: Option<PathBuf>,
-
-    /// Serve both without TLS: for a laptop, or behind something that does TLS
-    #[arg(long, env = "OCTAVO_PLAINTEXT", hide_env_values = true)]
-    plaintext: bool,
-
-    /// Most connections of each server; more are refused
-    ///
-    /// Each takes a file descriptor, so the limit of open files (ulimit -n) must be above twice this number. Each may
-    /// also hold messages that came in part: 2 MiB of memory at worst.
-    #[arg(
-        long,
-        value_name = "COUNT",
-        env = "OCTAVO_MAX_CONNECTIONS",
-        hide_env_values = true,
-        default_value_t = 20_000,
-        value_parser = value_parser!(u32).range(1..=1_000_000)
-    )]
-    max_connections: u32,
 }
 
 #[derive(Debug, clap::Args)]
@@ -174,6 +144,18 @@ struct FleetArgs {
         hide_env_values = true
     )]
     layouts: Option<PathBuf>,
+
+    /// Hardware profiles, for clusters that do not have them as objects
+    ///
+    /// YAML documents, each as the API server would have it. The file is read again when it has changed; one that cannot be
+    /// read leaves the profiles before in use. Of the same name, the cluster's counts.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OCTAVO_PROFILES",
+        hide_env_values = true
+    )]
+    profiles: Option<PathBuf>,
 }
 
 /// What the aggregator runs on.
@@ -181,35 +163,15 @@ struct FleetArgs {
 pub struct AggregatorSettings {
     serving: ServingSettings,
     agent_auth: AgentAuth,
+    http_auth: HttpAuth,
     fleet: FleetSettings,
     layouts: Option<PathBuf>,
+    profiles: Option<PathBuf>,
+    cluster: Option<ClusterSettings>,
+    advice: AdviceSettings,
     plugin_configs: Option<PluginConfigs>,
+    pod_types: Option<PodTypes>,
     log: LogSettings,
-}
-
-/// Where and how it is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServingSettings {
-    grpc_listen: SocketAddr,
-    http_listen: SocketAddr,
-    transport: Transport,
-    max_connections: usize,
-}
-
-/// What the connections are made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Transport {
-    /// TCP as it is.
-    Plaintext,
-    /// TLS with this certificate.
-    Tls(TlsFiles),
-}
-
-/// Where a certificate lies.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsFiles {
-    certificate: PathBuf,
-    key: PathBuf,
 }
 
 /// What is kept of the fleet, and for how long.
@@ -235,18 +197,33 @@ impl AggregatorSettings {
         let serving = args.serving.resolve()?;
         let kubeconfig = args.kubernetes.kubeconfig.clone();
         Ok(Self {
+            http_auth: args.http_auth.resolve(kubeconfig.clone(), &serving)?,
             agent_auth: args.auth.resolve(args.kubernetes, &serving)?,
             serving,
             layouts: args.fleet.layouts.clone(),
+            profiles: args.fleet.profiles.clone(),
             fleet: args.fleet.into(),
-            plugin_configs: args.sharing.resolve(kubeconfig),
+            advice: args.advice.into(),
+            cluster: args.cluster.resolve(kubeconfig.clone()),
+            plugin_configs: args.sharing.resolve(kubeconfig.clone()),
+            pod_types: args.workload.resolve(kubeconfig)?,
             log: args.log.into(),
         })
+    }
+
+    /// The cluster that is followed, where one is.
+    pub fn cluster(&self) -> Option<&ClusterSettings> {
+        self.cluster.as_ref()
     }
 
     /// The configuration of NVIDIA's device plugin that is written, where one is.
     pub fn plugin_configs(&self) -> Option<&PluginConfigs> {
         self.plugin_configs.as_ref()
+    }
+
+    /// How pods are told what they were given, where they are.
+    pub fn pod_types(&self) -> Option<&PodTypes> {
+        self.pod_types.as_ref()
     }
 
     /// Where and how it is reached.
@@ -259,6 +236,11 @@ impl AggregatorSettings {
         &self.agent_auth
     }
 
+    /// What a reader over HTTP has to show.
+    pub fn http_auth(&self) -> &HttpAuth {
+        &self.http_auth
+    }
+
     /// What is kept of the fleet, and for how long.
     pub fn fleet(&self) -> FleetSettings {
         self.fleet
@@ -269,35 +251,19 @@ impl AggregatorSettings {
         self.layouts.as_deref()
     }
 
+    /// The file of hardware profiles, if there is one.
+    pub fn profiles(&self) -> Option<&Path> {
+        self.profiles.as_deref()
+    }
+
+    /// What matching and estimates are helped by.
+    pub fn advice(&self) -> &AdviceSettings {
+        &self.advice
+    }
+
     /// What is logged and how.
     pub fn log(&self) -> &LogSettings {
         &self.log
-    }
-}
-
-impl ServingArgs {
-    fn resolve(self) -> Result<ServingSettings, Answer> {
-        let usage = |message| Err(usage(message));
-        let transport = match (self.tls_cert, self.tls_key, self.plaintext) {
-            (None, None, true) => Transport::Plaintext,
-            (Some(certificate), Some(key), false) => Transport::Tls(TlsFiles { certificate, key }),
-            (None, None, false) => {
-                return usage(
-                    "there is no certificate: give --tls-cert and --tls-key, or say --plaintext to serve without TLS",
-                );
-            }
-            (Some(_), None, false) => return usage("--tls-cert needs --tls-key"),
-            (None, Some(_), false) => return usage("--tls-key needs --tls-cert"),
-            (_, _, true) => {
-                return usage("--plaintext cannot be used with --tls-cert or --tls-key");
-            }
-        };
-        Ok(ServingSettings {
-            grpc_listen: self.grpc_listen,
-            http_listen: self.http_listen,
-            transport,
-            max_connections: count(self.max_connections),
-        })
     }
 }
 
@@ -313,45 +279,6 @@ fn usage(message: &str) -> Answer {
 
 fn count(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-impl ServingSettings {
-    /// Where agents connect.
-    pub fn grpc_listen(&self) -> SocketAddr {
-        self.grpc_listen
-    }
-
-    /// Where people and programs connect.
-    pub fn http_listen(&self) -> SocketAddr {
-        self.http_listen
-    }
-
-    /// What the connections are made of.
-    pub fn transport(&self) -> &Transport {
-        &self.transport
-    }
-
-    /// Most connections of each server.
-    pub fn max_connections(&self) -> usize {
-        self.max_connections
-    }
-}
-
-impl TlsFiles {
-    /// A certificate chain and its key, both in PEM.
-    pub fn new(certificate: PathBuf, key: PathBuf) -> Self {
-        Self { certificate, key }
-    }
-
-    /// The certificate, with its chain.
-    pub fn certificate(&self) -> &Path {
-        &self.certificate
-    }
-
-    /// Its key.
-    pub fn key(&self) -> &Path {
-        &self.key
-    }
 }
 
 impl FleetSettings {
@@ -397,7 +324,7 @@ mod tests {
 
     #[test]
     fn everything_but_the_transport_has_its_documented_default() {
-        let settings = settings(&["--plaintext"]).unwrap();
+        let settings = settings(&["--plaintext", "--http-auth=none"]).unwrap();
         assert_eq!(settings.serving().grpc_listen().to_string(), "0.0.0.0:7443");
         assert_eq!(settings.serving().http_listen().to_string(), "0.0.0.0:8443");
         assert_eq!(settings.serving().transport(), &Transport::Plaintext);
@@ -405,6 +332,51 @@ mod tests {
         let fleet = FleetSettings::new(Duration::from_secs(30), Duration::from_hours(24), 100_000);
         assert_eq!(settings.fleet(), fleet);
         assert_eq!(settings.plugin_configs(), None);
+        assert_eq!(settings.advice().price_book, None);
+        assert_eq!(settings.advice().engine, None);
+        assert_eq!(settings.cluster(), None);
+        assert_eq!(settings.pod_types(), None);
+    }
+
+    #[test]
+    fn the_cluster_that_is_followed_is_that_of_the_kubeconfig_or_of_the_pod() {
+        let followed = |more: &[&str]| {
+            let settings = settings(
+                &[
+                    &["--plaintext", "--http-auth=none", "--follow-cluster"],
+                    more,
+                ]
+                .concat(),
+            )
+            .unwrap();
+            settings.cluster().unwrap().kubeconfig.clone()
+        };
+        assert_eq!(followed(&[]), None);
+        assert_eq!(followed(&["--kubeconfig=/k"]), Some(PathBuf::from("/k")));
+    }
+
+    #[test]
+    fn pods_are_told_only_where_that_is_asked_for() {
+        let found = settings(&[
+            "--plaintext",
+            "--http-auth=none",
+            "--annotate-pods",
+            "--kubeconfig=/k",
+        ])
+        .unwrap();
+        let found = found.pod_types().unwrap();
+        assert_eq!(found.lease_namespace, "octavo-system");
+        assert_eq!(found.lease_name, "octavo-aggregator");
+        assert_eq!(found.kubeconfig, Some("/k".into()));
+        assert!(!found.who.is_empty());
+        let wrong = [
+            "--plaintext",
+            "--http-auth=none",
+            "--annotate-pods",
+            "--lease-namespace=../x",
+        ];
+        let text = settings(&wrong).unwrap_err().to_string();
+        assert!(text.contains("--lease-namespace"), "{text}");
     }
 
     #[test]
@@ -420,11 +392,15 @@ mod tests {
     #[test]
     fn agents_are_reviewed_by_a_documented_rule_and_only_where_a_token_stays_secret() {
         assert_eq!(
-            settings(&["--plaintext"]).unwrap().agent_auth(),
+            settings(&["--plaintext", "--http-auth=none"])
+                .unwrap()
+                .agent_auth(),
             &AgentAuth::None
         );
-        let reviewed =
-            |arguments: &[&str]| settings(&[&["--agent-auth=token-review"], arguments].concat());
+        let reviewed = |arguments: &[&str]| {
+            let auth = ["--agent-auth=token-review", "--http-auth=none"];
+            settings(&[&auth[..], arguments].concat())
+        };
         for arguments in [
             &["--tls-cert=/c", "--tls-key=/k"][..],
             &["--plaintext", "--grpc-listen=127.0.0.1:0"],
@@ -469,12 +445,90 @@ mod tests {
                 "a namespace and a name",
             ),
             (&["--plaintext", "--grpc-listen=here"], "--grpc-listen"),
+            (
+                &["--plaintext", "--estimate-engine=ftp://x"],
+                "--estimate-engine",
+            ),
+            (
+                &["--plaintext", "--estimate-timeout=0s"],
+                "--estimate-timeout",
+            ),
         ] {
             let text = settings(arguments).unwrap_err().to_string();
             assert!(text.contains(said), "{text}");
         }
-        let with = settings(&["--tls-cert=/c", "--tls-key=/k"]).unwrap();
+        let with = settings(&["--tls-cert=/c", "--tls-key=/k", "--http-auth=none"]).unwrap();
         let files = TlsFiles::new("/c".into(), "/k".into());
         assert_eq!(with.serving().transport(), &Transport::Tls(files));
+    }
+
+    #[test]
+    fn where_others_reach_it_somebody_has_to_say_who_may_read() {
+        let tls = ["--tls-cert=/c", "--tls-key=/k"];
+        let with = |arguments: &[&str]| settings(&[&tls[..], arguments].concat());
+        let text = with(&[]).unwrap_err().to_string();
+        for choice in ["token-review", "proxy-header", "none", "127.0.0.1:8443"] {
+            assert!(text.contains(choice), "{text}");
+        }
+        for alone in ["127.0.0.1:0", "[::1]:0"] {
+            let listen = format!("--http-listen={alone}");
+            assert_eq!(with(&[&listen]).unwrap().http_auth(), &HttpAuth::None);
+        }
+        let settings = with(&["--http-auth=token-review", "--http-audience=octavo"]).unwrap();
+        let HttpAuth::Reviewed(reviewed) = settings.http_auth() else {
+            panic!("{settings:?}");
+        };
+        assert_eq!(reviewed.audience().unwrap().as_str(), "octavo");
+        assert_eq!(reviewed.proxies(), None);
+        let proxies = "--trusted-proxy=127.0.0.1,10.1.0.0/16";
+        let settings = with(&["--http-auth=proxy-header", proxies]).unwrap();
+        let HttpAuth::Reviewed(reviewed) = settings.http_auth() else {
+            panic!("{settings:?}");
+        };
+        let proxies = reviewed.proxies().unwrap();
+        assert!(proxies.has("10.1.9.9".parse().unwrap()) && !proxies.groups());
+    }
+
+    #[test]
+    fn what_readers_show_is_not_sent_for_others_to_read_or_believed_of_anybody() {
+        for (arguments, said) in [
+            (
+                &["--plaintext", "--http-auth=token-review"][..],
+                "unencrypted",
+            ),
+            (
+                &[
+                    "--plaintext",
+                    "--http-auth=proxy-header",
+                    "--trusted-proxy=10.0.0.1",
+                ],
+                "unencrypted",
+            ),
+            (
+                &[
+                    "--plaintext",
+                    "--http-listen=127.0.0.1:0",
+                    "--http-auth=proxy-header",
+                ],
+                "needs --trusted-proxy",
+            ),
+            (
+                &[
+                    "--plaintext",
+                    "--http-auth=none",
+                    "--trusted-proxy=10.0.0.1",
+                ],
+                "are for --http-auth proxy-header",
+            ),
+            (
+                &["--plaintext", "--http-auth=none", "--trusted-proxy-groups"],
+                "are for --http-auth proxy-header",
+            ),
+            (&["--plaintext", "--trusted-proxy=proxy"], "10.1.0.0/16"),
+            (&["--plaintext", "--http-auth=some"], "--http-auth"),
+        ] {
+            let text = settings(arguments).unwrap_err().to_string();
+            assert!(text.contains(said), "{text}");
+        }
     }
 }

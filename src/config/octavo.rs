@@ -7,8 +7,10 @@ pub mod demo;
 pub mod doctor;
 pub mod fleet;
 pub mod layouts;
+pub mod matching;
 pub mod mig_parted;
 mod naming;
+pub mod profiles;
 pub mod server;
 pub mod sharing;
 pub mod top;
@@ -25,10 +27,12 @@ pub use self::args::{completion_script, mig_parted_completion_script};
 use self::catalogue::CatalogueCommand;
 use self::demo::DemoSettings;
 use self::doctor::DoctorSettings;
-use self::fleet::{NodeSettings, NodesSettings, TypesSettings};
+use self::fleet::{AvailabilitySettings, NodeSettings, NodesSettings, TypesSettings};
 use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
+use self::matching::MatchSettings;
 use self::mig_parted::MigPartedSettings;
 pub use self::naming::NamingSettings;
+use self::profiles::ProfilesCommand;
 use self::sharing::SharingCommand;
 use self::top::TopSettings;
 use super::Answer;
@@ -78,8 +82,14 @@ pub enum Command {
     Nodes(NodesSettings),
     /// `octavo types`.
     Types(TypesSettings),
+    /// `octavo availability`.
+    Availability(AvailabilitySettings),
     /// `octavo node`.
     Node(NodeSettings),
+    /// `octavo profiles`.
+    Profiles(ProfilesCommand),
+    /// `octavo match`.
+    Match(MatchSettings),
     /// `octavo watch`, and `octavo nodes --watch`.
     Watch(NodesSettings),
     /// `octavo top`.

@@ -35,6 +35,9 @@ pub enum TokenError {
     /// Something else. The text may be a secret of another kind, so it is not repeated.
     #[error("the token is not a signed one of a service account (three parts with dots between)")]
     Malformed,
+    /// Something that no bearer token can be.
+    #[error("the token has characters that a bearer token cannot have")]
+    Odd,
 }
 
 /// A service account of a cluster.
@@ -103,6 +106,26 @@ pub enum Denial {
 }
 
 impl Token {
+    /// A bearer token of whatever kind, as people have them: those of `OpenShift` and of many who sign people in are no signed ones of
+    /// three parts. Source of what can be in one: RFC 6750, section 2.1.
+    pub fn of_any_kind(text: &str) -> Result<Self, TokenError> {
+        if text.is_empty() {
+            return Err(TokenError::Empty);
+        }
+        if text.len() > LONGEST_TOKEN {
+            return Err(TokenError::TooLong);
+        }
+        let known = |byte: u8| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/')
+        };
+        let padded = text.trim_end_matches('=');
+        if !padded.is_empty() && padded.bytes().all(known) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(TokenError::Odd)
+        }
+    }
+
     /// The token itself, for those who send it on.
     pub fn expose(&self) -> &str {
         &self.0
@@ -226,7 +249,7 @@ impl Rule {
 }
 
 /// The beginning of what somebody else said, without what a terminal could take for a command.
-fn tamed(said: &str) -> String {
+pub(super) fn tamed(said: &str) -> String {
     if said.is_empty() {
         return "it gives no reason".to_owned();
     }

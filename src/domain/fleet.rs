@@ -10,6 +10,7 @@ mod layout;
 mod neuron;
 mod node;
 mod pace;
+mod parts;
 mod rank;
 mod sharing;
 mod usage;
@@ -22,6 +23,7 @@ pub use layout::{
 pub use neuron::stepped;
 pub use node::{NodeState, NodeSummary, Sharing};
 pub use pace::{MOST_TOLD, Pace, Step, USAGE_EVERY};
+pub use parts::{Part, parts_of};
 pub use rank::{UsageRank, ranked};
 pub use sharing::{
     ByTurns, LONGEST_CONFIG, MOST_KEPT, MOST_RESOURCES, MOST_UNITS, SharingReport, SharingSummary,

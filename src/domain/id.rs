@@ -127,7 +127,7 @@ fn is_uuid(text: &str) -> bool {
 }
 
 /// Short enough, and made of the characters, that it can stand in a label's key and in its value.
-fn is_label_name(text: &str) -> bool {
+pub(super) fn is_label_name(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let end = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -135,7 +135,7 @@ fn is_label_name(text: &str) -> bool {
 }
 
 /// Labels of lower-case letters, digits and inner hyphens, joined by dots.
-fn is_subdomain(text: &str) -> bool {
+pub(super) fn is_subdomain(text: &str) -> bool {
     let end = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let is_part = |part: &str| {
         let bytes = part.as_bytes();

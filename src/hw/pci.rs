@@ -33,6 +33,15 @@ pub(crate) struct PciFunction {
     pub(crate) amd: Option<Told>,
 }
 
+/// What is known of a function.
+#[derive(Debug)]
+enum Known {
+    Accelerator(Box<PciFunction>),
+    Other,
+    /// Amazon's and no accelerator, unless the Neuron driver takes it: which driver holds it is looked at every time.
+    Amazons,
+}
+
 /// What a function is could not be read: its files are still to come, or it just went.
 struct Unread;
 
@@ -46,8 +55,8 @@ pub(crate) struct Bus {
     sys: Sysfs,
     /// Products that an administrator's catalogue adds.
     own: Arc<Own>,
-    /// By name in sysfs; `None` for what is no accelerator.
-    known: BTreeMap<String, Option<PciFunction>>,
+    /// By name in sysfs.
+    known: BTreeMap<String, Known>,
     /// What was read of the bus last, for as long as it cannot be read.
     last: Vec<PciFunction>,
     /// Why it cannot be.
@@ -80,25 +89,25 @@ impl Bus {
     fn look(&mut self, names: Vec<String>) -> Vec<PciFunction> {
         let mut before = std::mem::take(&mut self.known);
         for name in names {
-            // One that is known by its ids is shown without its class, which may only have been late.
-            let known = before.remove(&name);
-            let known = known
-                .filter(|known| match known {
-                    Some(function) => is_whole(function),
-                    // A driver that takes it says what it is.
-                    None => !is_neurons(&self.sys, &name),
-                })
-                .map(Ok);
+            let known = before.remove(&name).filter(|known| match known {
+                // One that is known by its ids is shown without its class, which may only have been late.
+                Known::Accelerator(function) => function.ids.class.is_some(),
+                Known::Other => true,
+                Known::Amazons => !is_neurons(&self.sys, &name),
+            });
+            let known = known.map(Ok);
             if let Ok(known) = known.unwrap_or_else(|| function(&self.sys, &name, &self.own)) {
                 self.known.insert(name, known);
             }
         }
         let mut functions = Vec::new();
         for (name, known) in &self.known {
-            functions.extend(known.as_ref().map(|function| PciFunction {
-                kernel_driver: self.sys.link(&format!("{DEVICES}/{name}/driver")),
-                ..function.clone()
-            }));
+            if let Known::Accelerator(function) = known {
+                functions.push(PciFunction {
+                    kernel_driver: self.sys.link(&format!("{DEVICES}/{name}/driver")),
+                    ..PciFunction::clone(function)
+                });
+            }
         }
         functions.sort_by_key(|function| function.address);
         amd::look(&self.sys, &mut functions);
@@ -119,10 +128,10 @@ impl Bus {
     }
 }
 
-/// What a function is; `None` for what is no accelerator.
-fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Option<PciFunction>, Unread> {
+/// What a function is.
+fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Known, Unread> {
     let Ok(address) = name.parse() else {
-        return Ok(None);
+        return Ok(Known::Other);
     };
     let at = |file: &str| format!("{DEVICES}/{name}/{file}");
     let id = |file: &str| u16::try_from(sys.hex(&at(file))?).ok();
@@ -134,9 +143,15 @@ fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Option<PciFunction>, U
         class: sys.hex(&at("class")),
     };
     // A virtual function whose physical one is on this machine too is that device once more.
-    let is_neurons = ids.vendor == AMAZON && is_neurons(sys, name);
-    if !(is_neurons || is_accelerator(ids, own)) || sys.link(&at("physfn")).is_some() {
-        return ids.class.map(|_| None).ok_or(Unread);
+    let is_amazons = ids.vendor == AMAZON;
+    let is_one = is_accelerator(ids, own) || (is_amazons && is_neurons(sys, name));
+    if !is_one || sys.link(&at("physfn")).is_some() {
+        ids.class.ok_or(Unread)?;
+        return Ok(if is_amazons {
+            Known::Amazons
+        } else {
+            Known::Other
+        });
     }
     let config = (ids.vendor == NVIDIA)
         .then(|| sys.bytes(&at("config"), 256))
@@ -151,18 +166,15 @@ fn function(sys: &Sysfs, name: &str, own: &Own) -> Result<Option<PciFunction>, U
     };
     // What went while it was read may have had more to say.
     let is_there = sys.is_there(&at("vendor"));
-    is_there.then_some(Some(function)).ok_or(Unread)
+    is_there
+        .then_some(Known::Accelerator(Box::new(function)))
+        .ok_or(Unread)
 }
 
 /// Whether the Neuron driver holds it, which takes nothing else: a chip of the next generation says no more of itself.
 fn is_neurons(sys: &Sysfs, name: &str) -> bool {
     let driver = sys.link(&format!("{DEVICES}/{name}/driver"));
     driver.as_deref() == Some(NEURON_DRIVER)
-}
-
-/// Whether what never changes was all read.
-fn is_whole(function: &PciFunction) -> bool {
-    function.ids.class.is_some()
 }
 
 /// Whether people can read it: what was no UTF-8 has become a replacement character by now.

@@ -44,10 +44,7 @@ impl Sysfs {
 
     /// A text attribute without the blanks around it.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        let bytes = bounded::beginning(&self.root.join(path), LONGEST_TEXT).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        let text = text.trim();
-        (!text.is_empty()).then(|| text.to_owned())
+        self.attribute(path).ok().flatten()
     }
 
     /// The same, and why it cannot be read where it is there and cannot. One that is not there, or holds nothing, is `None`.

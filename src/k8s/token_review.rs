@@ -30,11 +30,14 @@ pub enum ReviewError {
     /// The API server cannot be asked, or we may not.
     #[error("the API server does not review tokens")]
     Api(#[source] Box<kube::Error>),
+    /// It cannot be asked, or we may not ask, what somebody may do.
+    #[error("the API server does not say what somebody may do")]
+    Access(#[source] Box<kube::Error>),
     /// It took too long.
-    #[error("the API server has not reviewed a token within {DEADLINE:?}")]
+    #[error("the API server has not answered within {DEADLINE:?}")]
     Late,
     /// It answered without an answer.
-    #[error("the API server answered without saying what a token is worth")]
+    #[error("the API server answered without saying what it was asked")]
     NoStatus,
 }
 

@@ -13,6 +13,7 @@ mod marks;
 mod mig_parted;
 mod octavo;
 mod out;
+pub mod prices;
 mod profiles;
 mod scalar;
 mod sharing;
@@ -114,6 +115,24 @@ fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
 
 fn first_of<'n>(entries: &'n [Entry], keys: &[&str]) -> Option<&'n Entry> {
     entries.iter().find(|entry| keys.contains(&&*entry.key))
+}
+
+/// The two keys that each file of ours begins with; of `kind` how it is written, and what it is.
+fn expect_head(
+    file: (Place, &[Entry]),
+    what: &'static str,
+    (example, kind): (&'static str, &'static str),
+    findings: &mut Findings,
+) {
+    let needed = [
+        ("apiVersion", "\"apiVersion: octavo.dev/v1\"", API_VERSION),
+        ("kind", example, kind),
+    ];
+    for (key, example, expected) in needed {
+        if let Some(node) = findings.needed(file, what, (key, example)) {
+            expect_text(node, key, expected, findings);
+        }
+    }
 }
 
 /// The value of a key that several dialects have: a name and a text that it must be.

@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::domain::id::TypeName;
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::{DeviceUsage, MemoryUse, Tenant, UnitUsage, Usage};
+use crate::domain::workload::Held;
 
 /// Who has what of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -148,11 +150,62 @@ pub struct UsageList {
     pub items: Vec<UsageRow>,
 }
 
+/// How much of which type each namespace has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageSummary {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `UsageSummary`.
+    pub kind: String,
+    /// Of the fleet; grows with each change.
+    pub revision: u64,
+    /// Nodes that were not heard of for too long, and are not counted.
+    pub stale_nodes: u64,
+    /// Whether the fleet has more than is counted at once.
+    pub incomplete: bool,
+    /// Ordered by namespace and type.
+    pub items: Vec<UsageSum>,
+}
+
+/// What the pods of a namespace were given of one type, whether or not they use it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageSum {
+    /// The namespace.
+    pub namespace: String,
+    /// The type; absent for devices that nobody knows.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_name: Option<String>,
+    /// How many pods. One that has several types counts with each.
+    pub pods: u64,
+    /// Whole devices that they have alone.
+    pub devices: u64,
+    /// MIG partitions that they have alone.
+    pub partitions: u64,
+    /// Replicas of what is given out by turns.
+    pub replicas: u64,
+}
+
+impl UsageSum {
+    /// Of what was counted.
+    pub fn new(namespace: &str, type_name: Option<&TypeName>, held: Held) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            type_name: type_name.map(ToString::to_string),
+            pods: held.pods,
+            devices: held.devices,
+            partitions: held.partitions,
+            replicas: held.replicas,
+        }
+    }
+}
+
 /// A container, or a process of none, and what it has of one device or partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageRow {
-    /// The Kubernetes node's name.
+    /// The Kubernetes node's name; empty, as device, address and UUID are, for a reader who may not list nodes.
     pub node: String,
     /// Whether the node has not been heard of for too long: what is shown was so then.
     #[serde(default)]
@@ -191,6 +244,22 @@ pub struct UsageRow {
 }
 
 impl UsageRow {
+    /// The same, without what tells on which node and device it is: for readers who are not to know. How many shares there are stays.
+    pub fn hide_where(&mut self) {
+        for text in [
+            &mut self.node,
+            &mut self.device,
+            &mut self.pci,
+            &mut self.uuid,
+        ] {
+            text.clear();
+        }
+        for (number, id) in self.tenant.ids.iter_mut().enumerate() {
+            *id = number.to_string();
+        }
+        self.tenant.processes.clear();
+    }
+
     /// How much memory it has a fair claim to: of all that it was given.
     pub fn share_mib(&self) -> Option<u64> {
         let given = u64::try_from(self.tenant.ids.len()).unwrap_or(u64::MAX);

@@ -3,14 +3,14 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::golden::golden;
-use crate::machine::{Machine, built_library};
+use crate::machine::{Machine, built_library, simulator};
 
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/machines");
 
@@ -208,7 +208,7 @@ impl Place {
                 "octavo-aggregator",
                 PathBuf::from(env!("CARGO_BIN_EXE_octavo-aggregator")),
             ),
-            ("nvml-simctl", simulator()),
+            ("nvml-simctl", simulator().to_owned()),
             ("libnvml_sim.so", built_library()),
         ] {
             symlink(path, programs.join(name)).unwrap();
@@ -290,27 +290,4 @@ fn text(output: &Output) -> String {
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     text
-}
-
-/// `nvml-simctl`, which is another package's program, so cargo does not build it for this test by itself.
-pub(crate) fn simulator() -> PathBuf {
-    let beside = Path::new(env!("CARGO_BIN_EXE_octavo")).with_file_name("nvml-simctl");
-    let root = env!("CARGO_MANIFEST_DIR");
-    let built = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--quiet",
-            "--locked",
-            "-p",
-            "nvml-sim",
-            "--bin",
-            "nvml-simctl",
-        ])
-        .arg("--target-dir")
-        .arg(beside.parent().unwrap().parent().unwrap())
-        .current_dir(root)
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{}", text(&built));
-    beside
 }

@@ -311,3 +311,40 @@ fn a_link_called_kubectl_octavo_is_a_plugin_of_kubectl() {
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output.stderr).contains("Usage: kubectl octavo"));
 }
+
+#[test]
+fn what_is_to_be_had_is_a_line_for_each_type_and_then_its_figures() {
+    let fleet = Fleet::new();
+    let shown = fleet.prints(&["availability"]);
+    let rows: Vec<String> = shown
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            "NVIDIA A100 80GB - 1 x 2g.20gb, 1 x 3g.40gb available",
+            "NVIDIA H100 80GB - 1 available",
+            "",
+            "TYPE RESOURCE UNIT FREE TAKEN UNUSABLE CAPACITY PENDING NODES",
+            "nvidia-a100-80gb nvidia.com/mig-2g.20gb 2g.20gb 1 0 0 1 - 1",
+            "nvidia-a100-80gb nvidia.com/mig-3g.40gb 3g.40gb 1 0 0 1 - 1",
+            "nvidia-h100-80gb nvidia.com/gpu device 1 1 0 2 - 1",
+        ]
+    );
+    let whole = ["availability", "--resource=nvidia.com/gpu", "--min-free=1"];
+    let names = fleet.prints(&[&whole[..], &["-o", "name"]].concat());
+    assert_eq!(names, "nvidia-h100-80gb\n");
+    let json = fleet.prints(&["availability", "--type", "nvidia-h100-80gb", "-o", "json"]);
+    let list: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&list["kind"], &list["basis"]),
+        (&"AvailabilityList".into(), &"agents".into())
+    );
+    let output = fleet.run(&["availability", "--type", "nvidia-l4-24gb"]);
+    let notes = said(&output.stderr);
+    assert!(
+        notes.contains("there is nothing of that kind") && notes.contains("what agents see"),
+        "{notes}"
+    );
+}

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::process::Command;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use nvml_sim::location::{Location, SCENARIO_FILE, STATE_DIRECTORY};
@@ -160,8 +161,29 @@ pub(crate) async fn follow(
     }
 }
 
-/// Cargo leaves the library beside the tests.
+/// Cargo leaves the library beside the tests, where it stays as it is once the simulator's program is built too.
 pub(crate) fn built_library() -> PathBuf {
+    simulator();
     let tests = std::env::current_exe().unwrap();
     tests.parent().unwrap().join("libnvml_sim.so")
+}
+
+/// `nvml-simctl`, which is another package's program, so cargo does not build it for this test by itself. That is done once, and
+/// before anything uses the simulated driver: it may write the driver's library anew.
+pub(crate) fn simulator() -> &'static Path {
+    static BUILT: LazyLock<PathBuf> = LazyLock::new(build_simulator);
+    &BUILT
+}
+
+fn build_simulator() -> PathBuf {
+    let beside = Path::new(env!("CARGO_BIN_EXE_octavo")).with_file_name("nvml-simctl");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--locked", "-p", "nvml-sim"])
+        .args(["--bin", "nvml-simctl", "--target-dir"])
+        .arg(beside.parent().unwrap().parent().unwrap())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    beside
 }

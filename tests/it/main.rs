@@ -31,6 +31,7 @@ mod image;
 mod labels;
 mod layouts;
 mod machine;
+mod matching;
 mod mig_parted;
 mod monitoring;
 mod offers;

@@ -9,9 +9,8 @@ use std::process::{Command, Output, Stdio};
 use octavo::wire::inventory::Document;
 use octavo::wire::plan;
 
-use crate::demo::simulator;
 use crate::golden::golden;
-use crate::machine::{Machine, built_library};
+use crate::machine::{Machine, built_library, simulator};
 
 const PLANS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plan");
 

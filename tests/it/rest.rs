@@ -1,9 +1,15 @@
 //! The REST API through its real router, over machines that were really read.
 
+mod availability;
+mod estimates;
 mod events;
 pub(crate) mod fleet;
+mod matching;
 mod plans;
+mod profiles;
+mod reference;
 mod schemas;
+mod slo;
 pub(crate) mod usage;
 
 use axum::body::Body;
@@ -37,7 +43,17 @@ impl Answer {
 impl Aggregator {
     pub(crate) async fn ask(&self, method: Method, path: &str) -> Answer {
         let request = Request::builder().method(method).uri(path);
-        let request = request.body(Body::empty()).unwrap();
+        self.answer(request.body(Body::empty()).unwrap()).await
+    }
+
+    /// The answer to a document.
+    pub(crate) async fn post(&self, path: &str, document: &str) -> Answer {
+        let request = Request::post(path).header("content-type", "application/json");
+        let request = request.body(Body::from(document.to_owned())).unwrap();
+        self.answer(request).await
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
@@ -209,6 +225,17 @@ GET /api/v1/nodes/gpu-1?x=1|400|unknown-parameter|x|no parameters
 GET /api/v1/types?x=1|400|unknown-parameter|x|no parameters
 GET /api/v1/events?change=only|400|unknown-parameter|change|there is changes
 GET /api/v1/events?changes=all|400|invalid-parameter|changes|only
+GET /api/v1/profiles?x=1|400|unknown-parameter|x|type, namespace
+GET /api/v1/profiles?type=a&type=b|400|invalid-parameter|type|more than once
+GET /api/v1/profiles/none|404|unknown-profile|name|/api/v1/profiles
+GET /api/v1/profiles/a/none|404|unknown-profile|name|/api/v1/profiles
+GET /api/v1/profiles/%ff|404|unknown-profile|name|not UTF-8
+GET /api/v1/profile-draft|400|invalid-parameter|nodes|nodes=A,B or type=TYPE
+GET /api/v1/profile-draft?type=A%20B|400|invalid-parameter|type|no type such as
+GET /api/v1/profile-draft?type=a&name=A_B|400|invalid-parameter|name|lower-case
+GET /api/v1/profile-draft?type=a&namespace=-|400|invalid-parameter|namespace|lower-case
+GET /api/v1/profile-draft?type=a|503|no-cluster||--follow-cluster
+GET /api/hardware-profiles?x=1|400|unknown-parameter|x|no parameters
 GET /api|404|not-found||/openapi.json
 GET /api/v1/nodes/|404|not-found||/openapi.json
 GET /api/v2/nodes|404|not-found||/openapi.json

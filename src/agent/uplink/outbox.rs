@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_by_name_and_one_that_kubelet_does_not_name_by_the_beginning_of_its_uid() {
+    fn a_pod_is_told_by_name_and_by_the_beginning_of_its_uid() {
         let (mut outbox, uplink) = outbox();
         outbox.put(&busy(1), &LabelSet::default(), None);
         let mut usage = used(2, 7, false);
@@ -555,7 +555,7 @@ mod tests {
         let told = usage_told(&uplink).unwrap();
         let told = told.devices[0].units[0].tenants.iter();
         let uids: Vec<Option<&str>> = told.map(|tenant| tenant.uid.as_deref()).collect();
-        assert_eq!(uids, [None, Some("7d1c5a3e")]);
+        assert_eq!(uids, [Some("7d1c5a3e"), Some("7d1c5a3e")]);
     }
 
     #[test]

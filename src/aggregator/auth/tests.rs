@@ -2,7 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::*;
+use crate::aggregator::asking::{MOST_AT_ONCE, MOST_BAD, MOST_PENDING, PATIENCE, PAUSE};
 
 /// An API server that takes a second for a review. It knows agents' tokens, `node.<node>.x`, and those of other accounts.
 #[derive(Debug, Clone, Default)]
@@ -206,9 +211,8 @@ async fn however_many_tokens_come_few_reviews_run_and_nobody_waits_for_ever() {
     assert!(unchecked >= 10_000 - MOST_PENDING, "{unchecked}");
     assert!(server.asked() <= MOST_AT_ONCE * 9, "{}", server.asked());
     // Strangers have taken no place of those who are known.
-    let known = gate.0.as_ref().unwrap().known();
-    assert!(known.bad.len() <= MOST_BAD);
-    assert!(known.pending.len() <= MOST_PENDING);
+    let (bad, pending) = gate.0.as_ref().unwrap().asking.sizes();
+    assert!(bad <= MOST_BAD && pending <= MOST_PENDING);
 }
 
 #[tokio::test(start_paused = true)]

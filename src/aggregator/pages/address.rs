@@ -71,7 +71,7 @@ impl Asked {
 }
 
 /// `text` as one word of a shell.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._/,=".contains(c);
     if text.chars().all(plain) {
         text.to_owned()

@@ -40,8 +40,16 @@ pub(super) struct Key {
 impl Bar {
     /// Of these devices.
     pub(super) fn of(counts: Counts, height: u32) -> Self {
-        let keys = legend(counts);
-        let total = counts.total();
+        Self {
+            label: in_words(counts),
+            ..Self::drawn(&legend(counts), height)
+        }
+    }
+
+    /// Of what a legend lists.
+    pub(super) fn drawn(keys: &[Key], height: u32) -> Self {
+        let counts = keys.iter().map(|key| key.count);
+        let total = counts.fold(0, u32::saturating_add);
         let segments = if total <= MOST_LEAVES {
             let each = keys.iter().flat_map(|key| {
                 let one = Key { count: 1, ..*key };
@@ -52,7 +60,7 @@ impl Bar {
             laid_out(keys.iter().copied(), total, 40)
         };
         Self {
-            label: in_words(counts),
+            label: said(keys),
             height,
             segments,
         }
@@ -61,38 +69,47 @@ impl Bar {
 
 /// What there is of these devices, in the order in which bars show it.
 pub(super) fn legend(counts: Counts) -> Vec<Key> {
-    let all = [
-        ("in-use", None, "in use", counts.in_use),
+    legend_of([
+        ("in-use", None, "in use", counts.in_use.into()),
         (
             "partitioned",
             Some("stripes"),
             "partitioned",
-            counts.partitioned,
+            counts.partitioned.into(),
         ),
-        ("free", None, "free", counts.free),
+        ("free", None, "free", counts.free.into()),
         (
             "unavailable",
             Some("crosses"),
             "unavailable",
-            counts.unavailable,
+            counts.unavailable.into(),
         ),
-        ("unknown", None, "use unknown", counts.unknown),
-    ];
+        ("unknown", None, "use unknown", counts.unknown.into()),
+    ])
+}
+
+/// Class, filling, word and count of what there is any of, in this order.
+pub(super) fn legend_of<const N: usize>(
+    all: [(&'static str, Option<&'static str>, &'static str, u64); N],
+) -> Vec<Key> {
     let all = all.into_iter().filter(|(.., count)| *count > 0);
     all.map(|(kind, fill, word, count)| Key {
         kind,
         fill,
         word,
-        count,
+        count: u32::try_from(count).unwrap_or(u32::MAX),
     })
     .collect()
 }
 
 /// `2 in use, 6 free`.
 pub(super) fn in_words(counts: Counts) -> String {
-    let said = legend(counts);
+    said(&legend(counts))
+}
+
+fn said(keys: &[Key]) -> String {
+    let said = keys.iter();
     let said: Vec<String> = said
-        .iter()
         .map(|key| format!("{} {}", key.count, key.word))
         .collect();
     if said.is_empty() {

@@ -107,7 +107,7 @@ fn product(device: &Device) -> String {
 }
 
 /// `GPU 0`, and the address where there is no number.
-fn title(device: &Device) -> String {
+pub(super) fn title(device: &Device) -> String {
     let noun = match device.vendor {
         Vendor::Aws => "Device",
         Vendor::Nvidia | Vendor::Amd | Vendor::Other(_) => "GPU",

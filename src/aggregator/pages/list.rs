@@ -13,6 +13,7 @@ use crate::aggregator::clock::Moment;
 use crate::aggregator::fleet::{Fleet, TypeOfFleet};
 use crate::aggregator::query::{self, Query};
 use crate::aggregator::view::View;
+use crate::domain::access::{Sight, Types};
 use crate::domain::error::chain;
 use crate::domain::fleet::{Counts, NodeState};
 use crate::domain::quantity::Mebibytes;
@@ -28,6 +29,8 @@ const YOUNG_SECONDS: u64 = 120;
 #[template(path = "list.html")]
 pub(super) struct ListPage {
     assets: Assets,
+    /// Whether nodes are shown.
+    nodes: bool,
     empty: Option<Empty>,
     glance: Glance,
     types: Vec<TypeCard>,
@@ -106,7 +109,9 @@ impl ListPage {
 }
 
 /// The page that `uri` asks for, for a reader who reached this server at `origin`.
-pub(super) fn page(view: &View, uri: &Uri, origin: &str) -> ListPage {
+///
+/// Who may not list nodes sees types and nothing of nodes.
+pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListPage {
     let now = view.clock().now();
     let fleet = view.fleet();
     let asked = Asked::of(uri);
@@ -127,14 +132,16 @@ pub(super) fn page(view: &View, uri: &Uri, origin: &str) -> ListPage {
         ..query
     };
     let found = query::run(&fleet, &query, now);
-    let types = fleet.types(now);
+    let mut types = fleet.types(now);
+    types.retain(|one| sight.types.has(one.counts.type_name.as_ref()));
     let mut nodes = fleet.nodes.iter();
     let has_layouts = nodes.any(|node| node.summary.layout.is_some());
     let pager = pager(&asked, &found, fleet.nodes.len());
     ListPage {
         assets: Assets::links(),
+        nodes: sight.nodes,
         empty: fleet.nodes.is_empty().then(|| empty(now, origin)),
-        glance: glance(&fleet, &types, &asked, now),
+        glance: glance(&fleet, &types, &sight.types, &asked, now),
         form: form(&asked, &types, &query, has_layouts),
         types: types.iter().map(|one| card(one, &asked)).collect(),
         wrong,
@@ -178,12 +185,25 @@ fn name(origin: &str) -> &str {
     }
 }
 
-fn glance(fleet: &Fleet, types: &[TypeOfFleet], asked: &Asked, now: Moment) -> Glance {
+fn glance(
+    fleet: &Fleet,
+    types: &[TypeOfFleet],
+    seen: &Types,
+    asked: &Asked,
+    now: Moment,
+) -> Glance {
     let counts = types.iter().map(|one| one.counts.counts);
     let counts = counts.fold(Counts::default(), Counts::and);
-    let memory_of_all = fleet.nodes.iter().fold(0_u64, |sum, node| {
-        sum.saturating_add(node.summary.memory.get())
-    });
+    let memory_of_all = match seen {
+        Types::All => fleet.nodes.iter().fold(0_u64, |sum, node| {
+            sum.saturating_add(node.summary.memory.get())
+        }),
+        // What all nodes have would tell of types that are not shown.
+        Types::Only(_) => types.iter().fold(0_u64, |sum, one| {
+            let each = one.counts.memory.map_or(0, Mebibytes::get);
+            sum.saturating_add(each.saturating_mul(one.counts.counts.total().into()))
+        }),
+    };
     let by_state = NodeState::ALL.map(|state| {
         let nodes = fleet.nodes.iter();
         (state, nodes.filter(|node| node.state(now) == state).count())

@@ -9,6 +9,7 @@ use super::bar::in_words;
 use super::chips::Chips;
 use super::facts::Card;
 use super::layout::Section;
+use super::names::NameForm;
 use super::plan::WhatIf;
 use super::shares::{Given, of_device};
 use super::words::{Badge, age, counted, millis, node_state, printable, time};
@@ -47,7 +48,11 @@ pub(super) struct NodePage {
     neuron: Option<Chips>,
     /// What the ids in the pictures mean, where there are any.
     legend: Option<&'static str>,
+    /// Devices that nobody knows or that a person named.
+    names: Option<NameForm>,
     what_if: WhatIf,
+    /// The layout whose plan is shown, which the other form must not forget.
+    asked_layout: Option<String>,
     labels: Vec<(String, String)>,
     origin: String,
 }
@@ -59,6 +64,8 @@ pub(super) struct Reader {
     pub(super) layouts: Current,
     /// The layout whose plan is asked for.
     pub(super) layout: Option<String>,
+    /// The name that is tried for what nobody knows.
+    pub(super) type_override: Option<String>,
     /// The server as this reader reached it.
     pub(super) origin: String,
 }
@@ -96,7 +103,7 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
     let sharing = told.as_ref().and_then(|status| status.sharing.as_ref());
     notices.extend(
         inventory
-            .filter(|all| all.misses_nvml() || !matches!(all.nvml, NvmlState::Absent { .. }))
+            .filter(|all| all.is_nvml_of_interest())
             .and_then(|all| nvml(&all.nvml)),
     );
     let devices = inventory.iter().flat_map(|all| {
@@ -133,9 +140,12 @@ pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
         legend: devices.iter().any(Card::has_ids).then_some(LEGEND),
         devices,
         neuron: inventory.and_then(Chips::of),
+        names: inventory
+            .and_then(|all| NameForm::of(&node.name, all, reader.type_override.as_deref())),
         what_if: inventory
             .map(|all| WhatIf::of(&reader.layouts, all, reader.layout.as_deref()))
             .unwrap_or_default(),
+        asked_layout: reader.layout,
         labels: labels
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect(),

@@ -295,7 +295,7 @@ fn outcome(outcome: Outcome, word: &'static str) -> Badge {
 }
 
 /// A sentence begins with a capital.
-fn capital(text: &str) -> String {
+pub(super) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) => first.to_uppercase().chain(chars).collect(),

@@ -34,6 +34,8 @@ pub(super) struct Row {
 pub(super) struct Kind {
     pub(super) name: String,
     pub(super) count: u32,
+    /// Nobody knows it, and a person may name it.
+    pub(super) is_nameless: bool,
 }
 
 /// The head of a column.
@@ -67,6 +69,7 @@ impl Row {
         let types = node.summary.types.iter().map(|one| Kind {
             name: type_name(one.type_name.as_ref()),
             count: one.counts.total(),
+            is_nameless: one.type_name.is_none(),
         });
         let partitions = counts.partitions;
         let since = node.freshness.age(now);

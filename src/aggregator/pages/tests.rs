@@ -10,9 +10,11 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::{MOST_STREAMS, router};
+use crate::aggregator::availability::Counter;
 use crate::aggregator::clock::Clock;
 use crate::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use crate::aggregator::view::View;
+use crate::domain::access::{Sight, Types};
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::stream::{Parts, Run};
 
@@ -49,8 +51,12 @@ fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
 }
 
 async fn get(view: &View, path: &str) -> Response<Body> {
-    let request = Request::get(path).body(Body::empty()).unwrap();
-    router(view.clone()).oneshot(request).await.unwrap()
+    let mut request = Request::get(path).body(Body::empty()).unwrap();
+    request.extensions_mut().insert(Sight::everything());
+    router(Counter::new(view.clone(), None))
+        .oneshot(request)
+        .await
+        .unwrap()
 }
 
 async fn text(response: Response<Body>) -> String {
@@ -67,6 +73,11 @@ async fn every_answer_says_what_a_page_may_do() {
         ("/?search=%ff", StatusCode::OK),
         ("/nodes/node-00000", StatusCode::OK),
         ("/nodes/NOT-A-NAME", StatusCode::NOT_FOUND),
+        ("/profiles", StatusCode::OK),
+        ("/profiles/opendatahub/nobody", StatusCode::NOT_FOUND),
+        ("/profiles/new", StatusCode::BAD_REQUEST),
+        ("/profiles/new?colour=red", StatusCode::BAD_REQUEST),
+        ("/profiles/new?node=a", StatusCode::SERVICE_UNAVAILABLE),
         ("/assets/octavo.css", StatusCode::OK),
         ("/assets/..%2f..%2fpages.rs", StatusCode::NOT_FOUND),
         ("/elsewhere", StatusCode::NOT_FOUND),
@@ -99,7 +110,10 @@ async fn a_page_names_its_files_by_content_and_they_are_kept() {
         let tag = answer.headers().get(header::ETAG).unwrap();
         let again = Request::get(link).header(header::IF_NONE_MATCH, tag);
         let again = again.body(Body::empty()).unwrap();
-        let answer = router(view.clone()).oneshot(again).await.unwrap();
+        let answer = router(Counter::new(view.clone(), None))
+            .oneshot(again)
+            .await
+            .unwrap();
         assert_eq!(answer.status(), StatusCode::NOT_MODIFIED, "{link}");
         let other = format!("{link}0");
         let answer = get(&view, &other).await;
@@ -144,7 +158,7 @@ async fn what_cannot_be_read_is_said_and_texts_of_peers_are_escaped() {
 #[tokio::test]
 async fn so_many_pages_can_wait_and_no_more() {
     let (_fleet, view) = view(0);
-    let site = router(view);
+    let site = router(Counter::new(view, None));
     let mut open = Vec::new();
     for _ in 0..MOST_STREAMS {
         let request = Request::get("/live").body(Body::empty()).unwrap();
@@ -169,4 +183,32 @@ async fn the_stream_ends_with_the_store_and_says_changes() {
     assert_eq!(&event[..], b"event: change\ndata: 7\n\n");
     drop(fleet);
     assert!(body.frame().await.is_none());
+}
+
+#[tokio::test]
+async fn who_may_not_list_nodes_sees_none_on_the_first_page_and_is_told_why() {
+    let (_fleet, view) = view(3);
+    let asks = async |sight: Option<Sight>| {
+        let mut request = Request::get("/").body(Body::empty()).unwrap();
+        if let Some(sight) = sight {
+            request.extensions_mut().insert(sight);
+        }
+        let answer = router(Counter::new(view.clone(), None))
+            .oneshot(request)
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        text(answer).await
+    };
+    let types = Sight {
+        types: Types::All,
+        nodes: false,
+    };
+    // Without a gate before it nobody is shown anything either.
+    for sight in [Some(types), None] {
+        let page = asks(sight).await;
+        assert!(!page.contains("node-0000"), "{page}");
+        assert!(page.contains("list nodes.octavo.dev"), "{page}");
+    }
+    assert!(asks(Some(Sight::everything())).await.contains("node-00002"));
 }

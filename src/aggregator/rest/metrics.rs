@@ -3,8 +3,11 @@
 //! Series are made of our own words and of types, never of nodes or devices. Types are what peers say they are, so there is
 //! a bound on how many get series of their own.
 
+pub mod cluster;
+
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -26,6 +29,9 @@ use crate::wire::api::Problem;
 
 /// Types that get series of their own; the devices of all others are told together, as type `other`.
 const MAX_TYPES: usize = 256;
+
+/// How long a scrape waits for what is to be had to be counted.
+const COUNT_WITHIN: Duration = Duration::from_millis(500);
 
 /// Makes what is known of the fleet readable through `registry`, which must have no prefix.
 pub fn register(registry: &mut Registry, view: View) {
@@ -49,6 +55,9 @@ pub(super) async fn scrape(
     State(api): State<Api>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, Failure> {
+    // Counted here, because who writes metrics cannot wait. A count that takes long is told at the next scrape.
+    let counting = tokio::time::timeout(COUNT_WITHIN, api.availability.current());
+    drop(counting.await);
     let accepted = headers.get_all(header::ACCEPT).iter();
     let accepted = accepted.filter_map(|value| value.to_str().ok());
     let (kind, body) = exposition::write(&api.registry, accepted).map_err(|_| {

@@ -6,6 +6,7 @@ use axum::extract::{FromRequestParts, Path, State};
 use axum::http::request::Parts;
 
 use super::problem::{Failure, Kind};
+use super::seen::Seen;
 use super::{Api, openapi, rows};
 use crate::aggregator::fleet::{Fleet, Node};
 use crate::aggregator::query::{self, Query};
@@ -146,7 +147,7 @@ fn status(node: &Node) -> Result<Status, Failure> {
     })
 }
 
-/// Types of devices over the whole fleet
+/// Types of devices over the whole fleet: those that the reader may see
 #[utoipa::path(
     get,
     path = "/api/v1/types",
@@ -156,8 +157,12 @@ fn status(node: &Node) -> Result<Status, Failure> {
         (status = 400, description = "There are no parameters", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn types(State(api): State<Api>, pairs: Pairs) -> Result<Json<TypeList>, Failure> {
+pub(super) async fn types(
+    State(api): State<Api>,
+    Seen(sight): Seen,
+    pairs: Pairs,
+) -> Result<Json<TypeList>, Failure> {
     pairs.none()?;
     let now = api.view.clock().now();
-    Ok(Json(rows::types(&api.view.fleet(), now)))
+    Ok(Json(rows::types(&api.view.fleet(), &sight.types, now)))
 }

@@ -24,6 +24,7 @@ use crate::wire::api::{Event, Problem};
     ),
     tags(
         (name = "fleet", description = "What the fleet has"),
+        (name = "profiles", description = "Hardware profiles: what they reach, what is free there, what is wrong with them"),
         (name = "operations", description = "How the aggregator is")
     ),
     components(schemas(Problem, Event, State, SharingWord, LayoutStateWord, SortWord, UsageSortWord, Limit, DisruptionWord))

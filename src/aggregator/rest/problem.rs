@@ -4,9 +4,11 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use crate::aggregator::availability::AvailabilityQueryError;
 use crate::aggregator::query::QueryError;
 use crate::aggregator::usage::UsageQueryError;
 use crate::domain::error::chain;
+use crate::domain::matching::RequestError;
 use crate::wire::api::Problem;
 
 /// What kinds of failure there are. The words are promised: clients tell failures apart by them.
@@ -15,13 +17,25 @@ pub(super) enum Kind {
     UnknownParameter,
     InvalidParameter,
     InvalidName,
+    InvalidBody,
+    WrongMediaType,
+    BodyTooLong,
     UnknownNode,
     UnknownLayout,
     UnsuitableLayout,
+    UnknownProfile,
+    AmbiguousProfile,
+    UnsuitableNodes,
+    NoCluster,
     NotFound,
     MethodNotAllowed,
     TooManyStreams,
     NotReady,
+    Unauthenticated,
+    UntrustedProxy,
+    Forbidden,
+    CrossSite,
+    Unchecked,
     Internal,
 }
 
@@ -47,13 +61,25 @@ impl Kind {
             Self::UnknownParameter => "/problems/unknown-parameter",
             Self::InvalidParameter => "/problems/invalid-parameter",
             Self::InvalidName => "/problems/invalid-name",
+            Self::InvalidBody => "/problems/invalid-body",
+            Self::WrongMediaType => "/problems/wrong-media-type",
+            Self::BodyTooLong => "/problems/body-too-long",
             Self::UnknownNode => "/problems/unknown-node",
             Self::UnknownLayout => "/problems/unknown-layout",
             Self::UnsuitableLayout => "/problems/unsuitable-layout",
+            Self::UnknownProfile => "/problems/unknown-profile",
+            Self::AmbiguousProfile => "/problems/ambiguous-profile",
+            Self::UnsuitableNodes => "/problems/unsuitable-nodes",
+            Self::NoCluster => "/problems/no-cluster",
             Self::NotFound => "/problems/not-found",
             Self::MethodNotAllowed => "/problems/method-not-allowed",
             Self::TooManyStreams => "/problems/too-many-streams",
             Self::NotReady => "/problems/not-ready",
+            Self::Unauthenticated => "/problems/unauthenticated",
+            Self::UntrustedProxy => "/problems/untrusted-proxy",
+            Self::Forbidden => "/problems/forbidden",
+            Self::CrossSite => "/problems/cross-site",
+            Self::Unchecked => "/problems/unchecked",
             Self::Internal => "/problems/internal",
         }
     }
@@ -63,26 +89,49 @@ impl Kind {
             Self::UnknownParameter => "There is no such parameter",
             Self::InvalidParameter => "A parameter has a value that it cannot have",
             Self::InvalidName => "This cannot be the name of a node",
+            Self::InvalidBody => "The document that was sent cannot be meant",
+            Self::WrongMediaType => "The document that was sent is not JSON",
+            Self::BodyTooLong => "The document that was sent is too long",
             Self::UnknownNode => "There is no node of this name",
             Self::UnknownLayout => "There is no layout of this name",
             Self::UnsuitableLayout => "The layout does not suit the node",
+            Self::UnknownProfile => "There is no hardware profile of this name",
+            Self::AmbiguousProfile => "Several hardware profiles have this name",
+            Self::UnsuitableNodes => "No hardware profile can be made of these nodes",
+            Self::NoCluster => "No cluster is followed now",
             Self::NotFound => "There is nothing here",
             Self::MethodNotAllowed => "This method is not possible here",
             Self::TooManyStreams => "Too many event streams are open",
             Self::NotReady => "Not all servers are up",
+            Self::Unauthenticated => "It is not known who you are",
+            Self::UntrustedProxy => "The word of a proxy cannot be taken",
+            Self::Forbidden => "You may not see this",
+            Self::CrossSite => "Another site made this request",
+            Self::Unchecked => "Nobody can say now whether you may see this",
             Self::Internal => "Something is wrong on this side",
         }
     }
 
     fn status(self) -> StatusCode {
         match self {
-            Self::UnknownParameter | Self::InvalidParameter | Self::InvalidName => {
-                StatusCode::BAD_REQUEST
+            Self::UnknownParameter
+            | Self::InvalidParameter
+            | Self::InvalidName
+            | Self::AmbiguousProfile
+            | Self::UntrustedProxy
+            | Self::InvalidBody => StatusCode::BAD_REQUEST,
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden | Self::CrossSite => StatusCode::FORBIDDEN,
+            Self::WrongMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnknownNode | Self::UnknownLayout | Self::UnknownProfile | Self::NotFound => {
+                StatusCode::NOT_FOUND
             }
-            Self::UnknownNode | Self::UnknownLayout | Self::NotFound => StatusCode::NOT_FOUND,
-            Self::UnsuitableLayout => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::UnsuitableLayout | Self::UnsuitableNodes => StatusCode::UNPROCESSABLE_ENTITY,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooManyStreams | Self::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyStreams | Self::NotReady | Self::NoCluster | Self::Unchecked => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -90,16 +139,26 @@ impl Kind {
     /// Seconds after which it is worth another try.
     fn retry_after(self) -> Option<&'static str> {
         match self {
-            Self::TooManyStreams => Some("10"),
-            Self::NotReady => Some("1"),
+            Self::TooManyStreams | Self::NoCluster => Some("10"),
+            Self::NotReady | Self::Unchecked => Some("1"),
             Self::UnknownParameter
             | Self::InvalidParameter
             | Self::InvalidName
+            | Self::InvalidBody
+            | Self::WrongMediaType
+            | Self::BodyTooLong
             | Self::UnknownNode
             | Self::UnknownLayout
             | Self::UnsuitableLayout
+            | Self::UnknownProfile
+            | Self::AmbiguousProfile
+            | Self::UnsuitableNodes
             | Self::NotFound
             | Self::MethodNotAllowed
+            | Self::Unauthenticated
+            | Self::UntrustedProxy
+            | Self::Forbidden
+            | Self::CrossSite
             | Self::Internal => None,
         }
     }
@@ -169,6 +228,24 @@ impl From<UsageQueryError> for Failure {
     }
 }
 
+impl From<AvailabilityQueryError> for Failure {
+    fn from(error: AvailabilityQueryError) -> Self {
+        let kind = match error {
+            AvailabilityQueryError::Unknown(_) => Kind::UnknownParameter,
+            AvailabilityQueryError::Value { .. } | AvailabilityQueryError::TooMany(_) => {
+                Kind::InvalidParameter
+            }
+        };
+        Self::new(kind, chain(&error)).of(error.parameter())
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        Self::new(Kind::InvalidBody, error.problem).of(error.field)
+    }
+}
+
 /// Carried to the layer that knows the path.
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
@@ -188,6 +265,9 @@ impl IntoResponse for Located {
         );
         if let Some(seconds) = self.kind.retry_after() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
+        }
+        if self.kind == Kind::Unauthenticated {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }

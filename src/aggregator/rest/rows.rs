@@ -3,6 +3,7 @@
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::{Fleet, Node, TypeOfFleet};
 use crate::book::Names;
+use crate::domain::access::Types;
 use crate::wire::api::{
     API_VERSION, DeviceLayoutJson, LayoutName, LayoutNames, LayoutRow, NodeDetail, NodeRow,
     NodeType, TypeList, TypeRow,
@@ -70,8 +71,8 @@ pub fn layouts(node: &Node, names: Names, notice: Option<String>) -> LayoutNames
     }
 }
 
-/// The types of the fleet, as they are at `now`.
-pub fn types(fleet: &Fleet, now: Moment) -> TypeList {
+/// The types of the fleet that are among `seen`, as they are at `now`.
+pub fn types(fleet: &Fleet, seen: &Types, now: Moment) -> TypeList {
     let row = |TypeOfFleet { counts, nodes }| TypeRow {
         of_all: counts.into(),
         nodes,
@@ -80,7 +81,11 @@ pub fn types(fleet: &Fleet, now: Moment) -> TypeList {
         api_version: API_VERSION.to_owned(),
         kind: "TypeList".to_owned(),
         revision: fleet.revision,
-        items: fleet.types(now).into_iter().map(row).collect(),
+        items: {
+            let types = fleet.types(now).into_iter();
+            let types = types.filter(|one| seen.has(one.counts.type_name.as_ref()));
+            types.map(row).collect()
+        },
     }
 }
 

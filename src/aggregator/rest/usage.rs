@@ -5,13 +5,19 @@ use axum::extract::State;
 use tokio::task::yield_now;
 
 use super::nodes::Pairs;
-use super::problem::Failure;
+use super::problem::{Failure, Kind};
+use super::seal::Seal;
+use super::seen::Seen;
 use super::{Api, openapi};
+use crate::aggregator::usage::summary::Summary;
 use crate::aggregator::usage::{Query, Search};
+use crate::domain::access::{Question, Resource, Verb};
 use crate::wire::api::{API_VERSION, Problem};
-use crate::wire::usage::UsageList;
+use crate::wire::usage::{UsageList, UsageRow, UsageSum, UsageSummary};
 
 /// Who uses what: containers on devices and partitions, filtered, ordered, in pages
+///
+/// Readers who may not list nodes are not told which node and device it is: `node`, `device`, `pci` and `uuid` are empty for them.
 #[utoipa::path(
     get,
     path = "/api/v1/usage",
@@ -32,8 +38,14 @@ use crate::wire::usage::UsageList;
 )]
 pub(super) async fn usage(
     State(api): State<Api>,
+    Seen(sight): Seen,
     Pairs(pairs): Pairs,
 ) -> Result<Json<UsageList>, Failure> {
+    let pairs = if sight.nodes {
+        pairs
+    } else {
+        opened(&api.seal, pairs)?
+    };
     let query = Query::parse(pairs)?;
     let fleet = api.view.fleet();
     let mut search = Search::new(&fleet, &query, api.view.clock().now());
@@ -41,12 +53,74 @@ pub(super) async fn usage(
     while search.step() {
         yield_now().await;
     }
-    let page = search.page();
+    let mut page = search.page();
+    let mut next = page.next.as_ref().map(ToString::to_string);
+    if !sight.nodes {
+        page.items.iter_mut().for_each(UsageRow::hide_where);
+        next = next.and_then(|next| api.seal.seal(&next));
+    }
     Ok(Json(UsageList {
         api_version: API_VERSION.to_owned(),
         kind: "UsageList".to_owned(),
         revision: fleet.revision,
-        continue_token: page.next.as_ref().map(ToString::to_string),
+        continue_token: next,
         items: page.items,
     }))
+}
+
+/// How many devices, partitions and replicas of which type each namespace has now
+#[utoipa::path(
+    get,
+    path = "/api/v1/usage/summary",
+    tag = "fleet",
+    responses(
+        (status = 200, description = "What each namespace has, ordered by namespace and type", body = UsageSummary),
+        (status = 400, description = "A parameter is not known", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn summary(
+    State(api): State<Api>,
+    pairs: Pairs,
+) -> Result<Json<UsageSummary>, Failure> {
+    pairs.none()?;
+    let fleet = api.view.fleet();
+    let mut summary = Summary::new(&fleet, api.view.clock().now());
+    // The one thread that answers is others' too.
+    while summary.step() {
+        yield_now().await;
+    }
+    let told = summary.told();
+    Ok(Json(UsageSummary {
+        api_version: API_VERSION.to_owned(),
+        kind: "UsageSummary".to_owned(),
+        revision: fleet.revision,
+        stale_nodes: told.stale,
+        incomplete: told.is_cut,
+        items: told
+            .holdings
+            .iter()
+            .map(|((namespace, kind), held)| UsageSum::new(namespace, kind.as_ref(), *held))
+            .collect(),
+    }))
+}
+
+/// What somebody asks for who may not know of nodes.
+fn opened(seal: &Seal, pairs: Vec<(String, String)>) -> Result<Vec<(String, String)>, Failure> {
+    let pairs = pairs.into_iter().map(|(name, value)| match name.as_str() {
+        "node" if !value.trim().is_empty() => {
+            let nodes = Question::all(Verb::List, Resource::Nodes);
+            let detail =
+                format!("the parameter node is for readers who may {nodes}, and you may not");
+            Err(Failure::new(Kind::Forbidden, detail).of("node"))
+        }
+        "continue" if !value.trim().is_empty() => {
+            let opened = seal.open(value.trim()).ok_or_else(|| {
+                let detail = "the parameter continue cannot be used; begin again without it";
+                Failure::new(Kind::InvalidParameter, detail).of("continue")
+            });
+            opened.map(|value| (name, value))
+        }
+        _ => Ok((name, value)),
+    });
+    pairs.collect()
 }

@@ -18,9 +18,9 @@ use crate::wire::status;
 use crate::wire::usage::{UsageJson, UsageRow, rows};
 
 /// Bytes of parts that are read before others have their turn: some thirty nodes, a few milliseconds.
-const AT_ONCE: usize = 128 * 1024;
+pub(super) const AT_ONCE: usize = 128 * 1024;
 /// Bytes of parts that are read for one page: some four thousand nodes.
-const MOST_READ: usize = 16 * 1024 * 1024;
+pub(super) const MOST_READ: usize = 16 * 1024 * 1024;
 
 /// A page that is being made. Pure: whoever makes it lets others have their turn between the steps.
 #[derive(Debug)]

@@ -12,8 +12,9 @@ use crate::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use crate::domain::error::chain;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::quantity::Mebibytes;
+use crate::domain::sharing::ShareId;
 use crate::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage, Usage};
-use crate::domain::stream::{Parts, Run};
+use crate::domain::stream::{PartKey, Parts, Run};
 use crate::wire::status;
 
 fn tenant(name: &str, memory: u64) -> Tenant {
@@ -337,4 +338,56 @@ fn of_many_who_use_the_same_those_of_the_first_nodes_come_first() {
         assert_eq!(found.items, page);
         token = found.next.unwrap().to_string();
     }
+}
+
+/// All that is read of a fleet, and how many steps it took.
+fn summed(fleet: &Fleet, most: usize, now: Moment) -> (summary::Told, usize) {
+    let mut summary = summary::Summary::within(fleet, now, most);
+    let mut steps = 1;
+    while summary.step() {
+        steps += 1;
+    }
+    (summary.told(), steps)
+}
+
+/// The same machine, whose pods were given what they have.
+fn giving(name: &str, pods: u32) -> Arc<Node> {
+    let node = node(name, &(0..u64::from(pods)).collect::<Vec<u64>>());
+    let part = node.parts.get(PartKey::usage().as_str()).unwrap();
+    let mut usage = status::decode_usage(part).unwrap();
+    let tenants = &mut usage.devices[0].units[0].tenants;
+    for (number, tenant) in (0..).zip(tenants) {
+        let uuid = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
+        tenant.ids = vec![ShareId::replica(uuid, number)];
+    }
+    let parts: Parts = [status::encode_usage(&usage)].into_iter().collect();
+    Arc::new(Node {
+        parts,
+        ..Node::clone(&node)
+    })
+}
+
+#[test]
+fn what_namespaces_have_is_summed_over_all_nodes_that_are_heard_of() {
+    let mut fleet = Fleet::default();
+    for number in 0..400 {
+        fleet.nodes.insert(giving(&format!("gpu-{number:03}"), 30));
+    }
+    let now = Moment::default();
+    let (told, steps) = summed(&fleet, usize::MAX, now);
+    assert!(steps > 1, "all of it was read at once");
+    assert!(!told.is_cut);
+    let counts = told.holdings.iter();
+    let counts: Vec<(String, u64, u64)> = counts
+        .map(|((namespace, kind), held)| {
+            assert_eq!(*kind, None);
+            (namespace.clone(), held.pods, held.replicas)
+        })
+        .collect();
+    let expected = ["team-0", "team-1", "team-2"].map(|team| (team.to_owned(), 4000, 4000));
+    assert_eq!(counts, expected);
+    let (some, _) = summed(&fleet, 10_000, now);
+    assert!(some.is_cut, "{some:?}");
+    let (late, _) = summed(&fleet, usize::MAX, Moment::from_millis(60_000));
+    assert_eq!((late.stale, late.holdings.len()), (400, 0));
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -19,6 +20,19 @@ pub enum ClientError {
     /// The address and what was typed make no address together.
     #[error("this is no address that can be asked")]
     Address,
+    /// The token in the file cannot be used.
+    #[error("cannot use the token in {}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The token would be there for anybody to take.
+    #[error(
+        "the address begins with http://, and a token is not sent unencrypted to another machine"
+    )]
+    TokenInClear,
     /// Nobody listens there.
     #[error("nobody listens there: the connection was refused")]
     NobodyThere,
@@ -118,6 +132,8 @@ impl ClientError {
             }
             Self::Problem(problem) => problem.status >= 500 || problem.status == 429,
             Self::Address
+            | Self::Token { .. }
+            | Self::TokenInClear
             | Self::Certificate(_)
             | Self::Tls(_)
             | Self::NotHttp(_)
@@ -127,6 +143,11 @@ impl ClientError {
             | Self::Unreadable(_)
             | Self::Inventory(_) => false,
         }
+    }
+
+    /// Whether whoever asked may not see it.
+    pub(in crate::cli) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Problem(problem) if problem.kind == "/problems/forbidden")
     }
 
     /// Whether nobody was met at the address.
@@ -143,6 +164,12 @@ impl ClientError {
             ),
             Self::Address | Self::Connect(_) => {
                 Some("check the address in --server or OCTAVO_SERVER")
+            }
+            Self::Token { .. } => {
+                Some("give the file that has it with --token-file or OCTAVO_TOKEN_FILE")
+            }
+            Self::TokenInClear => {
+                Some("ask by an address that begins with https://, or without --token-file")
             }
             Self::Certificate(CertificateError::UnknownIssuer) => Some(
                 "give the certificate of the authority that signed it with --ca FILE or OCTAVO_CA",
@@ -168,6 +195,15 @@ impl ClientError {
                 "/problems/unknown-node" => {
                     Some("`octavo nodes` lists the nodes that an agent has spoken for")
                 }
+                "/problems/unauthenticated" => Some(
+                    "show who you are with --token-file FILE or OCTAVO_TOKEN_FILE; `kubectl create token ACCOUNT` makes a token",
+                ),
+                "/problems/forbidden" => Some(
+                    "ask who runs the cluster for a role; docs/aggregator.md, \"Who may see what\", has them",
+                ),
+                "/problems/untrusted-proxy" => Some(
+                    "ask the aggregator itself, with --token-file, or have its --trusted-proxy set right",
+                ),
                 _ => None,
             },
             Self::Refused(_) | Self::NotOurs { .. } => Some(

@@ -54,7 +54,7 @@ pub(in crate::cli) struct Gathered {
 impl Gathered {
     /// The same with the inventory.
     pub(in crate::cli) fn facts<'a>(
-        &self,
+        self,
         inventory: &'a Inventory,
         catalogue: &'a Catalogue,
     ) -> Facts<'a> {
@@ -62,15 +62,15 @@ impl Gathered {
             inventory,
             is_recorded: self.is_recorded,
             catalogue,
-            roots: self.roots.clone(),
-            traces: self.traces.clone(),
-            files: self.files.clone(),
-            instance_files: self.instance_files.clone(),
-            groups: self.groups.clone(),
-            processes: self.processes.clone(),
-            layout: self.layout.clone(),
-            kubelet: self.kubelet.clone(),
-            labels: self.labels.clone(),
+            roots: self.roots,
+            traces: self.traces,
+            files: self.files,
+            instance_files: self.instance_files,
+            groups: self.groups,
+            processes: self.processes,
+            layout: self.layout,
+            kubelet: self.kubelet,
+            labels: self.labels,
         }
     }
 }

@@ -31,10 +31,10 @@ const OF_NODE: [&str; 8] = [
     "STATE",
 ];
 
-/// Both tables; without headers the first one's rows alone.
+/// Both tables; without headers the first one's rows alone, and without nodes the first one alone.
 pub(super) fn tables(
     types: &[TypeRow],
-    nodes: &[NodeRow],
+    nodes: Option<&[NodeRow]>,
     printed: Printed,
     colors: Colors,
 ) -> String {
@@ -43,6 +43,9 @@ pub(super) fn tables(
         return columns(&rows.collect::<Vec<_>>(), colors);
     }
     let first: Vec<Vec<Cell>> = [header(&OF_TYPE)].into_iter().chain(rows).collect();
+    let Some(nodes) = nodes else {
+        return columns(&first, colors);
+    };
     let places = types.iter().flat_map(|of| {
         let name = &of.of_all.type_name;
         nodes.iter().flat_map(move |node| {
@@ -119,7 +122,7 @@ mod tests {
             let format = FleetFormat::Table;
             tables(
                 &types,
-                std::slice::from_ref(&node),
+                Some(std::slice::from_ref(&node)),
                 Printed { format, headers },
                 Colors::Off,
             )

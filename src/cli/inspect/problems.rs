@@ -30,9 +30,9 @@ pub(super) fn problems(inventory: &Inventory, colors: Colors) -> String {
     )
 }
 
-/// What is wrong with devices, and with which, in the order in which it is first told.
+/// What is wrong with devices, and with which.
 fn of_devices(inventory: &Inventory) -> Vec<(Complaint, Vec<String>)> {
-    let mut all: Vec<(Complaint, Vec<String>)> = Vec::new();
+    let mut all = Vec::new();
     let functions = inventory.devices.iter();
     // What their driver tells stands with the Neuron devices, and it does speak for them.
     for device in functions.filter(|device| !inventory.is_told_by_neuron(device)) {
@@ -42,10 +42,7 @@ fn of_devices(inventory: &Inventory) -> Vec<(Complaint, Vec<String>)> {
                 Some(_) => format!("{} ({})", devices::name(device), device.pci),
                 None => devices::name(device),
             };
-            match all.iter_mut().find(|(known, _)| *known == complaint) {
-                Some((_, places)) => places.push(place),
-                None => all.push((complaint, vec![place])),
-            }
+            add(&mut all, complaint, place);
         }
     }
     all
@@ -53,16 +50,21 @@ fn of_devices(inventory: &Inventory) -> Vec<(Complaint, Vec<String>)> {
 
 /// What is wrong with Neuron devices, and with which: a file that may not be read is the same file of all of them.
 fn alike(neuron: &Neuron) -> Vec<(Complaint, Vec<u32>)> {
-    let mut all: Vec<(Complaint, Vec<u32>)> = Vec::new();
+    let mut all = Vec::new();
     for device in &neuron.devices {
         for complaint in device.complaints() {
-            match all.iter_mut().find(|(known, _)| *known == complaint) {
-                Some((_, numbers)) => numbers.push(device.number),
-                None => all.push((complaint, vec![device.number])),
-            }
+            add(&mut all, complaint, device.number);
         }
     }
     all
+}
+
+/// What several have in common is told once, where it is told first.
+fn add<Place>(all: &mut Vec<(Complaint, Vec<Place>)>, complaint: Complaint, place: Place) {
+    match all.iter_mut().find(|(known, _)| *known == complaint) {
+        Some((_, places)) => places.push(place),
+        None => all.push((complaint, vec![place])),
+    }
 }
 
 fn line(place: &str, complaint: &Complaint, colors: Colors) -> String {

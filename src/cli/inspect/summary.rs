@@ -28,7 +28,7 @@ pub(super) fn summary(inventory: &Inventory, colors: Colors) -> String {
             None => nothing_found(&inventory.nvml, colors),
             Some(_) => vec!["Whether there is an accelerator here is not known.".to_owned()],
         });
-    } else if inventory.misses_nvml() || !matches!(inventory.nvml, NvmlState::Absent { .. }) {
+    } else if inventory.is_nvml_of_interest() {
         said.extend(driver(&inventory.nvml, colors));
     }
     said.extend(amdgpu(inventory));

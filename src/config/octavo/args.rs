@@ -1,31 +1,31 @@
 //! What a person may type, as clap reads it, and how it becomes settings.
 
 mod completion;
+mod inspect;
 mod plugin;
+mod source;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub use self::completion::{completion_script, mig_parted_completion_script};
+use self::inspect::{InspectArgs, LabelsArgs};
 use self::plugin::{PLUGIN, as_plugin};
+pub(super) use self::source::SourceArgs;
 use super::apply::{self, ApplyArgs, CheckpointArgs, HistoryArgs, RestoreArgs};
 use super::catalogue::{self, CatalogueArgs};
 use super::demo::{self, DemoArgs};
 use super::doctor::{self, DoctorArgs};
-use super::fleet::{self, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
+use super::fleet::{self, AvailabilityArgs, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
+use super::matching::{self, MatchArgs};
 use super::mig_parted::{self, MigPartedArgs, NvidiaMigPartedArgs};
-use super::naming::{NamingArgs, NamingSettings};
+use super::profiles::{self, ProfilesArgs};
 use super::sharing::{self, SharingArgs};
 use super::top::TopArgs;
-use super::{
-    Colors, Command, Headers, Input, InspectFormat, InspectSettings, Invocation, LabelsFormat,
-    LabelsPurpose, LabelsSettings, Screen, Shell, Source, Terminal,
-};
-use crate::config::hardware::HardwareArgs;
-use crate::config::labels::LabelArgs;
+use super::{Colors, Command, Invocation, Screen, Shell, Terminal};
 use crate::config::{Answer, parse_as};
 
 const EXAMPLES: &str = "\
@@ -53,37 +53,6 @@ Examples:
 
 Exit codes: 0 done or nothing to do, 1 failed, 2 wrong usage, 3 there are differences or changes, 4 blocked,
 5 impossible on this hardware.";
-
-const INSPECT_EXAMPLES: &str = "\
-Examples:
-  # Table, pictures of the slices, and what is wrong
-  octavo inspect
-
-  # With PCI addresses, UUIDs, product names and links
-  octavo inspect -o wide
-
-  # Only the rows, for a script
-  octavo inspect --no-headers
-
-  # Record this machine and look at the recording elsewhere
-  octavo inspect -o json > node7.json
-  octavo inspect --from node7.json
-
-In the pictures, one cell is one memory slice. `gi 2/0` is GPU instance 2 with compute instance 0; `gi 2/-` has no
-compute instance, so nothing can use it.";
-
-const LABELS_EXAMPLES: &str = "\
-Examples:
-  # Labels as key=value
-  octavo labels --mig-strategy mixed
-
-  # What would change against the node as it is?
-  kubectl get node $NODE -o json | octavo labels --from node7.json --diff -
-
-  # What would change against gpu-feature-discovery?
-  octavo labels --diff /etc/kubernetes/node-feature-discovery/features.d/gfd
-
-With --diff, a line with `-` is there now and would go, one with `+` would come; the exit code is 3 if there are any.";
 
 /// See the accelerators of a Kubernetes fleet and its nodes, their partitions and labels, and plan their layouts
 #[derive(Debug, Parser)]
@@ -113,10 +82,10 @@ pub(super) struct OctavoArgs {
 #[derive(Debug, Subcommand)]
 enum CommandArgs {
     /// Show the accelerators of this node
-    #[command(after_long_help = INSPECT_EXAMPLES)]
+    #[command(after_long_help = inspect::INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
     /// Show the labels that this node would carry
-    #[command(after_long_help = LABELS_EXAMPLES)]
+    #[command(after_long_help = inspect::LABELS_EXAMPLES)]
     Labels(LabelsArgs),
     /// Say what stands between this node's accelerators and pods, and what to do
     #[command(after_long_help = doctor::EXAMPLES)]
@@ -160,9 +129,18 @@ enum CommandArgs {
     /// List the types of accelerators of the fleet
     #[command(after_long_help = fleet::TYPES_EXAMPLES)]
     Types(TypesArgs),
+    /// Tell what is to be had of each type, and why the rest is not
+    #[command(after_long_help = fleet::AVAILABILITY_EXAMPLES)]
+    Availability(AvailabilityArgs),
     /// Show one node of the fleet
     #[command(after_long_help = fleet::NODE_EXAMPLES)]
     Node(NodeArgs),
+    /// Say which nodes hardware profiles reach, what is wrong with them, and make new ones
+    #[command(after_long_help = profiles::EXAMPLES)]
+    Profiles(ProfilesArgs),
+    /// Find which accelerators of the fleet suit a pod, and why not the others
+    #[command(after_long_help = matching::EXAMPLES)]
+    Match(MatchArgs),
     /// Follow what changes in the fleet
     #[command(after_long_help = fleet::WATCH_EXAMPLES)]
     Watch(WatchArgs),
@@ -176,72 +154,6 @@ enum CommandArgs {
         /// The shell to complete in
         shell: Shell,
     },
-}
-
-#[derive(Debug, clap::Args)]
-struct InspectArgs {
-    /// How to print it
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        default_value = "table"
-    )]
-    output: InspectFormat,
-
-    /// Print the rows of the table and nothing else
-    #[arg(long)]
-    no_headers: bool,
-
-    #[command(flatten)]
-    naming: NamingArgs,
-
-    #[command(flatten)]
-    source: SourceArgs,
-}
-
-#[derive(Debug, clap::Args)]
-struct LabelsArgs {
-    /// How to print it
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        default_value = "table"
-    )]
-    output: LabelsFormat,
-
-    /// Print how the labels differ from those in FILE; - for standard input
-    ///
-    /// FILE may hold what this command printed, a feature file of Node Feature Discovery, or a Node as kubectl prints it
-    /// with -o json or yaml. Labels of other owners are not compared, nor is nvidia.com/gfd.timestamp.
-    #[arg(long, value_name = "FILE", conflicts_with = "output")]
-    diff: Option<PathBuf>,
-
-    #[command(flatten)]
-    naming: NamingArgs,
-
-    #[command(flatten)]
-    source: SourceArgs,
-
-    #[command(flatten)]
-    labels: LabelArgs,
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct SourceArgs {
-    /// Read a recorded inventory instead of this machine; - for standard input
-    ///
-    /// FILE is what `octavo inspect -o json` or `-o yaml` printed, or a scenario of the simulated driver, which needs
-    /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware are not used then, but
-    /// --catalog by `inspect`, `labels` and `doctor`.
-    #[arg(long, visible_alias = "machine", value_name = "FILE")]
-    from: Option<PathBuf>,
-
-    #[command(flatten)]
-    hardware: HardwareArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -302,7 +214,7 @@ impl OctavoArgs {
         };
         let command = match self.command {
             CommandArgs::Inspect(args) => Command::Inspect(args.into()),
-            CommandArgs::Labels(args) => Command::Labels(labels(args)?),
+            CommandArgs::Labels(args) => Command::Labels(usage(args.resolve())?),
             CommandArgs::Doctor(args) => Command::Doctor(usage(args.resolve())?),
             CommandArgs::Plan(args) => Command::Plan(usage(args.resolve())?),
             CommandArgs::Apply(args) => Command::Apply(args.into()),
@@ -320,7 +232,10 @@ impl OctavoArgs {
                 (settings, false) => Command::Nodes(settings),
             },
             CommandArgs::Types(args) => Command::Types(args.into()),
+            CommandArgs::Availability(args) => Command::Availability(args.into()),
             CommandArgs::Node(args) => Command::Node(args.into()),
+            CommandArgs::Profiles(args) => Command::Profiles(args.into()),
+            CommandArgs::Match(args) => Command::Match(args.into()),
             CommandArgs::Watch(args) => Command::Watch(args.into()),
             CommandArgs::Top(args) => Command::Top(args.into()),
             CommandArgs::Demo(args) => Command::Demo(args.into()),
@@ -334,64 +249,9 @@ impl OctavoArgs {
     }
 }
 
-impl From<InspectArgs> for InspectSettings {
-    fn from(args: InspectArgs) -> Self {
-        let naming = NamingSettings::new(args.naming, args.source.catalog());
-        Self {
-            source: args.source.into(),
-            format: args.output,
-            headers: Headers::unless(args.no_headers),
-            naming,
-        }
-    }
-}
-
 /// Arguments that each may be given, and not together.
 fn usage<T>(resolved: Result<T, &'static str>) -> Result<T, Answer> {
     resolved.map_err(|message| Answer::usage(&mut OctavoArgs::command(), message))
-}
-
-fn labels(args: LabelsArgs) -> Result<LabelsSettings, Answer> {
-    let naming = NamingSettings::new(args.naming, args.source.catalog());
-    let source = Source::from(args.source);
-    let purpose = args.diff.map_or(LabelsPurpose::Print(args.output), |path| {
-        LabelsPurpose::Diff(path.into())
-    });
-    if source == Source::Recording(Input::Stdin) && purpose == LabelsPurpose::Diff(Input::Stdin) {
-        return usage(Err("only one of --from and --diff can read standard input"));
-    }
-    Ok(LabelsSettings {
-        source,
-        labels: args.labels.into(),
-        purpose,
-        naming,
-    })
-}
-
-impl SourceArgs {
-    /// A catalogue of one's own.
-    pub(super) fn catalog(&self) -> Option<Input> {
-        self.hardware.catalog.clone().map(Input::File)
-    }
-}
-
-impl From<SourceArgs> for Source {
-    fn from(args: SourceArgs) -> Self {
-        match args.from {
-            Some(path) => Self::Recording(path.into()),
-            None => Self::Machine(args.hardware.into()),
-        }
-    }
-}
-
-impl From<PathBuf> for Input {
-    fn from(path: PathBuf) -> Self {
-        if path == Path::new("-") {
-            Self::Stdin
-        } else {
-            Self::File(path)
-        }
-    }
 }
 
 #[cfg(test)]

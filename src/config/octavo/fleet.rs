@@ -1,6 +1,7 @@
-//! Settings of the commands that ask an aggregator about the fleet: `nodes`, `types`, `node` and `watch`.
+//! Settings of the commands that ask an aggregator about the fleet: `nodes`, `types`, `availability`, `node` and `watch`.
 
 mod args;
+mod availability;
 
 use std::num::NonZeroUsize;
 
@@ -8,9 +9,11 @@ use clap::ValueEnum;
 
 use self::args::FilterArgs;
 pub(super) use self::args::{
-    NODE_EXAMPLES, NODES_EXAMPLES, NodeArgs, NodesArgs, TYPES_EXAMPLES, TypesArgs, WATCH_EXAMPLES,
-    WatchArgs,
+    NODE_EXAMPLES, NODES_EXAMPLES, NodeArgs, NodesArgs, OutputArgs, TYPES_EXAMPLES, TypesArgs,
+    WATCH_EXAMPLES, WatchArgs,
 };
+pub use self::availability::AvailabilitySettings;
+pub(super) use self::availability::{AVAILABILITY_EXAMPLES, AvailabilityArgs};
 use super::Headers;
 use super::server::ServerSettings;
 

@@ -31,6 +31,17 @@ pub(super) struct ServerArgs {
     #[arg(long, value_name = "FILE", env = "OCTAVO_CA", hide_env_values = true)]
     ca: Option<PathBuf>,
 
+    /// A file with the token that says who asks, where the aggregator wants to know
+    ///
+    /// Such as one that `kubectl create token` made. It is read anew for each request, and sent over TLS or to this machine only.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "OCTAVO_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    token_file: Option<PathBuf>,
+
     /// How long one answer may take
     #[arg(
         long,
@@ -48,6 +59,7 @@ pub(super) struct ServerArgs {
 pub struct ServerSettings {
     server: ServerUrl,
     ca: Option<PathBuf>,
+    token_file: Option<PathBuf>,
     timeout: Duration,
 }
 
@@ -67,6 +79,7 @@ impl ServerSettings {
         Self {
             server,
             ca: None,
+            token_file: None,
             timeout,
         }
     }
@@ -79,6 +92,11 @@ impl ServerSettings {
     /// Who may vouch for it; `None` for those whom the system trusts.
     pub fn ca(&self) -> Option<&Path> {
         self.ca.as_deref()
+    }
+
+    /// The file with the token that says who asks, where there is one.
+    pub fn token_file(&self) -> Option<&Path> {
+        self.token_file.as_deref()
     }
 
     /// How long one answer may take.
@@ -130,6 +148,7 @@ impl From<ServerArgs> for ServerSettings {
         Self {
             server: args.server,
             ca: args.ca,
+            token_file: args.token_file,
             timeout: args.timeout,
         }
     }

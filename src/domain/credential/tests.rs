@@ -132,3 +132,22 @@ fn accounts_and_audiences_are_named_as_the_cluster_names_them() {
         assert!(text.parse::<Audience>().is_err(), "{text:?}");
     }
 }
+
+#[test]
+fn people_have_tokens_of_other_kinds_and_no_spaces_in_them() {
+    for text in ["eyJh.Ey_x.s-G", "sha256~Abc-_x", "abc/+d==", "x"] {
+        assert_eq!(Token::of_any_kind(text).unwrap().expose(), text);
+    }
+    let long = "x".repeat(LONGEST_TOKEN + 1);
+    for (text, error) in [
+        ("", TokenError::Empty),
+        (long.as_str(), TokenError::TooLong),
+        ("a b", TokenError::Odd),
+        ("a\n", TokenError::Odd),
+        ("==", TokenError::Odd),
+        ("a=b", TokenError::Odd),
+        ("ä", TokenError::Odd),
+    ] {
+        assert_eq!(Token::of_any_kind(text), Err(error), "{text:?}");
+    }
+}

@@ -1,8 +1,7 @@
 //! One device, as far as a fleet is interested in it.
 
-use std::collections::BTreeSet;
-
 use super::node::{NodeState, Sharing};
+use super::parts;
 use crate::domain::id::TypeName;
 use crate::domain::inventory::{
     Amd, Complaint, Condition, Device, DeviceState, Mig, MigState, NvmlState, Usage,
@@ -152,22 +151,10 @@ fn partitioned(device: &Device, mig: &MigState) -> Occupancy {
     if !device.mig.is_told() {
         return Occupancy::Unknown;
     }
-    // Looked up and not searched: who made the lists may have made them long.
-    let processes = device.processes.iter();
-    let places: BTreeSet<(Option<u32>, Option<u32>)> = processes
-        .map(|process| (process.gpu_instance, process.compute_instance))
-        .collect();
     let mut partitions = Partitions::default();
-    for instance in &mig.gpu_instances {
-        for compute in &instance.compute_instances {
-            let (gpu, part) = (Some(instance.id), Some(compute.id));
-            // A process that does not say where it runs may be anywhere.
-            let used = [(gpu, part), (gpu, None), (None, part), (None, None)]
-                .iter()
-                .any(|place| places.contains(place));
-            partitions.count = partitions.count.saturating_add(1);
-            partitions.in_use = partitions.in_use.saturating_add(u32::from(used));
-        }
+    for (_, _, used) in parts::instances(device, mig) {
+        partitions.count = partitions.count.saturating_add(1);
+        partitions.in_use = partitions.in_use.saturating_add(u32::from(used));
     }
     Occupancy::Partitioned(partitions)
 }

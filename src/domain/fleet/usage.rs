@@ -115,8 +115,8 @@ fn unit_told(unit: &UnitUsage, is_kept: impl Fn(usize) -> bool) -> UnitUsage {
     }
 }
 
-/// A pod's UID is not told, for its name and namespace say which it is to a reader of now; of a pod whose name is not known, its
-/// beginning is.
+/// Of a pod's UID the beginning is told: it tells the pod from an earlier one of that name, and stands for the name where that is not
+/// known.
 fn tenant(tenant: &Tenant) -> Tenant {
     // What would not be read back would make a reader refuse all of it.
     let is_id = |id: &&ShareId| {
@@ -127,7 +127,7 @@ fn tenant(tenant: &Tenant) -> Tenant {
     Tenant {
         namespace: tenant.namespace.as_deref().map(word),
         pod: tenant.pod.as_deref().map(word),
-        uid: tenant.unnamed().map(|uid| word(&uid)),
+        uid: tenant.short_uid().map(|uid| word(&uid)),
         container: tenant.container.as_deref().map(word),
         ids: tenant
             .ids

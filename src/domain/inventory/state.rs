@@ -79,11 +79,12 @@ impl DeviceState {
 }
 
 impl Inventory {
-    /// Whether NVML has nothing to say and should have: there is a device of NVIDIA's, and no virtual machine is given it.
-    pub fn misses_nvml(&self) -> bool {
+    /// Whether people are to be told how NVML is: it is there, or it is missed, because there is a device of NVIDIA's that no virtual machine
+    /// is given.
+    pub fn is_nvml_of_interest(&self) -> bool {
         let mut devices = self.devices.iter();
-        matches!(self.nvml, NvmlState::Absent { .. })
-            && devices.any(|one| one.vendor == Vendor::Nvidia && !one.condition.is_passthrough())
+        !matches!(self.nvml, NvmlState::Absent { .. })
+            || devices.any(|one| one.vendor == Vendor::Nvidia && !one.condition.is_passthrough())
     }
 }
 

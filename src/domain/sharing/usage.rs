@@ -104,7 +104,12 @@ const SHORT_UID: usize = 8;
 impl Tenant {
     /// The beginning of the UID of a pod that kubelet does not name; `None` for one that it names, and for who is no pod.
     pub fn unnamed(&self) -> Option<String> {
-        let uid = self.uid.as_deref().filter(|_| self.pod.is_none())?;
+        self.short_uid().filter(|_| self.pod.is_none())
+    }
+
+    /// The beginning of its pod's UID, where that is known: enough to tell it from an earlier pod of the same name.
+    pub fn short_uid(&self) -> Option<String> {
+        let uid = self.uid.as_deref()?;
         Some(uid.chars().take(SHORT_UID).collect())
     }
 }

@@ -12,4 +12,5 @@ mod read;
 mod write;
 
 pub use keeper::{Keeper, Link, Report};
+pub(super) use patience::Patience;
 pub(super) use write::patience;

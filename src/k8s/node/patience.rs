@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// Waits that double with each failure, half of each by chance, so that a fleet does not come back as one.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(in crate::k8s) struct Patience {
     failures: u32,
     last: Option<Instant>,
 }

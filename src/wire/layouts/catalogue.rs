@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::error::{LayoutError, LayoutProblem};
 use super::findings::{Findings, Shape, value_of};
 use super::tree::{Entry, Node, Value as Tree, quoted};
-use super::{API_VERSION, expect_text, scalar, tree};
+use super::{expect_head, scalar, tree};
 use crate::domain::accelerators::{Field, Overlay, OverlayEntry, Value};
 use crate::domain::id::{IdError, Sku, TypeName};
 use crate::domain::layout::Place;
@@ -78,15 +78,7 @@ fn file(root: &Node, findings: &mut Findings) -> Option<Overlay> {
     };
     findings.known(entries, FILE);
     let whole = (root.place, entries.as_slice());
-    let needed = [
-        ("apiVersion", "\"apiVersion: octavo.dev/v1\"", API_VERSION),
-        ("kind", "\"kind: Catalogue\"", KIND),
-    ];
-    for (key, example, expected) in needed {
-        if let Some(node) = findings.needed(whole, FILE.what, (key, example)) {
-            expect_text(node, key, expected, findings);
-        }
-    }
+    expect_head(whole, FILE.what, ("\"kind: Catalogue\"", KIND), findings);
     let sources = value_of(entries, "sources").map(|node| citations(node, findings));
     let node = findings.needed(whole, FILE.what, ("accelerators", EXAMPLE))?;
     let Tree::List(items) = &node.value else {

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::domain::id::IdError;
 use crate::domain::layout::Place;
+use crate::domain::price::PriceError;
 use crate::domain::profile::ProfileNameError;
 
 /// Something wrong, with its place.
@@ -171,6 +172,14 @@ pub enum LayoutProblem {
         "this is no catalogue: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: Catalogue\""
     )]
     NoCatalogue,
+    /// No price book.
+    #[error(
+        "this is no price book: it begins with \"apiVersion: octavo.dev/v1\" and \"kind: PriceBook\""
+    )]
+    NoPriceBook,
+    /// Not a price, a currency or a way of buying.
+    #[error(transparent)]
+    Price(#[from] PriceError),
     /// Two dialects.
     #[error(
         "keys of two dialects in one file: \"apiVersion\", \"kind\" and \"layouts\" are Octavo's, \

@@ -6,7 +6,7 @@ use super::findings::{Findings, Shape, is_label_value, value_of};
 use super::scalar;
 use super::sharing;
 use super::tree::{Entry, Node, Value, quoted};
-use super::{API_VERSION, KIND, OCTAVO_KEYS, expect_text, profiles};
+use super::{KIND, OCTAVO_KEYS, expect_head, profiles};
 use crate::domain::layout::{Dialect, Layout, Layouts, MigWish, Rule, Selector};
 
 const FILE: Shape = Shape {
@@ -25,15 +25,7 @@ const LAYOUT_EXAMPLE: &str =
 pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
     findings.known(entries, FILE);
     let file = (root.place, entries);
-    let needed = [
-        ("apiVersion", "\"apiVersion: octavo.dev/v1\"", API_VERSION),
-        ("kind", "\"kind: Layouts\"", KIND),
-    ];
-    for (key, example, expected) in needed {
-        if let Some(node) = findings.needed(file, FILE.what, (key, example)) {
-            expect_text(node, key, expected, findings);
-        }
-    }
+    expect_head(file, FILE.what, ("\"kind: Layouts\"", KIND), findings);
     let node = findings.needed(file, FILE.what, ("layouts", LAYOUT_EXAMPLE))?;
     let Value::Map(named) = &node.value else {
         findings.wrong_kind(node, "layouts", "a mapping of names to rules");

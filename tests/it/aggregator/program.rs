@@ -97,7 +97,11 @@ fn it_does_not_start_without_a_word_on_encryption_or_with_what_it_cannot_use() {
     let said = run(&[]);
     assert_eq!(said.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&said.stderr).contains("--plaintext"));
-    let said = run(&["--tls-cert=/nonexistent/c", "--tls-key=/nonexistent/k"]);
+    let tls = ["--tls-cert=/nonexistent/c", "--tls-key=/nonexistent/k"];
+    let said = run(&tls);
+    assert_eq!(said.status.code(), Some(2), "who may read is not said");
+    assert!(String::from_utf8_lossy(&said.stderr).contains("--http-auth token-review"));
+    let said = run(&[&tls[..], &["--http-auth=none"]].concat());
     assert_eq!(said.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&said.stderr).contains("cannot read /nonexistent/c"));
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -108,6 +112,7 @@ fn it_does_not_start_without_a_word_on_encryption_or_with_what_it_cannot_use() {
     let said = run(&[
         "--plaintext",
         "--grpc-listen=127.0.0.1:0",
+        "--http-listen=127.0.0.1:0",
         "--agent-auth=token-review",
         "--kubeconfig=/nonexistent/k",
     ]);

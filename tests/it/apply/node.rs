@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::demo::simulator;
-use crate::machine::Machine;
+use crate::machine::{Machine, simulator};
 use crate::process::Program;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");

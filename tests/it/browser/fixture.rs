@@ -5,15 +5,24 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use axum::middleware::from_fn_with_state;
+use octavo::aggregator::access::{Guard, check};
+use octavo::aggregator::availability::Counter;
 use octavo::aggregator::clock::{Clock, Moment};
 use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use octavo::aggregator::pages;
+use octavo::aggregator::profiles::Profiles;
+use octavo::aggregator::stats::Stats;
 use octavo::aggregator::view::View;
+use octavo::domain::cluster::Sights;
 use octavo::domain::fleet::{LayoutStatus, SharingReport, SharingSummary, UsageRank};
+use octavo::domain::hardware_profile::{HardwareProfile, ProfileKind};
 use octavo::domain::inventory::Inventory;
 use octavo::domain::labels;
 use octavo::domain::sharing::usage::Usage;
 use octavo::domain::stream::{Change, Run};
+use octavo::k8s::cluster::Followed;
+use octavo::k8s::hardware_profiles::{Presence, Profiles as Known};
 use octavo::wire::status;
 use tokio::sync::{oneshot, watch};
 
@@ -45,6 +54,8 @@ pub(super) struct Site {
     pub(super) url: String,
     fleet: watch::Sender<Fleet>,
     clock: Clock,
+    known: watch::Sender<Arc<Known>>,
+    followed: watch::Sender<Arc<Followed>>,
     server: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
@@ -60,10 +71,33 @@ impl Site {
             url,
             fleet,
             clock,
+            known: watch::Sender::new(Arc::default()),
+            followed: watch::Sender::new(Arc::default()),
             server: None,
         };
         site.serve(listener, View::new(view, clock));
         site
+    }
+
+    /// The cluster of these nodes is followed, and has these profiles.
+    pub(super) fn follow(&self, sights: Sights, profiles: Vec<HardwareProfile>) {
+        self.followed.send_replace(Arc::new(Followed {
+            sights: Arc::new(sights),
+            heard: Some(tokio::time::Instant::now()),
+            trouble: None,
+            odd: 0,
+        }));
+        let all = profiles.into_iter();
+        self.known.send_replace(Arc::new(Known {
+            all: all
+                .map(|one| ((one.kind, one.key.clone()), Arc::new(one)))
+                .collect(),
+            kinds: ProfileKind::ALL
+                .into_iter()
+                .map(|kind| (kind, Presence::There))
+                .collect(),
+            ..Known::default()
+        }));
     }
 
     /// With all of the demo's machines.
@@ -77,13 +111,17 @@ impl Site {
 
     /// On a thread of its own, so that stopping it closes every connection as a process that dies does.
     fn serve(&mut self, listener: std::net::TcpListener, view: View) {
+        let (known, followed) = (self.known.subscribe(), self.followed.subscribe());
+        let view = view.with_profiles(Profiles::new(Some(known), Some(followed), None));
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = { runtime }.enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                let serving = axum::serve(listener, pages::router(view)).into_future();
+                let gate = from_fn_with_state(Guard::open(Stats::default()), check);
+                let pages = pages::router(Counter::new(view, None)).layer(gate);
+                let serving = axum::serve(listener, pages).into_future();
                 tokio::select! {
                     done = serving => done.unwrap(),
                     _ = stopped => {}

@@ -3,6 +3,7 @@
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
 use super::layout::{IN_THE_WAY, standing};
+use super::profiles::cluster;
 use super::sharing::give_shares;
 
 async fn check(page: &Page, path: &str) {
@@ -33,16 +34,21 @@ async fn give_a_layout(site: &Site) {
 async fn axe_finds_nothing_on_any_page_in_either_theme() {
     let site = Site::of_the_demo().await;
     site.put_stale("stale", &inventory("t4").await);
+    site.put("strangers", &inventory("unknown-cards").await);
     give_a_layout(&site).await;
     give_shares(&site).await;
     browse(&site.url, Start::default(), async |page| {
         for path in [
             "/",
             "/?search=nothing-like-it",
+            "/availability",
             "/nodes/hgx-a100",
             "/nodes/h200",
             "/nodes/shared",
             "/nodes/stale",
+            "/nodes/strangers",
+            "/nodes/strangers?type-override=grayskull-e150",
+            "/nodes/strangers?type-override=mixed",
         ] {
             check(&page, path).await;
         }
@@ -52,16 +58,29 @@ async fn axe_finds_nothing_on_any_page_in_either_theme() {
             .await;
     })
     .await;
+    let cluster = cluster().await;
+    browse(&cluster.url, Start::default(), async |page| {
+        for path in [
+            "/profiles",
+            "/profiles/opendatahub/gone",
+            "/profiles/opendatahub/premium",
+            "/profiles/new?node=h200&node=strangers",
+        ] {
+            check(&page, path).await;
+        }
+    })
+    .await;
     let empty = Site::empty();
     browse(&empty.url, Start::default(), async |page| {
         check(&page, "/").await;
+        check(&page, "/availability").await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_narrow_page_scrolls_in_one_direction_only() {
-    let site = Site::of_the_demo().await;
+    let site = cluster().await;
     give_a_layout(&site).await;
     give_shares(&site).await;
     let start = Start {
@@ -71,9 +90,14 @@ async fn a_narrow_page_scrolls_in_one_direction_only() {
     browse(&site.url, start, async |page| {
         for path in [
             "/",
+            "/availability",
             "/nodes/hgx-a100",
             "/nodes/rtx-pro-6000",
             "/nodes/shared",
+            "/nodes/strangers?type-override=grayskull-e150",
+            "/profiles",
+            "/profiles/opendatahub/gone",
+            "/profiles/new?node=h200&node=strangers",
         ] {
             page.open(path).await;
             page.until_true("return innerWidth === 380").await;

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
 use super::layout::{IN_THE_WAY, standing};
+use super::profiles::follow;
 use super::sharing::give_notebooks;
 
 /// Those of the demo with other makers' devices, and with what nobody can use.
@@ -20,6 +21,11 @@ const OTHERS: [&str; 7] = [
     "unknown-cards",
 ];
 
+/// A profile of what was selected, of which one node is left out.
+const DRAFT: &str = "/profiles/new?node=h200&node=mixed-l40s-a100";
+/// A name that is tried.
+const NAMES: &str = "/nodes/unknown-cards?type-override=tenstorrent-blackhole-32gb#name-them";
+
 #[tokio::test]
 async fn the_pages_can_be_photographed() {
     let folder = std::env::var_os("OCTAVO_SCREENSHOTS");
@@ -29,12 +35,16 @@ async fn the_pages_can_be_photographed() {
     for machine in OTHERS {
         site.put(machine, &inventory(machine).await);
     }
+    follow(&site);
     browse(&site.url, Start::default(), async |page| {
         for (path, name, height) in [
             ("/", "nodes", 1810),
+            ("/availability", "availability", 1500),
             ("/nodes/hgx-a100", "node", 1290),
             ("/nodes/trn2", "neuron", 1100),
             ("/nodes/mi300x", "amd", 1100),
+            (DRAFT, "profile", 1500),
+            (NAMES, "names", 1100),
             ("/nodes/hgx-a100", "layout", 700),
             ("/nodes/notebooks", "sharing", 980),
         ] {

@@ -3,6 +3,7 @@
 //! `deploy` is applied as people apply it, and pods are made of the `DaemonSet`'s own template: were its account another one
 //! than the policies name, nothing here would be refused.
 
+mod annotations;
 mod node_feature;
 mod place;
 mod pod_events;
@@ -12,7 +13,7 @@ mod sharing;
 
 use serde_json::{Value, json};
 
-use place::Verdict::{Done, NoRight, Refused};
+use place::Verdict::{Absent, Done, NoRight, Refused};
 use place::{Ask, Place, Who, event, node};
 use rows::{OTHER, OWN, Row, labels};
 
@@ -54,6 +55,7 @@ async fn an_agent_may_do_what_it_needs_on_its_own_node_and_nothing_else() {
     tokens_are_good_for_their_node_only(&place).await;
     nothing_is_allowed_that_was_not_asked_here(&place, &agent).await;
     what_an_aggregator_may_do(&place).await;
+    with_its_option_the_aggregator_reads_nodes_and_pods(&place).await;
     with_its_option_an_agent_may_evict(&place, &agent).await;
 }
 
@@ -216,6 +218,42 @@ async fn what_an_aggregator_may_do(place: &Place) {
     for namespace in ["default", "octavo-system"] {
         let rules = beyond(&aggregator, &plain, namespace).await;
         assert_eq!(rules, std::slice::from_ref(&reviews));
+    }
+}
+
+async fn with_its_option_the_aggregator_reads_nodes_and_pods(place: &Place) {
+    const PROFILES: &str = "/apis/infrastructure.opendatahub.io/v1/hardwareprofiles";
+    let token = place.token("octavo-aggregator", "aggregator", &[]);
+    let aggregator = place.bearer(&token).await;
+    let pod = "/api/v1/namespaces/octavo-system/pods/aggregator";
+    let listed = ["/api/v1/nodes", "/api/v1/pods"].map(Ask::get);
+    for list in &listed {
+        aggregator.expects("before", list, NoRight).await;
+    }
+    place.install("options/follow-cluster");
+    for list in &listed {
+        aggregator.expects_soon(list, Done).await;
+    }
+    let watched = |what: &str| Ask::get(&format!("/api/v1/{what}?watch=true&timeoutSeconds=1"));
+    let label = labels(OWN, &json!({"octavo.dev/count": "8"}));
+    for (what, ask, verdict) in [
+        ("nodes are watched", watched("nodes"), Done),
+        ("pods are watched", watched("pods"), Done),
+        ("profiles", Ask::get(PROFILES), Absent),
+        (
+            "queues",
+            Ask::get("/apis/kueue.x-k8s.io/v1beta1/localqueues"),
+            Absent,
+        ),
+        ("a profile", Ask::post(PROFILES, json!({})), NoRight),
+        ("one node", Ask::get(OWN), NoRight),
+        ("one pod", Ask::get(pod), NoRight),
+        ("its log", Ask::get(&format!("{pod}/log")), NoRight),
+        ("a label", label, NoRight),
+        ("a deletion", Ask::delete(pod), NoRight),
+        ("secrets", Ask::get("/api/v1/secrets"), NoRight),
+    ] {
+        aggregator.expects(what, &ask, verdict).await;
     }
 }
 

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use nvml_sim::model::{Gpu, GpuInstance, Process, ProcessKind, World};
 
 use super::cases::Case;
-use crate::demo::simulator;
-use crate::machine::Machine;
+use crate::machine::{Machine, simulator};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 /// `SIGKILL`.

@@ -61,13 +61,18 @@ fn commands<'a>(page: &'a str, beginning: &'a str) -> impl Iterator<Item = Vec<&
 #[test]
 fn who_takes_everything_away_with_kubectl_leaves_no_right_behind() {
     let api = Api::fresh();
-    for path in ["tiers/applier", "options/drain", "options/nodefeature"] {
+    for path in [
+        "tiers/applier",
+        "options/drain",
+        "options/follow-cluster",
+        "options/nodefeature",
+    ] {
         api.kubectl(&["apply", "-k", &super::path(path)]);
     }
     let kinds = "clusterroles,clusterrolebindings,roles,rolebindings,\
         validatingadmissionpolicies,validatingadmissionpolicybindings";
     let rights = || api.kubectl(&["get", "-A", "-o", "name", kinds]);
-    assert!(rights().contains("octavo-drain"));
+    assert!(rights().contains("octavo-drain") && rights().contains("octavo-aggregator-follow"));
     let mut typed = 0;
     for command in commands(list::page(), "kubectl delete ") {
         // Nobody is here who empties the namespace.

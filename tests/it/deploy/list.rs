@@ -22,6 +22,7 @@ const fn asked(name: &'static str, parts: &'static str) -> Asked {
 /// Every kustomization.
 pub(super) const FOLDERS: &[Asked] = &[
     asked("options/drain", "drain"),
+    asked("options/follow-cluster", "follow"),
     asked("options/nodefeature", "nodefeature, nodefeature policy"),
     asked(
         "overlays/openshift",
@@ -59,7 +60,7 @@ pub(super) const CHART: &[Asked] = &[
         "cert-manager",
         "agent, reports, authority of cert-manager, cert-manager, policies, access, \
             aggregator, aggregator user, certificate, no root, user, runtime, token, reader, \
-            monitoring, monitoring by cert-manager",
+            readers, monitoring, monitoring by cert-manager, monitoring of readers",
     ),
     Asked {
         name: "cleanup",
@@ -80,8 +81,8 @@ pub(super) const CHART: &[Asked] = &[
     Asked {
         name: "everything",
         parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
-            nodefeature policy, host processes, hand-off, pod events, aggregator, aggregator user, certificate, runtime, token, reader, \
-            applier, layouts, monitoring, monitoring by ConfigMap, budget",
+            nodefeature policy, host processes, hand-off, pod events, annotated pods, aggregator, follow, aggregator user, certificate, runtime, token, reader, \
+            applier, layouts, readers, monitoring, monitoring by ConfigMap, monitoring of readers, budget",
         own: "
             DaemonSet octavo-agent: agent mounts driver at /opt/driver ro
             DaemonSet octavo-agent: hostAliases.hostnames=octavo.example.com

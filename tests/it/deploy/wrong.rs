@@ -153,6 +153,19 @@ const WRONG: &[(&str, &str)] = &[
         "layouts and layoutsConfigMap: give one",
     ),
     (
+        "{aggregator: {followCluster: nodes}}",
+        "'/aggregator/followCluster'",
+    ),
+    (
+        "{aggregator: {httpAuth: proxy-header}}",
+        "aggregator.trustedProxies: name the proxy",
+    ),
+    (
+        "{aggregator: {trustedProxies: [10.0.0.1]}}",
+        "are for aggregator.httpAuth: proxy-header",
+    ),
+    ("{aggregator: {httpAuth: some}}", "httpAuth"),
+    (
         "{aggregator: {tls: {generate: false}}}",
         "aggregator.tls: give secretName",
     ),

@@ -22,6 +22,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) struct Api {
     address: SocketAddr,
     tls: Option<TlsConnector>,
+    /// Header lines beside the usual ones.
+    headers: String,
 }
 
 /// An answer.
@@ -52,7 +54,19 @@ impl Answer {
 impl Api {
     /// In plaintext.
     pub(crate) fn at(address: SocketAddr) -> Self {
-        Self { address, tls: None }
+        Self {
+            address,
+            tls: None,
+            headers: String::new(),
+        }
+    }
+
+    /// The same, which sends this header too.
+    pub(crate) fn saying(&self, header: &str) -> Self {
+        Self {
+            headers: format!("{}{header}\r\n", self.headers),
+            ..self.clone()
+        }
     }
 
     /// Over TLS, proved by this certificate for localhost.
@@ -67,7 +81,11 @@ impl Api {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let tls = Some(TlsConnector::from(Arc::new(config)));
-        Self { address, tls }
+        Self {
+            address,
+            tls,
+            headers: String::new(),
+        }
     }
 
     async fn ask(&self, path: &str) -> Box<dyn Stream> {
@@ -80,9 +98,20 @@ impl Api {
             }
         };
         // Of HTTP/1.0, so that the answer comes in one piece and ends with the connection.
-        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        let headers = &self.headers;
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n{headers}\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         stream
+    }
+
+    /// The status of an answer, which need not have an end.
+    pub(crate) async fn status(&self, path: &str) -> u16 {
+        let mut stream = self.ask(path).await;
+        let mut line = [0; 12];
+        let read = timeout(PATIENCE, stream.read_exact(&mut line)).await;
+        read.unwrap().unwrap();
+        let line = std::str::from_utf8(&line).unwrap();
+        line.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, simulator};
 use crate::peer::Peer;
 
 pub(crate) const PEER: Peer = Peer {
@@ -221,7 +221,7 @@ impl Node {
     fn write_reset(&self) {
         let folder = self.path("bin");
         fs::create_dir_all(&folder).unwrap();
-        let program = simctl();
+        let program = simulator();
         let state = self.path(nvml_sim::location::STATE_DIRECTORY);
         let script = format!(
             "#!/bin/sh\necho \"$*\" >> '{log}'\nfor gpu in $(echo \"$3\" | /usr/bin/tr , ' '); do\n  '{program}' --state '{state}' reset \"$gpu\" || exit 1\ndone\n",
@@ -252,9 +252,4 @@ impl Node {
         let node = format!("/nowhere/dev/nvidia-caps/nvidia-cap{minor}");
         symlink(node, root.join("fd/3")).unwrap();
     }
-}
-
-fn simctl() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(crate::demo::simulator)
 }

@@ -22,6 +22,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("agent/cluster/words.rs", "failed"),
     ("agent/cluster/words.rs", "pending"),
     ("domain/node/selection.rs", "pending"),
+    // Units that pods wait for.
+    ("aggregator/rest/availability.rs", "pending"),
     // What came of asking the API server about a token.
     ("aggregator/auth.rs", "failed"),
     // A device whose last reading is old, and the picture beside what is old.

@@ -2,15 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use octavo::agent::metrics::Applies;
+use octavo::aggregator::rest::metrics;
 use octavo::aggregator::stats::Stats;
 use octavo::domain::reason::Reason;
 use octavo::domain::reconcile::Status;
 use octavo::domain::sharing::status::{Mode, ResourceStatus};
 use octavo::domain::sharing::{ResourceName, SharingStatus};
+use octavo::k8s::cluster::Followed;
 use octavo::telemetry::exposition;
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::dashboard::{queries, variables};
 use super::rules::alerts;
@@ -153,6 +158,8 @@ fn counted() -> String {
     stats.message("hello");
     stats.refused("claimed");
     stats.reviewed("denied");
+    stats.unseen("forbidden");
+    stats.checked("token", "denied");
     stats.resync("hello");
     stats.connections("grpc").inc();
     stats.accepted("grpc");
@@ -162,6 +169,14 @@ fn counted() -> String {
     stats.violated("I9");
     let mut registry = Registry::default();
     stats.register(&mut registry);
+    // And what it says of a cluster that it follows.
+    let followed = Followed {
+        heard: Some(Instant::now()),
+        trouble: None,
+        ..Followed::default()
+    };
+    let (_follower, followed) = watch::channel(Arc::new(followed));
+    metrics::cluster::register(&mut registry, followed);
     exposition::write(&registry, std::iter::empty()).unwrap().1
 }
 

@@ -5,9 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
+use octavo::aggregator::access::{Guard, check};
+use octavo::aggregator::availability::Counter;
 use octavo::aggregator::clock::{Clock, Moment};
 use octavo::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
+use octavo::aggregator::profiles::Profiles;
 use octavo::aggregator::rest;
+use octavo::aggregator::stats::Stats;
 use octavo::aggregator::view::View;
 use octavo::book::Book;
 use octavo::domain::fleet::{SharingReport, SharingSummary, UsageRank};
@@ -69,29 +74,43 @@ impl Aggregator {
 
     /// With so many event streams at once.
     pub(crate) fn with_streams(machines: &Machines, max_streams: usize) -> Self {
-        Self::made(machines, Book::default(), max_streams)
+        Self::made(machines, |view| view, max_streams)
     }
 
     /// With layouts to plan for.
     pub(crate) fn with_layouts(machines: &Machines, book: Book) -> Self {
-        Self::made(machines, book, 8)
+        Self::viewed(machines, |view| view.with_layouts(book))
     }
 
-    fn made(machines: &Machines, book: Book, max_streams: usize) -> Self {
+    /// With more to look at than the fleet.
+    pub(crate) fn viewed(machines: &Machines, more: impl FnOnce(View) -> View) -> Self {
+        Self::made(machines, more, 8)
+    }
+
+    /// With hardware profiles.
+    pub(crate) fn with_profiles(machines: &Machines, profiles: Profiles) -> Self {
+        Self::viewed(machines, |view| view.with_profiles(profiles))
+    }
+
+    fn made(machines: &Machines, more: impl FnOnce(View) -> View, max_streams: usize) -> Self {
         let clock = Clock::start();
         let (fleet, receiver) = watch::channel(Fleet::default());
         let (ready, is_ready) = watch::channel(true);
-        let view = View::new(receiver, clock).with_layouts(book);
+        let view = more(View::new(receiver, clock));
         let mut registry = Registry::default();
         rest::metrics::register(&mut registry, view.clone());
+        let availability = Counter::new(view.clone(), None);
+        rest::availability::register(&mut registry, availability.clone());
         let context = rest::Context {
             view,
+            availability,
             registry: Arc::new(registry),
             ready: is_ready,
             max_streams,
         };
+        let gate = Guard::open(Stats::default());
         let aggregator = Self {
-            router: rest::router(context),
+            router: rest::router(context).layer(from_fn_with_state(gate, check)),
             ready,
             fleet: Mutex::new(fleet),
             clock,

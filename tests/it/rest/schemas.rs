@@ -85,38 +85,60 @@ fn case(path: &str, status: u16, media_type: &str, value: &Value) -> Value {
     json!({"path": path, "status": status.to_string(), "mediaType": media_type, "value": value})
 }
 
+/// What is asked for, and the path of the document that says what is answered.
+const ASKED: &[(&str, &str)] = &[
+    ("/api/v1/nodes?limit=2", "/api/v1/nodes"),
+    ("/api/v1/nodes?sort=size", "/api/v1/nodes"),
+    ("/api/v1/types", "/api/v1/types"),
+    ("/api/v1/types?x", "/api/v1/types"),
+    ("/api/v1/nodes/bare-1", "/api/v1/nodes/{name}"),
+    ("/api/v1/nodes/gpu-1", "/api/v1/nodes/{name}"),
+    ("/api/v1/nodes/mixed-1", "/api/v1/nodes/{name}"),
+    ("/api/v1/nodes/gpu-9", "/api/v1/nodes/{name}"),
+    ("/api/v1/nodes/_", "/api/v1/nodes/{name}"),
+    (
+        "/api/v1/nodes/mixed-1/layouts",
+        "/api/v1/nodes/{name}/layouts",
+    ),
+    (
+        "/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb",
+        "/api/v1/nodes/{name}/plan",
+    ),
+    (
+        "/api/v1/nodes/mixed-1/plan?layout=all-disabled",
+        "/api/v1/nodes/{name}/plan",
+    ),
+    (
+        "/api/v1/nodes/mixed-1/plan?layout=nothing",
+        "/api/v1/nodes/{name}/plan",
+    ),
+    ("/api/v1/availability", "/api/v1/availability"),
+    ("/api/v1/availability?minFree=x", "/api/v1/availability"),
+    ("/api/v1/usage?limit=1", "/api/v1/usage"),
+    ("/api/v1/usage?sort=pod", "/api/v1/usage"),
+    ("/api/v1/usage/summary", "/api/v1/usage/summary"),
+    ("/api/v1/usage/summary?by=pod", "/api/v1/usage/summary"),
+    ("/api/hardware-profiles", "/api/hardware-profiles"),
+    ("/api/v1/profiles", "/api/v1/profiles"),
+    ("/api/v1/profiles?x", "/api/v1/profiles"),
+    ("/api/v1/profiles/large", "/api/v1/profiles/{name}"),
+    ("/api/v1/profiles/twice", "/api/v1/profiles/{name}"),
+    ("/api/v1/profiles/none", "/api/v1/profiles/{name}"),
+    (
+        "/api/v1/profiles/a/large",
+        "/api/v1/profiles/{namespace}/{name}",
+    ),
+    (
+        "/api/v1/profile-draft?type=nvidia-l4-24gb",
+        "/api/v1/profile-draft",
+    ),
+    ("/api/v1/profile-draft?nodes=none", "/api/v1/profile-draft"),
+    ("/openapi.json", "/openapi.json"),
+];
+
 async fn answers(aggregator: &Aggregator) -> Vec<Value> {
     let mut cases = Vec::new();
-    for (path, of) in [
-        ("/api/v1/nodes?limit=2", "/api/v1/nodes"),
-        ("/api/v1/nodes?sort=size", "/api/v1/nodes"),
-        ("/api/v1/types", "/api/v1/types"),
-        ("/api/v1/types?x", "/api/v1/types"),
-        ("/api/v1/nodes/bare-1", "/api/v1/nodes/{name}"),
-        ("/api/v1/nodes/gpu-1", "/api/v1/nodes/{name}"),
-        ("/api/v1/nodes/mixed-1", "/api/v1/nodes/{name}"),
-        ("/api/v1/nodes/gpu-9", "/api/v1/nodes/{name}"),
-        ("/api/v1/nodes/_", "/api/v1/nodes/{name}"),
-        (
-            "/api/v1/nodes/mixed-1/layouts",
-            "/api/v1/nodes/{name}/layouts",
-        ),
-        (
-            "/api/v1/nodes/mixed-1/plan?layout=all-1g.10gb",
-            "/api/v1/nodes/{name}/plan",
-        ),
-        (
-            "/api/v1/nodes/mixed-1/plan?layout=all-disabled",
-            "/api/v1/nodes/{name}/plan",
-        ),
-        (
-            "/api/v1/nodes/mixed-1/plan?layout=nothing",
-            "/api/v1/nodes/{name}/plan",
-        ),
-        ("/api/v1/usage?limit=1", "/api/v1/usage"),
-        ("/api/v1/usage?sort=pod", "/api/v1/usage"),
-        ("/openapi.json", "/openapi.json"),
-    ] {
+    for &(path, of) in ASKED {
         let answer = aggregator.get(path).await;
         let media_type = answer
             .headers
@@ -125,6 +147,28 @@ async fn answers(aggregator: &Aggregator) -> Vec<Value> {
             .to_str()
             .unwrap();
         cases.push(case(of, answer.status.as_u16(), media_type, &answer.json()));
+    }
+    let training = r#"{"workload": {"kind": "training", "parameters": 7e9, "tokens": 1e9, "precision": "bf16"}}"#;
+    for (path, body) in [
+        ("/api/v1/estimates", training),
+        ("/api/v1/estimates", "{}"),
+        (
+            "/api/v1/slo",
+            r#"{"objectives": {}, "rows": [{"hardware_type": "H100", "hardware_count": 1, "itl_p90": 3}]}"#,
+        ),
+        (
+            "/api/v1/match",
+            r#"{"memoryPerDeviceAtLeast": "30GB", "isolation": "mig"}"#,
+        ),
+        ("/api/v1/match", "{}"),
+        ("/api/v1/match", "[]"),
+    ] {
+        let answer = aggregator.post(path, body).await;
+        let media_type = answer.header("content-type");
+        let status = answer.status.as_u16();
+        let mut one = case(path, status, media_type, &answer.json());
+        one["method"] = json!("post");
+        cases.push(one);
     }
     let mut reader = aggregator.follow("/api/v1/events").await;
     for number in 1..=6 {
@@ -158,7 +202,8 @@ async fn answers(aggregator: &Aggregator) -> Vec<Value> {
 
 #[tokio::test]
 async fn the_document_is_valid_and_every_answer_is_what_it_says() {
-    let aggregator = Aggregator::of(&Machines::read().await);
+    let (_around, profiles) = super::profiles::Around::new();
+    let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     super::usage::give(&aggregator, "gpu-1");
     let document = aggregator.get("/openapi.json").await.json();
     let cases = answers(&aggregator).await;

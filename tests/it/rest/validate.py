@@ -12,7 +12,7 @@ validate(document)
 
 wrong = []
 for case in given["cases"]:
-    responses = document["paths"][case["path"]]["get"]["responses"]
+    responses = document["paths"][case["path"]][case.get("method", "get")]["responses"]
     place = f'{case["path"]} {case["status"]} {case["mediaType"]}'
     content = responses.get(case["status"], {}).get("content", {})
     if case["mediaType"] not in content:

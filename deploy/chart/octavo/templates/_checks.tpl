@@ -34,6 +34,9 @@
 {{- $aggregator := include "octavo.aggregatorName" . -}}
 {{- if and .Values.aggregator.enabled (gt (len $aggregator) 63) }}{{ fail (printf "%s is longer than the 63 characters that a Service's name may have: give the release a shorter name" $aggregator) }}{{ end -}}
 {{- with .Values.aggregator -}}
+  {{- if and .enabled (eq (.httpAuth | default "none") "proxy-header") (not .trustedProxies) }}{{ fail "aggregator.trustedProxies: name the proxy that aggregator.httpAuth: proxy-header believes" }}{{ end -}}
+  {{- if and (ne (.httpAuth | default "none") "proxy-header") (or .trustedProxies .trustedProxyGroups) }}{{ fail "aggregator.trustedProxies and aggregator.trustedProxyGroups are for aggregator.httpAuth: proxy-header" }}{{ end -}}
+  {{- if and .enabled .annotatePods (not $.Values.policy.enabled) }}{{ fail "aggregator.annotatePods needs policy.enabled: nothing else keeps it to three annotations of pods" }}{{ end -}}
   {{- if and .enabled (not .tls.secretName) (not .tls.generate) (not .tls.certManager.enabled) }}{{ fail "aggregator.tls: give secretName, or set generate or certManager.enabled: tokens are never shown unencrypted" }}{{ end -}}
   {{- if and .enabled .tls.certManager.enabled (not .tls.certManager.issuerRef.name) }}{{ fail "aggregator.tls.certManager.issuerRef: name an issuer" }}{{ end -}}
 {{- end -}}

@@ -70,6 +70,7 @@
       rendered = performance.now();
       // Somebody may have chosen something else while this was put in its place.
       if (under_way === mine) settle();
+      showPicked();
       tick();
       connected();
     } catch (error) {
@@ -191,10 +192,18 @@
   // A form that only chooses what is shown beside the rest: it stays in its place, and the address says what was chosen.
   document.addEventListener("change", (event) => {
     const form = event.target.closest("form[data-stay]");
-    if (!form) return;
-    const data = new URLSearchParams(new FormData(form));
-    for (const [name, value] of [...data]) if (value === "") data.delete(name);
+    if (form) stay(form);
+  });
+  function stay(form) {
+    const data = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) if (value !== "") data.append(name, value);
     load(data.size ? `${location.pathname}?${data}` : location.pathname, "push");
+  }
+  document.addEventListener("submit", (event) => {
+    if (!event.target.matches("form[data-stay]")) return;
+    event.preventDefault();
+    // A field that was changed has asked already.
+    if (under_way === null) stay(event.target);
   });
   // Links that only change what is shown of the fleet.
   document.addEventListener("click", (event) => {
@@ -203,6 +212,58 @@
       event.preventDefault();
       load(link.href, "push");
     }
+  });
+
+  // Nodes that are selected, on the screen or not: a refresh, a filter, another page of the list and a look at a node keep them.
+  const PICKED = "octavo-picked";
+  const boxes = () => [...document.querySelectorAll(".pick[name=node]")];
+  let picked = new Set();
+  try { picked = new Set(JSON.parse(sessionStorage.getItem(PICKED) || "[]")); } catch { /* None, then. */ }
+  function pick(names, on) {
+    for (const name of names) if (on) picked.add(name); else picked.delete(name);
+    try { sessionStorage.setItem(PICKED, JSON.stringify([...picked])); } catch { /* Kept until another page, then. */ }
+    document.getElementById("said").textContent = showPicked();
+  }
+  // What a form without this script has is only what is on the screen, so the rest goes with it as hidden fields.
+  function showPicked() {
+    const words = document.getElementById("picked");
+    if (!words) return "";
+    const here = boxes();
+    for (const box of here) box.checked = picked.has(box.value);
+    const on = here.filter((box) => box.checked).length;
+    const all = document.getElementById("pick-all");
+    all.checked = on > 0 && on === here.length;
+    all.indeterminate = on > 0 && on < here.length;
+    const shown = new Set(here.map((box) => box.value));
+    const elsewhere = [...picked].filter((name) => !shown.has(name));
+    document.getElementById("picked-elsewhere").replaceChildren(...elsewhere.map((name) => {
+      const field = document.createElement("input");
+      Object.assign(field, { type: "hidden", name: "node", value: name });
+      return field;
+    }));
+    const nodes = picked.size === 1 ? "1 node selected" : `${picked.size} nodes selected`;
+    const text = picked.size === 0 ? "No node is selected."
+      : elsewhere.length === 0 ? nodes : `${nodes}, ${elsewhere.length} of them not listed here`;
+    if (words.textContent !== text) words.textContent = text;
+    document.getElementById("selection").classList.toggle("some", picked.size > 0);
+    return text;
+  }
+  document.addEventListener("change", (event) => {
+    if (event.target.id === "pick-all") pick(boxes().map((box) => box.value), event.target.checked);
+    else if (event.target.matches(".pick[name=node]")) pick([event.target.value], event.target.checked);
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.id === "pick-none") pick([...picked], false);
+  });
+
+  // Texts to take away. A page that did not come over TLS has no clipboard of its own, and can have its text selected and copied.
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-copy]");
+    if (!button) return;
+    getSelection().selectAllChildren(document.getElementById(button.dataset.copy));
+    const done = document.execCommand("copy");
+    document.getElementById("said").textContent = done ? "Copied" : "Selected: copy it with Ctrl and C";
+    button.textContent = done ? "Copied" : "Selected";
   });
 
   // Themes.
@@ -228,14 +289,15 @@
   function move(by) {
     const all = rows();
     if (all.length === 0) return false;
-    const at = all.indexOf(document.activeElement);
+    const row = document.activeElement.closest("tr");
+    const at = all.indexOf((row && row.querySelector("[data-row]")) || document.activeElement);
     const to = at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, at + by));
     all[to].focus();
     return true;
   }
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
-    const typed = event.target.matches("input, select, textarea");
+    const typed = event.target.matches("input:not([type=checkbox]), select, textarea");
     if (event.key === "Escape" && typed) { event.target.blur(); return; }
     if (typed) return;
     const onRow = event.target.matches("[data-row]");
@@ -246,12 +308,18 @@
     } else if (event.key === "?") dialog.showModal();
     else if (event.key === "j" || (event.key === "ArrowDown" && onRow)) done = move(1);
     else if (event.key === "k" || (event.key === "ArrowUp" && onRow)) done = move(-1);
+    else if (event.key === "x" && event.target.closest("tr")) {
+      const box = event.target.closest("tr").querySelector(".pick");
+      done = box !== null;
+      if (done) box.click();
+    } else if (event.key === "p" && document.getElementById("selection")) document.getElementById("selection").requestSubmit();
     else done = false;
     if (done) event.preventDefault();
   });
   document.getElementById("ask").addEventListener("click", () => dialog.showModal());
 
   pressed();
+  showPicked();
   tick();
   listen();
 })();

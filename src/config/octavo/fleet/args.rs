@@ -135,8 +135,9 @@ pub(in crate::config::octavo) struct WatchArgs {
     server: ServerArgs,
 }
 
+/// How an answer of an aggregator is printed.
 #[derive(Debug, Clone, Args)]
-struct OutputArgs {
+pub(in crate::config::octavo) struct OutputArgs {
     /// How to print it
     #[arg(
         short,

@@ -151,7 +151,7 @@ impl AliasKind {
     }
 
     /// Whose names the values of a label are.
-    pub(super) fn of_label(key: &str) -> Option<Self> {
+    pub(crate) fn of_label(key: &str) -> Option<Self> {
         [
             Self::Gfd,
             Self::AmdLabeller,

@@ -267,6 +267,21 @@ fn what_is_free_and_between_two_steps_keeps_the_taint_for_a_moment_and_not_for_e
 }
 
 #[test]
+fn what_a_change_leaves_between_two_steps_is_waited_for_as_long_after_the_deadline_as_before_it() {
+    let (mut drain, ..) = emptying(Scope::Affected, &[pod("notebook")]);
+    let mut busy = super::tests::status(vec![device("applying", Vec::new())]);
+    busy.state = Some("applying");
+    let between = super::tests::status(vec![device("needs-reset", Vec::new())]);
+    let late = DEADLINE.as_secs() + 10;
+    look(&mut drain, late, &busy, &heard(&[]), true);
+    let calm = CALM.as_secs();
+    for (now, is_tainted) in [(late + calm - 1, true), (late + calm, false)] {
+        let outcome = look(&mut drain, now, &between, &heard(&[]), true);
+        assert_eq!(outcome.is_tainted, is_tainted, "{now}");
+    }
+}
+
+#[test]
 fn a_holder_is_found_by_name_by_its_uid_and_by_the_uid_of_the_static_pod_that_it_is() {
     for (holder, is_evicted) in [
         (held_by("notebook"), true),

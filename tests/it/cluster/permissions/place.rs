@@ -48,6 +48,14 @@ impl Ask {
         }
     }
 
+    /// A strategic merge patch, which finds the container that is meant.
+    pub(super) fn strategic(path: &str, body: Value) -> Self {
+        Self {
+            content: "application/strategic-merge-patch+json",
+            ..Self::new("PATCH", path, Some(body))
+        }
+    }
+
     /// A server-side apply as the agent's field manager, who insists.
     pub(super) fn apply(path: &str, body: Value) -> Self {
         let path = format!("{path}?fieldManager=octavo-agent&force=true");
@@ -80,6 +88,8 @@ impl Ask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Done,
+    /// It is allowed, and the server knows no such kind.
+    Absent,
     /// No role allows it.
     NoRight,
     /// A policy of ours forbids it, with these words.
@@ -96,10 +106,12 @@ pub(super) struct Answer {
 impl Answer {
     fn is(&self, verdict: Verdict) -> bool {
         // Of whatever release.
-        let by_policy =
-            self.text.contains("ValidatingAdmissionPolicy '") && self.text.contains("octavo-agent");
+        let is_ours = |program: &&str| self.text.contains(*program);
+        let by_policy = self.text.contains("ValidatingAdmissionPolicy '")
+            && ["octavo-agent", "octavo-aggregator"].iter().any(is_ours);
         match verdict {
             Verdict::Done => self.code == 200,
+            Verdict::Absent => self.code == 404,
             Verdict::NoRight => self.code == 403 && !by_policy && self.text.contains(" cannot "),
             Verdict::Refused(words) => self.code == 403 && by_policy && self.text.contains(words),
         }
@@ -289,6 +301,11 @@ impl Place {
     /// A way in for a program that runs as the agent in this pod.
     pub(super) fn way_in(&self, pod: &str) -> Bearer {
         self.api.as_bearer(&self.token("octavo-agent", pod, &[]))
+    }
+
+    /// A way in for a program that has this token.
+    pub(super) fn way_in_with(&self, token: &str) -> Bearer {
+        self.api.as_bearer(token)
     }
 
     /// What the server answered to those who created something in a namespace, the oldest first.

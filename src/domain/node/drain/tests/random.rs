@@ -122,6 +122,8 @@ proptest! {
         // By choice: since when it was drained for. What has no layout is another.
         let mut since: Option<((u64, bool), u64)> = None;
         let mut was_tainted = false;
+        // When a device was last seen in work: what it leaves free and not done is waited for from then on.
+        let mut busy_at = 0;
         for moment in &moments {
             now += moment.later;
             generation += u64::from(moment.turns);
@@ -154,8 +156,13 @@ proptest! {
                 prop_assert!(moment.layout);
                 let (_, from) = *since.get_or_insert((choice, now));
                 let spent = now - from;
-                let most = if status.is_busy() { STUCK } else { CALM };
-                prop_assert!(spent < (DEADLINE + most).as_secs(), "{now} {from}");
+                prop_assert!(spent < (DEADLINE + STUCK).as_secs(), "{now} {from}");
+                if status.is_busy() {
+                    busy_at = now;
+                } else {
+                    let calm_from = busy_at.max(from + DEADLINE.as_secs());
+                    prop_assert!(now < calm_from + CALM.as_secs(), "{now} {from} {busy_at}");
+                }
                 prop_assert!(outcome.orders.evict.is_empty() || spent < DEADLINE.as_secs());
             }
             was_tainted = outcome.is_tainted;

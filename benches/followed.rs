@@ -1,0 +1,261 @@
+//! What a followed cluster costs: memory by 10,000 pods, and processor time while they come and go.
+//!
+//! The follower is the one that ships; its API server is a function in this process, which writes each page when it is asked for one
+//! and keeps none. Each size is a process of its own, so that none has what another left. It prints tables in Markdown for
+//! `docs/performance.md`; it never fails on a figure.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark is a script: it measures, prints, and stops at the first thing out of order"
+)]
+
+use std::convert::Infallible;
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::http::{Request, Response, Uri};
+use octavo::k8s::cluster::{Followed, Follower};
+use serde_json::{Value, json};
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+
+const NODES: usize = 1000;
+/// Changes of pods while it is looked what they cost: so many a second, so long.
+const CHANGES: usize = 100;
+const SPAN: Duration = Duration::from_secs(10);
+
+/// What the API server has.
+struct Server {
+    pods: usize,
+    /// Where events of pods are said, while somebody watches.
+    events: watch::Sender<Option<mpsc::Sender<Bytes>>>,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|one| one == "pods") {
+        let pods = arguments[at + 1].parse().unwrap();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        return runtime.block_on(one(pods));
+    }
+    println!(
+        "{NODES} nodes of {} bytes each, pods of {} bytes each as the API server writes them.\n",
+        node(0).to_string().len(),
+        pod(0, 0).to_string().len()
+    );
+    println!(
+        "| pods | MiB more than before | of that, most at once | s of processor until all are read | at {CHANGES} changes a second: millicores | and MiB more |"
+    );
+    println!("|---|---|---|---|---|---|");
+    for pods in ["0", "10000", "20000", "50000"] {
+        let program = std::env::current_exe().unwrap();
+        let status = Command::new(program).args(["pods", pods]).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+async fn one(pods: usize) {
+    let (events, mut watched) = watch::channel(None);
+    let server = Arc::new(Server { pods, events });
+    let serving = Arc::clone(&server);
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let server = Arc::clone(&serving);
+        async move { Ok::<_, Infallible>(server.answer(request.uri())) }
+    });
+    let eyes = Follower::new(kube::Client::new(service, "default"));
+    let mut followed = eyes.followed();
+    let (before, began) = (anonymous("Pss_Anon:"), cpu());
+    tokio::spawn(eyes.run());
+    let is_there = |all: &Followed| all.heard.is_some() && all.sights.pods.len() == pods;
+    followed.wait_for(|all| is_there(all)).await.unwrap();
+    let read = cpu().saturating_sub(began);
+    let (after, peak) = (anonymous("Pss_Anon:"), peak());
+    let events = watched.wait_for(Option::is_some).await.unwrap().clone();
+    let busy = churn(&events.unwrap(), pods, &mut followed).await;
+    let later = anonymous("Pss_Anon:");
+    println!(
+        "| {pods} | {:.1} | {:.1} | {:.2} | {busy:.1} | {:.1} |",
+        after - before,
+        peak - before,
+        read.as_secs_f64(),
+        later - after
+    );
+}
+
+/// Pods change, evenly over time; how many thousandths of a processor that takes, the making of events included.
+async fn churn(
+    events: &mpsc::Sender<Bytes>,
+    pods: usize,
+    followed: &mut watch::Receiver<Arc<Followed>>,
+) -> f64 {
+    let (start, began) = (Instant::now(), cpu());
+    let mut every = tokio::time::interval(Duration::from_secs(1) / u32::try_from(CHANGES).unwrap());
+    let mut number = 0;
+    while start.elapsed() < SPAN && pods > 0 {
+        tokio::select! {
+            _ = every.tick() => {
+                number += 1;
+                let pod = pod(number * 7919 % pods, number);
+                let event = json!({"type": "MODIFIED", "object": pod}).to_string() + "\n";
+                events.send(event.into()).await.unwrap();
+            }
+            changed = followed.changed() => {
+                changed.unwrap();
+                // As a reader does, which has one while the next is made.
+                drop(Arc::clone(&followed.borrow_and_update()));
+            }
+        }
+    }
+    cpu().saturating_sub(began).as_secs_f64() / start.elapsed().as_secs_f64() * 1e3
+}
+
+impl Server {
+    fn answer(&self, uri: &Uri) -> Response<Body> {
+        let query = uri.query().unwrap_or_default();
+        let number = |name: &str| {
+            let fields = query.split('&').filter_map(|one| one.split_once('='));
+            let mut named = fields.filter(|(key, _)| *key == name);
+            named
+                .next()
+                .and_then(|(_, value)| value.parse::<usize>().ok())
+        };
+        let is_pods = uri.path().ends_with("/pods");
+        if query.contains("watch=true") {
+            let (sender, receiver) = mpsc::channel(64);
+            let _kept = if is_pods {
+                self.events.send_replace(Some(sender))
+            } else {
+                // Nobody says anything, and it does not end.
+                Box::leak(Box::new(sender));
+                None
+            };
+            return Response::new(Body::from_stream(
+                ReceiverStream::new(receiver).map(Ok::<_, Infallible>),
+            ));
+        }
+        let (from, limit) = (number("continue").unwrap_or(0), number("limit").unwrap());
+        let count = if is_pods { self.pods } else { NODES };
+        let end = count.min(from + limit);
+        let items: Vec<Value> = (from..end)
+            .map(|one| if is_pods { pod(one, 0) } else { node(one) })
+            .collect();
+        let rest = if end < count {
+            end.to_string()
+        } else {
+            String::new()
+        };
+        let page = json!({
+            "kind": "List", "apiVersion": "v1", "items": items,
+            "metadata": {"resourceVersion": "1", "continue": rest},
+        });
+        Response::new(Body::from(page.to_string()))
+    }
+}
+
+/// A pod of a job that trains, as one looks with a few variables and volumes.
+fn pod(number: usize, version: usize) -> Value {
+    let team = number % 40;
+    let managed = |manager: &str| {
+        let fields: serde_json::Map<String, Value> = (0..24)
+            .map(|one| {
+                (
+                    format!("f:field-{one}"),
+                    json!({"f:name": {}, "f:value": {}}),
+                )
+            })
+            .collect();
+        json!({"manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields}})
+    };
+    let variables: Vec<Value> = (0..20)
+        .map(|one| json!({"name": format!("VARIABLE_{one}"), "value": format!("a value of some length {one}")}))
+        .collect();
+    json!({
+        "metadata": {
+            "name": format!("train-{number}-worker-{}", number % 8), "namespace": format!("team-{team}"),
+            "uid": format!("00000000-0000-0000-0000-{number:012}"), "resourceVersion": (version + 2).to_string(),
+            "creationTimestamp": "2026-11-01T00:00:00Z", "labels": {"app": "train", "job": number.to_string()},
+            "annotations": {"example.com/notes": "x".repeat(300)},
+            "managedFields": [managed("kube-controller-manager"), managed("kubelet")],
+        },
+        "spec": {
+            "nodeName": format!("node-{}", number % NODES),
+            "containers": [{
+                "name": "train", "image": "registry.example.com/train@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+                "env": variables,
+                "resources": {
+                    "requests": {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": (1 + version % 2).to_string()},
+                    "limits": {"memory": "64Gi", "nvidia.com/gpu": (1 + version % 2).to_string()},
+                },
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}, {"name": "token", "mountPath": "/var/run/secrets"}],
+            }],
+            "nodeSelector": {"octavo.dev/type": "nvidia-h100-80gb"},
+            "tolerations": [
+                {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+                {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+            ],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "token", "projected": {"sources": []}}],
+        },
+        "status": {
+            "phase": "Running", "startTime": "2026-11-01T00:00:10Z",
+            "conditions": (["Initialized", "Ready", "ContainersReady", "PodScheduled"].map(|one| json!({"type": one, "status": "True", "lastTransitionTime": "2026-11-01T00:00:10Z"}))),
+            "containerStatuses": [{"name": "train", "ready": true, "restartCount": 0, "image": "x".repeat(80), "imageID": "y".repeat(120), "containerID": "z".repeat(80)}],
+        },
+    })
+}
+
+/// A node with eight GPUs and the labels that NFD, the GPU Operator and Octavo give it.
+fn node(number: usize) -> Value {
+    let mut labels: serde_json::Map<String, Value> = (0..80)
+        .map(|one| {
+            (
+                format!("feature.node.kubernetes.io/cpu-cpuid.FEATURE{one}"),
+                json!("true"),
+            )
+        })
+        .collect();
+    labels.insert("octavo.dev/type".to_owned(), json!("nvidia-h100-80gb"));
+    let has = json!({"cpu": "192", "memory": "2113411308Ki", "ephemeral-storage": "900Gi", "hugepages-2Mi": "0", "nvidia.com/gpu": "8", "pods": "110"});
+    json!({
+        "metadata": {"name": format!("node-{number}"), "resourceVersion": "1", "labels": labels, "annotations": {"a": "x".repeat(400)}},
+        "spec": {"podCIDR": "10.0.0.0/24", "taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]},
+        "status": {
+            "capacity": has, "allocatable": has,
+            "conditions": (["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"].map(|one| json!({"type": one, "status": if one == "Ready" { "True" } else { "False" }}))),
+            "images": (0..50).map(|one| json!({"names": [format!("registry.example.com/image-{one}@sha256:{}", "0".repeat(64))], "sizeBytes": 100_000_000})).collect::<Vec<Value>>(),
+        },
+    })
+}
+
+/// In MiB. Source: `/proc/PID/smaps_rollup`.
+fn anonymous(field: &str) -> f64 {
+    in_mib(
+        &fs::read_to_string("/proc/self/smaps_rollup").unwrap(),
+        field,
+    )
+}
+
+/// Most that was there at once, in MiB; less what is of files, which hardly changes.
+fn peak() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    in_mib(&status, "VmHWM:") - in_mib(&status, "RssFile:")
+}
+
+fn in_mib(text: &str, field: &str) -> f64 {
+    let line = text.lines().find(|line| line.starts_with(field)).unwrap();
+    let number: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    number / 1024.0
+}
+
+/// Of this process until now, making pages and events included.
+fn cpu() -> Duration {
+    let text = fs::read_to_string("/proc/self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}

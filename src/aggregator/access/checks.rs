@@ -1,0 +1,223 @@
+//! Who somebody is and what they may see of a path, by questions to the API server.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::extract::Query;
+use axum::http::{Method as HttpMethod, Uri};
+use tokio::task::JoinSet;
+
+use super::shown::Shown;
+use super::{Ask, Believed, Refused};
+use crate::aggregator::asking::{Asking, Fingerprint, Health, Words};
+use crate::aggregator::stats::Stats;
+use crate::aggregator::view::View;
+use crate::domain::access::{
+    Caller, MOST_TYPES, Method, Question, Resource, Row, Sight, Types, Verb,
+};
+use crate::domain::credential::Denial;
+use crate::domain::id::TypeName;
+
+#[derive(Debug)]
+pub(super) struct Checks {
+    ask: Box<dyn Ask>,
+    pub(super) believed: Believed,
+    view: View,
+    stats: Stats,
+    callers: Asking<Arc<Caller>, Denial>,
+    rights: Asking<(), ()>,
+}
+
+/// What somebody was let in for.
+#[derive(Debug, Clone)]
+pub(super) struct Admitted {
+    pub(super) caller: Option<Arc<Caller>>,
+    pub(super) sight: Sight,
+}
+
+/// Tokens whose owners are remembered, and rights that are.
+const MOST_CALLERS: usize = 2000;
+const MOST_RIGHTS: usize = 20_000;
+
+const WORDS: Words = Words {
+    away: "readers cannot be checked",
+    meanwhile: "who was let in within 60s still is, others are told to come again",
+    back: "the API server says again who may read",
+};
+
+/// Whoever was refused, as far as that is known, and why.
+pub(super) type NotIn = (Option<Arc<Caller>>, Refused);
+
+impl Checks {
+    pub(super) fn new(believed: Believed, ask: Box<dyn Ask>, view: View, stats: Stats) -> Self {
+        let health = Health::new(WORDS);
+        Self {
+            ask,
+            believed,
+            view,
+            stats,
+            callers: Asking::new(health.clone(), MOST_CALLERS),
+            rights: Asking::new(health, MOST_RIGHTS),
+        }
+    }
+
+    /// What of a path somebody may see.
+    pub(super) async fn admit(
+        self: &Arc<Self>,
+        method: &HttpMethod,
+        uri: &Uri,
+        shown: &Result<Shown, Refused>,
+    ) -> Result<Admitted, NotIn> {
+        let path = uri.path();
+        let row = Method::of(method.as_str()).and_then(|method| Row::of(method, path));
+        let question = row.map(|row| row.question(path, namespace(uri).as_deref()));
+        if let Some(None) = question {
+            return Ok(Admitted {
+                caller: None,
+                sight: Sight::nothing(),
+            });
+        }
+        let caller = self
+            .caller(shown)
+            .await
+            .map_err(|refused| (None, refused))?;
+        let (Some(row), Some(Some(question))) = (row, question) else {
+            let refused = Row::methods(path).map_or(Refused::Unlisted, |allowed| {
+                let method = method.as_str().chars().take(16).collect();
+                Refused::Method { method, allowed }
+            });
+            return Err((Some(caller), refused));
+        };
+        match self.sight(row, question, &caller).await {
+            Ok(sight) => Ok(Admitted {
+                caller: Some(caller),
+                sight,
+            }),
+            Err(refused) => Err((Some(caller), refused)),
+        }
+    }
+
+    async fn caller(
+        self: &Arc<Self>,
+        shown: &Result<Shown, Refused>,
+    ) -> Result<Arc<Caller>, Refused> {
+        let token = match shown.clone()? {
+            Shown::Caller(caller) => return Ok(caller),
+            Shown::Token(token) => token,
+        };
+        let key = Fingerprint::of([token.expose()]);
+        let checks = Arc::clone(self);
+        let question = async move {
+            let proof = checks.ask.whose(&token).await;
+            let audience = checks.believed.audience.as_ref();
+            let owner = proof.map(|proof| proof.judge(audience).map(Arc::new));
+            checks
+                .stats
+                .checked("token", outcome(owner.as_ref().ok().map(Result::is_ok)));
+            owner
+        };
+        match self.callers.about(key, question).await {
+            Some(Ok(caller)) => Ok(caller),
+            Some(Err(denial)) => Err(denial.into()),
+            None => Err(Refused::Unchecked),
+        }
+    }
+
+    /// What somebody may see of a path with this row, which asks this.
+    async fn sight(
+        self: &Arc<Self>,
+        row: &Row,
+        question: Question,
+        caller: &Arc<Caller>,
+    ) -> Result<Sight, Refused> {
+        let nodes = if row.asks_for_nodes() {
+            self.may(caller, Question::all(Verb::List, Resource::Nodes))
+                .await?
+        } else {
+            false
+        };
+        // A list of nodes has all types in it.
+        if (nodes && row.asks_by_type()) || self.may(caller, question.clone()).await? {
+            return Ok(Sight {
+                types: Types::All,
+                nodes,
+            });
+        }
+        let types = if row.asks_by_type() {
+            Types::Only(self.types(caller).await?)
+        } else {
+            Types::Only(BTreeSet::new())
+        };
+        if types.is_empty() {
+            return Err(Refused::Forbidden(question));
+        }
+        Ok(Sight { types, nodes })
+    }
+
+    /// The types of the fleet that somebody may see one by one.
+    async fn types(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<BTreeSet<TypeName>, Refused> {
+        let now = self.view.clock().now();
+        let types = self.view.fleet().types(now).into_iter();
+        let names = types.filter_map(|one| one.counts.type_name);
+        let mut asked = JoinSet::new();
+        for name in names.take(MOST_TYPES) {
+            let (checks, caller) = (Arc::clone(self), Arc::clone(caller));
+            asked.spawn(async move {
+                let may = checks.may(&caller, Question::of_type(&name)).await;
+                may.map(|may| (name, may))
+            });
+        }
+        let mut seen = BTreeSet::new();
+        while let Some(answer) = asked.join_next().await {
+            let (name, may) = answer.map_err(|_ended| Refused::Unchecked)??;
+            if may {
+                seen.insert(name);
+            }
+        }
+        Ok(seen)
+    }
+
+    async fn may(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        question: Question,
+    ) -> Result<bool, Refused> {
+        let key = fingerprint(caller, &question);
+        let (checks, caller) = (Arc::clone(self), Arc::clone(caller));
+        let question = async move {
+            let may = checks.ask.may(&caller, &question).await;
+            checks
+                .stats
+                .checked("right", outcome(may.as_ref().ok().copied()));
+            may.map(|may| if may { Ok(()) } else { Err(()) })
+        };
+        let answer = self.rights.about(key, question).await;
+        answer
+            .map(|answer| answer.is_ok())
+            .ok_or(Refused::Unchecked)
+    }
+}
+
+fn outcome(good: Option<bool>) -> &'static str {
+    match good {
+        Some(good) if good => "accepted",
+        Some(_) => "denied",
+        None => "unanswered",
+    }
+}
+
+/// Of somebody, whole, and what is asked of them.
+fn fingerprint(caller: &Caller, question: &Question) -> Fingerprint {
+    let question = format!("{question:?}");
+    let extra = format!("{:?}", caller.extra);
+    let whole = [question.as_str(), &extra, &caller.user, &caller.uid];
+    let groups = caller.groups.iter().map(String::as_str);
+    Fingerprint::of(whole.into_iter().chain(groups))
+}
+
+/// The namespace that a query asks about. One that is given twice is refused by who answers.
+fn namespace(uri: &Uri) -> Option<String> {
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
+    let found = pairs.into_iter().find(|(name, _)| name == "namespace");
+    found.map(|(_, namespace)| namespace.trim().to_owned())
+}

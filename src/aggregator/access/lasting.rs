@@ -1,0 +1,77 @@
+//! Answers that last: a stream of events is open for an hour, and a role may be taken away meanwhile. So it is asked again every
+//! minute, and who may not see it any more sees its end. While nobody can say, it goes on: it was good when it was asked last.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{HeaderValue, Method, Uri, header};
+use axum::response::Response;
+use hyper::body::{Frame, SizeHint};
+use tokio::time::interval;
+
+use super::Refused;
+use super::checks::Checks;
+use super::shown::Shown;
+use crate::aggregator::asking::GOOD_FOR;
+
+/// A body that ends with the right to see it.
+struct Lasting {
+    body: Body,
+    ends: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// The same answer, which ends when whoever it is for may not see it any more, if it has no end of its own.
+pub(super) fn guarded(
+    response: Response,
+    checks: Arc<Checks>,
+    (method, uri): (Method, Uri),
+    shown: Result<Shown, Refused>,
+) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let lasts = kind.is_some_and(|kind| kind == HeaderValue::from_static("text/event-stream"));
+    if !lasts {
+        return response;
+    }
+    let ends = async move {
+        let mut again = interval(GOOD_FOR);
+        loop {
+            again.tick().await;
+            match checks.admit(&method, &uri, &shown).await {
+                Ok(_) | Err((_, Refused::Unchecked)) => {}
+                Err(_) => return,
+            }
+        }
+    };
+    response.map(|body| {
+        Body::new(Lasting {
+            body,
+            ends: Box::pin(ends),
+        })
+    })
+}
+
+impl HttpBody for Lasting {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.ends.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

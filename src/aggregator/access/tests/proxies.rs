@@ -1,0 +1,48 @@
+//! Whom a proxy names, and who it may be.
+
+use super::*;
+use crate::config::aggregator::Network;
+
+fn proxies(networks: &[&str], groups: bool) -> Believed {
+    let networks = networks.iter().map(|network| network.parse().unwrap());
+    let networks: Vec<Network> = networks.collect();
+    Believed {
+        proxies: Some(Proxies::new(networks, groups)),
+        ..Believed::default()
+    }
+}
+
+#[tokio::test]
+async fn a_proxys_word_counts_from_a_trusted_address_and_is_never_passed_over() {
+    let ada = ("x-forwarded-user", "ada");
+    let team = ("x-forwarded-groups", "team-a,team-b");
+    let token = ("authorization", "Bearer token-ada");
+    let asks = async |believed: Believed, headers: &[(&str, &str)]| {
+        let site = site(believed);
+        site.server.gives("ada: list nodes.octavo.dev");
+        site.server.gives("team-b: list nodes.octavo.dev");
+        let answer = site.answers("GET", "/api/v1/nodes", headers).await;
+        answer.status().as_u16()
+    };
+    let trusted = || proxies(&["192.0.2.0/24"], false);
+    let with_groups = || proxies(&["192.0.2.7"], true);
+    let elsewhere = || proxies(&["192.0.2.8", "10.0.0.0/8"], true);
+    assert_eq!(asks(trusted(), &[ada]).await, 200);
+    assert_eq!(asks(trusted(), &[ada, ada]).await, 400);
+    assert_eq!(asks(trusted(), &[("x-forwarded-user", "bob")]).await, 403);
+    assert_eq!(asks(trusted(), &[("x-forwarded-user", "")]).await, 401);
+    assert_eq!(asks(trusted(), &[ada, team]).await, 400);
+    assert_eq!(asks(trusted(), &[]).await, 401);
+    assert_eq!(asks(trusted(), &[token]).await, 200);
+    let bob = ("x-forwarded-user", "bob");
+    assert_eq!(asks(with_groups(), &[bob, team]).await, 200);
+    assert_eq!(asks(with_groups(), &[team]).await, 401);
+    // Nor does a token make up for a name that is not the sender's to give.
+    for headers in [&[ada][..], &[team], &[ada, token]] {
+        assert_eq!(asks(elsewhere(), headers).await, 400);
+    }
+    assert_eq!(asks(elsewhere(), &[token]).await, 200);
+    // Where no proxy is believed, names are nothing: the token is what counts.
+    assert_eq!(asks(Believed::default(), &[ada]).await, 401);
+    assert_eq!(asks(Believed::default(), &[bob, token]).await, 200);
+}

@@ -1,0 +1,266 @@
+//! What is to be had, counted when somebody asks and kept until agents or cluster say something else.
+//!
+//! Counting looks at all nodes and pods, so it is done on a thread of its own and by one at a time: who asks meanwhile waits for that count,
+//! and who reports is never delayed. Called by the REST API, the pages and the metrics.
+
+mod query;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
+
+pub use self::query::{AvailabilityQuery, AvailabilityQueryError};
+use super::clock::Moment;
+use super::fleet::{Fleet, Node};
+use super::view::View;
+use crate::domain::accelerators::Catalogue;
+use crate::domain::availability::{AgentNode, Availability, Names, Possibilities, Seen, count};
+use crate::domain::id::NodeName;
+use crate::domain::reason::Reason;
+use crate::domain::stream::PartKey;
+use crate::k8s::cluster::Followed;
+use crate::wire::api::API_VERSION;
+use crate::wire::availability::{AvailabilityList, AvailabilityRow};
+use crate::wire::status;
+
+/// A count that is older is marked as what was: the bound of the requirements.
+pub const STALE_AFTER: Duration = Duration::from_mins(1);
+
+/// Between two counts while the fleet changes all the time: whoever asks then is given the one before.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Counts, for all who ask. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Counter {
+    view: View,
+    cluster: Option<watch::Receiver<Arc<Followed>>>,
+    work: Arc<Mutex<Work>>,
+    last: Arc<watch::Sender<Option<Counted>>>,
+}
+
+/// One count, of one fleet and one look at the cluster.
+#[derive(Debug, Clone)]
+pub struct Counted {
+    /// What is to be had.
+    pub availability: Arc<Availability>,
+    /// The fleet that was counted.
+    pub revision: u64,
+    /// What of the cluster was counted; `None` where none is followed.
+    followed: Option<Arc<Followed>>,
+    at: Instant,
+}
+
+/// How old a count is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Age {
+    /// Since what was counted was last known to be current.
+    pub age: Duration,
+    /// Whether that is past the bound.
+    pub is_stale: bool,
+    /// Why the cluster is not followed now.
+    pub trouble: Option<String>,
+}
+
+/// What is kept between two counts.
+#[derive(Debug)]
+struct Work {
+    names: Names,
+    known: Possibilities,
+    fleet: Fleet,
+    seen: BTreeMap<NodeName, Seen>,
+}
+
+impl Counter {
+    /// Of this fleet, and of a cluster where one is followed.
+    pub fn new(view: View, cluster: Option<watch::Receiver<Arc<Followed>>>) -> Self {
+        let work = Work {
+            names: Names::new(Catalogue::built_in()),
+            known: Possibilities::default(),
+            fleet: Fleet::default(),
+            seen: BTreeMap::new(),
+        };
+        Self {
+            view,
+            cluster,
+            work: Arc::new(Mutex::new(work)),
+            last: Arc::new(watch::Sender::new(None)),
+        }
+    }
+
+    /// The fleet that is counted.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Whether a cluster is followed, by whose nodes and pods it is counted.
+    pub fn follows(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// What is to be had now; `None` only where this machine has no thread to count on.
+    pub async fn current(&self) -> Option<Counted> {
+        if let Some(counted) = self.last().filter(|last| self.will_do(last)) {
+            return Some(counted);
+        }
+        let mut work = Arc::clone(&self.work).lock_owned().await;
+        // Somebody else may have counted meanwhile.
+        if let Some(counted) = self.last().filter(|last| self.will_do(last)) {
+            return Some(counted);
+        }
+        let (fleet, now) = (self.view.fleet(), self.view.clock().now());
+        let followed = self.followed();
+        let last = Arc::clone(&self.last);
+        // What was counted is kept also where nobody waits for it any more.
+        let counting = tokio::task::spawn_blocking(move || {
+            let revision = fleet.revision;
+            let at = Instant::now();
+            let availability = work.count(fleet, now, followed.as_deref());
+            let counted = Counted {
+                availability: Arc::new(availability),
+                revision,
+                followed,
+                at,
+            };
+            last.send_replace(Some(counted.clone()));
+            counted
+        });
+        counting.await.ok()
+    }
+
+    /// What was counted last, without counting.
+    pub fn last(&self) -> Option<Counted> {
+        self.last.borrow().clone()
+    }
+
+    /// How old a count is now.
+    pub fn age(&self, counted: &Counted) -> Age {
+        let Some(cluster) = &self.cluster else {
+            // Agents alone: each node's own staleness is counted in.
+            return Age {
+                age: counted.at.elapsed(),
+                is_stale: counted.at.elapsed() > STALE_AFTER,
+                trouble: None,
+            };
+        };
+        // Nothing changes while nothing is heard, so what is known of the cluster may be current though it was counted long ago.
+        let now = Arc::clone(&cluster.borrow());
+        let is_same = counted
+            .followed
+            .as_ref()
+            .is_some_and(|then| Arc::ptr_eq(&then.sights, &now.sights));
+        let then = counted.followed.as_ref().and_then(|then| then.heard);
+        let heard = if is_same { now.heard } else { then };
+        let age = heard.map(|heard| heard.elapsed());
+        Age {
+            age: age.unwrap_or_else(|| Moment::default().age(self.view.clock().now())),
+            is_stale: age.is_none_or(|age| age > STALE_AFTER),
+            trouble: now.trouble.clone(),
+        }
+    }
+
+    /// The document of what `query` asks for.
+    pub fn document(&self, counted: &Counted, query: &AvailabilityQuery) -> AvailabilityList {
+        let clock = self.view.clock();
+        let Age {
+            age,
+            is_stale,
+            trouble,
+        } = self.age(counted);
+        let now = clock.wall(clock.now());
+        let as_of = now.checked_sub(age).unwrap_or(now);
+        let all = &counted.availability;
+        let rows = all.rows.iter().filter(|row| query.lets_through(row));
+        AvailabilityList {
+            api_version: API_VERSION.to_owned(),
+            kind: "AvailabilityList".to_owned(),
+            revision: counted.revision,
+            basis: all.basis.as_str().to_owned(),
+            as_of: as_of.to_string(),
+            age_seconds: age.as_secs(),
+            stale: is_stale,
+            trouble,
+            left_out: all.left_out,
+            items: rows
+                .map(|row| AvailabilityRow::of(row, all.basis))
+                .collect(),
+        }
+    }
+
+    fn followed(&self) -> Option<Arc<Followed>> {
+        let cluster = self.cluster.as_ref()?;
+        Some(Arc::clone(&cluster.borrow()))
+    }
+
+    /// Whether a count is one of what is there now, or so young that nobody minds.
+    fn will_do(&self, counted: &Counted) -> bool {
+        let now = self.followed();
+        let is_same_cluster = match (&counted.followed, &now) {
+            (Some(then), Some(now)) => {
+                Arc::ptr_eq(&then.sights, &now.sights)
+                    && then.heard.is_some() == now.heard.is_some()
+            }
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        let is_same = is_same_cluster && counted.revision == self.view.fleet().revision;
+        // What agents alone say is counted again now and then: whether they are heard of is a matter of time.
+        let is_current = is_same && (now.is_some() || counted.at.elapsed() < STALE_AFTER / 4);
+        is_current || counted.at.elapsed() < PAUSE
+    }
+}
+
+impl Work {
+    fn count(&mut self, fleet: Fleet, now: Moment, followed: Option<&Followed>) -> Availability {
+        self.look(fleet);
+        let nodes = self.fleet.nodes.iter();
+        let agents: Vec<AgentNode<'_>> = nodes
+            .filter_map(|node| {
+                Some(AgentNode {
+                    name: node.name.as_str(),
+                    seen: self.seen.get(&node.name)?,
+                    is_stale: node.freshness.is_stale(now),
+                    is_changing: is_changing(node),
+                })
+            })
+            .collect();
+        // Until a cluster was read once, it is not known to be empty.
+        let sights = followed.filter(|followed| followed.heard.is_some());
+        let sights = sights.map(|followed| followed.sights.as_ref());
+        count(&agents, sights, &mut self.names)
+    }
+
+    /// Reads what agents have said since the count before.
+    fn look(&mut self, fleet: Fleet) {
+        let news = fleet.since(&self.fleet);
+        for node in news.gone {
+            self.seen.remove(&node.name);
+        }
+        for node in news.changed {
+            let before = self.fleet.nodes.get(&node.name);
+            if before.is_some_and(|before| before.parts == node.parts) {
+                continue;
+            }
+            // What an agent sent was read before it was taken in.
+            if let Ok(inventory) = status::decode(&node.parts).map(|status| status.inventory) {
+                let usage = node.parts.get(PartKey::usage().as_str());
+                let usage = usage.and_then(|part| status::decode_usage(part).ok());
+                let seen = Seen::of(&inventory, usage.as_ref(), &mut self.known);
+                self.seen.insert(node.name.clone(), seen);
+            }
+        }
+        self.fleet = fleet;
+    }
+}
+
+/// Whether devices of a node are being given other partitions now.
+fn is_changing(node: &Node) -> bool {
+    let layout = node.summary.layout.as_ref();
+    let state = layout.and_then(|layout| layout.state.as_deref());
+    state.and_then(Reason::of) == Some(Reason::Applying)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Which rows somebody asks for. Pure.
+
+use thiserror::Error;
+
+use crate::domain::availability::Row;
+use crate::domain::fleet::LONGEST_WORD;
+
+/// Which types and resources. All filters must hold; of the values of one filter, any may.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AvailabilityQuery {
+    /// Names of types, `mixed` and `unknown` among them. Empty lets all through.
+    pub types: Vec<String>,
+    /// Resources. Empty lets all through.
+    pub resources: Vec<String>,
+    /// How many must be free at least.
+    pub min_free: u64,
+}
+
+/// Why a query cannot be answered.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AvailabilityQueryError {
+    /// There is no such parameter.
+    #[error("there is no parameter {0:?}; there are type, resource, minFree")]
+    Unknown(String),
+    /// A value that cannot be.
+    #[error("the parameter {parameter} cannot be {value:?}; it can be {allowed}")]
+    Value {
+        /// Of which parameter.
+        parameter: &'static str,
+        /// As it was given, or its beginning.
+        value: String,
+        /// What it can be.
+        allowed: &'static str,
+    },
+    /// More values than anybody means.
+    #[error("the parameter {0} can have {MOST_VALUES} values at most")]
+    TooMany(&'static str),
+}
+
+/// Characters of what was given that an error repeats.
+const LONGEST_REPEATED: usize = 64;
+/// Values of one parameter.
+const MOST_VALUES: usize = 100;
+
+impl AvailabilityQuery {
+    /// Of the parameters in `pairs`. One without a value counts as absent.
+    pub fn parse(
+        pairs: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, AvailabilityQueryError> {
+        let mut query = Self::default();
+        for (name, value) in pairs {
+            match name.as_str() {
+                "type" => words("type", &value, &mut query.types)?,
+                "resource" => words("resource", &value, &mut query.resources)?,
+                "minFree" if value.trim().is_empty() => {}
+                "minFree" => {
+                    query.min_free = value.trim().parse().map_err(|_| {
+                        let allowed = "a number that is not negative";
+                        refused("minFree", &value, allowed)
+                    })?;
+                }
+                _ => return Err(AvailabilityQueryError::Unknown(beginning(&name))),
+            }
+        }
+        Ok(query)
+    }
+
+    /// Whether a row is asked for.
+    pub fn lets_through(&self, row: &Row) -> bool {
+        let is_among =
+            |all: &[String], one: &str| all.is_empty() || all.iter().any(|value| value == one);
+        is_among(&self.types, row.key.kind.as_str())
+            && is_among(&self.resources, &row.key.resource)
+            && row.free >= self.min_free
+    }
+}
+
+impl AvailabilityQueryError {
+    /// The parameter that is wrong.
+    pub fn parameter(&self) -> &str {
+        match self {
+            Self::Unknown(name) => name,
+            Self::Value { parameter, .. } | Self::TooMany(parameter) => parameter,
+        }
+    }
+}
+
+fn words(
+    parameter: &'static str,
+    value: &str,
+    all: &mut Vec<String>,
+) -> Result<(), AvailabilityQueryError> {
+    for word in value
+        .split(',')
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+    {
+        if word.len() > LONGEST_WORD {
+            return Err(refused(parameter, word, "a name of at most 256 bytes"));
+        }
+        if all.len() >= MOST_VALUES {
+            return Err(AvailabilityQueryError::TooMany(parameter));
+        }
+        all.push(word.to_owned());
+    }
+    Ok(())
+}
+
+fn refused(parameter: &'static str, value: &str, allowed: &'static str) -> AvailabilityQueryError {
+    AvailabilityQueryError::Value {
+        parameter,
+        value: beginning(value),
+        allowed,
+    }
+}
+
+fn beginning(text: &str) -> String {
+    text.chars().take(LONGEST_REPEATED).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(pairs: &[(&str, &str)]) -> Result<AvailabilityQuery, AvailabilityQueryError> {
+        let owned = pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        AvailabilityQuery::parse(owned)
+    }
+
+    #[test]
+    fn values_of_one_parameter_are_several_or_one_with_commas() {
+        let query = parse(&[
+            ("type", "a,b"),
+            ("type", "c"),
+            ("minFree", "2"),
+            ("resource", ""),
+        ]);
+        let query = query.unwrap();
+        assert_eq!(query.types, ["a", "b", "c"]);
+        assert_eq!((query.resources.len(), query.min_free), (0, 2));
+    }
+
+    #[test]
+    fn i12_what_is_wrong_is_named() {
+        for (pairs, parameter) in [
+            (&[("minFree", "-1")][..], "minFree"),
+            (&[("minFree", "many")], "minFree"),
+            (&[("size", "1")], "size"),
+            (&[("type", &"x".repeat(257))], "type"),
+            (&[("resource", &"x,".repeat(101))], "resource"),
+        ] {
+            let error = parse(pairs).unwrap_err();
+            assert_eq!(error.parameter(), parameter, "{pairs:?}");
+            assert!(error.to_string().len() < 200);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Which MIG partitions a node has, kept for as long as the node says the same.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tracing::debug;
+
+use crate::aggregator::fleet::{Fleet, Node};
+use crate::domain::error::chain;
+use crate::domain::fleet::parts_of;
+use crate::domain::id::{NodeName, TypeName};
+use crate::domain::matching::Bytes;
+use crate::wire::status::{self, Status};
+
+/// Partitions of one type and profile on one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) type_name: TypeName,
+    pub(super) profile: String,
+    pub(super) memory: Option<Bytes>,
+    pub(super) count: u32,
+    pub(super) free: u32,
+}
+
+/// What was read of nodes. It holds no node: one that is gone or changed leaves a few bytes until the next look at all.
+#[derive(Debug, Default)]
+pub struct Shelf(Mutex<BTreeMap<NodeName, Kept>>);
+
+/// Of which version of a node, and what it has.
+type Kept = (Weak<Node>, Arc<[Part]>);
+
+impl Shelf {
+    /// The partitions of `node`; none where what it says cannot be read, which its own page tells.
+    pub(super) fn parts(&self, node: &Arc<Node>) -> Arc<[Part]> {
+        {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((of, parts)) = kept.get(&node.name)
+                && std::ptr::eq(of.as_ptr(), Arc::as_ptr(node))
+            {
+                return Arc::clone(parts);
+            }
+        }
+        let parts: Arc<[Part]> = read(node).into();
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.insert(
+            node.name.clone(),
+            (Arc::downgrade(node), Arc::clone(&parts)),
+        );
+        parts
+    }
+
+    /// Forgets nodes that `fleet` does not have.
+    pub fn tidy(&self, fleet: &Fleet) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|name, _| fleet.nodes.get(name).is_some());
+    }
+}
+
+fn read(node: &Node) -> Vec<Part> {
+    let inventory = match status::decode(&node.parts) {
+        Ok(Status { inventory, .. }) => inventory,
+        Err(error) => {
+            debug!(
+                "the partitions of {} are left out: {}",
+                node.name,
+                chain(&error)
+            );
+            return Vec::new();
+        }
+    };
+    let mut all: BTreeMap<(TypeName, String), Part> = BTreeMap::new();
+    for device in &inventory.devices {
+        let Some(type_name) = device.identity.type_name() else {
+            continue;
+        };
+        for one in parts_of(device, &inventory.nvml) {
+            let key = (type_name.clone(), one.profile.clone());
+            let part = all.entry(key).or_insert_with(|| Part {
+                type_name: type_name.clone(),
+                profile: one.profile,
+                memory: None,
+                count: 0,
+                free: 0,
+            });
+            part.count = part.count.saturating_add(1);
+            part.free = part.free.saturating_add(u32::from(!one.in_use));
+            part.memory = super::least(part.memory, one.memory.map(Bytes::from));
+        }
+    }
+    all.into_values().collect()
+}

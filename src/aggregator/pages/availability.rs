@@ -1,0 +1,209 @@
+//! What is to be had: a section for each type, with a bar for each resource and why the rest is of no use.
+
+use askama::Template;
+
+use super::assets::Assets;
+use super::bar::{Bar, Key, legend_of};
+use super::words::{age, counted, memory, millis};
+use crate::aggregator::availability::{Age, Counted, Counter};
+use crate::domain::access::Sight;
+use crate::domain::availability::{Basis, Key as Of, Row, Shape, Wait, Why};
+use crate::domain::error::chain;
+use crate::domain::quantity::Mebibytes;
+
+/// The page.
+#[derive(Template)]
+#[template(path = "availability.html")]
+pub(super) struct AvailabilityPage {
+    assets: Assets,
+    basis: &'static str,
+    age: String,
+    age_ms: u64,
+    stale: bool,
+    trouble: Option<String>,
+    left_out: Option<String>,
+    types: Vec<TypePart>,
+    origin: String,
+}
+
+/// A type.
+#[derive(Debug)]
+struct TypePart {
+    id: String,
+    title: String,
+    name: String,
+    resources: Vec<ResourcePart>,
+}
+
+/// One resource of a type.
+#[derive(Debug)]
+struct ResourcePart {
+    free: String,
+    what: String,
+    resource: String,
+    bar: Bar,
+    legend: Vec<Key>,
+    facts: Vec<String>,
+    reasons: Vec<String>,
+}
+
+/// The page of what was counted, as far as `sight` goes, for a reader who reached this server at `origin`.
+pub(super) fn page(
+    counter: &Counter,
+    made: &Counted,
+    sight: &Sight,
+    origin: &str,
+) -> AvailabilityPage {
+    let Age {
+        age: since,
+        is_stale,
+        trouble,
+    } = counter.age(made);
+    let availability = &made.availability;
+    let mut types: Vec<TypePart> = Vec::new();
+    let rows = availability.rows.iter();
+    let rows = rows.filter(|row| sight.shows(row.key.kind.as_str()));
+    // What nobody has and nobody waits for is said with what it could be made of.
+    for row in rows.filter(|row| row.nodes > 0 || row.pending.pods > 0) {
+        let name = row.key.kind.as_str();
+        let part = resource(row, availability.basis);
+        match types.last_mut() {
+            Some(last) if last.name == name => last.resources.push(part),
+            Some(_) | None => types.push(TypePart {
+                id: format!("of-{}", types.len()),
+                title: row.key.kind.title(),
+                name: name.to_owned(),
+                resources: vec![part],
+            }),
+        }
+    }
+    for part in &mut types {
+        could(part, &availability.rows);
+    }
+    AvailabilityPage {
+        assets: Assets::links(),
+        basis: match availability.basis {
+            Basis::Cluster => {
+                "Counted by the nodes and pods of the cluster, and by what agents see."
+            }
+            Basis::Agents => {
+                "Counted by what agents see: free is what has no process. What pods were promised is not known."
+            }
+        },
+        age: age(since),
+        age_ms: millis(since),
+        stale: is_stale,
+        trouble,
+        left_out: (availability.left_out > 0).then(|| {
+            let rows = counted_rows(availability.left_out);
+            format!("{rows} left out: there are too many types or resources.")
+        }),
+        types,
+        origin: origin.to_owned(),
+    }
+}
+
+fn counted_rows(count: usize) -> String {
+    counted(count, "row is", "rows are")
+}
+
+fn resource(row: &Row, basis: Basis) -> ResourcePart {
+    let Of {
+        resource, shape, ..
+    } = &row.key;
+    let taken = match basis {
+        Basis::Cluster => "requested",
+        Basis::Agents => "in use",
+    };
+    // Of what nobody tells it may well be of use.
+    let untold = row.unusable.get(&Why::UseUnknown);
+    let untold = untold.map_or(0, |untold| untold.count);
+    let keys = legend_of([
+        ("in-use", None, taken, row.taken),
+        ("free", None, "free", row.free),
+        (
+            "unavailable",
+            Some("crosses"),
+            "unusable",
+            row.unusable_units().saturating_sub(untold),
+        ),
+        ("unknown", None, "use unknown", untold),
+        (
+            "partitioned",
+            Some("stripes"),
+            "waited for",
+            row.pending.units,
+        ),
+    ]);
+    let reasons = row.unusable.iter();
+    ResourcePart {
+        free: row.free.to_string(),
+        what: format!("available {}", what(shape)),
+        resource: resource.clone(),
+        bar: Bar::drawn(&keys, 15),
+        legend: keys,
+        facts: facts(row),
+        reasons: reasons
+            .map(|(why, of)| {
+                let nodes = counted(usize::try_from(of.nodes).unwrap_or(0), "node", "nodes");
+                format!("{} on {nodes}: {}", of.count, why.words())
+            })
+            .collect(),
+    }
+}
+
+fn what(shape: &Shape) -> String {
+    match shape {
+        Shape::Device => "as whole devices".to_owned(),
+        Shape::Mig(profile) | Shape::Part(profile) => format!("as {profile} partitions"),
+        Shape::Shared => "as turns on shared devices".to_owned(),
+        Shape::SharedMig(profile) => format!("as turns on {profile} partitions"),
+        Shape::NeuronCore => "as cores".to_owned(),
+    }
+}
+
+fn facts(row: &Row) -> Vec<String> {
+    let mut facts = Vec::new();
+    let nodes = counted(usize::try_from(row.nodes).unwrap_or(0), "node", "nodes");
+    let each = row.memory.filter(|memory| *memory > Mebibytes::default());
+    facts.push(match each {
+        Some(each) => format!("{} on {nodes}, with {} each", row.capacity, memory(each)),
+        None => format!("{} on {nodes}", row.capacity),
+    });
+    match row.wait {
+        Wait::Now => {}
+        Wait::Unknown(why) => facts.push(format!("Wait unknown: {}", why.words())),
+        Wait::Between {
+            earliest,
+            latest,
+            of,
+            holders,
+        } => {
+            let [from, to] = [earliest, latest].map(|seconds| {
+                let time = jiff::Timestamp::from_second(seconds);
+                time.map_or_else(|error| chain(&error), super::words::time)
+            });
+            facts.push(format!(
+                "The pods that say when they end, {of} of {holders}, end from {from} to {to} at the latest"
+            ));
+        }
+    }
+    let sources: Vec<&str> = row.sources.iter().map(|source| source.as_str()).collect();
+    if !sources.is_empty() {
+        facts.push(format!("Type said by {}", sources.join(", ")));
+    }
+    facts
+}
+
+/// Says with the first resource of a type what idle devices of it could become.
+fn could(part: &mut TypePart, rows: &[Row]) {
+    let of_type = rows.iter().filter(|row| row.key.kind.as_str() == part.name);
+    let more = of_type.filter(|row| row.could_become > 0);
+    let more: Vec<String> = more
+        .map(|row| format!("{} x {}", row.could_become, row.key.shape))
+        .collect();
+    if let Some(first) = part.resources.first_mut().filter(|_| !more.is_empty()) {
+        let text = format!("Idle devices could become, instead: {}", more.join(" or "));
+        first.facts.push(text);
+    }
+}

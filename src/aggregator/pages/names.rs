@@ -1,0 +1,430 @@
+//! Naming what nobody knows, as a part of a node's page: a form, and below it what a name would make of the node.
+//!
+//! The answer is made by the code that the agent runs when it reads the label, so what that refuses is refused here, in the same
+//! words. The label itself is set by the person who looks: the aggregator may not write Nodes, and the cluster knows what that person
+//! may do. The name that is tried stands in the page's address, so it can be sent to somebody.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::facts::title;
+use super::words::{Badge, counted, printable};
+use crate::domain::accelerators::{Catalogue, Given, Naming, TYPE_OVERRIDE, Told, catalogue};
+use crate::domain::id::NodeName;
+use crate::domain::inventory::{Device, Inventory, Vendor};
+use crate::domain::labels::{LabelValue, Options, Publication, Side, compile, diff};
+
+/// The longest name that is looked at; a label has 63 characters.
+const LONGEST: usize = 128;
+
+/// The form, and the answer where a name is tried.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NameForm {
+    pub(super) title: &'static str,
+    /// What nobody knows, and what was named, each in a sentence.
+    pub(super) said: Vec<String>,
+    /// How the name that there is goes again.
+    pub(super) back: Option<String>,
+    /// Names of the catalogue that a device of these makers may have.
+    pub(super) offered: Vec<Offered>,
+    /// What there is to know where none is offered.
+    pub(super) unoffered: Option<String>,
+    /// What is tried.
+    pub(super) asked: String,
+    pub(super) answer: Option<Answer>,
+}
+
+/// A name that can be given.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Offered {
+    pub(super) type_name: &'static str,
+    /// The products that have it.
+    pub(super) products: String,
+}
+
+/// What a name would come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) badge: Badge,
+    pub(super) told: String,
+    /// Labels that would come and go, each with its sign.
+    pub(super) changes: Vec<(&'static str, String)>,
+    pub(super) commands: Option<Commands>,
+}
+
+/// What to run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Commands {
+    pub(super) give: String,
+    pub(super) take_back: String,
+    /// What shows the same on the node.
+    pub(super) tries: String,
+}
+
+impl NameForm {
+    /// For a node that has this; `None` where every device is known. `asked` is the name that is tried.
+    pub(super) fn of(node: &NodeName, inventory: &Inventory, asked: Option<&str>) -> Option<Self> {
+        let those = |by_hand: bool| -> Vec<&Device> {
+            let devices = inventory.devices.iter();
+            let nameless = devices.filter(|one| one.nameless().is_some());
+            nameless
+                .filter(|one| one.identity.is_by_hand() == by_hand)
+                .collect()
+        };
+        let (unknown, named) = (those(false), those(true));
+        let title = match (unknown.is_empty(), named.is_empty()) {
+            (true, true) => return None,
+            (true, false) => "Named by hand",
+            (false, _) => "Name the unknown devices",
+        };
+        let makers: BTreeSet<Vendor> = { unknown.iter() }
+            .chain(&named)
+            .map(|one| one.vendor)
+            .collect();
+        let offered = offered(&makers);
+        let asked: String = asked
+            .unwrap_or_default()
+            .trim()
+            .chars()
+            .take(LONGEST)
+            .collect();
+        let said = [unknown_ones(&unknown), named_ones(&named)];
+        Some(Self {
+            title,
+            said: said.into_iter().flatten().collect(),
+            back: (!named.is_empty()).then(|| take_back(node)),
+            unoffered: offered.is_empty().then(|| unoffered(&makers)),
+            offered,
+            answer: (!asked.is_empty()).then(|| Answer::of(node, inventory, &asked)),
+            asked,
+        })
+    }
+}
+
+impl Answer {
+    fn of(node: &NodeName, inventory: &Inventory, asked: &str) -> Self {
+        let catalogue = Catalogue::built_in();
+        let (mut called, mut told) = call(inventory, asked, &catalogue);
+        let mut word = asked.to_owned();
+        // What a label cannot hold may still mean a product, whose own name a label can hold.
+        if word.parse::<LabelValue>().is_err()
+            && let Some(name) = own_name(&called)
+        {
+            (called, told) = call(inventory, &name, &catalogue);
+            word = name;
+        }
+        let is_named = called.devices.iter().any(|one| one.identity.is_by_hand());
+        let (tone, icon, badge) = match (is_named, told.is_trouble) {
+            (true, false) => ("good", "ok", "would be named"),
+            (true, true) => ("warn", "warn", "not all of them"),
+            (false, _) => ("bad", "bad", "names nothing"),
+        };
+        let is_set = inventory
+            .devices
+            .iter()
+            .any(|one| one.identity.is_by_hand());
+        Self {
+            badge: Badge {
+                tone,
+                icon,
+                word: badge,
+            },
+            told: printable(&told.text),
+            changes: changes(inventory, &called),
+            commands: is_named.then(|| Commands {
+                give: give(node, &word, is_set),
+                take_back: take_back(node),
+                tries: format!("octavo labels --type-override {word}"),
+            }),
+        }
+    }
+}
+
+/// The node once the label says `text`, and what the agent would say of it.
+fn call(inventory: &Inventory, text: &str, catalogue: &Catalogue) -> (Inventory, Told) {
+    let given = Arc::new(Given::new(text, catalogue));
+    let naming = Naming {
+        own: Arc::default(),
+        given: Some(Arc::clone(&given)),
+    };
+    let mut called = inventory.clone();
+    naming.apply(&mut called);
+    let told = given.told(&called);
+    (called, told)
+}
+
+/// What the catalogue calls the devices that have a name now: the product, or the type where that is all that is known.
+fn own_name(called: &Inventory) -> Option<String> {
+    let mut devices = called.devices.iter();
+    let named = devices.find(|one| one.identity.is_by_hand())?;
+    let sku = named.identity.sku().map(ToString::to_string);
+    sku.or_else(|| named.identity.type_name().map(ToString::to_string))
+}
+
+/// Labels of ours that would come and go.
+fn changes(before: &Inventory, after: &Inventory) -> Vec<(&'static str, String)> {
+    let [before, after] = [before, after].map(|one| compile(one, &Options::default(), None).labels);
+    let [before, after]: [BTreeMap<&str, &str>; 2] =
+        [&before, &after].map(|set| set.iter().collect());
+    let all = diff(&before, &after, Publication::Withhold).into_iter();
+    all.map(|change| {
+        let word = match change.side {
+            Side::Before => "goes",
+            Side::After => "comes",
+        };
+        (word, format!("{}={}", change.key, change.value))
+    })
+    .collect()
+}
+
+fn give(node: &NodeName, word: &str, is_set: bool) -> String {
+    let overwrite = if is_set { " --overwrite" } else { "" };
+    format!("kubectl label node {node} {TYPE_OVERRIDE}={word}{overwrite}")
+}
+
+fn take_back(node: &NodeName) -> String {
+    format!("kubectl label node {node} {TYPE_OVERRIDE}-")
+}
+
+/// Types of the catalogue whose products one of these makers makes: others name nothing here.
+fn offered(makers: &BTreeSet<Vendor>) -> Vec<Offered> {
+    let mut types: BTreeMap<&'static str, BTreeSet<&'static str>> = BTreeMap::new();
+    let facts = catalogue().iter();
+    for facts in facts.filter(|facts| makers.contains(&facts.vendor)) {
+        types.entry(facts.type_name).or_default().insert(facts.name);
+    }
+    let offer = |(type_name, products): (_, BTreeSet<&str>)| Offered {
+        type_name,
+        products: products.into_iter().collect::<Vec<_>>().join(", "),
+    };
+    types.into_iter().map(offer).collect()
+}
+
+fn unoffered(makers: &BTreeSet<Vendor>) -> String {
+    let makers: Vec<String> = makers.iter().map(ToString::to_string).collect();
+    format!(
+        "The catalogue has nothing made by {}. Give a name of your own, such as acme-x1-32gb: letters, digits and hyphens.",
+        makers.join(" or ")
+    )
+}
+
+fn unknown_ones(devices: &[&Device]) -> Option<String> {
+    let listed: Vec<String> = devices
+        .iter()
+        .map(|one| format!("{} (PCI id {})", title(one), one.pci_ids))
+        .collect();
+    let count = counted(devices.len(), "device is", "devices are");
+    (!listed.is_empty()).then(|| {
+        format!(
+            "{count} of a type that nobody knows: {}.",
+            listed.join("; ")
+        )
+    })
+}
+
+fn named_ones(devices: &[&Device]) -> Option<String> {
+    let listed: Vec<String> = devices
+        .iter()
+        .map(|one| format!("{} is {}", title(one), one.identity))
+        .collect();
+    let count = counted(devices.len(), "device was", "devices were");
+    (!listed.is_empty()).then(|| format!("{count} named by hand: {}.", listed.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::id::PciAddress;
+    use crate::domain::inventory::{Machine, NvmlState, PciIds};
+
+    fn device(slot: u8, vendor: u16, id: u16) -> Device {
+        let ids = PciIds {
+            vendor,
+            device: id,
+            subsystem_vendor: 0,
+            subsystem_device: 0,
+            class: Some(0x12_0000),
+        };
+        Device::new(PciAddress::new(0, slot, 0, 0).unwrap(), ids)
+    }
+
+    /// A node with these, called by what `label` says.
+    fn node(devices: Vec<Device>, label: Option<&str>) -> Inventory {
+        let mut inventory = Inventory {
+            machine: Machine::default(),
+            nvml: NvmlState::Loading,
+            neuron: None,
+            devices,
+        };
+        let given = label.map(|text| Arc::new(Given::new(text, &Catalogue::built_in())));
+        let naming = Naming {
+            own: Arc::default(),
+            given,
+        };
+        naming.apply(&mut inventory);
+        inventory
+    }
+
+    fn form(inventory: &Inventory, asked: Option<&str>) -> Option<NameForm> {
+        NameForm::of(&"node-7".parse().unwrap(), inventory, asked)
+    }
+
+    const NEW_NVIDIA: (u16, u16) = (0x10de, 0xfffe);
+    const STRANGER: (u16, u16) = (0x1e52, 0xb140);
+
+    #[test]
+    fn a_node_whose_devices_are_known_has_nothing_to_name() {
+        let known = node(vec![device(1, 0x10de, 0x2330)], None);
+        assert_eq!(form(&known, Some("nvidia-h100")), None);
+        assert_eq!(form(&node(Vec::new(), None), None), None);
+    }
+
+    #[test]
+    fn types_are_offered_of_the_maker_of_what_is_unknown() {
+        let inventory = node(vec![device(1, NEW_NVIDIA.0, NEW_NVIDIA.1)], None);
+        let form = form(&inventory, None).unwrap();
+        assert_eq!(form.title, "Name the unknown devices");
+        assert_eq!(
+            form.said,
+            ["1 device is of a type that nobody knows: GPU 0000:01:00.0 (PCI id 10de:fffe)."]
+        );
+        assert_eq!((form.answer, form.back, form.unoffered), (None, None, None));
+        let names: Vec<&str> = form.offered.iter().map(|one| one.type_name).collect();
+        assert!(names.contains(&"nvidia-h200-141gb"), "{names:?}");
+        assert!(names.iter().all(|name| name.starts_with("nvidia-")));
+        assert!(names.is_sorted_by(|one, next| one < next));
+    }
+
+    #[test]
+    fn of_a_maker_whom_nobody_knows_nothing_is_offered_and_a_name_of_ones_own_is() {
+        let inventory = node(vec![device(1, STRANGER.0, STRANGER.1)], None);
+        let form = form(&inventory, Some(" Grayskull_E150 ")).unwrap();
+        assert!(form.offered.is_empty());
+        assert_eq!(
+            form.unoffered.as_deref(),
+            Some(
+                "The catalogue has nothing made by pci-1e52. Give a name of your own, such as acme-x1-32gb: letters, digits \
+                 and hyphens."
+            )
+        );
+        let answer = form.answer.unwrap();
+        assert_eq!(answer.badge.word, "would be named");
+        assert!(answer.told.contains("is called grayskull-e150 by hand"));
+        let commands = answer.commands.unwrap();
+        assert_eq!(
+            commands.give,
+            "kubectl label node node-7 octavo.dev/type-override=Grayskull_E150"
+        );
+        assert_eq!(
+            commands.take_back,
+            "kubectl label node node-7 octavo.dev/type-override-"
+        );
+    }
+
+    #[test]
+    fn what_would_come_of_a_name_is_said_before_it_is_given() {
+        let inventory = node(vec![device(1, NEW_NVIDIA.0, NEW_NVIDIA.1)], None);
+        let answer = form(&inventory, Some("nvidia-b300"))
+            .unwrap()
+            .answer
+            .unwrap();
+        assert_eq!(
+            (answer.badge.tone, answer.badge.word),
+            ("good", "would be named")
+        );
+        let comes = |text: &str| answer.changes.contains(&("comes", text.to_owned()));
+        assert!(comes("octavo.dev/type=nvidia-b300-288gb"), "{answer:?}");
+        assert!(comes("octavo.dev/type-source=manual"), "{answer:?}");
+        assert!(comes("octavo.dev/sku=nvidia-b300"), "{answer:?}");
+        let goes = ("goes", "octavo.dev/type=unknown".to_owned());
+        assert!(answer.changes.contains(&goes), "{answer:?}");
+        // What is tried changes nothing.
+        assert!(
+            inventory
+                .devices
+                .iter()
+                .all(|one| one.identity.type_name().is_none())
+        );
+    }
+
+    #[test]
+    fn what_the_agent_would_refuse_is_refused_in_its_words_and_no_command_is_shown() {
+        let inventory = node(vec![device(1, NEW_NVIDIA.0, NEW_NVIDIA.1)], None);
+        for (text, why) in [
+            ("H100", "may mean any of "),
+            ("mixed", "the word stands for the lack of one type"),
+            (
+                "a name; of nobody",
+                "a type has letters, digits and inner hyphens",
+            ),
+            ("amd-mi300x-192gb", "stays unknown"),
+        ] {
+            let answer = form(&inventory, Some(text)).unwrap().answer.unwrap();
+            assert_eq!(answer.badge.word, "names nothing", "{text}");
+            assert!(answer.told.contains(why), "{text}: {}", answer.told);
+            assert_eq!(
+                (answer.commands, answer.changes),
+                (None, Vec::new()),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_label_can_hold_is_given_as_the_product_that_it_means() {
+        let inventory = node(vec![device(1, NEW_NVIDIA.0, NEW_NVIDIA.1)], None);
+        let answer = form(&inventory, Some("NVIDIA B300 SXM6 AC"))
+            .unwrap()
+            .answer
+            .unwrap();
+        assert_eq!(
+            answer.commands.unwrap().give,
+            "kubectl label node node-7 octavo.dev/type-override=nvidia-b300"
+        );
+    }
+
+    #[test]
+    fn what_was_named_by_hand_says_so_and_has_a_way_back() {
+        let devices = vec![device(1, STRANGER.0, STRANGER.1)];
+        let inventory = node(devices, Some("acme-x1"));
+        let form = form(&inventory, Some("acme-x2")).unwrap();
+        assert_eq!(form.title, "Named by hand");
+        assert_eq!(
+            form.said,
+            ["1 device was named by hand: GPU 0000:01:00.0 is acme-x1."]
+        );
+        assert_eq!(
+            form.back.as_deref(),
+            Some("kubectl label node node-7 octavo.dev/type-override-")
+        );
+        let answer = form.answer.unwrap();
+        assert_eq!(
+            answer.commands.unwrap().give,
+            "kubectl label node node-7 octavo.dev/type-override=acme-x2 --overwrite"
+        );
+        assert!(
+            answer
+                .changes
+                .contains(&("goes", "octavo.dev/type=acme-x1".to_owned()))
+        );
+    }
+
+    #[test]
+    fn a_name_of_one_maker_leaves_the_others_unknown_and_that_is_said() {
+        let both = vec![
+            device(1, NEW_NVIDIA.0, NEW_NVIDIA.1),
+            device(2, STRANGER.0, STRANGER.1),
+        ];
+        let answer = form(&node(both, None), Some("nvidia-b300"))
+            .unwrap()
+            .answer
+            .unwrap();
+        assert_eq!(answer.badge.word, "not all of them");
+        assert!(
+            answer.told.contains("1 device stays unknown"),
+            "{}",
+            answer.told
+        );
+        assert!(answer.commands.is_some());
+    }
+}

@@ -1,0 +1,258 @@
+//! Hardware profiles: all of them, one of them, and a new one made of nodes that were selected in the list.
+//!
+//! Nothing is made here. A page shows the object and the commands that make it, and the cluster decides by the rights of the person
+//! who runs them.
+
+mod draft;
+mod one;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
+
+use super::address::encoded;
+use super::assets::Assets;
+use super::words::{Badge, counted, memory, printable};
+use super::{Missing, Site, html, origin};
+use crate::domain::quantity::Mebibytes;
+use crate::wire::hardware_profiles::document::{FindingJson, IdentifierJson, ProfileRow};
+
+/// Rows on a page: the first ones by namespace and name.
+const ROWS: usize = 500;
+
+/// All profiles.
+#[derive(Template)]
+#[template(path = "profiles.html")]
+struct ListPage {
+    assets: Assets,
+    notice: Option<String>,
+    /// Neither a cluster nor a file has told of any kind of profile.
+    is_nowhere: bool,
+    caption: String,
+    rows: Vec<Row>,
+    /// Profiles that are not shown.
+    more: usize,
+    origin: String,
+}
+
+/// A profile in the list.
+#[derive(Debug)]
+struct Row {
+    href: String,
+    shown: String,
+    key: String,
+    types: String,
+    memory: String,
+    architecture: String,
+    asks: Vec<String>,
+    available: String,
+    reach: String,
+    badge: Badge,
+    findings: Vec<String>,
+}
+
+/// The list.
+pub(super) async fn list(State(site): State<Site>, uri: Uri, headers: HeaderMap) -> Response {
+    let profiles = site.view.profiles();
+    let judged = profiles.judged(site.view.fleet()).await;
+    let all = judged.profiles.len();
+    let shown = judged.profiles.iter().take(ROWS);
+    let rows: Vec<Row> = shown.map(|(row, _)| Row::of(row)).collect();
+    let page = ListPage {
+        assets: Assets::links(),
+        notice: profiles.notice().map(|text| printable(&text)),
+        is_nowhere: judged.source == "nowhere" && rows.is_empty(),
+        caption: counted(all, "hardware profile", "hardware profiles"),
+        more: all.saturating_sub(rows.len()),
+        rows,
+        origin: origin(&uri, &headers),
+    };
+    html(StatusCode::OK, &page)
+}
+
+/// A profile without a namespace, as a file may have it.
+pub(super) async fn named(
+    State(site): State<Site>,
+    Path(name): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    answer(&site, ("", &name), &origin(&uri, &headers)).await
+}
+
+/// One profile.
+pub(super) async fn keyed(
+    State(site): State<Site>,
+    Path((namespace, name)): Path<(String, String)>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    answer(&site, (&namespace, &name), &origin(&uri, &headers)).await
+}
+
+async fn answer(site: &Site, (namespace, name): (&str, &str), origin: &str) -> Response {
+    let profiles = site.view.profiles();
+    let judged = profiles.judged(site.view.fleet()).await;
+    let mut all = judged.profiles.iter();
+    // Of two kinds in one namespace the one that is made today is meant, which is first.
+    let found = all.find(|(row, _)| row.name == name && row.namespace == namespace);
+    let Some((row, said)) = found else {
+        let page = Missing {
+            assets: Assets::links(),
+            title: "No such hardware profile",
+            text: "Nobody has told of a hardware profile of that name in that namespace. It may have been removed.",
+        };
+        return html(StatusCode::NOT_FOUND, &page);
+    };
+    html(
+        StatusCode::OK,
+        &one::page(row, said, profiles.notice(), origin),
+    )
+}
+
+/// A new one.
+pub(super) async fn new(State(site): State<Site>, uri: Uri, headers: HeaderMap) -> Response {
+    let (status, page) = draft::page(&site, &uri, origin(&uri, &headers)).await;
+    html(status, &page)
+}
+
+impl Row {
+    fn of(row: &ProfileRow) -> Self {
+        Self {
+            href: href(row),
+            shown: printable(&row.display_name),
+            key: printable(&key(row)),
+            types: types(row),
+            memory: row.memory_mib.map_or_else(|| "-".to_owned(), memory_of),
+            architecture: row
+                .architecture
+                .as_deref()
+                .map_or_else(|| "-".to_owned(), printable),
+            asks: row.identifiers.iter().map(asks).collect(),
+            available: row
+                .available
+                .map_or_else(|| "-".to_owned(), |free| free.to_string()),
+            reach: reach(row),
+            badge: verdict(row),
+            findings: { row.findings.iter() }
+                .map(|one| printable(&one.message))
+                .collect(),
+        }
+    }
+}
+
+/// `namespace/name`.
+fn key(row: &ProfileRow) -> String {
+    match row.namespace.as_str() {
+        "" => row.name.clone(),
+        namespace => format!("{namespace}/{}", row.name),
+    }
+}
+
+fn href(row: &ProfileRow) -> String {
+    let name = encoded(&row.name);
+    match row.namespace.as_str() {
+        "" => format!("/profiles/{name}"),
+        namespace => format!("/profiles/{}/{name}", encoded(namespace)),
+    }
+}
+
+fn types(row: &ProfileRow) -> String {
+    match row.types.as_slice() {
+        [] => "any".to_owned(),
+        all => printable(&all.join(", ")),
+    }
+}
+
+fn memory_of(mib: u64) -> String {
+    memory(Mebibytes::new(mib))
+}
+
+/// `1 nvidia.com/gpu`, `16Gi memory`.
+fn asks(one: &IdentifierJson) -> String {
+    printable(&format!("{} {}", one.default, one.identifier))
+}
+
+fn reach(row: &ProfileRow) -> String {
+    let Some(reach) = &row.reach else {
+        return "-".to_owned();
+    };
+    let nodes = counted(
+        usize::try_from(reach.nodes).unwrap_or(usize::MAX),
+        "node",
+        "nodes",
+    );
+    match reach.closed {
+        0 => nodes,
+        closed => format!("{nodes}, {closed} closed now"),
+    }
+}
+
+/// The gravest thing that is to be said of it.
+fn verdict(row: &ProfileRow) -> Badge {
+    let ranks = ["error", "warning", "note"];
+    let worst = ranks
+        .into_iter()
+        .find(|rank| row.findings.iter().any(|one| one.gravity == *rank));
+    worst.map_or(
+        Badge {
+            tone: "good",
+            icon: "ok",
+            word: "ok",
+        },
+        gravity,
+    )
+}
+
+fn gravity(word: &str) -> Badge {
+    let (tone, icon, word) = match word {
+        "error" => ("bad", "bad", "error"),
+        "warning" => ("warn", "warn", "warning"),
+        _ => ("soft", "note", "note"),
+    };
+    Badge { tone, icon, word }
+}
+
+/// A finding, ready to be shown.
+#[derive(Debug)]
+struct Found {
+    badge: Badge,
+    message: String,
+    remedy: String,
+}
+
+impl Found {
+    fn of(one: &FindingJson) -> Self {
+        Self {
+            badge: gravity(&one.gravity),
+            message: printable(&one.message),
+            remedy: printable(&one.remedy),
+        }
+    }
+}
+
+/// What a workload asks for: resource, what people are shown, least, usual, most.
+#[derive(Debug)]
+struct Count {
+    resource: String,
+    shown: String,
+    min: String,
+    default: String,
+    max: String,
+}
+
+impl Count {
+    fn of(one: &IdentifierJson) -> Self {
+        Self {
+            resource: printable(&one.identifier),
+            shown: printable(&one.display_name),
+            min: printable(&one.min),
+            default: printable(&one.default),
+            max: one
+                .max
+                .as_deref()
+                .map_or_else(|| "no bound".to_owned(), printable),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The page of one hardware profile: what it asks for, where that really goes, and what is wrong with it.
+
+use askama::Template;
+
+use super::{Assets, Badge, Count, Found, key, memory_of, reach, types, verdict};
+use crate::aggregator::pages::words::printable;
+use crate::domain::hardware_profile::Said;
+use crate::wire::hardware_profiles::document::ProfileRow;
+
+/// The page.
+#[derive(Template)]
+#[template(path = "profile.html")]
+pub(super) struct OnePage {
+    assets: Assets,
+    name: String,
+    key: String,
+    shown: String,
+    badge: Badge,
+    notice: Option<String>,
+    description: Option<String>,
+    facts: Vec<(&'static str, String)>,
+    findings: Vec<Found>,
+    counts: Vec<Count>,
+    goes_to: Vec<String>,
+    reached: Vec<Reached>,
+    origin: String,
+    path: String,
+}
+
+/// The devices of one type that it reaches.
+#[derive(Debug)]
+struct Reached {
+    type_name: String,
+    nodes: u32,
+    devices: u64,
+    available: u64,
+}
+
+/// Of this profile, for a reader who reached the server at `origin`.
+pub(super) fn page(row: &ProfileRow, said: &Said, notice: Option<String>, origin: &str) -> OnePage {
+    let types_of = row.reach.iter().flat_map(|reach| &reach.types);
+    let reached = types_of.map(|one| Reached {
+        type_name: match &one.type_name {
+            Some(name) => printable(name),
+            None => "type unknown".to_owned(),
+        },
+        nodes: one.nodes,
+        devices: one.devices,
+        available: one.available,
+    });
+    OnePage {
+        assets: Assets::links(),
+        name: printable(&row.name),
+        key: printable(&key(row)),
+        shown: printable(&row.display_name),
+        badge: verdict(row),
+        notice: notice.map(|text| printable(&text)),
+        description: row.description.as_deref().map(printable),
+        facts: facts(row, said),
+        findings: row.findings.iter().map(Found::of).collect(),
+        counts: row.identifiers.iter().map(Count::of).collect(),
+        goes_to: goes_to(row),
+        reached: reached.collect(),
+        origin: origin.to_owned(),
+        path: super::href(row),
+    }
+}
+
+fn facts(row: &ProfileRow, said: &Said) -> Vec<(&'static str, String)> {
+    let enabled = if row.enabled { "yes" } else { "no" };
+    let told = [
+        ("Type", Some(types(row))),
+        ("Memory of a device", row.memory_mib.map(memory_of)),
+        ("Architecture", row.architecture.as_deref().map(printable)),
+        (
+            "Compute capability",
+            row.compute_capability.as_deref().map(printable),
+        ),
+        (
+            "Memory bandwidth",
+            row.memory_bandwidth_gbs.map(|rate| format!("{rate} GB/s")),
+        ),
+        ("Reaches", Some(reach(row))),
+        (
+            "Fit now",
+            row.available.map(|free| format!("{free} more workloads")),
+        ),
+        ("People can pick it", Some(enabled.to_owned())),
+        ("Kind of object", Some(printable(&row.object_kind))),
+        ("Made by", said.by.as_deref().map(printable)),
+        ("Because", said.reason.as_deref().map(printable)),
+    ];
+    told.into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+}
+
+/// Where its work goes, a line each.
+fn goes_to(row: &ProfileRow) -> Vec<String> {
+    let to = &row.scheduling;
+    let mut lines: Vec<String> = { to.node_selector.iter() }
+        .map(|(key, value)| format!("nodes with the label {key}={value}"))
+        .collect();
+    lines.extend(to.tolerates.iter().map(|key| match key.as_str() {
+        "" => "also nodes with any taint".to_owned(),
+        key => format!("also nodes with the taint {key}"),
+    }));
+    lines.extend(
+        { to.local_queue.iter() }.map(|name| format!("the queue {name}, whose flavors decide")),
+    );
+    if lines.is_empty() {
+        lines.push("wherever there is room".to_owned());
+    }
+    lines.iter().map(|line| printable(line)).collect()
+}

@@ -1,0 +1,273 @@
+//! Hardware profiles held against the fleet and its cluster, for whoever asks.
+//!
+//! ```text
+//!  cluster's objects, or a file --+
+//!  nodes and pods, followed ------+--> judged, at most once a second --> rest, command line
+//!  agents: types of nodes --------+
+//! ```
+//!
+//! Judging some hundred profiles over some thousand nodes takes a while, so it is done on a thread of its own, and all who ask
+//! meanwhile get the same answer. Agents never wait for it.
+
+mod types;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+use self::types::{memories, types};
+use super::fleet::Fleet;
+use crate::book::profiles::ProfileBook;
+use crate::domain::accelerators::Catalogue;
+use crate::domain::cluster::Sights;
+use crate::domain::hardware_profile::{
+    Draft, HardwareProfile, ProfileKind, Queues, Refusal, Said, Specs, Surroundings, Wish, draft,
+    judge,
+};
+use crate::domain::id::TypeName;
+use crate::k8s::cluster::Followed;
+use crate::k8s::hardware_profiles::{Presence, Profiles as Known};
+use crate::wire::hardware_profiles::document::ProfileRow;
+
+/// A cluster changes all the time: what was judged is told for this long, whatever changed since.
+const AGAIN: Duration = Duration::from_secs(1);
+/// What is known of a cluster longer ago than this is called old.
+const OLD: Duration = Duration::from_mins(1);
+
+/// Where profiles are from, and what they are held against. Without any source there are none.
+#[derive(Debug, Default)]
+pub struct Profiles {
+    known: Option<watch::Receiver<Arc<Known>>>,
+    followed: Option<watch::Receiver<Arc<Followed>>>,
+    book: Option<ProfileBook>,
+    last: Mutex<Option<Last>>,
+}
+
+#[derive(Debug)]
+struct Last {
+    judged: Arc<Judged>,
+    of: Grounds,
+    at: Instant,
+}
+
+/// All that a judgement depends on.
+#[derive(Debug, Clone)]
+struct Grounds {
+    fleet: Fleet,
+    known: Option<Arc<Known>>,
+    sights: Option<Arc<Sights>>,
+    file: Option<Arc<Vec<HardwareProfile>>>,
+}
+
+/// Profiles with what they reach and what is wrong with them.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// Where they are from: `cluster`, `file`, `both` or `nowhere`.
+    pub source: &'static str,
+    /// By namespace and name.
+    pub profiles: Vec<(ProfileRow, Said)>,
+}
+
+/// Why there is no draft.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoDraft {
+    /// No cluster is followed, or it was not read yet: why.
+    NoCluster(String),
+    /// None can be made of this.
+    Refused(Refusal),
+}
+
+impl Profiles {
+    /// Profiles of a cluster, of a file, or of both, held against what is followed.
+    pub fn new(
+        known: Option<watch::Receiver<Arc<Known>>>,
+        followed: Option<watch::Receiver<Arc<Followed>>>,
+        book: Option<ProfileBook>,
+    ) -> Self {
+        Self {
+            known,
+            followed,
+            book,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// All profiles, as they stand to the fleet.
+    pub async fn judged(&self, fleet: Fleet) -> Arc<Judged> {
+        let mut last = self.last.lock().await;
+        let of = self.grounds(fleet);
+        if let Some(last) = &*last
+            && (last.of.are(&of) || last.at.elapsed() < AGAIN)
+        {
+            return Arc::clone(&last.judged);
+        }
+        let (at, grounds) = (Instant::now(), of.clone());
+        let judged = Arc::new(
+            spawn_blocking(move || grounds.judge())
+                .await
+                .unwrap_or_default(),
+        );
+        *last = Some(Last {
+            judged: Arc::clone(&judged),
+            of,
+            at,
+        });
+        judged
+    }
+
+    /// Why what is told may not be how it is now; `None` while it is.
+    pub fn notice(&self) -> Option<String> {
+        let mut notices: Vec<String> = Vec::new();
+        if let Some(known) = &self.known {
+            let known = known.borrow();
+            let troubles = known.troubles.iter();
+            notices.extend(troubles.map(|(what, why)| format!("{what}: {why}")));
+            if !known.is_read() && known.troubles.is_empty() {
+                notices.push("the cluster's profiles have not been read yet".to_owned());
+            }
+        }
+        if let Some(followed) = &self.followed {
+            let followed = followed.borrow();
+            let is_old = followed.heard.is_some_and(|heard| heard.elapsed() > OLD);
+            match (&followed.trouble, is_old) {
+                (Some(why), _) => notices.push(why.clone()),
+                (None, true) => notices.push(
+                    "nothing was heard of the cluster for more than a minute: what is available may be old".to_owned(),
+                ),
+                (None, false) => {}
+            }
+        }
+        notices.extend(self.book.as_ref().and_then(|book| book.current().1));
+        (!notices.is_empty()).then(|| notices.join("; "))
+    }
+
+    /// A new profile for what `wish` asks for.
+    pub async fn draft(&self, fleet: Fleet, mut wish: Wish) -> Result<Draft, NoDraft> {
+        let grounds = self.grounds(fleet);
+        let Some(sights) = grounds.sights.clone() else {
+            let why = self.notice().filter(|_| self.followed.is_some());
+            return Err(NoDraft::NoCluster(why.unwrap_or_else(|| {
+                "no cluster is followed: start the aggregator with --follow-cluster".to_owned()
+            })));
+        };
+        if wish.key.namespace.is_empty() {
+            wish.key.namespace = grounds.namespace().unwrap_or_default();
+        }
+        let drafted = spawn_blocking(move || {
+            let catalogue = Catalogue::built_in();
+            let types = types(&grounds.fleet, &sights, &catalogue);
+            draft(&wish, &sights, &types, &catalogue)
+        });
+        let drafted = drafted.await.map_err(|_| {
+            NoDraft::NoCluster("something is wrong on this side; try again".to_owned())
+        })?;
+        drafted.map_err(NoDraft::Refused)
+    }
+
+    fn grounds(&self, fleet: Fleet) -> Grounds {
+        let followed = self
+            .followed
+            .as_ref()
+            .map(|followed| followed.borrow().clone());
+        Grounds {
+            fleet,
+            known: self.known.as_ref().map(|known| Arc::clone(&known.borrow())),
+            sights: followed
+                .filter(|followed| followed.heard.is_some())
+                .map(|followed| Arc::clone(&followed.sights)),
+            file: self.book.as_ref().map(|book| book.current().0),
+        }
+    }
+}
+
+impl Grounds {
+    /// Whether nothing changed.
+    fn are(&self, other: &Self) -> bool {
+        fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+            match (one, other) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            }
+        }
+        self.fleet.revision == other.fleet.revision
+            && same(self.known.as_ref(), other.known.as_ref())
+            && same(self.sights.as_ref(), other.sights.as_ref())
+            && same(self.file.as_ref(), other.file.as_ref())
+    }
+
+    /// The cluster's profiles, and those of the file that the cluster does not hide by one of the same name.
+    fn profiles(&self) -> Vec<&HardwareProfile> {
+        let known = self.known.iter().flat_map(|known| known.all.values());
+        let mut all: Vec<&HardwareProfile> = known.map(AsRef::as_ref).collect();
+        let of_file = self.file.iter().flat_map(|file| file.iter());
+        let hidden = |one: &HardwareProfile| {
+            let known = self.known.as_ref();
+            known.is_some_and(|known| known.all.contains_key(&(one.kind, one.key.clone())))
+        };
+        all.extend(of_file.filter(|one| !hidden(one)));
+        all.sort_by_key(|one| (&one.key, one.kind));
+        all
+    }
+
+    fn judge(&self) -> Judged {
+        let catalogue = Catalogue::built_in();
+        let memories = memories(&self.fleet);
+        let nothing = Queues::Untold;
+        let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
+        let sights = self.sights.as_deref();
+        let of_nodes = sights.map(|sights| types(&self.fleet, sights, &catalogue));
+        let holds = sights.map(Sights::held);
+        let around = match (sights, &holds, &of_nodes) {
+            (Some(sights), Some(holds), Some(types)) => Some(Surroundings {
+                sights,
+                holds,
+                types,
+            }),
+            _ => None,
+        };
+        let profiles = self.profiles().into_iter().map(|profile| {
+            let (reach, findings) = judge(profile, around, queues);
+            // What drivers show is truer than what is sold.
+            let specs = |name: &TypeName| {
+                let specs = Specs::of(name, &catalogue);
+                let shown = memories.get(name).copied();
+                Specs {
+                    memory_mib: shown.or(specs.memory_mib),
+                    ..specs
+                }
+            };
+            let row = ProfileRow::new(profile, (reach.as_ref(), &findings), specs);
+            (row, profile.said.clone())
+        });
+        Judged {
+            source: self.source(),
+            profiles: profiles.collect(),
+        }
+    }
+
+    fn source(&self) -> &'static str {
+        let kind = ProfileKind::Hardware;
+        let known = self.known.as_ref();
+        let presence = known.and_then(|known| known.kinds.get(&kind));
+        match (presence, &self.file) {
+            (Some(Presence::There), Some(_)) => "both",
+            (Some(Presence::There), None) => "cluster",
+            (Some(Presence::Absent) | None, Some(_)) => "file",
+            (Some(Presence::Absent) | None, None) => "nowhere",
+        }
+    }
+
+    /// The namespace that all profiles of today's kind are in.
+    fn namespace(&self) -> Option<String> {
+        let mut all = self
+            .profiles()
+            .into_iter()
+            .filter(|one| one.kind.is_current());
+        let first = all.next()?.key.namespace.clone();
+        all.all(|one| one.key.namespace == first).then_some(first)
+    }
+}

@@ -1,0 +1,48 @@
+//! Which types each node of a cluster has: its agent's word where there is one, and its labels where there is none.
+
+use std::collections::BTreeMap;
+
+use crate::aggregator::fleet::Fleet;
+use crate::domain::accelerators::Catalogue;
+use crate::domain::cluster::Sights;
+use crate::domain::hardware_profile::{Held, of_labels};
+use crate::domain::id::{NodeName, TypeName};
+
+/// What each node has, by name.
+pub(super) fn types(
+    fleet: &Fleet,
+    sights: &Sights,
+    catalogue: &Catalogue,
+) -> BTreeMap<String, Held> {
+    let nodes = sights.nodes.values().map(|node| {
+        let name: Option<NodeName> = node.name.parse().ok();
+        let told = name.and_then(|name| told(fleet, &name));
+        let held = told.unwrap_or_else(|| of_labels(node, catalogue));
+        (node.name.clone(), held)
+    });
+    nodes.collect()
+}
+
+/// Memory of one device of each type, in MiB, as drivers show it: the least.
+pub(super) fn memories(fleet: &Fleet) -> BTreeMap<TypeName, u64> {
+    let mut least: BTreeMap<TypeName, u64> = BTreeMap::new();
+    let types = fleet.nodes.iter().flat_map(|node| &node.summary.types);
+    for one in types {
+        let (Some(name), Some(memory)) = (&one.type_name, one.memory) else {
+            continue;
+        };
+        let known = least.entry(name.clone()).or_insert(u64::MAX);
+        *known = memory.get().min(*known);
+    }
+    least
+}
+
+/// What its agent says, be it long ago: what is in a node seldom changes.
+fn told(fleet: &Fleet, name: &NodeName) -> Option<Held> {
+    let node = fleet.nodes.get(name)?;
+    let types = node.summary.types.iter();
+    let held: Held = types
+        .map(|one| (one.type_name.clone(), u64::from(one.counts.total())))
+        .collect();
+    (!held.is_empty()).then_some(held)
+}

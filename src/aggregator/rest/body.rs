@@ -1,0 +1,54 @@
+//! Documents that are sent to be answered, bounded and read strictly. Nothing is changed by any of them.
+
+use axum::body::to_bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::header;
+use serde::de::DeserializeOwned;
+
+use super::problem::{Failure, Kind};
+
+/// The longest document: a thousand measured rows are less.
+const LONGEST: usize = 256 << 10;
+
+/// A JSON document.
+pub(super) struct Sent<T>(pub(super) T);
+
+impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
+        // A form of another site's page cannot say this without the browser asking us first.
+        let media_type = request.headers().get(header::CONTENT_TYPE);
+        let media_type = media_type.and_then(|value| value.to_str().ok());
+        let is_json = media_type.is_some_and(|text| {
+            let bare = text.split(';').next().unwrap_or_default();
+            bare.trim().eq_ignore_ascii_case("application/json")
+        });
+        if !is_json {
+            let detail = "send JSON, and say so: Content-Type: application/json";
+            return Err(Failure::new(Kind::WrongMediaType, detail));
+        }
+        let body = to_bytes(request.into_body(), LONGEST).await;
+        let body = body.map_err(|_| {
+            let detail = format!("at most {} KiB are read", LONGEST >> 10);
+            Failure::new(Kind::BodyTooLong, detail)
+        })?;
+        // The message names the field, or what is there instead, and line and column.
+        serde_json::from_slice(&body)
+            .map(Self)
+            .map_err(|error| Failure::new(Kind::InvalidBody, shortened(&error.to_string())))
+    }
+}
+
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 400;
+    match text.char_indices().nth(LONGEST) {
+        // The place stands at the end.
+        Some((cut, _)) => {
+            let (start, rest) = text.split_at(cut);
+            let place = rest.rsplit_once(" at line ").map(|(_, place)| place);
+            format!("{start}... at line {}", place.unwrap_or("1"))
+        }
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,120 @@
+//! Metrics of the cluster that is followed: whether it is, and how old what is known of it may be.
+//!
+//! Without `--follow-cluster` there are none: a rule upon them then says nothing, instead of something wrong.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::k8s::cluster::Followed;
+
+/// Makes readable through `registry`, which must have no prefix, how well the cluster is followed.
+pub fn register(registry: &mut Registry, followed: watch::Receiver<Arc<Followed>>) {
+    registry.register_collector(Box::new(ClusterMetrics { followed }));
+}
+
+/// Looks at the cluster at each scrape.
+#[derive(Debug)]
+struct ClusterMetrics {
+    followed: watch::Receiver<Arc<Followed>>,
+}
+
+impl Collector for ClusterMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let followed = Arc::clone(&self.followed.borrow());
+        let is_followed = i64::from(followed.trouble.is_none());
+        let help = "Whether the cluster's nodes and pods are followed now: 1, or 0";
+        let metric =
+            encoder.encode_descriptor("octavo_cluster_followed", help, None, MetricType::Gauge)?;
+        ConstGauge::new(is_followed).encode(metric)?;
+        if let Some(heard) = followed.heard {
+            age(&mut encoder, heard)?;
+        }
+        objects(&mut encoder, &followed)
+    }
+}
+
+/// Absent before everything was heard once: there is no age of nothing.
+fn age(encoder: &mut DescriptorEncoder<'_>, heard: Instant) -> fmt::Result {
+    let age = Instant::now().saturating_duration_since(heard);
+    let help =
+        "How long ago what is known of the cluster's nodes and pods was last known to be all";
+    let name = "octavo_cluster_age_seconds";
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    ConstGauge::new(age.as_secs_f64()).encode(metric)
+}
+
+fn objects(encoder: &mut DescriptorEncoder<'_>, followed: &Followed) -> fmt::Result {
+    let count = |count: usize| ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
+    let help = "Nodes and pods of the cluster that are known; pods that have ended are not";
+    let name = "octavo_cluster_objects";
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    let sights = &followed.sights;
+    for (kind, number) in [("node", sights.nodes.len()), ("pod", sights.pods.len())] {
+        count(number).encode(metric.encode_family(&[("kind", kind)])?)?;
+    }
+    let help = "Nodes and pods of the cluster of which something could not be understood";
+    let name = "octavo_cluster_odd_objects";
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    count(followed.odd).encode(metric)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+    use crate::domain::cluster::{ClusterNode, Sights};
+
+    fn scraped(followed: Followed) -> String {
+        let (_kept, receiver) = watch::channel(Arc::new(followed));
+        let mut registry = Registry::default();
+        register(&mut registry, receiver);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        text
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn how_well_the_cluster_is_followed_is_told_and_each_metric_has_its_line() {
+        let sights = Sights::of([ClusterNode::default()], []);
+        let followed = Followed {
+            sights: Arc::new(sights),
+            heard: Some(Instant::now()),
+            trouble: None,
+            odd: 3,
+        };
+        tokio::time::advance(Duration::from_secs(7)).await;
+        let text = scraped(followed);
+        for line in [
+            "octavo_cluster_followed 1\n",
+            "octavo_cluster_age_seconds 7.0\n",
+            "octavo_cluster_objects{kind=\"node\"} 1\n",
+            "octavo_cluster_objects{kind=\"pod\"} 0\n",
+            "octavo_cluster_odd_objects 3\n",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        let page = include_str!("../../../../docs/metrics.md");
+        for told in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let (name, _) = told.split_once(' ').unwrap();
+            assert!(page.contains(&format!("| `{name}` |")), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn before_anything_was_heard_there_is_no_age() {
+        let text = scraped(Followed::default());
+        assert!(text.contains("octavo_cluster_followed 0\n"), "{text}");
+        assert!(!text.contains("octavo_cluster_age_seconds"), "{text}");
+    }
+}

@@ -1,0 +1,350 @@
+//! Hardware profiles: which nodes they reach, how much is free there, what is wrong with them; and new ones, drafted.
+
+use std::collections::BTreeSet;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::Api;
+use super::nodes::Pairs;
+use super::problem::{Failure, Kind};
+use crate::aggregator::profiles::{Judged, NoDraft};
+use crate::domain::hardware_profile::{Said, Wish};
+use crate::domain::id::NodeName;
+use crate::wire::api::{API_VERSION, Problem};
+use crate::wire::hardware_profiles::document::{
+    HardwareProfileList, ProfileDetail, ProfileDraft, ProfileList, ProfileRow,
+};
+use crate::wire::hardware_profiles::{object, yaml};
+
+/// Nodes that a draft can be asked of.
+const MOST_NODES: usize = 5000;
+
+/// Hardware profiles that people can pick
+#[utoipa::path(
+    get,
+    path = "/api/hardware-profiles",
+    tag = "profiles",
+    responses(
+        (status = 200, description = "Those that are not disabled, by namespace and name", body = HardwareProfileList),
+        (status = 304, description = "It is still what `If-None-Match` names"),
+        (status = 400, description = "There are no parameters", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn hardware_profiles(
+    State(api): State<Api>,
+    pairs: Pairs,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    pairs.none()?;
+    let judged = judged(&api).await;
+    let rows = judged.profiles.iter().map(|(row, _)| row);
+    tagged(
+        &headers,
+        &HardwareProfileList {
+            api_version: API_VERSION.to_owned(),
+            kind: "HardwareProfileList".to_owned(),
+            notice: api.view.profiles().notice(),
+            items: rows
+                .filter(|row| row.enabled)
+                .map(ProfileRow::short)
+                .collect(),
+        },
+    )
+}
+
+/// Hardware profiles, what they reach and what is wrong with them
+#[utoipa::path(
+    get,
+    path = "/api/v1/profiles",
+    tag = "profiles",
+    params(
+        ("type" = Option<String>, Query, description = "Profiles for this type", example = "nvidia-h200-141gb"),
+        ("namespace" = Option<String>, Query, description = "Profiles of this namespace", example = "opendatahub")
+    ),
+    responses(
+        (status = 200, description = "All of them, by namespace and name", body = ProfileList),
+        (status = 304, description = "It is still what `If-None-Match` names"),
+        (status = 400, description = "A parameter is not known or cannot be as given", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn profiles(
+    State(api): State<Api>,
+    Pairs(pairs): Pairs,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let [type_name, namespace] = once(pairs, ["type", "namespace"])?;
+    let judged = judged(&api).await;
+    let rows = judged.profiles.iter().map(|(row, _)| row);
+    let rows = rows.filter(|row| {
+        type_name
+            .as_ref()
+            .is_none_or(|name| row.types.contains(name))
+            && namespace.as_ref().is_none_or(|name| row.namespace == *name)
+    });
+    tagged(
+        &headers,
+        &ProfileList {
+            api_version: API_VERSION.to_owned(),
+            kind: "ProfileList".to_owned(),
+            source: judged.source.to_owned(),
+            notice: api.view.profiles().notice(),
+            items: rows.cloned().collect(),
+        },
+    )
+}
+
+/// One hardware profile by its name alone
+#[utoipa::path(
+    get,
+    path = "/api/v1/profiles/{name}",
+    tag = "profiles",
+    params(("name" = String, Path, description = "The profile's name", example = "large-gpu")),
+    responses(
+        (status = 200, description = "The profile", body = ProfileDetail),
+        (status = 304, description = "It is still what `If-None-Match` names"),
+        (status = 400, description = "Several namespaces have one of this name, or there are parameters", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such profile", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn profile(
+    State(api): State<Api>,
+    pairs: Pairs,
+    headers: HeaderMap,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Failure> {
+    pairs.none()?;
+    let Path(name) = name.map_err(|_| not_text())?;
+    one(&api, &headers, (None, &name)).await
+}
+
+/// One hardware profile
+#[utoipa::path(
+    get,
+    path = "/api/v1/profiles/{namespace}/{name}",
+    tag = "profiles",
+    params(
+        ("namespace" = String, Path, description = "The profile's namespace", example = "opendatahub"),
+        ("name" = String, Path, description = "The profile's name", example = "large-gpu")
+    ),
+    responses(
+        (status = 200, description = "The profile", body = ProfileDetail),
+        (status = 304, description = "It is still what `If-None-Match` names"),
+        (status = 400, description = "There are no parameters", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "There is no such profile", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn profile_in_namespace(
+    State(api): State<Api>,
+    pairs: Pairs,
+    headers: HeaderMap,
+    key: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Response, Failure> {
+    pairs.none()?;
+    let Path((namespace, name)) = key.map_err(|_| not_text())?;
+    one(&api, &headers, (Some(&namespace), &name)).await
+}
+
+/// A new hardware profile for nodes or for a type; nothing is made by asking
+#[utoipa::path(
+    get,
+    path = "/api/v1/profile-draft",
+    tag = "profiles",
+    params(
+        ("nodes" = Option<String>, Query, description = "Names of nodes, separated by commas", example = "gpu-07,gpu-08"),
+        ("type" = Option<String>, Query, description = "A type: all its nodes, or those of `nodes` that have it", example = "nvidia-h200-141gb"),
+        ("resource" = Option<String>, Query, description = "What it asks for, where the nodes give out several resources", example = "nvidia.com/mig-3g.71gb"),
+        ("name" = Option<String>, Query, description = "The profile's name; after its type without one", example = "large-gpu"),
+        ("namespace" = Option<String>, Query, description = "Its namespace; that of all others without one", example = "opendatahub"),
+        ("displayName" = Option<String>, Query, description = "What people are shown", example = "Large GPU")
+    ),
+    responses(
+        (status = 200, description = "The object, and what to know before it is made", body = ProfileDraft),
+        (status = 400, description = "A parameter is missing, not known or cannot be as given", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "No profile can be made of these nodes", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "No cluster is followed now", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn profile_draft(
+    State(api): State<Api>,
+    Pairs(pairs): Pairs,
+) -> Result<Json<ProfileDraft>, Failure> {
+    let wish = wish(pairs)?;
+    let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
+    let drafted = drafted.map_err(|why| match why {
+        NoDraft::NoCluster(why) => Failure::new(Kind::NoCluster, why),
+        NoDraft::Refused(why) => Failure::new(Kind::UnsuitableNodes, why.to_string()),
+    })?;
+    let profile = object(&drafted.profile);
+    Ok(Json(ProfileDraft {
+        api_version: API_VERSION.to_owned(),
+        kind: "ProfileDraft".to_owned(),
+        yaml: yaml(&profile),
+        profile,
+        nodes: drafted.nodes,
+        notes: drafted.notes.iter().map(ToString::to_string).collect(),
+    }))
+}
+
+async fn judged(api: &Api) -> std::sync::Arc<Judged> {
+    api.view.profiles().judged(api.view.fleet()).await
+}
+
+async fn one(
+    api: &Api,
+    headers: &HeaderMap,
+    (namespace, name): (Option<&str>, &str),
+) -> Result<Response, Failure> {
+    let judged = judged(api).await;
+    let found: Vec<&(ProfileRow, Said)> = judged
+        .profiles
+        .iter()
+        .filter(|(row, _)| row.name == name && namespace.is_none_or(|of| row.namespace == of))
+        .collect();
+    let (row, said) = match found.as_slice() {
+        [] => {
+            let name: String = name.chars().take(64).collect();
+            let detail =
+                format!("there is no profile {name:?}; /api/v1/profiles lists those there are");
+            return Err(Failure::new(Kind::UnknownProfile, detail).of("name"));
+        }
+        // Of two kinds in one namespace the one that is made today is meant, which is first.
+        [first, others @ ..]
+            if others
+                .iter()
+                .all(|(row, _)| row.namespace == first.0.namespace) =>
+        {
+            first
+        }
+        all => {
+            let namespaces: Vec<&str> = all.iter().map(|(row, _)| row.namespace.as_str()).collect();
+            let detail = format!(
+                "several namespaces have a profile of this name: {}; say /api/v1/profiles/NAMESPACE/NAME",
+                namespaces.join(", ")
+            );
+            return Err(Failure::new(Kind::AmbiguousProfile, detail).of("name"));
+        }
+    };
+    tagged(
+        headers,
+        &ProfileDetail {
+            api_version: API_VERSION.to_owned(),
+            kind: "Profile".to_owned(),
+            notice: api.view.profiles().notice(),
+            row: row.clone(),
+            created_by: said.by.clone(),
+            reason: said.reason.clone(),
+        },
+    )
+}
+
+fn not_text() -> Failure {
+    Failure::new(Kind::UnknownProfile, "the name in the path is not UTF-8").of("name")
+}
+
+/// The answer with a tag of what it says, or that it still is what the asker has.
+fn tagged(headers: &HeaderMap, document: &impl Serialize) -> Result<Response, Failure> {
+    let body = serde_json::to_vec(document)
+        .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
+    let digest = digest(&SHA256, &body);
+    let bytes = digest.as_ref().iter().take(16);
+    let tag = bytes.fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let tag = format!("\"{tag}\"");
+    let known = headers.get_all(header::IF_NONE_MATCH).into_iter();
+    let mut known = known.filter_map(|value| value.to_str().ok());
+    let is_known = known.any(|tags| {
+        let mut tags = tags.split(',').map(str::trim);
+        tags.any(|one| one == "*" || one.trim_start_matches("W/") == tag)
+    });
+    let tag = HeaderValue::try_from(tag)
+        .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    };
+    response.headers_mut().insert(header::ETAG, tag);
+    Ok(response)
+}
+
+/// The values of parameters that may each be given once; an empty one is none.
+fn once<const N: usize>(
+    pairs: Vec<(String, String)>,
+    names: [&str; N],
+) -> Result<[Option<String>; N], Failure> {
+    let mut values = [const { None }; N];
+    for (name, value) in pairs {
+        let known = names.iter().position(|known| *known == name);
+        let Some(field) = known.and_then(|at| values.get_mut(at)) else {
+            return Err(Failure::unknown_parameter(&name, &names.join(", ")));
+        };
+        if field.replace(value).is_some() {
+            let detail = format!("{name} is given more than once");
+            return Err(Failure::new(Kind::InvalidParameter, detail).of(&name));
+        }
+    }
+    Ok(values.map(|value| value.filter(|value| !value.is_empty())))
+}
+
+fn wish(pairs: Vec<(String, String)>) -> Result<Wish, Failure> {
+    let names = [
+        "nodes",
+        "type",
+        "resource",
+        "name",
+        "namespace",
+        "displayName",
+    ];
+    let [nodes, type_name, resource, name, namespace, display_name] = once(pairs, names)?;
+    if nodes.is_none() && type_name.is_none() {
+        let detail = "a profile of what? say nodes=A,B or type=TYPE; /api/v1/types lists types";
+        return Err(Failure::new(Kind::InvalidParameter, detail).of("nodes"));
+    }
+    let nodes = nodes.unwrap_or_default();
+    let nodes = nodes
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    let nodes: BTreeSet<String> = nodes.map(str::to_owned).collect();
+    if nodes.len() > MOST_NODES {
+        let detail = format!("there are more than {MOST_NODES} nodes");
+        return Err(Failure::new(Kind::InvalidParameter, detail).of("nodes"));
+    }
+    let type_name = type_name.map(|name| {
+        let start: String = name.chars().take(64).collect();
+        name.parse().map_err(|_| {
+            let detail = format!("{start:?} is no type such as nvidia-h200-141gb");
+            Failure::new(Kind::InvalidParameter, detail).of("type")
+        })
+    });
+    let mut wish = Wish {
+        nodes,
+        type_name: type_name.transpose()?,
+        resource,
+        display_name,
+        ..Wish::default()
+    };
+    wish.key.name = object_name(name, "name")?;
+    wish.key.namespace = object_name(namespace, "namespace")?;
+    Ok(wish)
+}
+
+/// A name that Kubernetes lets objects have, which is the same as for nodes.
+fn object_name(name: Option<String>, parameter: &str) -> Result<String, Failure> {
+    let Some(name) = name else {
+        return Ok(String::new());
+    };
+    if name.parse::<NodeName>().is_err() {
+        let start: String = name.chars().take(64).collect();
+        let detail = format!(
+            "{start:?} cannot be a name: lower-case letters, digits, '-' and '.', at most 253 of them"
+        );
+        return Err(Failure::new(Kind::InvalidParameter, detail).of(parameter));
+    }
+    Ok(name)
+}

@@ -1,0 +1,94 @@
+//! A file that is read again when it was replaced.
+//!
+//! Layouts, prices and hardware profiles are each one of these: what is broken when it is opened is an error of whoever opens it, and
+//! what breaks later leaves in use what was read before, with a notice that says so.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use tracing::{info, warn};
+
+use super::stamp::Stamp;
+use crate::domain::error::chain;
+
+/// What a file says, as `read` reads it.
+#[derive(Debug)]
+pub(super) struct Kept<T, E> {
+    path: PathBuf,
+    /// What is in it, in a word for people: `layouts`.
+    what: &'static str,
+    read: fn(&Path) -> Result<T, E>,
+    page: Mutex<Page<T>>,
+}
+
+#[derive(Debug)]
+struct Page<T> {
+    content: T,
+    /// Of the file that was read last, be it in vain.
+    stamp: Option<Stamp>,
+    wrong: Option<String>,
+}
+
+impl<T: Clone, E: Error> Kept<T, E> {
+    pub(super) fn open(
+        path: &Path,
+        what: &'static str,
+        read: fn(&Path) -> Result<T, E>,
+    ) -> Result<Self, E> {
+        // Before the file is read: what is written meanwhile is then another file.
+        let stamp = Stamp::of(path);
+        let page = Page {
+            content: read(path)?,
+            stamp,
+            wrong: None,
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            what,
+            read,
+            page: Mutex::new(page),
+        })
+    }
+
+    /// What the file says now, or said when it could last be used; and why that may not be what it says now.
+    pub(super) fn current(&self) -> (T, Option<String>) {
+        let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = Stamp::of(&self.path);
+        if stamp != page.stamp {
+            page.stamp = stamp;
+            self.turn(&mut page);
+        }
+        (page.content.clone(), page.wrong.clone())
+    }
+
+    fn turn(&self, page: &mut Page<T>) {
+        let what = self.what;
+        match (self.read)(&self.path) {
+            Ok(content) => {
+                info!("the {what} in {} were replaced", self.path.display());
+                page.content = content;
+                page.wrong = None;
+            }
+            Err(error) => {
+                let error = chain(&error);
+                warn!("the {what} before stay in use: {error}");
+                page.wrong = Some(format!("{error}. The {what} before are used"));
+            }
+        }
+    }
+}
+
+/// The text of a file of so many bytes at most, which are whole MiB.
+pub(super) fn text(path: &Path, longest: u64) -> io::Result<String> {
+    let mut text = String::new();
+    let file = File::open(path)?;
+    let length = file.take(longest + 1).read_to_string(&mut text)?;
+    if u64::try_from(length).is_ok_and(|length| length > longest) {
+        let message = format!("it is longer than {} MiB", longest >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
+}

@@ -1,0 +1,94 @@
+//! The token that says to an aggregator who asks: out of a file that something may renew, read anew for each request.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use hyper::Uri;
+use hyper::header::HeaderValue;
+
+use super::ClientError;
+use crate::domain::credential::{LONGEST_TOKEN, Token, TokenError};
+
+/// What is sent with a request to `to`. It is not sent where anybody on the way could take it.
+pub(super) fn authorization(file: &Path, to: &Uri) -> Result<HeaderValue, ClientError> {
+    if to.scheme_str() != Some("https") && !to.host().is_some_and(is_this_machine) {
+        return Err(ClientError::TokenInClear);
+    }
+    let unusable = |source: Box<dyn std::error::Error + Send + Sync>| ClientError::Token {
+        path: file.to_owned(),
+        source,
+    };
+    // One byte more than there may be tells that there is too much, however much there is.
+    let most = u64::try_from(LONGEST_TOKEN).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    let read =
+        File::open(file).and_then(|file| file.take(most.saturating_add(2)).read_to_end(&mut bytes));
+    read.map_err(|error| unusable(error.into()))?;
+    let text = str::from_utf8(&bytes).map_err(|_odd| unusable(TokenError::Odd.into()))?;
+    let token = Token::of_any_kind(text.trim_ascii()).map_err(|error| unusable(error.into()))?;
+    let value = HeaderValue::try_from(format!("Bearer {}", token.expose()));
+    let mut value = value.map_err(|_odd| unusable(TokenError::Odd.into()))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = host.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_token_goes_over_tls_or_to_this_machine_and_is_not_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        fs::write(&file, "sha256~secret\n").unwrap();
+        for to in [
+            "https://octavo.example/x",
+            "http://127.0.0.1:8080/x",
+            "http://[::1]:8080/x",
+            "http://localhost/x",
+        ] {
+            let value = authorization(&file, &to.parse().unwrap()).unwrap();
+            assert_eq!(value, "Bearer sha256~secret", "{to}");
+            assert!(!format!("{value:?}").contains("secret"));
+        }
+        for to in [
+            "http://octavo.example/x",
+            "http://10.0.0.1/x",
+            "http://localhost.example/x",
+        ] {
+            let error = authorization(&file, &to.parse().unwrap()).unwrap_err();
+            assert!(matches!(error, ClientError::TokenInClear), "{to}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_token_is_named_and_its_content_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let to: Uri = "https://octavo.example/x".parse().unwrap();
+        let long = "s".repeat(LONGEST_TOKEN + 1);
+        for (content, said) in [
+            (None, "No such file"),
+            (Some(""), "empty"),
+            (Some("two secrets"), "characters"),
+            (Some(long.as_str()), "more than"),
+        ] {
+            let file = folder.path().join("token");
+            if let Some(content) = content {
+                fs::write(&file, content).unwrap();
+            }
+            let error = authorization(&file, &to).unwrap_err();
+            let text = crate::domain::error::chain(&error);
+            assert!(text.contains("cannot use the token in "), "{text}");
+            assert!(text.contains(said) && !text.contains("secrets"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! `octavo availability`: what is to be had, in a line for each type, then in figures, then why the rest is not.
+
+use super::words;
+use crate::cli::paint::Ink;
+use crate::cli::text::{Cell, columns, lines, printable};
+use crate::config::octavo::Colors;
+use crate::config::octavo::fleet::{FleetFormat, Printed};
+use crate::wire::availability::{AvailabilityList, AvailabilityRow, WaitJson};
+
+const NARROW: [&str; 9] = [
+    "TYPE", "RESOURCE", "UNIT", "FREE", "TAKEN", "UNUSABLE", "CAPACITY", "PENDING", "NODES",
+];
+const MORE: [&str; 5] = ["ALLOCATABLE", "COULD BECOME", "MEMORY", "WAIT", "SAID BY"];
+const UNUSABLE: [&str; 6] = [
+    "TYPE",
+    "RESOURCE",
+    "UNUSABLE",
+    "NODES",
+    "REASON",
+    "WHAT TO DO",
+];
+
+/// What is to be had as text; without headers the rows of figures alone.
+pub(super) fn text(list: &AvailabilityList, printed: Printed, colors: Colors) -> String {
+    let is_wide = match printed.format {
+        FleetFormat::Wide => true,
+        FleetFormat::Table | FleetFormat::Json | FleetFormat::Yaml | FleetFormat::Name => false,
+    };
+    // What nobody has and nobody waits for is of interest to who looks closely.
+    let shown: Vec<&AvailabilityRow> = list
+        .items
+        .iter()
+        .filter(|row| is_wide || row.nodes > 0 || row.pending.pods > 0)
+        .collect();
+    let rows = shown.iter().map(|row| figures(row, is_wide));
+    if !printed.with_headers() || shown.is_empty() {
+        return columns(&rows.collect::<Vec<_>>(), colors);
+    }
+    let mut names = NARROW.to_vec();
+    if is_wide {
+        names.extend(MORE);
+    }
+    let table: Vec<Vec<Cell>> = [header(&names)].into_iter().chain(rows).collect();
+    let mut parts = vec![summary(&shown), columns(&table, colors)];
+    let reasons: Vec<Vec<Cell>> = shown.iter().flat_map(|row| reasons(row)).collect();
+    if is_wide && !reasons.is_empty() {
+        let table: Vec<Vec<Cell>> = [header(&UNUSABLE)].into_iter().chain(reasons).collect();
+        parts.push(columns(&table, colors));
+    }
+    parts.join("\n")
+}
+
+/// What has to be said beside the figures.
+pub(super) fn notes(list: &AvailabilityList) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(trouble) = &list.trouble {
+        notes.push(format!(
+            "the cluster is not followed: {}",
+            printable(trouble)
+        ));
+    }
+    if list.stale {
+        let age = words::age(list.age_seconds);
+        notes.push(format!("this was so {age} ago; it may be otherwise now"));
+    }
+    if list.basis != CLUSTER {
+        notes.push(
+            "counted by what agents see: free is what has no process, and what pods were promised is not known"
+                .to_owned(),
+        );
+    }
+    if list.left_out > 0 {
+        let count = list.left_out;
+        notes.push(format!(
+            "{count} rows are left out: there are too many types or resources"
+        ));
+    }
+    if list.items.is_empty() {
+        notes.push("there is nothing of that kind in the fleet".to_owned());
+    }
+    notes
+}
+
+/// The word for a count by nodes and pods.
+const CLUSTER: &str = "cluster";
+
+/// `NVIDIA H200 141GB - 4 available`: units of each shape, one line a type.
+fn summary(rows: &[&AvailabilityRow]) -> String {
+    let mut titles: Vec<(&str, Vec<String>)> = Vec::new();
+    for row in rows {
+        let free = match row.unit.as_str() {
+            DEVICE => row.free.to_string(),
+            unit => format!("{} x {}", row.free, printable(unit)),
+        };
+        match titles.last_mut() {
+            Some((title, all)) if *title == row.title => all.push(free),
+            Some(_) | None => titles.push((&row.title, vec![free])),
+        }
+    }
+    let all = titles.iter();
+    lines(all.map(|(title, free)| format!("{} - {} available", printable(title), free.join(", "))))
+}
+
+const DEVICE: &str = "device";
+
+fn header(names: &[&str]) -> Vec<Cell> {
+    let names = names.iter();
+    names.map(|name| Cell::new(name, Ink::Strong)).collect()
+}
+
+fn figures(row: &AvailabilityRow, is_wide: bool) -> Vec<Cell> {
+    let free = if row.free > 0 { Ink::Good } else { Ink::Plain };
+    let unusable = row.unusable_units();
+    let waits = if row.pending.units > 0 {
+        format!("{} ({})", row.pending.units, pods(row.pending.pods))
+    } else {
+        words::NONE.to_owned()
+    };
+    let mut cells = vec![
+        Cell::plain(&row.type_name),
+        Cell::plain(&row.resource),
+        Cell::plain(&row.unit),
+        Cell::new(&row.free.to_string(), free),
+        count(row.taken()),
+        Cell::new(&unusable.to_string(), notice(unusable > 0)),
+        count(row.capacity),
+        Cell::new(&waits, notice(row.pending.units > 0)),
+        Cell::plain(&row.nodes.to_string()),
+    ];
+    if is_wide {
+        cells.extend([
+            count(row.allocatable),
+            count(row.could_become),
+            Cell::plain(
+                &row.memory_mib
+                    .map_or_else(|| words::NONE.to_owned(), words::memory),
+            ),
+            Cell::plain(&wait(&row.wait)),
+            Cell::plain(&row.sources.join(", ")),
+        ]);
+    }
+    cells
+}
+
+fn count(count: u64) -> Cell {
+    Cell::plain(&count.to_string())
+}
+
+fn notice(is_so: bool) -> Ink {
+    if is_so { Ink::Notice } else { Ink::Plain }
+}
+
+fn pods(count: u64) -> String {
+    match count {
+        1 => "1 pod".to_owned(),
+        several => format!("{several} pods"),
+    }
+}
+
+/// `none`, an interval, or that nobody can tell.
+fn wait(wait: &WaitJson) -> String {
+    match (&wait.earliest, &wait.latest) {
+        (Some(earliest), Some(latest)) => {
+            let (of, holders) = (wait.of.unwrap_or(0), wait.holders.unwrap_or(0));
+            format!("{earliest} to {latest} ({of} of {holders} pods say when they end)")
+        }
+        _ if wait.basis == FREE => "none".to_owned(),
+        _ => wait.basis.clone(),
+    }
+}
+
+/// The word for that one is free.
+const FREE: &str = "free";
+
+fn reasons(row: &AvailabilityRow) -> Vec<Vec<Cell>> {
+    let all = row.unusable.iter();
+    all.map(|one| {
+        vec![
+            Cell::plain(&row.type_name),
+            Cell::plain(&row.resource),
+            count(one.count),
+            Cell::plain(&one.nodes.to_string()),
+            Cell::new(&one.reason, Ink::Notice),
+            Cell::plain(&one.message),
+        ]
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::octavo::Headers;
+    use crate::wire::availability::{PendingJson, UnusableJson};
+
+    fn row(resource: &str, unit: &str, free: u64) -> AvailabilityRow {
+        AvailabilityRow {
+            type_name: "nvidia-h200-141gb".to_owned(),
+            title: "NVIDIA H200 141GB".to_owned(),
+            resource: resource.to_owned(),
+            unit: unit.to_owned(),
+            exclusive: true,
+            memory_mib: Some(143_771),
+            nodes: 2,
+            capacity: 8,
+            allocatable: 8,
+            requested: Some(8 - free - 1),
+            in_use: None,
+            free,
+            unusable: vec![UnusableJson {
+                reason: "cordoned".to_owned(),
+                message: "the node is cordoned".to_owned(),
+                count: 1,
+                nodes: 1,
+            }],
+            pending: PendingJson { pods: 1, units: 2 },
+            could_become: 0,
+            wait: WaitJson {
+                basis: "unknown".to_owned(),
+                earliest: None,
+                latest: None,
+                of: None,
+                holders: None,
+                reason: Some("no pod that holds one says when it ends".to_owned()),
+            },
+            sources: vec!["agent".to_owned()],
+        }
+    }
+
+    fn list(items: Vec<AvailabilityRow>) -> AvailabilityList {
+        AvailabilityList {
+            api_version: "octavo.dev/v1".to_owned(),
+            kind: "AvailabilityList".to_owned(),
+            revision: 1,
+            basis: CLUSTER.to_owned(),
+            as_of: "2026-01-01T00:00:00Z".to_owned(),
+            age_seconds: 3,
+            stale: false,
+            trouble: None,
+            left_out: 0,
+            items,
+        }
+    }
+
+    fn shown(list: &AvailabilityList, format: FleetFormat, headers: Headers) -> String {
+        text(list, Printed { format, headers }, Colors::Off)
+    }
+
+    #[test]
+    fn a_type_is_a_line_for_people_and_then_its_figures() {
+        let list = list(vec![
+            row("nvidia.com/gpu", "device", 4),
+            row("nvidia.com/mig-1g.18gb", "1g.18gb", 3),
+        ]);
+        assert_eq!(
+            shown(&list, FleetFormat::Table, Headers::Shown),
+            "\
+NVIDIA H200 141GB - 4, 3 x 1g.18gb available
+
+TYPE               RESOURCE                UNIT     FREE  TAKEN  UNUSABLE  CAPACITY  PENDING    NODES
+nvidia-h200-141gb  nvidia.com/gpu          device   4     3      1         8         2 (1 pod)  2
+nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4      1         8         2 (1 pod)  2
+"
+        );
+        assert_eq!(notes(&list), Vec::<String>::new());
+    }
+
+    #[test]
+    fn who_looks_closely_sees_why_the_rest_is_of_no_use() {
+        let list = list(vec![row("nvidia.com/gpu", "device", 4)]);
+        let wide = shown(&list, FleetFormat::Wide, Headers::Shown);
+        assert!(
+            wide.ends_with(
+                "\
+TYPE               RESOURCE        UNUSABLE  NODES  REASON    WHAT TO DO
+nvidia-h200-141gb  nvidia.com/gpu  1         1      cordoned  the node is cordoned
+"
+            ),
+            "{wide}"
+        );
+        let bare = shown(&list, FleetFormat::Table, Headers::Hidden);
+        assert_eq!(
+            bare,
+            "nvidia-h200-141gb  nvidia.com/gpu  device  4  3  1  8  2 (1 pod)  2\n"
+        );
+    }
+
+    #[test]
+    fn what_is_old_or_not_followed_is_said() {
+        let mut list = list(Vec::new());
+        list.stale = true;
+        list.age_seconds = 90;
+        list.basis = "agents".to_owned();
+        list.trouble = Some("the API server does not answer".to_owned());
+        let notes = notes(&list).join("\n");
+        for said in [
+            "the cluster is not followed: the API server does not answer",
+            "this was so",
+            "counted by what agents see",
+            "there is nothing of that kind",
+        ] {
+            assert!(notes.contains(said), "{notes}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! `octavo match`: what an aggregator says fits, as tables or as the document it gave.
+
+use super::client::{Client, Target};
+use super::paint::Ink;
+use super::text::{Cell, columns, folded, lines, printable};
+use super::{CliError, Exit, Report, json, yaml};
+use crate::config::octavo::Colors;
+use crate::config::octavo::fleet::FleetFormat;
+use crate::config::octavo::matching::{MatchSettings, Wish};
+use crate::domain::matching::{Standing, Verdict};
+use crate::wire::matching::{FreeJson, MatchAnswer, MatchRequest, MatchRow, RefusalRow};
+
+const OF_MATCH: [&str; 7] = [
+    "RANK",
+    "NAME",
+    "COUNT",
+    "STANDING",
+    "FREE",
+    "ON ONE NODE",
+    "COST/H",
+];
+
+/// `octavo match`.
+pub(super) async fn matching(settings: &MatchSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let target = Target::new("/api/v1/match");
+    let answer: MatchAnswer = client.post(&target, &request(settings.wish())).await?;
+    let printed = settings.printed();
+    let mut notes: Vec<String> = answer.notices.iter().map(|text| note(text)).collect();
+    let output = match printed.format {
+        FleetFormat::Json => json(&answer)?,
+        FleetFormat::Yaml => yaml(&answer)?,
+        FleetFormat::Name => lines(answer.matches.iter().map(|row| printable(&row.name))),
+        FleetFormat::Table | FleetFormat::Wide => {
+            notes.push(note(&answer.summary));
+            table(&answer, printed.format, printed.with_headers(), colors)
+        }
+    };
+    Ok(Report {
+        output,
+        notes: lines(notes),
+        exit: exit(&answer),
+    })
+}
+
+fn note(text: &str) -> String {
+    format!("note: {}", printable(text))
+}
+
+/// A verdict that is not known here is one of a newer aggregator: nothing is promised of it.
+fn exit(answer: &MatchAnswer) -> Exit {
+    match answer.verdict.as_str() {
+        word if word == Verdict::FitsNow.as_str() => Exit::Done,
+        word if word == Verdict::NothingFits.as_str() => Exit::Infeasible,
+        _ => Exit::Blocked,
+    }
+}
+
+fn request(wish: &Wish) -> MatchRequest {
+    MatchRequest {
+        count: wish.count,
+        memory_per_device_at_least: wish.memory.clone(),
+        memory_total_at_least: wish.total_memory.clone(),
+        architecture_at_least: wish.architecture.clone(),
+        compute_capability_at_least: wish.compute_capability.clone(),
+        preferred: wish.preferred.clone(),
+        interconnect: wish.interconnect.clone(),
+        isolation: wish.isolation.clone(),
+        price_at_most_per_hour: wish.max_price.clone(),
+        purchase_option: wish.purchase.clone(),
+    }
+}
+
+/// What fits, then why and what to know, then what does not fit.
+fn table(answer: &MatchAnswer, format: FleetFormat, headers: bool, colors: Colors) -> String {
+    let rows = answer.matches.iter().map(of_match);
+    if !headers {
+        return columns(&rows.collect::<Vec<_>>(), colors);
+    }
+    let mut parts = Vec::new();
+    if !answer.matches.is_empty() {
+        let header = OF_MATCH.map(|name| Cell::new(name, Ink::Strong)).to_vec();
+        let rows: Vec<Vec<Cell>> = [header].into_iter().chain(rows).collect();
+        parts.push(columns(&rows, colors));
+    }
+    let told = answer.matches.iter().map(|row| told(row, format));
+    let told: String = told.collect();
+    if !told.is_empty() {
+        parts.push(told);
+    }
+    if !answer.refused.is_empty() {
+        parts.push(refused(&answer.refused));
+    }
+    parts.join("\n")
+}
+
+fn of_match(row: &MatchRow) -> Vec<Cell> {
+    let ink = match row.standing.as_str() {
+        word if word == Standing::Free.as_str() => Ink::Good,
+        word if word == Standing::Taken.as_str() => Ink::Bad,
+        _ => Ink::Notice,
+    };
+    let (free, on_one) = match row.free {
+        Some(FreeJson { total, on_one_node }) => {
+            (format!("{total}/{}", row.total), on_one_node.to_string())
+        }
+        None => (format!("?/{}", row.total), "?".to_owned()),
+    };
+    let cost = row.cost.as_ref().map_or_else(
+        || "-".to_owned(),
+        |cost| format!("{} {}", cost.per_hour, cost.currency),
+    );
+    vec![
+        Cell::plain(&row.rank.to_string()),
+        Cell::plain(&row.name),
+        Cell::plain(&row.count.to_string()),
+        Cell::new(&row.standing, ink),
+        Cell::plain(&free),
+        Cell::plain(&on_one),
+        Cell::plain(&cost),
+    ]
+}
+
+/// Reasons of the best, or of all where more is asked for, and the warnings of each.
+fn told(row: &MatchRow, format: FleetFormat) -> String {
+    let with_reasons = row.rank == 1 || format == FleetFormat::Wide;
+    let reasons = row.reasons.iter().filter(|_| with_reasons);
+    let reasons = reasons.map(|text| format!("  {text}"));
+    let warnings = row.warnings.iter().map(|text| format!("  warning: {text}"));
+    let said: Vec<String> = reasons
+        .chain(warnings)
+        .map(|text| folded(&text, 4))
+        .collect();
+    if said.is_empty() {
+        String::new()
+    } else {
+        lines(
+            [format!("{}:", printable(&row.name))]
+                .into_iter()
+                .chain(said),
+        )
+    }
+}
+
+fn refused(rows: &[RefusalRow]) -> String {
+    let said = rows.iter().map(|row| {
+        let text = format!("  {}: {}", row.name, row.why.join("; "));
+        folded(&text, 4)
+    });
+    lines(["does not fit:".to_owned()].into_iter().chain(said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::matching::CostJson;
+
+    fn answer() -> MatchAnswer {
+        let row = |rank, name: &str, standing: &str| MatchRow {
+            rank,
+            name: name.to_owned(),
+            type_name: name.to_owned(),
+            shape: "whole".to_owned(),
+            count: 2,
+            standing: standing.to_owned(),
+            memory_bytes: None,
+            architecture: None,
+            total: 8,
+            free: None,
+            could_become: None,
+            cost: None,
+            reasons: vec!["it is large".to_owned()],
+            warnings: Vec::new(),
+        };
+        let mut best = row(1, "acme-x", "free");
+        best.free = Some(FreeJson {
+            total: 5,
+            on_one_node: 3,
+        });
+        best.cost = Some(CostJson {
+            per_hour: "12.50".to_owned(),
+            currency: "USD".to_owned(),
+            purchase_option: "spot".to_owned(),
+        });
+        let mut second = row(2, "acme-y", "unknown");
+        second.warnings = vec!["acme-y instead of the preferred acme-x".to_owned()];
+        MatchAnswer {
+            api_version: "octavo.dev/v1".to_owned(),
+            kind: "MatchAnswer".to_owned(),
+            revision: 1,
+            verdict: "fits-now".to_owned(),
+            summary: "2 x acme-x fits and is free".to_owned(),
+            matches: vec![best, second],
+            refused: vec![RefusalRow {
+                name: "acme\u{1b}-z".to_owned(),
+                why: vec!["too small".to_owned(), "too dear".to_owned()],
+            }],
+            notices: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_table_has_what_fits_why_and_what_does_not() {
+        let text = |format, headers| table(&answer(), format, headers, Colors::Off);
+        assert_eq!(
+            text(FleetFormat::Table, true),
+            "\
+RANK  NAME    COUNT  STANDING  FREE  ON ONE NODE  COST/H
+1     acme-x  2      free      5/8   3            12.50 USD
+2     acme-y  2      unknown   ?/8   ?            -
+
+acme-x:
+  it is large
+acme-y:
+  warning: acme-y instead of the preferred acme-x
+
+does not fit:
+  acme -z: too small; too dear
+"
+        );
+        assert_eq!(
+            text(FleetFormat::Table, false),
+            "1  acme-x  2  free     5/8  3  12.50 USD\n2  acme-y  2  unknown  ?/8  ?  -\n"
+        );
+        assert!(text(FleetFormat::Wide, true).contains("acme-y:\n  it is large\n  warning"));
+    }
+
+    #[test]
+    fn the_exit_code_is_the_verdict() {
+        let code = |verdict: &str| {
+            let answer = MatchAnswer {
+                verdict: verdict.to_owned(),
+                ..answer()
+            };
+            exit(&answer).code()
+        };
+        let codes = [
+            "fits-now",
+            "nothing-free",
+            "nothing-fits",
+            "of-a-newer-kind",
+        ]
+        .map(code);
+        assert_eq!(codes, [0, 4, 5, 4]);
+    }
+}

@@ -1,0 +1,77 @@
+//! A new profile: drafted by the aggregator, which knows the nodes, and made by the person, who has the right to.
+
+use serde_json::{Value, json};
+
+use super::report;
+use crate::cli::client::{Client, Target};
+use crate::cli::{CliError, Exit, Report};
+use crate::config::octavo::profiles::{Attempt, CreateSettings};
+use crate::domain::hardware_profile::{CREATED_BY, REASON};
+use crate::k8s::hardware_profiles::{DryRun, Writer};
+use crate::wire::hardware_profiles::document::ProfileDraft;
+use crate::wire::hardware_profiles::yaml;
+
+/// `octavo profiles create`.
+pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let target = Target::new("/api/v1/profile-draft").with(settings.parameters());
+    let draft: ProfileDraft = client.get(&target).await?;
+    let mut object = draft.profile;
+    let mut notes = draft.notes;
+    if let Some(reason) = settings.reason() {
+        annotate(&mut object, REASON, reason);
+    }
+    let name = named(&object);
+    let dry = match settings.attempt() {
+        Attempt::Client => {
+            notes.push(format!("{name} is not made: this is what it would be"));
+            return Ok(report(yaml(&object), &notes, Exit::Done));
+        }
+        Attempt::Server => DryRun::Server,
+        Attempt::None => DryRun::No,
+    };
+    if text(&object, "namespace").is_empty() {
+        return Err(CliError::NoNamespace);
+    }
+    let writer = Writer::connect(settings.kubeconfig()).await;
+    let writer = writer.map_err(CliError::Connect)?;
+    if let Some(user) = writer.user().await {
+        annotate(&mut object, CREATED_BY, &user);
+    }
+    let made = writer.apply(&object, dry).await;
+    let (_, was_there) = made.map_err(|error| CliError::Profile(Box::new(error)))?;
+    let done = match (dry, was_there) {
+        (DryRun::Server, _) => "could be made: the API server has nothing against it",
+        (DryRun::No, true) => "is up to date",
+        (DryRun::No, false) => "is made",
+    };
+    Ok(report(
+        format!("profile {name} {done}\n"),
+        &notes,
+        Exit::Done,
+    ))
+}
+
+fn annotate(object: &mut Value, key: &str, text: &str) {
+    let annotations = object
+        .get_mut("metadata")
+        .and_then(|metadata| metadata.get_mut("annotations"))
+        .and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations {
+        annotations.insert(key.to_owned(), json!(text));
+    }
+}
+
+fn named(object: &Value) -> String {
+    let (namespace, name) = (text(object, "namespace"), text(object, "name"));
+    if namespace.is_empty() {
+        return name.to_owned();
+    }
+    format!("{namespace}/{name}")
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    let metadata = object.get("metadata");
+    let text = metadata.and_then(|metadata| metadata.get(field)?.as_str());
+    text.unwrap_or_default()
+}

@@ -1,0 +1,226 @@
+//! Profiles as rows, one whole, and what is wrong with each.
+
+use crate::cli::fleet::words;
+use crate::cli::paint::Ink;
+use crate::cli::text::{Cell, columns, folded, printable};
+use crate::config::octavo::Colors;
+use crate::config::octavo::fleet::{FleetFormat, Printed};
+use crate::wire::hardware_profiles::document::{
+    FindingJson, ProfileDetail, ProfileRow, ReachJson, SchedulingJson,
+};
+
+const FEW: [&str; 7] = [
+    "NAME",
+    "DISPLAY NAME",
+    "TYPE",
+    "MEMORY",
+    "NODES",
+    "AVAILABLE",
+    "FINDINGS",
+];
+const MORE: [&str; 5] = ["NAMESPACE", "KIND", "ARCHITECTURE", "ASKS FOR", "GOES TO"];
+const NOTHING: &str = "-";
+
+/// One row a profile. AVAILABLE is how many more workloads with its default counts fit now.
+pub(super) fn list(rows: &[ProfileRow], printed: Printed, colors: Colors) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let wide = printed.format == FleetFormat::Wide;
+    let more: &[&str] = if wide { &MORE } else { &[] };
+    let names = FEW.iter().chain(more);
+    let header = printed
+        .with_headers()
+        .then(|| names.map(|name| Cell::new(name, Ink::Strong)).collect());
+    let rows = rows.iter().map(|row| cells(row, wide));
+    let all: Vec<Vec<Cell>> = header.into_iter().chain(rows).collect();
+    columns(&all, colors)
+}
+
+fn cells(row: &ProfileRow, wide: bool) -> Vec<Cell> {
+    let mut cells = vec![
+        Cell::plain(&row.name),
+        Cell::plain(&row.display_name),
+        Cell::plain(&of_types(row)),
+        Cell::plain(
+            &row.memory_mib
+                .map_or_else(|| NOTHING.to_owned(), words::memory),
+        ),
+        Cell::plain(
+            &row.reach
+                .as_ref()
+                .map_or_else(|| NOTHING.to_owned(), |reach| reach.nodes.to_string()),
+        ),
+        available(row.available),
+        gravest(row),
+    ];
+    if wide {
+        cells.extend([
+            Cell::plain(&row.namespace),
+            Cell::plain(&row.object_kind),
+            Cell::plain(row.architecture.as_deref().unwrap_or(NOTHING)),
+            Cell::plain(&asks(row)),
+            Cell::plain(&goes(&row.scheduling)),
+        ]);
+    }
+    cells
+}
+
+fn of_types(row: &ProfileRow) -> String {
+    if row.types.is_empty() {
+        return NOTHING.to_owned();
+    }
+    row.types.join(",")
+}
+
+fn available(count: Option<u64>) -> Cell {
+    match count {
+        None => Cell::plain(NOTHING),
+        Some(0) => Cell::new("0", Ink::Notice),
+        Some(count) => Cell::new(&count.to_string(), Ink::Good),
+    }
+}
+
+/// How many of the gravest kind.
+fn gravest(row: &ProfileRow) -> Cell {
+    let count = |gravity: &str| {
+        row.findings
+            .iter()
+            .filter(|one| one.gravity == gravity)
+            .count()
+    };
+    for (gravity, ink) in [
+        ("error", Ink::Bad),
+        ("warning", Ink::Notice),
+        ("note", Ink::Faint),
+    ] {
+        match count(gravity) {
+            0 => {}
+            1 => return Cell::new(&format!("1 {gravity}"), ink),
+            many => return Cell::new(&format!("{many} {gravity}s"), ink),
+        }
+    }
+    Cell::plain("none")
+}
+
+fn asks(row: &ProfileRow) -> String {
+    let of = |one: &crate::wire::hardware_profiles::document::IdentifierJson| {
+        format!("{} {}", one.default, one.identifier)
+    };
+    let all: Vec<String> = row.identifiers.iter().map(of).collect();
+    if all.is_empty() {
+        NOTHING.to_owned()
+    } else {
+        all.join(", ")
+    }
+}
+
+fn goes(scheduling: &SchedulingJson) -> String {
+    let labels: Vec<String> = scheduling
+        .node_selector
+        .iter()
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    match (&scheduling.local_queue, labels.is_empty()) {
+        (Some(queue), _) => format!("queue {queue}"),
+        (None, true) => "any node".to_owned(),
+        (None, false) => labels.join(","),
+    }
+}
+
+/// One profile with all that is known of it.
+pub(super) fn whole(detail: &ProfileDetail, colors: Colors) -> String {
+    let row = &detail.row;
+    let mut facts = vec![
+        (
+            "Profile",
+            format!("{}/{} ({})", row.namespace, row.name, row.object_kind),
+        ),
+        ("Shown as", row.display_name.clone()),
+        ("Type", of_types(row)),
+    ];
+    facts.extend(
+        row.memory_mib
+            .map(|memory| ("Memory", words::memory(memory))),
+    );
+    facts.extend(row.architecture.clone().map(|name| ("Architecture", name)));
+    let capability = row.compute_capability.clone();
+    facts.extend(capability.map(|number| ("Compute capability", number)));
+    let bandwidth = row.memory_bandwidth_gbs;
+    facts.extend(bandwidth.map(|speed| ("Memory bandwidth", format!("{speed} GB/s"))));
+    facts.push(("Asks for", asks(row)));
+    facts.push(("Goes to", goes(&row.scheduling)));
+    facts.extend(row.reach.as_ref().map(|reach| ("Reaches", reaches(reach))));
+    facts.extend(row.available.map(|count| ("Available", count.to_string())));
+    facts.extend(detail.created_by.clone().map(|who| ("Made by", who)));
+    facts.extend(detail.reason.clone().map(|why| ("Because", why)));
+    if !row.enabled {
+        facts.push(("Disabled", "nobody can pick it".to_owned()));
+    }
+    let rows: Vec<Vec<Cell>> = facts
+        .iter()
+        .map(|(name, value)| vec![Cell::new(name, Ink::Strong), Cell::plain(value)])
+        .collect();
+    let mut text = columns(&rows, colors);
+    if !row.findings.is_empty() {
+        text.push('\n');
+        text.push_str(&told(&row.findings, colors));
+    }
+    text
+}
+
+fn reaches(reach: &ReachJson) -> String {
+    let nodes = match reach.nodes {
+        0 => return format!("nothing, of {} nodes that it selects", reach.selected),
+        1 => "1 node".to_owned(),
+        many => format!("{many} nodes"),
+    };
+    let closed = match reach.closed {
+        0 => String::new(),
+        closed => format!(" ({closed} of them closed now)"),
+    };
+    let types = reach.types.iter().map(|one| {
+        let name = one.type_name.as_deref().unwrap_or("unknown");
+        format!("{}x {name}", one.devices)
+    });
+    let types: Vec<String> = types.collect();
+    if types.is_empty() {
+        return format!("{nodes}{closed}");
+    }
+    format!("{nodes}{closed} with {}", types.join(", "))
+}
+
+/// What is wrong with each that has something wrong with it.
+pub(super) fn findings(rows: &[ProfileRow], colors: Colors) -> String {
+    let pages: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            let name = format!("{}/{}", row.namespace, row.name);
+            let name = Ink::Strong.paint(&printable(&name), colors);
+            format!("{name}\n{}", told(&row.findings, colors))
+        })
+        .collect();
+    pages.join("\n")
+}
+
+/// Findings, each with what to do.
+fn told(findings: &[FindingJson], colors: Colors) -> String {
+    let mut text = String::new();
+    for one in findings {
+        let ink = match one.gravity.as_str() {
+            "error" => Ink::Bad,
+            "warning" => Ink::Notice,
+            _ => Ink::Faint,
+        };
+        let line = folded(&format!("  {}: {}", one.gravity, one.message), 4);
+        let start = format!("  {}", one.gravity);
+        let rest = line.strip_prefix(&start).unwrap_or(&line);
+        text.push_str("  ");
+        text.push_str(&ink.paint(&printable(&one.gravity), colors));
+        text.push_str(rest);
+        text.push('\n');
+        text.push_str(&folded(&format!("    {}", one.remedy), 4));
+        text.push('\n');
+    }
+    text
+}

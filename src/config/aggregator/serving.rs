@@ -1,0 +1,161 @@
+//! Where and how the aggregator is reached.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::value_parser;
+
+use super::{count, usage};
+use crate::config::Answer;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Serving")]
+pub(super) struct ServingArgs {
+    /// Where agents connect, and programs that watch the fleet; port 0 takes any free one
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "OCTAVO_GRPC_LISTEN",
+        hide_env_values = true,
+        default_value = "0.0.0.0:7443"
+    )]
+    grpc_listen: SocketAddr,
+
+    /// Where pages, REST and metrics are served; port 0 takes any free one
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "OCTAVO_HTTP_LISTEN",
+        hide_env_values = true,
+        default_value = "0.0.0.0:8443"
+    )]
+    http_listen: SocketAddr,
+
+    /// The certificate of both servers, with its chain, in PEM
+    ///
+    /// It is read again when it or the key has changed. A pair that cannot be used leaves the one before in use.
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "OCTAVO_TLS_CERT",
+        hide_env_values = true
+    )]
+    tls_cert: Option<PathBuf>,
+
+    /// The certificate's private key, in PEM
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "OCTAVO_TLS_KEY",
+        hide_env_values = true
+    )]
+    tls_key: Option<PathBuf>,
+
+    /// Serve both without TLS: for a laptop, or behind something that does TLS
+    #[arg(long, env = "OCTAVO_PLAINTEXT", hide_env_values = true)]
+    plaintext: bool,
+
+    /// Most connections of each server; more are refused
+    ///
+    /// Each takes a file descriptor, so the limit of open files (ulimit -n) must be above twice this number. Each may
+    /// also hold messages that came in part: 2 MiB of memory at worst.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "OCTAVO_MAX_CONNECTIONS",
+        hide_env_values = true,
+        default_value_t = 20_000,
+        value_parser = value_parser!(u32).range(1..=1_000_000)
+    )]
+    max_connections: u32,
+}
+
+/// Where and how it is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServingSettings {
+    grpc_listen: SocketAddr,
+    http_listen: SocketAddr,
+    transport: Transport,
+    max_connections: usize,
+}
+
+/// What the connections are made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP as it is.
+    Plaintext,
+    /// TLS with this certificate.
+    Tls(TlsFiles),
+}
+
+/// Where a certificate lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl ServingArgs {
+    pub(super) fn resolve(self) -> Result<ServingSettings, Answer> {
+        let usage = |message| Err(usage(message));
+        let transport = match (self.tls_cert, self.tls_key, self.plaintext) {
+            (None, None, true) => Transport::Plaintext,
+            (Some(certificate), Some(key), false) => Transport::Tls(TlsFiles { certificate, key }),
+            (None, None, false) => {
+                return usage(
+                    "there is no certificate: give --tls-cert and --tls-key, or say --plaintext to serve without TLS",
+                );
+            }
+            (Some(_), None, false) => return usage("--tls-cert needs --tls-key"),
+            (None, Some(_), false) => return usage("--tls-key needs --tls-cert"),
+            (_, _, true) => {
+                return usage("--plaintext cannot be used with --tls-cert or --tls-key");
+            }
+        };
+        Ok(ServingSettings {
+            grpc_listen: self.grpc_listen,
+            http_listen: self.http_listen,
+            transport,
+            max_connections: count(self.max_connections),
+        })
+    }
+}
+
+impl ServingSettings {
+    /// Where agents connect.
+    pub fn grpc_listen(&self) -> SocketAddr {
+        self.grpc_listen
+    }
+
+    /// Where people and programs connect.
+    pub fn http_listen(&self) -> SocketAddr {
+        self.http_listen
+    }
+
+    /// What the connections are made of.
+    pub fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// Most connections of each server.
+    pub fn max_connections(&self) -> usize {
+        self.max_connections
+    }
+}
+
+impl TlsFiles {
+    /// A certificate chain and its key, both in PEM.
+    pub fn new(certificate: PathBuf, key: PathBuf) -> Self {
+        Self { certificate, key }
+    }
+
+    /// The certificate, with its chain.
+    pub fn certificate(&self) -> &Path {
+        &self.certificate
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &Path {
+        &self.key
+    }
+}

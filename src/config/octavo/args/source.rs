@@ -1,0 +1,46 @@
+//! Where an inventory is read from, as a person may say it.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::hardware::HardwareArgs;
+use crate::config::octavo::{Input, Source};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::config::octavo) struct SourceArgs {
+    /// Read a recorded inventory instead of this machine; - for standard input
+    ///
+    /// FILE is what `octavo inspect -o json` or `-o yaml` printed, or a scenario of the simulated driver, which needs
+    /// nvml-simctl and `libnvml_sim.so` beside this program. The flags about hardware are not used then, but
+    /// --catalog by `inspect`, `labels` and `doctor`.
+    #[arg(long, visible_alias = "machine", value_name = "FILE")]
+    from: Option<PathBuf>,
+
+    #[command(flatten)]
+    hardware: HardwareArgs,
+}
+
+impl SourceArgs {
+    /// A catalogue of one's own.
+    pub(in crate::config::octavo) fn catalog(&self) -> Option<Input> {
+        self.hardware.catalog.clone().map(Input::File)
+    }
+}
+
+impl From<SourceArgs> for Source {
+    fn from(args: SourceArgs) -> Self {
+        match args.from {
+            Some(path) => Self::Recording(path.into()),
+            None => Self::Machine(args.hardware.into()),
+        }
+    }
+}
+
+impl From<PathBuf> for Input {
+    fn from(path: PathBuf) -> Self {
+        if path == Path::new("-") {
+            Self::Stdin
+        } else {
+            Self::File(path)
+        }
+    }
+}

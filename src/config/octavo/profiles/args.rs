@@ -1,0 +1,220 @@
+//! What a person may type about hardware profiles, as clap reads it.
+
+use std::env;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{Attempt, CreateSettings, ListSettings, ProfilesCommand, ShowSettings};
+use crate::config::octavo::fleet::OutputArgs;
+use crate::config::octavo::server::ServerArgs;
+
+pub(in crate::config::octavo) const EXAMPLES: &str = "\
+Examples:
+  # Which profiles are there, for which type, and how many more workloads of each fit now?
+  octavo profiles list
+
+  # Where does one really go, and what is wrong with it?
+  octavo profiles show large-gpu
+
+  # In a pipeline: fail when a profile has something wrong with it
+  octavo profiles check
+
+  # A profile for a type, looked at, checked by the API server, and made
+  octavo profiles create --type nvidia-h200-141gb --dry-run=client
+  octavo profiles create --type nvidia-h200-141gb --dry-run=server
+  octavo profiles create --type nvidia-h200-141gb --display-name \"Premium GPU\" --reason \"team vision\"
+
+  # From nodes, under a name of your own
+  octavo profiles create --from-nodes gpu-07,gpu-08 --name premium --namespace opendatahub
+
+A profile is made with your own kubeconfig, so it is you who may or may not. One that somebody else made is never changed.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 `check` found something.";
+
+/// Raw arguments of `octavo profiles`.
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(in crate::config::octavo) struct ProfilesArgs {
+    #[command(subcommand)]
+    command: ProfilesCommandArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum ProfilesCommandArgs {
+    /// List hardware profiles with what is free for them
+    #[command(after_long_help = EXAMPLES)]
+    List(ListArgs),
+    /// Show where one hardware profile really goes
+    #[command(after_long_help = EXAMPLES)]
+    Show(ShowArgs),
+    /// Say what is wrong with hardware profiles, and what to do
+    #[command(after_long_help = EXAMPLES)]
+    Check(CheckArgs),
+    /// Make a hardware profile for nodes or for a type
+    #[command(after_long_help = EXAMPLES)]
+    Create(CreateArgs),
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Only profiles for this type
+    #[arg(long = "type", value_name = "TYPE")]
+    type_name: Option<String>,
+
+    /// Only profiles of this namespace
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// Only these profiles
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    #[command(flatten)]
+    which: ListArgs,
+}
+
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// The profile's name
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Its namespace, where several have one of this name
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+struct CreateArgs {
+    #[command(flatten)]
+    of: OfArgs,
+
+    /// The resource it asks for, where the nodes give out several, such as nvidia.com/mig-3g.71gb
+    #[arg(long, value_name = "RESOURCE")]
+    resource: Option<String>,
+
+    /// Its name; after its type without one
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Its namespace; that of the profiles there are without one
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+
+    /// What people are shown
+    #[arg(long, value_name = "TEXT")]
+    display_name: Option<String>,
+
+    /// Why it is made, which is kept in an annotation beside who made it
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    /// How far to go
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHERE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "none",
+        default_missing_value = "client"
+    )]
+    dry_run: Attempt,
+
+    /// The cluster in which it is made, and as whom; without one ~/.kube/config, or that of this pod
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "KUBECONFIG",
+        hide_env_values = true,
+        help_heading = "Kubernetes"
+    )]
+    kubeconfig: Option<PathBuf>,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+struct OfArgs {
+    /// Nodes that it is made of; those that have several types are left out
+    #[arg(long, value_name = "NODE", value_delimiter = ',')]
+    from_nodes: Vec<String>,
+
+    /// The type of accelerator that it is for
+    #[arg(long = "type", value_name = "TYPE")]
+    type_name: Option<String>,
+}
+
+impl From<ProfilesArgs> for ProfilesCommand {
+    fn from(args: ProfilesArgs) -> Self {
+        match args.command {
+            ProfilesCommandArgs::List(args) => Self::List(list(args, Vec::new())),
+            ProfilesCommandArgs::Show(args) => Self::Show(ShowSettings {
+                server: args.server.into(),
+                printed: args.output.into(),
+                name: args.name,
+                namespace: args.namespace,
+            }),
+            ProfilesCommandArgs::Check(args) => Self::Check(list(args.which, args.names)),
+            ProfilesCommandArgs::Create(args) => Self::Create(args.into()),
+        }
+    }
+}
+
+fn list(args: ListArgs, names: Vec<String>) -> ListSettings {
+    ListSettings {
+        server: args.server.into(),
+        printed: args.output.into(),
+        type_name: args.type_name,
+        namespace: args.namespace,
+        names,
+    }
+}
+
+/// Where kubectl looks when nobody says.
+fn usual() -> Option<PathBuf> {
+    let path = env::home_dir()?.join(".kube/config");
+    path.is_file().then_some(path)
+}
+
+impl From<CreateArgs> for CreateSettings {
+    fn from(args: CreateArgs) -> Self {
+        let nodes = args.of.from_nodes;
+        let wish = [
+            ("nodes", (!nodes.is_empty()).then(|| nodes.join(","))),
+            ("type", args.of.type_name),
+            ("resource", args.resource),
+            ("name", args.name),
+            ("namespace", args.namespace),
+            ("displayName", args.display_name),
+        ];
+        let given = wish.into_iter();
+        Self {
+            server: args.server.into(),
+            kubeconfig: args.kubeconfig.or_else(usual),
+            wish: given
+                .filter_map(|(name, value)| Some((name, value?)))
+                .collect(),
+            reason: args.reason,
+            attempt: args.dry_run,
+        }
+    }
+}

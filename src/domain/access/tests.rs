@@ -1,0 +1,184 @@
+//! The table, row by row, and who is believed to be whom.
+
+use super::*;
+use crate::domain::access::caller::{AUTHENTICATED, ForwardedError};
+use crate::domain::credential::{Audience, Denial};
+
+fn asked(path: &str, namespace: Option<&str>) -> String {
+    let row = Row::of(Method::Read, path).unwrap();
+    let question = row.question(path, namespace);
+    question.map_or_else(|| "nothing".to_owned(), |question| question.to_string())
+}
+
+#[test]
+fn what_is_asked_of_somebody_for_each_path() {
+    for (path, question) in [
+        ("/healthz", "nothing"),
+        ("/readyz", "nothing"),
+        ("/openapi.json", "nothing"),
+        ("/assets/octavo.css", "nothing"),
+        ("/metrics", "get /metrics"),
+        ("/", "list acceleratortypes.octavo.dev"),
+        ("/live", "list acceleratortypes.octavo.dev"),
+        ("/nodes", "list acceleratortypes.octavo.dev"),
+        ("/nodes/", "list acceleratortypes.octavo.dev"),
+        ("/nodes/gpu-07", "get nodes.octavo.dev gpu-07"),
+        ("/api/v1/types", "list acceleratortypes.octavo.dev"),
+        ("/api/v1/nodes", "list nodes.octavo.dev"),
+        ("/api/v1/nodes/gpu-07", "get nodes.octavo.dev gpu-07"),
+        ("/api/v1/nodes/gpu-07/plan", "get nodes.octavo.dev gpu-07"),
+        (
+            "/api/v1/nodes/gpu-07/layouts",
+            "get nodes.octavo.dev gpu-07",
+        ),
+        ("/api/v1/events", "watch nodes.octavo.dev"),
+        ("/api/v1/usage", "list usage.octavo.dev"),
+    ] {
+        assert_eq!(asked(path, None), question, "{path}");
+    }
+    let team = asked("/api/v1/usage", Some("team-a"));
+    assert_eq!(team, "list usage.octavo.dev in namespace team-a");
+    for none in ["", "A", "a.b", "*", "a/b"] {
+        let all = asked("/api/v1/usage", Some(none));
+        assert_eq!(all, "list usage.octavo.dev", "{none:?}");
+    }
+}
+
+#[test]
+fn a_path_that_the_table_does_not_have_is_closed() {
+    for path in [
+        "",
+        "/nodes/a/b",
+        "/api",
+        "/api/v1",
+        "/api/v1/",
+        "/api/v1/types/",
+        "//api/v1/types",
+        "/api/v1/nodes/",
+        "/api/v1/nodes//plan",
+        "/API/v1/types",
+        "/assets/",
+        "/healthz/../api/v1/nodes",
+        "/api/v1/secrets",
+    ] {
+        assert_eq!(Row::of(Method::Read, path), None, "{path:?}");
+        assert_eq!(Row::methods(path), None, "{path:?}");
+    }
+    assert_eq!(Row::of(Method::Post, "/api/v1/nodes"), None);
+    assert_eq!(Row::methods("/api/v1/nodes"), Some("GET, HEAD"));
+    for method in ["PUT", "DELETE", "PATCH", "OPTIONS", "get", ""] {
+        assert_eq!(Method::of(method), None, "{method}");
+    }
+    assert_eq!(Method::of("HEAD"), Some(Method::Read));
+}
+
+#[test]
+fn no_path_is_in_the_table_twice() {
+    for (at, row) in TABLE.iter().enumerate() {
+        let first = TABLE
+            .iter()
+            .position(|one| (one.path, one.method) == (row.path, row.method));
+        assert_eq!(first, Some(at), "{row:?}");
+    }
+}
+
+#[test]
+fn a_name_in_a_path_that_is_none_needs_the_right_to_all() {
+    // It would be another node once it is decoded.
+    assert_eq!(asked("/nodes/gpu%2d07", None), "get nodes.octavo.dev");
+    assert_eq!(asked("/nodes/GPU-07", None), "get nodes.octavo.dev");
+}
+
+#[test]
+fn a_question_is_said_as_the_command_that_asks_it() {
+    let h200 = "nvidia-h200-141gb".parse().unwrap();
+    for (question, command) in [
+        (
+            Question::all(Verb::List, Resource::Nodes),
+            "kubectl auth can-i list nodes.octavo.dev",
+        ),
+        (
+            Question::of_type(&h200),
+            "kubectl auth can-i get acceleratortypes.octavo.dev/nvidia-h200-141gb",
+        ),
+        (
+            Question::usage(Some("team-a")),
+            "kubectl auth can-i list usage.octavo.dev -n team-a",
+        ),
+        (
+            Question::Path("/metrics"),
+            "kubectl auth can-i get /metrics",
+        ),
+    ] {
+        assert_eq!(question.command(), command);
+    }
+}
+
+#[test]
+fn who_sees_some_types_sees_none_without_a_name() {
+    let (h200, v100): (TypeName, TypeName) = (
+        "nvidia-h200-141gb".parse().unwrap(),
+        "nvidia-v100-16gb".parse().unwrap(),
+    );
+    let some = Types::Only(BTreeSet::from([h200.clone()]));
+    assert!(some.has(Some(&h200)));
+    assert!(!some.has(Some(&v100)) && !some.has(None) && !some.is_empty());
+    assert!(Types::All.has(None) && Types::All.has(Some(&v100)));
+    assert!(Sight::nothing().types.is_empty() && !Sight::nothing().nodes);
+}
+
+#[test]
+fn a_proxy_names_a_user_and_groups_within_bounds() {
+    let caller = Caller::forwarded(" ada ", &["team-a, team-b,,", "team-a"]).unwrap();
+    assert_eq!(caller.user, "ada");
+    assert_eq!(caller.groups, [AUTHENTICATED, "team-a", "team-b"]);
+    let long = "x".repeat(2000);
+    let many = "g,h".repeat(4000);
+    for (user, groups, error) in [
+        ("", "", ForwardedError::NoUser),
+        ("  ", "", ForwardedError::NoUser),
+        (long.as_str(), "", ForwardedError::User),
+        ("ada", many.as_str(), ForwardedError::Groups),
+    ] {
+        assert_eq!(Caller::forwarded(user, &[groups]), Err(error));
+    }
+    let odd = Caller {
+        user: "a\nb".to_owned(),
+        ..Caller::default()
+    };
+    assert_eq!(odd.shown(), "a b");
+}
+
+#[test]
+fn a_token_is_of_whom_the_api_server_says_and_for_whom_it_should_be() {
+    let audience: Audience = "octavo".parse().unwrap();
+    let good = Proof {
+        authenticated: true,
+        audiences: vec!["octavo".to_owned()],
+        caller: Caller::forwarded("ada", &[]).unwrap(),
+        ..Proof::default()
+    };
+    assert_eq!(good.clone().judge(Some(&audience)).unwrap().user, "ada");
+    let for_others = Proof {
+        audiences: vec!["https://kubernetes.default.svc".to_owned()],
+        ..good.clone()
+    };
+    assert_eq!(for_others.clone().judge(None).unwrap().user, "ada");
+    let denied = for_others.judge(Some(&audience));
+    assert_eq!(denied, Err(Denial::Audience(audience)));
+    let nobody = Proof {
+        caller: Caller::default(),
+        ..good.clone()
+    };
+    assert!(matches!(
+        nobody.judge(None),
+        Err(Denial::NotAuthenticated(_))
+    ));
+    let bad = Proof {
+        authenticated: false,
+        error: "expired\x1b[2J".to_owned(),
+        ..good
+    };
+    let said = bad.judge(None).unwrap_err().to_string();
+    assert!(said.contains("expired [2J"), "{said}");
+}

@@ -1,0 +1,358 @@
+//! The count itself: node by node into rows, then who waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::could::Could;
+use super::kind::{Kind, Names, PRODUCT, Source, memory};
+use super::pending::{self, Ends, EndsByNode, Members, held_names};
+use super::row::{Key, Row, Unknown, Wait};
+use super::seen::{Seen, SeenUnits};
+use super::shape::{Shape, is_accelerator};
+use super::standing::{AgentWord, Why, standing};
+use crate::domain::cluster::{Amounts, ClusterNode, PODS, Sights};
+use crate::domain::id::TypeName;
+
+/// What is to be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Availability {
+    /// By what it was counted.
+    pub basis: Basis,
+    /// Ordered by type, resource and shape; at most [`MOST_ROWS`].
+    pub rows: Vec<Row>,
+    /// Rows that were left out, because there are more than any fleet has.
+    pub left_out: usize,
+}
+
+/// By what is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// By nodes and pods of the cluster, and by agents.
+    Cluster,
+    /// By agents alone: what pods were promised is not known.
+    Agents,
+}
+
+/// A node that an agent speaks for.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentNode<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What the agent sees.
+    pub seen: &'a Seen,
+    /// Whether the agent has not been heard of for too long.
+    pub is_stale: bool,
+    /// Whether its devices are being given other partitions now.
+    pub is_changing: bool,
+}
+
+/// The resource whose usual toleration pods have that want a partition too: only NVIDIA's devices become others.
+const WHOLE: &str = "nvidia.com/gpu";
+/// Rows that are kept. Types and resources are words of others.
+pub const MOST_ROWS: usize = 2048;
+
+/// Counts what `agents` see and the cluster has, each node once.
+pub fn count(agents: &[AgentNode<'_>], sights: Option<&Sights>, names: &mut Names) -> Availability {
+    let mut sum = Sum::default();
+    if let Some(sights) = sights {
+        cluster(&mut sum, agents, sights, names);
+    } else {
+        for agent in agents {
+            sum.seen(agent, agent.is_stale.then_some(Why::Stale));
+        }
+        for row in sum.rows.values_mut() {
+            row.wait = Wait::Unknown(Unknown::NoCluster);
+        }
+    }
+    let mut rows: Vec<Row> = sum.rows.into_values().collect();
+    for row in rows.iter_mut().filter(|row| row.free > 0) {
+        row.wait = Wait::Now;
+    }
+    let left_out = rows.len().saturating_sub(MOST_ROWS);
+    if left_out > 0 {
+        // What nodes have goes before what pods only wish for.
+        rows.sort_by_key(|row| row.nodes == 0);
+        rows.truncate(MOST_ROWS);
+        rows.sort_by(|one, other| one.key.cmp(&other.key));
+    }
+    Availability {
+        basis: match sights {
+            Some(_) => Basis::Cluster,
+            None => Basis::Agents,
+        },
+        rows,
+        left_out: left_out.saturating_add(sum.left_out),
+    }
+}
+
+fn cluster<'a>(sum: &mut Sum<'a>, agents: &[AgentNode<'a>], sights: &'a Sights, names: &mut Names) {
+    let by_name: BTreeMap<&str, &AgentNode<'_>> =
+        agents.iter().map(|agent| (agent.name, agent)).collect();
+    let held = sights.held();
+    let nothing = Amounts::default();
+    sum.ends = pending::ends(sights);
+    for node in sights.nodes.values() {
+        let agent = by_name.get(node.name.as_str()).copied();
+        let held = held.get(node.name.as_str()).unwrap_or(&nothing);
+        sum.node(&Of { node, held, agent }, names);
+    }
+    let absent = |agent: &&AgentNode<'_>| !sights.nodes.contains_key(agent.name);
+    for agent in agents.iter().filter(absent) {
+        sum.seen(agent, Some(Why::NoSuchNode));
+    }
+    for (key, ends) in &sum.ends_of_rows {
+        if let Some(row) = sum.rows.get_mut(key) {
+            row.wait = ends.wait();
+        }
+    }
+    sum.left_out = pending::add(&mut sum.rows, &sum.members, sights);
+}
+
+/// A node, what pods hold there, and its agent.
+struct Of<'a, 'b> {
+    node: &'a ClusterNode,
+    held: &'b Amounts,
+    agent: Option<&'b AgentNode<'a>>,
+}
+
+impl Of<'_, '_> {
+    /// What the agent's word is worth now.
+    fn word(&self) -> AgentWord {
+        self.agent
+            .map_or_else(AgentWord::default, |agent| AgentWord {
+                is_stale: agent.is_stale,
+                is_changing: agent.is_changing && !agent.is_stale,
+            })
+    }
+}
+
+/// What is counted so far.
+#[derive(Debug, Default)]
+struct Sum<'a> {
+    rows: BTreeMap<Key, Row>,
+    members: Members<'a>,
+    ends: EndsByNode<'a>,
+    ends_of_rows: BTreeMap<Key, Ends>,
+    /// Rows that pods wish for and nobody keeps.
+    left_out: usize,
+}
+
+impl<'a> Sum<'a> {
+    fn row(&mut self, key: &Key) -> &mut Row {
+        let fresh = || Row::new(key.clone());
+        self.rows.entry(key.clone()).or_insert_with(fresh)
+    }
+
+    /// What an agent sees, where nothing else is known of its node or nothing offers it; `why` is why it is all of no use.
+    fn seen(&mut self, agent: &AgentNode<'_>, why: Option<Why>) {
+        for units in &agent.seen.units {
+            let row = self.row(&units.key());
+            row.nodes = row.nodes.saturating_add(1);
+            row.has_memory(units.memory);
+            row.sources.insert(Source::Agent);
+            row.capacity = row.capacity.saturating_add(units.total);
+            let sound = units.total.saturating_sub(units.broken);
+            if let Some(why) = why {
+                row.is_of_no_use(Why::Unhealthy, units.broken);
+                row.is_of_no_use(why, sound);
+                continue;
+            }
+            row.allocatable = row.allocatable.saturating_add(sound);
+            row.taken = row.taken.saturating_add(units.in_use);
+            row.free = row.free.saturating_add(units.free);
+            row.is_of_no_use(Why::Unhealthy, units.broken);
+            row.is_of_no_use(Why::UseUnknown, units.unknown());
+        }
+        if why.is_none() {
+            let idle = |resource: &str| {
+                let mut all = agent.seen.units.iter();
+                let found = all.find(|units| units.resource == resource);
+                found.map_or(0, |units| units.free)
+            };
+            self.could(agent.seen, idle);
+        }
+    }
+
+    /// What an agent sees on a node that offers none of it; what pods still hold of it is counted already.
+    fn unoffered(&mut self, agent: &AgentNode<'_>, held: &Amounts) {
+        for units in &agent.seen.units {
+            let held = held.get(&units.resource);
+            let row = self.row(&units.key());
+            row.nodes = row.nodes.saturating_add(u32::from(held == 0));
+            row.has_memory(units.memory);
+            row.sources.insert(Source::Agent);
+            let rest = units.total.saturating_sub(held);
+            let broken = units.broken.min(rest);
+            row.capacity = row.capacity.saturating_add(units.total);
+            row.is_of_no_use(Why::Unhealthy, broken);
+            row.is_of_no_use(Why::PluginMissing, rest.saturating_sub(broken));
+        }
+    }
+
+    /// One node of the cluster.
+    fn node(&mut self, of: &Of<'a, '_>, names: &mut Names) {
+        let node = of.node;
+        let told = node.capacity.iter().chain(node.allocatable.iter());
+        let mut resources: BTreeSet<&str> = told
+            .filter(|(name, count)| *count > 0 && is_accelerator(name))
+            .map(|(name, _)| name)
+            .collect();
+        let is_offered = !resources.is_empty();
+        resources.extend(held_names(of.held.devices()));
+        let mut budget: BTreeMap<&str, u64> = BTreeMap::new();
+        for resource in resources {
+            let free = self.resource(of, resource, names);
+            budget.insert(resource, free);
+        }
+        let Some(agent) = of.agent.filter(|agent| !agent.is_stale) else {
+            return;
+        };
+        if is_offered && can_take_pods(of) {
+            self.could(agent.seen, |resource| {
+                budget.get(resource).copied().unwrap_or(0)
+            });
+        } else if !is_offered {
+            self.unoffered(agent, of.held);
+        }
+    }
+
+    /// One resource of one node; returns what is free of it.
+    fn resource(&mut self, of: &Of<'a, '_>, resource: &str, names: &mut Names) -> u64 {
+        let Of { node, held, agent } = of;
+        let shape = Shape::of(resource, node.label(PRODUCT));
+        let (kind, source) = whose(of, resource, names);
+        let is_whole = matches!(shape, Shape::Device | Shape::Shared);
+        let seen = agent.and_then(|agent| agent.seen.of_resource(resource));
+        let told = seen.and_then(|units| units.memory);
+        let memory = told.or_else(|| memory(node, resource, is_whole));
+        let key = Key {
+            kind,
+            resource: resource.to_owned(),
+            shape,
+        };
+        let why = standing(node, resource, of.word());
+        let allocatable = node.allocatable.get(resource);
+        let capacity = node.capacity.get(resource).max(allocatable);
+        let taken = held.get(resource);
+        let rest = allocatable.saturating_sub(taken);
+        let places = node.allocatable.get(PODS).saturating_sub(held.get(PODS));
+        let free = if why.is_some() { 0 } else { rest.min(places) };
+        let unhealthy = capacity.saturating_sub(allocatable.max(taken));
+        // A plugin that is gone takes all with it; one that finds a device unhealthy leaves the others.
+        let is_gone = allocatable == 0 && seen.is_some_and(|units| units.broken < units.total);
+        let ends = self.ends.get(&(node.name.as_str(), resource)).copied();
+        let row = self.row(&key);
+        row.nodes = row.nodes.saturating_add(1);
+        row.has_memory(memory);
+        row.sources.insert(source);
+        row.capacity = row.capacity.saturating_add(capacity);
+        row.allocatable = row.allocatable.saturating_add(allocatable);
+        row.taken = row.taken.saturating_add(taken);
+        row.free = row.free.saturating_add(free);
+        let missing = if is_gone {
+            Why::PluginMissing
+        } else {
+            Why::Unhealthy
+        };
+        row.is_of_no_use(missing, unhealthy);
+        row.is_of_no_use(why.unwrap_or(Why::PodsFull), rest.saturating_sub(free));
+        if let Some(ends) = ends.filter(|_| why.is_none()) {
+            let sum = self.ends_of_rows.entry(key.clone()).or_default();
+            *sum = sum.and(ends);
+        }
+        self.members.entry(key).or_default().push(node);
+        free
+    }
+
+    /// What idle devices of a node could become, where `free` says how many units of a resource are free there.
+    fn could(&mut self, seen: &Seen, free: impl Fn(&str) -> u64) {
+        let mut spent: BTreeMap<&str, u64> = BTreeMap::new();
+        for (type_name, idle, count) in &seen.idle {
+            for _ in 0..*count {
+                let fits = idle.holds.iter().all(|(resource, count)| {
+                    let spent = spent.get(resource.as_str()).copied().unwrap_or(0);
+                    spent.saturating_add(*count) <= free(resource)
+                });
+                if !fits {
+                    break;
+                }
+                for (resource, count) in &idle.holds {
+                    let spent = spent.entry(resource).or_default();
+                    *spent = spent.saturating_add(*count);
+                }
+                for could in &idle.could {
+                    self.more(type_name.as_ref(), could);
+                }
+            }
+        }
+    }
+
+    fn more(&mut self, type_name: Option<&TypeName>, could: &Could) {
+        let row = self.row(&Key {
+            kind: type_name.map_or(Kind::Unknown, |name| Kind::Known(name.clone())),
+            resource: could.resource.clone(),
+            shape: could.shape.clone(),
+        });
+        row.has_memory(could.memory);
+        row.sources.insert(Source::Agent);
+        row.could_become = row.could_become.saturating_add(could.more);
+    }
+}
+
+/// Whether anything that a node's devices become could be had: nothing keeps pods away from it.
+fn can_take_pods(of: &Of<'_, '_>) -> bool {
+    let Of { node, held, .. } = of;
+    standing(node, WHOLE, of.word()).is_none() && node.allocatable.get(PODS) > held.get(PODS)
+}
+
+/// Of which type a node's units of a resource are. An agent knows by the devices behind it; else it is the type of all.
+fn whose(of: &Of<'_, '_>, resource: &str, names: &mut Names) -> (Kind, Source) {
+    let Some(agent) = of.agent.filter(|agent| !agent.seen.is_empty()) else {
+        return names.of_labels(of.node);
+    };
+    let name = resource.strip_suffix(".shared").unwrap_or(resource);
+    let behind = |units: &&SeenUnits| units.resource == name;
+    let types = |all: Vec<&SeenUnits>| -> BTreeSet<Option<TypeName>> {
+        all.into_iter()
+            .map(|units| units.type_name.clone())
+            .collect()
+    };
+    let mut found = types(agent.seen.units.iter().filter(behind).collect());
+    if found.is_empty() {
+        found = types(agent.seen.units.iter().collect());
+    }
+    let several = found.len() > 1;
+    match found.into_iter().next().flatten() {
+        _ if several => (Kind::Mixed, Source::Agent),
+        Some(type_name) => (Kind::Known(type_name), Source::Agent),
+        None => names.of_labels(of.node),
+    }
+}
+
+impl Seen {
+    /// Units by the resource that a node offers them as, which has another name where they are given out by turns.
+    fn of_resource(&self, resource: &str) -> Option<&SeenUnits> {
+        let name = resource.strip_suffix(".shared").unwrap_or(resource);
+        self.units.iter().find(|units| units.resource == name)
+    }
+}
+
+impl SeenUnits {
+    fn key(&self) -> Key {
+        let kind = self.type_name.clone();
+        Key {
+            kind: kind.map_or(Kind::Unknown, Kind::Known),
+            resource: self.resource.clone(),
+            shape: self.shape.clone(),
+        }
+    }
+}
+
+impl Basis {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster",
+            Self::Agents => "agents",
+        }
+    }
+}

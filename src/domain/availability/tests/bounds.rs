@@ -1,0 +1,45 @@
+//! What others say, and how much of it is kept.
+
+use super::*;
+
+#[test]
+fn what_pods_wish_for_never_puts_out_what_nodes_have() {
+    let mut greedy = pod("greedy", None, GPU, 1);
+    for number in 0..3000 {
+        greedy.wants.amounts = greedy.wants.amounts.with(&format!("amd.com/x{number}"), 1);
+    }
+    let selects = ("octavo.dev/type".to_owned(), "a-a".to_owned());
+    greedy.wants.selector = BTreeMap::from([selects]);
+    let h200 = node("node-a", &[("octavo.dev/type", "nvidia-h200-141gb")], 8);
+    let availability = counted(&[], Some(&sights(vec![h200], vec![greedy])));
+    let is_there = |row: &Row| row.nodes == 1 && row.free == 8;
+    assert!(availability.rows.iter().any(is_there));
+    assert!(availability.rows.len() < 300 && availability.left_out > 2000);
+}
+
+#[test]
+fn what_pods_still_hold_where_the_plugin_has_gone_is_counted_once() {
+    let mut bare = node("node-a", &[], 8);
+    for all in [&mut bare.capacity, &mut bare.allocatable] {
+        *all = Amounts::default().with("pods", 110);
+    }
+    let seen = seen(&[("nvidia-h200-141gb", GPU, 8)]);
+    let holds = pod("holds", Some("node-a"), GPU, 3);
+    let sights = sights(vec![bare], vec![holds]);
+    let availability = counted(&[agent("node-a", &seen)], Some(&sights));
+    assert_eq!(
+        lines(&availability),
+        ["nvidia-h200-141gb nvidia.com/gpu device: 0/8 taken 3 free 0 plugin-missing 5"]
+    );
+    assert_eq!(availability.rows[0].nodes, 1);
+}
+
+#[test]
+fn rows_have_a_bound_and_what_is_left_out_is_said() {
+    let nodes = (0..MOST_ROWS + 5).map(|number| {
+        let name = format!("node-{number}");
+        node(&name, &[(TYPE, &format!("nvidia-x{number}-1gb"))], 1)
+    });
+    let counted = counted(&[], Some(&sights(nodes.collect(), Vec::new())));
+    assert_eq!((counted.rows.len(), counted.left_out), (MOST_ROWS, 5));
+}

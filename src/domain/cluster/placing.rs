@@ -1,0 +1,169 @@
+//! Which pod may stand on which node, and how often.
+
+use std::fmt;
+
+use super::amounts::Amounts;
+use super::node::ClusterNode;
+use super::pod::Wants;
+use super::taint::{Effect, Taint, Toleration};
+
+/// Why a pod may not stand on a node, however much is free there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hindrance {
+    /// A person has cordoned it.
+    Cordoned,
+    /// A taint that the pod does not tolerate.
+    Tainted(Taint),
+    /// It has not the labels that the pod selects by, the first of which is this.
+    Selector(String),
+    /// It is none that the pod's affinity asks for.
+    Affinity,
+}
+
+/// What cordons a node, for whoever tolerates it. Source: Kubernetes, `pkg/scheduler/framework/plugins/nodeunschedulable`.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// Why a pod that wants this may not stand on `node`; `None` where it may, as far as there is room.
+///
+/// As the scheduler has it, which looks at taints and at no condition: a node that is not ready has a taint that says so.
+pub fn hindrance(wants: &Wants, node: &ClusterNode) -> Option<Hindrance> {
+    if node.is_cordoned && !tolerates_a_cordon(&wants.tolerations) {
+        return Some(Hindrance::Cordoned);
+    }
+    let mut forbidding = node.taints.iter().filter(|taint| taint.forbids());
+    if let Some(taint) = forbidding.find(|taint| !taint.is_tolerated(&wants.tolerations)) {
+        return Some(Hindrance::Tainted(taint.clone()));
+    }
+    let mut selected = wants.selector.iter();
+    if let Some((key, _)) = selected.find(|(key, value)| node.label(key) != Some(value)) {
+        return Some(Hindrance::Selector(key.clone()));
+    }
+    let affinity = wants.affinity.as_ref();
+    affinity
+        .is_some_and(|affinity| !affinity.fits(&node.name, &node.labels))
+        .then_some(Hindrance::Affinity)
+}
+
+/// How many more pods that want this may stand on `node`, of which pods have `held` already.
+pub fn room(wants: &Wants, node: &ClusterNode, held: &Amounts) -> u64 {
+    if hindrance(wants, node).is_some() {
+        return 0;
+    }
+    let mut free = node.allocatable.clone();
+    free.subtract(held);
+    free.times(&wants.amounts)
+}
+
+fn tolerates_a_cordon(tolerations: &[Toleration]) -> bool {
+    let cordon = Taint {
+        key: UNSCHEDULABLE.to_owned(),
+        value: String::new(),
+        effect: Effect::NoSchedule,
+    };
+    cordon.is_tolerated(tolerations)
+}
+
+impl fmt::Display for Hindrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cordoned => f.write_str("it is cordoned"),
+            Self::Tainted(taint) => write!(f, "the taint {taint} is not tolerated"),
+            Self::Selector(key) => write!(f, "it is not selected by the label {key}"),
+            Self::Affinity => f.write_str("the node affinity asks for other nodes"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::{Affinity, Readiness};
+    use super::*;
+
+    const GPU: &str = "nvidia.com/gpu";
+
+    fn node() -> ClusterNode {
+        ClusterNode {
+            name: "node-a".to_owned(),
+            labels: BTreeMap::from([("octavo.dev/type".to_owned(), "nvidia-t4-16gb".to_owned())]),
+            readiness: Readiness::Ready,
+            allocatable: Amounts::default().with(GPU, 8).with("pods", 110),
+            ..ClusterNode::default()
+        }
+    }
+
+    fn wants() -> Wants {
+        Wants {
+            amounts: Amounts::default().with(GPU, 2),
+            ..Wants::default()
+        }
+    }
+
+    #[test]
+    fn room_is_what_pods_left() {
+        let held = Amounts::default().with(GPU, 3).with("pods", 2);
+        assert_eq!(room(&wants(), &node(), &Amounts::default()), 4);
+        assert_eq!(room(&wants(), &node(), &held), 2);
+        assert_eq!(
+            room(&wants(), &node(), &Amounts::default().with("pods", 110)),
+            0
+        );
+    }
+
+    #[test]
+    fn each_hindrance_is_found_and_named() {
+        let taint = Taint {
+            key: "gpu".into(),
+            value: "mig".into(),
+            effect: Effect::NoSchedule,
+        };
+        let mut cordoned = node();
+        cordoned.is_cordoned = true;
+        let mut tainted = node();
+        tainted.taints.push(taint);
+        let mut selecting = wants();
+        selecting.selector =
+            BTreeMap::from([("octavo.dev/type".into(), "nvidia-h200-141gb".into())]);
+        let mut picky = wants();
+        picky.affinity = Some(Affinity::default());
+        for (wants, node, said) in [
+            (&wants(), &cordoned, "it is cordoned"),
+            (
+                &wants(),
+                &tainted,
+                "the taint gpu=mig:NoSchedule is not tolerated",
+            ),
+            (
+                &selecting,
+                &node(),
+                "it is not selected by the label octavo.dev/type",
+            ),
+            (&picky, &node(), "the node affinity asks for other nodes"),
+        ] {
+            let found = hindrance(wants, node).unwrap();
+            assert_eq!(found.to_string(), said);
+            assert_eq!(room(wants, node, &Amounts::default()), 0);
+        }
+        let mut tolerant = wants();
+        tolerant.tolerations = vec![Toleration::of_key("gpu"), Toleration::of_key(UNSCHEDULABLE)];
+        assert_eq!(
+            (
+                hindrance(&tolerant, &tainted),
+                hindrance(&tolerant, &cordoned)
+            ),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn a_taint_that_only_asks_for_other_nodes_first_forbids_nothing() {
+        let mut node = node();
+        node.taints.push(Taint {
+            key: "spot".into(),
+            value: String::new(),
+            effect: Effect::PreferNoSchedule,
+        });
+        assert_eq!(hindrance(&wants(), &node), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! Which nodes a pod asks for by their labels and names.
+
+use std::collections::BTreeMap;
+
+/// Labels that a node has to have, with these values: a pod's `nodeSelector`.
+pub type Selector = BTreeMap<String, String>;
+
+/// A pod's required node affinity: one of the terms has to fit. `None` of a pod asks for nothing; no term fits no node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Affinity {
+    /// Any of them.
+    pub terms: Vec<Term>,
+}
+
+/// All of its requirements have to be met. One without any fits no node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Term {
+    /// Of labels.
+    pub labels: Vec<Requirement>,
+    /// Of fields, of which Kubernetes knows `metadata.name` alone.
+    pub fields: Vec<Requirement>,
+}
+
+/// What is asked of one label.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Requirement {
+    /// The label's key, or the field's name.
+    pub key: String,
+    /// How it is compared.
+    pub operator: Operator,
+    /// With what.
+    pub values: Vec<String>,
+}
+
+/// How a label is compared. Source: Kubernetes, `NodeSelectorOperator`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operator {
+    /// It is one of the values.
+    In,
+    /// It is none of them, or not there.
+    NotIn,
+    /// It is there.
+    Exists,
+    /// It is not there.
+    DoesNotExist,
+    /// It is a number above the value.
+    Gt,
+    /// It is a number below the value.
+    Lt,
+    /// One that is not known here: nothing meets it.
+    Other,
+}
+
+/// The one field of nodes that may be asked for. Source: Kubernetes, "Assigning Pods to Nodes".
+const NAME: &str = "metadata.name";
+
+impl Affinity {
+    /// Whether a node of this name with these labels is asked for.
+    pub fn fits(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        self.terms.iter().any(|term| term.fits(name, labels))
+    }
+}
+
+impl Term {
+    fn fits(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        let is_empty = self.labels.is_empty() && self.fields.is_empty();
+        let is_named = |one: &Requirement| one.key == NAME && one.is_met(Some(name));
+        let of_label = |one: &Requirement| one.is_met(labels.get(&one.key).map(String::as_str));
+        !is_empty && self.labels.iter().all(of_label) && self.fields.iter().all(is_named)
+    }
+}
+
+impl Requirement {
+    fn is_met(&self, value: Option<&str>) -> bool {
+        let is_listed = || value.is_some_and(|value| self.values.iter().any(|one| one == value));
+        let compared = || {
+            let [bound] = self.values.as_slice() else {
+                return None;
+            };
+            let value: i64 = value?.parse().ok()?;
+            Some(value.cmp(&bound.parse().ok()?))
+        };
+        match self.operator {
+            Operator::In => is_listed(),
+            Operator::NotIn => !is_listed(),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::Gt => compared().is_some_and(std::cmp::Ordering::is_gt),
+            Operator::Lt => compared().is_some_and(std::cmp::Ordering::is_lt),
+            Operator::Other => false,
+        }
+    }
+}
+
+impl Operator {
+    /// The operator of Kubernetes' word.
+    pub fn of(word: &str) -> Self {
+        match word {
+            "In" => Self::In,
+            "NotIn" => Self::NotIn,
+            "Exists" => Self::Exists,
+            "DoesNotExist" => Self::DoesNotExist,
+            "Gt" => Self::Gt,
+            "Lt" => Self::Lt,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requirement(key: &str, operator: &str, values: &[&str]) -> Requirement {
+        Requirement {
+            key: key.to_owned(),
+            operator: Operator::of(operator),
+            values: values.iter().map(|one| (*one).to_owned()).collect(),
+        }
+    }
+
+    fn label(operator: &str, values: &[&str]) -> bool {
+        let labels = BTreeMap::from([("count".to_owned(), "8".to_owned())]);
+        let term = Term {
+            labels: vec![requirement("count", operator, values)],
+            fields: Vec::new(),
+        };
+        Affinity { terms: vec![term] }.fits("node-a", &labels)
+    }
+
+    #[test]
+    fn labels_are_compared_as_the_scheduler_does() {
+        assert!(label("In", &["4", "8"]) && !label("In", &["4"]));
+        assert!(label("NotIn", &["4"]) && !label("NotIn", &["8"]));
+        assert!(label("Exists", &[]) && !label("DoesNotExist", &[]));
+        assert!(label("Gt", &["7"]) && !label("Gt", &["8"]) && !label("Gt", &["x"]));
+        assert!(label("Lt", &["9"]) && !label("Lt", &["8"]) && !label("Lt", &["9", "10"]));
+        assert!(!label("Near", &["8"]));
+    }
+
+    #[test]
+    fn one_term_has_to_fit_with_all_it_asks() {
+        let node = |terms| Affinity { terms }.fits("node-a", &BTreeMap::new());
+        let named = |name| Term {
+            labels: Vec::new(),
+            fields: vec![requirement(NAME, "In", &[name])],
+        };
+        assert!(node(vec![named("node-b"), named("node-a")]));
+        assert!(!node(vec![named("node-b")]));
+        assert!(!node(vec![Term::default()]) && !node(Vec::new()));
+        let other = Term {
+            fields: vec![requirement("metadata.uid", "Exists", &[])],
+            ..Term::default()
+        };
+        assert!(!node(vec![other]));
+    }
+}

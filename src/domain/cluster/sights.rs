@@ -1,0 +1,80 @@
+//! A cluster's nodes and pods at one moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::PODS;
+use super::amounts::Amounts;
+use super::node::ClusterNode;
+use super::pod::{ClusterPod, PodKey};
+
+/// What is known of a cluster at one moment. One moment shares with the next what did not change between them, so that neither the
+/// many that may hold one nor the many changes cost a copy of everything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sights {
+    /// Its nodes, by name.
+    pub nodes: BTreeMap<String, Arc<ClusterNode>>,
+    /// Its pods.
+    pub pods: BTreeMap<PodKey, Arc<ClusterPod>>,
+}
+
+impl Sights {
+    /// Of these nodes and pods.
+    pub fn of(
+        nodes: impl IntoIterator<Item = ClusterNode>,
+        pods: impl IntoIterator<Item = ClusterPod>,
+    ) -> Self {
+        let nodes = nodes
+            .into_iter()
+            .map(|node| (node.name.clone(), Arc::new(node)));
+        let pods = pods.into_iter().map(|pod| (pod.key.clone(), Arc::new(pod)));
+        Self {
+            nodes: nodes.collect(),
+            pods: pods.collect(),
+        }
+    }
+
+    /// What pods hold on each node, and how many pods there are.
+    pub fn held(&self) -> BTreeMap<&str, Amounts> {
+        let mut held: BTreeMap<&str, Amounts> = BTreeMap::new();
+        for pod in self.pods.values() {
+            let Some(node) = pod.holds_on() else { continue };
+            let sum = held.entry(node).or_default();
+            sum.add(&pod.wants.amounts);
+            sum.add(&Amounts::default().with(PODS, 1));
+        }
+        held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Phase, Wants};
+    use super::*;
+
+    #[test]
+    fn a_pod_holds_what_it_asked_for_until_it_has_ended() {
+        let pods = [
+            ("runs", Phase::Bound, Some("node-a")),
+            ("was-bound", Phase::Pending, Some("node-a")),
+            ("ended", Phase::Finished, Some("node-a")),
+            ("waits", Phase::Pending, None),
+        ]
+        .map(|(name, phase, node)| ClusterPod {
+            key: PodKey {
+                namespace: "team-a".to_owned(),
+                name: name.to_owned(),
+            },
+            node: node.map(str::to_owned),
+            phase,
+            wants: Wants {
+                amounts: Amounts::default().with("nvidia.com/gpu", 2),
+                ..Wants::default()
+            },
+            until: None,
+        });
+        let sights = Sights::of([], pods);
+        let all = Amounts::default().with("nvidia.com/gpu", 4).with(PODS, 2);
+        assert_eq!(sights.held(), BTreeMap::from([("node-a", all)]));
+    }
+}

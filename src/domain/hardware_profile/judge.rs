@@ -1,0 +1,212 @@
+//! What is wrong with a profile: looked for in what it says itself, and in what it reaches.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Finding, HardwareProfile, Held, Identifier, Reach, Scheduling, reach};
+use crate::domain::cluster::{Amounts, Selector, Sights};
+use crate::domain::id::TypeName;
+
+/// The cluster that profiles are held against.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// Nodes and pods.
+    pub sights: &'a Sights,
+    /// What pods have on each node: [`Sights::held`].
+    pub holds: &'a BTreeMap<&'a str, Amounts>,
+    /// What nodes have, by name.
+    pub types: &'a BTreeMap<String, Held>,
+}
+
+/// Kueue's queues in a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Queues {
+    /// Nobody looked, or nobody may.
+    #[default]
+    Untold,
+    /// There is no Kueue.
+    NoKueue,
+    /// The names of all `LocalQueue`s, whatever their namespace.
+    These(BTreeSet<String>),
+}
+
+/// Labels whose values change when devices are shared, partitioned or get another driver, and prefixes of such. Source:
+/// k8s-device-plugin, README, "Catalog of Labels"; ROCm/k8s-device-plugin.
+const CHANGING: [&str; 12] = [
+    "nvidia.com/gpu.product",
+    "nvidia.com/gpu.replicas",
+    "nvidia.com/gpu.sharing-strategy",
+    "nvidia.com/gpu.count",
+    "nvidia.com/gpu.memory",
+    "nvidia.com/gpu.multiprocessors",
+    "nvidia.com/gpu.slices.",
+    "nvidia.com/gpu.engines.",
+    "nvidia.com/mig",
+    "nvidia.com/mps.",
+    "nvidia.com/cuda.driver",
+    "amd.com/compute-partitioning",
+];
+
+/// What `profile` reaches and what is to be said of it. Without a cluster only what it says itself is judged.
+pub fn judge(
+    profile: &HardwareProfile,
+    around: Option<Surroundings<'_>>,
+    queues: &Queues,
+) -> (Option<Reach>, Vec<Finding>) {
+    let mut findings: Vec<Finding> = Vec::new();
+    findings.extend(profile.unreadable.iter().cloned().map(Finding::Unreadable));
+    findings.extend(profile.identifiers.iter().filter_map(counts));
+    let reached = around.and_then(|around| {
+        let reached = reach(profile, around.sights, around.holds, around.types)?;
+        of_reach(profile, &reached, around.sights, &mut findings);
+        Some(reached)
+    });
+    findings.extend(changing(profile, reached.as_ref()));
+    findings.extend(queue(profile, queues));
+    if !profile.kind.is_current() {
+        findings.push(Finding::Legacy(profile.kind));
+    }
+    if profile.is_disabled {
+        findings.push(Finding::Disabled);
+    }
+    (reached, findings)
+}
+
+/// What its counts say against each other.
+fn counts(one: &Identifier) -> Option<Finding> {
+    let max = one.max.as_ref().map(|max| max.quantity);
+    let why = if one.default.quantity < one.min.quantity {
+        "the default is below the minimum"
+    } else if max.is_some_and(|max| max < one.default.quantity) {
+        "the default is above the maximum"
+    } else {
+        return None;
+    };
+    let resource = one.resource.clone();
+    Some(Finding::Counts { resource, why })
+}
+
+fn of_reach(
+    profile: &HardwareProfile,
+    reached: &Reach,
+    sights: &Sights,
+    findings: &mut Vec<Finding>,
+) {
+    if reached.selected == 0 {
+        let label = profile.selector().and_then(|all| missing(all, sights));
+        // A cluster without nodes says nothing about a profile that goes anywhere.
+        if profile.selector().is_some_and(|all| !all.is_empty()) {
+            findings.push(Finding::NothingSelected { label });
+        }
+        return;
+    }
+    // Work without devices is kept off nodes that have some on purpose.
+    let is_kept_off = profile.devices().is_empty() && reached.nodes > 0;
+    for (taint, nodes) in reached.tainted.iter().filter(|_| !is_kept_off) {
+        findings.push(Finding::Untolerated {
+            taint: taint.clone(),
+            nodes: *nodes,
+            of: reached.offering,
+        });
+    }
+    findings.extend(of_devices(profile, reached, sights));
+    findings.extend(of_types(profile, reached));
+}
+
+/// The first label that no node has.
+fn missing(selector: &Selector, sights: &Sights) -> Option<String> {
+    let has = |key: &str, value: &str| {
+        let mut nodes = sights.nodes.values();
+        nodes.any(|node| node.label(key) == Some(value))
+    };
+    let mut labels = selector.iter();
+    let (key, value) = labels.find(|(key, value)| !has(key, value))?;
+    Some(format!("{key}={value}"))
+}
+
+/// What it asks for and nobody gives, or nobody in such numbers.
+fn of_devices(profile: &HardwareProfile, reached: &Reach, sights: &Sights) -> Vec<Finding> {
+    let devices = profile.devices();
+    let asked = profile.identifiers.iter();
+    let asked = asked.filter(|one| devices.contains(&one.resource));
+    asked
+        .filter_map(|one| {
+            let resource = one.resource.clone();
+            let most = reached.most.get(&resource);
+            if most == 0 {
+                let elsewhere = sights.nodes.values();
+                let elsewhere = elsewhere.filter(|node| node.allocatable.get(&resource) > 0);
+                let elsewhere = u32::try_from(elsewhere.count()).unwrap_or(u32::MAX);
+                return Some(Finding::NobodyAdvertises {
+                    resource,
+                    elsewhere,
+                });
+            }
+            let default = one.default.quantity.rounded_up();
+            let max = one.max.as_ref().map_or(0, |max| max.quantity.rounded_up());
+            let (count, asked) = if default > most {
+                ("default", default)
+            } else {
+                ("maximum", max)
+            };
+            (asked > most).then_some(Finding::TooMany {
+                resource,
+                count,
+                asked,
+                most,
+            })
+        })
+        .collect()
+}
+
+/// Types that it reaches and is not for. A profile that asks for no device does not care.
+fn of_types(profile: &HardwareProfile, reached: &Reach) -> Option<Finding> {
+    if profile.devices().is_empty() {
+        return None;
+    }
+    let types: Vec<TypeName> = reached.names().into_iter().cloned().collect();
+    let said = &profile.said.types;
+    if said.is_empty() {
+        return (types.len() > 1).then_some(Finding::SeveralTypes {
+            types,
+            mixed: reached.mixed,
+        });
+    }
+    let other: Vec<TypeName> = types
+        .into_iter()
+        .filter(|name| !said.contains(name))
+        .collect();
+    (!other.is_empty()).then(|| Finding::OtherType {
+        said: said.clone(),
+        reached: other,
+    })
+}
+
+fn changing(profile: &HardwareProfile, reached: Option<&Reach>) -> Vec<Finding> {
+    let only = match reached.map(Reach::names).as_deref() {
+        Some([one]) => Some((*one).clone()),
+        Some(_) | None => None,
+    };
+    let keys = profile.selector().into_iter().flat_map(|all| all.keys());
+    let keys = keys.filter(|key| CHANGING.iter().any(|start| key.starts_with(start)));
+    keys.map(|key| Finding::ChangingLabel {
+        key: key.clone(),
+        instead: only.clone(),
+    })
+    .collect()
+}
+
+fn queue(profile: &HardwareProfile, queues: &Queues) -> Option<Finding> {
+    let Scheduling::Queue { local_queue, .. } = &profile.scheduling else {
+        return None;
+    };
+    let is_kueue_here = match queues {
+        Queues::Untold => return None,
+        Queues::NoKueue => false,
+        Queues::These(names) if names.contains(local_queue) => return None,
+        Queues::These(_) => true,
+    };
+    Some(Finding::NoQueue {
+        queue: local_queue.clone(),
+        is_kueue_here,
+    })
+}

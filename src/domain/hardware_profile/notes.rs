@@ -1,0 +1,81 @@
+//! What is to be said of a draft, in words for a person.
+
+use std::fmt;
+
+use super::draft::Note;
+use crate::domain::id::TypeName;
+
+/// Notes that are listed where there is no draft at all.
+const SHOWN: usize = 5;
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mixed { node, has } => write!(
+                f,
+                "{node} is left out: it is mixed ({has}), and a workload there could get either"
+            ),
+            Self::Unknown(node) => write!(
+                f,
+                "{node} is left out: nobody knows the type of its devices; label it with octavo.dev/type-override"
+            ),
+            Self::Bare(node) => write!(f, "{node} is left out: it has no accelerator"),
+            Self::Missing(node) => write!(f, "{node} is left out: the cluster has no such node"),
+            Self::Unlabelled(node) => write!(
+                f,
+                "{node} is left out: it lacks the label octavo.dev/type, which its agent writes; without it nothing would be placed there"
+            ),
+            Self::More {
+                nodes: 1,
+                type_name,
+            } => write!(
+                f,
+                "one more node has the type {type_name}: the profile reaches it too"
+            ),
+            Self::More { nodes, type_name } => write!(
+                f,
+                "{nodes} more nodes have the type {type_name}: the profile reaches them too"
+            ),
+            Self::NotTolerated(taint) => write!(
+                f,
+                "the taint {taint} is not tolerated: it keeps work off on purpose"
+            ),
+        }
+    }
+}
+
+/// Why nodes were left out, the first few.
+pub(super) fn because(notes: &[Note]) -> String {
+    let shown: Vec<String> = notes.iter().take(SHOWN).map(ToString::to_string).collect();
+    match (shown.is_empty(), notes.len().saturating_sub(SHOWN)) {
+        (true, _) => String::new(),
+        (false, 0) => format!(": {}", shown.join("; ")),
+        (false, more) => format!(": {}; and {more} more", shown.join("; ")),
+    }
+}
+
+pub(super) fn names(all: &[TypeName]) -> String {
+    let all: Vec<&str> = all.iter().map(TypeName::as_str).collect();
+    all.join(", ")
+}
+
+pub(super) fn resources(all: &[String]) -> String {
+    if all.is_empty() {
+        return "these nodes give out no device yet: look for the device plugin with `octavo doctor`".to_owned();
+    }
+    format!(
+        "these nodes give out {} resources, {}: say which one with resource=NAME",
+        all.len(),
+        all.join(", ")
+    )
+}
+
+/// What a mixed node has: `4x nvidia-a100-80gb, 4x nvidia-v100-16gb`.
+pub(super) fn has(held: &[(&Option<TypeName>, &u64)]) -> String {
+    let one = |(name, count): &(&Option<TypeName>, &u64)| {
+        let name = name.as_ref().map_or("unknown", TypeName::as_str);
+        format!("{count}x {name}")
+    };
+    let all: Vec<String> = held.iter().map(one).collect();
+    all.join(", ")
+}

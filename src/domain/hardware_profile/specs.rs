@@ -1,0 +1,85 @@
+//! What is known of a type of devices, for those who choose by it.
+
+use crate::domain::accelerators::{Catalogue, Field, Product, Value};
+use crate::domain::id::TypeName;
+
+/// What all products of a type have in common, or the least of them has.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Specs {
+    /// What people call it: the product's name, where the type has one product, or the type's own words.
+    pub name: String,
+    /// Memory of one device, in MiB.
+    pub memory_mib: Option<u64>,
+    /// Chip family.
+    pub architecture: Option<String>,
+    /// CUDA compute capability, such as `9.0`.
+    pub compute_capability: Option<String>,
+    /// Memory bandwidth in 10^9 bytes a second: of the slowest product with this type.
+    pub memory_bandwidth_gbs: Option<f64>,
+}
+
+impl Specs {
+    /// Of a type that the catalogue may know.
+    pub fn of(type_name: &TypeName, catalogue: &Catalogue) -> Self {
+        let products: Vec<&Product> = catalogue
+            .products()
+            .iter()
+            .filter(|product| product.type_name == *type_name)
+            .collect();
+        Self {
+            name: pretty(type_name),
+            memory_mib: agreed(&products, memory),
+            architecture: agreed(&products, |product| text(product, Field::Architecture)),
+            compute_capability: agreed(&products, |product| {
+                text(product, Field::ComputeCapability)
+            }),
+            memory_bandwidth_gbs: least(&products),
+        }
+    }
+}
+
+/// `nvidia-h200-141gb` as people write it: `NVIDIA H200 141GB`.
+fn pretty(name: &TypeName) -> String {
+    name.as_str().replace('-', " ").to_uppercase()
+}
+
+fn agreed<T: PartialEq>(products: &[&Product], of: impl Fn(&Product) -> Option<T>) -> Option<T> {
+    let mut all = products.iter().map(|product| of(product));
+    let first = all.next()??;
+    all.all(|other| other.as_ref() == Some(&first))
+        .then_some(first)
+}
+
+fn memory(product: &Product) -> Option<u64> {
+    let shown = number(product, Field::MemoryMib);
+    // What is sold as gigabytes is in truth gibibytes on most parts.
+    let sold = || {
+        let sold = number(product, Field::MemoryGib).or_else(|| number(product, Field::MemoryGb));
+        sold.map(|size| size * 1024.0)
+    };
+    let text = format!("{:.0}", shown.or_else(sold)?);
+    text.parse().ok()
+}
+
+fn number(product: &Product, field: Field) -> Option<f64> {
+    match product.facts.get(&field)?.value {
+        Value::Number(number) => Some(number),
+        Value::Text(_) | Value::List(_) => None,
+    }
+}
+
+fn text(product: &Product, field: Field) -> Option<String> {
+    match &product.facts.get(&field)?.value {
+        Value::Text(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::List(_) => None,
+    }
+}
+
+fn least(products: &[&Product]) -> Option<f64> {
+    let all: Option<Vec<f64>> = products
+        .iter()
+        .map(|product| number(product, Field::MemoryBandwidth))
+        .collect();
+    all?.into_iter().reduce(f64::min)
+}

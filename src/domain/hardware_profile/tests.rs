@@ -1,0 +1,355 @@
+//! What profiles reach in clusters made by hand, and what is found wrong with them.
+
+mod draft;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::*;
+use crate::domain::accelerators::Catalogue;
+use crate::domain::cluster::{
+    ClusterNode, ClusterPod, Effect, Phase, PodKey, Readiness, Sights, Taint,
+};
+
+const GPU: &str = "nvidia.com/gpu";
+const H200: &str = "nvidia-h200-141gb";
+const T4: &str = "nvidia-t4-16gb";
+
+fn taint(key: &str, value: &str) -> Taint {
+    Taint {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        effect: Effect::NoSchedule,
+    }
+}
+
+/// A node with eight of a type, and a taint that says so.
+fn node(name: &str, type_name: &str) -> ClusterNode {
+    let of = [(TYPE_LABEL.to_owned(), type_name.to_owned())];
+    let all = Amounts::of([
+        ("cpu", "64".parse().unwrap()),
+        ("memory", "512Gi".parse().unwrap()),
+        ("pods", "110".parse().unwrap()),
+        (GPU, "8".parse().unwrap()),
+    ]);
+    ClusterNode {
+        name: name.to_owned(),
+        labels: BTreeMap::from(of),
+        taints: vec![taint(GPU, "true")],
+        readiness: Readiness::Ready,
+        capacity: all.clone(),
+        allocatable: all,
+        ..ClusterNode::default()
+    }
+}
+
+fn sights(nodes: impl IntoIterator<Item = ClusterNode>) -> Sights {
+    let nodes = nodes
+        .into_iter()
+        .map(|node| (node.name.clone(), Arc::new(node)));
+    Sights {
+        nodes: nodes.collect(),
+        pods: BTreeMap::new(),
+    }
+}
+
+fn types(sights: &Sights) -> BTreeMap<String, Held> {
+    let catalogue = Catalogue::built_in();
+    let nodes = sights.nodes.values();
+    nodes
+        .map(|node| (node.name.clone(), of_labels(node, &catalogue)))
+        .collect()
+}
+
+/// A profile of two H200, by our label.
+fn profile() -> HardwareProfile {
+    HardwareProfile {
+        identifiers: vec![Identifier {
+            display_name: "GPU".to_owned(),
+            resource: GPU.to_owned(),
+            min: Count::whole(1),
+            max: Some(Count::whole(8)),
+            default: Count::whole(2),
+            resource_type: None,
+        }],
+        scheduling: Scheduling::Node {
+            selector: BTreeMap::from([(TYPE_LABEL.to_owned(), H200.to_owned())]),
+            tolerations: vec![Toleration::of_key(GPU)],
+        },
+        ..HardwareProfile::default()
+    }
+}
+
+fn selecting(key: &str, value: &str) -> HardwareProfile {
+    HardwareProfile {
+        scheduling: Scheduling::Node {
+            selector: BTreeMap::from([(key.to_owned(), value.to_owned())]),
+            tolerations: vec![Toleration::of_key(GPU)],
+        },
+        ..profile()
+    }
+}
+
+fn judged(profile: &HardwareProfile, sights: &Sights) -> (Option<Reach>, Vec<Finding>) {
+    let around = Surroundings {
+        sights,
+        holds: &sights.held(),
+        types: &types(sights),
+    };
+    judge(profile, Some(around), &Queues::Untold)
+}
+
+fn words(profile: &HardwareProfile, sights: &Sights) -> Vec<(&'static str, String)> {
+    let (_, findings) = judged(profile, sights);
+    let told = findings.iter();
+    told.map(|one| (one.word(), format!("{one}. {}", one.remedy())))
+        .collect()
+}
+
+#[test]
+fn free_is_how_often_the_workload_fits_where_it_goes() {
+    let mut sights = sights([node("a", H200), node("b", H200), node("c", T4)]);
+    let key = PodKey {
+        namespace: "team".to_owned(),
+        name: "one".to_owned(),
+    };
+    let pod = ClusterPod {
+        key: key.clone(),
+        node: Some("a".to_owned()),
+        phase: Phase::Bound,
+        wants: Wants {
+            amounts: Amounts::default().with(GPU, 5),
+            ..Wants::default()
+        },
+        until: None,
+    };
+    sights.pods.insert(key, Arc::new(pod));
+    let (reach, findings) = judged(&profile(), &sights);
+    let reach = reach.unwrap();
+    assert_eq!(findings, []);
+    // Three are left on one node, and a workload takes two.
+    assert_eq!((reach.selected, reach.nodes, reach.free), (2, 2, 1 + 4));
+    let [only] = reach.types.as_slice() else {
+        panic!("{reach:?}");
+    };
+    assert_eq!(only.type_name.as_ref().unwrap().as_str(), H200);
+    assert_eq!((only.nodes, only.devices, only.free), (2, 16, 5));
+}
+
+#[test]
+fn a_node_that_takes_nothing_now_is_reached_and_not_free() {
+    let mut cordoned = node("a", H200);
+    cordoned.is_cordoned = true;
+    let mut away = node("b", H200);
+    away.taints.push(taint("node.kubernetes.io/not-ready", ""));
+    let mut changing = node("c", H200);
+    changing.taints.push(taint("octavo.dev/repartitioning", ""));
+    let (reach, findings) = judged(&profile(), &sights([cordoned, away, changing]));
+    let reach = reach.unwrap();
+    assert_eq!(findings, []);
+    assert_eq!((reach.nodes, reach.closed, reach.free), (3, 3, 0));
+}
+
+fn on_nodes(labels: &[(&str, &str)], tolerated: &[&str]) -> Scheduling {
+    let labels = labels.iter();
+    Scheduling::Node {
+        selector: labels
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect(),
+        tolerations: tolerated
+            .iter()
+            .map(|key| Toleration::of_key(key))
+            .collect(),
+    }
+}
+
+/// Profiles with one thing wrong each on nodes of two types: the word for it, and what is said.
+fn wrong() -> Vec<(HardwareProfile, &'static str, &'static str)> {
+    let with = |change: fn(&mut HardwareProfile)| {
+        let mut changed = profile();
+        change(&mut changed);
+        changed
+    };
+    let barred = with(|one| one.scheduling = on_nodes(&[(TYPE_LABEL, H200)], &[]));
+    let many = with(|one| {
+        one.identifiers[0].default = Count::whole(16);
+        one.identifiers[0].max = None;
+    });
+    let stretched = with(|one| one.identifiers[0].max = Some(Count::whole(16)));
+    let other = with(|one| one.identifiers[0].resource = "amd.com/gpu".to_owned());
+    let odd = with(|one| one.identifiers[0].min = Count::whole(4));
+    let elsewhere = with(|one| one.said.types = vec![T4.parse().unwrap()]);
+    let off = with(|one| one.is_disabled = true);
+    let legacy = with(|one| one.kind = ProfileKind::Accelerator);
+    let anywhere = with(|one| one.scheduling = on_nodes(&[], &[GPU]));
+    vec![
+        (
+            selecting(TYPE_LABEL, "nvidia-h200-141"),
+            "nothing-selected",
+            "no node has the label octavo.dev/type=nvidia-h200-141 ",
+        ),
+        (
+            barred,
+            "untolerated-taint",
+            "1 of the 1 nodes that have what it asks for have the taint nvidia.com/gpu=true:NoSchedule, which it does not tolerate. add a toleration with key nvidia.com/gpu and effect NoSchedule",
+        ),
+        (
+            many,
+            "too-many",
+            "its default is 16 of nvidia.com/gpu, and no node that it reaches has more than 8. ask for 8 at most",
+        ),
+        (stretched, "too-many", "its maximum is 16"),
+        (
+            other,
+            "nobody-advertises",
+            "no node of the cluster gives out amd.com/gpu",
+        ),
+        (
+            odd,
+            "counts",
+            "of nvidia.com/gpu, the default is below the minimum",
+        ),
+        (
+            elsewhere,
+            "other-type",
+            "it says that it is for nvidia-t4-16gb, and reaches nvidia-h200-141gb too",
+        ),
+        (off, "disabled", "nobody can pick it"),
+        (
+            legacy,
+            "legacy-kind",
+            "it is a AcceleratorProfile of dashboard.opendatahub.io/v1",
+        ),
+        (
+            anywhere,
+            "several-types",
+            "it reaches 2 types, nvidia-h200-141gb, nvidia-t4-16gb: which one",
+        ),
+    ]
+}
+
+#[test]
+fn each_thing_that_is_wrong_is_found_and_says_what_to_do() {
+    let cluster = sights([node("a", H200), node("b", T4)]);
+    for (profile, word, said) in wrong() {
+        let told = words(&profile, &cluster);
+        let [(found, text)] = told.as_slice() else {
+            panic!("{word}: {told:?}");
+        };
+        assert_eq!(*found, word);
+        assert!(text.contains(said), "{text}");
+    }
+}
+
+#[test]
+fn a_label_that_sharing_changes_is_found_with_what_to_select_by_instead() {
+    let mut shared = node("a", H200);
+    let product = ("nvidia.com/gpu.product", "NVIDIA-H200-SHARED");
+    shared
+        .labels
+        .insert(product.0.to_owned(), product.1.to_owned());
+    let told = words(&selecting(product.0, product.1), &sights([shared.clone()]));
+    let [(word, text)] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert_eq!(*word, "changing-label");
+    assert!(
+        text.ends_with("select by octavo.dev/type=nvidia-h200-141gb instead"),
+        "{text}"
+    );
+    // Another value of the same label matches nothing, and both are said.
+    let told = words(&selecting(product.0, "NVIDIA-H200"), &sights([shared]));
+    let found: Vec<&str> = told.iter().map(|(word, _)| *word).collect();
+    assert_eq!(found, ["nothing-selected", "changing-label"]);
+}
+
+#[test]
+fn a_profile_that_says_it_is_for_several_types_may_reach_them() {
+    let mut class = selecting("class", "large");
+    class.said.types = [H200, T4].map(|name| name.parse().unwrap()).to_vec();
+    let nodes = [("a", H200), ("b", T4)].map(|(name, of)| {
+        let mut node = node(name, of);
+        node.labels.insert("class".to_owned(), "large".to_owned());
+        node
+    });
+    assert_eq!(words(&class, &sights(nodes)), []);
+}
+
+#[test]
+fn work_without_devices_is_found_nothing_wrong_with() {
+    let small = HardwareProfile {
+        identifiers: vec![Identifier {
+            display_name: "CPU".to_owned(),
+            resource: "cpu".to_owned(),
+            min: Count::whole(1),
+            max: None,
+            default: Count::whole(2),
+            resource_type: Some("CPU".to_owned()),
+        }],
+        scheduling: Scheduling::Anywhere,
+        ..HardwareProfile::default()
+    };
+    let mut bare = node("c", H200);
+    bare.taints.clear();
+    bare.labels.clear();
+    let cluster = sights([node("a", H200), node("b", T4), bare]);
+    let (reach, findings) = judged(&small, &cluster);
+    // What keeps it off nodes with devices is there on purpose, and it goes elsewhere.
+    let found: Vec<(&str, Gravity)> = findings
+        .iter()
+        .map(|one| (one.word(), one.gravity()))
+        .collect();
+    assert_eq!(found, []);
+    assert_eq!(
+        (reach.as_ref().unwrap().nodes, reach.unwrap().free),
+        (1, 32)
+    );
+    assert_eq!(small.types(None), []);
+}
+
+#[test]
+fn a_queue_decides_itself_and_has_to_be_there() {
+    let queued = HardwareProfile {
+        scheduling: Scheduling::Queue {
+            local_queue: "team".to_owned(),
+            priority_class: None,
+        },
+        ..profile()
+    };
+    let cluster = sights([node("a", H200)]);
+    let around = Surroundings {
+        sights: &cluster,
+        holds: &cluster.held(),
+        types: &types(&cluster),
+    };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    for (queues, said) in [
+        (Queues::Untold, None),
+        (Queues::These(names(&["team", "other"])), None),
+        (
+            Queues::These(names(&["other"])),
+            Some("no namespace has the LocalQueue \"team\""),
+        ),
+        (Queues::NoKueue, Some("there is no Kueue")),
+    ] {
+        let (reach, findings) = judge(&queued, Some(around), &queues);
+        assert_eq!(reach, None);
+        assert_eq!(findings.len(), usize::from(said.is_some()));
+        for finding in findings {
+            assert!(finding.to_string().contains(said.unwrap()), "{finding}");
+        }
+    }
+}
+
+#[test]
+fn without_a_cluster_only_what_a_profile_says_itself_is_judged() {
+    let (reach, findings) = judge(
+        &selecting("nvidia.com/gpu.replicas", "4"),
+        None,
+        &Queues::Untold,
+    );
+    assert_eq!(reach, None);
+    let found: Vec<&str> = findings.iter().map(Finding::word).collect();
+    assert_eq!(found, ["changing-label"]);
+    assert_eq!(profile().types(None)[0].as_str(), H200);
+}

@@ -1,0 +1,264 @@
+//! Types read from labels, and profiles drafted of nodes: what is in them, what is left out, what is refused.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+#[test]
+fn types_are_read_from_labels_ours_first_and_others_without_what_sharing_adds() {
+    let catalogue = Catalogue::built_in();
+    let labelled = |all: &[(&str, &str)], count: u64| {
+        let labels = all
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let node = ClusterNode {
+            labels: labels.collect(),
+            capacity: Amounts::default().with(GPU, count),
+            ..ClusterNode::default()
+        };
+        let held = of_labels(&node, &catalogue);
+        held.into_iter()
+            .map(|(name, count)| {
+                (
+                    name.map_or_else(|| "unknown".to_owned(), |name| name.to_string()),
+                    count,
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    let of = |name: &str, count| vec![(name.to_owned(), count)];
+    assert_eq!(
+        labelled(&[("type.octavo.dev/nvidia-t4-16gb", "4")], 0),
+        of(T4, 4)
+    );
+    assert_eq!(
+        labelled(
+            &[
+                ("type.octavo.dev/nvidia-t4-16gb", "2"),
+                ("type.octavo.dev/unknown", "1")
+            ],
+            3
+        )
+        .len(),
+        2
+    );
+    assert_eq!(labelled(&[(TYPE_LABEL, T4)], 4), of(T4, 4));
+    for product in [
+        "NVIDIA-H200",
+        "NVIDIA-H200-SHARED",
+        "NVIDIA-H200-MIG-1g.18gb",
+    ] {
+        assert_eq!(
+            labelled(&[("nvidia.com/gpu.product", product)], 8),
+            of(H200, 8),
+            "{product}"
+        );
+    }
+    assert_eq!(
+        labelled(&[("nvidia.com/gpu.product", "NVIDIA-X9000")], 8),
+        of("unknown", 8)
+    );
+    assert_eq!(labelled(&[], 8), of("unknown", 8));
+    assert_eq!(labelled(&[("a", "b")], 0), []);
+}
+
+fn drafted(wish: &Wish, sights: &Sights) -> Result<Draft, Refusal> {
+    draft(wish, sights, &types(sights), &Catalogue::built_in())
+}
+
+fn selection(nodes: &[&str]) -> Wish {
+    Wish {
+        nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+        ..Wish::default()
+    }
+}
+
+#[test]
+fn a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_the_nodes() {
+    let mut second = node("b", H200);
+    second.taints.push(taint("team", "research"));
+    second.taints.push(taint("octavo.dev/not-ready", ""));
+    second
+        .taints
+        .push(taint("node-role.kubernetes.io/control-plane", ""));
+    second.allocatable = second.allocatable.with(GPU, 4).with("cpu", 63_500);
+    let cluster = sights([node("a", H200), second, node("c", T4)]);
+    let wish = Wish {
+        type_name: Some(H200.parse().unwrap()),
+        ..Wish::default()
+    };
+    let made = drafted(&wish, &cluster).unwrap();
+    assert_eq!(made.nodes, ["a", "b"]);
+    let profile = &made.profile;
+    assert_eq!(
+        (profile.key.name.as_str(), profile.shown()),
+        (H200, "NVIDIA H200 141GB")
+    );
+    let counts: Vec<String> = profile
+        .identifiers
+        .iter()
+        .map(|one| {
+            format!(
+                "{} {} {} {}",
+                one.resource,
+                one.min,
+                one.default,
+                one.max.as_ref().unwrap()
+            )
+        })
+        .collect();
+    assert_eq!(
+        counts,
+        [
+            "cpu 1 6 64",
+            "memory 1Gi 48Gi 512Gi",
+            "nvidia.com/gpu 1 1 8"
+        ]
+    );
+    let wants = profile.wants();
+    assert_eq!(
+        wants.selector,
+        BTreeMap::from([(TYPE_LABEL.to_owned(), H200.to_owned())])
+    );
+    let tolerated: Vec<(&str, &str)> = wants
+        .tolerations
+        .iter()
+        .map(|one| (one.key.as_str(), one.value.as_str()))
+        .collect();
+    assert_eq!(tolerated, [(GPU, "true"), ("team", "research")]);
+    let notes: Vec<String> = made.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        notes,
+        [
+            "the taint node-role.kubernetes.io/control-plane:NoSchedule is not tolerated: it keeps work off on purpose"
+        ]
+    );
+    assert_eq!(profile.said.types, [H200.parse().unwrap()]);
+    assert!(profile.said.memory_mib.is_some() && profile.said.architecture.is_some());
+    // What was drafted has nothing wrong with it, and all of its devices can be used beside what runs on every node.
+    let mut open = cluster;
+    for node in open.nodes.values_mut().map(Arc::make_mut) {
+        node.taints
+            .retain(|taint| !taint.key.contains("octavo.dev") && !taint.key.contains("role"));
+    }
+    let (reach, findings) = judged(profile, &open);
+    assert_eq!(findings, []);
+    assert_eq!(reach.unwrap().free, 8 + 4);
+}
+
+#[test]
+fn nodes_that_would_make_it_mean_several_things_are_left_out_and_why_is_said() {
+    let mut mixed = node("mixed", "mixed");
+    for (name, count) in [(T4, "4"), (H200, "4")] {
+        mixed
+            .labels
+            .insert(format!("type.octavo.dev/{name}"), count.to_owned());
+    }
+    let mut odd = node("odd", "unknown");
+    odd.labels
+        .insert("type.octavo.dev/unknown".to_owned(), "8".to_owned());
+    let mut unlabelled = node("unlabelled", T4);
+    unlabelled.labels =
+        BTreeMap::from([("nvidia.com/gpu.product".to_owned(), "Tesla-T4".to_owned())]);
+    let bare = ClusterNode {
+        name: "bare".to_owned(),
+        ..ClusterNode::default()
+    };
+    let cluster = sights([node("a", T4), node("b", T4), mixed, odd, unlabelled, bare]);
+    let made = drafted(
+        &selection(&["a", "mixed", "odd", "unlabelled", "bare", "gone"]),
+        &cluster,
+    )
+    .unwrap();
+    assert_eq!(made.nodes, ["a"]);
+    let notes: Vec<String> = made.notes.iter().map(ToString::to_string).collect();
+    let said = [
+        "gone is left out: the cluster has no such node",
+        "bare is left out: it has no accelerator",
+        "mixed is left out: it is mixed (4x nvidia-h200-141gb, 4x nvidia-t4-16gb)",
+        "odd is left out: nobody knows the type",
+        "unlabelled is left out: it lacks the label octavo.dev/type",
+        "one more node has the type nvidia-t4-16gb: the profile reaches it too",
+    ];
+    assert_eq!(notes.len(), said.len(), "{notes:?}");
+    for (note, said) in notes.iter().zip(said) {
+        assert!(note.starts_with(said), "{note}");
+    }
+    // No node is named in what everybody may read.
+    let shown = format!("{:?}", made.profile);
+    assert!(
+        !shown.contains("mixed") && !shown.contains("\"a\""),
+        "{shown}"
+    );
+}
+
+#[test]
+fn what_cannot_be_one_profile_is_refused_with_what_to_do() {
+    let mut parts = node("parts", T4);
+    parts.allocatable = Amounts::default()
+        .with("nvidia.com/mig-1g.18gb", 7)
+        .with("nvidia.com/mig-3g.71gb", 2)
+        .with("example.com/none", 0);
+    parts.labels.insert(TYPE_LABEL.to_owned(), H200.to_owned());
+    let cluster = sights([node("a", H200), node("b", T4), parts]);
+    for (wish, said) in [
+        (
+            selection(&["a", "b"]),
+            "2 types, nvidia-h200-141gb, nvidia-t4-16gb: a profile's selector cannot say",
+        ),
+        (
+            selection(&["gone"]),
+            "none of these nodes can be used: gone is left out",
+        ),
+        (
+            selection(&["parts"]),
+            "2 resources, nvidia.com/mig-1g.18gb, nvidia.com/mig-3g.71gb: say which one",
+        ),
+        (
+            Wish {
+                resource: Some("amd.com/gpu".to_owned()),
+                ..selection(&["a"])
+            },
+            "none of these nodes gives out amd.com/gpu",
+        ),
+    ] {
+        let refused = drafted(&wish, &cluster).unwrap_err().to_string();
+        assert!(refused.contains(said), "{refused}");
+    }
+    let wish = Wish {
+        resource: Some("nvidia.com/mig-3g.71gb".to_owned()),
+        ..selection(&["parts"])
+    };
+    let made = drafted(&wish, &cluster).unwrap();
+    assert_eq!(made.profile.key.name, "nvidia-h200-141gb-mig-3g-71gb");
+    assert_eq!(made.profile.shown(), "NVIDIA H200 141GB (3g.71gb)");
+    let given = made
+        .profile
+        .identifiers
+        .iter()
+        .map(|one| one.resource.as_str());
+    // Nothing is said of processors and memory that the node says nothing of.
+    assert_eq!(
+        given.collect::<BTreeSet<_>>(),
+        BTreeSet::from(["nvidia.com/mig-3g.71gb"])
+    );
+}
+
+#[test]
+fn what_is_known_of_a_type_is_what_its_products_agree_on() {
+    let catalogue = Catalogue::built_in();
+    let of = |name: &str| Specs::of(&name.parse().unwrap(), &catalogue);
+    let h200 = of(H200);
+    assert_eq!(h200.name, "NVIDIA H200 141GB");
+    assert_eq!(h200.architecture.as_deref(), Some("Hopper"));
+    assert_eq!(h200.compute_capability.as_deref(), Some("9.0"));
+    assert!(
+        h200.memory_mib.is_some_and(|memory| memory > 140_000),
+        "{h200:?}"
+    );
+    assert_eq!(h200.memory_bandwidth_gbs, Some(4800.0));
+    // Two products have this type, and one is slower.
+    assert_eq!(of("nvidia-a100-80gb").memory_bandwidth_gbs, Some(1935.0));
+    let own = of("acme-one-1gb");
+    assert_eq!((own.memory_mib, own.architecture), (None, None));
+}

@@ -1,0 +1,358 @@
+//! One offer against a request: it fits, or everything that speaks against it. What is not known never fits: a pod that is
+//! sent where nobody knows what it gets waits or fails.
+
+use std::fmt;
+
+use super::architectures::generation;
+use super::offer::{Link, Offer, Shape};
+use super::request::{Bytes, Interconnect, Isolation, Request};
+use crate::domain::price::{Amount, Currency, PurchaseOption};
+use crate::domain::quantity::ComputeCapability;
+
+/// How an offer fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fit {
+    /// Units for a pod.
+    pub(super) count: u32,
+    /// All of them for an hour.
+    pub(super) per_hour: Option<Amount>,
+    /// What to know of their links.
+    pub(super) links: Option<String>,
+}
+
+/// What speaks against an offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Why {
+    MemoryUnknown,
+    Memory {
+        needed: Bytes,
+        has: Bytes,
+    },
+    MemoryTotal {
+        needed: Bytes,
+        has: Bytes,
+        count: u32,
+    },
+    Count {
+        needed: u32,
+        most: u32,
+    },
+    ArchitectureUnknown {
+        asked: &'static str,
+    },
+    OtherLine {
+        asked: &'static str,
+        has: String,
+    },
+    Older {
+        asked: &'static str,
+        has: String,
+    },
+    CapabilityUnknown {
+        asked: ComputeCapability,
+    },
+    NoCapability {
+        asked: ComputeCapability,
+        vendor: String,
+    },
+    Capability {
+        asked: ComputeCapability,
+        has: ComputeCapability,
+    },
+    Link {
+        asked: Interconnect,
+    },
+    LinkUnknown {
+        asked: Interconnect,
+    },
+    LinkOfPartitions {
+        asked: Interconnect,
+    },
+    Partition,
+    Shared {
+        asked: Isolation,
+    },
+    PriceUnknown {
+        option: PurchaseOption,
+    },
+    TooDear {
+        ceiling: Amount,
+        price: Amount,
+        currency: Currency,
+        count: u32,
+    },
+}
+
+/// The largest memory of one unit, and who has it; of those alike the first by name.
+pub(super) fn best_memory(offers: &[Offer]) -> Option<(String, Bytes)> {
+    let known = offers
+        .iter()
+        .filter_map(|offer| Some((offer, offer.memory?)));
+    let most = known.clone().map(|(_, memory)| memory).max()?;
+    let (offer, memory) = known.into_iter().find(|(_, memory)| *memory == most)?;
+    Some((offer.name.clone(), memory))
+}
+
+/// How `offer` fits `request`, or all that speaks against it.
+pub(super) fn judge(request: &Request, offer: &Offer) -> Result<Fit, Vec<Why>> {
+    let mut why = Vec::new();
+    isolation(request, offer, &mut why);
+    let count = units(request, offer, &mut why);
+    architecture(request, offer, &mut why);
+    capability(request, offer, &mut why);
+    let links = links(request, offer, &mut why);
+    let per_hour = offer
+        .price
+        .as_ref()
+        .map(|price| price.per_hour.times(count));
+    price(request, offer, (count, per_hour), &mut why);
+    if why.is_empty() {
+        Ok(Fit {
+            count,
+            per_hour,
+            links,
+        })
+    } else {
+        Err(why)
+    }
+}
+
+fn isolation(request: &Request, offer: &Offer, why: &mut Vec<Why>) {
+    match (&offer.shape, request.isolation) {
+        (Shape::Whole, _)
+        | (Shape::Mig(_), Isolation::Mig | Isolation::Shared)
+        | (Shape::Shared, Isolation::Shared) => {}
+        (Shape::Mig(_), Isolation::Exclusive) => why.push(Why::Partition),
+        (Shape::Shared, asked @ (Isolation::Exclusive | Isolation::Mig)) => {
+            why.push(Why::Shared { asked });
+        }
+    }
+}
+
+/// Units that a pod needs of this offer.
+fn units(request: &Request, offer: &Offer, why: &mut Vec<Why>) -> u32 {
+    let fewest = |needed: Bytes| offer.memory.and_then(|each| needed.over(each));
+    let fewest = request.memory_total.and_then(fewest).unwrap_or(1);
+    let fewest = u32::try_from(fewest.max(1)).unwrap_or(u32::MAX);
+    let count = request.count.unwrap_or(fewest);
+    match offer.memory {
+        None => {
+            if request.memory_each.is_some() || request.memory_total.is_some() {
+                why.push(Why::MemoryUnknown);
+            }
+        }
+        Some(has) => {
+            if let Some(needed) = request.memory_each.filter(|needed| has < *needed) {
+                why.push(Why::Memory { needed, has });
+            }
+            let all = has.times(count);
+            if let Some(needed) = request.memory_total.filter(|needed| all < *needed) {
+                why.push(Why::MemoryTotal {
+                    needed,
+                    has: all,
+                    count,
+                });
+            }
+        }
+    }
+    if count > offer.most_on_a_node {
+        why.push(Why::Count {
+            needed: count,
+            most: offer.most_on_a_node,
+        });
+    }
+    count
+}
+
+fn architecture(request: &Request, offer: &Offer, why: &mut Vec<Why>) {
+    let Some(asked) = request.architecture else {
+        return;
+    };
+    let Some(has) = &offer.traits.architecture else {
+        why.push(Why::ArchitectureUnknown { asked: asked.name });
+        return;
+    };
+    match generation(has) {
+        Some(place) if place.line == asked.line => {
+            if place.step < asked.step {
+                why.push(Why::Older {
+                    asked: asked.name,
+                    has: has.clone(),
+                });
+            }
+        }
+        Some(_) | None => why.push(Why::OtherLine {
+            asked: asked.name,
+            has: has.clone(),
+        }),
+    }
+}
+
+fn capability(request: &Request, offer: &Offer, why: &mut Vec<Why>) {
+    let Some(asked) = request.compute_capability else {
+        return;
+    };
+    let vendor = offer.traits.vendor.as_deref();
+    match (offer.traits.compute_capability, vendor) {
+        (Some(has), _) if has >= asked => {}
+        (Some(has), _) => why.push(Why::Capability { asked, has }),
+        (None, Some("nvidia") | None) => why.push(Why::CapabilityUnknown { asked }),
+        (None, Some(vendor)) => why.push(Why::NoCapability {
+            asked,
+            vendor: vendor.to_owned(),
+        }),
+    }
+}
+
+/// What to know of the links, where they are what was asked for.
+fn links(request: &Request, offer: &Offer, why: &mut Vec<Why>) -> Option<String> {
+    let asked = request.interconnect;
+    if asked == Interconnect::Any {
+        return None;
+    }
+    if matches!(offer.shape, Shape::Mig(_)) {
+        why.push(Why::LinkOfPartitions { asked });
+        return None;
+    }
+    let suits = |link: &Link| match asked {
+        Interconnect::Any => true,
+        Interconnect::Direct => *link != Link::Bus,
+        Interconnect::NvLink => matches!(link, Link::NvLink | Link::NvLinkBridge),
+        Interconnect::InfinityFabric => *link == Link::InfinityFabric,
+        Interconnect::NeuronLink => *link == Link::NeuronLink,
+    };
+    let traits = &offer.traits;
+    let suiting: Vec<Link> = traits.links.iter().copied().filter(suits).collect();
+    if suiting.is_empty() {
+        why.push(if traits.all_links_known && !traits.links.is_empty() {
+            Why::Link { asked }
+        } else {
+            Why::LinkUnknown { asked }
+        });
+        return None;
+    }
+    let certain = traits.all_links_known && traits.links.iter().all(suits);
+    if !certain {
+        return Some(format!(
+            "not all products of {} have the links that are asked for ({}): select on the label octavo.dev/interconnect too",
+            offer.type_name,
+            asked.as_str()
+        ));
+    }
+    suiting.contains(&Link::NvLinkBridge).then(|| {
+        format!(
+            "some products of {} have NVLink only where the bridge was bought: select on the label octavo.dev/interconnect too",
+            offer.type_name
+        )
+    })
+}
+
+fn price(
+    request: &Request,
+    offer: &Offer,
+    (count, per_hour): (u32, Option<Amount>),
+    why: &mut Vec<Why>,
+) {
+    let Some(ceiling) = request.ceiling else {
+        return;
+    };
+    match (per_hour, &offer.price) {
+        (Some(price), Some(of_one)) if price > ceiling => why.push(Why::TooDear {
+            ceiling,
+            price,
+            currency: of_one.currency.clone(),
+            count,
+        }),
+        (Some(_), Some(_)) => {}
+        (None, _) | (_, None) => why.push(Why::PriceUnknown {
+            option: request.option,
+        }),
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MemoryUnknown => f.write_str("nobody tells how much memory it has"),
+            Self::Memory { needed, has } => {
+                write!(f, "needs {needed} or more per device; it has {has}")
+            }
+            Self::MemoryTotal { needed, has, count } => {
+                write!(f, "needs {needed} or more in all; {count} of it have {has}")
+            }
+            Self::Count { needed, most } => {
+                write!(
+                    f,
+                    "needs {needed} on one node; no node has more than {most}"
+                )
+            }
+            Self::ArchitectureUnknown { asked } => {
+                write!(f, "needs {asked} or newer; its architecture is not known")
+            }
+            Self::OtherLine { asked, has } => write!(
+                f,
+                "needs {asked} or newer; {has} is of another line of chips, and there is no order between them"
+            ),
+            Self::Older { asked, has } => {
+                write!(f, "needs {asked} or newer; it is {has}, which is older")
+            }
+            Self::CapabilityUnknown { asked } => {
+                write!(
+                    f,
+                    "needs compute capability {asked} or higher; its own is not known"
+                )
+            }
+            Self::NoCapability { asked, vendor } => write!(
+                f,
+                "needs compute capability {asked} or higher, which is NVIDIA's; {vendor} has none"
+            ),
+            Self::Capability { asked, has } => {
+                write!(
+                    f,
+                    "needs compute capability {asked} or higher; it has {has}"
+                )
+            }
+            Self::Link { asked } => of_links(f, *asked, "its devices are not linked so"),
+            Self::LinkUnknown { asked } => {
+                of_links(f, *asked, "how its devices are linked is not known")
+            }
+            Self::LinkOfPartitions { asked } => {
+                of_links(f, *asked, "partitions are not linked with each other")
+            }
+            Self::Partition => f.write_str("needs whole devices; this is a part of one"),
+            Self::Shared {
+                asked: Isolation::Mig,
+            } => f.write_str("needs memory of its own; this is a device that others use by turns"),
+            Self::Shared { .. } => {
+                f.write_str("needs devices for itself; others use this one by turns")
+            }
+            Self::PriceUnknown { option } => write!(
+                f,
+                "has a price ceiling, and nobody says what it costs {option}: the price book has no line for it"
+            ),
+            Self::TooDear {
+                ceiling,
+                price,
+                currency,
+                count,
+            } => write!(
+                f,
+                "may cost {ceiling} {currency} an hour; {count} of it cost {price} {currency}"
+            ),
+        }
+    }
+}
+
+fn of_links(f: &mut fmt::Formatter<'_>, asked: Interconnect, but: &str) -> fmt::Result {
+    write!(f, "needs {}; {but}", link_words(asked))
+}
+
+fn link_words(asked: Interconnect) -> &'static str {
+    match asked {
+        Interconnect::Any => "no link",
+        Interconnect::Direct => "direct links between devices",
+        Interconnect::NvLink => "NVLink",
+        Interconnect::InfinityFabric => "Infinity Fabric",
+        Interconnect::NeuronLink => "NeuronLink",
+    }
+}

@@ -1,0 +1,317 @@
+//! What is asked for. Every field is checked when it is made, so that matching never fails.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::architectures::{self, Generation};
+use crate::domain::accelerators::{Lookup, lookup};
+use crate::domain::id::TypeName;
+use crate::domain::price::{Amount, PurchaseOption};
+use crate::domain::quantity::{ComputeCapability, Mebibytes};
+
+/// Most devices of one pod that may be asked for.
+pub(super) const MOST_DEVICES: u32 = 1024;
+/// Most types that may be preferred.
+pub(super) const MOST_PREFERRED: usize = 32;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Request {
+    /// Units for one pod, all on one node; `None` for the fewest that have the memory.
+    pub count: Option<u32>,
+    /// Memory that each unit has at least.
+    pub memory_each: Option<Bytes>,
+    /// Memory that all units have at least together.
+    pub memory_total: Option<Bytes>,
+    /// The oldest chip family that will do.
+    pub architecture: Option<Generation>,
+    /// The lowest CUDA compute capability that will do.
+    pub compute_capability: Option<ComputeCapability>,
+    /// Types that are liked best, the best first.
+    pub preferred: Vec<TypeName>,
+    /// How the units are linked with each other.
+    pub interconnect: Interconnect,
+    /// How far apart from others.
+    pub isolation: Isolation,
+    /// The most that all units together may cost an hour.
+    pub ceiling: Option<Amount>,
+    /// How they are paid for.
+    pub option: PurchaseOption,
+}
+
+/// An amount of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Bytes(u64);
+
+/// Links that are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Interconnect {
+    /// None but the bus will do.
+    #[default]
+    Any,
+    /// Some link between devices beside the bus.
+    Direct,
+    /// NVIDIA's.
+    NvLink,
+    /// AMD's.
+    InfinityFabric,
+    /// Amazon's.
+    NeuronLink,
+}
+
+/// How far apart from others, each with those above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Isolation {
+    /// Whole devices alone.
+    #[default]
+    Exclusive,
+    /// Partitions with memory of their own will do too.
+    Mig,
+    /// Devices that others use by turns will do too.
+    Shared,
+}
+
+/// A request that cannot be meant. The field is named as in the document.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{problem}")]
+pub struct RequestError {
+    /// The field.
+    pub field: &'static str,
+    /// What is wrong with it, and what would be right.
+    pub problem: String,
+}
+
+impl RequestError {
+    /// Something wrong with a field.
+    pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
+        Self {
+            field,
+            problem: problem.into(),
+        }
+    }
+}
+
+impl Request {
+    /// Units for one pod.
+    pub fn with_count(mut self, count: u64) -> Result<Self, RequestError> {
+        let wrong = || {
+            let problem = format!("count must be a whole number from 1 to {MOST_DEVICES}");
+            RequestError::new("count", problem)
+        };
+        let count = u32::try_from(count).map_err(|_| wrong())?;
+        if count == 0 || count > MOST_DEVICES {
+            return Err(wrong());
+        }
+        self.count = Some(count);
+        Ok(self)
+    }
+
+    /// The oldest chip family that will do, by its name.
+    pub fn with_architecture(mut self, name: &str) -> Result<Self, RequestError> {
+        let found = architectures::named(name);
+        self.architecture = Some(found.ok_or_else(|| {
+            let name: String = name.chars().take(40).collect();
+            let known = architectures::names();
+            let meant = architectures::near(&name);
+            let meant = meant.map_or_else(String::new, |near| format!("did you mean {near}? "));
+            let problem =
+                format!("{name:?} is no architecture that is known; {meant}there are {known}");
+            RequestError::new("architectureAtLeast", problem)
+        })?);
+        Ok(self)
+    }
+
+    /// A type that is liked, by its name or any other that means one type alone.
+    pub fn with_preferred(mut self, name: &str) -> Result<Self, RequestError> {
+        let field = "preferred";
+        if self.preferred.len() >= MOST_PREFERRED {
+            let problem = format!("at most {MOST_PREFERRED} types can be preferred");
+            return Err(RequestError::new(field, problem));
+        }
+        let type_name = type_named(name).map_err(|problem| RequestError::new(field, problem))?;
+        if !self.preferred.contains(&type_name) {
+            self.preferred.push(type_name);
+        }
+        Ok(self)
+    }
+
+    /// The lowest compute capability that will do, as `8.0`.
+    pub fn with_compute_capability(mut self, text: &str) -> Result<Self, RequestError> {
+        let part = |text: &str| {
+            let digits =
+                !text.is_empty() && text.len() <= 3 && text.bytes().all(|b| b.is_ascii_digit());
+            digits.then(|| text.parse().ok()).flatten()
+        };
+        let parsed = text.split_once('.').and_then(|(major, minor)| {
+            Some(ComputeCapability {
+                major: part(major)?,
+                minor: part(minor)?,
+            })
+        });
+        self.compute_capability = Some(parsed.ok_or_else(|| {
+            let text: String = text.chars().take(40).collect();
+            let problem = format!("{text:?} is no compute capability like 8.0");
+            RequestError::new("computeCapabilityAtLeast", problem)
+        })?);
+        Ok(self)
+    }
+}
+
+/// The one type that a name means: a type's own, whether the catalogue has it or not, or what the catalogue finds.
+pub fn type_named(name: &str) -> Result<TypeName, String> {
+    let short: String = name.chars().take(60).collect();
+    let type_of = |sku: &crate::domain::id::Sku| {
+        let facts = crate::domain::accelerators::facts(sku);
+        facts.and_then(|facts| facts.type_name.parse::<TypeName>().ok())
+    };
+    let mut found: Vec<TypeName> = match lookup(name) {
+        Lookup::Found(sku) => type_of(&sku).into_iter().collect(),
+        Lookup::Ambiguous(skus) => skus.iter().filter_map(type_of).collect(),
+        // What the catalogue does not know may be a type that a driver's words made.
+        Lookup::Unknown(_) if name.contains('-') => name.parse().into_iter().collect(),
+        Lookup::Unknown(_) => Vec::new(),
+    };
+    found.sort();
+    found.dedup();
+    match found.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(format!(
+            "{short:?} is no type that is known, like nvidia-a100-80gb; `octavo catalog search` finds names"
+        )),
+        several => {
+            let several: Vec<&str> = several.iter().map(TypeName::as_str).collect();
+            let several = several.join(", ");
+            Err(format!("{short:?} may be any of {several}; say which"))
+        }
+    }
+}
+
+impl Bytes {
+    /// Of so many bytes.
+    pub fn new(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    /// So many of it.
+    #[must_use]
+    pub fn times(self, count: u32) -> Self {
+        Self(self.0.saturating_mul(u64::from(count)))
+    }
+
+    /// How many of `each` have it all.
+    pub fn over(self, each: Self) -> Option<u64> {
+        (each.0 > 0).then(|| self.0.div_ceil(each.0))
+    }
+}
+
+impl From<Mebibytes> for Bytes {
+    fn from(amount: Mebibytes) -> Self {
+        Self(amount.get().saturating_mul(1 << 20))
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    /// `80GB` and `80G` are 80 · 10^9 bytes, as memory is sold; `80Gi` and `80GiB` are 80 · 2^30, as drivers count.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            let text: String = text.chars().take(40).collect();
+            format!(
+                "{text:?} is no amount of memory: a whole number with a unit, as 80GB (10^9 bytes) or 80Gi (2^30 bytes)"
+            )
+        };
+        let end = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+        let (number, unit) = text.split_at(end);
+        let unit: u64 = match unit.trim_start().trim_end_matches(['B', 'b']) {
+            "M" => 1_000_000,
+            "G" => 1_000_000_000,
+            "T" => 1_000_000_000_000,
+            "Mi" => 1 << 20,
+            "Gi" => 1 << 30,
+            "Ti" => 1 << 40,
+            _ => return Err(wrong()),
+        };
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let bytes = number.checked_mul(unit).filter(|bytes| *bytes > 0);
+        bytes.map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// In gigabytes of 10^9 bytes, as memory is sold, to a tenth where that says more.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = self.0 / 100_000_000;
+        let text = match (tenths / 10, tenths % 10) {
+            (whole, 0) => format!("{whole} GB"),
+            (whole, tenth) => format!("{whole}.{tenth} GB"),
+        };
+        f.pad(&text)
+    }
+}
+
+impl Interconnect {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Any,
+        Self::Direct,
+        Self::NvLink,
+        Self::InfinityFabric,
+        Self::NeuronLink,
+    ];
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Any => "any",
+            Self::Direct => "direct",
+            Self::NvLink => "nvlink",
+            Self::InfinityFabric => "infinity-fabric",
+            Self::NeuronLink => "neuronlink",
+        }
+    }
+}
+
+impl Isolation {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Exclusive, Self::Mig, Self::Shared];
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Mig => "mig",
+            Self::Shared => "shared",
+        }
+    }
+}
+
+impl FromStr for Interconnect {
+    type Err = RequestError;
+
+    fn from_str(text: &str) -> Result<Self, RequestError> {
+        let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
+        known.ok_or_else(|| none_of("interconnect", text, &Self::ALL.map(Self::as_str)))
+    }
+}
+
+impl FromStr for Isolation {
+    type Err = RequestError;
+
+    fn from_str(text: &str) -> Result<Self, RequestError> {
+        let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
+        known.ok_or_else(|| none_of("isolation", text, &Self::ALL.map(Self::as_str)))
+    }
+}
+
+fn none_of(field: &'static str, text: &str, words: &[&str]) -> RequestError {
+    let text: String = text.chars().take(40).collect();
+    RequestError::new(field, format!("{text:?} is none of {}", words.join(", ")))
+}

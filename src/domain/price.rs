@@ -1,0 +1,277 @@
+//! What devices cost, as an administrator says it: per type and way of buying. Nothing is guessed: what is not in the book has
+//! no price, and what has no price has no cost.
+//!
+//! Made by the reader of price books, asked by matching and by estimates. Money is decimal: a tenth has no exact binary form,
+//! and a bill that is off by a cent is wrong.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use rust_decimal::Decimal;
+use thiserror::Error;
+
+use crate::domain::id::TypeName;
+
+/// How a device is paid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum PurchaseOption {
+    /// By the hour, without a promise.
+    #[default]
+    OnDemand,
+    /// By the hour, and it may be taken away.
+    Spot,
+    /// Promised for a long time.
+    Reserved,
+}
+
+/// An amount of money from nothing upwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Amount(Decimal);
+
+/// A currency by its three letters, as ISO 4217 writes them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Currency(String);
+
+/// What one device costs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Price {
+    /// How it is paid for.
+    pub option: PurchaseOption,
+    /// One device for one hour.
+    pub per_hour: Amount,
+    /// In which currency.
+    pub currency: Currency,
+}
+
+/// Prices of types, in one currency.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PriceBook {
+    currency: Currency,
+    prices: BTreeMap<(TypeName, PurchaseOption), Amount>,
+}
+
+/// A text that says no price.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PriceError {
+    /// No amount.
+    #[error(
+        "{0:?} is no price: digits, a point and at most {MOST_DECIMALS} digits behind it, as 12.34, and at most {MOST}"
+    )]
+    Amount(String),
+    /// No currency.
+    #[error("{0:?} is no currency: three capital letters, as USD")]
+    Currency(String),
+    /// No way of buying.
+    #[error("{0:?} is no way of buying; there are on-demand, spot and reserved")]
+    Option(String),
+}
+
+/// Digits behind the point. Clouds state hundredths of a cent.
+const MOST_DECIMALS: u32 = 6;
+/// The highest price of one device for one hour, and the highest ceiling: sums of a fleet stay far below what can be counted.
+const MOST: u32 = 1_000_000;
+
+impl PurchaseOption {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::OnDemand, Self::Spot, Self::Reserved];
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OnDemand => "on-demand",
+            Self::Spot => "spot",
+            Self::Reserved => "reserved",
+        }
+    }
+}
+
+impl FromStr for PurchaseOption {
+    type Err = PriceError;
+
+    fn from_str(text: &str) -> Result<Self, PriceError> {
+        let known = Self::ALL.into_iter().find(|one| one.as_str() == text);
+        known.ok_or_else(|| PriceError::Option(start(text)))
+    }
+}
+
+impl fmt::Display for PurchaseOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Amount {
+    type Err = PriceError;
+
+    fn from_str(text: &str) -> Result<Self, PriceError> {
+        let wrong = || PriceError::Amount(start(text));
+        let parts: Vec<&str> = text.split('.').collect();
+        let digits = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        if text.len() > 16 || parts.len() > 2 || !parts.iter().all(digits) {
+            return Err(wrong());
+        }
+        let amount = Decimal::from_str_exact(text).map_err(|_| wrong())?;
+        if amount.scale() > MOST_DECIMALS || amount > Decimal::from(MOST) {
+            return Err(wrong());
+        }
+        Ok(Self(amount))
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0.to_string())
+    }
+}
+
+impl Amount {
+    /// So many of it.
+    #[must_use]
+    pub fn times(self, count: u32) -> Self {
+        Self(self.0.saturating_mul(Decimal::from(count)))
+    }
+
+    /// For so many seconds of it as an hourly price, rounded to hundredths; `None` where that cannot be counted.
+    pub fn for_seconds(self, seconds: f64) -> Option<Self> {
+        if seconds.is_nan() || seconds < 0.0 {
+            return None;
+        }
+        let hours = Decimal::try_from(seconds).ok()? / Decimal::from(3600);
+        let mut cost = self.0.checked_mul(hours)?.round_dp(2);
+        // Two digits are shown, also where they are zeros.
+        cost.rescale(2);
+        Some(Self(cost))
+    }
+}
+
+impl FromStr for Currency {
+    type Err = PriceError;
+
+    fn from_str(text: &str) -> Result<Self, PriceError> {
+        let is_one = text.len() == 3 && text.bytes().all(|b| b.is_ascii_uppercase());
+        if is_one {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(PriceError::Currency(start(text)))
+        }
+    }
+}
+
+impl fmt::Display for Currency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl PriceBook {
+    /// A book without prices.
+    pub fn new(currency: Currency) -> Self {
+        Self {
+            currency,
+            prices: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a price; gives it back where the book has one for this already.
+    pub fn add(&mut self, of: TypeName, option: PurchaseOption, price: Amount) -> Option<Amount> {
+        let key = (of, option);
+        if self.prices.contains_key(&key) {
+            return Some(price);
+        }
+        self.prices.insert(key, price);
+        None
+    }
+
+    /// What one whole device of a type costs, bought so.
+    pub fn price(&self, of: &TypeName, option: PurchaseOption) -> Option<Price> {
+        let per_hour = *self.prices.get(&(of.clone(), option))?;
+        Some(Price {
+            option,
+            per_hour,
+            currency: self.currency.clone(),
+        })
+    }
+
+    /// The currency of all its prices.
+    pub fn currency(&self) -> &Currency {
+        &self.currency
+    }
+}
+
+fn start(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_is_kept_to_the_last_digit_and_nothing_else_is_a_price() {
+        for text in ["0", "12.34", "0.000001", "1000000", "3.10"] {
+            assert_eq!(text.parse::<Amount>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "-1",
+            "+1",
+            "1e3",
+            "1_000",
+            ".5",
+            "5.",
+            "1.2.3",
+            "NaN",
+            "0.0000001",
+            "1000000.1",
+            " 1",
+            "12,34",
+            "99999999999999999999",
+        ] {
+            assert_eq!(
+                text.parse::<Amount>(),
+                Err(PriceError::Amount(start(text))),
+                "{text}"
+            );
+        }
+        assert!("usd".parse::<Currency>().is_err());
+        assert!("preemptible".parse::<PurchaseOption>().is_err());
+    }
+
+    #[test]
+    fn tenths_add_up_as_on_paper() {
+        let tenth: Amount = "0.1".parse().unwrap();
+        assert_eq!(tenth.times(3).to_string(), "0.3");
+        assert_eq!(
+            tenth
+                .for_seconds(36_000.0)
+                .map(|cost| cost.to_string())
+                .as_deref(),
+            Some("1.00")
+        );
+        assert_eq!(tenth.for_seconds(f64::NAN), None);
+        assert_eq!(tenth.for_seconds(-1.0), None);
+    }
+
+    #[test]
+    fn what_the_book_does_not_have_has_no_price() {
+        let mut book = PriceBook::new("EUR".parse().unwrap());
+        let h100: TypeName = "nvidia-h100-80gb".parse().unwrap();
+        assert_eq!(
+            book.add(h100.clone(), PurchaseOption::Spot, "2.5".parse().unwrap()),
+            None
+        );
+        assert!(book.price(&h100, PurchaseOption::OnDemand).is_none());
+        let found = book.price(&h100, PurchaseOption::Spot).unwrap();
+        assert_eq!(
+            (found.per_hour.to_string(), found.currency.to_string()),
+            ("2.5".into(), "EUR".into())
+        );
+        let again: Amount = "9".parse().unwrap();
+        assert_eq!(
+            book.add(h100.clone(), PurchaseOption::Spot, again),
+            Some(again)
+        );
+        assert_eq!(book.price(&h100, PurchaseOption::Spot), Some(found));
+    }
+}

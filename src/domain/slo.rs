@@ -1,0 +1,308 @@
+//! Which measured rows of a model catalogue meet objectives of a service: throughput, latencies, and what it may cost.
+//!
+//! Called by the aggregator with rows that somebody measured elsewhere. Their hardware is free text ("H100", "RTX 4090"); it is looked up
+//! among the names of the catalogue, and one that nobody knows is told and never dropped: a row that vanishes is a question to us.
+
+use std::collections::BTreeMap;
+
+use crate::domain::accelerators::{Catalogue, Lookup, facts};
+use crate::domain::id::TypeName;
+use crate::domain::price::{Amount, PriceBook, PurchaseOption};
+
+/// Most copies of a service that are thought of.
+pub const MOST_REPLICAS: u32 = 1000;
+
+/// One measurement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// What the catalogue calls the hardware.
+    pub hardware: String,
+    /// Devices of one copy of the service.
+    pub count: u32,
+    /// Requests that one copy answers a second.
+    pub requests_per_second: Option<f64>,
+    /// Latencies by name, such as `ttft_p90`, in the catalogue's unit.
+    pub latencies: BTreeMap<String, f64>,
+}
+
+/// What a service shall keep.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Objectives {
+    /// Requests a second, of all copies together.
+    pub requests_per_second: Option<f64>,
+    /// The highest of each latency, by name, in the unit of the rows.
+    pub latencies: BTreeMap<String, f64>,
+    /// The most that all copies may cost an hour.
+    pub ceiling: Option<Amount>,
+    /// How devices are paid for.
+    pub option: PurchaseOption,
+}
+
+/// What a name of hardware means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hardware {
+    /// Types, at least one: several where the name leaves it open, as "H100" does.
+    Types(Vec<TypeName>),
+    /// Nobody knows; these look like it.
+    Unknown(Vec<String>),
+}
+
+/// A row, judged.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// Its place among the rows, from 0.
+    pub row: usize,
+    /// What its hardware is.
+    pub hardware: Hardware,
+    /// Copies that it takes for the throughput, where that can be said.
+    pub replicas: Option<u32>,
+    /// What all of them cost an hour, the dearest of the types that may be meant; `None` where one has no price.
+    pub per_hour: Option<Amount>,
+    /// What it misses, in words; empty where it meets all.
+    pub misses: Vec<String>,
+}
+
+/// All rows, judged: those that meet all first, the cheapest first, then the fewest devices, then as they came.
+pub fn judge(rows: &[Row], wanted: &Objectives, prices: Option<&PriceBook>) -> Vec<Judged> {
+    let catalogue = Catalogue::built_in();
+    let mut names: BTreeMap<&str, Hardware> = BTreeMap::new();
+    let mut all: Vec<(u64, Judged)> = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        let hardware = names
+            .entry(&row.hardware)
+            .or_insert_with(|| Hardware::named(&catalogue, &row.hardware));
+        let one = one(row, (at, hardware.clone()), wanted, prices);
+        let devices = u64::from(row.count).saturating_mul(one.replicas.unwrap_or(1).into());
+        all.push((devices, one));
+    }
+    all.sort_by_key(|(devices, one)| {
+        let dear = (one.per_hour.is_none(), one.per_hour);
+        (!one.misses.is_empty(), dear, *devices, one.row)
+    });
+    all.into_iter().map(|(_, one)| one).collect()
+}
+
+fn one(
+    row: &Row,
+    (at, hardware): (usize, Hardware),
+    wanted: &Objectives,
+    prices: Option<&PriceBook>,
+) -> Judged {
+    let mut misses = Vec::new();
+    if let Hardware::Unknown(near) = &hardware {
+        let near = match near.as_slice() {
+            [] => String::new(),
+            near => format!("; did you mean {}?", near.join(", ")),
+        };
+        misses.push(format!("nobody knows which hardware this is{near}"));
+    }
+    let replicas = replicas(row, wanted, &mut misses);
+    for (name, most) in &wanted.latencies {
+        match row.latencies.get(name) {
+            Some(had) if had <= most => {}
+            Some(had) => misses.push(format!("{name} is {had}, and {most} is the most")),
+            None => misses.push(format!("{name} was not measured")),
+        }
+    }
+    let per_hour = replicas.and_then(|replicas| {
+        let devices = row.count.checked_mul(replicas)?;
+        Some(dearest(&hardware, wanted, prices)?.times(devices))
+    });
+    if let Some(ceiling) = wanted.ceiling {
+        match per_hour {
+            Some(price) if price <= ceiling => {}
+            Some(price) => misses.push(format!(
+                "it costs {price} an hour, and {ceiling} is the most"
+            )),
+            None => misses.push("nobody says what it costs".to_owned()),
+        }
+    }
+    Judged {
+        row: at,
+        hardware,
+        replicas,
+        per_hour,
+        misses,
+    }
+}
+
+/// Copies for the throughput; one where none is asked for.
+fn replicas(row: &Row, wanted: &Objectives, misses: &mut Vec<String>) -> Option<u32> {
+    let Some(asked) = wanted.requests_per_second else {
+        return Some(1);
+    };
+    let Some(one) = row.requests_per_second else {
+        misses.push("its throughput was not measured".to_owned());
+        return None;
+    };
+    let found = (1..=MOST_REPLICAS).find(|replicas| f64::from(*replicas) * one >= asked);
+    if found.is_none() {
+        misses.push(format!(
+            "one answers {one} requests a second: more than {MOST_REPLICAS} would be needed"
+        ));
+    }
+    found
+}
+
+fn dearest(hardware: &Hardware, wanted: &Objectives, prices: Option<&PriceBook>) -> Option<Amount> {
+    let Hardware::Types(types) = hardware else {
+        return None;
+    };
+    let price = |name: &TypeName| Some(prices?.price(name, wanted.option)?.per_hour);
+    let all: Option<Vec<Amount>> = types.iter().map(price).collect();
+    all?.into_iter().max()
+}
+
+impl Hardware {
+    fn named(catalogue: &Catalogue, text: &str) -> Self {
+        let type_of = |sku| facts(sku).and_then(|facts| facts.type_name.parse().ok());
+        let mut types: Vec<TypeName> = match catalogue.lookup(text) {
+            Lookup::Found(sku) => type_of(&sku).into_iter().collect(),
+            Lookup::Ambiguous(skus) => skus.iter().filter_map(type_of).collect(),
+            Lookup::Unknown(near) => {
+                return Self::Unknown(near.iter().map(ToString::to_string).collect());
+            }
+        };
+        types.sort();
+        types.dedup();
+        if types.is_empty() {
+            Self::Unknown(Vec::new())
+        } else {
+            Self::Types(types)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn row(hardware: &str, count: u32, rps: f64, ttft: f64) -> Row {
+        Row {
+            hardware: hardware.to_owned(),
+            count,
+            requests_per_second: Some(rps),
+            latencies: BTreeMap::from([("ttft_p90".to_owned(), ttft)]),
+        }
+    }
+
+    fn book() -> PriceBook {
+        let mut book = PriceBook::new("USD".parse().unwrap());
+        for (name, price) in [("nvidia-h200-141gb", "4"), ("nvidia-a100-80gb", "1.50")] {
+            book.add(
+                name.parse().unwrap(),
+                PurchaseOption::OnDemand,
+                price.parse().unwrap(),
+            );
+        }
+        book
+    }
+
+    fn wanted() -> Objectives {
+        Objectives {
+            requests_per_second: Some(10.0),
+            latencies: BTreeMap::from([("ttft_p90".to_owned(), 300.0)]),
+            ..Objectives::default()
+        }
+    }
+
+    #[test]
+    fn rows_that_meet_all_come_first_the_cheapest_first_with_the_copies_that_it_takes() {
+        let rows = [
+            row("H200", 1, 6.0, 120.0),
+            row("A100 80GB", 2, 4.0, 250.0),
+            row("A100 80GB", 1, 4.0, 400.0),
+        ];
+        let judged = judge(&rows, &wanted(), Some(&book()));
+        let told: Vec<_> = judged
+            .iter()
+            .map(|one| {
+                (
+                    one.row,
+                    one.replicas,
+                    one.per_hour.map(|price| price.to_string()),
+                )
+            })
+            .collect();
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            told,
+            [
+                (0, Some(2), some("8")),
+                (1, Some(3), some("9.00")),
+                (2, Some(3), some("4.50"))
+            ]
+        );
+        assert!(judged[0].misses.is_empty() && judged[1].misses.is_empty());
+        assert_eq!(judged[2].misses, ["ttft_p90 is 400, and 300 is the most"]);
+    }
+
+    #[test]
+    fn hardware_that_nobody_knows_is_told_and_a_name_of_several_types_stays_open() {
+        let rows = [
+            row("RTX 4090", 1, 20.0, 100.0),
+            row("H100", 1, 20.0, 100.0),
+            row("H20O", 1, 20.0, 100.0),
+        ];
+        let judged = judge(&rows, &wanted(), None);
+        let of = |at| judged.iter().find(|one| one.row == at).unwrap();
+        assert!(
+            of(0).misses[0].starts_with("nobody knows which hardware this is"),
+            "{:?}",
+            of(0)
+        );
+        let Hardware::Types(types) = &of(1).hardware else {
+            panic!("{:?}", of(1));
+        };
+        assert!(types.len() > 1 && of(1).misses.is_empty(), "{types:?}");
+        assert!(of(2).misses[0].contains("did you mean"), "{:?}", of(2));
+    }
+
+    #[test]
+    fn what_was_not_measured_or_has_no_price_is_missed_and_never_guessed() {
+        let mut bare = row("H200", 1, 1.0, 1.0);
+        bare.requests_per_second = None;
+        bare.latencies.clear();
+        let objectives = Objectives {
+            ceiling: Some("5".parse().unwrap()),
+            ..wanted()
+        };
+        let judged = judge(&[bare], &objectives, Some(&book()));
+        assert_eq!(
+            judged[0].misses,
+            [
+                "its throughput was not measured",
+                "ttft_p90 was not measured",
+                "nobody says what it costs"
+            ]
+        );
+        let dear = judge(&[row("H200", 2, 10.0, 1.0)], &objectives, Some(&book()));
+        assert_eq!(dear[0].misses, ["it costs 8 an hour, and 5 is the most"]);
+        let small = judge(&[row("H200", 1, 0.001, 1.0)], &wanted(), None);
+        assert!(small[0].misses[0].contains("more than 1000 would be needed"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_row_is_lost_and_what_meets_all_does(
+            rows in prop::collection::vec((prop::sample::select(vec!["H200", "A100 80GB", "x"]), 1..9_u32, 0.1..50.0_f64, 1.0..600.0_f64), 0..20),
+        ) {
+            let rows: Vec<Row> = rows.into_iter().map(|(name, count, rps, ttft)| row(name, count, rps, ttft)).collect();
+            let judged = judge(&rows, &wanted(), Some(&book()));
+            let mut places: Vec<usize> = judged.iter().map(|one| one.row).collect();
+            places.sort_unstable();
+            prop_assert_eq!(places, (0..rows.len()).collect::<Vec<_>>());
+            let flags: Vec<bool> = judged.iter().map(|one| !one.misses.is_empty()).collect();
+            prop_assert!(flags.is_sorted());
+            for one in judged.iter().filter(|one| one.misses.is_empty()) {
+                let row = &rows[one.row];
+                prop_assert!(row.latencies["ttft_p90"] <= 300.0);
+                let replicas = f64::from(one.replicas.unwrap());
+                prop_assert!(replicas * row.requests_per_second.unwrap() >= 10.0);
+                prop_assert!(matches!(one.hardware, Hardware::Types(_)));
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Who has how much of which type: of a node by namespace, and put together over a fleet.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{by_turns, place};
+use crate::domain::id::{PciAddress, TypeName};
+use crate::domain::sharing::usage::Usage;
+
+/// What the pods of a namespace were given of one type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Held {
+    /// How many pods.
+    pub pods: u64,
+    /// Whole devices that they have alone.
+    pub devices: u64,
+    /// MIG partitions that they have alone.
+    pub partitions: u64,
+    /// Replicas of devices and partitions that are given out by turns.
+    pub replicas: u64,
+}
+
+/// By namespace and type; of a device that nobody knows without one.
+pub type Holdings = BTreeMap<(String, Option<TypeName>), Held>;
+
+impl Held {
+    /// Both together.
+    pub fn add(&mut self, other: &Self) {
+        self.pods = self.pods.saturating_add(other.pods);
+        self.devices = self.devices.saturating_add(other.devices);
+        self.partitions = self.partitions.saturating_add(other.partitions);
+        self.replicas = self.replicas.saturating_add(other.replicas);
+    }
+}
+
+/// What pods of a node were given, where these are the types of its devices. A pod that has several types counts with each.
+pub fn holdings(usage: &Usage, types: &BTreeMap<PciAddress, TypeName>) -> Holdings {
+    let mut found = Holdings::new();
+    let mut pods = BTreeSet::new();
+    for device in &usage.devices {
+        let kind = types.get(&device.pci);
+        for unit in &device.units {
+            for tenant in unit.tenants.iter().filter(|tenant| !tenant.ids.is_empty()) {
+                let Some(place) = place(tenant) else { continue };
+                let group = (place.namespace().to_owned(), kind.cloned());
+                let held = found.entry(group).or_default();
+                let is_another = pods.insert((place, kind));
+                held.pods = held.pods.saturating_add(u64::from(is_another));
+                let ids = u64::try_from(tenant.ids.len()).unwrap_or(u64::MAX);
+                let (count, more) = match (by_turns(unit, tenant), unit.partition) {
+                    (true, _) => (&mut held.replicas, ids),
+                    (false, Some(_)) => (&mut held.partitions, 1),
+                    (false, None) => (&mut held.devices, 1),
+                };
+                *count = count.saturating_add(more);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,61 @@
+//! Where a pod is found: names that agents told, read strictly, for they become part of a request's path.
+
+use std::fmt;
+
+use crate::domain::id::{is_label_name, is_subdomain};
+
+/// A pod by its namespace and name, both as Kubernetes lets them be.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    namespace: String,
+    name: String,
+}
+
+impl Place {
+    /// `None` where no pod can be called so.
+    pub fn new(namespace: &str, name: &str) -> Option<Self> {
+        (is_label_name(namespace) && is_subdomain(name)).then(|| Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i12_what_would_lead_a_request_elsewhere_is_no_place() {
+        let place = Place::new("team-a", "train-0.x").unwrap();
+        assert_eq!(place.to_string(), "team-a/train-0.x");
+        for (namespace, name) in [
+            ("team-a", "../../secrets/x"),
+            ("team-a", ""),
+            ("team-a", "x?limit=1"),
+            ("team-a", "x/status"),
+            ("team-a", "X"),
+            ("team.a", "x"),
+            ("..", "x"),
+            ("", "x"),
+        ] {
+            assert_eq!(Place::new(namespace, name), None, "{namespace} {name}");
+        }
+    }
+}

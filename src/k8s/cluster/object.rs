@@ -1,0 +1,153 @@
+//! Nodes and Pods as the API server writes them, of which nothing is read that does not decide where pods may go.
+//!
+//! Most of a Pod is about other things, and anybody may put a lot into one: what is not named here is passed over as it comes in,
+//! and never becomes a part of memory. What may be left out is left out here too, and what the server has a default for has it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Amounts by the resource's name; texts, if all is well.
+pub(super) type Resources = BTreeMap<String, Value>;
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Metadata {
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+    pub(super) resource_version: Option<String>,
+    pub(super) labels: Option<BTreeMap<String, String>>,
+    pub(super) creation_timestamp: Option<String>,
+    pub(super) deletion_timestamp: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Node {
+    pub(super) metadata: Metadata,
+    pub(super) spec: Option<NodeSpec>,
+    pub(super) status: Option<NodeStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct NodeSpec {
+    pub(super) taints: Option<Vec<Taint>>,
+    pub(super) unschedulable: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Taint {
+    pub(super) key: String,
+    pub(super) value: Option<String>,
+    pub(super) effect: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct NodeStatus {
+    pub(super) conditions: Option<Vec<Condition>>,
+    pub(super) capacity: Option<Resources>,
+    pub(super) allocatable: Option<Resources>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Condition {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) status: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Pod {
+    pub(super) metadata: Metadata,
+    pub(super) spec: Option<PodSpec>,
+    pub(super) status: Option<PodStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct PodSpec {
+    pub(super) node_name: Option<String>,
+    pub(super) scheduling_gates: Option<Vec<Gate>>,
+    pub(super) containers: Option<Vec<Container>>,
+    pub(super) init_containers: Option<Vec<Container>>,
+    pub(super) resources: Option<Asked>,
+    pub(super) overhead: Option<Resources>,
+    pub(super) node_selector: Option<BTreeMap<String, String>>,
+    pub(super) affinity: Option<PodAffinity>,
+    pub(super) tolerations: Option<Vec<Toleration>>,
+    pub(super) active_deadline_seconds: Option<i64>,
+}
+
+/// That there is one is all that counts.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Gate {}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Container {
+    pub(super) resources: Option<Asked>,
+    pub(super) restart_policy: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Asked {
+    pub(super) requests: Option<Resources>,
+    pub(super) limits: Option<Resources>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct PodAffinity {
+    pub(super) node_affinity: Option<NodeAffinity>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct NodeAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    pub(super) required: Option<NodeSelector>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct NodeSelector {
+    pub(super) node_selector_terms: Option<Vec<Term>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Term {
+    pub(super) match_expressions: Option<Vec<Expression>>,
+    pub(super) match_fields: Option<Vec<Expression>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Expression {
+    pub(super) key: String,
+    pub(super) operator: String,
+    pub(super) values: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Toleration {
+    pub(super) key: Option<String>,
+    pub(super) operator: Option<String>,
+    pub(super) value: Option<String>,
+    pub(super) effect: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct PodStatus {
+    pub(super) phase: Option<String>,
+    pub(super) start_time: Option<String>,
+}

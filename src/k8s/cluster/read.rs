@@ -1,0 +1,405 @@
+//! What is kept of a Node and of a Pod: what the scheduler looks at, and nothing else.
+//!
+//! Called with each object as it comes in. What cannot be understood is passed over, and the object counts as odd: a pod that says
+//! something strange still stands where it stands.
+
+use std::collections::BTreeMap;
+
+use super::object;
+use super::reckon::Reckoner;
+use crate::domain::cluster::{
+    Affinity, ClusterNode, ClusterPod, Effect, Operator, Phase, PodKey, Readiness, Requirement,
+    Taint, TaintOperator, Term, Toleration, Wants,
+};
+
+/// An object, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Read<T> {
+    pub(super) object: T,
+    /// Whether something of it could not be understood.
+    pub(super) is_odd: bool,
+}
+
+/// Labels and taints of a node that are kept at most. The API server has no bound of its own but the size of a whole object, of
+/// 1.5 MiB; no node has nearly as many.
+const MOST_OF_A_NODE: usize = 2048;
+/// Places, tolerations and values by which a pod may choose, all together. Whoever may make a pod may put in what he likes: one
+/// with more is kept as one that fits nowhere.
+const MOST_CHOICES: usize = 1024;
+
+/// What of a node concerns us.
+pub(super) fn node(node: object::Node) -> Read<ClusterNode> {
+    let mut reckoner = Reckoner::default();
+    let (spec, status) = (
+        node.spec.unwrap_or_default(),
+        node.status.unwrap_or_default(),
+    );
+    let taints = spec.taints.unwrap_or_default();
+    let labels = node.metadata.labels.unwrap_or_default();
+    let too_many = labels.len().max(taints.len()) > MOST_OF_A_NODE;
+    let (taints, odd_taints) = understood(taints.into_iter().take(MOST_OF_A_NODE), taint);
+    let object = ClusterNode {
+        name: node.metadata.name,
+        labels: labels.into_iter().take(MOST_OF_A_NODE).collect(),
+        taints,
+        is_cordoned: spec.unschedulable.unwrap_or_default(),
+        readiness: readiness(&status.conditions.unwrap_or_default()),
+        capacity: reckoner.amounts(status.capacity.as_ref()),
+        allocatable: reckoner.amounts(status.allocatable.as_ref()),
+    };
+    let is_odd = reckoner.found_odd || odd_taints || too_many;
+    Read { object, is_odd }
+}
+
+/// What of a pod concerns us.
+pub(super) fn pod(pod: object::Pod) -> Read<ClusterPod> {
+    let mut reckoner = Reckoner::default();
+    let (metadata, status) = (pod.metadata, pod.status.unwrap_or_default());
+    let spec = pod.spec.unwrap_or_default();
+    let amounts = reckoner.pod(&spec);
+    let node = spec.node_name.filter(|name| !name.is_empty());
+    let is_gated = spec.scheduling_gates.is_some_and(|gates| !gates.is_empty());
+    let is_going = metadata.deletion_timestamp.is_some();
+    let phase = match (status.phase.as_deref(), &node) {
+        (Some("Succeeded" | "Failed"), _) => Phase::Finished,
+        (_, Some(_)) => Phase::Bound,
+        // No scheduler looks at one that is about to go.
+        (_, None) if is_going => Phase::Finished,
+        (_, None) if is_gated => Phase::Gated,
+        (_, None) => Phase::Pending,
+    };
+    let since = status
+        .start_time
+        .or_else(|| metadata.creation_timestamp.filter(|_| node.is_some()));
+    let until = since.zip(spec.active_deadline_seconds);
+    let ends = until.map(|(since, seconds)| Some(moment(&since)?.saturating_add(seconds)));
+    let mut wants = Wants {
+        amounts,
+        ..Wants::default()
+    };
+    let odd_choice = choose(
+        &mut wants,
+        Choice::of(spec.node_selector, spec.affinity, spec.tolerations),
+    );
+    let object = ClusterPod {
+        key: PodKey {
+            namespace: metadata.namespace.unwrap_or_default(),
+            name: metadata.name,
+        },
+        node,
+        phase,
+        wants,
+        until: ends.flatten(),
+    };
+    let is_odd = reckoner.found_odd || odd_choice || ends == Some(None);
+    Read { object, is_odd }
+}
+
+/// In seconds since 1970.
+fn moment(text: &str) -> Option<i64> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    Some(time.as_second())
+}
+
+/// By what a pod chooses nodes.
+struct Choice {
+    selector: BTreeMap<String, String>,
+    required: Option<object::NodeSelector>,
+    tolerations: Vec<object::Toleration>,
+}
+
+impl Choice {
+    fn of(
+        selector: Option<BTreeMap<String, String>>,
+        affinity: Option<object::PodAffinity>,
+        tolerations: Option<Vec<object::Toleration>>,
+    ) -> Self {
+        Self {
+            selector: selector.unwrap_or_default(),
+            required: affinity.and_then(|all| all.node_affinity?.required),
+            tolerations: tolerations.unwrap_or_default(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        let terms = self
+            .required
+            .iter()
+            .flat_map(|one| &one.node_selector_terms);
+        let size = |term: &object::Term| {
+            let labels = term.match_expressions.iter().flatten();
+            let all = labels.chain(term.match_fields.iter().flatten());
+            let sizes = all.map(|one| one.values.as_ref().map_or(1, |all| all.len() + 1));
+            sizes.sum::<usize>() + 1
+        };
+        let terms: usize = terms.flatten().map(size).sum();
+        self.selector.len() + self.tolerations.len() + terms
+    }
+}
+
+/// What the pod wants of nodes beside their resources; whether something of it is odd.
+fn choose(wants: &mut Wants, choice: Choice) -> bool {
+    if choice.size() > MOST_CHOICES {
+        wants.affinity = Some(Affinity::default());
+        return true;
+    }
+    let (tolerations, is_odd) = understood(choice.tolerations.into_iter(), toleration);
+    wants.tolerations = tolerations;
+    wants.selector = choice.selector;
+    wants.affinity = choice.required.map(affinity);
+    is_odd
+}
+
+/// Those that are understood, and whether some are not.
+fn understood<A, B>(all: impl Iterator<Item = A>, read: fn(A) -> Option<B>) -> (Vec<B>, bool) {
+    let mut is_odd = false;
+    let known = all.filter_map(|one| {
+        let one = read(one);
+        is_odd |= one.is_none();
+        one
+    });
+    let known = known.collect();
+    (known, is_odd)
+}
+
+fn taint(taint: object::Taint) -> Option<Taint> {
+    let effect = Effect::of(&taint.effect)?;
+    let (key, value) = (taint.key, taint.value.unwrap_or_default());
+    Some(Taint { key, value, effect })
+}
+
+fn toleration(toleration: object::Toleration) -> Option<Toleration> {
+    let effect = match toleration.effect.as_deref() {
+        None | Some("") => None,
+        Some(word) => Some(Effect::of(word)?),
+    };
+    let operator = match toleration.operator.as_deref() {
+        None | Some("" | "Equal") => TaintOperator::Equal,
+        Some("Exists") => TaintOperator::Exists,
+        Some(_) => TaintOperator::Other,
+    };
+    Some(Toleration {
+        key: toleration.key.unwrap_or_default(),
+        operator,
+        value: toleration.value.unwrap_or_default(),
+        effect,
+    })
+}
+
+fn affinity(required: object::NodeSelector) -> Affinity {
+    let terms = required.node_selector_terms.unwrap_or_default();
+    let term = |term: object::Term| Term {
+        labels: requirements(term.match_expressions),
+        fields: requirements(term.match_fields),
+    };
+    Affinity {
+        terms: terms.into_iter().map(term).collect(),
+    }
+}
+
+fn requirements(all: Option<Vec<object::Expression>>) -> Vec<Requirement> {
+    let one = |one: object::Expression| Requirement {
+        operator: Operator::of(&one.operator),
+        key: one.key,
+        values: one.values.unwrap_or_default(),
+    };
+    all.unwrap_or_default().into_iter().map(one).collect()
+}
+
+fn readiness(conditions: &[object::Condition]) -> Readiness {
+    let ready = conditions.iter().find(|one| one.kind == "Ready");
+    match ready.map(|one| one.status.as_str()) {
+        Some("True") => Readiness::Ready,
+        Some("False") => Readiness::NotReady,
+        Some(_) | None => Readiness::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::domain::cluster::{Amounts, hindrance};
+
+    fn read_pod(pod: Value) -> Read<ClusterPod> {
+        super::pod(serde_json::from_value(pod).unwrap())
+    }
+
+    fn read_node(node: Value) -> Read<ClusterNode> {
+        super::node(serde_json::from_value(node).unwrap())
+    }
+
+    #[test]
+    fn a_node_is_read_as_the_scheduler_sees_it() {
+        let node = read_node(json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": "node-a", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}, "annotations": {"c": "d"},
+                "managedFields": [{"manager": "kubelet"}],
+            },
+            "spec": {
+                "podCIDR": "10.0.0.0/24", "unschedulable": true,
+                "taints": [{"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}, {"key": "g", "value": "v", "effect": "NoSchedule"}],
+            },
+            "status": {
+                "conditions": [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
+                "capacity": {"cpu": "64", "nvidia.com/gpu": "8"}, "allocatable": {"cpu": "63500m", "nvidia.com/gpu": "7", "pods": "110"},
+                "images": [{"names": ["a"], "sizeBytes": 1}],
+            },
+        }));
+        let taint = |key: &str, value: &str, effect| Taint {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            effect,
+        };
+        let expected = ClusterNode {
+            name: "node-a".to_owned(),
+            labels: [("a".to_owned(), "b".to_owned())].into(),
+            taints: vec![
+                taint("k", "", Effect::NoExecute),
+                taint("g", "v", Effect::NoSchedule),
+            ],
+            is_cordoned: true,
+            readiness: Readiness::Ready,
+            capacity: Amounts::default()
+                .with("cpu", 64_000)
+                .with("nvidia.com/gpu", 8),
+            allocatable: Amounts::default()
+                .with("cpu", 63_500)
+                .with("nvidia.com/gpu", 7)
+                .with("pods", 110),
+        };
+        assert_eq!((node.object, node.is_odd), (expected, false));
+    }
+
+    #[test]
+    fn a_node_of_which_nothing_is_known_is_neither_ready_nor_odd() {
+        let node = read_node(json!({"metadata": {"name": "n", "labels": null}, "status": {}}));
+        assert_eq!(
+            (node.object.readiness, node.is_odd),
+            (Readiness::Unknown, false)
+        );
+        for (status, readiness) in [
+            ("False", Readiness::NotReady),
+            ("Unknown", Readiness::Unknown),
+        ] {
+            let conditions = json!([{"type": "Ready", "status": status}]);
+            let node =
+                read_node(json!({"metadata": {"name": "n"}, "status": {"conditions": conditions}}));
+            assert_eq!(node.object.readiness, readiness);
+        }
+    }
+
+    #[test]
+    fn how_far_a_pod_is_follows_from_its_phase_its_node_and_its_gates() {
+        let node = json!({"nodeName": "node-a"});
+        let gated = json!({"schedulingGates": [{"name": "quota"}]});
+        let free = json!({"nodeName": "", "schedulingGates": []});
+        let going = json!({"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let is = json!({"name": "p"});
+        for (metadata, spec, phase, expected) in [
+            (&is, &free, "Pending", Phase::Pending),
+            (&is, &gated, "Pending", Phase::Gated),
+            (&is, &node, "Pending", Phase::Bound),
+            (&is, &node, "Running", Phase::Bound),
+            (&is, &node, "Unknown", Phase::Bound),
+            (&is, &node, "Succeeded", Phase::Finished),
+            (&is, &node, "Failed", Phase::Finished),
+            (&is, &free, "Failed", Phase::Finished),
+            (&going, &node, "Running", Phase::Bound),
+            (&going, &free, "Pending", Phase::Finished),
+        ] {
+            let pod =
+                read_pod(json!({"metadata": metadata, "spec": spec, "status": {"phase": phase}}));
+            assert_eq!(pod.object.phase, expected, "{metadata} {spec} {phase}");
+        }
+    }
+
+    #[test]
+    fn a_pod_with_a_deadline_ends_so_long_after_its_start() {
+        let until = |metadata: Value, spec: Value, status: Value| {
+            let pod = read_pod(json!({"metadata": metadata, "spec": spec, "status": status}));
+            (pod.object.until, pod.is_odd)
+        };
+        let made = json!({"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"});
+        let (bound, waiting) = (
+            json!({"nodeName": "n", "activeDeadlineSeconds": 60}),
+            json!({"activeDeadlineSeconds": 60}),
+        );
+        let began = json!({"startTime": "2026-01-01T00:01:00Z"});
+        let new_year = 1_767_225_600;
+        assert_eq!(
+            until(made.clone(), bound.clone(), began.clone()),
+            (Some(new_year + 120), false)
+        );
+        assert_eq!(
+            until(made.clone(), bound.clone(), json!({})),
+            (Some(new_year + 60), false)
+        );
+        assert_eq!(until(made.clone(), waiting, json!({})), (None, false));
+        assert_eq!(
+            until(made.clone(), json!({"nodeName": "n"}), began),
+            (None, false)
+        );
+        assert_eq!(
+            until(made, bound, json!({"startTime": "soon"})),
+            (None, true)
+        );
+    }
+
+    #[test]
+    fn what_a_pod_chooses_by_is_read() {
+        let pod = read_pod(json!({
+            "metadata": {"namespace": "team-a", "name": "p"},
+            "spec": {
+                "nodeSelector": {"zone": "a"},
+                "affinity": {"podAffinity": {}, "nodeAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}],
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{
+                        "matchExpressions": [{"key": "type", "operator": "In", "values": ["x"]}],
+                        "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node-b"]}],
+                    }]},
+                }},
+                "tolerations": [{"operator": "Exists"}, {"key": "k", "value": "v", "effect": "NoSchedule", "tolerationSeconds": 3}, {"key": "k", "operator": "Lt", "value": "3"}],
+            },
+        }));
+        let wants = pod.object.wants;
+        assert_eq!(wants.selector["zone"], "a");
+        let affinity = wants.affinity.unwrap();
+        assert_eq!(affinity.terms[0].labels[0].operator, Operator::In);
+        assert_eq!(affinity.terms[0].fields[0].values, ["node-b"]);
+        let operators: Vec<_> = wants.tolerations.iter().map(|one| one.operator).collect();
+        assert_eq!(
+            operators,
+            [
+                TaintOperator::Exists,
+                TaintOperator::Equal,
+                TaintOperator::Other
+            ]
+        );
+        assert_eq!(wants.tolerations[1].effect, Some(Effect::NoSchedule));
+        assert!(!pod.is_odd);
+        let all = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}});
+        let none = read_pod(json!({"metadata": {"name": "p"}, "spec": all})).object;
+        assert_eq!(none.wants.affinity, Some(Affinity::default()));
+    }
+
+    #[test]
+    fn i12_a_pod_that_says_too_much_or_something_strange_is_kept_and_counts_as_odd() {
+        let values: Vec<String> = (0..MOST_CHOICES).map(|one| one.to_string()).collect();
+        let required = json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "type", "operator": "In", "values": values}]}]});
+        let requests = json!({"resources": {"requests": {"nvidia.com/gpu": "2"}}});
+        let pod = read_pod(json!({"metadata": {"name": "p"}, "spec": {
+            "nodeName": "node-a", "containers": [requests], "nodeSelector": {"a": "b"},
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
+        }}));
+        assert!(pod.is_odd);
+        assert_eq!(pod.object.holds_on(), Some("node-a"));
+        assert_eq!(pod.object.wants.amounts.get("nvidia.com/gpu"), 2);
+        assert!(hindrance(&pod.object.wants, &ClusterNode::default()).is_some());
+        let strange = json!({"tolerations": [{"key": "k", "effect": "Sometimes"}, {"key": "k"}]});
+        let pod = read_pod(json!({"metadata": {"name": "p"}, "spec": strange}));
+        assert_eq!((pod.object.wants.tolerations.len(), pod.is_odd), (1, true));
+    }
+}

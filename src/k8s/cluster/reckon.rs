@@ -1,0 +1,220 @@
+//! How much of each resource a pod asks for, as the scheduler reckons it.
+//!
+//! Called when a pod is read. Reckoned otherwise, what is free would be another number than what the scheduler finds. Source:
+//! Kubernetes, `k8s.io/component-helpers/resource`, `PodRequests`.
+
+use serde_json::Value;
+
+use super::object::{Asked, Container, PodSpec, Resources};
+use crate::domain::cluster::{Amounts, Quantity};
+
+/// Of which resources a pod may ask for all its containers together. Source: Kubernetes, `IsSupportedPodLevelResource`.
+const TOGETHER: [&str; 2] = ["cpu", "memory"];
+const HUGE_PAGES: &str = "hugepages-";
+/// Resources that are read of one list at most; nodes have a few dozen.
+const MOST: usize = 512;
+
+/// Reads amounts, and knows afterwards whether some were none.
+#[derive(Debug, Default)]
+pub(super) struct Reckoner {
+    /// Whether something was no amount, and was passed over.
+    pub(super) found_odd: bool,
+}
+
+impl Reckoner {
+    /// Everything that is named.
+    pub(super) fn amounts(&mut self, resources: Option<&Resources>) -> Amounts {
+        self.found_odd |= resources.is_some_and(|all| all.len() > MOST);
+        let named = resources.into_iter().flatten().take(MOST);
+        let read = named.filter_map(|(name, value)| {
+            let quantity = quantity(value);
+            self.found_odd |= quantity.is_none();
+            Some((name.as_str(), quantity?))
+        });
+        Amounts::of(read)
+    }
+
+    /// Of a whole pod: its containers together or, where that is more, what one of those needs that start first; and overhead.
+    pub(super) fn pod(&mut self, spec: &PodSpec) -> Amounts {
+        let mut running = Amounts::default();
+        for container in spec.containers.iter().flatten() {
+            running.add(&self.container(container.resources.as_ref()));
+        }
+        let mut starting = Amounts::default();
+        let mut beside = Amounts::default();
+        for container in spec.init_containers.iter().flatten() {
+            let own = self.container(container.resources.as_ref());
+            if stays(container) {
+                running.add(&own);
+                beside.add(&own);
+                starting.raise(&beside);
+            } else {
+                let mut with = beside.clone();
+                with.add(&own);
+                starting.raise(&with);
+            }
+        }
+        running.raise(&starting);
+        if let Some(together) = &spec.resources {
+            for (name, count) in self.amounts(together.requests.as_ref()).iter() {
+                if TOGETHER.contains(&name) || name.starts_with(HUGE_PAGES) {
+                    running = running.with(name, count);
+                }
+            }
+        }
+        running.add(&self.amounts(spec.overhead.as_ref()));
+        running
+    }
+
+    /// A limit of devices is a request of as many. Source: Kubernetes, "Schedule GPUs".
+    fn container(&mut self, asked: Option<&Asked>) -> Amounts {
+        let Some(Asked { requests, limits }) = asked else {
+            return Amounts::default();
+        };
+        let mut amounts = self.amounts(requests.as_ref());
+        for (name, count) in self.amounts(limits.as_ref()).devices() {
+            let is_asked = requests.as_ref().is_some_and(|all| all.contains_key(name));
+            if !is_asked {
+                amounts = amounts.with(name, count);
+            }
+        }
+        amounts
+    }
+}
+
+/// Whether a container that starts before the others stays beside them. Source: Kubernetes, "Sidecar Containers".
+fn stays(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+fn quantity(value: &Value) -> Option<Quantity> {
+    match value {
+        Value::String(text) => text.parse().ok(),
+        Value::Number(number) => number.to_string().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(spec: Value) -> (Amounts, bool) {
+        let mut reckoner = Reckoner::default();
+        let amounts = reckoner.pod(&serde_json::from_value(spec).unwrap());
+        (amounts, reckoner.found_odd)
+    }
+
+    fn asks(cpu: u64, gpus: u64) -> Value {
+        json!({"resources": {"requests": {"cpu": cpu.to_string(), "nvidia.com/gpu": gpus.to_string()}}})
+    }
+
+    fn stays(cpu: u64, gpus: u64) -> Value {
+        let mut container = asks(cpu, gpus);
+        container["restartPolicy"] = json!("Always");
+        container
+    }
+
+    #[test]
+    fn pods_are_reckoned_as_the_scheduler_does() {
+        for (said, init, containers, cpu, gpus) in [
+            (
+                "a sum of containers",
+                vec![],
+                vec![asks(1, 2), asks(2, 1)],
+                3,
+                3,
+            ),
+            (
+                "the most of those that start first",
+                vec![asks(4, 1), asks(1, 4)],
+                vec![asks(2, 2)],
+                4,
+                4,
+            ),
+            (
+                "who stays counts with the others",
+                vec![stays(1, 1)],
+                vec![asks(2, 2)],
+                3,
+                3,
+            ),
+            (
+                "who starts after one that stays starts beside it",
+                vec![stays(1, 1), asks(4, 4)],
+                vec![asks(1, 1)],
+                5,
+                5,
+            ),
+            (
+                "who starts before one that stays does not",
+                vec![asks(4, 4), stays(1, 1)],
+                vec![asks(1, 1)],
+                4,
+                4,
+            ),
+            (
+                "those that stay start one after the other",
+                vec![stays(2, 0), stays(3, 1), asks(1, 7)],
+                vec![asks(0, 0)],
+                6,
+                8,
+            ),
+        ] {
+            let spec = json!({"containers": containers, "initContainers": init});
+            let (amounts, is_odd) = of(spec);
+            let found = (amounts.get("cpu"), amounts.get("nvidia.com/gpu"));
+            assert_eq!((found, is_odd), ((cpu * 1000, gpus), false), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_devices_is_a_request_and_one_of_processors_is_none() {
+        let limits = json!({"limits": {"cpu": "4", "nvidia.com/gpu": "2"}});
+        let (amounts, _) = of(json!({"containers": [{"resources": limits}]}));
+        assert_eq!((amounts.get("cpu"), amounts.get("nvidia.com/gpu")), (0, 2));
+        let both = json!({"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "1"}});
+        let (amounts, _) = of(json!({"containers": [{"resources": both}]}));
+        assert_eq!(amounts.get("nvidia.com/gpu"), 1);
+    }
+
+    #[test]
+    fn what_is_asked_for_the_whole_pod_counts_for_it_and_overhead_comes_on_top() {
+        let (amounts, _) = of(json!({
+            "containers": [asks(1, 2)],
+            "resources": {"requests": {"cpu": "6", "hugepages-2Mi": "4Mi", "nvidia.com/gpu": "8"}},
+            "overhead": {"cpu": "250m", "memory": "64Mi"},
+        }));
+        let found: Vec<_> = amounts.iter().collect();
+        let expected = [
+            ("cpu", 6250),
+            ("hugepages-2Mi", 4 << 20),
+            ("memory", 64 << 20),
+            ("nvidia.com/gpu", 2),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn i12_what_is_no_amount_is_passed_over_and_told() {
+        for odd in [json!("many"), json!(null), json!([8]), json!(true)] {
+            let requests = json!({"cpu": "1", "nvidia.com/gpu": odd});
+            let (amounts, is_odd) =
+                of(json!({"containers": [{"resources": {"requests": requests}}]}));
+            assert_eq!(
+                (amounts.get("cpu"), amounts.names("nvidia.com/gpu")),
+                (1000, false)
+            );
+            assert!(is_odd, "{odd}");
+        }
+        assert_eq!(
+            of(json!({"containers": [{"resources": {"requests": {"cpu": 2}}}]}))
+                .0
+                .get("cpu"),
+            2000
+        );
+        assert_eq!(of(json!({})), (Amounts::default(), false));
+    }
+}

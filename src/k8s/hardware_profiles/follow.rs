@@ -1,0 +1,245 @@
+//! Watches one kind of objects for as long as the cluster knows it, and looks for it again while the cluster does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_stream::StreamExt;
+use tracing::{info, warn};
+
+use super::{Presence, Profiles};
+use crate::domain::hardware_profile::{HardwareProfile, ProfileKey, ProfileKind, Queues};
+use crate::k8s::client::told;
+use crate::k8s::node::Patience;
+use crate::wire::hardware_profiles::{MOST, read};
+
+/// Queues that are kept; names beyond these are told as trouble.
+const MOST_QUEUES: usize = 50_000;
+/// How long one watch lasts, in seconds: one that is renewed shows that it still is one.
+const WATCH: u32 = 60;
+/// Objects in a page.
+const PAGE: u32 = 200;
+/// Most characters of what is told of a trouble.
+const LONGEST: usize = 500;
+const QUEUES: &str = "LocalQueues";
+/// Kueue's versions, the newer first.
+const KUEUE: [&str; 2] = ["v1beta2", "v1beta1"];
+
+type Known = watch::Sender<Arc<Profiles>>;
+/// Of queues only their names are asked for.
+type Queue = PartialObjectMeta<DynamicObject>;
+
+fn config() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH).page_size(PAGE)
+}
+
+/// Follows profiles of one kind, for ever.
+pub(super) async fn profiles(client: Client, kind: ProfileKind, known: &Known) {
+    let (group, version, name, plural) = kind.api();
+    let resource = GroupVersionKind::gvk(group, version, name);
+    let resource = ApiResource::from_gvk_with_plural(&resource, plural);
+    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let mut events = Box::pin(watcher(api, config()).backoff(Patience::default()));
+    let mut listed = BTreeMap::new();
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) if is_absent(&error) => {
+                absent(known, kind);
+                continue;
+            }
+            Err(error) => {
+                trouble(known, kind.word(), Some(&error));
+                continue;
+            }
+        };
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(object) => {
+                let (key, profile) = kept(kind, &object);
+                if listed.len() < MOST {
+                    listed.insert(key, profile);
+                }
+            }
+            Event::InitDone => {
+                let listed = std::mem::take(&mut listed);
+                if listed.len() == MOST {
+                    warn!("only {MOST} profiles of the kind {name} are read: there are more");
+                }
+                known.send_modify(|known| {
+                    let known = Arc::make_mut(known);
+                    known.all.retain(|(other, _), _| *other != kind);
+                    let listed = listed.into_iter().map(|(key, one)| ((kind, key), one));
+                    known.all.extend(listed);
+                    if known.kinds.insert(kind, Presence::There) != Some(Presence::There) {
+                        info!("the profiles of {group}/{version} {name} are followed");
+                    }
+                });
+                trouble(known, kind.word(), None);
+            }
+            Event::Apply(object) => {
+                let (key, profile) = kept(kind, &object);
+                known.send_modify(|known| {
+                    let all = &mut Arc::make_mut(known).all;
+                    if all.len() < MOST * ProfileKind::ALL.len() {
+                        all.insert((kind, key), profile);
+                    }
+                });
+                trouble(known, kind.word(), None);
+            }
+            Event::Delete(object) => {
+                let (key, _) = kept(kind, &object);
+                known.send_modify(|known| {
+                    Arc::make_mut(known).all.remove(&(kind, key));
+                });
+            }
+        }
+    }
+}
+
+/// What is kept of an object.
+fn kept(kind: ProfileKind, object: &DynamicObject) -> (ProfileKey, Arc<HardwareProfile>) {
+    // Of the whole object only what is read is written again: managed fields can be long.
+    let mut whole = object.data.clone();
+    if let Value::Object(fields) = &mut whole {
+        let metadata = serde_json::json!({
+            "name": object.name_any(),
+            "namespace": object.namespace(),
+            "annotations": object.annotations(),
+        });
+        fields.insert("metadata".to_owned(), metadata);
+    }
+    let profile = read(kind, &whole);
+    (profile.key.clone(), Arc::new(profile))
+}
+
+fn absent(known: &Known, kind: ProfileKind) {
+    known.send_if_modified(|known| {
+        if known.kinds.get(&kind) == Some(&Presence::Absent) {
+            return false;
+        }
+        let known = Arc::make_mut(known);
+        known.kinds.insert(kind, Presence::Absent);
+        known.all.retain(|(other, _), _| *other != kind);
+        known.troubles.remove(kind.word());
+        true
+    });
+}
+
+/// Follows the names of queues, for ever.
+pub(super) async fn queues(client: Client, known: &Known) {
+    let mut patience = Patience::default();
+    let mut nobody = 0;
+    for version in KUEUE.iter().cycle() {
+        let resource = GroupVersionKind::gvk("kueue.x-k8s.io", version, "LocalQueue");
+        let resource = ApiResource::from_gvk_with_plural(&resource, "localqueues");
+        let api: Api<Queue> = Api::all_with(client.clone(), &resource);
+        // It ends when the cluster does not know this version, and another one may be known.
+        if of_version(api, known).await {
+            nobody = 0;
+        }
+        nobody += 1;
+        if nobody >= KUEUE.len() {
+            tell(known, Queues::NoKueue);
+            sleep(patience.next().unwrap_or_default()).await;
+        }
+    }
+}
+
+/// Follows queues of one version until the cluster does not know it; says whether it ever did.
+async fn of_version(api: Api<Queue>, known: &Known) -> bool {
+    let mut events = Box::pin(watcher(api, config()).backoff(Patience::default()));
+    let mut was_there = false;
+    let mut names: BTreeSet<(String, String)> = BTreeSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            // While they are listed anew, what was known stays: half of a list is no list.
+            Ok(Event::Init) => {
+                names.clear();
+                continue;
+            }
+            Ok(Event::InitApply(queue)) => {
+                add(&mut names, &queue);
+                continue;
+            }
+            Ok(Event::Apply(queue)) => add(&mut names, &queue),
+            Ok(Event::Delete(queue)) => {
+                names.remove(&(queue.name_any(), queue.namespace().unwrap_or_default()));
+            }
+            Ok(Event::InitDone) => was_there = true,
+            Err(error) if is_absent(&error) => return was_there,
+            Err(error) => {
+                trouble(known, QUEUES, Some(&error));
+                continue;
+            }
+        }
+        if was_there {
+            let names = names.iter().map(|(name, _)| name.clone());
+            tell(known, Queues::These(names.collect()));
+            trouble(known, QUEUES, None);
+        }
+    }
+    was_there
+}
+
+/// Of more than can be kept, those that came first.
+fn add(names: &mut BTreeSet<(String, String)>, queue: &Queue) {
+    if names.len() < MOST_QUEUES {
+        names.insert((queue.name_any(), queue.namespace().unwrap_or_default()));
+    }
+}
+
+fn tell(known: &Known, queues: Queues) {
+    known.send_if_modified(|known| {
+        if known.queues == queues {
+            return false;
+        }
+        Arc::make_mut(known).queues = queues;
+        true
+    });
+}
+
+/// Says what is wrong, once; or that nothing is.
+fn trouble(known: &Known, what: &'static str, error: Option<&watcher::Error>) {
+    let new = error.map(|error| -> String { words(error).chars().take(LONGEST).collect() });
+    known.send_if_modified(|known| {
+        if known.troubles.get(what) == new.as_ref() {
+            return false;
+        }
+        let troubles = &mut Arc::make_mut(known).troubles;
+        if let Some(new) = new {
+            warn!("{what} cannot be followed: {new}; it is tried again");
+            troubles.insert(what, new);
+        } else {
+            info!("{what} are followed again");
+            troubles.remove(what);
+        }
+        true
+    });
+}
+
+/// Whether the cluster says that it knows no such kind.
+fn is_absent(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
+    else {
+        return false;
+    };
+    status.code == 404
+}
+
+fn words(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => told(error),
+        watcher::Error::WatchError(status) => told(&kube::Error::Api(status.clone())),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}

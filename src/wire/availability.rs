@@ -1,0 +1,225 @@
+//! What is to be had, as JSON: what the aggregator serves and the command line reads. What is not known is left out.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::domain::availability::{Basis, Row, Source, Unusable, Wait, Why};
+use crate::domain::quantity::Mebibytes;
+
+/// What is to be had, by type and resource.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AvailabilityList {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `AvailabilityList`.
+    pub kind: String,
+    /// Of the fleet that was counted; grows with each change.
+    pub revision: u64,
+    /// By what it was counted: `cluster` by nodes and pods, and by agents; `agents` by agents alone, which do not know what pods
+    /// were promised.
+    pub basis: String,
+    /// When what was counted was last known to be current.
+    pub as_of: String,
+    /// How long ago that was.
+    pub age_seconds: u64,
+    /// Whether that is longer ago than 60 seconds: then this is what was.
+    pub stale: bool,
+    /// Why the cluster is not followed now, in words for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// Rows that were counted and are not here, because there are more than any fleet has.
+    #[serde(default)]
+    pub left_out: usize,
+    /// The rows that were asked for, ordered by type and resource.
+    pub items: Vec<AvailabilityRow>,
+}
+
+/// Units of one type and resource. What is taken, `free` and `unusable` add up to `capacity`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AvailabilityRow {
+    /// The canonical name, such as `nvidia-h200-141gb`; `mixed` where a node has several and the resource does not tell them apart;
+    /// `unknown` where nobody knows.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// The same for people, such as `NVIDIA H200 141GB`.
+    pub title: String,
+    /// The resource that pods ask for, such as `nvidia.com/gpu`.
+    pub resource: String,
+    /// What one unit is: `device`, `core`, `turn`, or the name of a partition's profile.
+    pub unit: String,
+    /// Whether who has a unit has it alone.
+    pub exclusive: bool,
+    /// Memory of one unit; the least, should they differ.
+    #[serde(default, rename = "memoryMiB", skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u64>,
+    /// Nodes that have some.
+    pub nodes: u32,
+    /// All there are.
+    pub capacity: u64,
+    /// What pods may have of them.
+    pub allocatable: u64,
+    /// What pods have asked for and hold; absent where no cluster is followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested: Option<u64>,
+    /// What is seen in use; absent where a cluster is followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_use: Option<u64>,
+    /// How many more pods that ask for one unit would be placed now.
+    pub free: u64,
+    /// What is neither taken nor free, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unusable: Vec<UnusableJson>,
+    /// Pods that wait for some. One that would take any of several types is counted with each.
+    pub pending: PendingJson,
+    /// How many more there would be if devices that are idle now were given this shape.
+    #[serde(default)]
+    pub could_become: u64,
+    /// How long until one is free.
+    pub wait: WaitJson,
+    /// Whose word the type is: `agent`, the key of a label, or `nothing`.
+    pub sources: Vec<String>,
+}
+
+/// Units of no use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnusableJson {
+    /// Why, in a word: `cordoned`, `repartitioning`, `stale`, `not-ready`, `tainted`, `pods-full`, `unhealthy`, `plugin-missing`,
+    /// `use-unknown`, `no-such-node`.
+    pub reason: String,
+    /// The same in words for a person, and what to do.
+    pub message: String,
+    /// How many.
+    pub count: u64,
+    /// On how many nodes.
+    pub nodes: u32,
+}
+
+/// Pods that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PendingJson {
+    /// How many.
+    pub pods: u64,
+    /// What they ask for together.
+    pub units: u64,
+}
+
+/// How long until a unit is free, from evidence alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitJson {
+    /// From what it is known: `free` where one is, `deadlines` where pods say when they end, `unknown` where nobody can tell.
+    pub basis: String,
+    /// When the first pod ends that holds some and says when, at the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earliest: Option<String>,
+    /// When the last of them ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest: Option<String>,
+    /// How many pods say when they end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<u32>,
+    /// How many pods hold some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holders: Option<u32>,
+    /// Why nobody can tell, in words for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl AvailabilityRow {
+    /// Of what was counted by this.
+    pub fn of(row: &Row, basis: Basis) -> Self {
+        let key = &row.key;
+        let (requested, in_use) = match basis {
+            Basis::Cluster => (Some(row.taken), None),
+            Basis::Agents => (None, Some(row.taken)),
+        };
+        let unusable = row.unusable.iter();
+        let sources = row.sources.iter().copied();
+        Self {
+            type_name: key.kind.as_str().to_owned(),
+            title: key.kind.title(),
+            resource: key.resource.clone(),
+            unit: key.shape.to_string(),
+            exclusive: key.shape.is_exclusive(),
+            memory_mib: row.memory.map(Mebibytes::get),
+            nodes: row.nodes,
+            capacity: row.capacity,
+            allocatable: row.allocatable,
+            requested,
+            in_use,
+            free: row.free,
+            unusable: unusable.map(|(why, of)| (*why, *of).into()).collect(),
+            pending: PendingJson {
+                pods: row.pending.pods,
+                units: row.pending.units,
+            },
+            could_become: row.could_become,
+            wait: row.wait.into(),
+            sources: sources.map(|one: Source| one.as_str().to_owned()).collect(),
+        }
+    }
+
+    /// What somebody has of it.
+    pub fn taken(&self) -> u64 {
+        self.requested.or(self.in_use).unwrap_or(0)
+    }
+
+    /// All that is of no use.
+    pub fn unusable_units(&self) -> u64 {
+        let counts = self.unusable.iter().map(|one| one.count);
+        counts.fold(0, u64::saturating_add)
+    }
+}
+
+impl From<(Why, Unusable)> for UnusableJson {
+    fn from((why, of): (Why, Unusable)) -> Self {
+        Self {
+            reason: why.as_str().to_owned(),
+            message: why.words().to_owned(),
+            count: of.count,
+            nodes: of.nodes,
+        }
+    }
+}
+
+impl From<Wait> for WaitJson {
+    fn from(wait: Wait) -> Self {
+        let plain = |basis: &str| Self {
+            basis: basis.to_owned(),
+            earliest: None,
+            latest: None,
+            of: None,
+            holders: None,
+            reason: None,
+        };
+        match wait {
+            Wait::Now => plain("free"),
+            Wait::Between {
+                earliest,
+                latest,
+                of,
+                holders,
+            } => Self {
+                earliest: told(earliest),
+                latest: told(latest),
+                of: Some(of),
+                holders: Some(holders),
+                ..plain("deadlines")
+            },
+            Wait::Unknown(why) => Self {
+                reason: Some(why.words().to_owned()),
+                ..plain("unknown")
+            },
+        }
+    }
+}
+
+/// A time of day. One that no calendar has is left out.
+fn told(seconds: i64) -> Option<String> {
+    let time = Timestamp::from_second(seconds).ok()?;
+    Some(time.to_string())
+}

@@ -1,0 +1,222 @@
+//! The JSON of estimates: what is asked and answered over REST, and what an engine of somebody else's is asked and answers.
+//!
+//! What people ask is read strictly. What an engine answers may have more fields, and is not believed: a figure that is no time,
+//! an interval upside down, or hardware that nobody asked for makes the whole answer worthless.
+
+mod engine;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+pub use self::engine::{EngineAnswer, EngineItem, EngineQuestion, Lie, Said, believed};
+use crate::domain::estimate::{CostRange, Devices, Interval, MOST_DEVICES, Workload};
+use crate::domain::matching::{RequestError, type_named};
+use crate::domain::price::PurchaseOption;
+
+/// Most lines of devices in one request, or of types of the fleet that are answered.
+pub const MOST_ITEMS: usize = 64;
+
+/// What shall be estimated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EstimateRequest {
+    /// What shall run.
+    pub workload: WorkloadJson,
+    /// On what; without it on one device of each type of the fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<Vec<DevicesJson>>,
+    /// `on-demand`, `spot` or `reserved`: by which price a cost is reckoned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purchase_option: Option<String>,
+}
+
+/// What shall run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(
+    tag = "kind",
+    rename_all = "kebab-case",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum WorkloadJson {
+    /// A training from the first token to the last.
+    Training {
+        /// Parameters of the model, such as 7e9.
+        parameters: f64,
+        /// Tokens, each time that one is seen.
+        tokens: f64,
+        /// `bf16`, `fp16` or `fp8`.
+        precision: String,
+    },
+    /// The writing of one sequence, a token at a time.
+    Decoding {
+        /// Parameters of the model.
+        parameters: f64,
+        /// What the weights are stored in: `bf16`, `fp16` or `fp8`.
+        precision: String,
+    },
+}
+
+/// Devices that work together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DevicesJson {
+    /// Their type, or any name that means one type alone.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// What was estimated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EstimateAnswer {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `EstimateAnswer`.
+    pub kind: String,
+    /// Always true: nothing here was measured on this fleet.
+    pub is_estimate: bool,
+    /// `estimated`, or `none` where who estimates is away or says what cannot be.
+    pub times: String,
+    /// Why there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Who says so.
+    pub source: String,
+    /// What is taken for granted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assumptions: Vec<String>,
+    /// In the order in which it was asked, or by type.
+    pub items: Vec<EstimateRow>,
+    /// What to know of the whole answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+}
+
+/// An estimate for devices of one type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EstimateRow {
+    /// Their type.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// How many.
+    pub count: u32,
+    /// How long a training takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<IntervalJson>,
+    /// How fast one sequence is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_second: Option<IntervalJson>,
+    /// Whether it was reckoned from other measurements than of this very case.
+    pub interpolated: bool,
+    /// What it costs; absent without a price or a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<CostRangeJson>,
+    /// Why there is no figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+}
+
+/// From the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IntervalJson {
+    /// The least.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+}
+
+/// What it costs, from the least to the most.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CostRangeJson {
+    /// The least, a decimal.
+    pub low: String,
+    /// The most, a decimal.
+    pub high: String,
+    /// Three letters.
+    pub currency: String,
+    /// `run`, or `million-tokens` of one sequence after the other.
+    pub per: String,
+    /// How it is paid for.
+    pub purchase_option: String,
+}
+
+impl EstimateRequest {
+    /// What shall run.
+    pub fn workload(&self) -> Result<Workload, RequestError> {
+        match &self.workload {
+            WorkloadJson::Training {
+                parameters,
+                tokens,
+                precision,
+            } => Workload::training(*parameters, *tokens, precision.parse()?),
+            WorkloadJson::Decoding {
+                parameters,
+                precision,
+            } => Workload::decoding(*parameters, precision.parse()?),
+        }
+    }
+
+    /// On what, where that was said.
+    pub fn devices(&self) -> Result<Option<Vec<Devices>>, RequestError> {
+        let Some(lines) = &self.devices else {
+            return Ok(None);
+        };
+        let wrong = |problem: String| RequestError::new("devices", problem);
+        if lines.is_empty() || lines.len() > MOST_ITEMS {
+            return Err(wrong(format!("devices has from 1 to {MOST_ITEMS} lines")));
+        }
+        let mut all: Vec<Devices> = Vec::new();
+        for line in lines {
+            let type_name = type_named(&line.type_name).map_err(wrong)?;
+            let count = u32::try_from(line.count)
+                .ok()
+                .filter(|count| (1..=MOST_DEVICES).contains(count));
+            let count = count.ok_or_else(|| wrong(format!("count is from 1 to {MOST_DEVICES}")))?;
+            let one = Devices { type_name, count };
+            if all.contains(&one) {
+                return Err(wrong(format!("{count} x {} is there twice", one.type_name)));
+            }
+            all.push(one);
+        }
+        Ok(Some(all))
+    }
+
+    /// By which price a cost is reckoned.
+    pub fn option(&self) -> Result<PurchaseOption, RequestError> {
+        let parsed = self.purchase_option.as_deref().map(str::parse).transpose();
+        let parsed = parsed.map_err(|error: crate::domain::price::PriceError| {
+            RequestError::new("purchaseOption", error.to_string())
+        })?;
+        Ok(parsed.unwrap_or_default())
+    }
+}
+
+impl From<Interval> for IntervalJson {
+    fn from(interval: Interval) -> Self {
+        Self {
+            low: interval.low(),
+            high: interval.high(),
+        }
+    }
+}
+
+impl From<CostRange> for CostRangeJson {
+    fn from(cost: CostRange) -> Self {
+        Self {
+            low: cost.low.to_string(),
+            high: cost.high.to_string(),
+            currency: cost.currency.to_string(),
+            per: cost.per.as_str().to_owned(),
+            purchase_option: cost.option.as_str().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! An administrator's price book: text to [`PriceBook`], as strictly and with the same places as layouts are read.
+
+use super::error::{LayoutError, LayoutProblem};
+use super::findings::{Findings, Shape, value_of};
+use super::tree::{Node, Value as Tree, quoted};
+use super::{expect_head, scalar, tree};
+use crate::domain::layout::Place;
+use crate::domain::price::{Amount, Currency, PriceBook, PurchaseOption};
+
+/// Its kind.
+const KIND: &str = "PriceBook";
+
+const FILE: Shape = Shape {
+    what: "a price book",
+    keys: &["apiVersion", "kind", "currency", "prices"],
+};
+
+const LINE: Shape = Shape {
+    what: "a price",
+    keys: &["type", "option", "perHour"],
+};
+
+const EXAMPLE: &str =
+    "\"prices: [{type: nvidia-h100-80gb, option: on-demand, perHour: \\\"12.34\\\"}]\"";
+
+/// The most prices of a file: a few for each type that there is.
+const MOST_PRICES: usize = 2000;
+
+/// Reads a price book.
+///
+/// # Errors
+/// All that is wrong with it, in the order of the file.
+pub fn parse(text: &str) -> Result<PriceBook, Vec<LayoutError>> {
+    let mut findings = Findings::default();
+    if text.trim().is_empty() {
+        let start = Place { line: 1, column: 1 };
+        findings.error(start, LayoutProblem::NoPriceBook);
+        return findings.whole(None);
+    }
+    let book = tree::read(text, &mut findings).and_then(|root| file(&root, &mut findings));
+    findings.whole(book)
+}
+
+fn file(root: &Node, findings: &mut Findings) -> Option<PriceBook> {
+    let Tree::Map(entries) = &root.value else {
+        findings.error(root.place, LayoutProblem::NoPriceBook);
+        return None;
+    };
+    findings.known(entries, FILE);
+    let whole = (root.place, entries.as_slice());
+    expect_head(whole, FILE.what, ("\"kind: PriceBook\"", KIND), findings);
+    let currency = findings
+        .needed(whole, FILE.what, ("currency", "\"currency: USD\""))
+        .and_then(|node| read::<Currency>(node, "currency", findings));
+    let node = findings.needed(whole, FILE.what, ("prices", EXAMPLE))?;
+    let Tree::List(items) = &node.value else {
+        findings.wrong_kind(node, "prices", "a list of prices");
+        return None;
+    };
+    // Lines are read for their mistakes even where the currency is wrong.
+    let mut book = currency.map(PriceBook::new);
+    let mut seen: Vec<(String, PurchaseOption, Place)> = Vec::new();
+    for item in items.iter().take(MOST_PRICES) {
+        line(item, (&mut book, &mut seen), findings);
+    }
+    if let Some(item) = items.get(MOST_PRICES) {
+        let most = MOST_PRICES;
+        findings.error(item.place, LayoutProblem::TooMuch { most });
+    }
+    book
+}
+
+fn line(
+    node: &Node,
+    (book, seen): (
+        &mut Option<PriceBook>,
+        &mut Vec<(String, PurchaseOption, Place)>,
+    ),
+    findings: &mut Findings,
+) -> Option<()> {
+    let entries = findings.mapping(node, LINE)?;
+    let place = (node.place, entries);
+    let type_name = findings
+        .needed(place, LINE.what, ("type", "\"type: nvidia-h100-80gb\""))
+        .and_then(|node| match scalar::text(node)?.parse() {
+            Ok(name) => Some(name),
+            Err(error) => {
+                findings.error(node.place, LayoutProblem::Id(error));
+                None
+            }
+        });
+    let option = match value_of(entries, "option") {
+        Some(node) => read::<PurchaseOption>(node, "option", findings),
+        None => Some(PurchaseOption::default()),
+    };
+    let price = findings
+        .needed(place, LINE.what, ("perHour", "\"perHour: \\\"12.34\\\"\""))
+        .and_then(|node| read::<Amount>(node, "perHour", findings));
+    let (type_name, option, price): (crate::domain::id::TypeName, _, _) =
+        (type_name?, option?, price?);
+    let known = seen
+        .iter()
+        .find(|(name, known, _)| *name == type_name.as_str() && *known == option);
+    if let Some((name, _, first)) = known {
+        let value = quoted(&format!("{name} {option}"));
+        let first = *first;
+        findings.error(node.place, LayoutProblem::Repeated { value, first });
+        return None;
+    }
+    seen.push((type_name.to_string(), option, node.place));
+    if let Some(book) = book {
+        book.add(type_name, option, price);
+    }
+    Some(())
+}
+
+/// A value that says by itself what is wrong with it.
+fn read<T: std::str::FromStr<Err = crate::domain::price::PriceError>>(
+    node: &Node,
+    what: &'static str,
+    findings: &mut Findings,
+) -> Option<T> {
+    let Some(text) = scalar::text(node).filter(|_| !node.is_null()) else {
+        findings.wrong_kind(node, what, "a text");
+        return None;
+    };
+    match text.parse() {
+        Ok(value) => Some(value),
+        Err(error) => {
+            findings.error(node.place, LayoutProblem::Price(error));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "apiVersion: octavo.dev/v1\nkind: PriceBook\n";
+
+    fn complaints(text: &str) -> Vec<String> {
+        let errors = parse(text).unwrap_err();
+        let told = errors
+            .iter()
+            .map(|error| format!("{}: {error}", error.place()));
+        told.collect()
+    }
+
+    #[test]
+    fn a_price_is_what_the_file_says_to_the_last_digit() {
+        let book = parse(&format!(
+            "{HEAD}currency: USD\nprices:\n- {{type: nvidia-h100-80gb, perHour: \"12.340\"}}\n\
+             - {{type: nvidia-h100-80gb, option: spot, perHour: 0.1}}\n"
+        ))
+        .unwrap();
+        let h100 = "nvidia-h100-80gb".parse().unwrap();
+        let price = |option| {
+            book.price(&h100, option)
+                .map(|price| price.per_hour.to_string())
+        };
+        assert_eq!(price(PurchaseOption::OnDemand).as_deref(), Some("12.340"));
+        assert_eq!(price(PurchaseOption::Spot).as_deref(), Some("0.1"));
+        assert_eq!(price(PurchaseOption::Reserved), None);
+        assert_eq!(book.currency().to_string(), "USD");
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_place() {
+        assert_eq!(
+            complaints(&format!(
+                "{HEAD}currency: Dollar\nprices:\n- {{type: nvidia h100, perHour: 1}}\n- {{type: a-b, perhour: 1}}\n\
+                 - {{type: a-b, perHour: -1}}\n- {{type: a-b, perHour: 1, option: sometimes}}\n\
+                 - {{type: a-b, perHour: 1}}\n- {{type: a-b, perHour: 2}}\n- 7\n"
+            )),
+            [
+                "3:11: \"Dollar\" is no currency: three capital letters, as USD",
+                "5:10: \"nvidia h100\" is not an accelerator type like nvidia-a100-80gb",
+                "6:3: a price needs \"perHour\": \"perHour: \\\"12.34\\\"\"",
+                "6:15: unknown key \"perhour\" in a price; did you mean \"perHour\"?",
+                "7:24: \"-1\" is no price: digits, a point and at most 6 digits behind it, as 12.34, and at most 1000000",
+                "8:35: \"sometimes\" is no way of buying; there are on-demand, spot and reserved",
+                "10:3: \"a-b on-demand\" is there twice, first at 9:3",
+                "11:3: a price must be a mapping, not 7",
+            ]
+        );
+        for (text, expected) in [
+            ("", "this is no price book"),
+            ("- a\n", "this is no price book"),
+            (
+                "apiVersion: octavo.dev/v1\nkind: Catalogue\ncurrency: USD\nprices: []\n",
+                "kind must be \"PriceBook\"",
+            ),
+            ("prices: {\n", "this is not YAML"),
+        ] {
+            let said = complaints(text);
+            assert!(said.iter().any(|told| told.contains(expected)), "{said:?}");
+        }
+    }
+}

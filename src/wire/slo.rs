@@ -1,0 +1,252 @@
+//! The JSON of service objectives: measured rows of a model catalogue, and which of them meet what is asked.
+//!
+//! Rows are taken as the model catalogue of Open Data Hub serves them (`hardware_type`, `hardware_count`, `requests_per_second`, and
+//! latencies by name); what else they have is passed over, because it is the catalogue's own. Objectives are read strictly.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::api::API_VERSION;
+use crate::domain::matching::RequestError;
+use crate::domain::price::{Currency, PriceError};
+use crate::domain::slo::{Hardware, Judged, Objectives, Row};
+
+/// Most rows of one question.
+pub const MOST_ROWS: usize = 1000;
+/// Most objectives of latency.
+const MOST_LATENCIES: usize = 32;
+/// The longest name of hardware.
+const LONGEST_NAME: usize = 64;
+/// Most devices of one copy.
+const MOST_DEVICES: u64 = 100_000;
+/// What latencies are called.
+const LATENCIES: [&str; 3] = ["ttft_", "itl_", "e2e_"];
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SloRequest {
+    /// What the service shall keep.
+    pub objectives: ObjectivesJson,
+    /// What was measured.
+    pub rows: Vec<RowJson>,
+}
+
+/// What the service shall keep.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ObjectivesJson {
+    /// Requests a second of all copies together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second_at_least: Option<f64>,
+    /// The highest of each latency, such as `{"ttft_p90": 300}`, in the unit of the rows.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub latencies_at_most: BTreeMap<String, f64>,
+    /// The most that all copies may cost an hour, a decimal in quotes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_at_most_per_hour: Option<String>,
+    /// `on-demand`, `spot` or `reserved`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purchase_option: Option<String>,
+}
+
+/// A measured row, in the model catalogue's own words.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RowJson {
+    /// Free text, such as `H100`.
+    pub hardware_type: String,
+    /// Devices of one copy.
+    pub hardware_count: u64,
+    /// Requests that one copy answers a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<f64>,
+    /// Latencies (`ttft_p90`, `itl_p95`, `e2e_p99` and their like), and what else the catalogue says.
+    #[serde(flatten)]
+    #[schema(value_type = BTreeMap<String, Object>)]
+    pub more: BTreeMap<String, Value>,
+}
+
+/// What meets it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SloAnswer {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `SloAnswer`.
+    pub kind: String,
+    /// How many rows meet all.
+    pub met: usize,
+    /// All rows: those that meet all first, the cheapest first, then the fewest devices.
+    pub items: Vec<SloRow>,
+    /// What to know of the whole answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
+}
+
+/// A row, judged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SloRow {
+    /// Its place among the rows, from 0.
+    pub row: usize,
+    /// What it was called.
+    pub hardware: String,
+    /// Types that this may mean; none where nobody knows it.
+    pub types: Vec<String>,
+    /// Those of them that the fleet has.
+    pub here: Vec<String>,
+    /// Devices of one copy.
+    pub count: u32,
+    /// Copies that the throughput takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
+    /// What all of them cost an hour, the dearest of the types; absent where one has no price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_hour: Option<String>,
+    /// In which currency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
+    /// What it misses; empty where it meets all.
+    pub misses: Vec<String>,
+}
+
+impl TryFrom<ObjectivesJson> for Objectives {
+    type Error = RequestError;
+
+    fn try_from(asked: ObjectivesJson) -> Result<Self, RequestError> {
+        let field = "objectives.latenciesAtMost";
+        if asked.latencies_at_most.len() > MOST_LATENCIES {
+            let problem = format!("at most {MOST_LATENCIES} latencies can be asked for");
+            return Err(RequestError::new(field, problem));
+        }
+        for (name, most) in &asked.latencies_at_most {
+            let known = LATENCIES.iter().any(|start| name.starts_with(start));
+            if !known || name.len() > 40 {
+                let name: String = name.chars().take(40).collect();
+                let problem = format!(
+                    "{name:?} is no latency: names begin with ttft_, itl_ or e2e_, as ttft_p90"
+                );
+                return Err(RequestError::new(field, problem));
+            }
+            positive(field, *most)?;
+        }
+        let price = |field: &'static str| {
+            move |error: PriceError| RequestError::new(field, error.to_string())
+        };
+        if let Some(asked) = asked.requests_per_second_at_least {
+            positive("objectives.requestsPerSecondAtLeast", asked)?;
+        }
+        let ceiling = asked.price_at_most_per_hour.map(|text| text.parse());
+        let option = asked.purchase_option.map(|text| text.parse());
+        Ok(Self {
+            requests_per_second: asked.requests_per_second_at_least,
+            latencies: asked.latencies_at_most,
+            ceiling: ceiling
+                .transpose()
+                .map_err(price("objectives.priceAtMostPerHour"))?,
+            option: option
+                .transpose()
+                .map_err(price("objectives.purchaseOption"))?
+                .unwrap_or_default(),
+        })
+    }
+}
+
+/// Rows as they were measured.
+pub fn rows(given: Vec<RowJson>) -> Result<Vec<Row>, RequestError> {
+    if given.len() > MOST_ROWS {
+        let problem = format!("at most {MOST_ROWS} rows are judged at once");
+        return Err(RequestError::new("rows", problem));
+    }
+    let numbered = given.into_iter().enumerate();
+    numbered.map(|(at, row)| read(at, row)).collect()
+}
+
+fn read(at: usize, row: RowJson) -> Result<Row, RequestError> {
+    let wrong = |problem: String| RequestError::new("rows", format!("row {at}: {problem}"));
+    if row.hardware_type.trim().is_empty() || row.hardware_type.len() > LONGEST_NAME {
+        return Err(wrong(format!(
+            "hardware_type has from 1 to {LONGEST_NAME} characters"
+        )));
+    }
+    let count = Some(row.hardware_count).filter(|count| (1..=MOST_DEVICES).contains(count));
+    let count = count.and_then(|count| u32::try_from(count).ok());
+    let count =
+        count.ok_or_else(|| wrong(format!("hardware_count is from 1 to {MOST_DEVICES}")))?;
+    let mut latencies = BTreeMap::new();
+    for (name, value) in row.more {
+        // What is null was not measured.
+        if !LATENCIES.iter().any(|start| name.starts_with(start)) || value.is_null() {
+            continue;
+        }
+        let number = value.as_f64().filter(|number| *number >= 0.0);
+        let number = number.ok_or_else(|| wrong(format!("{name} is a number from 0")))?;
+        latencies.insert(name, number);
+    }
+    let rps = row.requests_per_second;
+    if rps.is_some_and(|rps| rps.is_nan() || rps < 0.0) {
+        return Err(wrong("requests_per_second is a number from 0".to_owned()));
+    }
+    // A row of no throughput is one whose throughput was not measured.
+    let rps = rps.filter(|rps| *rps > 0.0);
+    Ok(Row {
+        hardware: row.hardware_type,
+        count,
+        requests_per_second: rps,
+        latencies,
+    })
+}
+
+fn positive(field: &'static str, number: f64) -> Result<(), RequestError> {
+    if number.is_finite() && number > 0.0 {
+        Ok(())
+    } else {
+        Err(RequestError::new(
+            field,
+            format!("{number} is not more than 0"),
+        ))
+    }
+}
+
+impl SloAnswer {
+    /// Of `rows`, judged, in a fleet that has these types.
+    pub fn of(
+        rows: &[Row],
+        judged: Vec<Judged>,
+        (here, currency): (&[String], Option<&Currency>),
+    ) -> Self {
+        let met = judged.iter().filter(|one| one.misses.is_empty()).count();
+        let items = judged.into_iter().filter_map(|one| {
+            let row = rows.get(one.row)?;
+            let types: Vec<String> = match &one.hardware {
+                Hardware::Types(types) => types.iter().map(ToString::to_string).collect(),
+                Hardware::Unknown(_) => Vec::new(),
+            };
+            Some(SloRow {
+                row: one.row,
+                hardware: row.hardware.clone(),
+                here: types
+                    .iter()
+                    .filter(|name| here.contains(name))
+                    .cloned()
+                    .collect(),
+                types,
+                count: row.count,
+                replicas: one.replicas,
+                currency: one.per_hour.and(currency).map(ToString::to_string),
+                per_hour: one.per_hour.map(|price| price.to_string()),
+                misses: one.misses,
+            })
+        });
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: "SloAnswer".to_owned(),
+            met,
+            items: items.collect(),
+            notices: Vec::new(),
+        }
+    }
+}

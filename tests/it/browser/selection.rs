@@ -1,0 +1,129 @@
+//! Nodes are selected in the list, and stay selected whatever the list shows meanwhile.
+
+use serde_json::json;
+
+use super::chrome::{Start, browse};
+use super::fixture::{MACHINES, Site, inventory};
+
+const NAMES: &str = "#main tbody th";
+const ENTER: &str = "\u{e007}";
+
+/// What the form would send, in order.
+const SENT: &str = "return [...new FormData(document.getElementById('selection'))].map(one => one.join('=')).sort()";
+
+#[tokio::test]
+async fn what_is_selected_outlives_refreshes_filters_and_a_look_at_a_node() {
+    let site = Site::of_the_demo().await;
+    browse(&site.url.clone(), Start::default(), async move |page| {
+        // High enough that nothing has to be scrolled to.
+        page.resize(1800).await;
+        page.open("/").await;
+        page.until(NAMES, &MACHINES).await;
+        page.until("#picked", &["No node is selected."]).await;
+        page.click("#pick-h200").await;
+        page.click("#pick-hgx-a100").await;
+        page.until("#picked", &["2 nodes selected"]).await;
+        // A screen reader hears it.
+        page.until("#said", &["2 nodes selected"]).await;
+        assert!(page.find("#said").await.attr("role").await.unwrap() == Some("status".to_owned()));
+
+        // The fleet changes under it.
+        site.put("another", &inventory("t4").await);
+        page.until_true("return document.getElementById('pick-another') !== null")
+            .await;
+        page.until("#picked", &["2 nodes selected"]).await;
+        let checked =
+            "return [...document.querySelectorAll('.pick:checked')].map(one => one.value)";
+        assert_eq!(
+            page.ask(checked, json!([])).await,
+            json!(["h200", "hgx-a100"])
+        );
+        let some = "return document.getElementById('pick-all').indeterminate";
+        assert_eq!(page.ask(some, json!([])).await, true);
+
+        // A filter hides one of them.
+        page.find("#search").await.send_keys("a100").await.unwrap();
+        page.until(NAMES, &["hgx-a100", "mixed-l40s-a100"]).await;
+        page.until("#picked", &["2 nodes selected, 1 of them not listed here"])
+            .await;
+        assert_eq!(
+            page.ask(SENT, json!([])).await,
+            json!(["node=h200", "node=hgx-a100"])
+        );
+
+        // All that are listed, and only they, with one box.
+        page.click("#pick-all").await;
+        page.until("#picked", &["3 nodes selected, 1 of them not listed here"])
+            .await;
+        page.click("#pick-all").await;
+        page.until("#picked", &["1 node selected, 1 of them not listed here"])
+            .await;
+
+        page.click("#open-hgx-a100").await;
+        page.until("h1", &["hgx-a100"]).await;
+        page.open("/").await;
+        page.until("#picked", &["1 node selected"]).await;
+        page.click("#pick-none").await;
+        page.until("#picked", &["No node is selected."]).await;
+        assert_eq!(page.ask(SENT, json!([])).await, json!([]));
+        page.assert_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nodes_are_selected_by_keyboard_alone() {
+    let site = Site::of_the_demo().await;
+    browse(&site.url, Start::default(), async |page| {
+        let focus = |id: &str| format!("return document.activeElement.id === '{id}'");
+        page.open("/").await;
+        page.until(NAMES, &MACHINES).await;
+        page.press("j").await;
+        page.press("j").await;
+        page.until_true(&focus("open-dgx-h100")).await;
+        page.press("x").await;
+        page.until("#picked", &["1 node selected"]).await;
+        // The focus stays where it was, and goes on from there.
+        page.press("j").await;
+        page.press("j").await;
+        page.until_true(&focus("open-h200")).await;
+        page.press("x").await;
+        page.until("#said", &["2 nodes selected"]).await;
+        page.press("x").await;
+        page.until("#said", &["1 node selected"]).await;
+        assert_eq!(page.ask(SENT, json!([])).await, json!(["node=dgx-h100"]));
+        // A box of its own takes the blank, as everywhere.
+        page.ask("document.getElementById('pick-h200').focus()", json!([]))
+            .await;
+        page.press(" ").await;
+        page.until("#said", &["2 nodes selected"]).await;
+        page.press("j").await;
+        page.until_true(&focus("open-hgx-a100")).await;
+        assert_eq!(page.violations().await, Vec::<String>::new());
+        page.assert_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_scripts_the_boxes_and_the_button_are_a_form() {
+    let site = Site::of_the_demo().await;
+    let start = Start {
+        without_scripts: true,
+        ..Start::default()
+    };
+    browse(&site.url, start, async |page| {
+        page.open("/").await;
+        page.click("#pick-h200").await;
+        page.click("#pick-dgx-h100").await;
+        let button = page.find("#make-profile").await;
+        assert_eq!(
+            button.text().await.unwrap(),
+            "Create Hardware Profile from Selection"
+        );
+        button.send_keys(ENTER).await.unwrap();
+        page.until_true("return location.search === '?node=dgx-h100&node=h200'")
+            .await;
+    })
+    .await;
+}

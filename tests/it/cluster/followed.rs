@@ -1,0 +1,172 @@
+//! A cluster followed: what is there, what changes, and what is said while nobody answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use octavo::domain::cluster::{Amounts, Phase, PodKey, Readiness};
+use octavo::k8s::cluster::{Followed, Follower};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::Api;
+use super::objects::Bearer;
+
+/// Longer than anything takes on a loaded machine; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// What is known, as soon as it is `wanted`.
+pub(super) async fn await_followed(
+    followed: &mut watch::Receiver<Arc<Followed>>,
+    what: &str,
+    wanted: impl Fn(&Followed) -> bool,
+) -> Arc<Followed> {
+    let found = timeout(PATIENCE, followed.wait_for(|all| wanted(all))).await;
+    let found = found.map(|found| Arc::clone(&found.unwrap()));
+    found.unwrap_or_else(|_| panic!("{what}: {:#?}", followed.borrow().trouble))
+}
+
+fn key(namespace: &str, name: &str) -> PodKey {
+    PodKey {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn pod(namespace: &str, name: &str, spec: &Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "serviceAccountName": "runner", "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "one", "image": "test.invalid/none:1", "resources": {"limits": {"nvidia.com/gpu": "2"}}}],
+        },
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        pod["spec"][field] = value.clone();
+    }
+    pod
+}
+
+/// An account that may do nothing, and how it gets in.
+fn runner(api: &Api, namespace: &str, node: &str) -> Bearer {
+    api.kubectl(&["create", "serviceaccount", "runner", "-n", namespace]);
+    api.create(&pod(namespace, "one", &json!({"nodeName": node})));
+    api.as_bearer(&api.token(namespace, "runner", "one", &[]))
+}
+
+fn allow(api: &Api, namespace: &str) {
+    let what = ["--verb=list,watch", "--resource=nodes,pods"];
+    api.kubectl(&[&["create", "clusterrole", "follow"], &what[..]].concat());
+    let whom = format!("--serviceaccount={namespace}:runner");
+    let binding = ["create", "clusterrolebinding", "follow", &whom];
+    api.kubectl(&[&binding[..], &["--clusterrole=follow"]].concat());
+}
+
+#[tokio::test]
+async fn nodes_and_pods_are_followed_and_whoever_is_refused_or_cut_off_says_so_until_it_is_over() {
+    let mut api = Api::fresh();
+    let node = api.node("followed");
+    let namespace = api.namespace();
+    let bearer = runner(&api, &namespace, node.name());
+    let eyes = Follower::connect(Some(&bearer.path())).await.unwrap();
+    let mut followed = eyes.followed();
+    tokio::spawn(eyes.run());
+
+    let is_refused = |all: &Followed| {
+        let said = all.trouble.as_deref().unwrap_or_default();
+        said.contains("403 Forbidden") && said.contains("nodes") && said.contains("pods")
+    };
+    let refused = await_followed(&mut followed, "who may not is refused", is_refused).await;
+    assert_eq!(refused.heard, None);
+    allow(&api, &namespace);
+    let is_heard = |all: &Followed| all.trouble.is_none() && all.heard.is_some();
+    let all = await_followed(&mut followed, "who may is heard", is_heard).await;
+    let one = &all.sights.pods[&key(&namespace, "one")];
+    assert_eq!(
+        (one.phase, one.holds_on()),
+        (Phase::Bound, Some(node.name()))
+    );
+    assert_eq!(
+        one.wants.amounts,
+        Amounts::default().with("nvidia.com/gpu", 2)
+    );
+    assert_eq!(all.sights.nodes[node.name()].readiness, Readiness::Ready);
+    assert_eq!(all.sights.nodes[node.name()].allocatable.get("cpu"), 64_000);
+
+    what_changes_is_seen(&api, &mut followed, (&namespace, node.name())).await;
+    that_nothing_happens_is_heard(&mut followed).await;
+
+    let before = Arc::clone(&followed.borrow());
+    api.stop();
+    let is_cut_off = |all: &Followed| all.trouble.is_some();
+    let away = await_followed(&mut followed, "it is away", is_cut_off).await;
+    assert!(
+        away.trouble
+            .as_ref()
+            .unwrap()
+            .contains("cannot be followed: ")
+    );
+    assert_eq!(away.sights, before.sights, "what was known stays");
+    api.start();
+    let late = pod(&namespace, "late", &json!({}));
+    api.create(&late);
+    let is_back = |all: &Followed| {
+        all.trouble.is_none() && all.sights.pods.contains_key(&key(&namespace, "late"))
+    };
+    let back = await_followed(&mut followed, "it is back", is_back).await;
+    assert!(back.heard > before.heard);
+}
+
+async fn what_changes_is_seen(
+    api: &Api,
+    followed: &mut watch::Receiver<Arc<Followed>>,
+    (namespace, node): (&str, &str),
+) {
+    api.kubectl(&["label", "node", node, "pool=training"]);
+    api.kubectl(&["taint", "node", node, "gpu=mig:NoSchedule"]);
+    api.kubectl(&["cordon", node]);
+    await_followed(followed, "the node changes", |all| {
+        let node = &all.sights.nodes[node];
+        node.label("pool") == Some("training") && node.is_cordoned && node.taints.len() == 1
+    })
+    .await;
+    api.create(&pod(
+        namespace,
+        "waits",
+        &json!({"nodeSelector": {"pool": "training"}}),
+    ));
+    let gates = json!({"schedulingGates": [{"name": "test.invalid/quota"}]});
+    api.create(&pod(namespace, "gated", &gates));
+    let ends = json!({"nodeName": node, "activeDeadlineSeconds": 600});
+    api.create(&pod(namespace, "ends", &ends));
+    let all = await_followed(followed, "pods come", |all| all.sights.pods.len() == 4).await;
+    let of = |name| &all.sights.pods[&key(namespace, name)];
+    assert!(of("waits").is_pending() && of("waits").wants.selector["pool"] == "training");
+    assert_eq!((of("gated").phase, of("gated").until), (Phase::Gated, None));
+    assert!(
+        of("ends").until.unwrap() > 1_767_225_600,
+        "{:?}",
+        of("ends")
+    );
+    let done = json!({"status": {"phase": "Succeeded"}}).to_string();
+    let patch = ["patch", "pod", "ends", "-n", namespace, "--type=merge"];
+    api.kubectl(&[&patch[..], &["--subresource=status", "-p", &done]].concat());
+    let now = ["-n", namespace, "--grace-period=0", "--force"];
+    api.kubectl(&[&["delete", "pod", "waits"], &now[..]].concat());
+    let other = api.node("other");
+    let name = other.name().to_owned();
+    let is_other =
+        |all: &Followed| all.sights.pods.len() == 2 && all.sights.nodes.contains_key(&name);
+    await_followed(followed, "what ended or was deleted is gone", is_other).await;
+    drop(other);
+    let is_gone = |all: &Followed| !all.sights.nodes.contains_key(&name);
+    await_followed(followed, "a node is deleted", is_gone).await;
+}
+
+/// Nobody writes anything here now: there is no controller, and no kubelet.
+async fn that_nothing_happens_is_heard(followed: &mut watch::Receiver<Arc<Followed>>) {
+    let before = Arc::clone(&followed.borrow());
+    let is_newer = |all: &Followed| all.heard > before.heard;
+    let after = await_followed(followed, "a quiet cluster is not an old one", is_newer).await;
+    assert!(after.trouble.is_none() && after.sights == before.sights);
+}

@@ -1,0 +1,209 @@
+//! New profiles, made from nodes as the person who asks; and where their work goes.
+
+use serde_json::{Value, json};
+
+use super::{GPU, H200, HARDWARE, Site, T4, define, node, words};
+use crate::cluster::Api;
+use crate::cluster::objects::TestNode;
+
+fn object(api: &Api, namespace: &str, name: &str) -> Option<Value> {
+    let arguments = [
+        "get",
+        "hardwareprofile",
+        name,
+        "-n",
+        namespace,
+        "-o",
+        "json",
+        "--show-managed-fields",
+    ];
+    let output = api.try_kubectl(&arguments);
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+fn it_says_who_and_why_and_names_no_node(made: &Value, nodes: &[TestNode]) {
+    let annotations = &made["metadata"]["annotations"];
+    assert_eq!(annotations["opendatahub.io/display-name"], "Premium GPU");
+    assert_eq!(annotations["octavo.dev/type"], H200);
+    assert_eq!(annotations["octavo.dev/reason"], "team vision");
+    assert!(
+        annotations["octavo.dev/created-by"]
+            .as_str()
+            .is_some_and(|who| !who.is_empty())
+    );
+    assert_eq!(
+        made["metadata"]["managedFields"][0]["manager"],
+        "octavo-profiles"
+    );
+    // Everybody may read it, so it names no node.
+    assert!(
+        nodes
+            .iter()
+            .all(|node| !made.to_string().contains(node.name()))
+    );
+}
+
+fn what_others_made_is_left_alone(site: &Site<'_>, namespace: &str) {
+    let api = site.api;
+    let other = super::profile(namespace, T4, ("octavo.dev/type", T4));
+    api.apply(&other);
+    let before = object(api, namespace, T4);
+    let over = ["create", "--type", T4, "-n", namespace];
+    let (_, said) = site.says(&over, 1);
+    assert!(said.contains("made by kubectl; it is left alone"), "{said}");
+    assert!(
+        said.contains("- spec.identifiers[0].defaultCount: 2"),
+        "{said}"
+    );
+    assert_eq!(object(api, namespace, T4), before);
+}
+
+#[tokio::test]
+async fn a_profile_is_drafted_from_nodes_tried_made_and_never_put_over_somebody_else_s() {
+    let api = Api::fresh();
+    let nodes = [node(&api, H200), node(&api, T4)];
+    let site = Site::new(&api);
+    let path = format!("/api/v1/profile-draft?type={H200}");
+    site.until(&path, |draft| draft["kind"] == "ProfileDraft")
+        .await;
+
+    // Without the kind there is a draft, and nothing to make it in.
+    let of_type = ["create", "--type", H200];
+    let (printed, told) = site.says(&[&of_type[..], &["--dry-run"]].concat(), 0);
+    assert!(
+        printed.contains("octavo.dev/type: nvidia-h200-141gb"),
+        "{printed}"
+    );
+    assert!(told.contains("is not made"), "{told}");
+    let (_, said) = site.says(&of_type, 1);
+    assert!(said.contains("in which namespace?"), "{said}");
+    let namespace = api.namespace();
+    let here = [
+        &of_type[..],
+        &[
+            "-n",
+            &namespace,
+            "--display-name",
+            "Premium GPU",
+            "--reason",
+            "team vision",
+        ],
+    ]
+    .concat();
+    let (_, said) = site.says(&here, 1);
+    assert!(
+        said.contains("this cluster has no HardwareProfiles"),
+        "{said}"
+    );
+
+    define(&api, HARDWARE);
+    let (said, _) = site.says(&[&here[..], &["--dry-run=server"]].concat(), 0);
+    assert!(said.contains("could be made"), "{said}");
+    assert_eq!(object(&api, &namespace, H200), None);
+    let (said, _) = site.says(&here, 0);
+    assert_eq!(said, format!("profile {namespace}/{H200} is made\n"));
+    let made = object(&api, &namespace, H200).unwrap();
+    it_says_who_and_why_and_names_no_node(&made, &nodes);
+    let judged = site.profile(H200, |one| one["available"] == 8).await;
+    assert_eq!(words(&judged), [] as [&str; 0]);
+    assert_eq!(judged["reason"], "team vision");
+    // Again it is the same, and nothing is written.
+    site.says(&here, 0);
+    assert_eq!(object(&api, &namespace, H200), Some(made));
+
+    what_others_made_is_left_alone(&site, &namespace);
+    let both = format!("{},{}", nodes[0].name(), nodes[1].name());
+    let (_, said) = site.says(&["create", "--from-nodes", &both], 1);
+    assert!(said.contains("these nodes have 2 types"), "{said}");
+}
+
+/// The pod that the webhook makes of a workload with this profile: requests and limits are the default counts, selector and
+/// tolerations the profile's. Source: workbenches-operator, `/workbenches-hardware-profile`.
+fn pod(profile: &Value, namespace: &str, name: &str) -> Value {
+    let counts = profile["spec"]["identifiers"].as_array().unwrap().iter();
+    let counts: serde_json::Map<String, Value> = counts
+        .map(|one| {
+            let count = &one["defaultCount"];
+            let count = count
+                .as_str()
+                .map_or_else(|| count.to_string(), ToOwned::to_owned);
+            (one["identifier"].as_str().unwrap().to_owned(), json!(count))
+        })
+        .collect();
+    let scheduling = &profile["spec"]["scheduling"]["node"];
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "nodeSelector": scheduling["nodeSelector"], "tolerations": scheduling["tolerations"],
+            "containers": [{
+                "name": "main", "image": "test.invalid/none:1",
+                "resources": {"requests": counts, "limits": counts},
+            }],
+        },
+    })
+}
+
+#[tokio::test]
+async fn work_of_a_made_profile_lands_on_nodes_of_its_type_alone_and_as_often_as_was_said() {
+    let api = Api::shared();
+    let (h200, _t4) = (node(api, H200), node(api, T4));
+    define(api, HARDWARE);
+    let namespace = api.namespace();
+    api.await_account(&namespace);
+    let site = Site::new(api);
+    let create = [
+        "create",
+        "--from-nodes",
+        h200.name(),
+        "--name",
+        "premium",
+        "-n",
+        &namespace,
+        "--resource",
+        GPU,
+    ];
+    let path = format!("/api/v1/profile-draft?nodes={}&resource={GPU}", h200.name());
+    site.until(&path, |draft| draft["kind"] == "ProfileDraft")
+        .await;
+    site.says(&create, 0);
+    let path = format!("{namespace}/premium");
+    let judged = site.profile(&path, |one| one["available"] == 8).await;
+    assert_eq!(judged["type"], H200);
+    let made = object(api, &namespace, "premium").unwrap();
+    for number in 0..9 {
+        api.create(&pod(&made, &namespace, &format!("work-{number}")));
+    }
+    // What was said to be available is what the scheduler finds, and no pod goes to the other type.
+    let placed = || -> Vec<Value> {
+        let pods = api.kubectl(&["get", "pods", "-n", &namespace, "-o", "json"]);
+        let pods: Value = serde_json::from_str(&pods).unwrap();
+        pods["items"].as_array().unwrap().clone()
+    };
+    let mut look_again = crate::fleet::api::pace();
+    let refused = |pod: &Value| {
+        let conditions = pod["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        conditions
+            .iter()
+            .any(|one| one["type"] == "PodScheduled" && one["reason"] == "Unschedulable")
+    };
+    let deadline = std::time::Instant::now() + super::PATIENCE;
+    let pods = loop {
+        let pods = placed();
+        let settled = |pod: &&Value| pod["spec"]["nodeName"].is_string() || refused(pod);
+        if pods.iter().filter(settled).count() == 9 {
+            break pods;
+        }
+        assert!(std::time::Instant::now() < deadline, "{pods:#?}");
+        look_again.tick().await;
+    };
+    let on: Vec<&str> = pods
+        .iter()
+        .filter_map(|pod| pod["spec"]["nodeName"].as_str())
+        .collect();
+    assert_eq!(on, [h200.name(); 8]);
+    let judged = site.profile(&path, |one| one["available"] == 0).await;
+    assert_eq!(words(&judged), [] as [&str; 0]);
+}

@@ -1,0 +1,201 @@
+//! How much room there is, held against the real scheduler: for fleets and pods made at random, what [`room`] says is how many more
+//! of such pods are bound, and one more is not.
+//!
+//! Nodes are objects without a machine, which is all that a scheduler sees of one. Each fleet has a label and a resource of its own,
+//! so no other test's pod gets there and none of these gets anywhere else.
+
+mod fleet;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api as Objects;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use octavo::domain::cluster::{Amounts, PodKey, Sights, room};
+use octavo::k8s::cluster::{Followed, Follower};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use self::fleet::{Dice, LABEL};
+use super::Api;
+use super::followed::await_followed;
+
+const SEED: u64 = 11;
+/// Fleets, and kinds of pods that come to each one after the other.
+const FLEETS: u64 = 6;
+const KINDS: u64 = 8;
+const NODES: u64 = 5;
+
+/// A fleet in the cluster; its nodes are deleted when dropped.
+struct Fleet<'a> {
+    api: &'a Api,
+    nodes: Objects<Node>,
+    pods: Objects<Pod>,
+    namespace: String,
+    name: String,
+    followed: watch::Receiver<Arc<Followed>>,
+}
+
+impl Drop for Fleet<'_> {
+    fn drop(&mut self) {
+        let of = format!("--selector={LABEL}={}", self.name);
+        let _gone_already = self
+            .api
+            .try_kubectl(&["delete", "nodes", &of, "--wait=false"]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_to_be_free_is_exactly_what_the_scheduler_binds() {
+    let api = Api::shared();
+    let eyes = Follower::connect(Some(api.kubeconfig())).await.unwrap();
+    let followed = eyes.followed();
+    tokio::spawn(eyes.run());
+    let namespace = api.namespace();
+    api.await_account(&namespace);
+    let mut bound = Vec::new();
+    for number in 0..FLEETS {
+        let mut dice = Dice::new(SEED + number);
+        let client = api.client();
+        let fleet = Fleet {
+            api,
+            nodes: Objects::all(client.clone()),
+            pods: Objects::namespaced(client, &namespace),
+            namespace: namespace.clone(),
+            name: format!("{namespace}-{number}"),
+            followed: followed.clone(),
+        };
+        fleet.make(&mut dice).await;
+        for kind in 0..KINDS {
+            let spec = dice.pod(&fleet.name);
+            bound.push(fleet.takes_as_many_as_there_is_room_for(kind, &spec).await);
+        }
+    }
+    // Both what fits nowhere and what fits often was among them, or nothing was shown.
+    let fitting = bound.iter().filter(|count| **count > 0).count();
+    let all: usize = bound.iter().sum();
+    assert!(
+        bound.contains(&0) && fitting >= 16 && all >= 80,
+        "{bound:?}"
+    );
+}
+
+fn read<K: serde::de::DeserializeOwned>(object: Value) -> K {
+    serde_json::from_value(object).unwrap()
+}
+
+impl Fleet<'_> {
+    /// Makes nodes, and waits until they have the taints that they shall have and no other.
+    async fn make(&self, dice: &mut Dice) {
+        let mut taints = BTreeMap::new();
+        for number in 0..NODES {
+            let node = dice.node(&self.name, number);
+            let name = node["metadata"]["name"].as_str().unwrap().to_owned();
+            let params = PostParams::default();
+            self.nodes
+                .create(&params, &read(node.clone()))
+                .await
+                .unwrap();
+            // Every new node is given one more, until a controller has seen it.
+            let patch = Patch::Merge(json!({"spec": {"taints": node["spec"]["taints"]}}));
+            let params = PatchParams::default();
+            self.nodes.patch(&name, &params, &patch).await.unwrap();
+            let count = node["spec"]["taints"].as_array().unwrap().len();
+            taints.insert(name, count);
+        }
+        await_followed(&mut self.followed.clone(), "the fleet is there", |all| {
+            taints.iter().all(|(name, count)| {
+                let node = all.sights.nodes.get(name);
+                node.is_some_and(|node| {
+                    let ours = |key: &str| !key.starts_with("node.kubernetes.io/");
+                    let is_marked = node.taints.iter().any(|taint| !ours(&taint.key));
+                    let ours = node.taints.iter().filter(|taint| ours(&taint.key)).count();
+                    // A controller says with a taint what a cordon is.
+                    ours == *count && is_marked == node.is_cordoned
+                })
+            })
+        })
+        .await;
+    }
+
+    /// How many more pods of this kind there is room for: so many are bound, and the next one is not.
+    async fn takes_as_many_as_there_is_room_for(&self, kind: u64, spec: &Value) -> usize {
+        let what = format!("seed {SEED}, {}, kind {kind}: {spec}", self.name);
+        let call = |suffix: &str| format!("{}-{kind}-{suffix}", self.name);
+        // Held back by a gate it takes nothing, and says what such a pod wants when the API server has put in what it puts in.
+        let pattern = call("pattern");
+        let mut gated = spec.clone();
+        gated["schedulingGates"] = json!([{"name": "test.invalid/gate"}]);
+        self.create(&pattern, gated).await;
+        let key = |name: &str| PodKey {
+            namespace: self.namespace.clone(),
+            name: name.to_owned(),
+        };
+        let first = key(&pattern);
+        let mut followed = self.followed.clone();
+        let is_there = |all: &Followed| all.sights.pods.contains_key(&first);
+        let all = await_followed(&mut followed, &what, is_there).await;
+        let count = free(&all.sights, &first);
+        assert!(count < 200, "{what}: {count} are too many to try");
+
+        let names: Vec<String> = (0..count).map(|number| call(&number.to_string())).collect();
+        for name in &names {
+            self.create(name, spec.clone()).await;
+        }
+        let bound = format!("{what}: {count} are bound");
+        let expected: Vec<PodKey> = names.iter().map(|name| key(name)).collect();
+        await_followed(&mut followed, &bound, |all| {
+            let pod = |key| all.sights.pods.get(key);
+            let is_bound = |key| pod(key).is_some_and(|pod| pod.holds_on().is_some());
+            expected.iter().all(is_bound)
+        })
+        .await;
+
+        let over = call("over");
+        self.create(&over, spec.clone()).await;
+        self.is_left(&over, &what).await;
+        assert_eq!(free(&followed.borrow().sights, &first), 0, "{what}");
+        names.len()
+    }
+
+    async fn create(&self, name: &str, spec: Value) {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec,
+        });
+        let params = PostParams::default();
+        self.pods.create(&params, &read(pod)).await.unwrap();
+    }
+
+    /// The scheduler has looked at it, and says that it fits nowhere. It goes again.
+    async fn is_left(&self, name: &str, what: &str) {
+        let left = "--for=condition=PodScheduled=False";
+        let wait = ["wait", "-n", &self.namespace, "pod", name, left];
+        let waited = self
+            .api
+            .try_kubectl(&[&wait[..], &["--timeout=120s"]].concat());
+        let pod = self.pods.get(name).await.unwrap();
+        let said = String::from_utf8_lossy(&waited.stderr);
+        assert!(waited.status.success(), "{what}: {said}\n{:?}", pod.spec);
+        let conditions = pod.status.unwrap().conditions.unwrap_or_default();
+        let scheduled = conditions
+            .iter()
+            .find(|one| one.type_ == "PodScheduled")
+            .unwrap();
+        assert_eq!(scheduled.reason.as_deref(), Some("Unschedulable"), "{what}");
+        assert_eq!(pod.spec.unwrap().node_name, None, "{what}");
+        let params = DeleteParams::default().grace_period(0);
+        self.pods.delete(name, &params).await.unwrap();
+    }
+}
+
+/// What there is room for of such a pod, over all nodes.
+fn free(sights: &Sights, pattern: &PodKey) -> u64 {
+    let held = sights.held();
+    let wants = &sights.pods[pattern].wants;
+    let of = sights.nodes.values().map(|node| {
+        let none = Amounts::default();
+        room(wants, node, held.get(node.name.as_str()).unwrap_or(&none))
+    });
+    of.sum()
+}

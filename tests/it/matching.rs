@@ -1,0 +1,180 @@
+//! `octavo match` against a real aggregator that real agents on simulated machines report to.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use crate::machine::Machine;
+use crate::process::{Aggregator, Program};
+
+const H200: &str = "
+machine: h200
+driver: 570.133.20
+gpus:
+  - {board: H200_141GB, count: 2}
+processes:
+  - {pid: 900, gpu: 0, name: torchrun, memory_mib: 71000}
+  - {pid: 901, gpu: 1, name: torchrun, memory_mib: 71000}
+";
+
+const A100: &str = "
+machine: a100
+driver: 570.133.20
+gpus:
+  - {board: A100_80GB, count: 2}
+";
+
+const PRICES: &str = "
+apiVersion: octavo.dev/v1
+kind: PriceBook
+currency: USD
+prices:
+- {type: nvidia-a100-80gb, perHour: \"1.85\"}
+";
+
+/// An aggregator with a node of each, known to it.
+struct Fleet {
+    // Fields are dropped in this order: agents go before their machines.
+    _agents: Vec<Program>,
+    _machines: [Machine; 2],
+    url: String,
+    _aggregator: Aggregator,
+}
+
+impl Fleet {
+    fn new(arguments: &[&str]) -> Self {
+        let aggregator = Aggregator::start(&[&["--plaintext"], arguments].concat());
+        let grpc = format!("http://{}", aggregator.grpc);
+        let url = format!("http://{}", aggregator.http);
+        let machines = [Machine::new(H200), Machine::new(A100)];
+        let agents = machines
+            .iter()
+            .zip(["h200", "a100"])
+            .map(|(machine, name)| {
+                machine.agent(&[
+                    "--aggregator",
+                    &grpc,
+                    "--aggregator-plaintext",
+                    "--node-name",
+                    name,
+                    "--interval=200ms",
+                ])
+            });
+        let fleet = Self {
+            _agents: agents.collect(),
+            _machines: machines,
+            url,
+            _aggregator: aggregator,
+        };
+        fleet.knows_both();
+        fleet
+    }
+
+    /// Two lines of a watch are two nodes that are known.
+    fn knows_both(&self) {
+        let mut watch = Command::new(env!("CARGO_BIN_EXE_octavo"))
+            .args(["watch", "--no-headers"])
+            .env("OCTAVO_SERVER", &self.url)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+        assert_eq!(lines.take(2).filter_map(Result::ok).count(), 2);
+        let _gone_already = watch.kill();
+        let _gone_already = watch.wait();
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_octavo"))
+            .arg("match")
+            .args(arguments)
+            .env("OCTAVO_SERVER", &self.url)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn prints(&self, arguments: &[&str], code: i32) -> (String, String) {
+        let output = self.run(arguments);
+        let (out, notes) = (said(&output.stdout), said(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{out}{notes}");
+        (out, notes)
+    }
+}
+
+fn said(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn a_fallback_is_warned_of_and_the_exit_code_says_what_it_comes_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let book = folder.path().join("prices.yaml");
+    fs::write(&book, PRICES).unwrap();
+    let fleet = Fleet::new(&["--price-book", book.to_str().unwrap()]);
+    let (out, notes) = fleet.prints(&["--memory=80GB", "--prefer=nvidia-h200-141gb"], 0);
+    assert_eq!(
+        out,
+        "\
+RANK  NAME               COUNT  STANDING  FREE  ON ONE NODE  COST/H
+1     nvidia-a100-80gb   1      free      2/2   2            1.85 USD
+2     nvidia-h200-141gb  1      taken     0/2   0            -
+
+nvidia-a100-80gb:
+  85.8 GB each, 80 GB needed
+  2 of 2 free, 2 on one node
+  1 cost 1.85 USD an hour on-demand
+  warning: nvidia-a100-80gb instead of the preferred nvidia-h200-141gb, of which
+    not enough is free
+  warning: nvidia-a100-80gb is Ampere; nvidia-h200-141gb is Hopper, which is
+    newer and fits, but not enough of it is free
+"
+    );
+    assert_eq!(notes, "note: 1 x nvidia-a100-80gb fits and is free\n");
+    let (out, notes) = fleet.prints(&["--memory=100GB", "--no-headers"], 4);
+    assert_eq!(out, "1  nvidia-h200-141gb  1  taken  0/2  0  -\n");
+    assert_eq!(
+        notes,
+        "note: 1 x nvidia-h200-141gb fits, but not enough is free on one node\n"
+    );
+    let (_, notes) = fleet.prints(&["--memory=192GB"], 5);
+    assert_eq!(
+        notes,
+        "note: needs 192 GB or more per device; the largest here is nvidia-h200-141gb with 150.7 GB\n"
+    );
+    let (out, _) = fleet.prints(&["--memory=80GB", "-o", "name"], 0);
+    assert_eq!(out, "nvidia-a100-80gb\nnvidia-h200-141gb\n");
+    for format in ["json", "yaml"] {
+        let (out, _) = fleet.prints(&["--memory=80GB", "-o", format], 0);
+        assert!(
+            out.contains("MatchAnswer") && out.contains("onOneNode"),
+            "{out}"
+        );
+    }
+    let (_, notes) = fleet.prints(&["--memory=80 apples"], 1);
+    assert!(notes.contains("is no amount of memory"), "{notes}");
+    let (_, notes) = fleet.prints(&["--isolation=none"], 2);
+    assert!(notes.contains("exclusive, mig, shared"), "{notes}");
+}
+
+#[test]
+fn a_price_book_that_cannot_be_used_is_an_error_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let book = folder.path().join("prices.yaml");
+    fs::write(&book, PRICES.replace("1.85", "cheap")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_octavo-aggregator"))
+        .args([
+            "--plaintext",
+            "--grpc-listen=127.0.0.1:0",
+            "--http-listen=127.0.0.1:0",
+            "--price-book",
+        ])
+        .arg(&book)
+        .output()
+        .unwrap();
+    let text = said(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("line 6:37: \"cheap\" is no price"), "{text}");
+}

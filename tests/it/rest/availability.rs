@@ -1,0 +1,124 @@
+//! What is to be had, of a fleet that only agents speak for.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use super::fleet::{Aggregator, Machines};
+
+const GPU: &str = "nvidia.com/gpu";
+
+fn row<'a>(list: &'a Value, type_name: &str, resource: &str) -> &'a Value {
+    let items = list["items"].as_array().unwrap();
+    let found = items
+        .iter()
+        .find(|row| row["type"] == type_name && row["resource"] == resource);
+    found.unwrap_or_else(|| panic!("no {type_name} {resource} in {list:#}"))
+}
+
+fn figures(row: &Value) -> Value {
+    json!([
+        row["capacity"],
+        row["allocatable"],
+        row["inUse"],
+        row["free"]
+    ])
+}
+
+#[tokio::test]
+async fn without_a_cluster_what_has_no_process_is_to_be_had_and_that_is_said() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    let list = aggregator.get("/api/v1/availability").await.json();
+    assert_eq!(
+        (&list["basis"], &list["stale"], &list["trouble"]),
+        (&json!("agents"), &json!(false), &Value::Null)
+    );
+    let l4 = row(&list, "nvidia-l4-24gb", GPU);
+    assert_eq!(figures(l4), json!([2, 2, 0, 2]));
+    assert_eq!(
+        (&l4["title"], &l4["nodes"], &l4["requested"]),
+        (&json!("NVIDIA L4 24GB"), &json!(2), &Value::Null)
+    );
+    assert_eq!(l4["wait"], json!({"basis": "free"}));
+    let h100 = "nvidia-h100-80gb";
+    for (resource, expected) in [
+        (GPU, json!([2, 2, 0, 2])),
+        ("nvidia.com/mig-3g.40gb", json!([1, 1, 0, 1])),
+        ("nvidia.com/mig-7g.80gb", json!([1, 1, 1, 0])),
+    ] {
+        assert_eq!(figures(row(&list, h100, resource)), expected, "{resource}");
+    }
+    let taken = row(&list, h100, "nvidia.com/mig-7g.80gb");
+    assert_eq!(taken["wait"]["basis"], "unknown");
+    assert!(
+        taken["wait"]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("not followed")
+    );
+}
+
+#[tokio::test]
+async fn what_idle_devices_could_become_is_what_the_planner_has_room_for() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    let list = aggregator.get("/api/v1/availability").await.json();
+    // Two whole devices and one with two idle partitions; the fourth is in use and becomes nothing.
+    for (resource, more) in [
+        (GPU, 1),
+        ("nvidia.com/mig-1g.10gb", 7 + 7 + 6),
+        ("nvidia.com/mig-2g.20gb", 3 + 3 + 3),
+        ("nvidia.com/mig-3g.40gb", 2 + 2 + 1),
+        ("nvidia.com/mig-7g.80gb", 3),
+    ] {
+        let row = row(&list, "nvidia-h100-80gb", resource);
+        assert_eq!(row["couldBecome"], more, "{resource}");
+    }
+    assert_eq!(row(&list, "nvidia-l4-24gb", GPU)["couldBecome"], 0);
+}
+
+#[tokio::test]
+async fn what_a_silent_node_has_is_of_no_use() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    aggregator.silence("gpu-2");
+    let list = aggregator.get("/api/v1/availability").await.json();
+    let l4 = row(&list, "nvidia-l4-24gb", GPU);
+    assert_eq!(figures(l4), json!([2, 1, 0, 1]));
+    assert_eq!(
+        (&l4["unusable"][0]["reason"], &l4["unusable"][0]["count"]),
+        (&json!("stale"), &json!(1))
+    );
+}
+
+#[tokio::test]
+async fn rows_are_filtered_and_what_is_wrong_is_a_problem() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    let count = async |query: &str| {
+        let path = format!("/api/v1/availability?{query}");
+        let list = aggregator.get(&path).await.json();
+        list["items"].as_array().unwrap().len()
+    };
+    assert_eq!(count("type=nvidia-l4-24gb").await, 1);
+    assert_eq!(count("resource=nvidia.com/gpu").await, 2);
+    assert_eq!(count("resource=nvidia.com/gpu&minFree=3").await, 0);
+    assert_eq!(count("type=unknown").await, 0);
+    for (query, kind) in [
+        ("minFree=few", "/problems/invalid-parameter"),
+        ("size=1", "/problems/unknown-parameter"),
+    ] {
+        let path = format!("/api/v1/availability?{query}");
+        let answer = aggregator.get(&path).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{query}");
+        assert_eq!(answer.json()["type"], kind, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn prometheus_reads_the_same_figures() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    let metrics = aggregator.get("/metrics").await.body;
+    for line in [
+        r#"octavo_aggregator_availability{type="nvidia-l4-24gb",resource="nvidia.com/gpu",state="free"} 2"#,
+        r#"octavo_aggregator_availability{type="nvidia-h100-80gb",resource="nvidia.com/mig-7g.80gb",state="requested"} 1"#,
+    ] {
+        assert!(metrics.contains(line), "{line} is not in {metrics}");
+    }
+}

@@ -1,0 +1,349 @@
+//! `POST /api/v1/estimates`: by the rule of thumb, and by engines that are really asked over HTTP: good ones, and all others.
+
+use std::future::pending;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use octavo::aggregator::engine::Engine;
+use octavo::book::prices::Prices;
+use octavo::config::aggregator::EngineSettings;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::fleet::{Aggregator, Machines};
+use crate::process;
+
+const ESTIMATES: &str = "/api/v1/estimates";
+
+/// How an engine of a test behaves.
+#[derive(Clone)]
+enum Manner {
+    /// It answers with this.
+    Says(String),
+    /// It answers with this status.
+    Fails(StatusCode),
+    /// It takes the question and is never heard of again.
+    Hangs,
+    /// It begins to answer and never ends.
+    Drips,
+}
+
+/// An engine that listens, and how often it was asked.
+struct Listening {
+    url: String,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Listening {
+    async fn new(manner: Manner) -> Self {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let answer = move |question: String| {
+            let (manner, count) = (manner.clone(), Arc::clone(&count));
+            async move {
+                count.fetch_add(1, Ordering::SeqCst);
+                let question: Value = serde_json::from_str(&question).unwrap();
+                assert_eq!(question["kind"], "EngineQuestion");
+                manner.answer().await
+            }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/estimate", listener.local_addr().unwrap());
+        let router = Router::new().route("/estimate", post(answer));
+        tokio::spawn(async { axum::serve(listener, router).await });
+        Self { url, asked }
+    }
+
+    fn times_asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Manner {
+    async fn answer(self) -> Response {
+        match self {
+            Self::Says(text) => text.into_response(),
+            Self::Fails(status) => status.into_response(),
+            Self::Hangs => pending().await,
+            Self::Drips => {
+                let first = tokio_stream::once(Ok::<_, std::io::Error>("{\"source\": \""));
+                let forever = tokio_stream::StreamExt::chain(first, tokio_stream::pending());
+                axum::body::Body::from_stream(forever).into_response()
+            }
+        }
+    }
+}
+
+/// An aggregator that asks the engine at `url`, and waits so long for it.
+fn asking(url: &str, timeout: Duration) -> Aggregator {
+    let engine = Engine::new(&EngineSettings {
+        url: url.parse().unwrap(),
+        timeout,
+    });
+    Aggregator::viewed(&Machines::default(), |view| {
+        view.with_engine(engine.unwrap())
+    })
+}
+
+fn training() -> Value {
+    json!({
+        "workload": {"kind": "training", "parameters": 7e9, "tokens": 1e12, "precision": "bf16"},
+        "devices": [{"type": "nvidia-h100-80gb", "count": 8}],
+    })
+}
+
+async fn asked(aggregator: &Aggregator, request: &Value) -> Value {
+    let answer = aggregator.post(ESTIMATES, &request.to_string()).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    answer.json()
+}
+
+#[tokio::test]
+async fn the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_price_book_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prices.yaml");
+    let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n";
+    std::fs::write(&path, text).unwrap();
+    let prices = Prices::open(&path).unwrap();
+    let aggregator = Aggregator::viewed(&Machines::read().await, |view| view.with_prices(prices));
+    let answer = asked(&aggregator, &training()).await;
+    assert_eq!(answer["isEstimate"], true);
+    assert_eq!(answer["times"], "estimated");
+    assert!(
+        answer["source"].as_str().unwrap().contains("roofline"),
+        "{answer}"
+    );
+    assert!(
+        answer["assumptions"][0]
+            .as_str()
+            .unwrap()
+            .contains("6 operations"),
+        "{answer}"
+    );
+    let row = &answer["items"][0];
+    let (low, high) = (
+        row["seconds"]["low"].as_f64().unwrap(),
+        row["seconds"]["high"].as_f64().unwrap(),
+    );
+    assert!(
+        low < high && (low - 6.0 * 7e21 / (989e12 * 0.48 * 8.0)).abs() < 1.0,
+        "{row}"
+    );
+    assert_eq!(row["interpolated"], true);
+    let cost = 16.0 * low / 3600.0;
+    let told: f64 = row["cost"]["low"].as_str().unwrap().parse().unwrap();
+    assert!((cost - told).abs() < 0.01, "{row}");
+    assert_eq!(
+        (&row["cost"]["per"], &row["cost"]["currency"]),
+        (&json!("run"), &json!("USD"))
+    );
+
+    // Without devices: one of each type of the fleet.
+    let decoding =
+        json!({"workload": {"kind": "decoding", "parameters": 30e9, "precision": "fp16"}});
+    let answer = asked(&aggregator, &decoding).await;
+    let rows = answer["items"].as_array().unwrap();
+    let types: Vec<&str> = rows
+        .iter()
+        .map(|row| row["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(types, ["nvidia-h100-80gb", "nvidia-l4-24gb"]);
+    assert!(
+        rows[0]["tokensPerSecond"]["low"].as_f64().unwrap() > 1.0,
+        "{answer}"
+    );
+    assert_eq!(rows[0]["cost"]["per"], "million-tokens");
+    assert_eq!(
+        rows[1]["whyNot"],
+        "the weights alone need 60.0 GB, and 1 x nvidia-l4-24gb have 24.0 GB"
+    );
+    assert_eq!(
+        (rows[1].get("cost"), rows[1].get("tokensPerSecond")),
+        (None, None)
+    );
+}
+
+#[tokio::test]
+async fn a_good_engines_word_is_passed_on_with_its_name() {
+    let says = json!({
+        "source": "bench 2026.3", "assumptions": ["flash attention"],
+        "items": [{"type": "nvidia-h100-80gb", "count": 8, "seconds": {"low": 100, "high": 150.5}, "interpolated": true}],
+    });
+    let engine = Listening::new(Manner::Says(says.to_string())).await;
+    let aggregator = asking(&engine.url, Duration::from_mins(1));
+    let answer = asked(&aggregator, &training()).await;
+    assert_eq!(answer["source"], "bench 2026.3");
+    assert_eq!(answer["assumptions"], json!(["flash attention"]));
+    let row = &answer["items"][0];
+    assert_eq!(row["seconds"], json!({"low": 100.0, "high": 150.5}));
+    assert_eq!(
+        (&row["interpolated"], row.get("cost")),
+        (&json!(true), None)
+    );
+    let mut other = training();
+    other["devices"] =
+        json!([{"type": "nvidia-h100-80gb", "count": 8}, {"type": "L4", "count": 1}]);
+    let answer = asked(&aggregator, &other).await;
+    assert_eq!(
+        answer["items"][1]["whyNot"],
+        "the engine has no figure for it"
+    );
+    assert_eq!(engine.times_asked(), 2);
+}
+
+#[tokio::test]
+async fn an_engine_that_is_away_hangs_or_lies_leaves_an_answer_without_times_that_says_why() {
+    let one = |seconds: &str| {
+        format!(
+            r#"{{"source": "s", "items": [{{"type": "nvidia-h100-80gb", "count": 8, "seconds": {seconds}}}]}}"#
+        )
+    };
+    let unknown = one(r#"{"low": 1, "high": 2}"#).replace("h100", "h9000");
+    let says = |text: String| Manner::Says(text);
+    for (manner, timeout_ms, reason) in [
+        (Manner::Hangs, 50, "did not answer within 50ms"),
+        (Manner::Drips, 50, "did not answer within 50ms"),
+        (
+            Manner::Fails(StatusCode::INTERNAL_SERVER_ERROR),
+            60_000,
+            "answers 500",
+        ),
+        (Manner::Fails(StatusCode::FOUND), 60_000, "answers 302"),
+        (
+            says("x".repeat(1 << 20)),
+            60_000,
+            "answers more than 256 KiB",
+        ),
+        (
+            says(one(r#"{"low": NaN, "high": 2}"#)),
+            60_000,
+            "cannot be read",
+        ),
+        (
+            says(one(r#"{"low": -1, "high": 2}"#)),
+            60_000,
+            "-1 is no amount of time",
+        ),
+        (says(one(r#"{"low": 3, "high": 2}"#)), 60_000, "upside down"),
+        (
+            says(unknown),
+            60_000,
+            "nvidia-h9000-80gb, which was not asked",
+        ),
+    ] {
+        let engine = Listening::new(manner).await;
+        let aggregator = asking(&engine.url, Duration::from_millis(timeout_ms));
+        let answer = asked(&aggregator, &training()).await;
+        assert_eq!(answer["times"], "none", "{answer}");
+        assert!(
+            answer["reason"].as_str().unwrap().contains(reason),
+            "{reason}: {answer}"
+        );
+        let row = &answer["items"][0];
+        assert_eq!(
+            (&row["type"], row.get("seconds"), row.get("cost")),
+            (&json!("nvidia-h100-80gb"), None, None)
+        );
+    }
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", gone.local_addr().unwrap());
+    drop(gone);
+    let answer = asked(&asking(&url, Duration::from_mins(1)), &training()).await;
+    assert!(
+        answer["reason"]
+            .as_str()
+            .unwrap()
+            .contains("cannot be asked"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn an_engine_that_fails_three_times_is_left_alone() {
+    let engine = Listening::new(Manner::Fails(StatusCode::BAD_GATEWAY)).await;
+    let aggregator = asking(&engine.url, Duration::from_mins(1));
+    let mut reasons = Vec::new();
+    for _ in 0..5 {
+        let answer = asked(&aggregator, &training()).await;
+        reasons.push(answer["reason"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(engine.times_asked(), 3);
+    assert!(
+        reasons[2].contains("answers 502") && reasons[3].contains("is left alone"),
+        "{reasons:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_estimated_is_a_problem_that_names_the_field() {
+    let aggregator = Aggregator::of(&Machines::default());
+    let workload = |text: &str| format!("{{\"workload\": {text}}}");
+    for (body, parameter, detail) in [
+        (
+            workload(
+                r#"{"kind": "training", "parameters": 7, "tokens": 1e9, "precision": "bf16"}"#,
+            ),
+            "workload.parameters",
+            "from 1e6 to 1e14, and is 7e0",
+        ),
+        (
+            workload(r#"{"kind": "decoding", "parameters": 7e9, "precision": "int3"}"#),
+            "workload.precision",
+            "bf16, fp16, fp8",
+        ),
+        (
+            workload(r#"{"kind": "decoding", "parameters": 7e9}"#),
+            "",
+            "missing field `precision`",
+        ),
+        ("{}".to_owned(), "", "missing field `workload`"),
+    ] {
+        let answer = aggregator.post(ESTIMATES, &body).await;
+        let problem = answer.json();
+        assert_eq!(
+            (answer.status.as_u16(), &problem["type"]),
+            (400, &json!("/problems/invalid-body")),
+            "{problem}"
+        );
+        assert_eq!(
+            problem["parameter"].as_str().unwrap_or_default(),
+            parameter,
+            "{problem}"
+        );
+        assert!(
+            problem["detail"].as_str().unwrap().contains(detail),
+            "{problem}"
+        );
+    }
+}
+
+#[test]
+fn the_program_itself_answers_without_times_when_its_engine_is_away() {
+    // Nobody listens on a port that was given back.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", gone.local_addr().unwrap());
+    drop(gone);
+    let aggregator = process::Aggregator::start(&["--plaintext", "--estimate-engine", &url]);
+    let body = training().to_string();
+    let mut stream = TcpStream::connect(aggregator.http).unwrap();
+    write!(
+        stream,
+        "POST {ESTIMATES} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert!(
+        answer.contains("\"times\":\"none\"") && answer.contains("cannot be asked"),
+        "{answer}"
+    );
+}

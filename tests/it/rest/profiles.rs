@@ -1,0 +1,278 @@
+//! Hardware profiles of a file, held against machines that were really read and a cluster as it might be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use octavo::aggregator::profiles::Profiles;
+use octavo::book::profiles::ProfileBook;
+use octavo::domain::cluster::{Amounts, ClusterNode, Readiness, Sights};
+use octavo::k8s::cluster::Followed;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+use super::fleet::{Aggregator, Machines};
+
+const L4: &str = "nvidia-l4-24gb";
+
+/// A cluster as it is followed, with whoever says what it is; and the folder of the file.
+pub(crate) struct Around {
+    pub(crate) cluster: watch::Sender<Arc<Followed>>,
+    folder: TempDir,
+}
+
+/// A profile as the API server has it. Its types are what the selector reaches.
+fn profile(namespace: &str, name: &str, key: &str, value: &str) -> Value {
+    json!({
+        "apiVersion": "infrastructure.opendatahub.io/v1", "kind": "HardwareProfile",
+        "metadata": {"name": name, "namespace": namespace, "annotations": {"opendatahub.io/display-name": "Premium GPU"}},
+        "spec": {
+            "identifiers": [{"displayName": "GPU", "identifier": "nvidia.com/gpu", "minCount": 1, "defaultCount": 1}],
+            "scheduling": {"type": "Node", "node": {"nodeSelector": {key: value}}},
+        },
+    })
+}
+
+fn node(name: &str, labels: &[(&str, &str)]) -> ClusterNode {
+    let all = Amounts::default()
+        .with("nvidia.com/gpu", 1)
+        .with("pods", 110);
+    let labels = labels
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    ClusterNode {
+        name: name.to_owned(),
+        labels: labels.collect(),
+        readiness: Readiness::Ready,
+        capacity: all.clone(),
+        allocatable: all,
+        ..ClusterNode::default()
+    }
+}
+
+fn followed(nodes: impl IntoIterator<Item = ClusterNode>) -> Arc<Followed> {
+    let nodes = nodes
+        .into_iter()
+        .map(|node| (node.name.clone(), Arc::new(node)));
+    Arc::new(Followed {
+        sights: Arc::new(Sights {
+            nodes: nodes.collect(),
+            pods: BTreeMap::new(),
+        }),
+        heard: Some(Instant::now()),
+        trouble: None,
+        ..Followed::default()
+    })
+}
+
+impl Around {
+    /// Three profiles in a file, two of which have one name, and two nodes of a type.
+    pub(crate) fn new() -> (Self, Profiles) {
+        let label = "octavo.dev/type";
+        let nodes = ["gpu-1", "gpu-2"].map(|name| node(name, &[(label, L4)]));
+        let (cluster, seen) = watch::channel(followed(nodes));
+        let around = Self {
+            cluster,
+            folder: tempfile::tempdir().unwrap(),
+        };
+        around.write(&[
+            profile("a", "large", label, L4),
+            profile("a", "twice", label, L4),
+            profile("b", "twice", "nvidia.com/gpu.product", "NVIDIA-L4"),
+        ]);
+        let book = ProfileBook::open(&around.path()).unwrap();
+        (around, Profiles::new(None, Some(seen), Some(book)))
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("profiles.yaml")
+    }
+
+    /// Replaces the file.
+    fn write(&self, profiles: &[Value]) {
+        let texts: Vec<String> = profiles.iter().map(Value::to_string).collect();
+        let draft = self.folder.path().join("draft");
+        std::fs::write(&draft, texts.join("\n---\n")).unwrap();
+        std::fs::rename(draft, self.path()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn profiles_say_what_they_are_for_and_how_much_is_free_there() {
+    let (_around, profiles) = Around::new();
+    let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
+    let list = aggregator.get("/api/hardware-profiles").await.json();
+    assert_eq!(list["kind"], "HardwareProfileList");
+    let row = &list["items"][0];
+    assert_eq!(
+        *row,
+        json!({
+            "name": "large", "namespace": "a", "displayName": "Premium GPU",
+            "acceleratorType": L4, "memory": "22 GiB", "architecture": "Ada Lovelace", "available": 2,
+        })
+    );
+    let list = aggregator.get("/api/v1/profiles").await.json();
+    assert_eq!(list["source"], "file");
+    assert_eq!(list["items"].as_array().unwrap().len(), 3);
+    let large = &list["items"][0];
+    assert_eq!(large["computeCapability"], "8.9");
+    assert_eq!(large["memoryBandwidthGBs"], 300.0);
+    assert_eq!(
+        large["reach"]["types"],
+        json!([{"type": L4, "nodes": 2, "devices": 2, "available": 2}])
+    );
+    assert_eq!(large["findings"], json!([]));
+    let few = aggregator
+        .get("/api/v1/profiles?namespace=b&type=none")
+        .await
+        .json();
+    assert_eq!(few["items"], json!([]));
+    let few = aggregator
+        .get(&format!("/api/v1/profiles?namespace=a&type={L4}"))
+        .await
+        .json();
+    assert_eq!(few["items"].as_array().unwrap().len(), 2);
+
+    let one = aggregator.get("/api/v1/profiles/b/twice").await.json();
+    let words = one["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["finding"]);
+    assert_eq!(
+        words.collect::<Vec<_>>(),
+        ["nothing-selected", "changing-label"]
+    );
+    let both = aggregator.get("/api/v1/profiles/twice").await;
+    assert_eq!(both.status, StatusCode::BAD_REQUEST);
+    assert_eq!(both.json()["type"], "/problems/ambiguous-profile");
+    assert!(
+        both.json()["detail"].as_str().unwrap().contains("a, b"),
+        "{}",
+        both.body
+    );
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_not_sent_again() {
+    let (around, profiles) = Around::new();
+    let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
+    for path in [
+        "/api/hardware-profiles",
+        "/api/v1/profiles",
+        "/api/v1/profiles/large",
+    ] {
+        let first = aggregator.get(path).await;
+        let tag = first.header("etag").to_owned();
+        assert_eq!(first.header("cache-control"), "no-cache");
+        let again = |tag: String| {
+            let router = aggregator.router.clone();
+            let request = Request::builder()
+                .uri(path)
+                .header(header::IF_NONE_MATCH, tag);
+            router.oneshot(request.body(Body::empty()).unwrap())
+        };
+        let same = again(format!("\"other\", W/{tag}")).await.unwrap();
+        assert_eq!(same.status(), StatusCode::NOT_MODIFIED, "{path}");
+        assert_eq!(same.headers()[header::ETAG], tag);
+        let other = again("\"other\"".to_owned()).await.unwrap();
+        assert_eq!(other.status(), StatusCode::OK, "{path}");
+    }
+    let tag = aggregator
+        .get("/api/v1/profiles")
+        .await
+        .header("etag")
+        .to_owned();
+    around.cluster.send_replace(followed([]));
+    // What was judged is told for a second at most.
+    let mut look_again = crate::fleet::api::pace();
+    while aggregator.get("/api/v1/profiles").await.header("etag") == tag {
+        look_again.tick().await;
+    }
+    let list = aggregator.get("/api/v1/profiles").await.json();
+    assert_eq!(list["items"][0]["available"], 0);
+}
+
+#[tokio::test]
+async fn what_may_be_old_says_so_and_a_broken_file_leaves_what_was() {
+    let (around, profiles) = Around::new();
+    let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
+    let list = aggregator.get("/api/v1/profiles").await.json();
+    assert_eq!(list.get("notice"), None);
+    around.cluster.send_modify(|followed| {
+        Arc::make_mut(followed).trouble = Some("the API server is away".to_owned());
+    });
+    std::fs::write(around.path(), "kind: Pod\n").unwrap();
+    let list = aggregator.get("/api/v1/profiles").await.json();
+    let notice = list["notice"].as_str().unwrap();
+    assert!(
+        notice.starts_with("the API server is away; cannot use the profiles in "),
+        "{notice}"
+    );
+    assert_eq!(list["items"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn without_a_cluster_profiles_are_listed_and_nothing_is_guessed() {
+    let (around, _followed) = Around::new();
+    let book = ProfileBook::open(&around.path()).unwrap();
+    let profiles = Profiles::new(None, None, Some(book));
+    let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
+    let list = aggregator.get("/api/hardware-profiles").await.json();
+    assert_eq!(list["items"][0]["available"], Value::Null);
+    assert_eq!(list["items"][0]["acceleratorType"], L4);
+    let one = aggregator.get("/api/v1/profiles/large").await.json();
+    assert_eq!((one.get("reach"), one.get("available")), (None, None));
+    let nothing = Aggregator::of(&Machines::read().await);
+    let list = nothing.get("/api/v1/profiles").await.json();
+    assert_eq!(
+        (&list["source"], &list["items"]),
+        (&json!("nowhere"), &json!([]))
+    );
+}
+
+#[tokio::test]
+async fn a_draft_has_the_object_and_what_to_know_before_it_is_made() {
+    let (around, profiles) = Around::new();
+    let machines = Machines::read().await;
+    let aggregator = Aggregator::with_profiles(&machines, profiles);
+    let path =
+        "/api/v1/profile-draft?nodes=gpu-1,none&name=my-gpu&namespace=b&displayName=My%20GPU";
+    let draft = aggregator.get(path).await.json();
+    let object = &draft["profile"];
+    assert_eq!(object["metadata"]["name"], "my-gpu");
+    assert_eq!(
+        object["metadata"]["annotations"]["opendatahub.io/display-name"],
+        "My GPU"
+    );
+    assert_eq!(
+        object["spec"]["scheduling"]["node"]["nodeSelector"],
+        json!({"octavo.dev/type": L4})
+    );
+    assert_eq!(draft["nodes"], json!(["gpu-1"]));
+    let notes = draft["notes"].as_array().unwrap();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    let yaml = draft["yaml"].as_str().unwrap();
+    assert!(yaml.contains("octavo.dev/type: nvidia-l4-24gb"), "{yaml}");
+    let refused = aggregator.get("/api/v1/profile-draft?nodes=none").await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(
+        refused.body.contains("the cluster has no such node"),
+        "{}",
+        refused.body
+    );
+    // An agent's word counts more than a label: this node has H100s, some of them in parts.
+    around
+        .cluster
+        .send_replace(followed([node("mixed-1", &[("octavo.dev/type", L4)])]));
+    let refused = aggregator.get("/api/v1/profile-draft?nodes=mixed-1").await;
+    assert!(
+        refused.body.contains("it lacks the label octavo.dev/type"),
+        "{}",
+        refused.body
+    );
+}

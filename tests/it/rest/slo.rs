@@ -1,0 +1,127 @@
+//! `POST /api/v1/slo` through the real router: rows of a model catalogue, held against objectives and the fleet.
+
+use axum::http::StatusCode;
+use octavo::book::prices::Prices;
+use serde_json::{Value, json};
+
+use super::fleet::{Aggregator, Machines};
+
+const SLO: &str = "/api/v1/slo";
+
+fn rows() -> Value {
+    json!([
+        {"hardware_type": "H100 80GB", "hardware_count": 2, "requests_per_second": 7.0, "ttft_p90": 180.5, "use_case": "chat"},
+        {"hardware_type": "L4", "hardware_count": 1, "requests_per_second": 1.5, "ttft_p90": 250},
+        {"hardware_type": "RTX 4090", "hardware_count": 1, "requests_per_second": 3.0, "ttft_p90": 100},
+        {"hardware_type": "H200", "hardware_count": 1, "requests_per_second": 9.0, "ttft_p90": 900},
+    ])
+}
+
+#[tokio::test]
+async fn rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_and_unknown_names_are_told()
+{
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prices.yaml");
+    let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n\
+                - {type: nvidia-l4-24gb, perHour: 0.70}\n- {type: nvidia-h200-141gb, perHour: 4}\n";
+    std::fs::write(&path, text).unwrap();
+    let prices = Prices::open(&path).unwrap();
+    let aggregator = Aggregator::viewed(&Machines::read().await, |view| view.with_prices(prices));
+    let objectives = json!({
+        "requestsPerSecondAtLeast": 10, "latenciesAtMost": {"ttft_p90": 300}, "priceAtMostPerHour": "9"
+    });
+    let request = json!({"objectives": objectives, "rows": rows()});
+    let answer = aggregator.post(SLO, &request.to_string()).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    let answer = answer.json();
+    assert_eq!(answer["met"], 2, "{answer}");
+    let items = answer["items"].as_array().unwrap();
+    let told: Vec<(u64, &Value, &Value)> = items
+        .iter()
+        .map(|one| {
+            (
+                one["row"].as_u64().unwrap(),
+                &one["replicas"],
+                &one["perHour"],
+            )
+        })
+        .collect();
+    let expected = [
+        (1, json!(7), json!("4.90")),
+        (0, json!(2), json!("8")),
+        (3, json!(2), json!("8")),
+        (2, json!(4), Value::Null),
+    ];
+    let expected: Vec<(u64, &Value, &Value)> = expected
+        .iter()
+        .map(|(row, copies, price)| (*row, copies, price))
+        .collect();
+    assert_eq!(told, expected);
+    assert_eq!(items[0]["here"], json!(["nvidia-l4-24gb"]));
+    assert_eq!(
+        (&items[2]["here"], &items[2]["types"]),
+        (&json!([]), &json!(["nvidia-h200-141gb"]))
+    );
+    let unknown = items[3]["misses"][0].as_str().unwrap();
+    assert!(
+        unknown.starts_with("nobody knows which hardware this is"),
+        "{unknown}"
+    );
+}
+
+#[tokio::test]
+async fn objectives_and_rows_that_cannot_be_are_problems_that_name_the_field() {
+    let aggregator = Aggregator::of(&Machines::default());
+    for (objectives, rows, parameter, detail) in [
+        (
+            json!({"latenciesAtMost": {"speed": 1}}),
+            json!([]),
+            "objectives.latenciesAtMost",
+            "begin with ttft_",
+        ),
+        (
+            json!({"requestsPerSecondAtLeast": -1}),
+            json!([]),
+            "objectives.requestsPerSecondAtLeast",
+            "not more than 0",
+        ),
+        (
+            json!({"priceAtMostPerHour": "x"}),
+            json!([]),
+            "objectives.priceAtMostPerHour",
+            "is no price",
+        ),
+        (
+            json!({"throughput": 1}),
+            json!([]),
+            "",
+            "unknown field `throughput`",
+        ),
+        (
+            json!({}),
+            json!([{"hardware_type": "H100", "hardware_count": 0}]),
+            "rows",
+            "row 0: hardware_count",
+        ),
+        (
+            json!({}),
+            json!([{"hardware_type": "H100", "hardware_count": 1, "itl_p90": "fast"}]),
+            "rows",
+            "itl_p90 is a number",
+        ),
+    ] {
+        let request = json!({"objectives": objectives, "rows": rows});
+        let answer = aggregator.post(SLO, &request.to_string()).await;
+        let problem = answer.json();
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{problem}");
+        assert_eq!(
+            problem["parameter"].as_str().unwrap_or_default(),
+            parameter,
+            "{problem}"
+        );
+        assert!(
+            problem["detail"].as_str().unwrap().contains(detail),
+            "{problem}"
+        );
+    }
+}
