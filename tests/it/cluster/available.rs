@@ -113,7 +113,7 @@ fn figures(row: &Value) -> [u64; 5] {
 }
 
 #[tokio::test]
-async fn ac008_pods_that_the_scheduler_binds_fill_exactly_what_is_said_to_be_free() {
+async fn ac_008_pods_that_the_scheduler_binds_fill_exactly_what_is_said_to_be_free() {
     let api = Api::shared();
     let namespace = api.namespace();
     api.await_account(&namespace);
