@@ -74,7 +74,7 @@ fn selection(nodes: &[&str]) -> Wish {
 }
 
 #[test]
-fn a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_the_nodes() {
+fn ac_002_a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_the_nodes() {
     let mut second = node("b", H200);
     second.taints.push(taint("team", "research"));
     second.taints.push(taint("octavo.dev/not-ready", ""));
@@ -245,7 +245,7 @@ fn what_cannot_be_one_profile_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn what_is_known_of_a_type_is_what_its_products_agree_on() {
+fn req_005_what_is_known_of_a_type_is_what_its_products_agree_on() {
     let catalogue = Catalogue::built_in();
     let of = |name: &str| Specs::of(&name.parse().unwrap(), &catalogue);
     let h200 = of(H200);
