@@ -15,6 +15,7 @@ pub mod availability;
 pub mod clock;
 pub mod dry_run;
 pub mod engine;
+pub mod estimates;
 pub mod fleet;
 pub mod ingest;
 pub mod offers;

@@ -18,10 +18,12 @@ use crate::domain::layout::ExportError;
 use crate::k8s::client::ConnectError;
 use crate::k8s::hardware_profiles::WriteError;
 use crate::wire::checkpoint::CheckpointError;
+use crate::wire::estimates::NotOfProfile;
 use crate::wire::inventory::ReadError;
 use crate::wire::labels::LabelsError;
 use crate::wire::layouts::CannotWrite;
 use crate::wire::offers::NodeError;
+use crate::wire::slo::RowsError;
 
 /// Why a command failed. Each message says what was tried on which object; the cause follows in the chain.
 #[derive(Debug, Error)]
@@ -115,6 +117,22 @@ pub enum CliError {
         place: String,
         /// Why not.
         source: NodeError,
+    },
+    /// Measured rows cannot be used.
+    #[error("cannot use the rows in {place}")]
+    Rows {
+        /// The file, or `standard input`.
+        place: String,
+        /// Why not.
+        source: RowsError,
+    },
+    /// What a hardware profile gives is nothing that can be estimated.
+    #[error("nothing can be estimated for the profile {name}")]
+    NotOfProfile {
+        /// Its name.
+        name: String,
+        /// Why not.
+        source: NotOfProfile,
     },
     /// Labels to compare with cannot be used.
     #[error("cannot use the labels in {place}")]
@@ -246,6 +264,8 @@ impl CliError {
             | Self::Runtime(_)
             | Self::Serialize(_)
             | Self::Node { .. }
+            | Self::Rows { .. }
+            | Self::NotOfProfile { .. }
             | Self::Print(_) => None,
         }
     }

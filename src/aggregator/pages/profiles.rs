@@ -4,6 +4,7 @@
 //! who runs them.
 
 mod draft;
+mod estimate;
 mod one;
 
 use askama::Template;
@@ -11,6 +12,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 
+use self::estimate::Estimate;
 use super::address::encoded;
 use super::assets::Assets;
 use super::words::{Badge, counted, memory, printable};
@@ -78,7 +80,7 @@ pub(super) async fn named(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    answer(&site, ("", &name), &origin(&uri, &headers)).await
+    answer(&site, ("", &name), (&uri, &origin(&uri, &headers))).await
 }
 
 /// One profile.
@@ -88,10 +90,14 @@ pub(super) async fn keyed(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    answer(&site, (&namespace, &name), &origin(&uri, &headers)).await
+    answer(&site, (&namespace, &name), (&uri, &origin(&uri, &headers))).await
 }
 
-async fn answer(site: &Site, (namespace, name): (&str, &str), origin: &str) -> Response {
+async fn answer(
+    site: &Site,
+    (namespace, name): (&str, &str),
+    (uri, origin): (&Uri, &str),
+) -> Response {
     let profiles = site.view.profiles();
     let judged = profiles.judged(site.view.fleet()).await;
     let mut all = judged.profiles.iter();
@@ -105,10 +111,9 @@ async fn answer(site: &Site, (namespace, name): (&str, &str), origin: &str) -> R
         };
         return html(StatusCode::NOT_FOUND, &page);
     };
-    html(
-        StatusCode::OK,
-        &one::page(row, said, profiles.notice(), origin),
-    )
+    let estimate = Estimate::of(&site.view, row, uri).await;
+    let page = one::page(row, said, profiles.notice(), (origin, estimate));
+    html(StatusCode::OK, &page)
 }
 
 /// A new one.

@@ -1,6 +1,7 @@
 //! The pages in a real browser: Chromium, driven through chromedriver, on a real socket.
 
 mod chrome;
+mod estimate;
 mod fixture;
 mod keyboard;
 mod layout;

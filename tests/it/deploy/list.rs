@@ -91,8 +91,10 @@ pub(super) const CHART: &[Asked] = &[
             DaemonSet octavo-agent: volume driver.hostPath.path=/opt/driver
             DaemonSet octavo-agent: volume driver.hostPath.type=Directory
             DaemonSet octavo-agent: example.com/team=platform
+            Deployment octavo-aggregator: aggregator mounts files at /etc/octavo/files ro
             Deployment octavo-aggregator: example.com/team=platform
             Deployment octavo-aggregator: imagePullSecrets pull
+            Deployment octavo-aggregator: volume files.configMap octavo-aggregator-files
             PriorityClass octavo-agent: value=2000
         ",
     },

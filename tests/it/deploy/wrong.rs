@@ -57,6 +57,18 @@ const WRONG: &[(&str, &str)] = &[
         "'/aggregator/replicas': value must be 1",
     ),
     (
+        "{aggregator: {priceBook: {currency: USD}}}",
+        "'/aggregator/priceBook'",
+    ),
+    (
+        "{aggregator: {estimate: {engine: 'estimator:8080'}}}",
+        "'/aggregator/estimate/engine'",
+    ),
+    (
+        "{aggregator: {estimate: {engine: 'http://estimator', timeout: 2}}}",
+        "'/aggregator/estimate/timeout'",
+    ),
+    (
         "{image: {agent: {digest: 'sha256:1'}}}",
         "'/image/agent/digest'",
     ),
