@@ -6,7 +6,7 @@ use super::{GPU, H200, HARDWARE, Site, T4, define, node, words};
 use crate::cluster::Api;
 use crate::cluster::objects::TestNode;
 
-fn object(api: &Api, namespace: &str, name: &str) -> Option<Value> {
+pub(super) fn object(api: &Api, namespace: &str, name: &str) -> Option<Value> {
     let arguments = [
         "get",
         "hardwareprofile",
