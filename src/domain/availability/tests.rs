@@ -251,7 +251,7 @@ fn types_of_a_mixed_node_are_told_apart_where_the_resource_does() {
 }
 
 #[test]
-fn ac003_types_are_known_by_labels_of_others_and_marked_so() {
+fn ac_003_types_are_known_by_labels_of_others_and_marked_so() {
     let product = "nvidia.com/gpu.product";
     let all = sights(
         vec![
