@@ -36,6 +36,7 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
         |(name, memory, state, occupancy)| DeviceSummary {
             given: None,
             trouble: None,
+            by_hand: false,
             type_name: name.map(|name| name.parse().unwrap()),
             memory: memory.map(Mebibytes::new),
             state,

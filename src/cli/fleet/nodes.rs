@@ -114,6 +114,7 @@ pub(in crate::cli) mod tests {
             memory_mib: 655_360,
             types: vec![NodeType {
                 type_name: Some("nvidia-a100-80gb".to_owned()),
+                type_source: Some("catalogue".to_owned()),
                 memory_mib: Some(81_920),
                 devices,
             }],
