@@ -64,15 +64,20 @@ pub(super) struct Site {
 impl Site {
     /// Without a node.
     pub(super) fn empty() -> Self {
-        Self::with(false)
+        Self::made(false, |view| view)
     }
 
     /// Without a node, and what is to be had is what the scheduler would place in the cluster that is followed.
     pub(super) fn of_a_cluster() -> Self {
-        Self::with(true)
+        Self::made(true, |view| view)
     }
 
-    fn with(counts: bool) -> Self {
+    /// Without a node, and with more to look at than the fleet.
+    pub(super) fn viewed(more: impl FnOnce(View) -> View) -> Self {
+        Self::made(false, more)
+    }
+
+    fn made(counts: bool, more: impl FnOnce(View) -> View) -> Self {
         let clock = Clock::start();
         let (fleet, view) = watch::channel(Fleet::default());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -87,7 +92,7 @@ impl Site {
             counts,
             server: None,
         };
-        site.serve(listener, View::new(view, clock));
+        site.serve(listener, more(View::new(view, clock)));
         site
     }
 

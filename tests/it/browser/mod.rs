@@ -2,11 +2,13 @@
 
 mod availability;
 mod chrome;
+mod estimate;
 mod fixture;
 mod keyboard;
 mod layout;
 mod list;
 mod live;
+mod making;
 mod names;
 mod node;
 mod profiles;

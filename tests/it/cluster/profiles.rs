@@ -1,6 +1,7 @@
 //! Hardware profiles of a real API server with the real definition: found, followed, judged and made; and pods of one, placed by the
 //! real scheduler.
 
+mod created;
 mod made;
 mod placed;
 mod several;
