@@ -120,8 +120,9 @@ fn kind(object: &Value) -> Option<ProfileKind> {
     let (version, kind) = (text_of(object, "apiVersion"), text_of(object, "kind"));
     let mut all = ProfileKind::ALL.into_iter();
     all.find(|one| {
-        let (group, number, name, _) = one.api();
-        name == kind && version == format!("{group}/{number}")
+        let (group, _, name, _) = one.api();
+        let mut versions = one.versions().iter();
+        name == kind && versions.any(|number| version == format!("{group}/{number}"))
     })
 }
 

@@ -218,7 +218,7 @@ fn wrong() -> Vec<(HardwareProfile, &'static str, &'static str)> {
         (
             legacy,
             "legacy-kind",
-            "it is a AcceleratorProfile of dashboard.opendatahub.io/v1",
+            "its kind is AcceleratorProfile of dashboard.opendatahub.io, which",
         ),
         (
             anywhere,

@@ -32,6 +32,7 @@ const QUEUES: &str = "LocalQueues";
 const KUEUE: [&str; 2] = ["v1beta2", "v1beta1"];
 
 type Known = watch::Sender<Arc<Profiles>>;
+type Listed = BTreeMap<ProfileKey, Arc<HardwareProfile>>;
 /// Of queues only their names are asked for.
 type Queue = PartialObjectMeta<DynamicObject>;
 
@@ -39,51 +40,51 @@ fn config() -> watcher::Config {
     watcher::Config::default().timeout(WATCH).page_size(PAGE)
 }
 
-/// Follows profiles of one kind, for ever.
+/// Follows profiles of one kind, for ever, in whichever version the cluster serves it.
 pub(super) async fn profiles(client: Client, kind: ProfileKind, known: &Known) {
-    let (group, version, name, plural) = kind.api();
-    let resource = GroupVersionKind::gvk(group, version, name);
-    let resource = ApiResource::from_gvk_with_plural(&resource, plural);
-    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let (group, _, name, plural) = kind.api();
+    let versions = kind.versions();
+    let mut patience = Patience::default();
+    let mut nobody = 0;
+    for version in versions.iter().cycle() {
+        let resource = GroupVersionKind::gvk(group, version, name);
+        let resource = ApiResource::from_gvk_with_plural(&resource, plural);
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        if profiles_of_version(api, kind, known).await {
+            nobody = 0;
+            patience = Patience::default();
+        }
+        nobody += 1;
+        if nobody >= versions.len() {
+            absent(known, kind);
+            sleep(patience.next().unwrap_or_default()).await;
+        }
+    }
+}
+
+/// Follows profiles of one version until the cluster does not know it; says whether it ever did.
+async fn profiles_of_version(api: Api<DynamicObject>, kind: ProfileKind, known: &Known) -> bool {
+    let mut was_there = false;
+    let path = api.resource_url().to_owned();
     let mut events = Box::pin(watcher(api, config()).backoff(Patience::default()));
-    let mut listed = BTreeMap::new();
+    let mut listed = Listed::new();
     while let Some(event) = events.next().await {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) if is_absent(&error) => {
-                absent(known, kind);
-                continue;
-            }
-            Err(error) => {
-                trouble(known, kind.word(), Some(&error));
-                continue;
-            }
-        };
         match event {
-            Event::Init => listed.clear(),
-            Event::InitApply(object) => {
+            Err(error) if is_absent(&error) => return was_there,
+            Err(error) => trouble(known, kind.word(), Some(&error)),
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(object)) => {
                 let (key, profile) = kept(kind, &object);
                 if listed.len() < MOST {
                     listed.insert(key, profile);
                 }
             }
-            Event::InitDone => {
-                let listed = std::mem::take(&mut listed);
-                if listed.len() == MOST {
-                    warn!("only {MOST} profiles of the kind {name} are read: there are more");
-                }
-                known.send_modify(|known| {
-                    let known = Arc::make_mut(known);
-                    known.all.retain(|(other, _), _| *other != kind);
-                    let listed = listed.into_iter().map(|(key, one)| ((kind, key), one));
-                    known.all.extend(listed);
-                    if known.kinds.insert(kind, Presence::There) != Some(Presence::There) {
-                        info!("the profiles of {group}/{version} {name} are followed");
-                    }
-                });
+            Ok(Event::InitDone) => {
+                was_there = true;
+                all(known, kind, std::mem::take(&mut listed), &path);
                 trouble(known, kind.word(), None);
             }
-            Event::Apply(object) => {
+            Ok(Event::Apply(object)) => {
                 let (key, profile) = kept(kind, &object);
                 known.send_modify(|known| {
                     let all = &mut Arc::make_mut(known).all;
@@ -93,7 +94,7 @@ pub(super) async fn profiles(client: Client, kind: ProfileKind, known: &Known) {
                 });
                 trouble(known, kind.word(), None);
             }
-            Event::Delete(object) => {
+            Ok(Event::Delete(object)) => {
                 let (key, _) = kept(kind, &object);
                 known.send_modify(|known| {
                     Arc::make_mut(known).all.remove(&(kind, key));
@@ -101,6 +102,23 @@ pub(super) async fn profiles(client: Client, kind: ProfileKind, known: &Known) {
             }
         }
     }
+    was_there
+}
+
+/// These are all there are of a kind, as `path` lists them.
+fn all(known: &Known, kind: ProfileKind, listed: Listed, path: &str) {
+    if listed.len() == MOST {
+        warn!("only {MOST} profiles of {path} are read: there are more");
+    }
+    known.send_modify(|known| {
+        let known = Arc::make_mut(known);
+        known.all.retain(|(other, _), _| *other != kind);
+        let listed = listed.into_iter().map(|(key, one)| ((kind, key), one));
+        known.all.extend(listed);
+        if known.kinds.insert(kind, Presence::There) != Some(Presence::There) {
+            info!("the profiles of {path} are followed");
+        }
+    });
 }
 
 /// What is kept of an object.

@@ -38,7 +38,7 @@ async fn focus(page: &Page, id: &str) {
 }
 
 #[tokio::test]
-async fn a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
+async fn ac_007_a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open(PREMIUM).await;

@@ -276,3 +276,61 @@ async fn a_draft_has_the_object_and_what_to_know_before_it_is_made() {
         refused.body
     );
 }
+
+/// A thousand nodes of five types, and two hundred profiles, forty for each.
+fn many() -> (watch::Receiver<Arc<Followed>>, ProfileBook, TempDir) {
+    let types = ["l4-24gb", "t4-16gb", "h100-80gb", "h200-141gb", "a100-80gb"];
+    let types = types.map(|one| format!("nvidia-{one}"));
+    let label = "octavo.dev/type";
+    let nodes = (0..1000).map(|number| {
+        node(
+            &format!("gpu-{number:04}"),
+            &[(label, &types[number % types.len()])],
+        )
+    });
+    let profiles = (0..200).map(|number| {
+        profile(
+            "a",
+            &format!("p-{number:03}"),
+            label,
+            &types[number % types.len()],
+        )
+        .to_string()
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profiles.yaml");
+    std::fs::write(&path, profiles.collect::<Vec<_>>().join("\n---\n")).unwrap();
+    let (_gone, seen) = watch::channel(followed(nodes));
+    (seen, ProfileBook::open(&path).unwrap(), folder)
+}
+
+/// How fast that is, is measured: docs/performance.md.
+#[tokio::test]
+async fn nfr_001_a_hundred_at_once_are_told_the_same_of_a_thousand_nodes_and_two_hundred_profiles()
+{
+    let (seen, book, _folder) = many();
+    let profiles = Profiles::new(None, Some(seen), Some(book));
+    let aggregator = Aggregator::with_profiles(&Machines::default(), profiles);
+    let mut asking = tokio::task::JoinSet::new();
+    for number in 0..100 {
+        let path = ["/api/hardware-profiles", "/api/v1/profiles"][number % 2];
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        asking.spawn(aggregator.router.clone().oneshot(request));
+    }
+    let mut tags = std::collections::BTreeSet::new();
+    for answer in asking.join_all().await {
+        let answer = answer.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        tags.insert(answer.headers()[header::ETAG].to_str().unwrap().to_owned());
+    }
+    assert_eq!(tags.len(), 2, "one answer for each path: {tags:?}");
+    let list = aggregator.get("/api/v1/profiles").await.json();
+    let items = list["items"].as_array().unwrap();
+    assert_eq!(items.len(), 200);
+    for one in items {
+        assert_eq!(
+            (&one["available"], &one["findings"]),
+            (&json!(200), &json!([]))
+        );
+    }
+}
