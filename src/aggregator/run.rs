@@ -25,6 +25,7 @@ use tracing::{info, warn};
 use self::cluster::Cluster;
 use super::access::{Believed, Guard, check};
 use super::auth::Gate;
+use super::availability::Counter;
 use super::engine::{Engine, EngineSetupError};
 use super::ingest::{Ingest, Patience};
 use super::serve::{Limits, Protocol, Server};
@@ -156,8 +157,8 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let serving = settings.serving();
     let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
     let cluster = Cluster::connect(&http_runtime, settings, view)?;
-    let view = cluster.availability().view().clone();
-    let guard = guard(&http_runtime, settings.http_auth(), &view, &stats)?;
+    let counter = cluster.availability();
+    let guard = guard(&http_runtime, settings.http_auth(), counter, &stats)?;
     let router = router(&cluster, &stats, is_ready, guard.clone());
     let gate = gate(&ingest_runtime, settings.agent_auth(), &stats)?;
     let ingest = Ingest::new(Arc::clone(&desk), gate, stats.clone(), Patience::default());
@@ -288,7 +289,7 @@ fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, Star
 fn guard(
     runtime: &Runtime,
     auth: &HttpAuth,
-    view: &View,
+    counter: Counter,
     stats: &Stats,
 ) -> Result<Guard, StartError> {
     let HttpAuth::Reviewed(settings) = auth else {
@@ -304,7 +305,7 @@ fn guard(
     Ok(Guard::checked(
         believed,
         Box::new(asker),
-        view.clone(),
+        counter,
         stats.clone(),
     ))
 }

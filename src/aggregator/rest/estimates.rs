@@ -7,11 +7,17 @@ use super::Api;
 use super::body::Sent;
 use super::nodes::Pairs;
 use super::problem::Failure;
+use super::seen::Seen;
 use crate::domain::error::chain;
 use crate::domain::estimate::{Devices, Figure, SOURCE, Workload, assumptions, cost, roofline};
 use crate::domain::price::{PriceBook, PurchaseOption};
 use crate::wire::api::{API_VERSION, Problem};
 use crate::wire::estimates::{EstimateAnswer, EstimateRequest, EstimateRow, MOST_ITEMS, Said};
+
+/// What an engine is called for who may not know where it is.
+const ENGINE: &str = "the estimate engine";
+/// What everybody is told who may not know why the file of prices cannot be used.
+pub(super) const OLD_PRICES: &str = "prices are those of before: the price book cannot be used now";
 
 /// Estimates of time, speed and cost
 #[utoipa::path(
@@ -28,6 +34,7 @@ use crate::wire::estimates::{EstimateAnswer, EstimateRequest, EstimateRow, MOST_
 )]
 pub(super) async fn estimate(
     State(api): State<Api>,
+    Seen(sight): Seen,
     pairs: Pairs,
     Sent(asked): Sent<EstimateRequest>,
 ) -> Result<Json<EstimateAnswer>, Failure> {
@@ -40,7 +47,7 @@ pub(super) async fn estimate(
         None => of_fleet(&api, &mut notices),
     };
     let prices = api.view.prices();
-    notices.extend(prices.notice);
+    notices.extend(prices.notice.map(|why| sight.told(why, OLD_PRICES)));
     let money = (prices.book.as_deref(), option);
     let answer = match api.view.engine() {
         None => by_rule(&workload, &devices, money),
@@ -48,7 +55,12 @@ pub(super) async fn estimate(
             let question = (&workload, asked.workload);
             match engine.ask(question, &devices, api.view.clock()).await {
                 Ok(said) => by_engine(said, &devices, money),
-                Err(error) => without_times(engine.url(), &chain(&error), &devices),
+                Err(error) => {
+                    // Where it is can be a name of somebody's network.
+                    let source = if sight.nodes { engine.url() } else { ENGINE };
+                    let why = sight.told(chain(&error), &error.to_string());
+                    without_times(source, &why, &devices)
+                }
             }
         }
     };
@@ -110,11 +122,11 @@ fn by_engine(said: Said, devices: &[Devices], money: Money<'_>) -> EstimateAnswe
     }
 }
 
-fn without_times(url: &str, why: &str, devices: &[Devices]) -> EstimateAnswer {
+fn without_times(source: &str, why: &str, devices: &[Devices]) -> EstimateAnswer {
     EstimateAnswer {
         times: "none".to_owned(),
         reason: Some(why.to_owned()),
-        ..answer(url, devices.iter().map(bare).collect())
+        ..answer(source, devices.iter().map(bare).collect())
     }
 }
 
