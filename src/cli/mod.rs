@@ -177,7 +177,9 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
         Command::Types(settings) => block_on(fleet::types(settings, colors))?,
         Command::Availability(settings) => block_on(fleet::availability(settings, colors))?,
         Command::Node(settings) => block_on(fleet::node(settings, colors))?,
-        Command::Profiles(command) => block_on(profiles::run(command, colors))?,
+        Command::Profiles(command) => {
+            block_on(profiles::run(command, colors, invocation.screen()))?
+        }
         Command::Match(settings) => block_on(matching::matching(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen()))?,
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen()))?,
