@@ -25,8 +25,8 @@ use crate::domain::accelerators::Catalogue;
 use crate::domain::access::{Sight, Types};
 use crate::domain::cluster::Sights;
 use crate::domain::hardware_profile::{
-    Draft, HardwareProfile, ProfileKind, Queues, Refusal, Said, Specs, Surroundings, Wish, draft,
-    judge,
+    Draft, HardwareProfile, ProfileKey, ProfileKind, Queues, Refusal, Said, Specs, Surroundings,
+    Wish, draft, judge,
 };
 use crate::domain::id::TypeName;
 use crate::k8s::cluster::Followed;
@@ -155,6 +155,13 @@ impl Profiles {
         let of_file = of_file.map(|why| sight.told(why, "the file of profiles cannot be used now"));
         notices.extend(of_file);
         (!notices.is_empty()).then(|| notices.join("; "))
+    }
+
+    /// The one of this name that a new one would meet in the cluster.
+    pub fn known(&self, key: &ProfileKey) -> Option<Arc<HardwareProfile>> {
+        let known = self.known.as_ref()?.borrow();
+        let found = known.all.get(&(ProfileKind::Hardware, key.clone()));
+        found.map(Arc::clone)
     }
 
     /// A new profile for what `wish` asks for.

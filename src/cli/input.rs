@@ -38,6 +38,11 @@ pub(super) fn catalogue(input: &Input) -> Result<String, CliError> {
     text(input, "a catalogue")
 }
 
+/// Measured rows, whatever is in them.
+pub(super) fn rows(input: &Input) -> Result<String, CliError> {
+    text(input, "rows")
+}
+
 /// A checkpoint, whatever is in it.
 pub(super) fn checkpoint(input: &Input) -> Result<String, CliError> {
     text(input, "a checkpoint")

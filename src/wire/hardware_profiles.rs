@@ -6,6 +6,7 @@
 //! diff.rs      what one that is there and one that shall be differ in
 //! document.rs  what the API answers
 //! events.rs    what its stream of changes sends
+//! order.rs     what a new one shall be
 //! ```
 //!
 //! Profiles are other people's: what is not known in them is passed over, and what cannot be read is told with its place instead of
@@ -14,6 +15,7 @@
 mod diff;
 pub mod document;
 pub mod events;
+pub mod order;
 mod read;
 mod write;
 

@@ -6,10 +6,10 @@ use tokio::task::yield_now;
 
 use super::Api;
 use super::body::Sent;
-use super::estimates::OLD_PRICES;
 use super::nodes::Pairs;
 use super::problem::Failure;
 use super::seen::Seen;
+use crate::aggregator::estimates::OLD_PRICES;
 use crate::aggregator::offers::Gathering;
 use crate::domain::matching::{self, Request};
 use crate::wire::api::Problem;

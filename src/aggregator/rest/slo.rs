@@ -6,10 +6,10 @@ use tokio::task::spawn_blocking;
 
 use super::Api;
 use super::body::Sent;
-use super::estimates::OLD_PRICES;
 use super::nodes::Pairs;
 use super::problem::{Failure, Kind};
 use super::seen::Seen;
+use crate::aggregator::estimates::OLD_PRICES;
 use crate::domain::slo::{Objectives, judge};
 use crate::wire::api::Problem;
 use crate::wire::slo::{SloAnswer, SloRequest, rows};
