@@ -32,6 +32,9 @@ use crate::wire::status;
 /// A count that is older is marked as what was: the bound of the requirements.
 pub const STALE_AFTER: Duration = Duration::from_mins(1);
 
+/// What everybody is told who may not know why the cluster is not followed.
+pub const NOT_READ: &str = "its nodes and pods cannot be read now";
+
 /// Between two counts while the fleet changes all the time: whoever asks then is given the one before.
 const PAUSE: Duration = Duration::from_millis(200);
 

@@ -6,6 +6,7 @@ mod events;
 pub(crate) mod fleet;
 mod matching;
 mod plans;
+mod profile_events;
 mod profiles;
 mod reference;
 mod schemas;

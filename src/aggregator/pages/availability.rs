@@ -5,7 +5,7 @@ use askama::Template;
 use super::assets::Assets;
 use super::bar::{Bar, Key, legend_of};
 use super::words::{age, counted, memory, millis};
-use crate::aggregator::availability::{Age, Counted, Counter};
+use crate::aggregator::availability::{Age, Counted, Counter, NOT_READ};
 use crate::domain::access::Sight;
 use crate::domain::availability::{Basis, Key as Of, Row, Shape, Wait, Why};
 use crate::domain::error::chain;
@@ -93,7 +93,7 @@ pub(super) fn page(
         age: age(since),
         age_ms: millis(since),
         stale: is_stale,
-        trouble,
+        trouble: trouble.map(|why| sight.told(why, NOT_READ)),
         left_out: (availability.left_out > 0).then(|| {
             let rows = counted_rows(availability.left_out);
             format!("{rows} left out: there are too many types or resources.")
