@@ -13,6 +13,7 @@ pub mod audit;
 pub mod auth;
 pub mod availability;
 pub mod clock;
+pub mod creation;
 pub mod dry_run;
 pub mod engine;
 pub mod estimates;

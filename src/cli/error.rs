@@ -246,15 +246,7 @@ impl CliError {
             Self::Connect(_) => {
                 Some("give your kubeconfig with --kubeconfig, or look first with --dry-run")
             }
-            Self::Profile(error) => match **error {
-                WriteError::Taken { .. } => {
-                    Some("give the new one another name with --name, or change that one by hand")
-                }
-                WriteError::NoKind => {
-                    Some("--dry-run prints the profile, for the aggregator's --profiles file")
-                }
-                WriteError::Refused { .. } | WriteError::Late(_) => None,
-            },
+            Self::Profile(error) => of_a_profile(error),
             Self::Checkpoint { .. }
             | Self::Write(_)
             | Self::MigParted(_)
@@ -306,4 +298,20 @@ pub fn explain(error: &CliError) -> String {
 /// An error on one line, without advice.
 pub(super) fn brief(error: &CliError) -> String {
     super::text::printable(&chain(error))
+}
+
+/// What to do about a profile that was not made.
+fn of_a_profile(error: &WriteError) -> Option<&'static str> {
+    match error {
+        WriteError::Taken { ours: true, .. } => Some(
+            "give the new one another name with --name, or put it in the place of that one with --replace",
+        ),
+        WriteError::Taken { ours: false, .. } => {
+            Some("give the new one another name with --name, or change that one by hand")
+        }
+        WriteError::NoKind => {
+            Some("--dry-run prints the profile, for the aggregator's --profiles file")
+        }
+        WriteError::Refused { .. } | WriteError::Late(_) => None,
+    }
 }

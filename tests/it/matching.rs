@@ -109,7 +109,7 @@ fn said(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_fallback_is_warned_of_and_the_exit_code_says_what_it_comes_to() {
+fn ac_006_a_fallback_is_warned_of_and_the_exit_code_says_what_it_comes_to() {
     let folder = tempfile::tempdir().unwrap();
     let book = folder.path().join("prices.yaml");
     fs::write(&book, PRICES).unwrap();

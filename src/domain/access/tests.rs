@@ -182,3 +182,29 @@ fn a_token_is_of_whom_the_api_server_says_and_for_whom_it_should_be() {
     let said = bad.judge(None).unwrap_err().to_string();
     assert!(said.contains("expired [2J"), "{said}");
 }
+
+#[test]
+fn who_makes_a_profile_is_asked_about_as_if_they_did_it_themselves() {
+    let new = Question::new_profile("opendatahub");
+    let other = Question::profile_changed(&ProfileKey {
+        namespace: "opendatahub".to_owned(),
+        name: "premium".to_owned(),
+    });
+    assert_eq!(
+        new.to_string(),
+        "create hardwareprofiles.infrastructure.opendatahub.io in namespace opendatahub"
+    );
+    assert_eq!(
+        new.command(),
+        "kubectl auth can-i create hardwareprofiles.infrastructure.opendatahub.io -n opendatahub"
+    );
+    assert_eq!(
+        other.command(),
+        "kubectl auth can-i patch hardwareprofiles.infrastructure.opendatahub.io/premium -n opendatahub"
+    );
+    for path in ["/api/v1/profiles", "/profiles/new"] {
+        let row = Row::of(Method::Post, path).unwrap();
+        let question = row.question(path, None).unwrap();
+        assert_eq!(question.to_string(), "list nodes.octavo.dev", "{path}");
+    }
+}

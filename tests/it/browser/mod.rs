@@ -7,6 +7,7 @@ mod keyboard;
 mod layout;
 mod list;
 mod live;
+mod making;
 mod names;
 mod node;
 mod profiles;

@@ -169,6 +169,14 @@ const WRONG: &[(&str, &str)] = &[
         "'/aggregator/followCluster'",
     ),
     (
+        "{aggregator: {createProfiles: true, httpAuth: token-review}}",
+        "aggregator.createProfiles needs aggregator.followCluster",
+    ),
+    (
+        "{aggregator: {createProfiles: true, followCluster: true}}",
+        "aggregator.createProfiles needs aggregator.httpAuth",
+    ),
+    (
         "{aggregator: {httpAuth: proxy-header}}",
         "aggregator.trustedProxies: name the proxy",
     ),

@@ -35,7 +35,7 @@ async fn asked(aggregator: &Aggregator, request: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_price_book_alone() {
+async fn ac_007_the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_price_book_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n";
@@ -100,7 +100,7 @@ async fn the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_price_bo
 }
 
 #[tokio::test]
-async fn a_good_engines_word_is_passed_on_with_its_name() {
+async fn req_004_a_good_engines_word_is_passed_on_with_its_name() {
     let says = json!({
         "source": "bench 2026.3", "assumptions": ["flash attention"],
         "items": [{"type": "nvidia-h100-80gb", "count": 8, "seconds": {"low": 100, "high": 150.5}, "interpolated": true}],
@@ -131,7 +131,8 @@ async fn a_good_engines_word_is_passed_on_with_its_name() {
 }
 
 #[tokio::test]
-async fn an_engine_that_is_away_hangs_or_lies_leaves_an_answer_without_times_that_says_why() {
+async fn req_006_an_engine_that_is_away_hangs_or_lies_leaves_an_answer_without_times_that_says_why()
+{
     let one = |seconds: &str| {
         format!(
             r#"{{"source": "s", "items": [{{"type": "nvidia-h100-80gb", "count": 8, "seconds": {seconds}}}]}}"#

@@ -137,7 +137,7 @@ async fn a_node_says_how_it_gives_its_devices_out_and_who_uses_them() {
 }
 
 #[tokio::test]
-async fn who_uses_what_is_filtered_ordered_and_paged_over_the_fleet() {
+async fn ac_010_who_uses_what_is_filtered_ordered_and_paged_over_the_fleet() {
     let aggregator = Aggregator::of(&Machines::read().await);
     give(&aggregator, "gpu-1");
     give(&aggregator, "mixed-1");
