@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tokio::time::advance;
+use tokio::time::{advance, timeout};
 
 use super::*;
 use crate::aggregator::clock::Clock;
@@ -103,4 +103,22 @@ async fn it_is_counted_again_when_something_changed_and_not_before() {
     fleet.send_modify(|fleet| fleet.revision = 7);
     advance(PAUSE).await;
     assert_eq!(counter.current().await.unwrap().revision, 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_somebody_counts_others_are_given_the_count_of_a_moment_ago_and_wait_for_more() {
+    let now = Some(Instant::now());
+    let (counter, says, _fleet) = counter(followed(&sights(8), now));
+    let first = counter.current().await.unwrap();
+    says.send_replace(followed(&sights(4), now));
+    advance(PAUSE).await;
+    let work = Arc::clone(&counter.work).lock_owned().await;
+    let same = counter.current().await.unwrap();
+    assert!(Arc::ptr_eq(&same.availability, &first.availability));
+    advance(MEANWHILE).await;
+    let mut waits = Box::pin(counter.current());
+    assert!(timeout(MEANWHILE, &mut waits).await.is_err());
+    drop(work);
+    let second = waits.await.unwrap();
+    assert_eq!(second.availability.rows[0].free, 4);
 }
