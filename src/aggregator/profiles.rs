@@ -10,6 +10,7 @@
 //! meanwhile get the same answer. Agents never wait for it.
 
 mod types;
+mod ways;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use self::types::{memories, types};
+pub use self::ways::Led;
 use super::fleet::Fleet;
 use crate::book::profiles::ProfileBook;
 use crate::domain::accelerators::Catalogue;
@@ -44,6 +46,8 @@ pub struct Profiles {
     followed: Option<watch::Receiver<Arc<Followed>>>,
     book: Option<ProfileBook>,
     last: Mutex<Option<Last>>,
+    /// Whoever asks where profiles lead asks after whoever asked before: it takes one processor at most.
+    leading: Arc<Mutex<()>>,
 }
 
 #[derive(Debug)]
@@ -92,6 +96,7 @@ impl Profiles {
             followed,
             book,
             last: Mutex::new(None),
+            leading: Arc::default(),
         }
     }
 
@@ -116,6 +121,21 @@ impl Profiles {
             at,
         });
         judged
+    }
+
+    /// Where profiles for work with accelerators lead; `None` where there is no source of profiles.
+    pub async fn led(&self, fleet: Fleet) -> Option<Vec<Led>> {
+        let grounds = self.grounds(fleet);
+        if grounds.source() == "nowhere" {
+            return None;
+        }
+        let turn = Arc::clone(&self.leading).lock_owned().await;
+        let leading = spawn_blocking(move || {
+            let led = grounds.led();
+            drop(turn);
+            led
+        });
+        Some(leading.await.unwrap_or_default())
     }
 
     /// Why what is told may not be how it is now; `None` while it is.

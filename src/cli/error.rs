@@ -22,6 +22,7 @@ use crate::wire::inventory::ReadError;
 use crate::wire::labels::LabelsError;
 use crate::wire::layouts::CannotWrite;
 use crate::wire::offers::NodeError;
+use crate::wire::performance::PerformanceError;
 
 /// Why a command failed. Each message says what was tried on which object; the cause follows in the chain.
 #[derive(Debug, Error)]
@@ -124,6 +125,14 @@ pub enum CliError {
         /// Why not.
         source: LabelsError,
     },
+    /// Performance rows cannot be used.
+    #[error("cannot use the performance rows in {place}")]
+    Performance {
+        /// The file, or `standard input`.
+        place: String,
+        /// Why not.
+        source: PerformanceError,
+    },
     /// The library that was named is not there.
     #[error("there is no NVML library at {}", .0.display())]
     LibraryMissing(PathBuf),
@@ -196,6 +205,9 @@ impl CliError {
             }
             Self::Labels { .. } => Some(
                 "give what `octavo labels` printed, a feature file, or `kubectl get node -o json`",
+            ),
+            Self::Performance { .. } => Some(
+                "give a JSON list of rows with hardware_type, hardware_count and tps_mean; docs/matching.md has one",
             ),
             Self::LibraryMissing(_) => Some(
                 "give the path of libnvidia-ml.so.1, or leave --nvml-library out to search for it",

@@ -79,6 +79,8 @@ pub struct Sight {
     pub types: Types,
     /// Whether nodes may be named, with what tells their devices apart.
     pub nodes: bool,
+    /// Whether hardware profiles may be named, of the types that may be seen.
+    pub profiles: bool,
 }
 
 /// Types that one request asks about one by one: of more, the rest stays unseen.
@@ -234,6 +236,7 @@ impl Sight {
         Self {
             types: Types::All,
             nodes: true,
+            profiles: true,
         }
     }
 
@@ -247,6 +250,7 @@ impl Sight {
         Self {
             types: Types::Only(BTreeSet::new()),
             nodes: false,
+            profiles: false,
         }
     }
 }

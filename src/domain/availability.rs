@@ -24,7 +24,7 @@ mod tests;
 pub use self::could::Possibilities;
 pub use self::count::{AgentNode, Availability, Basis, MOST_ROWS, count};
 pub use self::kind::{Kind, Names, Source};
-pub use self::row::{Key, Pending, Row, Unknown, Unusable, Wait};
+pub use self::row::{Key, OnNode, Pending, Row, Unknown, Unusable, Wait};
 pub use self::seen::{Seen, SeenUnits};
 pub use self::shape::{Shape, Whole, is_accelerator};
 pub use self::standing::Why;

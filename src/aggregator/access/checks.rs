@@ -136,11 +136,19 @@ impl Checks {
         } else {
             false
         };
+        let profiles = row.asks_for_profiles()
+            && self
+                .may(
+                    caller,
+                    Question::all(Verb::List, Resource::HardwareProfiles),
+                )
+                .await?;
         // A list of nodes has all types in it.
         if (nodes && row.asks_by_type()) || self.may(caller, question.clone()).await? {
             return Ok(Sight {
                 types: Types::All,
                 nodes,
+                profiles,
             });
         }
         let types = if row.asks_by_type() {
@@ -151,7 +159,11 @@ impl Checks {
         if types.is_empty() {
             return Err(Refused::Forbidden(question));
         }
-        Ok(Sight { types, nodes })
+        Ok(Sight {
+            types,
+            nodes,
+            profiles,
+        })
     }
 
     /// The types of the fleet that somebody may see one by one.

@@ -182,3 +182,19 @@ fn a_token_is_of_whom_the_api_server_says_and_for_whom_it_should_be() {
     let said = bad.judge(None).unwrap_err().to_string();
     assert!(said.contains("expired [2J"), "{said}");
 }
+
+#[test]
+fn what_suits_is_told_by_type_and_nodes_and_profiles_beside_it_to_who_may_list_them() {
+    let row = Row::of(Method::Post, "/api/v1/match").unwrap();
+    assert!(row.asks_by_type() && row.asks_for_nodes() && row.asks_for_profiles());
+    let question = row
+        .question("/api/v1/match", None)
+        .map(|one| one.to_string());
+    assert_eq!(
+        question.as_deref(),
+        Some("list acceleratortypes.octavo.dev")
+    );
+    let others = TABLE.iter().filter(|other| other.path != row.path);
+    assert!(others.clone().count() > 20 && others.clone().all(|other| !other.asks_for_profiles()));
+    assert!(Sight::everything().profiles && !Sight::nothing().profiles);
+}
