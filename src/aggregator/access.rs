@@ -100,13 +100,30 @@ impl Guard {
         let refused = admitted.map(drop);
         refused.map_err(|(caller, refused)| {
             self.tell(
-                &HttpMethod::GET,
+                HttpMethod::GET.as_str(),
                 "gRPC Watch",
                 Some(peer),
                 (caller.as_deref(), &refused),
             );
             refused
         })
+    }
+
+    /// Whether who makes a request may do this, which the cluster's roles say; everybody may where nobody is asked who they are.
+    pub(super) async fn may(&self, identity: &Identity, question: Question) -> Result<(), Refused> {
+        let Some(checks) = &self.checks else {
+            return Ok(());
+        };
+        let caller = identity.0.as_ref().ok_or(Refused::NoToken)?;
+        if checks.may(caller, question.clone()).await? {
+            return Ok(());
+        }
+        Err(Refused::Forbidden(question))
+    }
+
+    /// Whether nobody is asked who they are.
+    pub(super) fn is_open(&self) -> bool {
+        self.checks.is_none()
     }
 
     /// Where changes are told of, and what was refused.
@@ -171,7 +188,7 @@ impl Guard {
     ) -> Response {
         let (caller, refused) = refused;
         let path = uri.path();
-        self.tell(method, path, peer, (caller.as_deref(), refused));
+        self.tell(method.as_str(), path, peer, (caller.as_deref(), refused));
         if is_for_programs(path) {
             rest::refusal(refused, path)
         } else {
@@ -180,9 +197,9 @@ impl Guard {
     }
 
     /// Counts a refusal, and tells of it if it is worth that.
-    fn tell(
+    pub(super) fn tell(
         &self,
-        method: &HttpMethod,
+        verb: &str,
         object: &str,
         peer: Option<IpAddr>,
         (caller, refused): (Option<&Caller>, &Refused),
@@ -194,7 +211,7 @@ impl Guard {
             self.audit.refused(&Refusal {
                 who: who.as_deref().unwrap_or_default(),
                 peer: peer.as_deref().unwrap_or("unknown"),
-                verb: method.as_str(),
+                verb,
                 object,
                 why: &chain(refused),
             });

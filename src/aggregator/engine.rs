@@ -4,7 +4,8 @@
 //! length of the answer, the questions at once, and how often one that fails is asked ([`Breaker`]). What it says is held against
 //! what can be before anybody sees it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,6 +33,10 @@ use crate::wire::estimates::{EngineQuestion, Lie, Said, WorkloadJson, believed};
 const LONGEST_ANSWER: usize = 256 << 10;
 /// Questions at once; more are answered without times.
 const AT_ONCE: usize = 16;
+/// How long a good answer is given again: a page that somebody looks at asks the same with every change of the fleet.
+const KEPT_FOR: Duration = Duration::from_mins(1);
+/// Most answers that are kept.
+const MOST_KEPT: usize = 64;
 
 /// A way to an engine.
 #[derive(Debug)]
@@ -41,7 +46,11 @@ pub struct Engine {
     patience: Duration,
     breaker: Mutex<Breaker>,
     places: Semaphore,
+    kept: Mutex<Kept>,
 }
+
+/// Good answers by their question, and when they came.
+type Kept = BTreeMap<Bytes, (Duration, Said)>;
 
 /// Why an engine said nothing that can be used.
 #[derive(Debug, Error)]
@@ -104,6 +113,7 @@ impl Engine {
             patience: settings.timeout,
             breaker: Mutex::default(),
             places: Semaphore::new(AT_ONCE),
+            kept: Mutex::default(),
         })
     }
 
@@ -112,24 +122,36 @@ impl Engine {
         &self.url
     }
 
-    /// What it says of `workload` on `devices`, within its time.
+    /// What it says of `workload` on `devices`, within its time, or said less than a minute ago.
     pub async fn ask(
         &self,
         (workload, told): (&Workload, WorkloadJson),
         devices: &[Devices],
         clock: &Clock,
     ) -> Result<Said, EngineError> {
+        let question = serde_json::to_vec(&EngineQuestion::new(told, devices));
+        let question = question.map_err(|error| EngineError::Away(error.into()))?;
+        let question = Bytes::from(question);
+        if let Some(said) = self.kept(clock).get(&question) {
+            return Ok(said.1.clone());
+        }
         let _place = self.places.try_acquire().map_err(|_| EngineError::Busy)?;
         if self.note(Event::Wanted, clock) == Decision::Leave {
             return Err(EngineError::LeftAlone);
         }
-        let question = EngineQuestion::new(told, devices);
-        let body = timeout(self.patience, self.exchange(&question)).await;
+        let body = timeout(self.patience, self.exchange(question.clone())).await;
         let body = body.unwrap_or(Err(EngineError::TooSlow(self.patience)));
         let said =
             body.and_then(|body| believed(&body, workload, devices).map_err(EngineError::Lies));
         match &said {
-            Ok(_) => self.note(Event::Answered, clock),
+            Ok(said) => {
+                let mut kept = self.kept(clock);
+                if kept.len() < MOST_KEPT {
+                    kept.insert(question, (now(clock), said.clone()));
+                }
+                drop(kept);
+                self.note(Event::Answered, clock)
+            }
             Err(error) => {
                 warn!("no estimates from {}: {}", self.url, chain(error));
                 let event = if error.is_about_the_question() {
@@ -143,8 +165,16 @@ impl Engine {
         said
     }
 
+    /// Answers that are not too old.
+    fn kept(&self, clock: &Clock) -> MutexGuard<'_, Kept> {
+        let now = now(clock);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, (came, _)| now.saturating_sub(*came) < KEPT_FOR);
+        kept
+    }
+
     fn note(&self, event: Event, clock: &Clock) -> Decision {
-        let now = Duration::from_millis(clock.now().as_millis());
+        let now = now(clock);
         let mut breaker = self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
         let (next, decision) = breaker.step(event, now);
         if let (Breaker::Closed { .. }, Breaker::Open { .. }) = (*breaker, next) {
@@ -160,14 +190,13 @@ impl Engine {
         decision
     }
 
-    async fn exchange(&self, question: &EngineQuestion) -> Result<Bytes, EngineError> {
+    async fn exchange(&self, question: Bytes) -> Result<Bytes, EngineError> {
         let away = |error: Box<dyn std::error::Error + Send + Sync>| EngineError::Away(error);
-        let body = serde_json::to_vec(question).map_err(|error| away(error.into()))?;
         let request = Request::post(&self.url)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json")
             .header(USER_AGENT, concat!("octavo/", env!("CARGO_PKG_VERSION")))
-            .body(Full::new(Bytes::from(body)))
+            .body(Full::new(question))
             .map_err(|error| away(error.into()))?;
         let response = self.http.request(request).await;
         let response = response.map_err(|error| away(error.into()))?;
@@ -188,6 +217,10 @@ impl Engine {
                 }
             })
     }
+}
+
+fn now(clock: &Clock) -> Duration {
+    Duration::from_millis(clock.now().as_millis())
 }
 
 /// The system's authorities vouch for the engine; where no TLS is spoken they are not looked for.

@@ -72,7 +72,7 @@ pub fn router(availability: Counter) -> Router {
         .route("/nodes/", get(to_the_list))
         .route("/availability", get(what_is_to_be_had))
         .route("/profiles", get(profiles::list))
-        .route("/profiles/new", get(profiles::new))
+        .route("/profiles/new", get(profiles::new).post(profiles::make))
         .route("/profiles/{name}", get(profiles::named))
         .route("/profiles/{namespace}/{name}", get(profiles::keyed))
         .route("/live", get(live::stream))
@@ -166,7 +166,7 @@ pub(super) fn refusal(refused: &Refused) -> Response {
             StatusCode::BAD_REQUEST,
             "The word of a proxy cannot be taken",
         ),
-        refused::Kind::Forbidden => (StatusCode::FORBIDDEN, "You may not see this"),
+        refused::Kind::Forbidden => (StatusCode::FORBIDDEN, "You may not see or do this"),
         refused::Kind::Crossing => (StatusCode::FORBIDDEN, "Another site made this request"),
         refused::Kind::NotFound => (StatusCode::NOT_FOUND, "There is no such page"),
         refused::Kind::Method => (
@@ -175,7 +175,7 @@ pub(super) fn refusal(refused: &Refused) -> Response {
         ),
         refused::Kind::Unchecked => (
             StatusCode::SERVICE_UNAVAILABLE,
-            "Nobody can say now whether you may see this",
+            "Nobody can say now whether you may see or do this",
         ),
     };
     let page = Unseen {
@@ -261,7 +261,8 @@ fn guard(mut response: Response) -> Response {
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
+        // With none at all a browser would not say either that a form of ours is of this site.
+        (header::REFERRER_POLICY, "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }

@@ -26,8 +26,8 @@ use crate::book::profiles::ProfileBook;
 use crate::domain::accelerators::Catalogue;
 use crate::domain::cluster::Sights;
 use crate::domain::hardware_profile::{
-    Draft, HardwareProfile, ProfileKind, Queues, Refusal, Said, Specs, Surroundings, Wish, draft,
-    judge,
+    Draft, HardwareProfile, ProfileKey, ProfileKind, Queues, Refusal, Said, Specs, Surroundings,
+    Wish, draft, judge,
 };
 use crate::domain::id::TypeName;
 use crate::k8s::cluster::Followed;
@@ -162,6 +162,13 @@ impl Profiles {
         }
         notices.extend(self.book.as_ref().and_then(|book| book.current().1));
         (!notices.is_empty()).then(|| notices.join("; "))
+    }
+
+    /// The one of this name that a new one would meet in the cluster.
+    pub fn known(&self, key: &ProfileKey) -> Option<Arc<HardwareProfile>> {
+        let known = self.known.as_ref()?.borrow();
+        let found = known.all.get(&(ProfileKind::Hardware, key.clone()));
+        found.map(Arc::clone)
     }
 
     /// A new profile for what `wish` asks for.

@@ -6,6 +6,7 @@
 
 pub mod availability;
 mod body;
+mod creation;
 mod estimates;
 mod events;
 mod matching;
@@ -37,13 +38,13 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub(super) use self::creation::OFF;
 use self::problem::{Failure, Kind};
 use self::seal::Seal;
-use super::access::{Refused, refused};
+use super::access::Refused;
 use super::availability::Counter;
 use super::offers::Shelf;
 use super::view::View;
-use crate::domain::error::chain;
 
 /// What the API is made of.
 #[derive(Debug, Clone)]
@@ -90,7 +91,7 @@ pub fn router(context: Context) -> Router {
         .routes(routes!(usage::usage))
         .routes(routes!(availability::availability))
         .routes(routes!(profiles::hardware_profiles))
-        .routes(routes!(profiles::profiles))
+        .routes(routes!(profiles::profiles, creation::create))
         .routes(routes!(profiles::profile))
         .routes(routes!(profiles::profile_in_namespace))
         .routes(routes!(profiles::profile_draft))
@@ -136,16 +137,7 @@ async fn nothing_here(uri: Uri) -> Failure {
 
 /// What somebody is told who is not let in, where a program reads it.
 pub(super) fn refusal(refused: &Refused, path: &str) -> Response {
-    let kind = match refused.kind() {
-        refused::Kind::Unauthenticated => Kind::Unauthenticated,
-        refused::Kind::BadProxy => Kind::UntrustedProxy,
-        refused::Kind::Forbidden => Kind::Forbidden,
-        refused::Kind::Crossing => Kind::CrossSite,
-        refused::Kind::NotFound => Kind::NotFound,
-        refused::Kind::Method => Kind::MethodNotAllowed,
-        refused::Kind::Unchecked => Kind::Unchecked,
-    };
-    let mut response = Failure::new(kind, chain(refused)).at(path).into_response();
+    let mut response = Failure::from(refused).at(path).into_response();
     if let Some(allowed) = refused.allowed() {
         let headers = response.headers_mut();
         headers.insert(header::ALLOW, HeaderValue::from_static(allowed));

@@ -13,8 +13,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use axum::Router;
 use axum::middleware::from_fn_with_state;
+use axum::{Extension, Router};
 use prometheus_client::registry::Registry;
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};
@@ -22,9 +22,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use self::cluster::Cluster;
+use self::cluster::{Cluster, maker};
 use super::access::{Believed, Guard, check};
 use super::auth::Gate;
+use super::creation::Maker;
 use super::engine::{Engine, EngineSetupError};
 use super::ingest::{Ingest, Patience};
 use super::serve::{Limits, Protocol, Server};
@@ -118,8 +119,13 @@ const MOST_STREAMS: usize = 1000;
 const AGENTS: &str = "agents";
 const PEOPLE: &str = "people and programs";
 
-/// What is served over HTTP.
-fn router(cluster: &Cluster, stats: &Stats, ready: watch::Receiver<bool>, guard: Guard) -> Router {
+/// What is served over HTTP, to whom a guard lets, with what makes hardware profiles for them.
+fn router(
+    cluster: &Cluster,
+    stats: &Stats,
+    ready: watch::Receiver<bool>,
+    (guard, maker): (Guard, Option<Maker>),
+) -> Router {
     let availability = cluster.availability();
     let view = availability.view().clone();
     let mut registry = Registry::default();
@@ -137,7 +143,12 @@ fn router(cluster: &Cluster, stats: &Stats, ready: watch::Receiver<bool>, guard:
         ready,
         max_streams: MOST_STREAMS,
     });
-    api.merge(pages).layer(from_fn_with_state(guard, check))
+    let all = api.merge(pages);
+    let all = match maker {
+        Some(maker) => all.layer(Extension(maker)),
+        None => all,
+    };
+    all.layer(from_fn_with_state(guard, check))
 }
 
 /// Starts both servers; they listen when this returns.
@@ -158,7 +169,8 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let cluster = Cluster::connect(&http_runtime, settings, view)?;
     let view = cluster.availability().view().clone();
     let guard = guard(&http_runtime, settings.http_auth(), &view, &stats)?;
-    let router = router(&cluster, &stats, is_ready, guard.clone());
+    let maker = maker(&http_runtime, settings, &guard)?;
+    let router = router(&cluster, &stats, is_ready, (guard.clone(), maker));
     let gate = gate(&ingest_runtime, settings.agent_auth(), &stats)?;
     let ingest = Ingest::new(Arc::clone(&desk), gate, stats.clone(), Patience::default());
     let ingest = ingest.with_readers(guard);

@@ -18,11 +18,12 @@ use crate::domain::layout::ExportError;
 use crate::k8s::client::ConnectError;
 use crate::k8s::hardware_profiles::WriteError;
 use crate::wire::checkpoint::CheckpointError;
+use crate::wire::estimates::NotOfProfile;
 use crate::wire::inventory::ReadError;
 use crate::wire::labels::LabelsError;
 use crate::wire::layouts::CannotWrite;
 use crate::wire::offers::NodeError;
-use crate::wire::performance::PerformanceError;
+use crate::wire::slo::RowsError;
 
 /// Why a command failed. Each message says what was tried on which object; the cause follows in the chain.
 #[derive(Debug, Error)]
@@ -117,6 +118,22 @@ pub enum CliError {
         /// Why not.
         source: NodeError,
     },
+    /// Measured rows cannot be used.
+    #[error("cannot use the rows in {place}")]
+    Rows {
+        /// The file, or `standard input`.
+        place: String,
+        /// Why not.
+        source: RowsError,
+    },
+    /// What a hardware profile gives is nothing that can be estimated.
+    #[error("nothing can be estimated for the profile {name}")]
+    NotOfProfile {
+        /// Its name.
+        name: String,
+        /// Why not.
+        source: NotOfProfile,
+    },
     /// Labels to compare with cannot be used.
     #[error("cannot use the labels in {place}")]
     Labels {
@@ -124,14 +141,6 @@ pub enum CliError {
         place: String,
         /// Why not.
         source: LabelsError,
-    },
-    /// Performance rows cannot be used.
-    #[error("cannot use the performance rows in {place}")]
-    Performance {
-        /// The file, or `standard input`.
-        place: String,
-        /// Why not.
-        source: PerformanceError,
     },
     /// The library that was named is not there.
     #[error("there is no NVML library at {}", .0.display())]
@@ -206,9 +215,6 @@ impl CliError {
             Self::Labels { .. } => Some(
                 "give what `octavo labels` printed, a feature file, or `kubectl get node -o json`",
             ),
-            Self::Performance { .. } => Some(
-                "give a JSON list of rows with hardware_type, hardware_count and tps_mean; docs/matching.md has one",
-            ),
             Self::LibraryMissing(_) => Some(
                 "give the path of libnvidia-ml.so.1, or leave --nvml-library out to search for it",
             ),
@@ -240,15 +246,7 @@ impl CliError {
             Self::Connect(_) => {
                 Some("give your kubeconfig with --kubeconfig, or look first with --dry-run")
             }
-            Self::Profile(error) => match **error {
-                WriteError::Taken { .. } => {
-                    Some("give the new one another name with --name, or change that one by hand")
-                }
-                WriteError::NoKind => {
-                    Some("--dry-run prints the profile, for the aggregator's --profiles file")
-                }
-                WriteError::Refused { .. } | WriteError::Late(_) => None,
-            },
+            Self::Profile(error) => of_a_profile(error),
             Self::Checkpoint { .. }
             | Self::Write(_)
             | Self::MigParted(_)
@@ -258,6 +256,8 @@ impl CliError {
             | Self::Runtime(_)
             | Self::Serialize(_)
             | Self::Node { .. }
+            | Self::Rows { .. }
+            | Self::NotOfProfile { .. }
             | Self::Print(_) => None,
         }
     }
@@ -298,4 +298,20 @@ pub fn explain(error: &CliError) -> String {
 /// An error on one line, without advice.
 pub(super) fn brief(error: &CliError) -> String {
     super::text::printable(&chain(error))
+}
+
+/// What to do about a profile that was not made.
+fn of_a_profile(error: &WriteError) -> Option<&'static str> {
+    match error {
+        WriteError::Taken { ours: true, .. } => Some(
+            "give the new one another name with --name, or put it in the place of that one with --replace",
+        ),
+        WriteError::Taken { ours: false, .. } => {
+            Some("give the new one another name with --name, or change that one by hand")
+        }
+        WriteError::NoKind => {
+            Some("--dry-run prints the profile, for the aggregator's --profiles file")
+        }
+        WriteError::Refused { .. } | WriteError::Late(_) => None,
+    }
 }

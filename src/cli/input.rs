@@ -12,7 +12,6 @@ use crate::config::octavo::demo::{neighbours, own};
 use crate::domain::inventory::Inventory;
 use crate::domain::sharing::ResourceName;
 use crate::wire;
-use crate::wire::slo::RowJson;
 
 /// Sixteen GPUs with every profile are a quarter of a megabyte; a Node with all its images is less.
 const LONGEST: u64 = 16 << 20;
@@ -39,6 +38,11 @@ pub(super) fn catalogue(input: &Input) -> Result<String, CliError> {
     text(input, "a catalogue")
 }
 
+/// Measured rows, whatever is in them.
+pub(super) fn rows(input: &Input) -> Result<String, CliError> {
+    text(input, "rows")
+}
+
 /// A checkpoint, whatever is in it.
 pub(super) fn checkpoint(input: &Input) -> Result<String, CliError> {
     text(input, "a checkpoint")
@@ -47,15 +51,6 @@ pub(super) fn checkpoint(input: &Input) -> Result<String, CliError> {
 /// Hooks, whatever is in them.
 pub(super) fn hooks(input: &Input) -> Result<String, CliError> {
     text(input, "hooks")
-}
-
-/// Performance rows of a model catalogue.
-pub(super) fn performance(input: &Input) -> Result<Vec<RowJson>, CliError> {
-    let text = text(input, "performance rows")?;
-    wire::performance::parse(&text).map_err(|source| CliError::Performance {
-        place: place(input),
-        source,
-    })
 }
 
 /// Labels to compare with.

@@ -4,11 +4,12 @@ use super::client::{Client, Target};
 use super::paint::Ink;
 use super::text::{Cell, columns, folded, lines, printable};
 use super::{CliError, Exit, Report, input, json, yaml};
-use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::FleetFormat;
 use crate::config::octavo::matching::{MatchSettings, Wish};
+use crate::config::octavo::{Colors, Input};
 use crate::domain::matching::{Standing, Verdict};
 use crate::wire::matching::{FreeJson, MatchAnswer, MatchRequest, MatchRow, RefusalRow};
+use crate::wire::slo::{RowJson, parse};
 
 /// Columns; those of [`OF_PROFILE`] only where there is a profile.
 const OF_MATCH: [&str; 9] = [
@@ -61,7 +62,7 @@ fn exit(answer: &MatchAnswer) -> Exit {
 }
 
 fn request(wish: &Wish) -> Result<MatchRequest, CliError> {
-    let performance = wish.performance.as_ref().map(input::performance);
+    let performance = wish.performance.as_ref().map(performance);
     Ok(MatchRequest {
         performance: performance.transpose()?.unwrap_or_default(),
         count: wish.count,
@@ -75,6 +76,15 @@ fn request(wish: &Wish) -> Result<MatchRequest, CliError> {
         price_at_most_per_hour: wish.max_price.clone(),
         purchase_option: wish.purchase.clone(),
     })
+}
+
+fn performance(from: &Input) -> Result<Vec<RowJson>, CliError> {
+    let text = input::rows(from)?;
+    let found = parse(&text).map_err(|source| CliError::Rows {
+        place: input::place(from),
+        source,
+    });
+    found.map(|found| found.rows)
 }
 
 /// What fits, then why and what to know, then what does not fit.

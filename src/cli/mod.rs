@@ -16,6 +16,7 @@ mod devices;
 mod diagnose;
 mod doctor;
 mod error;
+mod estimate;
 mod exit;
 mod fleet;
 mod frame;
@@ -34,8 +35,10 @@ mod profiles;
 mod sharing;
 mod sheet;
 mod simulated;
+mod slo;
 mod text;
 mod top;
+mod usage;
 mod users;
 mod watch;
 
@@ -179,6 +182,9 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
         Command::Node(settings) => block_on(fleet::node(settings, colors))?,
         Command::Profiles(command) => block_on(profiles::run(command, colors))?,
         Command::Match(settings) => block_on(matching::matching(settings, colors))?,
+        Command::Estimate(settings) => block_on(estimate::estimate(settings, colors))?,
+        Command::Slo(settings) => block_on(slo::slo(settings, colors))?,
+        Command::Usage(settings) => block_on(usage::usage(settings, colors))?,
         Command::Watch(settings) => block_on(watch::watch(settings, colors, invocation.screen()))?,
         Command::Top(settings) => block_on(top::top(settings, colors, invocation.screen()))?,
         Command::Demo(settings) => block_on(demo::run(settings, colors))?,

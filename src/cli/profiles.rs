@@ -53,12 +53,8 @@ async fn list(settings: &ListSettings, colors: Colors) -> Result<Report, CliErro
 
 async fn show(settings: &ShowSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
-    let name = segment(settings.name());
-    let target = match settings.namespace() {
-        Some(namespace) => format!("/api/v1/profiles/{}/{name}", segment(namespace)),
-        None => format!("/api/v1/profiles/{name}"),
-    };
-    let detail: ProfileDetail = client.get(&Target::new(&target)).await?;
+    let target = target(settings.namespace(), settings.name());
+    let detail: ProfileDetail = client.get(&target).await?;
     let printed = settings.printed();
     let output = match printed.format {
         FleetFormat::Json => json(&detail)?,
@@ -68,6 +64,15 @@ async fn show(settings: &ShowSettings, colors: Colors) -> Result<Report, CliErro
     };
     let notes: Vec<String> = detail.notice.into_iter().collect();
     Ok(report(output, &notes, Exit::Done))
+}
+
+/// Where one profile is.
+pub(super) fn target(namespace: Option<&str>, name: &str) -> Target {
+    let name = segment(name);
+    Target::new(&match namespace {
+        Some(namespace) => format!("/api/v1/profiles/{}/{name}", segment(namespace)),
+        None => format!("/api/v1/profiles/{name}"),
+    })
 }
 
 async fn check(settings: &ListSettings, colors: Colors) -> Result<Report, CliError> {

@@ -52,6 +52,9 @@ Examples:
   # In a cluster that it follows: what is free, and who waits for it
   octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --agent-auth token-review --http-auth token-review --follow-cluster
 
+  # And that makes hardware profiles there, for people whom the cluster's roles let
+  octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --http-auth token-review --follow-cluster --create-profiles
+
   # In a cluster whose pods are to say which accelerators they were given
   octavo-aggregator --tls-cert /tls/tls.crt --tls-key /tls/tls.key --agent-auth token-review --http-auth token-review --annotate-pods
 
@@ -196,15 +199,17 @@ impl AggregatorSettings {
         let args = parse::<AggregatorArgs, _>(arguments)?;
         let serving = args.serving.resolve()?;
         let kubeconfig = args.kubernetes.kubeconfig.clone();
+        let http_auth = args.http_auth.resolve(kubeconfig.clone(), &serving)?;
+        let readers = (&http_auth, &serving);
         Ok(Self {
-            http_auth: args.http_auth.resolve(kubeconfig.clone(), &serving)?,
+            cluster: args.cluster.resolve(kubeconfig.clone(), readers)?,
+            http_auth,
             agent_auth: args.auth.resolve(args.kubernetes, &serving)?,
             serving,
             layouts: args.fleet.layouts.clone(),
             profiles: args.fleet.profiles.clone(),
             fleet: args.fleet.into(),
             advice: args.advice.into(),
-            cluster: args.cluster.resolve(kubeconfig.clone()),
             plugin_configs: args.sharing.resolve(kubeconfig.clone()),
             pod_types: args.workload.resolve(kubeconfig)?,
             log: args.log.into(),
@@ -353,6 +358,35 @@ mod tests {
         };
         assert_eq!(followed(&[]), None);
         assert_eq!(followed(&["--kubeconfig=/k"]), Some(PathBuf::from("/k")));
+    }
+
+    #[test]
+    fn profiles_are_made_only_where_that_is_asked_for_and_it_is_known_for_whom() {
+        let tls = ["--tls-cert=/c", "--tls-key=/k"];
+        let with = |arguments: &[&str]| settings(&[&tls[..], arguments].concat());
+        let both = ["--follow-cluster", "--create-profiles"];
+        let makes = |arguments: &[&str]| {
+            let found = with(arguments).unwrap();
+            found
+                .cluster()
+                .is_some_and(|cluster| cluster.create_profiles)
+        };
+        assert!(!makes(&["--http-auth=none", "--follow-cluster"]));
+        assert!(makes(&[&both[..], &["--http-auth=token-review"]].concat()));
+        assert!(makes(&[&both[..], &["--http-listen=127.0.0.1:0"]].concat()));
+        for (arguments, said) in [
+            (
+                &["--http-auth=token-review", "--create-profiles"][..],
+                "needs --follow-cluster",
+            ),
+            (
+                &[both[0], both[1], "--http-auth=none"],
+                "could make hardware profiles",
+            ),
+        ] {
+            let text = with(arguments).unwrap_err().to_string();
+            assert!(text.contains(said), "{text}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod args;
 pub mod catalogue;
 pub mod demo;
 pub mod doctor;
+pub mod estimate;
 pub mod fleet;
 pub mod layouts;
 pub mod matching;
@@ -13,7 +14,9 @@ mod naming;
 pub mod profiles;
 pub mod server;
 pub mod sharing;
+pub mod slo;
 pub mod top;
+pub mod usage;
 
 use std::env;
 use std::ffi::OsString;
@@ -27,6 +30,7 @@ pub use self::args::{completion_script, mig_parted_completion_script};
 use self::catalogue::CatalogueCommand;
 use self::demo::DemoSettings;
 use self::doctor::DoctorSettings;
+use self::estimate::EstimateSettings;
 use self::fleet::{AvailabilitySettings, NodeSettings, NodesSettings, TypesSettings};
 use self::layouts::{AssertSettings, ExportSettings, LayoutsCommand, PlanSettings};
 use self::matching::MatchSettings;
@@ -34,13 +38,15 @@ use self::mig_parted::MigPartedSettings;
 pub use self::naming::NamingSettings;
 use self::profiles::ProfilesCommand;
 use self::sharing::SharingCommand;
+use self::slo::SloSettings;
 use self::top::TopSettings;
+use self::usage::UsageSettings;
 use super::Answer;
 use super::hardware::HardwareSettings;
 use super::labels::LabelSettings;
 
 /// What is asked of the command line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Invocation {
     command: Command,
     colors: Colors,
@@ -48,7 +54,7 @@ pub struct Invocation {
 }
 
 /// The commands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     /// `octavo inspect`.
     Inspect(InspectSettings),
@@ -90,6 +96,12 @@ pub enum Command {
     Profiles(ProfilesCommand),
     /// `octavo match`.
     Match(MatchSettings),
+    /// `octavo estimate`.
+    Estimate(Box<EstimateSettings>),
+    /// `octavo slo`.
+    Slo(SloSettings),
+    /// `octavo usage`.
+    Usage(UsageSettings),
     /// `octavo watch`, and `octavo nodes --watch`.
     Watch(NodesSettings),
     /// `octavo top`.

@@ -14,6 +14,7 @@ use std::fmt;
 
 pub use self::caller::{Caller, Proof};
 pub use self::table::{Method, Need, Row, TABLE};
+use super::hardware_profile::{ProfileKey, ProfileKind};
 use super::id::{NodeName, TypeName};
 
 /// The group that roles name.
@@ -30,6 +31,8 @@ pub enum Verb {
     Watch,
     /// Make one.
     Create,
+    /// Change one.
+    Patch,
 }
 
 /// With what.
@@ -57,6 +60,15 @@ pub enum Question {
         /// In one namespace; everywhere where there is none.
         namespace: Option<String>,
         /// With the one of this name; with any where there is none.
+        name: Option<String>,
+    },
+    /// Whether they may do this with a real hardware profile, as if they did it themselves.
+    Profile {
+        /// What they want to do.
+        verb: Verb,
+        /// Where it is.
+        namespace: String,
+        /// Which; any where there is none.
         name: Option<String>,
     },
     /// Whether they may read a path that is no resource.
@@ -94,6 +106,7 @@ impl Verb {
             Self::List => "list",
             Self::Watch => "watch",
             Self::Create => "create",
+            Self::Patch => "patch",
         }
     }
 }
@@ -161,9 +174,40 @@ impl Question {
         }
     }
 
+    /// Whether somebody may make a hardware profile there.
+    pub fn new_profile(namespace: &str) -> Self {
+        Self::Profile {
+            verb: Verb::Create,
+            namespace: namespace.to_owned(),
+            name: None,
+        }
+    }
+
+    /// Whether somebody may change this one.
+    pub fn profile_changed(key: &ProfileKey) -> Self {
+        Self::Profile {
+            verb: Verb::Patch,
+            namespace: key.namespace.clone(),
+            name: Some(key.name.clone()),
+        }
+    }
+
     /// The command that asks the same.
     pub fn command(&self) -> String {
         match self {
+            Self::Profile {
+                verb,
+                namespace,
+                name,
+            } => {
+                let name = name.as_ref().map(|name| format!("/{name}"));
+                format!(
+                    "kubectl auth can-i {} {}{} -n {namespace}",
+                    verb.as_str(),
+                    profiles(),
+                    name.unwrap_or_default()
+                )
+            }
             Self::Resource {
                 verb,
                 resource,
@@ -187,6 +231,12 @@ impl Question {
     }
 }
 
+/// The real kind, as roles and commands name it.
+fn profiles() -> String {
+    let (group, _, _, plural) = ProfileKind::Hardware.api();
+    format!("{plural}.{group}")
+}
+
 /// As a person says it.
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -205,6 +255,17 @@ impl fmt::Display for Question {
                     Some(namespace) => write!(f, " in namespace {namespace}"),
                     None => Ok(()),
                 }
+            }
+            Self::Profile {
+                verb,
+                namespace,
+                name,
+            } => {
+                write!(f, "{} {}", verb.as_str(), profiles())?;
+                if let Some(name) = name {
+                    write!(f, " {name}")?;
+                }
+                write!(f, " in namespace {namespace}")
             }
             Self::Path(path) => write!(f, "get {path}"),
         }

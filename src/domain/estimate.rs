@@ -7,16 +7,18 @@
 //! workload.rs   what shall run, each figure within what can be
 //! roofline.rs   the reference provider
 //! breaker.rs    when an engine that fails is left alone
+//! words.rs      times, speeds and costs for people
 //! ```
 
 pub mod breaker;
 mod roofline;
+pub mod words;
 mod workload;
 
 use thiserror::Error;
 
 pub use self::roofline::{DECODING, Efficiency, SOURCE, TRAINING, assumptions, roofline};
-pub use self::workload::{MOST_DEVICES, Precision, Workload};
+pub use self::workload::{MOST_DEVICES, Precision, Workload, amount, batch, model, tokens_of};
 use crate::domain::id::TypeName;
 use crate::domain::price::{Amount, Currency, Price, PurchaseOption};
 

@@ -6,6 +6,7 @@
 //! aggregator and the command line ask. Source of the schema: opendatahub-operator, `api/infrastructure/v1`.
 
 mod draft;
+mod edit;
 mod finding;
 mod held;
 mod judge;
@@ -17,6 +18,7 @@ mod way;
 use std::fmt;
 
 pub use self::draft::{Draft, Note, Refusal, Wish, draft};
+pub use self::edit::{CountError, CountProblem, Counts, CountsError, NO_TAINT, Part};
 pub use self::finding::{Finding, Gravity};
 pub use self::held::{Held, of_labels};
 pub use self::judge::{Queues, Surroundings, judge};

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_meet_all_come_first_the_cheapest_first_with_the_copies_that_it_takes() {
+    fn req_003_rows_that_meet_all_come_first_the_cheapest_first_with_the_copies_that_it_takes() {
         let rows = [
             row("H200", 1, 6.0, 120.0),
             row("A100 80GB", 2, 4.0, 250.0),

@@ -15,6 +15,7 @@ use super::client::{ConnectError, connect};
 use super::token_review::{DEADLINE, ReviewError};
 use crate::domain::access::{Caller, GROUP, Proof, Question};
 use crate::domain::credential::{Audience, Token};
+use crate::domain::hardware_profile::ProfileKind;
 
 /// Asks about people and programs.
 #[derive(Clone)]
@@ -123,6 +124,22 @@ fn asked(caller: &Caller, question: &Question) -> SubjectAccessReviewSpec {
                 ..ResourceAttributes::default()
             });
         }
+        Question::Profile {
+            verb,
+            namespace,
+            name,
+        } => {
+            let (group, version, _, plural) = ProfileKind::Hardware.api();
+            spec.resource_attributes = Some(ResourceAttributes {
+                verb: Some(verb.as_str().to_owned()),
+                group: Some(group.to_owned()),
+                version: Some(version.to_owned()),
+                resource: Some(plural.to_owned()),
+                namespace: Some(namespace.clone()),
+                name: name.clone(),
+                ..ResourceAttributes::default()
+            });
+        }
         Question::Path(path) => {
             spec.non_resource_attributes = Some(NonResourceAttributes {
                 verb: Some("get".to_owned()),
@@ -171,6 +188,15 @@ mod tests {
         let expected = json!({
             "user": "ada", "uid": "4e1d", "groups": ["system:authenticated", "team-a"], "extra": {"a": ["b"]},
             "resourceAttributes": {"verb": "list", "group": "octavo.dev", "resource": "usage", "namespace": "team-a"},
+        });
+        assert_eq!(to_value(spec).unwrap(), expected);
+        let spec = asked(&Caller::default(), &Question::new_profile("team-a"));
+        let expected = json!({
+            "user": "", "groups": [],
+            "resourceAttributes": {
+                "verb": "create", "group": "infrastructure.opendatahub.io", "version": "v1", "resource": "hardwareprofiles",
+                "namespace": "team-a",
+            },
         });
         assert_eq!(to_value(spec).unwrap(), expected);
         let spec = asked(&Caller::default(), &Question::Path("/metrics"));

@@ -19,7 +19,9 @@ use kube::Client;
 use tokio::sync::watch;
 
 use self::follow::{profiles, queues};
-pub use self::write::{DryRun, MANAGER, WriteError, Writer};
+pub use self::write::{
+    Applied, DryRun, Existing, MANAGER, Outcome, Trouble, WriteError, Writer, key,
+};
 use super::client::{ConnectError, connect};
 use crate::domain::hardware_profile::{HardwareProfile, ProfileKey, ProfileKind, Queues};
 

@@ -4,12 +4,18 @@
 //! an interval upside down, or hardware that nobody asked for makes the whole answer worthless.
 
 mod engine;
+mod of_profile;
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::engine::{EngineAnswer, EngineItem, EngineQuestion, Lie, Said, believed};
-use crate::domain::estimate::{CostRange, Devices, Interval, MOST_DEVICES, Workload};
+pub use self::of_profile::{NotOfProfile, of_profile};
+use crate::domain::estimate::{
+    CostRange, Devices, Interval, MOST_DEVICES, Workload, batch, model, tokens_of, words,
+};
 use crate::domain::matching::{RequestError, type_named};
 use crate::domain::price::PurchaseOption;
 
@@ -41,15 +47,31 @@ pub struct EstimateRequest {
 pub enum WorkloadJson {
     /// A training from the first token to the last.
     Training {
+        /// What the model is called, for engines that know it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
         /// Parameters of the model, such as 7e9.
         parameters: f64,
-        /// Tokens, each time that one is seen.
-        tokens: f64,
+        /// Tokens, each time that one is seen; or else `samples`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tokens: Option<f64>,
+        /// Samples, each time that one is seen, in place of `tokens`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        samples: Option<f64>,
+        /// Tokens of one sample, with `samples`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tokens_per_sample: Option<f64>,
+        /// Samples that one step takes, for engines that look at it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        batch: Option<f64>,
         /// `bf16`, `fp16` or `fp8`.
         precision: String,
     },
     /// The writing of one sequence, a token at a time.
     Decoding {
+        /// What the model is called, for engines that know it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
         /// Parameters of the model.
         parameters: f64,
         /// What the weights are stored in: `bf16`, `fp16` or `fp8`.
@@ -151,14 +173,27 @@ impl EstimateRequest {
     pub fn workload(&self) -> Result<Workload, RequestError> {
         match &self.workload {
             WorkloadJson::Training {
+                model: name,
                 parameters,
                 tokens,
+                samples,
+                tokens_per_sample,
+                batch: step,
                 precision,
-            } => Workload::training(*parameters, *tokens, precision.parse()?),
+            } => {
+                name.as_deref().map(model).transpose()?;
+                step.map(batch).transpose()?;
+                let tokens = tokens_said(*tokens, *samples, *tokens_per_sample)?;
+                Workload::training(*parameters, tokens, precision.parse()?)
+            }
             WorkloadJson::Decoding {
+                model: name,
                 parameters,
                 precision,
-            } => Workload::decoding(*parameters, precision.parse()?),
+            } => {
+                name.as_deref().map(model).transpose()?;
+                Workload::decoding(*parameters, precision.parse()?)
+            }
         }
     }
 
@@ -194,6 +229,71 @@ impl EstimateRequest {
             RequestError::new("purchaseOption", error.to_string())
         })?;
         Ok(parsed.unwrap_or_default())
+    }
+}
+
+/// As tokens or as samples, and not both.
+fn tokens_said(
+    tokens: Option<f64>,
+    samples: Option<f64>,
+    each: Option<f64>,
+) -> Result<f64, RequestError> {
+    match (tokens, samples, each) {
+        (Some(tokens), None, None) => Ok(tokens),
+        (None, Some(samples), Some(each)) => tokens_of(samples, each),
+        _ => {
+            let problem = "a training has either tokens, or samples and tokensPerSample";
+            Err(RequestError::new("workload.tokens", problem))
+        }
+    }
+}
+
+impl WorkloadJson {
+    /// The same with its tokens told, so that an engine need not reckon them.
+    #[must_use]
+    pub fn with_tokens_of(mut self, meant: &Workload) -> Self {
+        if let (Self::Training { tokens, .. }, Workload::Training { tokens: all, .. }) =
+            (&mut self, meant)
+        {
+            *tokens = Some(*all);
+        }
+        self
+    }
+
+    /// What of it the rule of thumb does not look at, by name.
+    pub fn passed_over(&self) -> Vec<&'static str> {
+        let (name, step) = match self {
+            Self::Training { model, batch, .. } => (model.is_some(), batch.is_some()),
+            Self::Decoding { model, .. } => (model.is_some(), false),
+        };
+        [("the model's name", name), ("the batch", step)]
+            .into_iter()
+            .filter_map(|(what, is_said)| is_said.then_some(what))
+            .collect()
+    }
+}
+
+impl EstimateRow {
+    /// The time or speed for a person; `None` where there is none that can be.
+    pub fn said(&self) -> Option<String> {
+        let interval = |told: IntervalJson| Interval::new(told.low, told.high).ok();
+        let time = self.seconds.and_then(interval).map(words::time);
+        time.or_else(|| self.tokens_per_second.and_then(interval).map(words::speed))
+    }
+}
+
+/// `4000.00 to 9600.00 USD a run`.
+impl fmt::Display for CostRangeJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let range = words::range(
+            (self.low.clone(), &self.currency),
+            (self.high.clone(), &self.currency),
+        );
+        match self.per.as_str() {
+            "run" => write!(f, "{range} a run"),
+            "million-tokens" => write!(f, "{range} per 10^6 tokens"),
+            other => write!(f, "{range} per {other}"),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! write.rs     a new object of the kind that is made today
 //! diff.rs      what one that is there and one that shall be differ in
 //! document.rs  what the API answers
+//! order.rs     what a new one shall be
 //! ```
 //!
 //! Profiles are other people's: what is not known in them is passed over, and what cannot be read is told with its place instead of
@@ -12,6 +13,7 @@
 
 mod diff;
 pub mod document;
+pub mod order;
 mod read;
 mod write;
 

@@ -3,12 +3,15 @@
 //! Rows are taken as the model catalogue of Open Data Hub serves them (`hardware_type`, `hardware_count`, `requests_per_second`, and
 //! latencies by name); what else they have is passed over, because it is the catalogue's own. Objectives are read strictly.
 
+mod catalogue;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+pub use self::catalogue::{Found, RowsError, parse};
 use super::api::API_VERSION;
 use crate::domain::matching::RequestError;
 use crate::domain::price::{Currency, PriceError};

@@ -22,6 +22,8 @@ mod doctor;
 mod driver_contract;
 mod driver_life;
 mod driver_xids;
+mod engine;
+mod estimating;
 mod fleet;
 mod fleet_cli;
 mod golden;

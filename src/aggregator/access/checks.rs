@@ -189,7 +189,8 @@ impl Checks {
         Ok(seen)
     }
 
-    async fn may(
+    /// Whether somebody may do this: within the last minute they might.
+    pub(super) async fn may(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         question: Question,

@@ -45,7 +45,7 @@ fn counter(first: Arc<Followed>) -> (Counter, watch::Sender<Arc<Followed>>, watc
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_heard_of_is_stale_after_a_minute_and_what_is_quiet_is_not() {
+async fn nfr_001_what_is_not_heard_of_is_stale_after_a_minute_and_what_is_quiet_is_not() {
     let cluster = sights(8);
     let (counter, says, _fleet) = counter(followed(&cluster, Some(Instant::now())));
     let made = counter.current().await.unwrap();

@@ -199,3 +199,90 @@ fn unusable(row: &Row) -> Option<String> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::availability::{Names, count};
+    use crate::domain::cluster::{Amounts, ClusterNode, Readiness, Sights};
+
+    fn node(name: &str, kind: &str, resources: &[(&str, u64)]) -> ClusterNode {
+        let all = resources.iter();
+        let all = all.fold(Amounts::default(), |all, (name, count)| {
+            all.with(name, *count)
+        });
+        let all = all.with("pods", 110);
+        ClusterNode {
+            name: name.to_owned(),
+            labels: BTreeMap::from([("octavo.dev/type".to_owned(), kind.to_owned())]),
+            readiness: Readiness::Ready,
+            capacity: all.clone(),
+            allocatable: all,
+            ..ClusterNode::default()
+        }
+    }
+
+    fn rows(nodes: impl IntoIterator<Item = ClusterNode>) -> Vec<Row> {
+        let mut names = Names::new(Catalogue::built_in());
+        count(&[], Some(&Sights::of(nodes, [])), &mut names).rows
+    }
+
+    fn offers(rows: &[Row]) -> Vec<Offer> {
+        Counts::of(rows, &Request::default(), None).into_offers()
+    }
+
+    #[test]
+    fn what_labels_alone_tell_is_offered_with_the_catalogues_memory_and_what_is_of_no_use() {
+        let mut cordoned = node("b", "nvidia-l4-24gb", &[("nvidia.com/gpu", 4)]);
+        cordoned.is_cordoned = true;
+        let free = node("a", "nvidia-l4-24gb", &[("nvidia.com/gpu", 2)]);
+        let rows = rows([free, cordoned]);
+        let offers = offers(&rows);
+        let [offer] = offers.as_slice() else {
+            panic!("{offers:?}");
+        };
+        assert_eq!(
+            (offer.name.as_str(), offer.resource.as_deref()),
+            ("nvidia-l4-24gb", Some("nvidia.com/gpu"))
+        );
+        assert_eq!((offer.total, offer.most_on_a_node), (6, 4));
+        let free = Free::Known {
+            total: 2,
+            on_one_node: 2,
+        };
+        assert_eq!(offer.free, free);
+        assert!(offer.memory.is_some_and(|memory| memory.get() > 20 << 30));
+        assert_eq!(
+            offer.notes,
+            [
+                "4 of 6 are of no use now: 4 cordoned; octavo availability says more",
+                "its memory is the catalogue's word: no agent and no label tells it",
+            ]
+        );
+        assert_eq!(left_out(&rows), None);
+    }
+
+    #[test]
+    fn no_two_offers_have_one_name_and_what_nobody_can_be_promised_is_left_out() {
+        let neuron = [
+            ("aws.amazon.com/neuron", 2),
+            ("aws.amazon.com/neuroncore", 4),
+            ("aws.amazon.com/neurondevice", 2),
+        ];
+        let rows = rows([
+            node("a", "aws-inferentia2-32gb", &neuron),
+            node("b", "mixed", &[("nvidia.com/gpu", 3)]),
+        ]);
+        let names: Vec<String> = offers(&rows).into_iter().map(|one| one.name).collect();
+        assert_eq!(
+            names,
+            [
+                "aws-inferentia2-32gb (aws.amazon.com/neuron)",
+                "aws-inferentia2-32gb/core",
+                "aws-inferentia2-32gb (aws.amazon.com/neurondevice)",
+            ]
+        );
+        let notice = left_out(&rows).unwrap();
+        assert!(notice.starts_with("3 units are left out"), "{notice}");
+    }
+}

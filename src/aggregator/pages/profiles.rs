@@ -1,20 +1,25 @@
 //! Hardware profiles: all of them, one of them, and a new one made of nodes that were selected in the list.
 //!
-//! Nothing is made here. A page shows the object and the commands that make it, and the cluster decides by the rights of the person
-//! who runs them.
+//! A page shows the object and the commands that make it, and the cluster decides by the rights of the person who runs them. Where
+//! the aggregator was started to make profiles, a page makes one for who may make it.
 
 mod draft;
+mod estimate;
 mod one;
 
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
+use axum::{Extension, Form};
 
+use self::draft::Reader;
+use self::estimate::Estimate;
 use super::address::encoded;
 use super::assets::Assets;
 use super::words::{Badge, counted, memory, printable};
 use super::{Missing, Site, html, origin};
+use crate::aggregator::creation::{Maker, Who};
 use crate::domain::quantity::Mebibytes;
 use crate::wire::hardware_profiles::document::{FindingJson, IdentifierJson, ProfileRow};
 
@@ -78,7 +83,7 @@ pub(super) async fn named(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    answer(&site, ("", &name), &origin(&uri, &headers)).await
+    answer(&site, ("", &name), (&uri, &origin(&uri, &headers))).await
 }
 
 /// One profile.
@@ -88,10 +93,14 @@ pub(super) async fn keyed(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    answer(&site, (&namespace, &name), &origin(&uri, &headers)).await
+    answer(&site, (&namespace, &name), (&uri, &origin(&uri, &headers))).await
 }
 
-async fn answer(site: &Site, (namespace, name): (&str, &str), origin: &str) -> Response {
+async fn answer(
+    site: &Site,
+    (namespace, name): (&str, &str),
+    (uri, origin): (&Uri, &str),
+) -> Response {
     let profiles = site.view.profiles();
     let judged = profiles.judged(site.view.fleet()).await;
     let mut all = judged.profiles.iter();
@@ -105,15 +114,42 @@ async fn answer(site: &Site, (namespace, name): (&str, &str), origin: &str) -> R
         };
         return html(StatusCode::NOT_FOUND, &page);
     };
-    html(
-        StatusCode::OK,
-        &one::page(row, said, profiles.notice(), origin),
-    )
+    let estimate = Estimate::of(&site.view, row, uri).await;
+    let page = one::page(row, said, profiles.notice(), (origin, estimate));
+    html(StatusCode::OK, &page)
 }
 
 /// A new one.
-pub(super) async fn new(State(site): State<Site>, uri: Uri, headers: HeaderMap) -> Response {
-    let (status, page) = draft::page(&site, &uri, origin(&uri, &headers)).await;
+pub(super) async fn new(
+    State(site): State<Site>,
+    maker: Option<Extension<Maker>>,
+    who: Who,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let reader = Reader {
+        who,
+        maker: maker.map(|Extension(maker)| maker),
+        origin: origin(&uri, &headers),
+    };
+    let (status, page) = draft::page(&site, &uri, reader).await;
+    html(status, &page)
+}
+
+/// A new one, tried or made.
+pub(super) async fn make(
+    State(site): State<Site>,
+    maker: Option<Extension<Maker>>,
+    who: Who,
+    (uri, headers): (Uri, HeaderMap),
+    Form(pairs): Form<Vec<(String, String)>>,
+) -> Response {
+    let reader = Reader {
+        who,
+        maker: maker.map(|Extension(maker)| maker),
+        origin: origin(&uri, &headers),
+    };
+    let (status, page) = draft::sent(&site, pairs, reader).await;
     html(status, &page)
 }
 

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use crate::aggregator::access::{Refused, refused};
 use crate::aggregator::availability::AvailabilityQueryError;
 use crate::aggregator::query::QueryError;
 use crate::aggregator::usage::UsageQueryError;
@@ -27,6 +28,10 @@ pub(super) enum Kind {
     AmbiguousProfile,
     UnsuitableNodes,
     NoCluster,
+    CreationOff,
+    ProfileExists,
+    NotTaken,
+    NoAnswer,
     NotFound,
     MethodNotAllowed,
     TooManyStreams,
@@ -71,6 +76,10 @@ impl Kind {
             Self::AmbiguousProfile => "/problems/ambiguous-profile",
             Self::UnsuitableNodes => "/problems/unsuitable-nodes",
             Self::NoCluster => "/problems/no-cluster",
+            Self::CreationOff => "/problems/creation-off",
+            Self::ProfileExists => "/problems/profile-exists",
+            Self::NotTaken => "/problems/not-taken",
+            Self::NoAnswer => "/problems/no-answer",
             Self::NotFound => "/problems/not-found",
             Self::MethodNotAllowed => "/problems/method-not-allowed",
             Self::TooManyStreams => "/problems/too-many-streams",
@@ -99,15 +108,19 @@ impl Kind {
             Self::AmbiguousProfile => "Several hardware profiles have this name",
             Self::UnsuitableNodes => "No hardware profile can be made of these nodes",
             Self::NoCluster => "No cluster is followed now",
+            Self::CreationOff => "This aggregator makes no hardware profiles",
+            Self::ProfileExists => "There is a hardware profile of this name",
+            Self::NotTaken => "The cluster does not take this hardware profile",
+            Self::NoAnswer => "The API server gives no answer",
             Self::NotFound => "There is nothing here",
             Self::MethodNotAllowed => "This method is not possible here",
             Self::TooManyStreams => "Too many event streams are open",
             Self::NotReady => "Not all servers are up",
             Self::Unauthenticated => "It is not known who you are",
             Self::UntrustedProxy => "The word of a proxy cannot be taken",
-            Self::Forbidden => "You may not see this",
+            Self::Forbidden => "You may not see or do this",
             Self::CrossSite => "Another site made this request",
-            Self::Unchecked => "Nobody can say now whether you may see this",
+            Self::Unchecked => "Nobody can say now whether you may see or do this",
             Self::Internal => "Something is wrong on this side",
         }
     }
@@ -121,17 +134,22 @@ impl Kind {
             | Self::UntrustedProxy
             | Self::InvalidBody => StatusCode::BAD_REQUEST,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Self::Forbidden | Self::CrossSite => StatusCode::FORBIDDEN,
+            Self::Forbidden | Self::CrossSite | Self::CreationOff => StatusCode::FORBIDDEN,
+            Self::ProfileExists => StatusCode::CONFLICT,
             Self::WrongMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnknownNode | Self::UnknownLayout | Self::UnknownProfile | Self::NotFound => {
                 StatusCode::NOT_FOUND
             }
-            Self::UnsuitableLayout | Self::UnsuitableNodes => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::TooManyStreams | Self::NotReady | Self::NoCluster | Self::Unchecked => {
-                StatusCode::SERVICE_UNAVAILABLE
+            Self::UnsuitableLayout | Self::UnsuitableNodes | Self::NotTaken => {
+                StatusCode::UNPROCESSABLE_ENTITY
             }
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooManyStreams
+            | Self::NotReady
+            | Self::NoCluster
+            | Self::NoAnswer
+            | Self::Unchecked => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -139,7 +157,7 @@ impl Kind {
     /// Seconds after which it is worth another try.
     fn retry_after(self) -> Option<&'static str> {
         match self {
-            Self::TooManyStreams | Self::NoCluster => Some("10"),
+            Self::TooManyStreams | Self::NoCluster | Self::NoAnswer => Some("10"),
             Self::NotReady | Self::Unchecked => Some("1"),
             Self::UnknownParameter
             | Self::InvalidParameter
@@ -153,6 +171,9 @@ impl Kind {
             | Self::UnknownProfile
             | Self::AmbiguousProfile
             | Self::UnsuitableNodes
+            | Self::CreationOff
+            | Self::ProfileExists
+            | Self::NotTaken
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::Unauthenticated
@@ -243,6 +264,21 @@ impl From<AvailabilityQueryError> for Failure {
 impl From<RequestError> for Failure {
     fn from(error: RequestError) -> Self {
         Self::new(Kind::InvalidBody, error.problem).of(error.field)
+    }
+}
+
+impl From<&Refused> for Failure {
+    fn from(refused: &Refused) -> Self {
+        let kind = match refused.kind() {
+            refused::Kind::Unauthenticated => Kind::Unauthenticated,
+            refused::Kind::BadProxy => Kind::UntrustedProxy,
+            refused::Kind::Forbidden => Kind::Forbidden,
+            refused::Kind::Crossing => Kind::CrossSite,
+            refused::Kind::NotFound => Kind::NotFound,
+            refused::Kind::Method => Kind::MethodNotAllowed,
+            refused::Kind::Unchecked => Kind::Unchecked,
+        };
+        Self::new(kind, chain(refused))
     }
 }
 

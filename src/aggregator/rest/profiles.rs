@@ -1,7 +1,5 @@
 //! Hardware profiles: which nodes they reach, how much is free there, what is wrong with them; and new ones, drafted.
 
-use std::collections::BTreeSet;
-
 use aws_lc_rs::digest::{SHA256, digest};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -14,16 +12,13 @@ use super::Api;
 use super::nodes::Pairs;
 use super::problem::{Failure, Kind};
 use crate::aggregator::profiles::{Judged, NoDraft};
-use crate::domain::hardware_profile::{Said, Wish};
-use crate::domain::id::NodeName;
+use crate::domain::hardware_profile::{CountError, Counts, Refusal, Said};
 use crate::wire::api::{API_VERSION, Problem};
 use crate::wire::hardware_profiles::document::{
     HardwareProfileList, ProfileDetail, ProfileDraft, ProfileList, ProfileRow,
 };
+use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder};
 use crate::wire::hardware_profiles::{object, yaml};
-
-/// Nodes that a draft can be asked of.
-const MOST_NODES: usize = 5000;
 
 /// Hardware profiles that people can pick
 #[utoipa::path(
@@ -161,7 +156,9 @@ pub(super) async fn profile_in_namespace(
         ("resource" = Option<String>, Query, description = "What it asks for, where the nodes give out several resources", example = "nvidia.com/mig-3g.71gb"),
         ("name" = Option<String>, Query, description = "The profile's name; after its type without one", example = "large-gpu"),
         ("namespace" = Option<String>, Query, description = "Its namespace; that of all others without one", example = "opendatahub"),
-        ("displayName" = Option<String>, Query, description = "What people are shown", example = "Large GPU")
+        ("displayName" = Option<String>, Query, description = "What people are shown", example = "Large GPU"),
+        ("counts" = Option<String>, Query, description = "How many of resources, each `RESOURCE:LEAST:USUAL:MOST`, separated by commas; what is left out stays as it is drafted", example = "nvidia.com/gpu:1:2:4"),
+        ("tolerate" = Option<String>, Query, description = "Taints of the nodes that do not matter, separated by commas; `none` for none", example = "nvidia.com/gpu=true:NoSchedule")
     ),
     responses(
         (status = 200, description = "The object, and what to know before it is made", body = ProfileDraft),
@@ -174,12 +171,12 @@ pub(super) async fn profile_draft(
     State(api): State<Api>,
     Pairs(pairs): Pairs,
 ) -> Result<Json<ProfileDraft>, Failure> {
-    let wish = wish(pairs)?;
+    let wish = order(pairs)?
+        .wish()
+        .map_err(|error| Failure::new(Kind::InvalidParameter, error.problem).of(error.field))?;
     let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
-    let drafted = drafted.map_err(|why| match why {
-        NoDraft::NoCluster(why) => Failure::new(Kind::NoCluster, why),
-        NoDraft::Refused(why) => Failure::new(Kind::UnsuitableNodes, why.to_string()),
-    })?;
+    let of_counts = |_: &CountError| "counts".to_owned();
+    let drafted = drafted.map_err(|why| undrafted(why, of_counts, "tolerate"))?;
     let profile = object(&drafted.profile);
     Ok(Json(ProfileDraft {
         api_version: API_VERSION.to_owned(),
@@ -291,7 +288,8 @@ fn once<const N: usize>(
     Ok(values.map(|value| value.filter(|value| !value.is_empty())))
 }
 
-fn wish(pairs: Vec<(String, String)>) -> Result<Wish, Failure> {
+/// The same as a document would say it.
+fn order(pairs: Vec<(String, String)>) -> Result<ProfileOrder, Failure> {
     let names = [
         "nodes",
         "type",
@@ -299,52 +297,53 @@ fn wish(pairs: Vec<(String, String)>) -> Result<Wish, Failure> {
         "name",
         "namespace",
         "displayName",
+        "counts",
+        "tolerate",
     ];
-    let [nodes, type_name, resource, name, namespace, display_name] = once(pairs, names)?;
-    if nodes.is_none() && type_name.is_none() {
-        let detail = "a profile of what? say nodes=A,B or type=TYPE; /api/v1/types lists types";
-        return Err(Failure::new(Kind::InvalidParameter, detail).of("nodes"));
-    }
-    let nodes = nodes.unwrap_or_default();
-    let nodes = nodes
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty());
-    let nodes: BTreeSet<String> = nodes.map(str::to_owned).collect();
-    if nodes.len() > MOST_NODES {
-        let detail = format!("there are more than {MOST_NODES} nodes");
-        return Err(Failure::new(Kind::InvalidParameter, detail).of("nodes"));
-    }
-    let type_name = type_name.map(|name| {
-        let start: String = name.chars().take(64).collect();
-        name.parse().map_err(|_| {
-            let detail = format!("{start:?} is no type such as nvidia-h200-141gb");
-            Failure::new(Kind::InvalidParameter, detail).of("type")
-        })
-    });
-    let mut wish = Wish {
+    let [
         nodes,
-        type_name: type_name.transpose()?,
+        type_name,
         resource,
+        name,
+        namespace,
         display_name,
-        ..Wish::default()
+        counts,
+        tolerate,
+    ] = once(pairs, names)?;
+    let listed = |text: Option<String>| -> Option<Vec<String>> {
+        let text = text?;
+        let all = text.split(',').map(str::trim);
+        let all = all.filter(|one| !one.is_empty());
+        Some(all.map(str::to_owned).collect())
     };
-    wish.key.name = object_name(name, "name")?;
-    wish.key.namespace = object_name(namespace, "namespace")?;
-    Ok(wish)
+    let counts = listed(counts).unwrap_or_default().into_iter().map(|text| {
+        let counts: Result<Counts, _> = text.parse();
+        let counts = counts.map(CountsJson::from);
+        counts.map_err(|error| Failure::new(Kind::InvalidParameter, error.to_string()).of("counts"))
+    });
+    Ok(ProfileOrder {
+        nodes: listed(nodes).unwrap_or_default(),
+        type_name,
+        resource,
+        name,
+        namespace,
+        display_name,
+        counts: counts.collect::<Result<_, _>>()?,
+        tolerations: listed(tolerate),
+        ..ProfileOrder::default()
+    })
 }
 
-/// A name that Kubernetes lets objects have, which is the same as for nodes.
-fn object_name(name: Option<String>, parameter: &str) -> Result<String, Failure> {
-    let Some(name) = name else {
-        return Ok(String::new());
-    };
-    if name.parse::<NodeName>().is_err() {
-        let start: String = name.chars().take(64).collect();
-        let detail = format!(
-            "{start:?} cannot be a name: lower-case letters, digits, '-' and '.', at most 253 of them"
-        );
-        return Err(Failure::new(Kind::InvalidParameter, detail).of(parameter));
+/// Why there is no draft. `at` says where in the request counts stand, and `taints` what says the taints.
+pub(super) fn undrafted(why: NoDraft, at: impl Fn(&CountError) -> String, taints: &str) -> Failure {
+    match why {
+        NoDraft::NoCluster(why) => Failure::new(Kind::NoCluster, why),
+        NoDraft::Refused(Refusal::Counts(error)) => {
+            Failure::new(Kind::UnsuitableNodes, error.to_string()).of(&at(&error))
+        }
+        NoDraft::Refused(why @ Refusal::NoSuchTaint { .. }) => {
+            Failure::new(Kind::UnsuitableNodes, why.to_string()).of(taints)
+        }
+        NoDraft::Refused(why) => Failure::new(Kind::UnsuitableNodes, why.to_string()),
     }
-    Ok(name)
 }

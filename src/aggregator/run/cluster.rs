@@ -10,7 +10,9 @@ use tokio::sync::watch;
 use tracing::info;
 
 use super::StartError;
+use crate::aggregator::access::Guard;
 use crate::aggregator::availability::Counter;
+use crate::aggregator::creation::Maker;
 use crate::aggregator::plugin_configs::Keeper;
 use crate::aggregator::pod_types::Writer;
 use crate::aggregator::profiles::Profiles;
@@ -19,7 +21,7 @@ use crate::book::profiles::ProfileBook;
 use crate::config::aggregator::{AggregatorSettings, ClusterSettings, PluginConfigs, PodTypes};
 use crate::config::kubernetes::ConfigMapName;
 use crate::k8s::cluster::{Followed, Follower};
-use crate::k8s::hardware_profiles::ProfileFollower;
+use crate::k8s::hardware_profiles::{ProfileFollower, Writer as ProfileWriter};
 use crate::k8s::plugin_config::Shelf;
 use crate::k8s::pod_types::Pods;
 
@@ -109,6 +111,22 @@ fn profile_follower(
     let connect = ProfileFollower::connect(settings.kubeconfig.as_deref());
     let follower = runtime.block_on(connect).map_err(StartError::Cluster)?;
     Ok(Some(follower))
+}
+
+/// What makes hardware profiles, for whom `guard` lets.
+pub(super) fn maker(
+    runtime: &Runtime,
+    settings: &AggregatorSettings,
+    guard: &Guard,
+) -> Result<Option<Maker>, StartError> {
+    let wanted = settings.cluster().filter(|cluster| cluster.create_profiles);
+    let Some(cluster) = wanted else {
+        return Ok(None);
+    };
+    let connect = ProfileWriter::connect(cluster.kubeconfig.as_deref());
+    let writer = runtime.block_on(connect).map_err(StartError::Cluster)?;
+    info!("hardware profiles are made in the cluster, for people who may make them there");
+    Ok(Some(Maker::new(writer, guard.clone())))
 }
 
 /// What keeps the `ConfigMap` of NVIDIA's device plugin.

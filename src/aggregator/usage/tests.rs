@@ -368,7 +368,7 @@ fn giving(name: &str, pods: u32) -> Arc<Node> {
 }
 
 #[test]
-fn what_namespaces_have_is_summed_over_all_nodes_that_are_heard_of() {
+fn ac_010_what_namespaces_have_is_summed_over_all_nodes_that_are_heard_of() {
     let mut fleet = Fleet::default();
     for number in 0..400 {
         fleet.nodes.insert(giving(&format!("gpu-{number:03}"), 30));

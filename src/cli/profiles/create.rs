@@ -7,7 +7,7 @@ use crate::cli::client::{Client, Target};
 use crate::cli::{CliError, Exit, Report};
 use crate::config::octavo::profiles::{Attempt, CreateSettings};
 use crate::domain::hardware_profile::{CREATED_BY, REASON};
-use crate::k8s::hardware_profiles::{DryRun, Writer};
+use crate::k8s::hardware_profiles::{DryRun, Existing, Outcome, Writer};
 use crate::wire::hardware_profiles::document::ProfileDraft;
 use crate::wire::hardware_profiles::yaml;
 
@@ -38,15 +38,28 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
     if let Some(user) = writer.user().await {
         annotate(&mut object, CREATED_BY, &user);
     }
-    let made = writer.apply(&object, dry).await;
-    let (_, was_there) = made.map_err(|error| CliError::Profile(Box::new(error)))?;
-    let done = match (dry, was_there) {
-        (DryRun::Server, _) => "could be made: the API server has nothing against it",
-        (DryRun::No, true) => "is up to date",
-        (DryRun::No, false) => "is made",
+    let existing = if settings.replaces() {
+        Existing::Replace
+    } else {
+        Existing::Keep
     };
+    let made = writer.apply(&object, dry, existing).await;
+    let made = made.map_err(|error| CliError::Profile(Box::new(error)))?;
+    let done = match (dry, made.outcome) {
+        (_, Outcome::Unchanged) => "is up to date",
+        (DryRun::Server, Outcome::Created) => {
+            "could be made: the API server has nothing against it"
+        }
+        (DryRun::Server, Outcome::Replaced) => {
+            "could be replaced: the API server has nothing against it"
+        }
+        (DryRun::No, Outcome::Created) => "is made",
+        (DryRun::No, Outcome::Replaced) => "is replaced",
+    };
+    let lines = made.differences.iter();
+    let changed: String = lines.map(|line| format!("  {line}\n")).collect();
     Ok(report(
-        format!("profile {name} {done}\n"),
+        format!("profile {name} {done}\n{changed}"),
         &notes,
         Exit::Done,
     ))

@@ -1,6 +1,9 @@
-//! Whether the aggregator follows the cluster's nodes and pods.
+//! Whether the aggregator follows the cluster's nodes and pods, and makes hardware profiles there.
 
 use std::path::PathBuf;
+
+use super::{HttpAuth, ServingSettings, usage};
+use crate::config::Answer;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Kubernetes")]
@@ -11,6 +14,13 @@ pub(super) struct ClusterArgs {
     /// say is told.
     #[arg(long, env = "OCTAVO_FOLLOW_CLUSTER", hide_env_values = true)]
     follow_cluster: bool,
+
+    /// Make hardware profiles for people who may make them by the cluster's roles, with --follow-cluster
+    ///
+    /// The account needs the right to get, create and patch them. Without this pages and API show what would be made and the command
+    /// that makes it, and change nothing.
+    #[arg(long, env = "OCTAVO_CREATE_PROFILES", hide_env_values = true)]
+    create_profiles: bool,
 }
 
 /// Which cluster is followed.
@@ -18,12 +28,32 @@ pub(super) struct ClusterArgs {
 pub struct ClusterSettings {
     /// Its kubeconfig; where there is none it is the cluster of this pod.
     pub kubeconfig: Option<PathBuf>,
+    /// Whether hardware profiles are made there.
+    pub create_profiles: bool,
 }
 
 impl ClusterArgs {
     /// `kubeconfig` is the cluster that is asked; `None` where none is followed.
-    pub(super) fn resolve(&self, kubeconfig: Option<PathBuf>) -> Option<ClusterSettings> {
-        self.follow_cluster
-            .then_some(ClusterSettings { kubeconfig })
+    pub(super) fn resolve(
+        &self,
+        kubeconfig: Option<PathBuf>,
+        (auth, serving): (&HttpAuth, &ServingSettings),
+    ) -> Result<Option<ClusterSettings>, Answer> {
+        if self.create_profiles && !self.follow_cluster {
+            return Err(usage(
+                "--create-profiles needs --follow-cluster: a profile is made of what the cluster's nodes have",
+            ));
+        }
+        let listen = serving.http_listen();
+        if self.create_profiles && *auth == HttpAuth::None && !listen.ip().is_loopback() {
+            return Err(usage(&format!(
+                "--create-profiles with --http-auth none: whoever reaches {listen} could make hardware profiles. Ask who they are with \
+                 --http-auth token-review or proxy-header, or listen for this machine alone: --http-listen 127.0.0.1:8443"
+            )));
+        }
+        Ok(self.follow_cluster.then_some(ClusterSettings {
+            kubeconfig,
+            create_profiles: self.create_profiles,
+        }))
     }
 }

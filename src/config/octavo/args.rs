@@ -18,13 +18,16 @@ use super::apply::{self, ApplyArgs, CheckpointArgs, HistoryArgs, RestoreArgs};
 use super::catalogue::{self, CatalogueArgs};
 use super::demo::{self, DemoArgs};
 use super::doctor::{self, DoctorArgs};
+use super::estimate::{self, EstimateArgs};
 use super::fleet::{self, AvailabilityArgs, NodeArgs, NodesArgs, TypesArgs, WatchArgs};
 use super::layouts::{self, AssertArgs, ExportArgs, LayoutsArgs, PlanArgs};
 use super::matching::{self, MatchArgs};
 use super::mig_parted::{self, MigPartedArgs, NvidiaMigPartedArgs};
 use super::profiles::{self, ProfilesArgs};
 use super::sharing::{self, SharingArgs};
+use super::slo::{self, SloArgs};
 use super::top::TopArgs;
+use super::usage::{self as given, UsageArgs};
 use super::{Colors, Command, Invocation, Screen, Shell, Terminal};
 use crate::config::{Answer, parse_as};
 
@@ -141,6 +144,15 @@ enum CommandArgs {
     /// Find which accelerators of the fleet suit a pod, and why not the others
     #[command(after_long_help = matching::EXAMPLES)]
     Match(MatchArgs),
+    /// Estimate how long a training takes, how fast a model writes, and what it costs
+    #[command(after_long_help = estimate::EXAMPLES)]
+    Estimate(EstimateArgs),
+    /// Say which measured hardware keeps what a service promises, the cheapest first
+    #[command(after_long_help = slo::EXAMPLES)]
+    Slo(SloArgs),
+    /// Count what each namespace has of each type
+    #[command(after_long_help = given::EXAMPLES)]
+    Usage(UsageArgs),
     /// Follow what changes in the fleet
     #[command(after_long_help = fleet::WATCH_EXAMPLES)]
     Watch(WatchArgs),
@@ -236,6 +248,9 @@ impl OctavoArgs {
             CommandArgs::Node(args) => Command::Node(args.into()),
             CommandArgs::Profiles(args) => Command::Profiles(args.into()),
             CommandArgs::Match(args) => Command::Match(args.into()),
+            CommandArgs::Estimate(args) => Command::Estimate(Box::new(args.into())),
+            CommandArgs::Slo(args) => Command::Slo(args.into()),
+            CommandArgs::Usage(args) => Command::Usage(args.into()),
             CommandArgs::Watch(args) => Command::Watch(args.into()),
             CommandArgs::Top(args) => Command::Top(args.into()),
             CommandArgs::Demo(args) => Command::Demo(args.into()),

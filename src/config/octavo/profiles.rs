@@ -49,6 +49,7 @@ pub struct CreateSettings {
     kubeconfig: Option<PathBuf>,
     wish: Vec<(&'static str, String)>,
     reason: Option<String>,
+    replaces: bool,
     attempt: Attempt,
 }
 
@@ -132,6 +133,11 @@ impl CreateSettings {
     /// Why it is made.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
+    }
+
+    /// Whether it takes the place of one of its name that was made so, too.
+    pub fn replaces(&self) -> bool {
+        self.replaces
     }
 
     /// How far it goes.

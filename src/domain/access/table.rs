@@ -60,6 +60,8 @@ pub const TABLE: &[Row] = &[
     read("/profiles", PROFILES),
     // A draft is made of nodes, and names those that it leaves out.
     read("/profiles/new", NODES),
+    // Whether somebody may make one is asked beside it, of the real kind.
+    post("/profiles/new", NODES),
     read("/profiles/{name}", PROFILES),
     read("/profiles/{namespace}/{name}", PROFILES),
     read("/api/v1/types", Need::Types),
@@ -69,6 +71,7 @@ pub const TABLE: &[Row] = &[
     post("/api/v1/slo", TYPES),
     read("/api/hardware-profiles", PROFILES),
     read("/api/v1/profiles", PROFILES),
+    post("/api/v1/profiles", NODES),
     read("/api/v1/profiles/{name}", PROFILES),
     read("/api/v1/profiles/{namespace}/{name}", PROFILES),
     read("/api/v1/profile-draft", NODES),

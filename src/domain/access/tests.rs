@@ -198,3 +198,29 @@ fn what_suits_is_told_by_type_and_nodes_and_profiles_beside_it_to_who_may_list_t
     assert!(others.clone().count() > 20 && others.clone().all(|other| !other.asks_for_profiles()));
     assert!(Sight::everything().profiles && !Sight::nothing().profiles);
 }
+
+#[test]
+fn who_makes_a_profile_is_asked_about_as_if_they_did_it_themselves() {
+    let new = Question::new_profile("opendatahub");
+    let other = Question::profile_changed(&ProfileKey {
+        namespace: "opendatahub".to_owned(),
+        name: "premium".to_owned(),
+    });
+    assert_eq!(
+        new.to_string(),
+        "create hardwareprofiles.infrastructure.opendatahub.io in namespace opendatahub"
+    );
+    assert_eq!(
+        new.command(),
+        "kubectl auth can-i create hardwareprofiles.infrastructure.opendatahub.io -n opendatahub"
+    );
+    assert_eq!(
+        other.command(),
+        "kubectl auth can-i patch hardwareprofiles.infrastructure.opendatahub.io/premium -n opendatahub"
+    );
+    for path in ["/api/v1/profiles", "/profiles/new"] {
+        let row = Row::of(Method::Post, path).unwrap();
+        let question = row.question(path, None).unwrap();
+        assert_eq!(question.to_string(), "list nodes.octavo.dev", "{path}");
+    }
+}

@@ -250,7 +250,7 @@ fn types_of_a_mixed_node_are_told_apart_where_the_resource_does() {
 }
 
 #[test]
-fn ac003_types_are_known_by_labels_of_others_and_marked_so() {
+fn ac_003_types_are_known_by_labels_of_others_and_marked_so() {
     let product = "nvidia.com/gpu.product";
     let all = sights(
         vec![
@@ -334,7 +334,7 @@ fn pods_that_wait_count_with_the_types_they_would_take() {
 }
 
 #[test]
-fn ac008_how_long_to_wait_is_said_from_deadlines_alone() {
+fn ac_008_how_long_to_wait_is_said_from_deadlines_alone() {
     let wait = |pods: Vec<ClusterPod>| {
         let all = sights(vec![node("a", &[(TYPE, H200)], 3)], pods);
         counted(&[], Some(&all)).rows[0].wait

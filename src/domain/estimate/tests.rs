@@ -150,3 +150,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn counts_are_read_as_people_write_them_and_what_is_none_is_told() {
+    for (text, count) in [
+        ("7e9", 7e9),
+        ("7B", 7e9),
+        (" 70 b ", 70e9),
+        ("1.5T", 1.5e12),
+        ("300m", 300e6),
+        ("2k", 2000.0),
+        ("12", 12.0),
+    ] {
+        let read = amount(text).unwrap();
+        assert!((read - count).abs() < count * 1e-12, "{text}: {read}");
+    }
+    for text in [
+        "", "B", "-7B", "nan", "inf", "1e999", "0", "0B", "7G", "7 apples", "7BB", "١٢", "é",
+    ] {
+        assert!(amount(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn samples_become_tokens_and_what_cannot_be_is_told_by_its_field() {
+    assert_eq!(tokens_of(1e6, 2048.0), Ok(2.048e9));
+    let field =
+        |result: Result<f64, crate::domain::matching::RequestError>| result.unwrap_err().field;
+    assert_eq!(field(tokens_of(0.0, 10.0)), "workload.samples");
+    assert_eq!(field(tokens_of(10.0, 1e12)), "workload.tokensPerSample");
+    assert_eq!(field(tokens_of(1e15, 1e9)), "workload.samples");
+    assert_eq!(field(batch(f64::NAN)), "workload.batch");
+    assert!(model("llama-3-8b").is_ok());
+    for name in ["", "  ", "a\nb", &"x".repeat(101)] {
+        assert!(model(name).is_err(), "{name:?}");
+    }
+}

@@ -8,6 +8,14 @@ pub const MOST_DEVICES: u32 = 100_000;
 const PARAMETERS: (f64, f64) = (1e6, 1e14);
 /// From one sentence to more text than there is.
 const TOKENS: (f64, f64) = (1.0, 1e16);
+/// From one word to a library.
+const TOKENS_OF_SAMPLE: (f64, f64) = (1.0, 1e9);
+/// From one sample a step to more than any cluster takes at once.
+const BATCH: (f64, f64) = (1.0, 1e9);
+/// The longest name of a model.
+const LONGEST_MODEL: usize = 100;
+/// What stands behind a count, as models and corpora are named, and how many that is.
+const UNITS: [(char, f64); 4] = [('k', 1e3), ('m', 1e6), ('b', 1e9), ('t', 1e12)];
 
 /// What shall run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,6 +69,55 @@ impl Workload {
             parameters: within("workload.parameters", parameters, PARAMETERS)?,
             precision,
         })
+    }
+}
+
+/// Tokens of so many samples, each of which has so many.
+pub fn tokens_of(samples: f64, each: f64) -> Result<f64, RequestError> {
+    let samples = within("workload.samples", samples, TOKENS)?;
+    let each = within("workload.tokensPerSample", each, TOKENS_OF_SAMPLE)?;
+    within("workload.samples", samples * each, TOKENS)
+}
+
+/// Samples that one step takes, if that can be.
+pub fn batch(samples: f64) -> Result<f64, RequestError> {
+    within("workload.batch", samples, BATCH)
+}
+
+/// Whether a model can be called so.
+pub fn model(name: &str) -> Result<(), RequestError> {
+    let is_name = !name.trim().is_empty() && !name.chars().any(char::is_control);
+    if is_name && name.chars().count() <= LONGEST_MODEL {
+        return Ok(());
+    }
+    let problem = format!("a model's name has from 1 to {LONGEST_MODEL} characters");
+    Err(RequestError::new("workload.model", problem))
+}
+
+/// A count as people write it: `7e9`, `7B`, `1.5T`, with K, M, B and T for thousands, millions, 10^9 and 10^12. The text says why it is none.
+pub fn amount(text: &str) -> Result<f64, String> {
+    let wrong = || {
+        let text: String = text.chars().take(40).collect();
+        format!("{text:?} is no count such as 7B, 1.5T or 7e9")
+    };
+    let text = text.trim();
+    let last = text.chars().next_back().map(|c| c.to_ascii_lowercase());
+    let unit = UNITS.into_iter().find(|(unit, _)| Some(*unit) == last);
+    let (digits, times) = match unit {
+        Some((_, times)) => (text.get(..text.len().saturating_sub(1)), times),
+        None => (Some(text), 1.0),
+    };
+    let digits = digits.map(str::trim_end).unwrap_or_default();
+    // Words such as `nan` and `infinity` are numbers to the parser.
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    let number = number * times;
+    if number.is_finite() && number > 0.0 {
+        Ok(number)
+    } else {
+        Err(wrong())
     }
 }
 

@@ -7,15 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
+use super::edit::{CountError, Counts, NO_TAINT, counted, tolerated, toleration};
 use super::held::WHOLE;
-use super::notes::{because, has, names, resources};
+use super::notes::{because, has, names, resources, taints};
 use super::reach::is_passing;
 use super::{
     Count, HardwareProfile, Held, Identifier, ProfileKey, ProfileKind, Said, Scheduling, Specs,
     TYPE_LABEL,
 };
 use crate::domain::accelerators::Catalogue;
-use crate::domain::cluster::{CPU, ClusterNode, Sights, Taint, TaintOperator, Toleration};
+use crate::domain::cluster::{CPU, ClusterNode, Sights, Taint, Toleration};
 use crate::domain::id::TypeName;
 
 /// What a new profile shall be for.
@@ -31,6 +32,10 @@ pub struct Wish {
     pub key: ProfileKey,
     /// What people are shown.
     pub display_name: Option<String>,
+    /// How many of each resource, where that is not what is drafted.
+    pub counts: Vec<Counts>,
+    /// The taints of the nodes that are tolerated, as they are shown; those that are drafted where nobody says.
+    pub tolerate: Option<BTreeSet<String>>,
 }
 
 /// A new profile, and what is to be said of it.
@@ -40,6 +45,8 @@ pub struct Draft {
     pub profile: HardwareProfile,
     /// The nodes that it was made of.
     pub nodes: Vec<String>,
+    /// Lasting taints that keep work off them, tolerated or not.
+    pub taints: Vec<Taint>,
     /// What a person should know before it is made.
     pub notes: Vec<Note>,
 }
@@ -71,6 +78,8 @@ pub enum Note {
     },
     /// A taint is not tolerated, because it keeps work off for a reason of its own.
     NotTolerated(Taint),
+    /// A taint is not tolerated, because somebody said so.
+    LeftOff(Taint),
 }
 
 /// Why no profile can be made of this.
@@ -88,6 +97,17 @@ pub enum Refusal {
     /// The resource that was asked for is not given out.
     #[error("none of these nodes gives out {0}")]
     NoSuchResource(String),
+    /// It cannot be so many.
+    #[error(transparent)]
+    Counts(#[from] CountError),
+    /// None of the nodes has this taint.
+    #[error("none of these nodes has the taint {named:?}{}", taints(.known))]
+    NoSuchTaint {
+        /// Which was named.
+        named: String,
+        /// Those they have.
+        known: Vec<String>,
+    },
 }
 
 /// Taints of nodes that work with devices shall not get onto because a profile was made of them.
@@ -95,7 +115,7 @@ const KEPT: [&str; 2] = [
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
 ];
-const MEMORY: &str = "memory";
+pub(super) const MEMORY: &str = "memory";
 /// What agents say of the memory of one device.
 const MEMORY_LABEL: &str = "octavo.dev/memory-mib";
 const GIBIBYTE: u64 = 1 << 30;
@@ -117,8 +137,9 @@ pub fn draft(
         .filter(|node| node.allocatable.get(&resource) > 0)
         .collect();
     let specs = Specs::of(&type_name, catalogue);
-    let identifiers = identifiers(&nodes, &resource, &display);
-    let tolerations = tolerations(&nodes, &mut remarks);
+    let identifiers = counted(identifiers(&nodes, &resource, &display), &wish.counts)?;
+    let taints = lasting(&nodes);
+    let tolerations = tolerations(&taints, wish.tolerate.as_ref(), &mut remarks)?;
     let labelled = sights
         .nodes
         .values()
@@ -141,10 +162,7 @@ pub fn draft(
     let profile = HardwareProfile {
         key,
         kind: ProfileKind::Hardware,
-        display_name: Some(wish.display_name.clone().unwrap_or_else(|| {
-            let part = part(&resource).map(|part| format!(" ({part})"));
-            format!("{}{}", specs.name, part.unwrap_or_default())
-        })),
+        display_name: Some(called(wish, &specs, &resource)),
         description: None,
         is_disabled: false,
         identifiers,
@@ -164,7 +182,16 @@ pub fn draft(
     Ok(Draft {
         profile,
         nodes,
+        taints,
         notes: remarks,
+    })
+}
+
+/// What people are shown.
+fn called(wish: &Wish, specs: &Specs, resource: &str) -> String {
+    wish.display_name.clone().unwrap_or_else(|| {
+        let part = part(resource).map(|part| format!(" ({part})"));
+        format!("{}{}", specs.name, part.unwrap_or_default())
     })
 }
 
@@ -327,28 +354,34 @@ fn gibibytes(count: u64) -> Count {
     Count { text, quantity }
 }
 
-/// What lasting taints of these nodes need, each once.
-fn tolerations(nodes: &[&ClusterNode], remarks: &mut Vec<Note>) -> Vec<Toleration> {
+/// Lasting taints of these nodes, each once.
+fn lasting(nodes: &[&ClusterNode]) -> Vec<Taint> {
     let all: BTreeSet<&Taint> = nodes
         .iter()
         .flat_map(|node| &node.taints)
         .filter(|taint| taint.forbids() && !is_passing(taint))
         .collect();
-    let (kept, tolerated): (Vec<&Taint>, Vec<&Taint>) = all
-        .into_iter()
+    all.into_iter().cloned().collect()
+}
+
+/// What these taints need: those that were said, or else all but those that keep work off on purpose.
+fn tolerations(
+    taints: &[Taint],
+    said: Option<&BTreeSet<String>>,
+    remarks: &mut Vec<Note>,
+) -> Result<Vec<Toleration>, Refusal> {
+    if let Some(said) = said {
+        let mut named = said.clone();
+        named.remove(NO_TAINT);
+        let (tolerated, left) = tolerated(taints, &named)?;
+        remarks.extend(left.into_iter().cloned().map(Note::LeftOff));
+        return Ok(tolerated);
+    }
+    let (kept, tolerated): (Vec<&Taint>, Vec<&Taint>) = taints
+        .iter()
         .partition(|taint| KEPT.contains(&taint.key.as_str()));
     remarks.extend(kept.into_iter().cloned().map(Note::NotTolerated));
-    let of = |taint: &Taint| Toleration {
-        key: taint.key.clone(),
-        operator: if taint.value.is_empty() {
-            TaintOperator::Exists
-        } else {
-            TaintOperator::Equal
-        },
-        value: taint.value.clone(),
-        effect: Some(taint.effect),
-    };
-    tolerated.into_iter().map(of).collect()
+    Ok(tolerated.into_iter().map(toleration).collect())
 }
 
 /// The type, and the part of a device where it is for parts.

@@ -40,6 +40,10 @@ impl fmt::Display for Note {
                 f,
                 "the taint {taint} is not tolerated: it keeps work off on purpose"
             ),
+            Self::LeftOff(taint) => write!(
+                f,
+                "the taint {taint} is not tolerated, as was said: nodes with it are not reached"
+            ),
         }
     }
 }
@@ -68,6 +72,14 @@ pub(super) fn resources(all: &[String]) -> String {
         all.len(),
         all.join(", ")
     )
+}
+
+/// Which taints there are instead.
+pub(super) fn taints(known: &[String]) -> String {
+    if known.is_empty() {
+        return ": they have none that keeps work off".to_owned();
+    }
+    format!("; they have {}", known.join(", "))
 }
 
 /// What a mixed node has: `4x nvidia-a100-80gb, 4x nvidia-v100-16gb`.

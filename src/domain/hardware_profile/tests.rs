@@ -264,7 +264,7 @@ fn a_label_that_sharing_changes_is_found_with_what_to_select_by_instead() {
 }
 
 #[test]
-fn a_profile_that_says_it_is_for_several_types_may_reach_them() {
+fn req_011_a_profile_that_says_it_is_for_several_types_may_reach_them() {
     let mut class = selecting("class", "large");
     class.said.types = [H200, T4].map(|name| name.parse().unwrap()).to_vec();
     let nodes = [("a", H200), ("b", T4)].map(|(name, of)| {

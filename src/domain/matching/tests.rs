@@ -69,7 +69,7 @@ fn refusal<'a>(answer: &'a Answer, name: &str) -> &'a str {
 }
 
 #[test]
-fn what_needs_80_gb_gets_the_newer_h200_before_the_a100_and_never_the_v100() {
+fn ac_006_what_needs_80_gb_gets_the_newer_h200_before_the_a100_and_never_the_v100() {
     let fleet: Vec<Offer> = fleet().into_iter().take(3).collect();
     let answer = answer(&needs("80GB"), fleet);
     assert_eq!(answer.verdict, Verdict::FitsNow);

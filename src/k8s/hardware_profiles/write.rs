@@ -1,15 +1,16 @@
-//! A new profile, applied on the server's side as the person who asks; one that somebody else made is never touched.
+//! A new profile, applied on the server's side; one that something else made is never touched, and one that was made so only where
+//! that is said.
 
 use std::path::Path;
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use crate::domain::hardware_profile::{ProfileKey, ProfileKind};
+use crate::domain::hardware_profile::{CREATED_BY, ProfileKey, ProfileKind};
 use crate::k8s::client::{ConnectError, REQUEST, connect, told};
 use crate::wire::hardware_profiles::differences;
 
@@ -25,6 +26,50 @@ pub enum DryRun {
     Server,
 }
 
+/// What is done with one of this name that was made so, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// It is left alone.
+    Keep,
+    /// The new one takes its place.
+    Replace,
+}
+
+/// What came of it, or would.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Applied {
+    /// The object as the server has it.
+    pub object: Value,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What there was.
+    pub before: Option<Value>,
+    /// What differs from that, line by line.
+    pub differences: Vec<String>,
+}
+
+/// What became of a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// There was none, and now there is.
+    Created,
+    /// There was another one.
+    Replaced,
+    /// It was as it shall be, and nothing was written.
+    Unchanged,
+}
+
+/// What kind of trouble it is, for those who answer others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// There is one of this name already, or somebody changed it meanwhile.
+    Taken,
+    /// The cluster does not take it.
+    Refused,
+    /// Nobody answered, so that it may be there or not.
+    Away,
+}
+
 /// Makes profiles in a cluster.
 #[derive(Clone)]
 pub struct Writer {
@@ -37,13 +82,15 @@ pub enum WriteError {
     /// The cluster knows no profiles.
     #[error("this cluster has no HardwareProfiles: OpenDataHub's operator brings them")]
     NoKind,
-    /// Somebody else made one of this name.
+    /// There is one of this name.
     #[error("there is a profile {key} already, made by {by}{}", listed(.differences))]
     Taken {
         /// Which.
         key: ProfileKey,
-        /// Who manages it.
+        /// Who made it, or what manages it.
         by: String,
+        /// Whether it was made so, too.
+        ours: bool,
         /// What would become another.
         differences: Vec<String>,
     },
@@ -86,28 +133,67 @@ impl Writer {
         user.username
     }
 
-    /// Makes the profile be what `object` says, and gives it as the server has it then; whether it was there before, too.
-    pub async fn apply(&self, object: &Value, dry: DryRun) -> Result<(Value, bool), WriteError> {
+    /// Makes the profile be what `object` says.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was written, unless no answer came.
+    pub async fn apply(
+        &self,
+        object: &Value,
+        dry: DryRun,
+        existing: Existing,
+    ) -> Result<Applied, WriteError> {
         let key = key(object);
         let api = self.api(&key);
         let there = timeout(REQUEST, api.get_opt(&key.name)).await;
         let there = answered(&key, there)?;
-        if let Some(there) = &there
-            && !is_ours(there)
-        {
-            return Err(WriteError::Taken {
-                by: managers(there),
-                differences: differences(&value(there), object),
-                key,
-            });
+        let mut wanted = object.clone();
+        let before = there.as_ref().map(value);
+        let changes = before.as_ref().map(|before| differences(before, object));
+        let changes = changes.unwrap_or_default();
+        if let Some(there) = &there {
+            let ours = is_ours(there);
+            if ours && changes.is_empty() {
+                return Ok(Applied {
+                    object: value(there),
+                    outcome: Outcome::Unchanged,
+                    before,
+                    differences: changes,
+                });
+            }
+            if !ours || existing == Existing::Keep {
+                return Err(WriteError::Taken {
+                    by: maker(there)
+                        .filter(|_| ours)
+                        .unwrap_or_else(|| managers(there)),
+                    ours,
+                    differences: changes,
+                    key,
+                });
+            }
+            // Who changed it since it was looked at goes first.
+            if let (Some(version), Some(metadata)) =
+                (there.resource_version(), metadata(&mut wanted))
+            {
+                metadata.insert("resourceVersion".to_owned(), json!(version));
+            }
         }
         let mut params = PatchParams::apply(MANAGER);
         params.dry_run = dry == DryRun::Server;
         params.field_validation = Some(kube::api::ValidationDirective::Strict);
-        let patch = Patch::Apply(object);
+        let patch = Patch::Apply(&wanted);
         let answer = timeout(REQUEST, api.patch(&key.name, &params, &patch)).await;
         let made = answered(&key, answer)?;
-        Ok((value(&made), there.is_some()))
+        Ok(Applied {
+            object: value(&made),
+            outcome: match before {
+                Some(_) => Outcome::Replaced,
+                None => Outcome::Created,
+            },
+            before,
+            differences: changes,
+        })
     }
 
     fn api(&self, key: &ProfileKey) -> Api<DynamicObject> {
@@ -118,7 +204,41 @@ impl Writer {
     }
 }
 
-fn key(object: &Value) -> ProfileKey {
+impl WriteError {
+    /// Which kind of trouble it is.
+    pub fn trouble(&self) -> Trouble {
+        match self {
+            Self::NoKind => Trouble::Refused,
+            Self::Taken { .. } => Trouble::Taken,
+            Self::Late(_) => Trouble::Away,
+            Self::Refused { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) if status.code == 409 => Trouble::Taken,
+                kube::Error::Api(status) if status.code != 429 && status.code < 500 => {
+                    Trouble::Refused
+                }
+                _ => Trouble::Away,
+            },
+        }
+    }
+}
+
+impl Outcome {
+    /// What it is called in answers.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Replaced => "replaced",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+fn metadata(object: &mut Value) -> Option<&mut serde_json::Map<String, Value>> {
+    object.get_mut("metadata")?.as_object_mut()
+}
+
+/// Which profile an object is.
+pub fn key(object: &Value) -> ProfileKey {
     let of = |field| {
         let text = object
             .get("metadata")
@@ -154,6 +274,11 @@ fn is_ours(object: &DynamicObject) -> bool {
     object.managed_fields().iter().any(|entry| {
         entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply")
     })
+}
+
+/// Who it says made it.
+fn maker(object: &DynamicObject) -> Option<String> {
+    object.annotations().get(CREATED_BY).cloned()
 }
 
 fn managers(object: &DynamicObject) -> String {

@@ -62,6 +62,11 @@ pub(super) struct Site {
 impl Site {
     /// Without a node.
     pub(super) fn empty() -> Self {
+        Self::viewed(|view| view)
+    }
+
+    /// Without a node, and with more to look at than the fleet.
+    pub(super) fn viewed(more: impl FnOnce(View) -> View) -> Self {
         let clock = Clock::start();
         let (fleet, view) = watch::channel(Fleet::default());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -75,7 +80,7 @@ impl Site {
             followed: watch::Sender::new(Arc::default()),
             server: None,
         };
-        site.serve(listener, View::new(view, clock));
+        site.serve(listener, more(View::new(view, clock)));
         site
     }
 

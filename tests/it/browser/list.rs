@@ -6,7 +6,7 @@ use super::fixture::{MACHINES, Site, inventory};
 const NAMES: &str = "#main tbody th";
 
 #[tokio::test]
-async fn every_node_is_listed_with_its_devices_and_state() {
+async fn ac_001_every_node_is_listed_with_its_devices_and_state() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -41,7 +41,7 @@ async fn every_node_is_listed_with_its_devices_and_state() {
 }
 
 #[tokio::test]
-async fn nodes_are_filtered_as_one_types_and_by_a_click_on_a_type() {
+async fn ac_001_nodes_are_filtered_as_one_types_and_by_a_click_on_a_type() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -85,7 +85,7 @@ async fn nodes_are_filtered_as_one_types_and_by_a_click_on_a_type() {
 }
 
 #[tokio::test]
-async fn nodes_are_ordered_by_a_click_on_a_head_and_by_keyboard() {
+async fn ac_001_nodes_are_ordered_by_a_click_on_a_head_and_by_keyboard() {
     let site = Site::of_the_demo().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;

@@ -1,11 +1,13 @@
 //! The pages in a real browser: Chromium, driven through chromedriver, on a real socket.
 
 mod chrome;
+mod estimate;
 mod fixture;
 mod keyboard;
 mod layout;
 mod list;
 mod live;
+mod making;
 mod names;
 mod node;
 mod profiles;

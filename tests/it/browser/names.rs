@@ -46,7 +46,7 @@ fn named(mut machine: Inventory, label: &str) -> Inventory {
 }
 
 #[tokio::test]
-async fn an_unknown_type_is_picked_from_the_catalogue_by_keyboard_alone_and_sticks() {
+async fn ac_004_an_unknown_type_is_picked_from_the_catalogue_by_keyboard_alone_and_sticks() {
     let site = Site::empty();
     let machine = newer().await;
     assert!(

@@ -97,7 +97,7 @@ async fn focused(page: &Page, id: &str) {
 }
 
 #[tokio::test]
-async fn a_profile_is_made_of_selected_nodes_by_keyboard_alone() {
+async fn ac_002_a_profile_is_made_of_selected_nodes_by_keyboard_alone() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
@@ -190,7 +190,7 @@ async fn several_types_are_refused_in_words_with_each_of_them_to_choose() {
 }
 
 #[tokio::test]
-async fn profiles_are_listed_with_what_they_reach_and_what_is_wrong_with_them() {
+async fn req_008_profiles_are_listed_with_what_they_reach_and_what_is_wrong_with_them() {
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;

@@ -64,6 +64,8 @@ async fn axe_finds_nothing_on_any_page_in_either_theme() {
             "/profiles",
             "/profiles/opendatahub/gone",
             "/profiles/opendatahub/premium",
+            "/profiles/opendatahub/premium?workload=training&parameters=7B&tokens=1T&precision=bf16",
+            "/profiles/opendatahub/premium?workload=training&parameters=seven",
             "/profiles/new?node=h200&node=strangers",
         ] {
             check(&page, path).await;
@@ -97,6 +99,7 @@ async fn a_narrow_page_scrolls_in_one_direction_only() {
             "/nodes/strangers?type-override=grayskull-e150",
             "/profiles",
             "/profiles/opendatahub/gone",
+            "/profiles/opendatahub/premium?workload=training&parameters=7B&tokens=1T&precision=bf16",
             "/profiles/new?node=h200&node=strangers",
         ] {
             page.open(path).await;

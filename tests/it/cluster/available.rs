@@ -113,7 +113,7 @@ fn figures(row: &Value) -> [u64; 5] {
 }
 
 #[tokio::test]
-async fn ac008_pods_that_the_scheduler_binds_fill_exactly_what_is_said_to_be_free() {
+async fn ac_008_pods_that_the_scheduler_binds_fill_exactly_what_is_said_to_be_free() {
     let api = Api::shared();
     let namespace = api.namespace();
     api.await_account(&namespace);
@@ -173,7 +173,7 @@ async fn ac008_pods_that_the_scheduler_binds_fill_exactly_what_is_said_to_be_fre
 }
 
 #[tokio::test]
-async fn ac003_without_agents_the_types_are_those_that_labels_of_others_tell() {
+async fn ac_003_without_agents_the_types_are_those_that_labels_of_others_tell() {
     let api = Api::shared();
     let mut place = Place::new(api, "nvidia-gb200-186gb");
     // Such as gpu-feature-discovery writes for devices that are shared by turns.
@@ -188,7 +188,7 @@ async fn ac003_without_agents_the_types_are_those_that_labels_of_others_tell() {
 }
 
 #[tokio::test]
-async fn an_api_server_that_is_away_is_said_and_what_was_known_stays() {
+async fn nfr_002_an_api_server_that_is_away_is_said_and_what_was_known_stays() {
     let mut api = Api::fresh();
     let node = api.node("away");
     let devices = json!({"status": {"capacity": {GPU: "8"}, "allocatable": {GPU: "8"}}});

@@ -173,7 +173,7 @@ fn terminate(aggregator: &Aggregator) {
 }
 
 #[tokio::test]
-async fn a_pod_is_told_its_type_once_and_what_is_so_is_not_written_again() {
+async fn req_010_a_pod_is_told_its_type_once_and_what_is_so_is_not_written_again() {
     let stage = Stage::new();
     let mut first = stage.aggregator();
     first.says(HOLDS);

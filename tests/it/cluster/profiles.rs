@@ -1,6 +1,7 @@
 //! Hardware profiles of a real API server with the real definition: found, followed, judged and made; and pods of one, placed by the
 //! real scheduler.
 
+mod created;
 mod made;
 
 use std::process::{Command, Output, Stdio};
@@ -198,7 +199,8 @@ async fn a_change_of_its_owner_s_is_judged(site: &Site<'_>, namespace: &str) {
 }
 
 #[tokio::test]
-async fn profiles_are_found_when_their_kind_comes_and_followed_without_a_byte_of_them_changed() {
+async fn req_002_profiles_are_found_when_their_kind_comes_and_followed_without_a_byte_of_them_changed()
+ {
     let api = Api::fresh();
     let _nodes = [node(&api, H200), node(&api, T4)];
     let site = Site::new(&api);

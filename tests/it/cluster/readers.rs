@@ -56,7 +56,7 @@ const ROWS: &[(&str, [u16; 7])] = &[
 ];
 
 #[tokio::test]
-async fn roles_of_the_cluster_decide_path_by_path_and_types_are_told_without_nodes() {
+async fn nfr_003_roles_of_the_cluster_decide_path_by_path_and_types_are_told_without_nodes() {
     let cluster = Api::shared();
     let place = Place::new(cluster);
     let mut site = place.site(&["--http-auth=token-review"]).await;

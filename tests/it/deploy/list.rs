@@ -81,7 +81,7 @@ pub(super) const CHART: &[Asked] = &[
     Asked {
         name: "everything",
         parts: "privileged, agent, reports, authority, policies, access, drain, nodefeature, \
-            nodefeature policy, host processes, hand-off, pod events, annotated pods, aggregator, follow, aggregator user, certificate, runtime, token, reader, \
+            nodefeature policy, host processes, hand-off, pod events, annotated pods, aggregator, follow, made profiles, aggregator user, certificate, runtime, token, reader, \
             applier, layouts, readers, monitoring, monitoring by ConfigMap, monitoring of readers, budget",
         own: "
             DaemonSet octavo-agent: agent mounts driver at /opt/driver ro
@@ -91,8 +91,10 @@ pub(super) const CHART: &[Asked] = &[
             DaemonSet octavo-agent: volume driver.hostPath.path=/opt/driver
             DaemonSet octavo-agent: volume driver.hostPath.type=Directory
             DaemonSet octavo-agent: example.com/team=platform
+            Deployment octavo-aggregator: aggregator mounts files at /etc/octavo/files ro
             Deployment octavo-aggregator: example.com/team=platform
             Deployment octavo-aggregator: imagePullSecrets pull
+            Deployment octavo-aggregator: volume files.configMap octavo-aggregator-files
             PriorityClass octavo-agent: value=2000
         ",
     },

@@ -6,10 +6,14 @@ use super::chart;
 
 /// Ports that the agents may connect to.
 fn ports(values: &Value) -> Vec<(String, String)> {
+    ports_of("octavo-agent", values)
+}
+
+/// Ports that pods of this policy may connect to.
+fn ports_of(name: &str, values: &Value) -> Vec<(String, String)> {
     let all = chart::render_with(values);
-    let of_agents =
-        |one: &&Value| one["kind"] == "NetworkPolicy" && one["metadata"]["name"] == "octavo-agent";
-    let policy = all.iter().find(of_agents).unwrap();
+    let is_it = |one: &&Value| one["kind"] == "NetworkPolicy" && one["metadata"]["name"] == name;
+    let policy = all.iter().find(is_it).unwrap();
     let rules = policy["spec"]["egress"].as_array().unwrap().iter();
     let ports = rules.flat_map(|rule| rule["ports"].as_array().unwrap());
     ports
@@ -48,5 +52,27 @@ fn agents_reach_the_dns_of_openshift_where_it_listens() {
         let dns = ("5353".to_owned(), protocol.to_owned());
         assert!(ports(&values(true)).contains(&dns), "{protocol}");
         assert!(!ports(&values(false)).contains(&dns), "{protocol}");
+    }
+}
+
+#[test]
+fn the_aggregator_reaches_the_port_of_the_engine_that_estimates() {
+    for (engine, port) in [
+        ("http://estimator.ml.svc:8080/estimate", "8080"),
+        ("http://estimator.ml.svc/estimate:9", "80"),
+        ("https://estimator.example.com", "443"),
+        ("https://[fd00::5]:8443/", "8443"),
+    ] {
+        let let_out = ports_of(
+            "octavo-aggregator",
+            &json!({
+                "networkPolicy": {"enabled": true}, "aggregator": {"estimate": {"engine": engine}},
+            }),
+        );
+        assert_eq!(
+            let_out.last(),
+            Some(&(port.to_owned(), "TCP".to_owned())),
+            "{engine}: {let_out:?}"
+        );
     }
 }

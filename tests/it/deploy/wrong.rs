@@ -57,6 +57,18 @@ const WRONG: &[(&str, &str)] = &[
         "'/aggregator/replicas': value must be 1",
     ),
     (
+        "{aggregator: {priceBook: {currency: USD}}}",
+        "'/aggregator/priceBook'",
+    ),
+    (
+        "{aggregator: {estimate: {engine: 'estimator:8080'}}}",
+        "'/aggregator/estimate/engine'",
+    ),
+    (
+        "{aggregator: {estimate: {engine: 'http://estimator', timeout: 2}}}",
+        "'/aggregator/estimate/timeout'",
+    ),
+    (
         "{image: {agent: {digest: 'sha256:1'}}}",
         "'/image/agent/digest'",
     ),
@@ -155,6 +167,14 @@ const WRONG: &[(&str, &str)] = &[
     (
         "{aggregator: {followCluster: nodes}}",
         "'/aggregator/followCluster'",
+    ),
+    (
+        "{aggregator: {createProfiles: true, httpAuth: token-review}}",
+        "aggregator.createProfiles needs aggregator.followCluster",
+    ),
+    (
+        "{aggregator: {createProfiles: true, followCluster: true}}",
+        "aggregator.createProfiles needs aggregator.httpAuth",
     ),
     (
         "{aggregator: {httpAuth: proxy-header}}",

@@ -89,6 +89,10 @@ impl Api {
     }
 
     async fn ask(&self, path: &str) -> Box<dyn Stream> {
+        self.send("GET", path, "").await
+    }
+
+    async fn send(&self, method: &str, path: &str, body: &str) -> Box<dyn Stream> {
         let socket = TcpStream::connect(self.address).await.unwrap();
         let mut stream: Box<dyn Stream> = match &self.tls {
             None => Box::new(socket),
@@ -99,7 +103,15 @@ impl Api {
         };
         // Of HTTP/1.0, so that the answer comes in one piece and ends with the connection.
         let headers = &self.headers;
-        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n{headers}\r\n");
+        let about = match body {
+            "" => String::new(),
+            body => format!(
+                "Content-Type: application/json\r\nContent-Length: {}\r\n",
+                body.len()
+            ),
+        };
+        let request =
+            format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\n{headers}{about}\r\n{body}");
         stream.write_all(request.as_bytes()).await.unwrap();
         stream
     }
@@ -115,8 +127,17 @@ impl Api {
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.whole("GET", path, "").await
+    }
+
+    /// What is answered to a document.
+    pub(crate) async fn post(&self, path: &str, document: &Value) -> Answer {
+        self.whole("POST", path, &document.to_string()).await
+    }
+
+    async fn whole(&self, method: &str, path: &str, body: &str) -> Answer {
         let answer = async {
-            let mut stream = self.ask(path).await;
+            let mut stream = self.send(method, path, body).await;
             let mut bytes = Vec::new();
             stream.read_to_end(&mut bytes).await.unwrap();
             String::from_utf8(bytes).unwrap()

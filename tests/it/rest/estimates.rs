@@ -1,95 +1,24 @@
 //! `POST /api/v1/estimates`: by the rule of thumb, and by engines that are really asked over HTTP: good ones, and all others.
 
-use std::future::pending;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use octavo::aggregator::engine::Engine;
 use octavo::book::prices::Prices;
-use octavo::config::aggregator::EngineSettings;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::fleet::{Aggregator, Machines};
+use crate::engine::{Listening, Manner, way};
 use crate::process;
 
 const ESTIMATES: &str = "/api/v1/estimates";
 
-/// How an engine of a test behaves.
-#[derive(Clone)]
-enum Manner {
-    /// It answers with this.
-    Says(String),
-    /// It answers with this status.
-    Fails(StatusCode),
-    /// It takes the question and is never heard of again.
-    Hangs,
-    /// It begins to answer and never ends.
-    Drips,
-}
-
-/// An engine that listens, and how often it was asked.
-struct Listening {
-    url: String,
-    asked: Arc<AtomicUsize>,
-}
-
-impl Listening {
-    async fn new(manner: Manner) -> Self {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
-        let answer = move |question: String| {
-            let (manner, count) = (manner.clone(), Arc::clone(&count));
-            async move {
-                count.fetch_add(1, Ordering::SeqCst);
-                let question: Value = serde_json::from_str(&question).unwrap();
-                assert_eq!(question["kind"], "EngineQuestion");
-                manner.answer().await
-            }
-        };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/estimate", listener.local_addr().unwrap());
-        let router = Router::new().route("/estimate", post(answer));
-        tokio::spawn(async { axum::serve(listener, router).await });
-        Self { url, asked }
-    }
-
-    fn times_asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-}
-
-impl Manner {
-    async fn answer(self) -> Response {
-        match self {
-            Self::Says(text) => text.into_response(),
-            Self::Fails(status) => status.into_response(),
-            Self::Hangs => pending().await,
-            Self::Drips => {
-                let first = tokio_stream::once(Ok::<_, std::io::Error>("{\"source\": \""));
-                let forever = tokio_stream::StreamExt::chain(first, tokio_stream::pending());
-                axum::body::Body::from_stream(forever).into_response()
-            }
-        }
-    }
-}
-
 /// An aggregator that asks the engine at `url`, and waits so long for it.
 fn asking(url: &str, timeout: Duration) -> Aggregator {
-    let engine = Engine::new(&EngineSettings {
-        url: url.parse().unwrap(),
-        timeout,
-    });
-    Aggregator::viewed(&Machines::default(), |view| {
-        view.with_engine(engine.unwrap())
-    })
+    let engine = way(url, timeout);
+    Aggregator::viewed(&Machines::default(), |view| view.with_engine(engine))
 }
 
 fn training() -> Value {
@@ -106,7 +35,7 @@ async fn asked(aggregator: &Aggregator, request: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_price_book_alone() {
+async fn ac_007_the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_price_book_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n";
@@ -171,7 +100,7 @@ async fn the_rule_of_thumb_says_what_it_assumes_and_costs_come_from_the_price_bo
 }
 
 #[tokio::test]
-async fn a_good_engines_word_is_passed_on_with_its_name() {
+async fn req_004_a_good_engines_word_is_passed_on_with_its_name() {
     let says = json!({
         "source": "bench 2026.3", "assumptions": ["flash attention"],
         "items": [{"type": "nvidia-h100-80gb", "count": 8, "seconds": {"low": 100, "high": 150.5}, "interpolated": true}],
@@ -196,10 +125,14 @@ async fn a_good_engines_word_is_passed_on_with_its_name() {
         "the engine has no figure for it"
     );
     assert_eq!(engine.times_asked(), 2);
+    // The same is not asked again at once.
+    assert_eq!(asked(&aggregator, &other).await, answer);
+    assert_eq!(engine.times_asked(), 2);
 }
 
 #[tokio::test]
-async fn an_engine_that_is_away_hangs_or_lies_leaves_an_answer_without_times_that_says_why() {
+async fn req_006_an_engine_that_is_away_hangs_or_lies_leaves_an_answer_without_times_that_says_why()
+{
     let one = |seconds: &str| {
         format!(
             r#"{{"source": "s", "items": [{{"type": "nvidia-h100-80gb", "count": 8, "seconds": {seconds}}}]}}"#
@@ -282,6 +215,41 @@ async fn an_engine_that_fails_three_times_is_left_alone() {
 }
 
 #[tokio::test]
+async fn samples_are_tokens_to_whoever_estimates_and_a_rule_that_passes_the_batch_over_says_so() {
+    let says = json!({
+        "source": "bench", "items": [{"type": "nvidia-h100-80gb", "count": 8, "seconds": {"low": 1, "high": 2}}],
+    });
+    let mut question = training();
+    question["workload"] = json!({
+        "kind": "training", "model": "llama-3-8b", "parameters": 7e9, "samples": 1e9, "tokensPerSample": 1000,
+        "batch": 512, "precision": "bf16",
+    });
+    let engine = Listening::new(Manner::Says(says.to_string())).await;
+    let answer = asked(&asking(&engine.url, Duration::from_mins(1)), &question).await;
+    assert_eq!(
+        (&answer["times"], answer.get("notices")),
+        (&json!("estimated"), None)
+    );
+    let workload = &engine.last_question()["workload"];
+    assert_eq!(
+        (&workload["tokens"], &workload["batch"], &workload["model"]),
+        (&json!(1e12), &json!(512.0), &json!("llama-3-8b"))
+    );
+    let ruled = Aggregator::of(&Machines::default());
+    let by_samples = asked(&ruled, &question).await;
+    let by_tokens = asked(&ruled, &training()).await;
+    assert_eq!(by_samples["items"], by_tokens["items"]);
+    let notices = by_samples["notices"].as_array().unwrap();
+    assert_eq!(notices.len(), 2, "{by_samples}");
+    assert!(
+        notices[1]
+            .as_str()
+            .unwrap()
+            .starts_with("the batch makes no difference")
+    );
+}
+
+#[tokio::test]
 async fn what_cannot_be_estimated_is_a_problem_that_names_the_field() {
     let aggregator = Aggregator::of(&Machines::default());
     let workload = |text: &str| format!("{{\"workload\": {text}}}");
@@ -297,6 +265,13 @@ async fn what_cannot_be_estimated_is_a_problem_that_names_the_field() {
             workload(r#"{"kind": "decoding", "parameters": 7e9, "precision": "int3"}"#),
             "workload.precision",
             "bf16, fp16, fp8",
+        ),
+        (
+            workload(
+                r#"{"kind": "training", "parameters": 7e9, "samples": 9, "precision": "bf16"}"#,
+            ),
+            "workload.tokens",
+            "either tokens, or samples and tokensPerSample",
         ),
         (
             workload(r#"{"kind": "decoding", "parameters": 7e9}"#),

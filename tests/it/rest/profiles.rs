@@ -119,7 +119,7 @@ impl Around {
 }
 
 #[tokio::test]
-async fn profiles_say_what_they_are_for_and_how_much_is_free_there() {
+async fn ac_005_profiles_say_what_they_are_for_and_how_much_is_free_there() {
     let (_around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     let list = aggregator.get("/api/hardware-profiles").await.json();
@@ -175,7 +175,7 @@ async fn profiles_say_what_they_are_for_and_how_much_is_free_there() {
 }
 
 #[tokio::test]
-async fn what_has_not_changed_is_not_sent_again() {
+async fn req_007_what_has_not_changed_is_not_sent_again() {
     let (around, profiles) = Around::new();
     let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
     for path in [

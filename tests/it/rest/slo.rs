@@ -18,8 +18,8 @@ fn rows() -> Value {
 }
 
 #[tokio::test]
-async fn rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_and_unknown_names_are_told()
-{
+async fn req_001_rows_that_meet_the_objectives_are_joined_to_types_of_the_fleet_and_unknown_names_are_told()
+ {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prices.yaml");
     let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h100-80gb, perHour: 2}\n\

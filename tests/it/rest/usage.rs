@@ -11,6 +11,7 @@ use octavo::domain::sharing::{ResourceName, ShareId};
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
+use crate::estimating::run_beside;
 
 const GPU: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
 
@@ -136,7 +137,7 @@ async fn a_node_says_how_it_gives_its_devices_out_and_who_uses_them() {
 }
 
 #[tokio::test]
-async fn who_uses_what_is_filtered_ordered_and_paged_over_the_fleet() {
+async fn ac_010_who_uses_what_is_filtered_ordered_and_paged_over_the_fleet() {
     let aggregator = Aggregator::of(&Machines::read().await);
     give(&aggregator, "gpu-1");
     give(&aggregator, "mixed-1");
@@ -253,4 +254,42 @@ fn give_much(aggregator: &Aggregator, node: &str) {
         missing: Vec::new(),
     };
     aggregator.share(node, &SharingReport::default(), &usage);
+}
+
+#[tokio::test]
+async fn octavo_usage_prints_what_each_namespace_has_of_each_type() {
+    let aggregator = Aggregator::of(&Machines::read().await);
+    give(&aggregator, "gpu-1");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let router = aggregator.router.clone();
+    tokio::spawn(async { axum::serve(listener, router).await });
+    let (out, notes, code) = run_beside(&server, &["usage"]).await;
+    assert_eq!((notes.as_str(), code), ("", Some(0)));
+    assert_eq!(
+        out,
+        "\
+NAMESPACE  TYPE            DEVICES  PARTITIONS  REPLICAS  PODS
+team-a     nvidia-l4-24gb  0        0           2         2
+"
+    );
+    let (out, _, _) = run_beside(&server, &["usage", "--by", "type", "--no-headers"]).await;
+    assert_eq!(out, "nvidia-l4-24gb  0  0  2  2\n");
+    let (out, _, _) = run_beside(&server, &["usage", "-n", "team-a", "-o", "json"]).await;
+    let document: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&document["kind"], &document["items"][0]["replicas"]),
+        (&json!("UsageSummary"), &json!(2))
+    );
+    let (out, notes, _) = run_beside(&server, &["usage", "--type", "unknown"]).await;
+    assert_eq!(
+        (out.as_str(), notes.as_str()),
+        ("", "note: nobody has what is asked for\n")
+    );
+    aggregator.silence("gpu-1");
+    let (_, notes, _) = run_beside(&server, &["usage"]).await;
+    assert!(
+        notes.contains("1 node not heard of for too long"),
+        "{notes}"
+    );
 }

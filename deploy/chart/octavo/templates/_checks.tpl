@@ -36,6 +36,8 @@
 {{- with .Values.aggregator -}}
   {{- if and .enabled (eq (.httpAuth | default "none") "proxy-header") (not .trustedProxies) }}{{ fail "aggregator.trustedProxies: name the proxy that aggregator.httpAuth: proxy-header believes" }}{{ end -}}
   {{- if and (ne (.httpAuth | default "none") "proxy-header") (or .trustedProxies .trustedProxyGroups) }}{{ fail "aggregator.trustedProxies and aggregator.trustedProxyGroups are for aggregator.httpAuth: proxy-header" }}{{ end -}}
+  {{- if and .createProfiles (not .followCluster) }}{{ fail "aggregator.createProfiles needs aggregator.followCluster: a profile is made of what the cluster's nodes have" }}{{ end -}}
+  {{- if and .createProfiles (eq (.httpAuth | default "none") "none") }}{{ fail "aggregator.createProfiles needs aggregator.httpAuth: token-review or proxy-header: whoever reaches it could make hardware profiles" }}{{ end -}}
   {{- if and .enabled .annotatePods (not $.Values.policy.enabled) }}{{ fail "aggregator.annotatePods needs policy.enabled: nothing else keeps it to three annotations of pods" }}{{ end -}}
   {{- if and .enabled (not .tls.secretName) (not .tls.generate) (not .tls.certManager.enabled) }}{{ fail "aggregator.tls: give secretName, or set generate or certManager.enabled: tokens are never shown unencrypted" }}{{ end -}}
   {{- if and .enabled .tls.certManager.enabled (not .tls.certManager.issuerRef.name) }}{{ fail "aggregator.tls.certManager.issuerRef: name an issuer" }}{{ end -}}

@@ -131,6 +131,8 @@
 
   function refresh() {
     // A request that a person made is not thrown away for one that nobody did.
+    // What came of something that was done stays until the reader goes on: its address alone does not say it again.
+    if (document.querySelector("[data-still]")) return;
     if (!document.hidden && under_way === null) load(location.href);
   }
 
@@ -201,6 +203,8 @@
   }
   document.addEventListener("submit", (event) => {
     if (!event.target.matches("form[data-stay]")) return;
+    // A button that does something is no choice of what is shown.
+    if (event.submitter && event.submitter.formMethod === "post") return;
     event.preventDefault();
     // A field that was changed has asked already.
     if (under_way === null) stay(event.target);

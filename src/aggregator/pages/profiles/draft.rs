@@ -1,26 +1,29 @@
 //! A new hardware profile, made of the nodes that were selected in the list: a form that is filled in, what is to be known of it, the
-//! object, and the commands that make it.
+//! object, how it differs from the one of its name that there is, and the commands that make it. Where the aggregator makes profiles
+//! and the reader may, buttons that try it and make it.
 //!
 //! All that was chosen stands in the address, so a page can be sent to somebody who may make profiles.
 
-use std::collections::BTreeSet;
+mod answer;
+mod asked;
+mod fields;
 
 use askama::Template;
-use axum::extract::Query;
 use axum::http::{StatusCode, Uri};
 
+use self::answer::Answer;
+use self::asked::Asked;
+use self::fields::{CountFields, TaintBox};
 use super::{Assets, Count, Site};
-use crate::aggregator::pages::address::{encoded, quoted};
+use crate::aggregator::creation::{Maker, Who};
 use crate::aggregator::pages::plan::capital;
 use crate::aggregator::pages::words::{counted, printable};
 use crate::aggregator::profiles::NoDraft;
-use crate::domain::hardware_profile::{Draft, ProfileKey, Refusal, Scheduling, Wish};
-use crate::domain::id::NodeName;
+use crate::domain::error::chain;
+use crate::domain::hardware_profile::{CountError, Draft, NO_TAINT, Part, Refusal, Scheduling};
+use crate::k8s::hardware_profiles::Existing;
 use crate::wire::hardware_profiles::document::IdentifierJson;
-use crate::wire::hardware_profiles::{object, yaml};
-
-/// Nodes that a draft can be asked of, as in the API.
-const MOST_NODES: usize = 5000;
+use crate::wire::hardware_profiles::{differences, object, yaml};
 
 /// Names of nodes that a sentence has.
 const SHOWN: usize = 12;
@@ -32,21 +35,26 @@ pub(super) struct DraftPage {
     assets: Assets,
     asked: Asked,
     selected: String,
+    /// What came of making it.
+    answer: Option<Answer>,
     /// Why there is none.
     refused: Option<Refused>,
+    counts: Vec<CountFields>,
+    taints: Vec<TaintBox>,
     made: Option<Made>,
     origin: String,
 }
 
-/// What the address says.
-#[derive(Debug, Default)]
-struct Asked {
-    nodes: BTreeSet<String>,
-    name: String,
-    display_name: String,
-    namespace: String,
-    type_name: String,
-    resource: String,
+impl DraftPage {
+    /// A field that is always sent says that taints were chosen, also when none is.
+    const NO_TAINT: &str = NO_TAINT;
+}
+
+/// Who asks for the page, where they reached this server, and what makes profiles for them.
+pub(super) struct Reader {
+    pub(super) who: Who,
+    pub(super) maker: Option<Maker>,
+    pub(super) origin: String,
 }
 
 /// Why there is no profile, and what would help.
@@ -54,6 +62,8 @@ struct Asked {
 struct Refused {
     why: String,
     choices: Vec<Choice>,
+    /// The counts that are wrong.
+    counts: Option<(String, Part)>,
 }
 
 /// The same with one thing chosen.
@@ -72,152 +82,143 @@ struct Made {
     tolerates: Vec<String>,
     notes: Vec<String>,
     yaml: String,
+    there: Option<There>,
+    offer: Offer,
     create: String,
     apply: String,
 }
 
-/// What the address asks for, for a reader who reached this server at `origin`.
-pub(super) async fn page(site: &Site, uri: &Uri, origin: String) -> (StatusCode, DraftPage) {
-    let (mut asked, drafted) = match Asked::of(uri) {
+/// A profile of this name that the cluster has.
+#[derive(Debug)]
+struct There {
+    by: Option<String>,
+    differences: String,
+}
+
+/// Whether it can be made here.
+#[derive(Debug)]
+enum Offer {
+    /// Nothing is.
+    Off,
+    /// Why not.
+    NotFor(String),
+    /// It is.
+    Here,
+}
+
+/// What came of looking for a draft: the one without what was said of counts and taints, and the one with it.
+struct Drafted {
+    plain: Option<Draft>,
+    draft: Result<Draft, (StatusCode, Refused)>,
+}
+
+/// What an address asks for.
+pub(super) async fn page(site: &Site, uri: &Uri, reader: Reader) -> (StatusCode, DraftPage) {
+    let asked = Asked::of(uri);
+    shown(site, asked, &reader, None).await
+}
+
+/// What was sent: tried or made, and then shown with what came of that.
+pub(super) async fn sent(
+    site: &Site,
+    pairs: Vec<(String, String)>,
+    reader: Reader,
+) -> (StatusCode, DraftPage) {
+    let asked = Asked::of_pairs(pairs);
+    let answer = match &asked {
+        Ok(asked) => match drafted(site, asked).await.draft {
+            Ok(draft) => Some(answer::of(asked, &draft, &reader).await),
+            Err(_told_beside_the_form) => None,
+        },
+        Err(_told_beside_the_form) => None,
+    };
+    shown(site, asked, &reader, answer).await
+}
+
+async fn shown(
+    site: &Site,
+    asked: Result<Asked, String>,
+    reader: &Reader,
+    answer: Option<Answer>,
+) -> (StatusCode, DraftPage) {
+    let (mut asked, drafted) = match asked {
         Ok(asked) => {
-            let drafted = attempt(site, &asked).await;
+            let drafted = drafted(site, &asked).await;
             (asked, drafted)
         }
         Err(why) => (
             Asked::default(),
-            Err((StatusCode::BAD_REQUEST, Refused::plain(&why))),
+            Drafted {
+                plain: None,
+                draft: Err((StatusCode::BAD_REQUEST, Refused::plain(&why))),
+            },
         ),
     };
-    let (status, refused, made) = match drafted {
+    let Drafted { plain, draft } = drafted;
+    let wrong = match &draft {
+        Err((_, refused)) => refused.counts.clone(),
+        Ok(_) => None,
+    };
+    let (mut counts, mut taints) = (Vec::new(), Vec::new());
+    if let Some(plain) = &plain {
+        let all = plain.profile.identifiers.iter();
+        counts = all
+            .map(|one| CountFields::of(one, &asked, wrong.as_ref()))
+            .collect();
+        taints = TaintBox::all(plain, &asked);
+        asked.fill(plain);
+    }
+    let (status, refused, made) = match draft {
         Ok(draft) => {
-            asked.fill(&draft);
-            (
-                StatusCode::OK,
-                None,
-                Some(Made::of(&draft, &asked, &origin)),
-            )
+            let made = Made::of(&draft, &asked, (site, reader)).await;
+            (StatusCode::OK, None, Some(made))
         }
         Err((status, refused)) => (status, Some(refused), None),
     };
     let page = DraftPage {
         assets: Assets::links(),
-        selected: selected(&asked.nodes),
+        selected: selected(&asked),
         asked,
         refused,
+        counts,
+        taints,
         made,
-        origin,
+        origin: reader.origin.clone(),
+        answer,
     };
-    (status, page)
+    let answered = page.answer.as_ref().map(|answer| answer.status);
+    (answered.unwrap_or(status), page)
 }
 
-async fn attempt(site: &Site, asked: &Asked) -> Result<Draft, (StatusCode, Refused)> {
-    let wish = asked
-        .wish()
-        .map_err(|why| (StatusCode::BAD_REQUEST, Refused::plain(&why)))?;
-    let drafted = site.view.profiles().draft(site.view.fleet(), wish).await;
-    drafted.map_err(|why| match why {
-        NoDraft::NoCluster(why) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            Refused::plain(&format!("What the nodes can give is not known: {why}.")),
-        ),
-        NoDraft::Refused(why) => (StatusCode::UNPROCESSABLE_ENTITY, Refused::of(&why, asked)),
-    })
-}
-
-impl Asked {
-    fn of(uri: &Uri) -> Result<Self, String> {
-        let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|_| "The address is not encoded as addresses are.".to_owned())?;
-        let mut asked = Self::default();
-        for (name, value) in pairs.0 {
-            let value = value.trim().to_owned();
-            match name.as_str() {
-                _ if value.is_empty() => {}
-                // As boxes send it, and as the API takes it.
-                "node" | "nodes" => asked.nodes.extend(value.split(',').map(str::to_owned)),
-                "name" => asked.name = value,
-                "displayName" => asked.display_name = value,
-                "namespace" => asked.namespace = value,
-                "type" => asked.type_name = value,
-                "resource" => asked.resource = value,
-                _ => return Err(format!("Nothing here is called {:?}.", printable(&name))),
-            }
+async fn drafted(site: &Site, asked: &Asked) -> Drafted {
+    let wish = match asked.wish() {
+        Ok(wish) => wish,
+        Err(why) => {
+            return Drafted {
+                plain: None,
+                draft: Err((StatusCode::BAD_REQUEST, Refused::plain(&why))),
+            };
         }
-        if asked.nodes.len() > MOST_NODES {
-            return Err(format!("These are more than {MOST_NODES} nodes."));
-        }
-        Ok(asked)
+    };
+    let mut plain = wish.clone();
+    plain.counts = Vec::new();
+    plain.tolerate = None;
+    let profiles = site.view.profiles();
+    let plain = profiles.draft(site.view.fleet(), plain).await;
+    let draft = match &plain {
+        Ok(_) => profiles.draft(site.view.fleet(), wish).await,
+        Err(why) => Err(why.clone()),
+    };
+    Drafted {
+        plain: plain.ok(),
+        draft: draft.map_err(|why| match why {
+            NoDraft::NoCluster(why) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Refused::plain(&format!("What the nodes can give is not known: {why}.")),
+            ),
+            NoDraft::Refused(why) => (StatusCode::UNPROCESSABLE_ENTITY, Refused::of(&why, asked)),
+        }),
     }
-
-    fn wish(&self) -> Result<Wish, String> {
-        if self.nodes.is_empty() && self.type_name.is_empty() {
-            return Err(
-                "No node was selected: tick the boxes of some nodes in the list.".to_owned(),
-            );
-        }
-        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        Ok(Wish {
-            nodes: self.nodes.clone(),
-            type_name: match self.type_name.as_str() {
-                "" => None,
-                text => Some(
-                    text.parse()
-                        .map_err(|_| format!("{text:?} is no type such as nvidia-h200-141gb."))?,
-                ),
-            },
-            resource: given(&self.resource),
-            key: ProfileKey {
-                namespace: object_name("namespace", &self.namespace)?,
-                name: object_name("name", &self.name)?,
-            },
-            display_name: given(&self.display_name),
-        })
-    }
-
-    /// The form is filled in with what was drafted where nothing was said.
-    fn fill(&mut self, draft: &Draft) {
-        let profile = &draft.profile;
-        self.name.clone_from(&profile.key.name);
-        self.namespace.clone_from(&profile.key.namespace);
-        profile.shown().clone_into(&mut self.display_name);
-    }
-
-    /// All that was chosen, by the names that the API has for it.
-    fn pairs(&self) -> Vec<(&'static str, String)> {
-        let nodes: Vec<&str> = self.nodes.iter().map(String::as_str).collect();
-        let all = [
-            ("nodes", nodes.join(",")),
-            ("type", self.type_name.clone()),
-            ("resource", self.resource.clone()),
-            ("name", self.name.clone()),
-            ("namespace", self.namespace.clone()),
-            ("displayName", self.display_name.clone()),
-        ];
-        let given = all.into_iter();
-        given.filter(|(_, value)| !value.is_empty()).collect()
-    }
-
-    /// The same as a query, with another value of one of them.
-    fn query(&self, name: &str, value: &str) -> String {
-        let pairs = self.pairs().into_iter().filter(|(known, _)| *known != name);
-        let mut all: Vec<String> = pairs
-            .map(|(name, value)| format!("{name}={}", encoded(&value)))
-            .collect();
-        if !value.is_empty() {
-            all.push(format!("{name}={}", encoded(value)));
-        }
-        all.join("&")
-    }
-}
-
-/// A name that Kubernetes lets objects have, which is the same as for nodes.
-fn object_name(what: &str, text: &str) -> Result<String, String> {
-    if text.is_empty() || text.parse::<NodeName>().is_ok() {
-        return Ok(text.to_owned());
-    }
-    Err(format!(
-        "{text:?} cannot be a {what}: lower-case letters, digits, '-' and '.', at most 253 of them."
-    ))
 }
 
 impl Refused {
@@ -225,6 +226,7 @@ impl Refused {
         Self {
             why: printable(why),
             choices: Vec::new(),
+            counts: None,
         }
     }
 
@@ -234,21 +236,32 @@ impl Refused {
                 ("type", types.iter().map(ToString::to_string).collect())
             }
             Refusal::Resource(all) => ("resource", all.clone()),
-            Refusal::NoNode(_) | Refusal::NoSuchResource(_) => ("", Vec::new()),
+            Refusal::NoNode(_)
+            | Refusal::NoSuchResource(_)
+            | Refusal::Counts(_)
+            | Refusal::NoSuchTaint { .. } => ("", Vec::new()),
         };
         let choice = |value: String| Choice {
             href: format!("/profiles/new?{}", asked.query(name, &value)),
             word: printable(&value),
         };
+        let choices = values.into_iter().map(choice).collect();
+        if let Refusal::Counts(CountError { resource, part, .. }) = why {
+            return Self {
+                counts: Some((resource.clone(), *part)),
+                // The name of a resource stays as it is.
+                ..Self::plain(&format!("{why}."))
+            };
+        }
         Self {
-            choices: values.into_iter().map(choice).collect(),
+            choices,
             ..Self::plain(&format!("{}.", capital(&why.to_string())))
         }
     }
 }
 
 impl Made {
-    fn of(draft: &Draft, asked: &Asked, origin: &str) -> Self {
+    async fn of(draft: &Draft, asked: &Asked, (site, reader): (&Site, &Reader)) -> Self {
         let profile = &draft.profile;
         let (selector, tolerates) = match &profile.scheduling {
             Scheduling::Node {
@@ -277,31 +290,53 @@ impl Made {
                 .map(|note| printable(&note.to_string()))
                 .collect(),
             yaml: yaml(&object(profile)),
-            create: create(asked, origin),
+            there: There::of(site, draft),
+            offer: Offer::of(reader, draft).await,
+            create: asked.command(&reader.origin),
             apply: format!(
-                "curl -sf '{origin}/api/v1/profile-draft?{}' | jq .profile | kubectl create -f -",
+                "curl -sf '{}/api/v1/profile-draft?{}' | jq .profile | kubectl create -f -",
+                reader.origin,
                 asked.query("", "")
             ),
         }
     }
 }
 
-/// The command that makes it with the reader's own kubeconfig.
-fn create(asked: &Asked, origin: &str) -> String {
-    let flags = asked.pairs().into_iter().map(|(name, value)| {
-        let flag = match name {
-            "nodes" => "from-nodes",
-            "displayName" => "display-name",
-            other => other,
-        };
-        format!(" --{flag} {}", quoted(&value))
-    });
-    let flags: String = flags.collect();
-    format!("octavo profiles create --server {origin}{flags}")
+impl There {
+    /// Whether it says that it was made so, too; the cluster knows for sure.
+    fn is_ours(&self) -> bool {
+        self.by.is_some()
+    }
+
+    /// What is known of one of the draft's name.
+    fn of(site: &Site, draft: &Draft) -> Option<Self> {
+        let there = site.view.profiles().known(&draft.profile.key)?;
+        Some(Self {
+            by: there.said.by.as_deref().map(printable),
+            differences: differences(&object(&there), &object(&draft.profile)).join("\n"),
+        })
+    }
 }
 
-fn selected(nodes: &BTreeSet<String>) -> String {
-    let all: Vec<String> = nodes.iter().cloned().collect();
+impl Offer {
+    fn is_here(&self) -> bool {
+        matches!(self, Self::Here)
+    }
+
+    async fn of(reader: &Reader, draft: &Draft) -> Self {
+        let Some(maker) = &reader.maker else {
+            return Self::Off;
+        };
+        let key = &draft.profile.key;
+        match maker.may(&reader.who, key, Existing::Keep).await {
+            Ok(()) => Self::Here,
+            Err(why) => Self::NotFor(printable(&format!("{}.", capital(&chain(&why))))),
+        }
+    }
+}
+
+fn selected(asked: &Asked) -> String {
+    let all: Vec<String> = asked.nodes.iter().cloned().collect();
     match all.as_slice() {
         [] => String::new(),
         all => format!(
@@ -329,56 +364,13 @@ fn few(names: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn asked(uri: &str) -> Result<Asked, String> {
-        Asked::of(&uri.parse().unwrap())
-    }
-
-    #[test]
-    fn boxes_and_the_api_name_nodes_in_their_own_way_and_both_are_understood() {
-        let boxes = asked("/profiles/new?node=b&node=a&name=&displayName=Big%20one").unwrap();
-        let list = asked("/profiles/new?nodes=a,b&displayName=Big%20one").unwrap();
-        assert_eq!(boxes.pairs(), list.pairs());
-        assert_eq!(
-            boxes.query("type", "nvidia-t4-16gb"),
-            "nodes=a%2Cb&displayName=Big%20one&type=nvidia-t4-16gb"
-        );
-        // What is chosen again is there once.
-        let again = asked("/profiles/new?node=a&type=nvidia-t4-16gb").unwrap();
-        assert_eq!(again.query("type", "x"), "nodes=a&type=x");
-    }
-
-    #[test]
-    fn what_is_shown_can_be_pasted_into_a_shell_whatever_was_typed() {
-        let asked = asked("/profiles/new?node=a&displayName=it%27s%20%24(rm)").unwrap();
-        assert_eq!(
-            create(&asked, "https://octavo.example"),
-            r"octavo profiles create --server https://octavo.example --from-nodes a --display-name 'it'\''s $(rm)'"
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
-        let why = |uri: &str| {
-            asked(uri)
-                .and_then(|asked| asked.wish().map(|_| ()))
-                .unwrap_err()
-        };
-        assert_eq!(
-            why("/profiles/new?colour=red"),
-            "Nothing here is called \"colour\"."
-        );
-        assert!(why("/profiles/new").starts_with("No node was selected"));
-        assert!(why("/profiles/new?node=a&name=A%20b").starts_with("\"A b\" cannot be a name"));
-        assert!(why("/profiles/new?node=a&type=%3Cb%3E").starts_with("\"<b>\" is no type"));
-        let nodes: Vec<String> = (0..=MOST_NODES).map(|at| format!("n{at}")).collect();
-        let many = format!("/profiles/new?nodes={}", nodes.join(","));
-        assert_eq!(why(&many), "These are more than 5000 nodes.");
-    }
-
     #[test]
     fn a_long_selection_is_not_a_long_sentence() {
-        let nodes: BTreeSet<String> = (10..40).map(|at| format!("node-{at}")).collect();
-        let text = selected(&nodes);
+        let asked = Asked {
+            nodes: (10..40).map(|at| format!("node-{at}")).collect(),
+            ..Asked::default()
+        };
+        let text = selected(&asked);
         assert!(
             text.starts_with("30 nodes selected: node-10, node-11, "),
             "{text}"

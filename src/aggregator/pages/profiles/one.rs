@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{Assets, Badge, Count, Found, key, memory_of, reach, types, verdict};
+use super::{Assets, Badge, Count, Estimate, Found, key, memory_of, reach, types, verdict};
 use crate::aggregator::pages::words::printable;
 use crate::domain::hardware_profile::Said;
 use crate::wire::hardware_profiles::document::ProfileRow;
@@ -23,6 +23,8 @@ pub(super) struct OnePage {
     counts: Vec<Count>,
     goes_to: Vec<String>,
     reached: Vec<Reached>,
+    /// Absent where it gives no accelerator.
+    estimate: Option<Estimate>,
     origin: String,
     path: String,
 }
@@ -36,8 +38,13 @@ struct Reached {
     available: u64,
 }
 
-/// Of this profile, for a reader who reached the server at `origin`.
-pub(super) fn page(row: &ProfileRow, said: &Said, notice: Option<String>, origin: &str) -> OnePage {
+/// Of this profile, for a reader who reached the server at `origin` and was told this of times and costs.
+pub(super) fn page(
+    row: &ProfileRow,
+    said: &Said,
+    notice: Option<String>,
+    (origin, estimate): (&str, Option<Estimate>),
+) -> OnePage {
     let types_of = row.reach.iter().flat_map(|reach| &reach.types);
     let reached = types_of.map(|one| Reached {
         type_name: match &one.type_name {
@@ -61,6 +68,7 @@ pub(super) fn page(row: &ProfileRow, said: &Said, notice: Option<String>, origin
         counts: row.identifiers.iter().map(Count::of).collect(),
         goes_to: goes_to(row),
         reached: reached.collect(),
+        estimate,
         origin: origin.to_owned(),
         path: super::href(row),
     }

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use super::{Attempt, CreateSettings, ListSettings, ProfilesCommand, ShowSettings};
 use crate::config::octavo::fleet::OutputArgs;
 use crate::config::octavo::server::ServerArgs;
+use crate::domain::hardware_profile::Counts;
 
 pub(in crate::config::octavo) const EXAMPLES: &str = "\
 Examples:
@@ -28,7 +29,11 @@ Examples:
   # From nodes, under a name of your own
   octavo profiles create --from-nodes gpu-07,gpu-08 --name premium --namespace opendatahub
 
-A profile is made with your own kubeconfig, so it is you who may or may not. One that somebody else made is never changed.
+  # With other counts than the nodes suggest, tolerating one of their taints
+  octavo profiles create --type nvidia-h200-141gb --counts nvidia.com/gpu:1:2:4 --counts memory:::256Gi --tolerate nvidia.com/gpu=true:NoSchedule
+
+A profile is made with your own kubeconfig, so it is you who may or may not. One that something else made is never changed, and one that
+was made so is only with --replace.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 `check` found something.";
 
@@ -121,9 +126,21 @@ struct CreateArgs {
     #[arg(long, value_name = "TEXT")]
     display_name: Option<String>,
 
+    /// How many of a resource: the least, what is usual and the most; what is left out stays as the nodes suggest
+    #[arg(long, value_name = "RESOURCE:LEAST:USUAL:MOST")]
+    counts: Vec<Counts>,
+
+    /// A taint of the nodes that does not matter, such as nvidia.com/gpu=true:NoSchedule, instead of all that last; none for none
+    #[arg(long, value_name = "TAINT", value_delimiter = ',')]
+    tolerate: Vec<String>,
+
     /// Why it is made, which is kept in an annotation beside who made it
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+
+    /// Take the place of one of this name that was made so, too, whoever made it
+    #[arg(long)]
+    replace: bool,
 
     /// How far to go
     #[arg(
@@ -195,6 +212,11 @@ fn usual() -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
+fn joined(all: &[impl ToString]) -> Option<String> {
+    let texts: Vec<String> = all.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join(","))
+}
+
 impl From<CreateArgs> for CreateSettings {
     fn from(args: CreateArgs) -> Self {
         let nodes = args.of.from_nodes;
@@ -205,6 +227,8 @@ impl From<CreateArgs> for CreateSettings {
             ("name", args.name),
             ("namespace", args.namespace),
             ("displayName", args.display_name),
+            ("counts", joined(&args.counts)),
+            ("tolerate", joined(&args.tolerate)),
         ];
         let given = wish.into_iter();
         Self {
@@ -214,6 +238,7 @@ impl From<CreateArgs> for CreateSettings {
                 .filter_map(|(name, value)| Some((name, value?)))
                 .collect(),
             reason: args.reason,
+            replaces: args.replace,
             attempt: args.dry_run,
         }
     }

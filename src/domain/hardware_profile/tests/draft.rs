@@ -74,7 +74,7 @@ fn selection(nodes: &[&str]) -> Wish {
 }
 
 #[test]
-fn a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_the_nodes() {
+fn ac_002_a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_the_nodes() {
     let mut second = node("b", H200);
     second.taints.push(taint("team", "research"));
     second.taints.push(taint("octavo.dev/not-ready", ""));
@@ -245,7 +245,7 @@ fn what_cannot_be_one_profile_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn what_is_known_of_a_type_is_what_its_products_agree_on() {
+fn req_005_what_is_known_of_a_type_is_what_its_products_agree_on() {
     let catalogue = Catalogue::built_in();
     let of = |name: &str| Specs::of(&name.parse().unwrap(), &catalogue);
     let h200 = of(H200);
@@ -261,4 +261,131 @@ fn what_is_known_of_a_type_is_what_its_products_agree_on() {
     assert_eq!(of("nvidia-a100-80gb").memory_bandwidth_gbs, Some(1935.0));
     let own = of("acme-one-1gb");
     assert_eq!((own.memory_mib, own.architecture), (None, None));
+}
+
+fn counts(text: &str) -> Counts {
+    text.parse().unwrap()
+}
+
+#[test]
+fn what_a_person_says_of_counts_and_taints_goes_before_what_was_drafted() {
+    let mut research = node("a", H200);
+    research.taints.push(taint("team", "research"));
+    let control = "node-role.kubernetes.io/control-plane";
+    research.taints.push(taint(control, ""));
+    let cluster = sights([research]);
+    let wish = Wish {
+        counts: vec![counts("nvidia.com/gpu:2:2:4"), counts("memory::16Gi:64Gi")],
+        tolerate: Some(BTreeSet::from([format!("{control}:NoSchedule")])),
+        ..selection(&["a"])
+    };
+    let made = drafted(&wish, &cluster).unwrap();
+    let shown = |one: &Identifier| {
+        let max = one.max.clone().unwrap_or_default();
+        format!("{} {} {} {max}", one.resource, one.min, one.default)
+    };
+    let counts: Vec<String> = made.profile.identifiers.iter().map(shown).collect();
+    assert_eq!(
+        counts,
+        ["cpu 1 6 64", "memory 1Gi 16Gi 64Gi", "nvidia.com/gpu 2 2 4"]
+    );
+    let tolerated = made.profile.wants().tolerations;
+    let tolerated: Vec<&str> = tolerated.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!(tolerated, [control]);
+    let taints: Vec<String> = made.taints.iter().map(ToString::to_string).collect();
+    assert_eq!(taints.len(), 3, "{taints:?}");
+    let notes: Vec<String> = made.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        notes,
+        [
+            "the taint nvidia.com/gpu=true:NoSchedule is not tolerated, as was said: nodes with it are not reached",
+            "the taint team=research:NoSchedule is not tolerated, as was said: nodes with it are not reached",
+        ]
+    );
+    let none = Wish {
+        tolerate: Some(BTreeSet::from([NO_TAINT.to_owned()])),
+        ..selection(&["a"])
+    };
+    let made = drafted(&none, &cluster).unwrap();
+    assert!(made.profile.wants().tolerations.is_empty());
+}
+
+#[test]
+fn counts_and_taints_that_cannot_be_are_refused_with_their_place() {
+    let cluster = sights([node("a", H200)]);
+    for (said, at, part, words) in [
+        (
+            &["a.b/c:1:1:1"][..],
+            0,
+            "identifier",
+            "it asks for cpu, memory, nvidia.com/gpu",
+        ),
+        (&["cpu:1:1:1", "cpu:1:1:1"], 1, "identifier", "said twice"),
+        (
+            &["cpu:1::", "nvidia.com/gpu::x:"],
+            1,
+            "default",
+            "\"x\" is not an amount",
+        ),
+        (&["nvidia.com/gpu::500m:"], 0, "default", "given out whole"),
+        (&["nvidia.com/gpu:0::"], 0, "min", "more than nothing"),
+        (
+            &["nvidia.com/gpu:::9"],
+            0,
+            "max",
+            "none of these nodes gives more than 8",
+        ),
+        (&["memory::1Ti:"], 0, "default", "more than 512Gi"),
+        (
+            &["nvidia.com/gpu:3:2:4"],
+            0,
+            "default",
+            "2 is less than the least, which is 3",
+        ),
+        (
+            &["nvidia.com/gpu:2::"],
+            0,
+            "min",
+            "1 is less than the least, which is 2",
+        ),
+        (
+            &["nvidia.com/gpu::4:2"],
+            0,
+            "max",
+            "2 is less than what is usual, which is 4",
+        ),
+        (&["cpu:-1::"], 0, "min", "more than nothing"),
+    ] {
+        let wish = Wish {
+            counts: said.iter().map(|text| counts(text)).collect(),
+            ..selection(&["a"])
+        };
+        let Refusal::Counts(error) = drafted(&wish, &cluster).unwrap_err() else {
+            panic!("{said:?}");
+        };
+        assert_eq!(
+            (error.at, error.part.word()),
+            (at, part),
+            "{said:?}: {error}"
+        );
+        assert!(error.to_string().contains(words), "{said:?}: {error}");
+    }
+}
+
+#[test]
+fn a_taint_that_no_node_has_and_counts_that_are_none_are_refused() {
+    let cluster = sights([node("a", H200)]);
+    let wish = Wish {
+        tolerate: Some(BTreeSet::from(["x:NoSchedule".to_owned()])),
+        ..selection(&["a"])
+    };
+    let error = drafted(&wish, &cluster).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "none of these nodes has the taint \"x:NoSchedule\"; they have nvidia.com/gpu=true:NoSchedule"
+    );
+    for text in ["", ":1:1:1", "cpu", "cpu:1:1", "cpu:1:1:1:1"] {
+        assert!(text.parse::<Counts>().is_err(), "{text:?}");
+    }
+    assert_eq!(counts("cpu:1::2").to_string(), "cpu:1::2");
 }

@@ -6,7 +6,7 @@ use super::{GPU, H200, HARDWARE, Site, T4, define, node, words};
 use crate::cluster::Api;
 use crate::cluster::objects::TestNode;
 
-fn object(api: &Api, namespace: &str, name: &str) -> Option<Value> {
+pub(super) fn object(api: &Api, namespace: &str, name: &str) -> Option<Value> {
     let arguments = [
         "get",
         "hardwareprofile",
@@ -144,7 +144,8 @@ fn pod(profile: &Value, namespace: &str, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn work_of_a_made_profile_lands_on_nodes_of_its_type_alone_and_as_often_as_was_said() {
+async fn req_009_work_of_a_made_profile_lands_on_nodes_of_its_type_alone_and_as_often_as_was_said()
+{
     let api = Api::shared();
     let (h200, _t4) = (node(api, H200), node(api, T4));
     define(api, HARDWARE);

@@ -1,0 +1,147 @@
+//! How long a training takes, how fast a model writes and what that costs: by an engine's word or by the rule of thumb, with prices.
+//!
+//! The API and the pages ask here, so both say the same. No answer is an error because an engine is: then it has no times, and why.
+
+use super::view::View;
+use crate::domain::error::chain;
+use crate::domain::estimate::{Devices, Figure, SOURCE, Workload, assumptions, cost, roofline};
+use crate::domain::matching::RequestError;
+use crate::domain::price::{PriceBook, PurchaseOption};
+use crate::wire::api::API_VERSION;
+use crate::wire::estimates::{EstimateAnswer, EstimateRequest, EstimateRow, MOST_ITEMS, Said};
+
+type Money<'b> = (Option<&'b PriceBook>, PurchaseOption);
+
+/// What is asked, estimated within the engine's time; an error names the field that cannot be.
+pub async fn estimate(view: &View, asked: EstimateRequest) -> Result<EstimateAnswer, RequestError> {
+    let workload = asked.workload()?;
+    let option = asked.option()?;
+    let mut notices = Vec::new();
+    let devices = match asked.devices()? {
+        Some(devices) => devices,
+        None => of_fleet(view, &mut notices),
+    };
+    let prices = view.prices();
+    notices.extend(prices.notice);
+    let money = (prices.book.as_deref(), option);
+    let answer = match view.engine() {
+        None => {
+            let passed_over = asked.workload.passed_over();
+            notices.extend(passed_over.iter().map(|what| {
+                format!("{what} makes no difference to the rule of thumb; an engine may look at it")
+            }));
+            by_rule(&workload, &devices, money)
+        }
+        Some(engine) => {
+            let question = (&workload, asked.workload.with_tokens_of(&workload));
+            match engine.ask(question, &devices, view.clock()).await {
+                Ok(said) => by_engine(said, &devices, money),
+                Err(error) => without_times(engine.url(), &chain(&error), &devices),
+            }
+        }
+    };
+    Ok(EstimateAnswer { notices, ..answer })
+}
+
+/// One device of each type that the fleet has.
+fn of_fleet(view: &View, notices: &mut Vec<String>) -> Vec<Devices> {
+    let types = view.fleet().types(view.clock().now());
+    let mut all: Vec<Devices> = types
+        .into_iter()
+        .filter_map(|one| one.counts.type_name)
+        .map(|type_name| Devices {
+            type_name,
+            count: 1,
+        })
+        .collect();
+    if all.len() > MOST_ITEMS {
+        notices.push(format!(
+            "the fleet has {} types; the first {MOST_ITEMS} are answered",
+            all.len()
+        ));
+        all.truncate(MOST_ITEMS);
+    }
+    all
+}
+
+fn by_rule(workload: &Workload, devices: &[Devices], money: Money<'_>) -> EstimateAnswer {
+    let rows = devices.iter().map(|one| match roofline(workload, one) {
+        Ok(figure) => row(one, figure, true, money),
+        Err(why) => EstimateRow {
+            why_not: Some(why.to_string()),
+            ..bare(one)
+        },
+    });
+    EstimateAnswer {
+        assumptions: assumptions(workload),
+        ..answer(SOURCE, rows.collect())
+    }
+}
+
+fn by_engine(said: Said, devices: &[Devices], money: Money<'_>) -> EstimateAnswer {
+    let rows = devices.iter().map(|one| {
+        let key = (one.type_name.to_string(), one.count);
+        match said.figures.get(&key) {
+            Some((figure, interpolated)) => row(one, *figure, *interpolated, money),
+            None => EstimateRow {
+                why_not: Some("the engine has no figure for it".to_owned()),
+                ..bare(one)
+            },
+        }
+    });
+    let rows = rows.collect();
+    EstimateAnswer {
+        assumptions: said.assumptions,
+        ..answer(&said.source, rows)
+    }
+}
+
+fn without_times(url: &str, why: &str, devices: &[Devices]) -> EstimateAnswer {
+    EstimateAnswer {
+        times: "none".to_owned(),
+        reason: Some(why.to_owned()),
+        ..answer(url, devices.iter().map(bare).collect())
+    }
+}
+
+fn answer(source: &str, items: Vec<EstimateRow>) -> EstimateAnswer {
+    EstimateAnswer {
+        api_version: API_VERSION.to_owned(),
+        kind: "EstimateAnswer".to_owned(),
+        is_estimate: true,
+        times: "estimated".to_owned(),
+        reason: None,
+        source: source.to_owned(),
+        assumptions: Vec::new(),
+        items,
+        notices: Vec::new(),
+    }
+}
+
+fn row(of: &Devices, figure: Figure, interpolated: bool, (book, option): Money<'_>) -> EstimateRow {
+    let price = book.and_then(|book| book.price(&of.type_name, option));
+    let cost = price.and_then(|price| cost(figure, &price, of.count));
+    let (seconds, speed) = match figure {
+        Figure::Seconds(time) => (Some(time.into()), None),
+        Figure::TokensPerSecond(speed) => (None, Some(speed.into())),
+    };
+    EstimateRow {
+        seconds,
+        tokens_per_second: speed,
+        interpolated,
+        cost: cost.map(Into::into),
+        ..bare(of)
+    }
+}
+
+fn bare(of: &Devices) -> EstimateRow {
+    EstimateRow {
+        type_name: of.type_name.to_string(),
+        count: of.count,
+        seconds: None,
+        tokens_per_second: None,
+        interpolated: false,
+        cost: None,
+        why_not: None,
+    }
+}

@@ -1,0 +1,348 @@
+//! What a form says of a new profile, in an address or in what is sent, and the same in the words of the API and of the command.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::extract::Query;
+use axum::http::Uri;
+
+use crate::aggregator::pages::address::{encoded, quoted};
+use crate::aggregator::pages::plan::capital;
+use crate::aggregator::pages::words::printable;
+use crate::domain::hardware_profile::{
+    Count, Counts, Draft, Identifier, NO_TAINT, Part, Scheduling, Wish,
+};
+use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder};
+
+/// What is said of a new profile.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    pub(super) nodes: BTreeSet<String>,
+    pub(super) name: String,
+    pub(super) display_name: String,
+    pub(super) namespace: String,
+    pub(super) type_name: String,
+    pub(super) resource: String,
+    pub(super) reason: String,
+    pub(super) replace: bool,
+    /// By resource.
+    pub(super) counts: BTreeMap<String, Counts>,
+    pub(super) tolerate: Option<BTreeSet<String>>,
+    /// What is to be done with it: `dry-run`, `create`, or nothing.
+    pub(super) doing: String,
+}
+
+impl Asked {
+    /// What an address says.
+    pub(super) fn of(uri: &Uri) -> Result<Self, String> {
+        let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|_| "The address is not encoded as addresses are.".to_owned())?;
+        Self::of_pairs(pairs.0)
+    }
+
+    /// What fields say.
+    pub(super) fn of_pairs(pairs: Vec<(String, String)>) -> Result<Self, String> {
+        let mut asked = Self::default();
+        for (name, value) in pairs {
+            let value = value.trim().to_owned();
+            if !value.is_empty() {
+                asked.take(&name, value)?;
+            }
+        }
+        Ok(asked)
+    }
+
+    fn take(&mut self, name: &str, value: String) -> Result<(), String> {
+        match name {
+            // As boxes send it, and as the API takes it.
+            "node" | "nodes" => self.nodes.extend(value.split(',').map(str::to_owned)),
+            "name" => self.name = value,
+            "displayName" => self.display_name = value,
+            "namespace" => self.namespace = value,
+            "type" => self.type_name = value,
+            "resource" => self.resource = value,
+            "reason" => self.reason = value,
+            "replace" => self.replace = true,
+            "do" => self.doing = value,
+            "tolerate" => {
+                let named = value.split(',').map(str::to_owned);
+                self.tolerate.get_or_insert_default().extend(named);
+            }
+            "counts" => {
+                for text in value.split(',') {
+                    let counts: Counts = text.parse().map_err(|error| format!("{error}."))?;
+                    self.counts.insert(counts.resource.clone(), counts);
+                }
+            }
+            _ => self.count(name, value)?,
+        }
+        Ok(())
+    }
+
+    /// `min:nvidia.com/gpu` and its like.
+    fn count(&mut self, name: &str, value: String) -> Result<(), String> {
+        let unknown = || format!("Nothing here is called {:?}.", printable(name));
+        let (part, resource) = name.split_once(':').ok_or_else(unknown)?;
+        let entry = self.counts.entry(resource.to_owned());
+        let counts = entry.or_insert_with(|| Counts {
+            resource: resource.to_owned(),
+            ..Counts::default()
+        });
+        match part {
+            "min" => counts.min = Some(value),
+            "default" => counts.default = Some(value),
+            "max" => counts.max = Some(value),
+            _ => return Err(unknown()),
+        }
+        Ok(())
+    }
+
+    /// The same as a document.
+    pub(super) fn order(&self) -> ProfileOrder {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        ProfileOrder {
+            nodes: self.nodes.iter().cloned().collect(),
+            type_name: given(&self.type_name),
+            resource: given(&self.resource),
+            name: given(&self.name),
+            namespace: given(&self.namespace),
+            display_name: given(&self.display_name),
+            counts: self
+                .counts
+                .values()
+                .cloned()
+                .map(CountsJson::from)
+                .collect(),
+            tolerations: self
+                .tolerate
+                .as_ref()
+                .map(|all| all.iter().cloned().collect()),
+            reason: given(&self.reason),
+            replace: self.replace,
+        }
+    }
+
+    /// What is wished for, or what is wrong with it, for a person.
+    pub(super) fn wish(&self) -> Result<Wish, String> {
+        if self.nodes.is_empty() && self.type_name.is_empty() {
+            return Err(
+                "No node was selected: tick the boxes of some nodes in the list.".to_owned(),
+            );
+        }
+        let wish = self.order().wish();
+        wish.map_err(|error| {
+            let problem = capital(&error.problem);
+            match error.field {
+                "reason" => format!("The reason cannot be taken: {}.", error.problem),
+                "displayName" => format!("What people are shown cannot be so: {}.", error.problem),
+                _ => format!("{problem}."),
+            }
+        })
+    }
+
+    /// The form is filled in with what was drafted where nothing was said, and what was said of it that is drafted so anyway is
+    /// said no more.
+    pub(super) fn fill(&mut self, drafted: &Draft) {
+        let profile = &drafted.profile;
+        let or = |said: &mut String, drafted: &str| {
+            if said.is_empty() {
+                drafted.clone_into(said);
+            }
+        };
+        or(&mut self.name, &profile.key.name);
+        or(&mut self.namespace, &profile.key.namespace);
+        or(&mut self.display_name, profile.shown());
+        for one in &profile.identifiers {
+            if let Some(counts) = self.counts.get_mut(&one.resource) {
+                let said = |said: &mut Option<String>, drafted: &str| {
+                    *said = said.take().filter(|text| text != drafted);
+                };
+                said(&mut counts.min, &one.min.text);
+                said(&mut counts.default, &one.default.text);
+                said(&mut counts.max, text(one.max.as_ref()));
+            }
+        }
+        self.counts.retain(|_, counts| {
+            counts.min.is_some() || counts.default.is_some() || counts.max.is_some()
+        });
+        let own = tolerated(drafted);
+        let said = self.tolerate.take();
+        self.tolerate = said.filter(|said| {
+            let said: BTreeSet<&String> = said.iter().filter(|one| *one != NO_TAINT).collect();
+            said != own.iter().collect()
+        });
+    }
+
+    /// All that was chosen of the profile, by the names that the API has for it.
+    pub(super) fn pairs(&self) -> Vec<(&'static str, String)> {
+        let joined = |all: &mut dyn Iterator<Item = String>| all.collect::<Vec<_>>().join(",");
+        let tolerate = self.tolerate.as_ref().map(|all| {
+            let mut named = all.iter().filter(|one| *one != NO_TAINT).cloned();
+            let named = joined(&mut named);
+            if named.is_empty() {
+                NO_TAINT.to_owned()
+            } else {
+                named
+            }
+        });
+        let all = [
+            ("nodes", joined(&mut self.nodes.iter().cloned())),
+            ("type", self.type_name.clone()),
+            ("resource", self.resource.clone()),
+            ("name", self.name.clone()),
+            ("namespace", self.namespace.clone()),
+            ("displayName", self.display_name.clone()),
+            (
+                "counts",
+                joined(&mut self.counts.values().map(ToString::to_string)),
+            ),
+            ("tolerate", tolerate.unwrap_or_default()),
+        ];
+        let given = all.into_iter();
+        given.filter(|(_, value)| !value.is_empty()).collect()
+    }
+
+    /// The same as a query, with another value of one of them.
+    pub(super) fn query(&self, name: &str, value: &str) -> String {
+        let pairs = self.pairs().into_iter().filter(|(known, _)| *known != name);
+        let mut all: Vec<String> = pairs
+            .map(|(name, value)| format!("{name}={}", encoded(&value)))
+            .collect();
+        if !value.is_empty() {
+            all.push(format!("{name}={}", encoded(value)));
+        }
+        all.join("&")
+    }
+
+    /// The command that makes it with the reader's own kubeconfig.
+    pub(super) fn command(&self, origin: &str) -> String {
+        let flags = self.pairs().into_iter().map(|(name, value)| {
+            let flag = match name {
+                "nodes" => "from-nodes",
+                "displayName" => "display-name",
+                other => other,
+            };
+            format!(" --{flag} {}", quoted(&value))
+        });
+        let mut flags: String = flags.collect();
+        if !self.reason.is_empty() {
+            flags.push_str(&format!(" --reason {}", quoted(&self.reason)));
+        }
+        if self.replace {
+            flags.push_str(" --replace");
+        }
+        format!("octavo profiles create --server {origin}{flags}")
+    }
+
+    /// What a field of counts has in it: what was said, or what is drafted.
+    pub(super) fn said(&self, one: &Identifier, part: Part) -> String {
+        let said = self.counts.get(&one.resource);
+        let (said, drafted) = match part {
+            Part::Min => (
+                said.and_then(|said| said.min.as_ref()),
+                one.min.text.as_str(),
+            ),
+            Part::Default => (
+                said.and_then(|said| said.default.as_ref()),
+                one.default.text.as_str(),
+            ),
+            Part::Max => (
+                said.and_then(|said| said.max.as_ref()),
+                text(one.max.as_ref()),
+            ),
+            Part::Resource => (None, one.resource.as_str()),
+        };
+        said.map_or_else(|| drafted.to_owned(), Clone::clone)
+    }
+}
+
+fn text(count: Option<&Count>) -> &str {
+    count.map_or("", |count| &count.text)
+}
+
+/// The taints that a draft tolerates, as they are shown.
+pub(super) fn tolerated(draft: &Draft) -> BTreeSet<String> {
+    let Scheduling::Node { tolerations, .. } = &draft.profile.scheduling else {
+        return BTreeSet::new();
+    };
+    let all = draft.taints.iter().filter(|taint| {
+        let mut all = tolerations.iter();
+        all.any(|one| {
+            one.key == taint.key && one.value == taint.value && one.effect == Some(taint.effect)
+        })
+    });
+    all.map(ToString::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(uri: &str) -> Result<Asked, String> {
+        Asked::of(&uri.parse().unwrap())
+    }
+
+    #[test]
+    fn boxes_and_the_api_name_nodes_in_their_own_way_and_both_are_understood() {
+        let boxes = asked("/profiles/new?node=b&node=a&name=&displayName=Big%20one").unwrap();
+        let list = asked("/profiles/new?nodes=a,b&displayName=Big%20one").unwrap();
+        assert_eq!(boxes.pairs(), list.pairs());
+        assert_eq!(
+            boxes.query("type", "nvidia-t4-16gb"),
+            "nodes=a%2Cb&displayName=Big%20one&type=nvidia-t4-16gb"
+        );
+        // What is chosen again is there once.
+        let again = asked("/profiles/new?node=a&type=nvidia-t4-16gb").unwrap();
+        assert_eq!(again.query("type", "x"), "nodes=a&type=x");
+    }
+
+    #[test]
+    fn fields_and_the_api_name_counts_and_taints_in_their_own_way_too() {
+        let fields = asked(
+            "/profiles/new?node=a&default:memory=16Gi&max:cpu=8&tolerate=none&tolerate=a:NoSchedule",
+        )
+        .unwrap();
+        let list =
+            asked("/profiles/new?nodes=a&counts=cpu:::8,memory::16Gi:&tolerate=a:NoSchedule")
+                .unwrap();
+        assert_eq!(fields.pairs(), list.pairs());
+        assert_eq!(
+            fields.command("https://octavo.example"),
+            "octavo profiles create --server https://octavo.example --from-nodes a --counts 'cpu:::8,memory::16Gi:' --tolerate 'a:NoSchedule'"
+        );
+        let none = asked("/profiles/new?node=a&tolerate=none").unwrap();
+        assert_eq!(none.query("", ""), "nodes=a&tolerate=none");
+        assert_eq!(none.wish().unwrap().tolerate, Some(BTreeSet::new()));
+    }
+
+    #[test]
+    fn what_is_shown_can_be_pasted_into_a_shell_whatever_was_typed() {
+        let asked =
+            asked("/profiles/new?node=a&displayName=it%27s%20%24(rm)&reason=a%20b&replace=yes")
+                .unwrap();
+        assert_eq!(
+            asked.command("https://octavo.example"),
+            r"octavo profiles create --server https://octavo.example --from-nodes a --display-name 'it'\''s $(rm)' --reason 'a b' --replace"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
+        let why = |uri: &str| {
+            asked(uri)
+                .and_then(|asked| asked.wish().map(|_| ()))
+                .unwrap_err()
+        };
+        assert_eq!(
+            why("/profiles/new?colour=red"),
+            "Nothing here is called \"colour\"."
+        );
+        assert!(why("/profiles/new?node=a&least:cpu=1").starts_with("Nothing here is called"));
+        assert!(why("/profiles/new?node=a&counts=cpu").contains("is not RESOURCE:LEAST"));
+        assert!(why("/profiles/new").starts_with("No node was selected"));
+        assert!(why("/profiles/new?node=a&name=A%20b").starts_with("\"A b\" cannot be a name"));
+        assert!(why("/profiles/new?node=a&type=%3Cb%3E").starts_with("\"<b>\" is no type"));
+        let nodes: Vec<String> = (0..=5000).map(|at| format!("n{at}")).collect();
+        let many = format!("/profiles/new?nodes={}", nodes.join(","));
+        assert_eq!(why(&many), "There are more than 5000 nodes.");
+    }
+}

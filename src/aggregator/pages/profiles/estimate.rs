@@ -1,0 +1,268 @@
+//! How long a training takes with what a profile gives, how fast a model writes there, and what that costs: a form, and below it the answer.
+//!
+//! What is asked stands in the page's address. Who estimates may be away or lie: the page is the same without times, and says why.
+
+use askama::Template;
+use axum::extract::Query;
+use axum::http::Uri;
+
+use crate::aggregator::estimates;
+use crate::aggregator::pages::address::quoted;
+use crate::aggregator::pages::words::printable;
+use crate::aggregator::view::View;
+use crate::domain::estimate::{Precision, amount};
+use crate::wire::estimates::{
+    EstimateAnswer, EstimateRequest, NotOfProfile, WorkloadJson, of_profile,
+};
+use crate::wire::hardware_profiles::document::ProfileRow;
+
+/// What somebody asks for who says nothing.
+const TRAINING: &str = "training";
+/// What somebody can ask for.
+const KINDS: [(&str, &str); 2] = [
+    (TRAINING, "A training: how long it takes"),
+    ("decoding", "Writing: how fast one sequence is"),
+];
+/// The longest figure that is repeated in the form.
+const LONGEST: usize = 32;
+
+/// The form and what was asked by it.
+#[derive(Debug, Template)]
+#[template(path = "estimate.html")]
+pub(super) struct Estimate {
+    path: String,
+    kinds: Vec<Choice>,
+    precisions: Vec<Choice>,
+    parameters: String,
+    tokens: String,
+    count: String,
+    /// As many devices as a workload has where nobody says.
+    usual: String,
+    outcome: Outcome,
+}
+
+/// What there is to be shown below.
+#[derive(Debug)]
+enum Outcome {
+    /// Nothing was asked.
+    Nothing,
+    /// Nothing can be asked of this profile.
+    Impossible(String),
+    /// What was asked cannot be meant.
+    Refused(String),
+    /// An answer.
+    Told(Told),
+}
+
+#[derive(Debug)]
+struct Choice {
+    value: &'static str,
+    word: &'static str,
+    chosen: bool,
+}
+
+#[derive(Debug)]
+struct Told {
+    /// Why there are no times.
+    reason: Option<String>,
+    rows: Vec<Line>,
+    source: String,
+    assumptions: Vec<String>,
+    notices: Vec<String>,
+    /// The same in a shell.
+    command: String,
+}
+
+#[derive(Debug)]
+struct Line {
+    type_name: String,
+    count: u32,
+    figure: Option<String>,
+    interpolated: bool,
+    cost: Option<String>,
+    why_not: Option<String>,
+}
+
+/// What the address asks for.
+#[derive(Debug, Default)]
+struct Asked {
+    kind: String,
+    parameters: String,
+    tokens: String,
+    precision: String,
+    count: String,
+}
+
+impl Estimate {
+    /// For `profile` whose page is at `path`; `None` for one that gives no accelerator.
+    pub(super) async fn of(view: &View, profile: &ProfileRow, uri: &Uri) -> Option<Self> {
+        let asked = Asked::of(uri);
+        let usual = match of_profile(profile, None) {
+            Err(NotOfProfile::NoAccelerator) => return None,
+            Err(why) => Err(why),
+            Ok(devices) => Ok(devices.first().map_or(1, |one| one.count)),
+        };
+        let outcome = match &usual {
+            Err(why) => Outcome::Impossible(printable(&why.to_string())),
+            Ok(_) if asked.parameters.is_empty() => Outcome::Nothing,
+            Ok(_) => match asked.request(profile) {
+                Err(why) => Outcome::Refused(printable(&why)),
+                Ok(request) => match estimates::estimate(view, request).await {
+                    Err(error) => Outcome::Refused(printable(&error.to_string())),
+                    Ok(answer) => Outcome::Told(Told::of(&answer, &asked, profile)),
+                },
+            },
+        };
+        let choice = |now: &str, value: &'static str, word: &'static str| Choice {
+            value,
+            word,
+            chosen: now == value,
+        };
+        let kinds = KINDS.map(|(value, word)| choice(&asked.kind, value, word));
+        let precisions = Precision::ALL.map(Precision::as_str);
+        let precisions = precisions.map(|word| choice(&asked.precision, word, word));
+        Some(Self {
+            path: super::href(profile),
+            kinds: kinds.into(),
+            precisions: precisions.into(),
+            parameters: asked.parameters,
+            tokens: asked.tokens,
+            count: asked.count,
+            usual: usual.map_or_else(|_| String::new(), |count| count.to_string()),
+            outcome,
+        })
+    }
+
+    fn impossible(&self) -> Option<&str> {
+        match &self.outcome {
+            Outcome::Impossible(why) => Some(why),
+            Outcome::Nothing | Outcome::Refused(_) | Outcome::Told(_) => None,
+        }
+    }
+
+    fn refused(&self) -> Option<&str> {
+        match &self.outcome {
+            Outcome::Refused(why) => Some(why),
+            Outcome::Nothing | Outcome::Impossible(_) | Outcome::Told(_) => None,
+        }
+    }
+
+    fn told(&self) -> Option<&Told> {
+        match &self.outcome {
+            Outcome::Told(told) => Some(told),
+            Outcome::Nothing | Outcome::Impossible(_) | Outcome::Refused(_) => None,
+        }
+    }
+}
+
+impl Asked {
+    /// Of the page's address; what is not known there is passed over, as on other pages.
+    fn of(uri: &Uri) -> Self {
+        let mut asked = Self::default();
+        let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
+        let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();
+        for (name, value) in pairs {
+            let value: String = value.trim().chars().take(LONGEST).collect();
+            match name.as_str() {
+                "workload" => asked.kind = value,
+                "parameters" => asked.parameters = value,
+                "tokens" => asked.tokens = value,
+                "precision" => asked.precision = value,
+                "count" => asked.count = value,
+                _ => {}
+            }
+        }
+        let known = KINDS.iter().any(|(kind, _)| *kind == asked.kind);
+        if !known {
+            TRAINING.clone_into(&mut asked.kind);
+        }
+        if asked.precision.is_empty() {
+            Precision::Bf16.as_str().clone_into(&mut asked.precision);
+        }
+        asked
+    }
+
+    fn request(&self, profile: &ProfileRow) -> Result<EstimateRequest, String> {
+        let count = match self.count.as_str() {
+            "" => None,
+            text => Some(
+                text.parse()
+                    .map_err(|_| format!("{text:?} is no number of devices such as 8"))?,
+            ),
+        };
+        let parameters = amount(&self.parameters)?;
+        let precision = self.precision.clone();
+        let workload = if self.is_training() {
+            if self.tokens.is_empty() {
+                return Err("Say how many tokens it is trained on, too.".to_owned());
+            }
+            WorkloadJson::Training {
+                model: None,
+                parameters,
+                tokens: Some(amount(&self.tokens)?),
+                samples: None,
+                tokens_per_sample: None,
+                batch: None,
+                precision,
+            }
+        } else {
+            WorkloadJson::Decoding {
+                model: None,
+                parameters,
+                precision,
+            }
+        };
+        let devices = of_profile(profile, count).map_err(|why| why.to_string())?;
+        Ok(EstimateRequest {
+            workload,
+            devices: Some(devices),
+            purchase_option: None,
+        })
+    }
+
+    fn is_training(&self) -> bool {
+        self.kind == TRAINING
+    }
+
+    /// The same for the command line.
+    fn command(&self, profile: &ProfileRow) -> String {
+        let mut words = vec!["octavo estimate".to_owned(), self.kind.clone()];
+        let mut say = |flag: &str, value: &str| {
+            if !value.is_empty() {
+                words.push(format!("{flag} {}", quoted(value)));
+            }
+        };
+        say("--parameters", &self.parameters);
+        say(
+            "--tokens",
+            if self.is_training() { &self.tokens } else { "" },
+        );
+        say("--precision", &self.precision);
+        say("--profile", &profile.name);
+        say("--namespace", &profile.namespace);
+        say("--count", &self.count);
+        words.join(" ")
+    }
+}
+
+impl Told {
+    fn of(answer: &EstimateAnswer, asked: &Asked, profile: &ProfileRow) -> Self {
+        let all = |texts: &[String]| texts.iter().map(|text| printable(text)).collect();
+        let rows = answer.items.iter().map(|row| Line {
+            type_name: printable(&row.type_name),
+            count: row.count,
+            figure: row.said(),
+            interpolated: row.interpolated,
+            cost: row.cost.as_ref().map(|cost| printable(&cost.to_string())),
+            why_not: row.why_not.as_deref().map(printable),
+        });
+        Self {
+            reason: answer.reason.as_deref().map(printable),
+            rows: rows.collect(),
+            source: printable(&answer.source),
+            assumptions: all(&answer.assumptions),
+            notices: all(&answer.notices),
+            command: printable(&asked.command(profile)),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A hardware profile, made in the cluster for who may make it.
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+
+use super::Api;
+use super::body::Sent;
+use super::nodes::Pairs;
+use super::problem::{Failure, Kind};
+use super::profiles::undrafted;
+use crate::aggregator::creation::{Maker, NotMade, Order, Who};
+use crate::domain::error::chain;
+use crate::k8s::hardware_profiles::{Applied, DryRun, Existing, Outcome, Trouble, WriteError, key};
+use crate::wire::api::{API_VERSION, Problem};
+use crate::wire::hardware_profiles::object;
+use crate::wire::hardware_profiles::order::{ProfileMade, ProfileOrder, place};
+
+/// Why nothing is made here, and what does it.
+pub(in crate::aggregator) const OFF: &str = "it was started without --create-profiles; `octavo profiles create` makes one with your own rights";
+
+/// Make a hardware profile in the cluster, or let the API server check it
+#[utoipa::path(
+    post,
+    path = "/api/v1/profiles",
+    tag = "profiles",
+    params(
+        ("dryRun" = Option<String>, Query, description = "`All`: the API server checks it as if it were made, and nothing is", example = "All")
+    ),
+    request_body(content = ProfileOrder, description = "What the profile shall be; what is not said is drafted from what the nodes have"),
+    responses(
+        (status = 200, description = "It could be made; or it was there already, and was put in the place of another or is as it shall be", body = ProfileMade),
+        (status = 201, description = "It is made", body = ProfileMade),
+        (status = 400, description = "The document or a parameter cannot be meant; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 403, description = "You may not make one there, or nothing is made by this aggregator", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "There is one of this name; `detail` says whose, and what would differ", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "The document is too long", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "The document is not JSON", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "No profile can be made of these nodes so, or the cluster does not take it", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "No cluster is followed now, or the API server gives no answer", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn create(
+    State(api): State<Api>,
+    maker: Option<Extension<Maker>>,
+    who: Who,
+    Pairs(pairs): Pairs,
+    Sent(asked): Sent<ProfileOrder>,
+) -> Result<Response, Failure> {
+    let Some(Extension(maker)) = maker else {
+        return Err(Failure::new(Kind::CreationOff, OFF));
+    };
+    let dry = dry_run(&pairs)?;
+    let wrong = |error: crate::wire::hardware_profiles::order::OrderError| {
+        Failure::new(Kind::InvalidBody, error.problem).of(error.field)
+    };
+    let (wish, reason) = (asked.wish().map_err(wrong)?, asked.reason().map_err(wrong)?);
+    let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
+    let drafted = drafted.map_err(|why| undrafted(why, place, "tolerations"))?;
+    let existing = if asked.replace {
+        Existing::Replace
+    } else {
+        Existing::Keep
+    };
+    let order = Order {
+        object: object(&drafted.profile),
+        reason,
+        existing,
+        dry,
+    };
+    let made = maker.make(&who, order).await.map_err(failure)?;
+    let notes = drafted.notes.iter().map(ToString::to_string).collect();
+    Ok(answer(made, dry, notes))
+}
+
+fn answer(made: Applied, dry: DryRun, notes: Vec<String>) -> Response {
+    let is_new = made.outcome == Outcome::Created && dry == DryRun::No;
+    let key = key(&made.object);
+    let document = ProfileMade {
+        api_version: API_VERSION.to_owned(),
+        kind: "ProfileMade".to_owned(),
+        outcome: made.outcome.word().to_owned(),
+        dry_run: dry == DryRun::Server,
+        profile: made.object,
+        differences: made.differences,
+        notes,
+    };
+    let status = if is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let mut response = (status, Json(document)).into_response();
+    let place = HeaderValue::try_from(format!("/api/v1/profiles/{key}"));
+    if let (true, Ok(place)) = (is_new, place) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    response
+}
+
+fn dry_run(pairs: &[(String, String)]) -> Result<DryRun, Failure> {
+    match pairs {
+        [] => Ok(DryRun::No),
+        [(name, value)] if name == "dryRun" && value == "All" => Ok(DryRun::Server),
+        [(name, value)] if name == "dryRun" => {
+            let value: String = value.chars().take(64).collect();
+            let detail = format!("{value:?} is not All");
+            Err(Failure::new(Kind::InvalidParameter, detail).of("dryRun"))
+        }
+        [(name, _)] if name != "dryRun" => Err(Failure::unknown_parameter(name, "dryRun")),
+        _ => {
+            let detail = "dryRun alone is a parameter, once; the rest is in the document";
+            Err(Failure::new(Kind::InvalidParameter, detail).of("dryRun"))
+        }
+    }
+}
+
+fn failure(why: NotMade) -> Failure {
+    match why {
+        NotMade::NoNamespace => Failure::new(Kind::InvalidBody, why.to_string()).of("namespace"),
+        NotMade::Elsewhere(_) => Failure::new(Kind::CrossSite, why.to_string()),
+        NotMade::Refused(refused) => Failure::from(&refused),
+        NotMade::Ended => Failure::new(Kind::Internal, why.to_string()),
+        NotMade::Write(error) => {
+            let kind = match error.trouble() {
+                Trouble::Taken => Kind::ProfileExists,
+                Trouble::Refused => Kind::NotTaken,
+                Trouble::Away => Kind::NoAnswer,
+            };
+            let hint = match &error {
+                WriteError::Taken { ours: true, .. } => {
+                    "\nSay `replace: true` to put the new one in its place, or give it another name."
+                }
+                WriteError::Late(_) => "; it is not known whether it was made",
+                _ => "",
+            };
+            Failure::new(kind, format!("{}{hint}", chain(&error)))
+        }
+    }
+}

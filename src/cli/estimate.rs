@@ -1,0 +1,277 @@
+//! `octavo estimate`: times, speeds and costs by an aggregator's word, as a table or as the document it gave.
+
+use super::client::{Client, Target};
+use super::paint::Ink;
+use super::text::{Cell, columns, folded, lines, printable};
+use super::{CliError, Exit, Report, json, profiles, yaml};
+use crate::config::octavo::Colors;
+use crate::config::octavo::estimate::{EstimateSettings, On, Run};
+use crate::config::octavo::fleet::{FleetFormat, Printed};
+use crate::wire::estimates::{
+    DevicesJson, EstimateAnswer, EstimateRequest, EstimateRow, WorkloadJson, of_profile,
+};
+use crate::wire::hardware_profiles::document::ProfileDetail;
+
+/// `octavo estimate`.
+pub(super) async fn estimate(
+    settings: &EstimateSettings,
+    colors: Colors,
+) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let request = EstimateRequest {
+        workload: workload(settings.run()),
+        devices: devices(&client, settings.on()).await?,
+        purchase_option: settings.purchase().map(str::to_owned),
+    };
+    let target = Target::new("/api/v1/estimates");
+    let answer: EstimateAnswer = client.post(&target, &request).await?;
+    let printed = settings.printed();
+    let output = match printed.format {
+        FleetFormat::Json => json(&answer)?,
+        FleetFormat::Yaml => yaml(&answer)?,
+        FleetFormat::Name => {
+            let known = answer.items.iter().filter(|row| row.said().is_some());
+            lines(known.map(|row| printable(&row.type_name)))
+        }
+        FleetFormat::Table | FleetFormat::Wide => table(&answer, printed, colors),
+    };
+    let said = "an estimate: nothing of it was measured on this fleet".to_owned();
+    let notes = [said].into_iter().chain(answer.notices.iter().cloned());
+    Ok(Report {
+        output,
+        notes: lines(notes.map(|text| format!("note: {}", printable(&text)))),
+        exit: exit(&answer),
+    })
+}
+
+fn workload(run: &Run) -> WorkloadJson {
+    let model = run.model.clone();
+    let precision = run.precision.clone();
+    let parameters = run.parameters;
+    match run.training {
+        None => WorkloadJson::Decoding {
+            model,
+            parameters,
+            precision,
+        },
+        Some(on) => WorkloadJson::Training {
+            model,
+            parameters,
+            tokens: on.tokens,
+            samples: on.samples,
+            tokens_per_sample: on.tokens_per_sample,
+            batch: on.batch,
+            precision,
+        },
+    }
+}
+
+async fn devices(client: &Client, on: &On) -> Result<Option<Vec<DevicesJson>>, CliError> {
+    match on {
+        On::Fleet => Ok(None),
+        On::Types(types, count) => {
+            let all = types.iter().map(|name| DevicesJson {
+                type_name: name.clone(),
+                count: *count,
+            });
+            Ok(Some(all.collect()))
+        }
+        On::Profile {
+            name,
+            namespace,
+            count,
+        } => {
+            let target = profiles::target(namespace.as_deref(), name);
+            let detail: ProfileDetail = client.get(&target).await?;
+            let devices = of_profile(&detail.row, *count);
+            let devices = devices.map_err(|source| CliError::NotOfProfile {
+                name: printable(name),
+                source,
+            })?;
+            Ok(Some(devices))
+        }
+    }
+}
+
+fn exit(answer: &EstimateAnswer) -> Exit {
+    let has_figure = answer.items.iter().any(|row| row.said().is_some());
+    match (has_figure, answer.times.as_str()) {
+        (true, _) => Exit::Done,
+        (false, "none") => Exit::Blocked,
+        (false, _) => Exit::Infeasible,
+    }
+}
+
+/// The figures, then why others have none, then who says so and by which assumptions.
+fn table(answer: &EstimateAnswer, printed: Printed, colors: Colors) -> String {
+    let is_wide = printed.format == FleetFormat::Wide;
+    let rows = answer.items.iter().map(|row| cells(row, is_wide));
+    if !printed.with_headers() {
+        return columns(&rows.collect::<Vec<_>>(), colors);
+    }
+    let mut names = vec!["TYPE", "COUNT", "ESTIMATE", "COST"];
+    if is_wide {
+        names.push("INTERPOLATED");
+    }
+    let header = names.into_iter().map(|name| Cell::new(name, Ink::Strong));
+    let all: Vec<Vec<Cell>> = [header.collect()].into_iter().chain(rows).collect();
+    let mut parts = Vec::new();
+    if !answer.items.is_empty() {
+        parts.push(columns(&all, colors));
+    }
+    let missing = missing(answer);
+    if !missing.is_empty() {
+        let heading = "no estimate:".to_owned();
+        parts.push(lines([heading].into_iter().chain(missing)));
+    }
+    let mut said = vec![folded(&format!("source: {}", answer.source), 2)];
+    if !answer.assumptions.is_empty() {
+        said.push("taken for granted:".to_owned());
+        let all = answer.assumptions.iter();
+        said.extend(all.map(|text| folded(&format!("  {text}"), 4)));
+    }
+    parts.push(lines(said));
+    parts.join("\n")
+}
+
+fn cells(row: &EstimateRow, is_wide: bool) -> Vec<Cell> {
+    let told = row.said();
+    let (text, ink) = match &told {
+        Some(text) => (text.as_str(), Ink::Plain),
+        None => ("no estimate", Ink::Notice),
+    };
+    let mut cells = vec![
+        Cell::plain(&row.type_name),
+        Cell::plain(&row.count.to_string()),
+        Cell::new(text, ink),
+        Cell::plain(
+            &row.cost
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), ToString::to_string),
+        ),
+    ];
+    if is_wide {
+        let word = match (told, row.interpolated) {
+            (None, _) => "-",
+            (Some(_), true) => "yes",
+            (Some(_), false) => "no",
+        };
+        cells.push(Cell::plain(word));
+    }
+    cells
+}
+
+/// Why there are no figures, once where one reason is for all.
+fn missing(answer: &EstimateAnswer) -> Vec<String> {
+    let of_all = answer.reason.iter().map(|why| format!("  {why}"));
+    let of_rows = answer.items.iter().filter_map(|row| {
+        let why = row.why_not.as_ref()?;
+        Some(format!("  {} x {}: {why}", row.count, row.type_name))
+    });
+    let all = of_all.chain(of_rows);
+    all.map(|text| folded(&text, 4)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::octavo::Headers;
+    use crate::wire::estimates::{CostRangeJson, IntervalJson};
+
+    fn row(name: &str) -> EstimateRow {
+        EstimateRow {
+            type_name: name.to_owned(),
+            count: 8,
+            seconds: None,
+            tokens_per_second: None,
+            interpolated: false,
+            cost: None,
+            why_not: None,
+        }
+    }
+
+    fn answer() -> EstimateAnswer {
+        let known = EstimateRow {
+            seconds: Some(IntervalJson {
+                low: 1.4e6,
+                high: 3.3e6,
+            }),
+            interpolated: true,
+            cost: Some(CostRangeJson {
+                low: "4000.00".to_owned(),
+                high: "9600.50".to_owned(),
+                currency: "USD".to_owned(),
+                per: "run".to_owned(),
+                purchase_option: "spot".to_owned(),
+            }),
+            ..row("acme-x")
+        };
+        let untold = EstimateRow {
+            why_not: Some("the catalogue knows nothing of acme\u{1b}-y".to_owned()),
+            ..row("acme-y")
+        };
+        EstimateAnswer {
+            api_version: "octavo.dev/v1".to_owned(),
+            kind: "EstimateAnswer".to_owned(),
+            is_estimate: true,
+            times: "estimated".to_owned(),
+            reason: None,
+            source: "bench 2026.3".to_owned(),
+            assumptions: vec!["flash attention".to_owned()],
+            items: vec![known, untold],
+            notices: Vec::new(),
+        }
+    }
+
+    fn text(answer: &EstimateAnswer, format: FleetFormat, headers: Headers) -> String {
+        table(answer, Printed { format, headers }, Colors::Off)
+    }
+
+    #[test]
+    fn a_table_has_intervals_their_source_and_why_others_have_none() {
+        assert_eq!(
+            text(&answer(), FleetFormat::Table, Headers::Shown),
+            "\
+TYPE    COUNT  ESTIMATE       COST
+acme-x  8      16 to 38 days  4000.00 to 9600.50 USD a run
+acme-y  8      no estimate    -
+
+no estimate:
+  8 x acme-y: the catalogue knows nothing of acme -y
+
+source: bench 2026.3
+taken for granted:
+  flash attention
+"
+        );
+        let wide = text(&answer(), FleetFormat::Wide, Headers::Hidden);
+        assert!(wide.contains("a run  yes\n"), "{wide}");
+        assert_eq!(exit(&answer()), Exit::Done);
+    }
+
+    #[test]
+    fn an_engine_that_is_away_leaves_a_table_without_times_and_an_exit_code() {
+        let mut away = answer();
+        away.times = "none".to_owned();
+        away.reason = Some("the estimate engine did not answer within 2s".to_owned());
+        away.items = vec![row("acme-x")];
+        let told = text(&away, FleetFormat::Table, Headers::Shown);
+        assert!(
+            told.contains("no estimate:\n  the estimate engine did not answer within 2s\n"),
+            "{told}"
+        );
+        assert_eq!(exit(&away), Exit::Blocked);
+        away.times = "estimated".to_owned();
+        assert_eq!(exit(&away), Exit::Infeasible);
+    }
+
+    #[test]
+    fn an_interval_that_cannot_be_is_no_figure() {
+        let mut odd = row("acme-x");
+        odd.seconds = Some(IntervalJson {
+            low: f64::NAN,
+            high: -1.0,
+        });
+        assert_eq!(odd.said(), None);
+    }
+}

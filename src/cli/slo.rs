@@ -1,0 +1,219 @@
+//! `octavo slo`: which measured rows keep what a service promises, as a table with what speaks for each, or as the document.
+
+use super::client::{Client, Target};
+use super::paint::Ink;
+use super::text::{Cell, columns, counted, folded, lines, printable};
+use super::{CliError, Exit, Report, input, json, yaml};
+use crate::config::octavo::Colors;
+use crate::config::octavo::fleet::{FleetFormat, Printed};
+use crate::config::octavo::slo::{SloSettings, Wanted};
+use crate::wire::slo::{ObjectivesJson, RowJson, SloAnswer, SloRequest, SloRow, parse};
+
+const OF_ROW: [&str; 7] = [
+    "HARDWARE", "DEVICES", "COPIES", "COST/H", "HERE", "KEEPS", "REQ/S",
+];
+
+/// `octavo slo`.
+pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report, CliError> {
+    let text = input::rows(settings.rows())?;
+    let found = parse(&text).map_err(|source| CliError::Rows {
+        place: input::place(settings.rows()),
+        source,
+    })?;
+    let wanted = settings.objectives();
+    let request = SloRequest {
+        objectives: objectives(wanted),
+        rows: found.rows,
+    };
+    let client = Client::new(settings.server())?;
+    let target = Target::new("/api/v1/slo");
+    let answer: SloAnswer = client.post(&target, &request).await?;
+    let printed = settings.printed();
+    let output = match printed.format {
+        FleetFormat::Json => json(&answer)?,
+        FleetFormat::Yaml => yaml(&answer)?,
+        FleetFormat::Name => {
+            let met = answer.items.iter().filter(|row| row.misses.is_empty());
+            lines(met.map(|row| printable(&row.hardware)))
+        }
+        FleetFormat::Table | FleetFormat::Wide => {
+            table(&answer, (&request.rows, wanted), printed, colors)
+        }
+    };
+    let mut notes = answer.notices.clone();
+    if found.passed_over > 0 {
+        let items = counted(found.passed_over, "item", "items");
+        notes.push(format!("{items} passed over: no measurement on hardware"));
+    }
+    let rows = counted(answer.items.len(), "row", "rows");
+    notes.push(format!("{} of {rows} keep all", answer.met));
+    Ok(Report {
+        output,
+        notes: lines(
+            notes
+                .iter()
+                .map(|text| format!("note: {}", printable(text))),
+        ),
+        exit: if answer.met > 0 {
+            Exit::Done
+        } else {
+            Exit::Infeasible
+        },
+    })
+}
+
+fn objectives(wanted: &Wanted) -> ObjectivesJson {
+    ObjectivesJson {
+        requests_per_second_at_least: wanted.requests_per_second,
+        latencies_at_most: wanted.latencies.iter().cloned().collect(),
+        price_at_most_per_hour: wanted.max_price.clone(),
+        purchase_option: wanted.purchase.clone(),
+    }
+}
+
+/// Rows with what was measured of what is asked for, so that one sees what a cheaper one costs in speed; then what others miss.
+fn table(
+    answer: &SloAnswer,
+    (measured, wanted): (&[RowJson], &Wanted),
+    printed: Printed,
+    colors: Colors,
+) -> String {
+    let rows = answer.items.iter().map(|row| {
+        let of = measured.get(row.row);
+        cells(row, of, wanted)
+    });
+    if !printed.with_headers() {
+        return columns(&rows.collect::<Vec<_>>(), colors);
+    }
+    let latencies = wanted.latencies.iter().map(|(name, _)| name.to_uppercase());
+    let names = OF_ROW.into_iter().map(str::to_owned).chain(latencies);
+    let header = names.map(|name| Cell::new(&name, Ink::Strong)).collect();
+    let all: Vec<Vec<Cell>> = [header].into_iter().chain(rows).collect();
+    let mut parts = vec![columns(&all, colors)];
+    let misses = answer.items.iter().filter(|row| !row.misses.is_empty());
+    let misses: Vec<String> = misses
+        .map(|row| {
+            let text = format!(
+                "  {} x {}: {}",
+                row.count,
+                row.hardware,
+                row.misses.join("; ")
+            );
+            folded(&text, 4)
+        })
+        .collect();
+    if !misses.is_empty() {
+        let heading = "does not keep all:".to_owned();
+        parts.push(lines([heading].into_iter().chain(misses)));
+    }
+    if printed.format == FleetFormat::Wide {
+        let types = answer.items.iter().map(|row| {
+            let types = match row.types.as_slice() {
+                [] => "nobody knows".to_owned(),
+                all => all.join(", "),
+            };
+            folded(&format!("  {}: {types}", row.hardware), 4)
+        });
+        let mut types: Vec<String> = types.collect();
+        types.sort();
+        types.dedup();
+        let heading = "may be:".to_owned();
+        parts.push(lines([heading].into_iter().chain(types)));
+    }
+    parts.join("\n")
+}
+
+fn cells(row: &SloRow, measured: Option<&RowJson>, wanted: &Wanted) -> Vec<Cell> {
+    let (word, ink) = if row.misses.is_empty() {
+        ("yes", Ink::Good)
+    } else {
+        ("no", Ink::Bad)
+    };
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let cost = row.per_hour.as_ref().map(|price| {
+        let currency = row.currency.as_deref().unwrap_or_default();
+        format!("{price} {currency}").trim_end().to_owned()
+    });
+    let here = if row.here.is_empty() { "no" } else { "yes" };
+    let rate = measured.and_then(|of| of.requests_per_second);
+    let latencies = wanted.latencies.iter().map(|(name, _)| {
+        let had = measured.and_then(|of| of.more.get(name)?.as_f64());
+        Cell::plain(&or_dash(had.map(|had| had.to_string())))
+    });
+    let first = [
+        Cell::plain(&row.hardware),
+        Cell::plain(&row.count.to_string()),
+        Cell::plain(&or_dash(row.replicas.map(|copies| copies.to_string()))),
+        Cell::plain(&or_dash(cost)),
+        Cell::plain(here),
+        Cell::new(word, ink),
+        Cell::plain(&or_dash(rate.map(|rate| rate.to_string()))),
+    ];
+    first.into_iter().chain(latencies).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::octavo::Headers;
+
+    fn judged(at: usize, hardware: &str, misses: &[&str]) -> SloRow {
+        SloRow {
+            row: at,
+            hardware: hardware.to_owned(),
+            types: vec![format!("acme-{hardware}")],
+            here: vec![format!("acme-{hardware}")],
+            count: 2,
+            replicas: Some(3),
+            per_hour: Some("9.00".to_owned()),
+            currency: Some("USD".to_owned()),
+            misses: misses.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    #[test]
+    fn a_table_has_what_was_asked_for_beside_the_price_and_what_others_miss() {
+        let mut unknown = judged(1, "b", &["nobody knows which hardware this is"]);
+        unknown.types.clear();
+        unknown.here.clear();
+        unknown.per_hour = None;
+        unknown.replicas = None;
+        let answer = SloAnswer {
+            api_version: "octavo.dev/v1".to_owned(),
+            kind: "SloAnswer".to_owned(),
+            met: 1,
+            items: vec![judged(0, "a", &[]), unknown],
+            notices: Vec::new(),
+        };
+        let rows = r#"[{"hardware_type": "a", "hardware_count": 2, "requests_per_second": 4.5, "ttft_p90": 180.5},
+            {"hardware_type": "b", "hardware_count": 2}]"#;
+        let rows = parse(rows).unwrap().rows;
+        let wanted = Wanted {
+            requests_per_second: Some(10.0),
+            latencies: vec![("ttft_p90".to_owned(), 300.0)],
+            max_price: None,
+            purchase: None,
+        };
+        let text = |format, headers| {
+            let printed = Printed { format, headers };
+            table(&answer, (&rows, &wanted), printed, Colors::Off)
+        };
+        assert_eq!(
+            text(FleetFormat::Table, Headers::Shown),
+            "\
+HARDWARE  DEVICES  COPIES  COST/H    HERE  KEEPS  REQ/S  TTFT_P90
+a         2        3       9.00 USD  yes   yes    4.5    180.5
+b         2        -       -         no    no     -      -
+
+does not keep all:
+  2 x b: nobody knows which hardware this is
+"
+        );
+        assert!(
+            text(FleetFormat::Wide, Headers::Shown)
+                .ends_with("may be:\n  a: acme-a\n  b: nobody knows\n")
+        );
+        let bare = text(FleetFormat::Table, Headers::Hidden);
+        assert!(bare.starts_with("a  2  3  9.00 USD"), "{bare}");
+    }
+}

@@ -1,0 +1,189 @@
+//! `octavo usage`: what each namespace has of each type now, as a table or as the document.
+
+use std::collections::BTreeMap;
+
+use super::client::{Client, Target};
+use super::paint::Ink;
+use super::text::{Cell, columns, counted, lines, printable};
+use super::{CliError, Exit, Report, json, yaml};
+use crate::config::octavo::Colors;
+use crate::config::octavo::fleet::{FleetFormat, Printed};
+use crate::config::octavo::usage::{By, UsageSettings};
+use crate::wire::usage::{UsageSum, UsageSummary};
+
+const COUNTS: [&str; 4] = ["DEVICES", "PARTITIONS", "REPLICAS", "PODS"];
+
+/// `octavo usage`.
+pub(super) async fn usage(settings: &UsageSettings, colors: Colors) -> Result<Report, CliError> {
+    let client = Client::new(settings.server())?;
+    let target = Target::new("/api/v1/usage/summary");
+    let mut summary: UsageSummary = client.get(&target).await?;
+    let is_empty = summary.items.is_empty();
+    summary
+        .items
+        .retain(|one| settings.lets_through(&one.namespace, one.type_name.as_deref()));
+    let printed = settings.printed();
+    let output = match printed.format {
+        FleetFormat::Json => json(&summary)?,
+        FleetFormat::Yaml => yaml(&summary)?,
+        FleetFormat::Name => {
+            let mut names: Vec<&str> = { summary.items.iter() }
+                .map(|one| one.namespace.as_str())
+                .collect();
+            names.dedup();
+            lines(names.into_iter().map(printable))
+        }
+        FleetFormat::Table | FleetFormat::Wide => {
+            table(&summary.items, settings.by(), printed, colors)
+        }
+    };
+    let notes = notes(&summary, is_empty);
+    Ok(Report {
+        output,
+        notes: lines(notes.into_iter().map(|text| format!("note: {text}"))),
+        exit: Exit::Done,
+    })
+}
+
+fn notes(summary: &UsageSummary, is_empty: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if is_empty {
+        notes.push(
+            "no pod has a device, or no agent tells: it does with --usage-interval".to_owned(),
+        );
+    } else if summary.items.is_empty() {
+        notes.push("nobody has what is asked for".to_owned());
+    }
+    if summary.stale_nodes > 0 {
+        let stale = usize::try_from(summary.stale_nodes).unwrap_or(usize::MAX);
+        let nodes = counted(stale, "node", "nodes");
+        notes.push(format!(
+            "{nodes} not heard of for too long: what pods have there is not counted"
+        ));
+    }
+    if summary.incomplete {
+        notes.push("there is more than is counted at once, so some of it is missing".to_owned());
+    }
+    notes
+}
+
+/// What all pods of a row have. Pods with several types count with each, so their sum is said of one type alone.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    pods: u64,
+    devices: u64,
+    partitions: u64,
+    replicas: u64,
+}
+
+fn table(items: &[UsageSum], by: By, printed: Printed, colors: Colors) -> String {
+    let mut sums: BTreeMap<Vec<&str>, Sum> = BTreeMap::new();
+    for one in items {
+        let type_name = one.type_name.as_deref().unwrap_or("unknown");
+        let key = match by {
+            By::Both => vec![one.namespace.as_str(), type_name],
+            By::Namespace => vec![one.namespace.as_str()],
+            By::Type => vec![type_name],
+        };
+        let sum = sums.entry(key).or_default();
+        sum.pods = sum.pods.saturating_add(one.pods);
+        sum.devices = sum.devices.saturating_add(one.devices);
+        sum.partitions = sum.partitions.saturating_add(one.partitions);
+        sum.replicas = sum.replicas.saturating_add(one.replicas);
+    }
+    if sums.is_empty() {
+        return String::new();
+    }
+    let names: &[&str] = match by {
+        By::Both => &["NAMESPACE", "TYPE"],
+        By::Namespace => &["NAMESPACE"],
+        By::Type => &["TYPE"],
+    };
+    // A pod of two types is one pod of its namespace, and the sum would have two.
+    let has_pods = by != By::Namespace;
+    let counts = if has_pods { &COUNTS[..] } else { &COUNTS[..3] };
+    let header = names.iter().chain(counts);
+    let header: Vec<Cell> = header.map(|name| Cell::new(name, Ink::Strong)).collect();
+    let rows = sums.iter().map(|(key, sum)| {
+        let numbers = [sum.devices, sum.partitions, sum.replicas];
+        let pods = has_pods.then_some(sum.pods);
+        let numbers = numbers.into_iter().chain(pods);
+        let numbers = numbers.map(|number| Cell::plain(&number.to_string()));
+        key.iter()
+            .map(|text| Cell::plain(text))
+            .chain(numbers)
+            .collect()
+    });
+    let shown = printed.with_headers().then_some(header);
+    let all: Vec<Vec<Cell>> = shown.into_iter().chain(rows).collect();
+    columns(&all, colors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::octavo::Headers;
+
+    fn one(namespace: &str, type_name: Option<&str>, devices: u64) -> UsageSum {
+        UsageSum {
+            namespace: namespace.to_owned(),
+            type_name: type_name.map(str::to_owned),
+            pods: 1,
+            devices,
+            partitions: 0,
+            replicas: 3,
+        }
+    }
+
+    #[test]
+    fn rows_are_put_together_as_asked_and_pods_are_never_counted_twice() {
+        let items = [
+            one("team-a", Some("acme-x"), 2),
+            one("team-a", None, 1),
+            one("team-b", Some("acme-x"), 4),
+        ];
+        let text = |by, headers| {
+            let format = FleetFormat::Table;
+            table(&items, by, Printed { format, headers }, Colors::Off)
+        };
+        assert_eq!(
+            text(By::Both, Headers::Shown),
+            "\
+NAMESPACE  TYPE     DEVICES  PARTITIONS  REPLICAS  PODS
+team-a     acme-x   2        0           3         1
+team-a     unknown  1        0           3         1
+team-b     acme-x   4        0           3         1
+"
+        );
+        assert_eq!(
+            text(By::Namespace, Headers::Shown),
+            "\
+NAMESPACE  DEVICES  PARTITIONS  REPLICAS
+team-a     3        0           6
+team-b     4        0           3
+"
+        );
+        assert_eq!(
+            text(By::Type, Headers::Hidden),
+            "acme-x   6  0  6  2\nunknown  1  0  3  1\n"
+        );
+    }
+
+    #[test]
+    fn what_is_not_counted_is_said() {
+        let mut summary = UsageSummary {
+            api_version: String::new(),
+            kind: String::new(),
+            revision: 1,
+            stale_nodes: 2,
+            incomplete: true,
+            items: Vec::new(),
+        };
+        let told = notes(&summary, true);
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[1].starts_with("2 nodes not heard of"), "{told:?}");
+        summary.stale_nodes = 0;
+        summary.incomplete = false;
+        assert_eq!(notes(&summary, false), ["nobody has what is asked for"]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Settings of `octavo usage`: whose devices are counted.
+
+use clap::{Args, ValueEnum};
+
+use super::fleet::{OutputArgs, Printed};
+use super::server::{ServerArgs, ServerSettings};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  # How many devices of which type does each namespace have now?
+  octavo usage
+
+  # One team, or one type
+  octavo usage --namespace team-a
+  octavo usage --type nvidia-h200-141gb
+
+  # Together, by namespace or by type
+  octavo usage --by namespace
+  octavo usage --by type
+
+  # For a bill: a line each with namespace, type and devices
+  octavo usage -o json | jq -r '.items[] | [.namespace, .type, .devices] | @tsv'
+
+Counted is what pods were given, whether or not they use it: `octavo top` tells who uses it. Agents tell where they run with
+--usage-interval. It is how it is now; docs/rest.md says how it is put together over a time.";
+
+/// Raw arguments of `octavo usage`.
+#[derive(Debug, Clone, Args)]
+pub(super) struct UsageArgs {
+    /// Only this namespace; repeat for several
+    #[arg(
+        short,
+        long = "namespace",
+        value_name = "NAMESPACE",
+        value_delimiter = ','
+    )]
+    namespaces: Vec<String>,
+
+    /// Only this type; `unknown` for devices that nobody knows; repeat for several
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    types: Vec<String>,
+
+    /// What a row of the table is for; documents always have both
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "both")]
+    by: By,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// What a row is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// A namespace and a type
+    Both,
+    /// A namespace, all types together
+    Namespace,
+    /// A type, all namespaces together
+    Type,
+}
+
+/// What `octavo usage` runs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageSettings {
+    server: ServerSettings,
+    printed: Printed,
+    namespaces: Vec<String>,
+    types: Vec<String>,
+    by: By,
+}
+
+impl UsageSettings {
+    /// The aggregator.
+    pub fn server(&self) -> &ServerSettings {
+        &self.server
+    }
+
+    /// How the answer is printed.
+    pub fn printed(&self) -> Printed {
+        self.printed
+    }
+
+    /// What a row is for.
+    pub fn by(&self) -> By {
+        self.by
+    }
+
+    /// Whether what a namespace has of a type is asked for; one without a type is `unknown`.
+    pub fn lets_through(&self, namespace: &str, type_name: Option<&str>) -> bool {
+        let type_name = type_name.unwrap_or("unknown");
+        let is = |all: &[String], has: &str| all.is_empty() || all.iter().any(|one| one == has);
+        is(&self.namespaces, namespace) && is(&self.types, type_name)
+    }
+}
+
+impl From<UsageArgs> for UsageSettings {
+    fn from(args: UsageArgs) -> Self {
+        Self {
+            server: args.server.into(),
+            printed: args.output.into(),
+            namespaces: args.namespaces,
+            types: args.types,
+            by: args.by,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What one workload of a hardware profile runs on: the question about it that can be estimated.
+
+use thiserror::Error;
+
+use super::{DevicesJson, MOST_ITEMS};
+use crate::domain::availability::{Shape, is_accelerator};
+use crate::wire::hardware_profiles::document::ProfileRow;
+
+/// Why nothing can be estimated for a profile.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NotOfProfile {
+    /// Nothing that it asks for is a device.
+    #[error("the profile asks for no accelerator")]
+    NoAccelerator,
+    /// It asks for several kinds of them.
+    #[error("the profile asks for several accelerators: {0}")]
+    Several(String),
+    /// A partition, a core, or a turn on something.
+    #[error(
+        "the profile asks for {0}, which is less than a whole device: only those are estimated"
+    )]
+    Part(String),
+    /// An amount that is no count.
+    #[error("the profile asks for {0:?} of {1}, which is no count of devices")]
+    Count(String, String),
+    /// Nobody knows where it goes.
+    #[error("nobody knows of which type the devices of the profile are")]
+    NoType,
+}
+
+/// Devices of each type that `profile` is for or reaches: `count` of them, or as many as it gives where nobody says.
+pub fn of_profile(
+    profile: &ProfileRow,
+    count: Option<u64>,
+) -> Result<Vec<DevicesJson>, NotOfProfile> {
+    let all = profile.identifiers.iter();
+    let asked: Vec<_> = all.filter(|one| is_accelerator(&one.identifier)).collect();
+    let one = match asked.as_slice() {
+        [] => return Err(NotOfProfile::NoAccelerator),
+        [one] => one,
+        several => {
+            let names: Vec<&str> = several.iter().map(|one| one.identifier.as_str()).collect();
+            return Err(NotOfProfile::Several(names.join(", ")));
+        }
+    };
+    if Shape::of(&one.identifier, None) != Shape::Device {
+        return Err(NotOfProfile::Part(one.identifier.clone()));
+    }
+    let usual = || {
+        let count = one.default.parse::<u64>().ok().filter(|count| *count > 0);
+        count.ok_or_else(|| NotOfProfile::Count(one.default.clone(), one.identifier.clone()))
+    };
+    let count = count.map_or_else(usual, Ok)?;
+    if profile.types.is_empty() {
+        return Err(NotOfProfile::NoType);
+    }
+    let types = profile.types.iter().take(MOST_ITEMS);
+    Ok(types
+        .map(|type_name| DevicesJson {
+            type_name: type_name.clone(),
+            count,
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::hardware_profile::{HardwareProfile, Specs};
+    use crate::wire::hardware_profiles::document::IdentifierJson;
+
+    fn profile(identifiers: &[(&str, &str)], types: &[&str]) -> ProfileRow {
+        let bare = HardwareProfile::default();
+        let mut row = ProfileRow::new(&bare, (None, &[]), |_| Specs::default());
+        row.types = types.iter().map(ToString::to_string).collect();
+        row.identifiers = identifiers
+            .iter()
+            .map(|(resource, default)| IdentifierJson {
+                display_name: String::new(),
+                identifier: (*resource).to_owned(),
+                min: "1".to_owned(),
+                max: None,
+                default: (*default).to_owned(),
+            })
+            .collect();
+        row
+    }
+
+    #[test]
+    fn a_profile_of_whole_devices_is_asked_of_with_as_many_as_it_gives() {
+        let asks = [("cpu", "4"), ("nvidia.com/gpu", "2"), ("memory", "8Gi")];
+        let row = profile(&asks, &["nvidia-h100-80gb", "nvidia-h200-141gb"]);
+        let told = |count| -> Vec<(String, u64)> {
+            let all = of_profile(&row, count).unwrap().into_iter();
+            all.map(|one| (one.type_name, one.count)).collect()
+        };
+        let both =
+            |count| ["nvidia-h100-80gb", "nvidia-h200-141gb"].map(|name| (name.to_owned(), count));
+        assert_eq!(told(None), both(2));
+        assert_eq!(told(Some(64)), both(64));
+    }
+
+    #[test]
+    fn of_anything_else_nothing_is_said_and_the_reason_is() {
+        let types = ["nvidia-h100-80gb"];
+        for (asks, types, why) in [
+            (&[("cpu", "4")][..], &types[..], "asks for no accelerator"),
+            (
+                &[("nvidia.com/mig-1g.10gb", "1")][..],
+                &types[..],
+                "less than a whole device",
+            ),
+            (
+                &[("nvidia.com/gpu.shared", "1")][..],
+                &types[..],
+                "less than a whole device",
+            ),
+            (
+                &[("aws.amazon.com/neuroncore", "1")][..],
+                &types[..],
+                "less than a whole device",
+            ),
+            (
+                &[("nvidia.com/gpu", "1"), ("amd.com/gpu", "1")][..],
+                &types[..],
+                "several accelerators: nvidia.com/gpu, amd.com/gpu",
+            ),
+            (
+                &[("nvidia.com/gpu", "many")][..],
+                &types[..],
+                "\"many\" of nvidia.com/gpu",
+            ),
+            (
+                &[("nvidia.com/gpu", "1")][..],
+                &[],
+                "nobody knows of which type",
+            ),
+        ] {
+            let error = of_profile(&profile(asks, types), None).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    }
+}

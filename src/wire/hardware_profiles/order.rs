@@ -1,0 +1,294 @@
+//! What a new profile shall be, as a document, as parameters of a request and as a form say it; and what came of making it.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+use utoipa::ToSchema;
+
+use crate::domain::hardware_profile::{CountError, Counts, NO_TAINT, ProfileKey, Wish};
+use crate::domain::id::NodeName;
+
+/// Nodes that a profile can be made of.
+pub const MOST_NODES: usize = 5000;
+/// Characters of what people are shown.
+const LONGEST_SHOWN: usize = 250;
+/// Characters of why a profile is made.
+const LONGEST_REASON: usize = 1000;
+
+/// A hardware profile that is to be made. What is not said is drafted from what the nodes have.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ProfileOrder {
+    /// Names of the nodes it is made of.
+    pub nodes: Vec<String>,
+    /// The type: all its nodes, or those of `nodes` that have it.
+    #[serde(rename = "type")]
+    #[schema(example = "nvidia-h200-141gb")]
+    pub type_name: Option<String>,
+    /// What it asks for, where the nodes give out several resources.
+    #[schema(example = "nvidia.com/gpu")]
+    pub resource: Option<String>,
+    /// Its name; after its type without one.
+    #[schema(example = "premium")]
+    pub name: Option<String>,
+    /// Its namespace; that of all others without one.
+    #[schema(example = "opendatahub")]
+    pub namespace: Option<String>,
+    /// What people are shown, in at most 250 characters.
+    #[schema(example = "Premium GPU")]
+    pub display_name: Option<String>,
+    /// How many of a resource.
+    pub counts: Vec<CountsJson>,
+    /// The taints of the nodes that do not matter, as `key=value:Effect`; an empty list for none.
+    #[schema(example = json!(["nvidia.com/gpu=true:NoSchedule"]))]
+    pub tolerations: Option<Vec<String>>,
+    /// Why it is made, in at most 1000 characters; kept in an annotation and in the log.
+    #[schema(example = "team vision")]
+    pub reason: Option<String>,
+    /// Put it in the place of one of this name that was made so, too.
+    pub replace: bool,
+}
+
+/// How many of one resource; what is absent stays as it was drafted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CountsJson {
+    /// The resource.
+    #[schema(example = "nvidia.com/gpu")]
+    pub identifier: String,
+    /// The least that a person can ask for, as Kubernetes writes amounts.
+    #[serde(default)]
+    #[schema(example = "1")]
+    pub min: Option<String>,
+    /// What is asked for where nobody says.
+    #[serde(default)]
+    #[schema(example = "2")]
+    pub default: Option<String>,
+    /// The most.
+    #[serde(default)]
+    #[schema(example = "4")]
+    pub max: Option<String>,
+}
+
+/// A field that cannot be as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{problem}")]
+pub struct OrderError {
+    /// Which, as the document names it.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// What came of making a profile.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileMade {
+    /// `octavo.dev/v1`.
+    pub api_version: String,
+    /// `ProfileMade`.
+    pub kind: String,
+    /// `created`, `replaced`, `unchanged`; with a dry run it would be so, and nothing is.
+    pub outcome: String,
+    /// Whether the API server was only asked what it would do.
+    pub dry_run: bool,
+    /// The object as the API server has it, or would.
+    #[schema(value_type = Object)]
+    pub profile: Value,
+    /// What differs from the one that was there, line by line; empty where there was none.
+    pub differences: Vec<String>,
+    /// What a person should know of it.
+    pub notes: Vec<String>,
+}
+
+impl ProfileOrder {
+    /// What is asked for. What the nodes have is not looked at here.
+    ///
+    /// # Errors
+    ///
+    /// The first field that cannot be meant.
+    pub fn wish(&self) -> Result<Wish, OrderError> {
+        let type_name = given(self.type_name.as_ref());
+        if self.nodes.is_empty() && type_name.is_none() {
+            return Err(wrong(
+                "nodes",
+                "a profile of what? say nodes=A,B or type=TYPE; /api/v1/types lists types",
+            ));
+        }
+        if self.nodes.len() > MOST_NODES {
+            return Err(wrong(
+                "nodes",
+                &format!("there are more than {MOST_NODES} nodes"),
+            ));
+        }
+        let type_name = type_name.map(|name| {
+            let problem = format!("{:?} is no type such as nvidia-h200-141gb", start(name));
+            name.parse().map_err(|_| wrong("type", &problem))
+        });
+        let taints = self.tolerations.as_ref().map(|all| {
+            let all = all.iter().filter(|one| *one != NO_TAINT);
+            all.cloned().collect::<BTreeSet<String>>()
+        });
+        self.reason()?;
+        Ok(Wish {
+            nodes: self.nodes.iter().cloned().collect(),
+            type_name: type_name.transpose()?,
+            resource: given(self.resource.as_ref()).map(str::to_owned),
+            key: ProfileKey {
+                namespace: object_name("namespace", self.namespace.as_ref())?,
+                name: object_name("name", self.name.as_ref())?,
+            },
+            display_name: line("displayName", self.display_name.as_ref(), LONGEST_SHOWN)?,
+            counts: self.counts.iter().map(Counts::from).collect(),
+            tolerate: taints,
+        })
+    }
+
+    /// Why it is made.
+    ///
+    /// # Errors
+    ///
+    /// More than one line of text, or a very long one.
+    pub fn reason(&self) -> Result<Option<String>, OrderError> {
+        line("reason", self.reason.as_ref(), LONGEST_REASON)
+    }
+}
+
+impl From<&CountsJson> for Counts {
+    fn from(counts: &CountsJson) -> Self {
+        let said = |text: &Option<String>| given(text.as_ref()).map(str::to_owned);
+        Self {
+            resource: counts.identifier.clone(),
+            min: said(&counts.min),
+            default: said(&counts.default),
+            max: said(&counts.max),
+        }
+    }
+}
+
+impl From<Counts> for CountsJson {
+    fn from(counts: Counts) -> Self {
+        Self {
+            identifier: counts.resource,
+            min: counts.min,
+            default: counts.default,
+            max: counts.max,
+        }
+    }
+}
+
+/// Where in the document that stands: `counts[0].default`.
+pub fn place(error: &CountError) -> String {
+    format!("counts[{}].{}", error.at, error.part.word())
+}
+
+fn wrong(field: &'static str, problem: &str) -> OrderError {
+    OrderError {
+        field,
+        problem: problem.to_owned(),
+    }
+}
+
+fn given(text: Option<&String>) -> Option<&str> {
+    text.map(|text| text.trim()).filter(|text| !text.is_empty())
+}
+
+fn start(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
+/// A name that Kubernetes lets objects have, which is the same as for nodes.
+fn object_name(field: &'static str, name: Option<&String>) -> Result<String, OrderError> {
+    let Some(name) = given(name) else {
+        return Ok(String::new());
+    };
+    // A namespace is one label of a name.
+    let is_one = field != "namespace" || (name.len() <= 63 && !name.contains('.'));
+    if is_one && name.parse::<NodeName>().is_ok() {
+        return Ok(name.to_owned());
+    }
+    let name = start(name);
+    let problem = match field {
+        "namespace" => format!(
+            "{name:?} cannot be a namespace: lower-case letters, digits and '-', at most 63 of them"
+        ),
+        _ => format!(
+            "{name:?} cannot be a name: lower-case letters, digits, '-' and '.', at most 253 of them"
+        ),
+    };
+    Err(wrong(field, &problem))
+}
+
+/// A text of one line.
+fn line(
+    field: &'static str,
+    text: Option<&String>,
+    longest: usize,
+) -> Result<Option<String>, OrderError> {
+    let Some(text) = given(text) else {
+        return Ok(None);
+    };
+    if text.chars().count() > longest {
+        let problem = format!("it has more than {longest} characters");
+        return Err(wrong(field, &problem));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(wrong(field, "it has to be one line of text"));
+    }
+    Ok(Some(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(text: &str) -> ProfileOrder {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn a_document_says_what_is_wanted_and_the_rest_is_drafted() {
+        let order = order(
+            r#"{"nodes": ["b", "a"], "type": "nvidia-t4-16gb", "name": " big ", "counts": [{"identifier": "cpu", "max": "4"}],
+                "tolerations": []}"#,
+        );
+        let wish = order.wish().unwrap();
+        assert_eq!(wish.nodes, BTreeSet::from(["a".to_owned(), "b".to_owned()]));
+        assert_eq!(wish.key.name, "big");
+        assert_eq!(wish.counts, ["cpu:::4".parse().unwrap()]);
+        assert_eq!(wish.tolerate, Some(BTreeSet::new()));
+        assert!(!order.replace && wish.display_name.is_none());
+    }
+
+    #[test]
+    fn a_field_that_cannot_be_meant_is_named() {
+        let long = format!(r#"{{"type": "a", "reason": "{}"}}"#, "x".repeat(1001));
+        let many: Vec<String> = (0..=MOST_NODES).map(|at| format!("\"n{at}\"")).collect();
+        let many = format!(r#"{{"nodes": [{}]}}"#, many.join(","));
+        for (text, field, said) in [
+            ("{}", "nodes", "a profile of what?"),
+            (&many, "nodes", "more than 5000 nodes"),
+            (r#"{"type": "A b"}"#, "type", "\"A b\" is no type"),
+            (r#"{"type": "a", "name": "A_b"}"#, "name", "lower-case"),
+            (
+                r#"{"type": "a", "namespace": "a.b"}"#,
+                "namespace",
+                "at most 63",
+            ),
+            (
+                r#"{"type": "a", "displayName": "a\nb"}"#,
+                "displayName",
+                "one line",
+            ),
+            (&long, "reason", "more than 1000"),
+        ] {
+            let error = order(text).wish().unwrap_err();
+            assert_eq!(error.field, field, "{error}");
+            assert!(error.problem.contains(said), "{error}");
+        }
+        let misspelt = serde_json::from_str::<ProfileOrder>(r#"{"typ": "a"}"#);
+        assert!(misspelt.unwrap_err().to_string().contains("`typ`"));
+    }
+}

@@ -1,0 +1,183 @@
+//! Measured rows as they lie in files: flat ones, or a model catalogue's answer with each value wrapped.
+//!
+//! The catalogue of Open Data Hub answers `{"items": [...]}`, each item with `customProperties` whose values are objects such as
+//! `{"double_value": 98.1, "metadataType": "MetadataDoubleValue"}`. Source: Kubeflow model-registry, catalog API. Among them are others than
+//! measurements of performance, which have no hardware, and are passed over.
+
+use serde_json::{Map, Number, Value};
+use thiserror::Error;
+
+use super::RowJson;
+
+/// Rows that were read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// In their order.
+    pub rows: Vec<RowJson>,
+    /// Items of a catalogue that are no measurement on hardware.
+    pub passed_over: usize,
+}
+
+/// Why a text has no rows.
+#[derive(Debug, Error)]
+pub enum RowsError {
+    /// No JSON.
+    #[error("it is no JSON")]
+    Json(#[source] serde_json::Error),
+    /// Nothing in it.
+    #[error(
+        "it has no rows: an array of them is read, one a line, or an object with rows or items"
+    )]
+    Empty,
+    /// Something else than an object.
+    #[error("row {0} is no object")]
+    NoObject(usize),
+    /// A row that cannot be read.
+    #[error("row {at} cannot be read")]
+    Row {
+        /// Its place, from 0.
+        at: usize,
+        /// Why not.
+        source: serde_json::Error,
+    },
+}
+
+/// Rows in `text`: an array, one document after the other, or an object that has them as `rows` or `items`.
+pub fn parse(text: &str) -> Result<Found, RowsError> {
+    let documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let mut all: Vec<Value> = documents
+        .collect::<Result<_, _>>()
+        .map_err(RowsError::Json)?;
+    if let [_] = all.as_slice() {
+        all = all.pop().map(inside).unwrap_or_default();
+    }
+    if all.is_empty() {
+        return Err(RowsError::Empty);
+    }
+    let mut found = Found {
+        rows: Vec::new(),
+        passed_over: 0,
+    };
+    for (at, value) in all.into_iter().enumerate() {
+        let Value::Object(item) = value else {
+            return Err(RowsError::NoObject(at));
+        };
+        let is_wrapped = item.contains_key("customProperties");
+        let row = unwrapped(item);
+        if is_wrapped && !row.contains_key("hardware_type") {
+            found.passed_over = found.passed_over.saturating_add(1);
+            continue;
+        }
+        let row = serde_json::from_value(Value::Object(row));
+        found
+            .rows
+            .push(row.map_err(|source| RowsError::Row { at, source })?);
+    }
+    Ok(found)
+}
+
+/// What one document has of rows.
+fn inside(document: Value) -> Vec<Value> {
+    match document {
+        Value::Array(rows) => rows,
+        Value::Object(mut object) => {
+            let rows = ["rows", "items"].into_iter();
+            match rows.filter_map(|name| object.remove(name)).next() {
+                Some(Value::Array(rows)) => rows,
+                Some(other) => vec![other],
+                None if object.contains_key("hardware_type") => vec![Value::Object(object)],
+                None => Vec::new(),
+            }
+        }
+        other => vec![other],
+    }
+}
+
+/// An item of a catalogue as a flat row; a flat row as it is.
+fn unwrapped(mut item: Map<String, Value>) -> Map<String, Value> {
+    let Some(Value::Object(wrapped)) = item.remove("customProperties") else {
+        return item;
+    };
+    let values = wrapped
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, bare(&value)?)));
+    values.collect()
+}
+
+fn bare(value: &Value) -> Option<Value> {
+    let said = ["string_value", "double_value", "int_value"];
+    match said.into_iter().find_map(|name| value.get(name)) {
+        // Whole numbers are texts in the catalogue's own schema.
+        Some(Value::String(text)) if value.get("int_value").is_some() => {
+            let number = text.parse::<i64>().ok().map(Number::from);
+            Some(number.map_or_else(|| Value::String(text.clone()), Value::Number))
+        }
+        Some(value) => Some(value.clone()),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flat_rows_are_read_in_whatever_they_lie() {
+        let row = r#"{"hardware_type": "H100", "hardware_count": 2, "ttft_p90": 180.5}"#;
+        for text in [
+            format!("[{row}, {row}]"),
+            format!("{row}\n{row}\n"),
+            format!(r#"{{"rows": [{row}, {row}]}}"#),
+            format!(r#"{{"items": [{row}, {row}], "size": 2}}"#),
+        ] {
+            let found = parse(&text).unwrap();
+            assert_eq!(found.rows.len(), 2, "{text}");
+            assert_eq!(found.rows[1].hardware_type, "H100");
+            assert_eq!(found.rows[1].more["ttft_p90"], 180.5);
+        }
+        assert_eq!(parse(row).unwrap().rows.len(), 1);
+    }
+
+    #[test]
+    fn a_catalogues_answer_is_unwrapped_and_what_is_no_measurement_is_counted() {
+        let text = r#"{"items": [
+            {"artifactType": "metrics-artifact", "metricsType": "performance-metrics", "customProperties": {
+                "hardware_type": {"string_value": "H100", "metadataType": "MetadataStringValue"},
+                "hardware_count": {"int_value": "4", "metadataType": "MetadataIntValue"},
+                "requests_per_second": {"double_value": 7.5, "metadataType": "MetadataDoubleValue"},
+                "ttft_p95": {"double_value": 98.15, "metadataType": "MetadataDoubleValue"},
+                "validated": {"bool_value": true, "metadataType": "MetadataBoolValue"}}},
+            {"artifactType": "metrics-artifact", "metricsType": "accuracy-metrics", "customProperties": {
+                "overall_average": {"double_value": 0.6}}},
+            {"artifactType": "model-artifact", "uri": "oci://x", "customProperties": {}}
+        ], "nextPageToken": ""}"#;
+        let found = parse(text).unwrap();
+        assert_eq!((found.rows.len(), found.passed_over), (1, 2));
+        let row = &found.rows[0];
+        assert_eq!(
+            (row.hardware_type.as_str(), row.hardware_count),
+            ("H100", 4)
+        );
+        assert_eq!(row.requests_per_second, Some(7.5));
+        assert_eq!(row.more["ttft_p95"], 98.15);
+        assert!(!row.more.contains_key("validated"));
+    }
+
+    #[test]
+    fn what_is_no_row_is_told_with_its_place() {
+        let row = r#"{"hardware_type": "H100", "hardware_count": 2}"#;
+        for (text, said) in [
+            (String::new(), "it has no rows"),
+            ("[]".to_owned(), "it has no rows"),
+            ("{}".to_owned(), "it has no rows"),
+            ("hello".to_owned(), "it is no JSON"),
+            (format!("[{row}, 3]"), "row 1 is no object"),
+            (r#"{"items": 3}"#.to_owned(), "row 0 is no object"),
+            (format!("[{row}, {{}}]"), "row 1 cannot be read"),
+            (row.replace('2', "-2"), "row 0 cannot be read"),
+        ] {
+            let error = parse(&text).unwrap_err().to_string();
+            assert!(error.starts_with(said), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Estimates on the page of a hardware profile: by keyboard, without scripts, and with engines that are away, hang or lie.
+
+use std::time::Duration;
+
+use octavo::book::prices::Prices;
+use serde_json::json;
+
+use super::chrome::{Page, Start, browse};
+use super::fixture::{Site, inventory};
+use super::profiles::{cluster, follow};
+use crate::engine::{Listening, Manner, way};
+
+const ENTER: &str = "\u{e007}";
+const TAB: &str = "\u{e004}";
+const PREMIUM: &str = "/profiles/opendatahub/premium";
+const ASKED: &str =
+    "/profiles/opendatahub/premium?workload=training&parameters=7B&tokens=1T&precision=bf16";
+const ROWS: &str = "#estimated tbody tr";
+
+/// The fleet of one node and its two profiles, with somebody who estimates.
+async fn asking(url: &str, timeout: Duration) -> Site {
+    let engine = way(url, timeout);
+    let site = Site::viewed(|view| view.with_engine(engine));
+    site.put("h200", &inventory("h200").await);
+    follow(&site);
+    site
+}
+
+async fn focus(page: &Page, id: &str) {
+    let here = format!("return document.activeElement.id === '{id}'");
+    for _ in 0..40 {
+        if page.ask(&here, json!([])).await == true {
+            return;
+        }
+        page.press(TAB).await;
+    }
+    panic!("the keyboard does not reach {id}");
+}
+
+#[tokio::test]
+async fn a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
+    let site = cluster().await;
+    browse(&site.url, Start::default(), async |page| {
+        page.open(PREMIUM).await;
+        page.find("#parameters").await;
+        assert_eq!(page.count("#estimated").await, 0);
+        focus(&page, "parameters").await;
+        page.press("7B").await;
+        focus(&page, "tokens").await;
+        page.press("1T").await;
+        focus(&page, "count").await;
+        page.press("8").await;
+        page.press(ENTER).await;
+        page.until_true("return document.querySelector('#estimated tbody tr td:nth-child(2)')?.innerText === '8'")
+            .await;
+        // 6 x 7e9 x 1e12 operations at 989.5e12 a second (dense, bf16), of which 48 % and 20 % are reached, by 8.
+        page.until(ROWS, &["nvidia-h200-141gb 8 128 to 307 days interpolated -"])
+            .await;
+        let text = page.text("#estimate").await;
+        assert!(text.contains("An estimate for one workload of this profile, and never a promise"), "{text}");
+        assert!(text.contains("Says: octavo roofline"), "{text}");
+        let command = page.text("#estimated > p:last-child code").await;
+        assert_eq!(
+            command,
+            "octavo estimate training --parameters 7B --tokens 1T --precision bf16 --profile premium --namespace opendatahub --count 8"
+        );
+        let address = page.address().await;
+        assert!(address.contains("parameters=7B&tokens=1T"), "{address}");
+        page.assert_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_scripts_the_form_is_answered_with_costs_and_mistakes_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prices.yaml");
+    let text = "apiVersion: octavo.dev/v1\nkind: PriceBook\ncurrency: USD\nprices:\n- {type: nvidia-h200-141gb, perHour: 4}\n";
+    std::fs::write(&path, text).unwrap();
+    let prices = Prices::open(&path).unwrap();
+    let site = Site::viewed(|view| view.with_prices(prices));
+    site.put("h200", &inventory("h200").await);
+    follow(&site);
+    let start = Start {
+        without_scripts: true,
+        ..Start::default()
+    };
+    browse(&site.url, start, async |page| {
+        page.open(ASKED).await;
+        let row = page.text(ROWS).await;
+        // Two devices are what a workload has where nobody says.
+        assert!(row.starts_with("nvidia-h200-141gb 2 "), "{row}");
+        assert!(row.contains(" USD a run"), "{row}");
+        page.click("#estimate .button").await;
+        page.until(ROWS, &[&row]).await;
+        for (query, why) in [
+            (
+                "parameters=seven&tokens=1T",
+                "\"seven\" is no count such as 7B, 1.5T or 7e9",
+            ),
+            (
+                "parameters=7B",
+                "Say how many tokens it is trained on, too.",
+            ),
+            (
+                "parameters=7B&tokens=1T&count=-1",
+                "\"-1\" is no number of devices such as 8",
+            ),
+            (
+                "parameters=7&tokens=1T",
+                "workload.parameters must be a number from 1e6 to 1e14, and is 7e0",
+            ),
+            (
+                "parameters=7B&tokens=1T&precision=int3",
+                "\"int3\" is none of bf16, fp16, fp8",
+            ),
+        ] {
+            page.open(&format!("{PREMIUM}?workload=training&{query}"))
+                .await;
+            page.until("#estimate [role=alert]", &[why]).await;
+            page.until("h1", &["Premium <b>GPU</b>"]).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_engine_that_hangs_or_lies_leaves_the_profile_as_it_is_without_times() {
+    let lie = json!({
+        "source": "<script>alert(1)</script>",
+        "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": -5, "high": 1}}],
+    });
+    let long = Duration::from_mins(1);
+    for (manner, patience, why) in [
+        (
+            Manner::Hangs,
+            Duration::from_millis(100),
+            "did not answer within 100ms",
+        ),
+        (
+            Manner::Drips,
+            Duration::from_millis(100),
+            "did not answer within 100ms",
+        ),
+        (
+            Manner::Says(lie.to_string()),
+            long,
+            "-5 is no amount of time",
+        ),
+        (Manner::Says("x".repeat(1 << 20)), long, "more than 256 KiB"),
+    ] {
+        let engine = Listening::new(manner).await;
+        let site = asking(&engine.url, patience).await;
+        browse(&site.url, Start::default(), async |page| {
+            page.open(ASKED).await;
+            page.until("h1", &["Premium <b>GPU</b>"]).await;
+            page.until(ROWS, &["nvidia-h200-141gb 2 no estimate -"])
+                .await;
+            let said = page.text("#estimated .notice").await;
+            assert!(
+                said.starts_with("No estimate now: the estimate engine "),
+                "{said}"
+            );
+            // Often enough it is left alone, and that is said instead.
+            assert!(
+                said.contains(why) || said.contains("left alone"),
+                "{why}: {said}"
+            );
+            // The rest of the page is whole.
+            page.until("#reached tbody tr", &["nvidia-h200-141gb 1 8 4"])
+                .await;
+            assert_eq!(page.violations().await, Vec::<String>::new());
+            page.assert_clean().await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn what_an_engine_says_is_shown_with_its_name_and_never_as_markup() {
+    let says = json!({
+        "source": "bench <b>2026</b>", "assumptions": ["flash <i>attention</i>"],
+        "items": [{"type": "nvidia-h200-141gb", "count": 2, "seconds": {"low": 7200, "high": 9000}}],
+    });
+    let engine = Listening::new(Manner::Says(says.to_string())).await;
+    let site = asking(&engine.url, Duration::from_mins(1)).await;
+    browse(&site.url, Start::default(), async |page| {
+        page.open(ASKED).await;
+        page.until(ROWS, &["nvidia-h200-141gb 2 2.0 to 2.5 h -"])
+            .await;
+        let text = page.text("#estimated").await;
+        assert!(text.contains("Says: bench <b>2026</b>"), "{text}");
+        page.click("#assumed summary").await;
+        page.until("#assumed li", &["flash <i>attention</i>"]).await;
+        page.assert_clean().await;
+    })
+    .await;
+}
