@@ -241,7 +241,7 @@ fn pod(number: usize, version: usize) -> ClusterPod {
             tolerations: vec![Toleration::of_key(GPU)],
             ..Wants::default()
         },
-        until: None,
+        ..ClusterPod::default()
     }
 }
 

@@ -24,6 +24,7 @@ pub use self::ways::Led;
 use super::fleet::Fleet;
 use crate::book::profiles::ProfileBook;
 use crate::domain::accelerators::Catalogue;
+use crate::domain::access::{Sight, Types};
 use crate::domain::cluster::Sights;
 use crate::domain::hardware_profile::{
     Draft, HardwareProfile, ProfileKey, ProfileKind, Queues, Refusal, Said, Specs, Surroundings,
@@ -35,7 +36,7 @@ use crate::k8s::hardware_profiles::{Presence, Profiles as Known};
 use crate::wire::hardware_profiles::document::ProfileRow;
 
 /// A cluster changes all the time: what was judged is told for this long, whatever changed since.
-const AGAIN: Duration = Duration::from_secs(1);
+pub const AGAIN: Duration = Duration::from_secs(1);
 /// What is known of a cluster longer ago than this is called old.
 const OLD: Duration = Duration::from_mins(1);
 
@@ -67,8 +68,10 @@ struct Grounds {
 }
 
 /// Profiles with what they reach and what is wrong with them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Judged {
+    /// Grows with each judgement that is another one.
+    pub revision: u64,
     /// Where they are from: `cluster`, `file`, `both` or `nowhere`.
     pub source: &'static str,
     /// By namespace and name.
@@ -110,11 +113,13 @@ impl Profiles {
             return Arc::clone(&last.judged);
         }
         let (at, grounds) = (Instant::now(), of.clone());
-        let judged = Arc::new(
-            spawn_blocking(move || grounds.judge())
-                .await
-                .unwrap_or_default(),
-        );
+        let before = last.as_ref().map(|last| Arc::clone(&last.judged));
+        let judging = {
+            let before = before.clone();
+            spawn_blocking(move || grounds.judge_after(before))
+        };
+        // What was judged before is better than nothing.
+        let judged = judging.await.ok().or(before).unwrap_or_default();
         *last = Some(Last {
             judged: Arc::clone(&judged),
             of,
@@ -138,13 +143,16 @@ impl Profiles {
         Some(leading.await.unwrap_or_default())
     }
 
-    /// Why what is told may not be how it is now; `None` while it is.
-    pub fn notice(&self) -> Option<String> {
+    /// Why what is told may not be how it is now, as far as who has this sight may know; `None` while it is.
+    pub fn notice(&self, sight: &Sight) -> Option<String> {
         let mut notices: Vec<String> = Vec::new();
         if let Some(known) = &self.known {
             let known = known.borrow();
             let troubles = known.troubles.iter();
-            notices.extend(troubles.map(|(what, why)| format!("{what}: {why}")));
+            notices.extend(troubles.map(|(what, why)| {
+                let ours = format!("what is known of {what} may be old");
+                sight.told(format!("{what}: {why}"), &ours)
+            }));
             if !known.is_read() && known.troubles.is_empty() {
                 notices.push("the cluster's profiles have not been read yet".to_owned());
             }
@@ -153,14 +161,19 @@ impl Profiles {
             let followed = followed.borrow();
             let is_old = followed.heard.is_some_and(|heard| heard.elapsed() > OLD);
             match (&followed.trouble, is_old) {
-                (Some(why), _) => notices.push(why.clone()),
+                (Some(why), _) => notices.push(sight.told(
+                    why.clone(),
+                    "the nodes and pods of the cluster cannot be read now",
+                )),
                 (None, true) => notices.push(
                     "nothing was heard of the cluster for more than a minute: what is available may be old".to_owned(),
                 ),
                 (None, false) => {}
             }
         }
-        notices.extend(self.book.as_ref().and_then(|book| book.current().1));
+        let of_file = self.book.as_ref().and_then(|book| book.current().1);
+        let of_file = of_file.map(|why| sight.told(why, "the file of profiles cannot be used now"));
+        notices.extend(of_file);
         (!notices.is_empty()).then(|| notices.join("; "))
     }
 
@@ -175,7 +188,10 @@ impl Profiles {
     pub async fn draft(&self, fleet: Fleet, mut wish: Wish) -> Result<Draft, NoDraft> {
         let grounds = self.grounds(fleet);
         let Some(sights) = grounds.sights.clone() else {
-            let why = self.notice().filter(|_| self.followed.is_some());
+            // Drafts are for who may list nodes.
+            let why = self
+                .notice(&Sight::everything())
+                .filter(|_| self.followed.is_some());
             return Err(NoDraft::NoCluster(why.unwrap_or_else(|| {
                 "no cluster is followed: start the aggregator with --follow-cluster".to_owned()
             })));
@@ -210,6 +226,22 @@ impl Profiles {
     }
 }
 
+impl Judged {
+    /// Those of which somebody with this sight may know: who may see some types, of those that are for these and reach no others.
+    pub fn seen<'a>(
+        &'a self,
+        sight: &'a Sight,
+    ) -> impl Iterator<Item = &'a (ProfileRow, Said)> + Clone {
+        let all = self.profiles.iter();
+        all.filter(|(row, _)| {
+            let reached = row.reach.iter().flat_map(|reach| &reach.types);
+            // What is reached and has no name is for who may see all types.
+            let has_names = { reached }.all(|one| one.type_name.is_some());
+            sight.shows_all(&row.types) && (has_names || sight.types == Types::All)
+        })
+    }
+}
+
 impl Grounds {
     /// Whether nothing changed.
     fn are(&self, other: &Self) -> bool {
@@ -238,6 +270,22 @@ impl Grounds {
         all.extend(of_file.filter(|one| !hidden(one)));
         all.sort_by_key(|one| (&one.key, one.kind));
         all
+    }
+
+    /// What is so now; the judgement `before` where it is as it was then.
+    fn judge_after(&self, before: Option<Arc<Judged>>) -> Arc<Judged> {
+        let mut judged = self.judge();
+        match before {
+            Some(before) => {
+                judged.revision = before.revision;
+                if judged == *before {
+                    return before;
+                }
+                judged.revision = before.revision.saturating_add(1);
+            }
+            None => judged.revision = 1,
+        }
+        Arc::new(judged)
     }
 
     fn judge(&self) -> Judged {
@@ -271,6 +319,7 @@ impl Grounds {
             (row, profile.said.clone())
         });
         Judged {
+            revision: 0,
             source: self.source(),
             profiles: profiles.collect(),
         }

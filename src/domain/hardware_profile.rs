@@ -250,6 +250,16 @@ impl ProfileKind {
         }
     }
 
+    /// The versions in which clusters serve it, the one of [`Self::api`] first; what is read of them is the same. Source: odh-dashboard,
+    /// `manifests/common/crd` and before that `manifests/crd`, until 2025-10.
+    pub fn versions(self) -> &'static [&'static str] {
+        match self {
+            Self::Hardware => &["v1"],
+            Self::Dashboard => &["v1alpha1", "v1"],
+            Self::Accelerator => &["v1", "v1alpha"],
+        }
+    }
+
     /// What it is called in answers.
     pub fn word(self) -> &'static str {
         match self {

@@ -5,6 +5,7 @@
 //! write.rs     a new object of the kind that is made today
 //! diff.rs      what one that is there and one that shall be differ in
 //! document.rs  what the API answers
+//! events.rs    what its stream of changes sends
 //! order.rs     what a new one shall be
 //! ```
 //!
@@ -13,6 +14,7 @@
 
 mod diff;
 pub mod document;
+pub mod events;
 pub mod order;
 mod read;
 mod write;
@@ -120,8 +122,9 @@ fn kind(object: &Value) -> Option<ProfileKind> {
     let (version, kind) = (text_of(object, "apiVersion"), text_of(object, "kind"));
     let mut all = ProfileKind::ALL.into_iter();
     all.find(|one| {
-        let (group, number, name, _) = one.api();
-        name == kind && version == format!("{group}/{number}")
+        let (group, _, name, _) = one.api();
+        let mut versions = one.versions().iter();
+        name == kind && versions.any(|number| version == format!("{group}/{number}"))
     })
 }
 

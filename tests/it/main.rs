@@ -45,6 +45,7 @@ mod plan;
 mod process;
 mod promtool;
 mod record;
+mod requirements;
 mod rest;
 mod sharing;
 mod sockets;

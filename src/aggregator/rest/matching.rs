@@ -12,6 +12,7 @@ use super::nodes::Pairs;
 use super::problem::{Failure, Kind};
 use super::seen::Seen;
 use crate::aggregator::availability::Counted;
+use crate::aggregator::estimates::OLD_PRICES;
 use crate::aggregator::fleet::Fleet;
 use crate::aggregator::offers::{Counts, Gathering, Ground, left_out, name_no_node};
 use crate::aggregator::profiles::Led;
@@ -63,7 +64,8 @@ pub(super) async fn find(
         None
     };
     let counted = counted.filter(|one| one.availability.basis == Basis::Cluster);
-    let mut notices: Vec<String> = prices.notice.into_iter().collect();
+    let notice = prices.notice.map(|why| sight.told(why, OLD_PRICES));
+    let mut notices: Vec<String> = notice.into_iter().collect();
     notices.extend(about(&api, (counted.as_ref(), led.is_some()), &sight));
     let free_by = counted.as_ref().map_or(Basis::Agents, |_| Basis::Cluster);
     let book = prices.book;
@@ -108,7 +110,7 @@ async fn gathered(
     offers
 }
 
-/// Why what is told may not be how it is now. In whose words is for who may see nodes.
+/// Why what is told may not be how it is now.
 fn about(api: &Api, (counted, is_led): (Option<&Counted>, bool), sight: &Sight) -> Vec<String> {
     let mut notices = Vec::new();
     match counted.map(|counted| api.availability.age(counted)) {
@@ -123,14 +125,7 @@ fn about(api: &Api, (counted, is_led): (Option<&Counted>, bool), sight: &Sight) 
         ),
         None => {}
     }
-    let of_profiles = api.view.profiles().notice().filter(|_| is_led);
-    notices.extend(of_profiles.map(|notice| {
-        if sight.nodes {
-            notice
-        } else {
-            "hardware profiles, or what is free for them, may not be as they are now".to_owned()
-        }
-    }));
+    notices.extend(api.view.profiles().notice(sight).filter(|_| is_led));
     if let Types::Only(_) = sight.types {
         notices.push("only types that you may see are matched".to_owned());
     }

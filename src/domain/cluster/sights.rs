@@ -71,7 +71,7 @@ mod tests {
                 amounts: Amounts::default().with("nvidia.com/gpu", 2),
                 ..Wants::default()
             },
-            until: None,
+            ..ClusterPod::default()
         });
         let sights = Sights::of([], pods);
         let all = Amounts::default().with("nvidia.com/gpu", 4).with(PODS, 2);

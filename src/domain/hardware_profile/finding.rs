@@ -231,10 +231,10 @@ impl fmt::Display for Finding {
                 "its work goes to the LocalQueue {queue:?}, and there is no Kueue in this cluster"
             ),
             Self::Legacy(kind) => {
-                let (group, version, name, _) = kind.api();
+                let (group, _, name, _) = kind.api();
                 write!(
                     f,
-                    "it is a {name} of {group}/{version}, which is not made any more"
+                    "its kind is {name} of {group}, which is not made any more"
                 )
             }
             Self::Disabled => f.write_str("it is disabled: nobody can pick it"),

@@ -121,7 +121,7 @@ fn free_is_how_often_the_workload_fits_where_it_goes() {
             amounts: Amounts::default().with(GPU, 5),
             ..Wants::default()
         },
-        until: None,
+        ..ClusterPod::default()
     };
     sights.pods.insert(key, Arc::new(pod));
     let (reach, findings) = judged(&profile(), &sights);
@@ -218,7 +218,7 @@ fn wrong() -> Vec<(HardwareProfile, &'static str, &'static str)> {
         (
             legacy,
             "legacy-kind",
-            "it is a AcceleratorProfile of dashboard.opendatahub.io/v1",
+            "its kind is AcceleratorProfile of dashboard.opendatahub.io, which",
         ),
         (
             anywhere,

@@ -32,6 +32,7 @@ const QUEUES: &str = "LocalQueues";
 const KUEUE: [&str; 2] = ["v1beta2", "v1beta1"];
 
 type Known = watch::Sender<Arc<Profiles>>;
+type Listed = BTreeMap<ProfileKey, Arc<HardwareProfile>>;
 /// Of queues only their names are asked for.
 type Queue = PartialObjectMeta<DynamicObject>;
 
@@ -39,51 +40,51 @@ fn config() -> watcher::Config {
     watcher::Config::default().timeout(WATCH).page_size(PAGE)
 }
 
-/// Follows profiles of one kind, for ever.
+/// Follows profiles of one kind, for ever, in whichever version the cluster serves it.
 pub(super) async fn profiles(client: Client, kind: ProfileKind, known: &Known) {
-    let (group, version, name, plural) = kind.api();
-    let resource = GroupVersionKind::gvk(group, version, name);
-    let resource = ApiResource::from_gvk_with_plural(&resource, plural);
-    let api: Api<DynamicObject> = Api::all_with(client, &resource);
+    let (group, _, name, plural) = kind.api();
+    let versions = kind.versions();
+    let mut patience = Patience::default();
+    let mut nobody = 0;
+    for version in versions.iter().cycle() {
+        let resource = GroupVersionKind::gvk(group, version, name);
+        let resource = ApiResource::from_gvk_with_plural(&resource, plural);
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        if profiles_of_version(api, kind, known).await {
+            nobody = 0;
+            patience = Patience::default();
+        }
+        nobody += 1;
+        if nobody >= versions.len() {
+            absent(known, kind);
+            sleep(patience.next().unwrap_or_default()).await;
+        }
+    }
+}
+
+/// Follows profiles of one version until the cluster does not know it; says whether it ever did.
+async fn profiles_of_version(api: Api<DynamicObject>, kind: ProfileKind, known: &Known) -> bool {
+    let mut was_there = false;
+    let path = api.resource_url().to_owned();
     let mut events = Box::pin(watcher(api, config()).backoff(Patience::default()));
-    let mut listed = BTreeMap::new();
+    let mut listed = Listed::new();
     while let Some(event) = events.next().await {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) if is_absent(&error) => {
-                absent(known, kind);
-                continue;
-            }
-            Err(error) => {
-                trouble(known, kind.word(), Some(&error));
-                continue;
-            }
-        };
         match event {
-            Event::Init => listed.clear(),
-            Event::InitApply(object) => {
+            Err(error) if is_absent(&error) => return was_there,
+            Err(error) => trouble(known, kind.word(), Some(&error)),
+            Ok(Event::Init) => listed.clear(),
+            Ok(Event::InitApply(object)) => {
                 let (key, profile) = kept(kind, &object);
                 if listed.len() < MOST {
                     listed.insert(key, profile);
                 }
             }
-            Event::InitDone => {
-                let listed = std::mem::take(&mut listed);
-                if listed.len() == MOST {
-                    warn!("only {MOST} profiles of the kind {name} are read: there are more");
-                }
-                known.send_modify(|known| {
-                    let known = Arc::make_mut(known);
-                    known.all.retain(|(other, _), _| *other != kind);
-                    let listed = listed.into_iter().map(|(key, one)| ((kind, key), one));
-                    known.all.extend(listed);
-                    if known.kinds.insert(kind, Presence::There) != Some(Presence::There) {
-                        info!("the profiles of {group}/{version} {name} are followed");
-                    }
-                });
+            Ok(Event::InitDone) => {
+                was_there = true;
+                all(known, kind, std::mem::take(&mut listed), &path);
                 trouble(known, kind.word(), None);
             }
-            Event::Apply(object) => {
+            Ok(Event::Apply(object)) => {
                 let (key, profile) = kept(kind, &object);
                 known.send_modify(|known| {
                     let all = &mut Arc::make_mut(known).all;
@@ -93,7 +94,7 @@ pub(super) async fn profiles(client: Client, kind: ProfileKind, known: &Known) {
                 });
                 trouble(known, kind.word(), None);
             }
-            Event::Delete(object) => {
+            Ok(Event::Delete(object)) => {
                 let (key, _) = kept(kind, &object);
                 known.send_modify(|known| {
                     Arc::make_mut(known).all.remove(&(kind, key));
@@ -101,6 +102,23 @@ pub(super) async fn profiles(client: Client, kind: ProfileKind, known: &Known) {
             }
         }
     }
+    was_there
+}
+
+/// These are all there are of a kind, as `path` lists them.
+fn all(known: &Known, kind: ProfileKind, listed: Listed, path: &str) {
+    if listed.len() == MOST {
+        warn!("only {MOST} profiles of {path} are read: there are more");
+    }
+    known.send_modify(|known| {
+        let known = Arc::make_mut(known);
+        known.all.retain(|(other, _), _| *other != kind);
+        let listed = listed.into_iter().map(|(key, one)| ((kind, key), one));
+        known.all.extend(listed);
+        if known.kinds.insert(kind, Presence::There) != Some(Presence::There) {
+            info!("the profiles of {path} are followed");
+        }
+    });
 }
 
 /// What is kept of an object.
@@ -156,22 +174,20 @@ pub(super) async fn queues(client: Client, known: &Known) {
 async fn of_version(api: Api<Queue>, known: &Known) -> bool {
     let mut events = Box::pin(watcher(api, config()).backoff(Patience::default()));
     let mut was_there = false;
-    let mut names: BTreeSet<(String, String)> = BTreeSet::new();
+    let mut names = Names::default();
     while let Some(event) = events.next().await {
         match event {
             // While they are listed anew, what was known stays: half of a list is no list.
             Ok(Event::Init) => {
-                names.clear();
+                names = Names::default();
                 continue;
             }
             Ok(Event::InitApply(queue)) => {
-                add(&mut names, &queue);
+                names.add(&queue);
                 continue;
             }
-            Ok(Event::Apply(queue)) => add(&mut names, &queue),
-            Ok(Event::Delete(queue)) => {
-                names.remove(&(queue.name_any(), queue.namespace().unwrap_or_default()));
-            }
+            Ok(Event::Apply(queue)) => names.add(&queue),
+            Ok(Event::Delete(queue)) => names.remove(&queue),
             Ok(Event::InitDone) => was_there = true,
             Err(error) if is_absent(&error) => return was_there,
             Err(error) => {
@@ -180,19 +196,59 @@ async fn of_version(api: Api<Queue>, known: &Known) -> bool {
             }
         }
         if was_there {
-            let names = names.iter().map(|(name, _)| name.clone());
-            tell(known, Queues::These(names.collect()));
+            let kept = names.kept.iter().map(|(name, _)| name.clone());
+            tell(known, Queues::These(kept.collect()));
             trouble(known, QUEUES, None);
+            bound(known, names.is_full);
         }
     }
     was_there
 }
 
-/// Of more than can be kept, those that came first.
-fn add(names: &mut BTreeSet<(String, String)>, queue: &Queue) {
-    if names.len() < MOST_QUEUES {
-        names.insert((queue.name_any(), queue.namespace().unwrap_or_default()));
+/// Names of queues, with their namespaces: of more than can be kept, those that came first.
+#[derive(Debug, Default)]
+struct Names {
+    kept: BTreeSet<(String, String)>,
+    /// There was one too many since they were listed; only another list shows that there is none any more.
+    is_full: bool,
+}
+
+impl Names {
+    fn add(&mut self, queue: &Queue) {
+        let name = (queue.name_any(), queue.namespace().unwrap_or_default());
+        if self.kept.len() < MOST_QUEUES {
+            self.kept.insert(name);
+        } else if !self.kept.contains(&name) {
+            self.is_full = true;
+        }
     }
+
+    fn remove(&mut self, queue: &Queue) {
+        let name = (queue.name_any(), queue.namespace().unwrap_or_default());
+        self.kept.remove(&name);
+    }
+}
+
+/// Says that there are more queues than are kept, so that one may be called missing that is there; or that there are not.
+fn bound(known: &Known, is_full: bool) {
+    const WHAT: &str = "LocalQueues beyond the bound";
+    known.send_if_modified(|known| {
+        if known.troubles.contains_key(WHAT) == is_full {
+            return false;
+        }
+        let troubles = &mut Arc::make_mut(known).troubles;
+        if is_full {
+            warn!("only {MOST_QUEUES} LocalQueues are known: there are more");
+            let said = format!(
+                "only {MOST_QUEUES} are known, and a queue that is said to be missing may be there"
+            );
+            troubles.insert(WHAT, said);
+        } else {
+            info!("all LocalQueues are known again");
+            troubles.remove(WHAT);
+        }
+        true
+    });
 }
 
 fn tell(known: &Known, queues: Queues) {
@@ -241,5 +297,42 @@ fn words(error: &watcher::Error) -> String {
         | watcher::Error::WatchFailed(error) => told(error),
         watcher::Error::WatchError(status) => told(&kube::Error::Api(status.clone())),
         watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn queue(name: usize) -> Queue {
+        let object = json!({"metadata": {"name": format!("q-{name}"), "namespace": "a"}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn more_queues_than_are_kept_are_told_as_trouble_until_another_list() {
+        let known = Known::default();
+        let told = || {
+            let known = known.borrow();
+            known.troubles.values().cloned().collect::<Vec<_>>()
+        };
+        let mut names = Names::default();
+        for name in 0..MOST_QUEUES {
+            names.add(&queue(name));
+        }
+        // One that is known is none too many.
+        names.add(&queue(0));
+        bound(&known, names.is_full);
+        assert_eq!(told(), Vec::<String>::new());
+        names.add(&queue(MOST_QUEUES));
+        names.remove(&queue(1));
+        bound(&known, names.is_full);
+        assert_eq!(names.kept.len(), MOST_QUEUES - 1);
+        let said = told();
+        assert!(said[0].starts_with("only 50000 are known"), "{said:?}");
+        bound(&known, Names::default().is_full);
+        assert_eq!(told(), Vec::<String>::new());
     }
 }

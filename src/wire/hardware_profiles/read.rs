@@ -284,6 +284,12 @@ fn on_nodes(part: &Map<String, Value>, at: Place<'_>, problems: &mut Problems) -
         }
         Some(other) => problems.add(&place, other, "an object"),
     }
+    // A list of pairs until February 2025. Source: odh-dashboard at ada286912e, the definition of its HardwareProfile.
+    for (place, pair) in items(part, (at, "nodeSelectors"), problems) {
+        let key = needed(pair, (&place, "key"), problems);
+        let value = needed(pair, (&place, "value"), problems);
+        selector.extend(key.zip(value));
+    }
     let tolerations = items(part, (at, "tolerations"), problems);
     let tolerations: Vec<Toleration> = tolerations
         .into_iter()

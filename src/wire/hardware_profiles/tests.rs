@@ -38,12 +38,22 @@ apiVersion: dashboard.opendatahub.io/v1alpha1
 kind: HardwareProfile
 metadata: {name: large, namespace: opendatahub}
 spec: {displayName: Dashboard, enabled: false, nodeSelector: {a: b}}
+---
+apiVersion: dashboard.opendatahub.io/v1alpha
+kind: AcceleratorProfile
+metadata: {name: oldest, namespace: opendatahub}
+spec: {displayName: Oldest, enabled: true, identifier: amd.com/gpu}
+---
+apiVersion: dashboard.opendatahub.io/v1alpha1
+kind: HardwareProfile
+metadata: {name: pairs, namespace: opendatahub}
+spec: {displayName: Pairs, enabled: true, nodeSelectors: [{key: a, value: b}, {key: c, value: d}]}
 ";
 
 #[test]
 fn profiles_of_all_kinds_are_read_and_what_is_not_known_is_passed_over() {
     let all = parse(FILE).unwrap();
-    let [large, old, dashboard] = all.as_slice() else {
+    let [large, old, dashboard, oldest, pairs] = all.as_slice() else {
         panic!("{all:?}");
     };
     assert_eq!((large.shown(), large.is_disabled), ("Large", true));
@@ -58,6 +68,9 @@ fn profiles_of_all_kinds_are_read_and_what_is_not_known_is_passed_over() {
     assert_eq!((old.shown(), old.is_disabled), ("Old", false));
     assert_eq!(dashboard.selector().unwrap()["a"], "b");
     assert!(dashboard.is_disabled);
+    assert_eq!(oldest.wants().amounts.get("amd.com/gpu"), 1);
+    let selector = pairs.selector().unwrap();
+    assert_eq!((&*selector["a"], &*selector["c"]), ("b", "d"));
     assert!(all.iter().all(|one| one.unreadable.is_empty()));
 }
 

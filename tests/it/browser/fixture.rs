@@ -56,17 +56,28 @@ pub(super) struct Site {
     clock: Clock,
     known: watch::Sender<Arc<Known>>,
     followed: watch::Sender<Arc<Followed>>,
+    /// Whether what is to be had is counted by the cluster.
+    counts: bool,
     server: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Site {
     /// Without a node.
     pub(super) fn empty() -> Self {
-        Self::viewed(|view| view)
+        Self::made(false, |view| view)
+    }
+
+    /// Without a node, and what is to be had is what the scheduler would place in the cluster that is followed.
+    pub(super) fn of_a_cluster() -> Self {
+        Self::made(true, |view| view)
     }
 
     /// Without a node, and with more to look at than the fleet.
     pub(super) fn viewed(more: impl FnOnce(View) -> View) -> Self {
+        Self::made(false, more)
+    }
+
+    fn made(counts: bool, more: impl FnOnce(View) -> View) -> Self {
         let clock = Clock::start();
         let (fleet, view) = watch::channel(Fleet::default());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -78,6 +89,7 @@ impl Site {
             clock,
             known: watch::Sender::new(Arc::default()),
             followed: watch::Sender::new(Arc::default()),
+            counts,
             server: None,
         };
         site.serve(listener, more(View::new(view, clock)));
@@ -117,6 +129,7 @@ impl Site {
     /// On a thread of its own, so that stopping it closes every connection as a process that dies does.
     fn serve(&mut self, listener: std::net::TcpListener, view: View) {
         let (known, followed) = (self.known.subscribe(), self.followed.subscribe());
+        let counted = self.counts.then(|| followed.clone());
         let view = view.with_profiles(Profiles::new(Some(known), Some(followed), None));
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
@@ -125,7 +138,7 @@ impl Site {
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
                 let gate = from_fn_with_state(Guard::open(Stats::default()), check);
-                let pages = pages::router(Counter::new(view, None)).layer(gate);
+                let pages = pages::router(Counter::new(view, counted)).layer(gate);
                 let serving = axum::serve(listener, pages).into_future();
                 tokio::select! {
                     done = serving => done.unwrap(),

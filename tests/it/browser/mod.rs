@@ -1,5 +1,6 @@
 //! The pages in a real browser: Chromium, driven through chromedriver, on a real socket.
 
+mod availability;
 mod chrome;
 mod estimate;
 mod fixture;

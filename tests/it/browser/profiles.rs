@@ -13,10 +13,10 @@ use super::fixture::{MACHINES, Site, inventory};
 
 const ENTER: &str = "\u{e007}";
 const NAMES: &str = "#main tbody th";
-const GPU: &str = "nvidia.com/gpu";
+pub(super) const GPU: &str = "nvidia.com/gpu";
 
 /// A node of the cluster with eight devices of a type, and a taint that keeps other work off.
-fn node(name: &str, type_name: &str) -> ClusterNode {
+pub(super) fn node(name: &str, type_name: &str) -> ClusterNode {
     let all = Amounts::of([
         ("cpu", "64".parse().unwrap()),
         ("memory", "512Gi".parse().unwrap()),

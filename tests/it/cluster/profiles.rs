@@ -3,7 +3,11 @@
 
 mod created;
 mod made;
+mod placed;
+mod several;
+mod untouched;
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -17,6 +21,10 @@ use crate::process::Aggregator;
 
 /// `OpenDataHub`'s own definition; where it is from stands in it.
 const HARDWARE: &str = include_str!("../../fixtures/crds/hardwareprofiles.yaml");
+/// Those of its dashboard, and Kueue's.
+const OLD: &str = include_str!("../../fixtures/crds/dashboard-hardwareprofiles.yaml");
+const OLDER: &str = include_str!("../../fixtures/crds/acceleratorprofiles.yaml");
+const QUEUES: &str = include_str!("../../fixtures/crds/localqueues.yaml");
 /// A kind that a cluster has not is looked for again every half minute. Only a failing test waits for all of this.
 const PATIENCE: Duration = Duration::from_mins(3);
 const DASHBOARD: &str = "dashboard.opendatahub.io";
@@ -33,8 +41,13 @@ struct Site<'a> {
 
 impl<'a> Site<'a> {
     fn new(api: &'a Api) -> Self {
-        let kubeconfig = format!("--kubeconfig={}", api.kubeconfig().display());
-        let aggregator = Aggregator::start(&["--plaintext", "--follow-cluster", &kubeconfig]);
+        Self::with(api, api.kubeconfig(), &["--follow-cluster"])
+    }
+
+    /// With these arguments, as whoever this kubeconfig is of.
+    fn with(api: &'a Api, kubeconfig: &Path, arguments: &[&str]) -> Self {
+        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+        let aggregator = Aggregator::start(&[&["--plaintext", &kubeconfig], arguments].concat());
         Self {
             api,
             readers: Readers::at(aggregator.http),
@@ -130,25 +143,14 @@ fn define(api: &Api, definition: &str) {
     ]);
 }
 
-/// A kind of which the API server keeps whatever is said: as much as old kinds and queues need here. Source of the names:
-/// odh-dashboard and kueue, their own definitions.
-fn loose(group: &str, versions: &[&str], kind: &str, plural: &str) -> String {
-    let versions = versions.iter().enumerate().map(|(number, name)| {
-        json!({
-            "name": name, "served": true, "storage": number == 0,
-            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-        })
-    });
-    let versions: Vec<Value> = versions.collect();
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced", "versions": versions,
-            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
-        },
-    })
-    .to_string()
+/// The definition of a kind as it was while there was this version alone.
+fn only(definition: &str, version: &str) -> String {
+    let mut definition: Value = serde_saphyr::from_str(definition).unwrap();
+    let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+    versions.retain(|one| one["name"] == version);
+    assert_eq!(versions.len(), 1, "{version}");
+    versions[0]["storage"] = json!(true);
+    definition.to_string()
 }
 
 /// A profile of two devices on nodes with this label.
@@ -268,7 +270,7 @@ async fn req_002_profiles_are_found_when_their_kind_comes_and_followed_without_a
 /// One profile of each old kind, and one that names a queue.
 fn old_and_queued(namespace: &str) -> [Value; 3] {
     let old = json!({
-        "apiVersion": format!("{DASHBOARD}/v1"), "kind": "AcceleratorProfile",
+        "apiVersion": format!("{DASHBOARD}/v1alpha"), "kind": "AcceleratorProfile",
         "metadata": {"name": "old", "namespace": namespace},
         "spec": {
             "displayName": "Old", "enabled": true, "identifier": GPU,
@@ -295,29 +297,13 @@ fn old_and_queued(namespace: &str) -> [Value; 3] {
 }
 
 #[tokio::test]
-async fn old_kinds_are_read_and_a_queue_has_to_be_there() {
+async fn old_kinds_are_read_in_whichever_version_there_is_and_a_queue_has_to_be_there() {
     let api = Api::fresh();
     let _node = node(&api, H200);
     let namespace = api.namespace();
     define(&api, HARDWARE);
-    define(
-        &api,
-        &loose(
-            DASHBOARD,
-            &["v1"],
-            "AcceleratorProfile",
-            "acceleratorprofiles",
-        ),
-    );
-    define(
-        &api,
-        &loose(
-            DASHBOARD,
-            &["v1alpha1"],
-            "HardwareProfile",
-            "hardwareprofiles",
-        ),
-    );
+    define(&api, &only(OLDER, "v1alpha"));
+    define(&api, OLD);
     for object in old_and_queued(&namespace) {
         api.create(&object);
     }
@@ -341,10 +327,8 @@ async fn old_kinds_are_read_and_a_queue_has_to_be_there() {
     assert_eq!(queued.get("available"), None);
     let message = queued["findings"][0]["message"].as_str().unwrap();
     assert!(message.contains("there is no Kueue"), "{message}");
-    define(
-        &api,
-        &loose("kueue.x-k8s.io", &["v1beta1"], "LocalQueue", "localqueues"),
-    );
+    // As a Kueue from before 0.15 has it.
+    define(&api, &only(QUEUES, "v1beta1"));
     let message = |one: &Value| {
         one["findings"][0]["message"]
             .as_str()

@@ -16,7 +16,7 @@ use tower::ServiceExt;
 
 use super::fleet::{Aggregator, Machines};
 
-const L4: &str = "nvidia-l4-24gb";
+pub(super) const L4: &str = "nvidia-l4-24gb";
 
 /// A cluster as it is followed, with whoever says what it is; and the folder of the file.
 pub(crate) struct Around {
@@ -36,7 +36,7 @@ pub(crate) fn profile(namespace: &str, name: &str, key: &str, value: &str) -> Va
     })
 }
 
-fn node(name: &str, labels: &[(&str, &str)]) -> ClusterNode {
+pub(super) fn node(name: &str, labels: &[(&str, &str)]) -> ClusterNode {
     let all = Amounts::default()
         .with("nvidia.com/gpu", 1)
         .with("pods", 110);
@@ -53,7 +53,7 @@ fn node(name: &str, labels: &[(&str, &str)]) -> ClusterNode {
     }
 }
 
-fn followed(nodes: impl IntoIterator<Item = ClusterNode>) -> Arc<Followed> {
+pub(super) fn followed(nodes: impl IntoIterator<Item = ClusterNode>) -> Arc<Followed> {
     with_pods(nodes, [])
 }
 
@@ -110,7 +110,7 @@ impl Around {
     }
 
     /// Replaces the file.
-    fn write(&self, profiles: &[Value]) {
+    pub(super) fn write(&self, profiles: &[Value]) {
         let texts: Vec<String> = profiles.iter().map(Value::to_string).collect();
         let draft = self.folder.path().join("draft");
         std::fs::write(&draft, texts.join("\n---\n")).unwrap();
@@ -292,4 +292,62 @@ async fn a_draft_has_the_object_and_what_to_know_before_it_is_made() {
         "{}",
         refused.body
     );
+}
+
+/// A thousand nodes of five types, and two hundred profiles, forty for each.
+fn many() -> (watch::Receiver<Arc<Followed>>, ProfileBook, TempDir) {
+    let types = ["l4-24gb", "t4-16gb", "h100-80gb", "h200-141gb", "a100-80gb"];
+    let types = types.map(|one| format!("nvidia-{one}"));
+    let label = "octavo.dev/type";
+    let nodes = (0..1000).map(|number| {
+        node(
+            &format!("gpu-{number:04}"),
+            &[(label, &types[number % types.len()])],
+        )
+    });
+    let profiles = (0..200).map(|number| {
+        profile(
+            "a",
+            &format!("p-{number:03}"),
+            label,
+            &types[number % types.len()],
+        )
+        .to_string()
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profiles.yaml");
+    std::fs::write(&path, profiles.collect::<Vec<_>>().join("\n---\n")).unwrap();
+    let (_gone, seen) = watch::channel(followed(nodes));
+    (seen, ProfileBook::open(&path).unwrap(), folder)
+}
+
+/// How fast that is, is measured: docs/performance.md.
+#[tokio::test]
+async fn nfr_001_a_hundred_at_once_are_told_the_same_of_a_thousand_nodes_and_two_hundred_profiles()
+{
+    let (seen, book, _folder) = many();
+    let profiles = Profiles::new(None, Some(seen), Some(book));
+    let aggregator = Aggregator::with_profiles(&Machines::default(), profiles);
+    let mut asking = tokio::task::JoinSet::new();
+    for number in 0..100 {
+        let path = ["/api/hardware-profiles", "/api/v1/profiles"][number % 2];
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        asking.spawn(aggregator.router.clone().oneshot(request));
+    }
+    let mut tags = std::collections::BTreeSet::new();
+    for answer in asking.join_all().await {
+        let answer = answer.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        tags.insert(answer.headers()[header::ETAG].to_str().unwrap().to_owned());
+    }
+    assert_eq!(tags.len(), 2, "one answer for each path: {tags:?}");
+    let list = aggregator.get("/api/v1/profiles").await.json();
+    let items = list["items"].as_array().unwrap();
+    assert_eq!(items.len(), 200);
+    for one in items {
+        assert_eq!(
+            (&one["available"], &one["findings"]),
+            (&json!(200), &json!([]))
+        );
+    }
 }

@@ -154,7 +154,7 @@ async fn what_cannot_be_is_refused_with_its_place(readers: &Readers, order: &Val
 }
 
 #[tokio::test]
-async fn a_profile_is_made_by_the_aggregator_and_every_attempt_has_its_line() {
+async fn nfr_003_a_profile_is_made_by_the_aggregator_and_every_attempt_has_its_line() {
     let mut api = Api::fresh();
     define(&api, HARDWARE);
     let (gpus, namespace) = (node(&api, H200), api.namespace());

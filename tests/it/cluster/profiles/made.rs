@@ -119,7 +119,7 @@ async fn a_profile_is_drafted_from_nodes_tried_made_and_never_put_over_somebody_
 
 /// The pod that the webhook makes of a workload with this profile: requests and limits are the default counts, selector and
 /// tolerations the profile's. Source: workbenches-operator, `/workbenches-hardware-profile`.
-fn pod(profile: &Value, namespace: &str, name: &str) -> Value {
+pub(super) fn pod(profile: &Value, namespace: &str, name: &str) -> Value {
     let counts = profile["spec"]["identifiers"].as_array().unwrap().iter();
     let counts: serde_json::Map<String, Value> = counts
         .map(|one| {

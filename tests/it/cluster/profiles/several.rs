@@ -1,0 +1,63 @@
+//! A profile that accepts several types: it says so, and the scheduler takes whichever node there is.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::made::{object, pod};
+use super::{GPU, H200, HARDWARE, Site, T4, define, node, profile, words};
+use crate::cluster::Api;
+
+const CLASS: &str = "octavo.test/class";
+
+#[tokio::test]
+async fn req_011_work_of_a_profile_for_several_types_lands_on_each_of_them_and_on_no_other() {
+    let api = Api::shared();
+    let nodes = [node(api, H200), node(api, T4), node(api, "nvidia-l4-24gb")];
+    define(api, HARDWARE);
+    let namespace = api.namespace();
+    api.await_account(&namespace);
+    for node in &nodes[..2] {
+        api.kubectl(&[
+            "label",
+            "node",
+            node.name(),
+            &format!("{CLASS}={namespace}"),
+        ]);
+    }
+    let site = Site::new(api);
+    let mut any: Value =
+        serde_json::from_str(&profile(&namespace, "any", (CLASS, &namespace))).unwrap();
+    any["metadata"]["annotations"]["octavo.dev/type"] = json!(format!("{H200},{T4}"));
+    any["spec"]["identifiers"][0]["defaultCount"] = json!(8);
+    api.apply(&any.to_string());
+    let path = format!("{namespace}/any");
+    let judged = site.profile(&path, |one| one["available"] == 2).await;
+    assert_eq!(words(&judged), [] as [&str; 0]);
+    let reached = judged["reach"]["types"].as_array().unwrap().iter();
+    let reached: BTreeSet<&str> = reached.map(|one| one["type"].as_str().unwrap()).collect();
+    assert_eq!(reached, BTreeSet::from([H200, T4]));
+    let list = site.readers.get("/api/hardware-profiles").await.json();
+    let mut rows = list["items"].as_array().unwrap().iter();
+    let row = rows
+        .find(|row| row["namespace"] == namespace.as_str())
+        .unwrap();
+    assert_eq!(row["available"], 2, "{row}");
+
+    let any = object(api, &namespace, "any").unwrap();
+    for number in 0..3 {
+        api.create(&pod(&any, &namespace, &format!("work-{number}")));
+    }
+    site.profile(&path, |one| one["available"] == 0).await;
+    let pods = api.kubectl(&["get", "pods", "-n", &namespace, "-o", "json"]);
+    let pods: Value = serde_json::from_str(&pods).unwrap();
+    let pods = pods["items"].as_array().unwrap().iter();
+    let on: BTreeSet<&str> = pods
+        .filter_map(|pod| pod["spec"]["nodeName"].as_str())
+        .collect();
+    assert_eq!(
+        on,
+        nodes[..2].iter().map(|node| node.name()).collect(),
+        "{GPU}"
+    );
+}
