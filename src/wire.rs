@@ -22,6 +22,7 @@ pub mod local;
 pub mod matching;
 pub mod node_status;
 pub mod offers;
+pub mod performance;
 pub mod plan;
 pub mod plugin_config;
 pub mod sharing;

@@ -1,16 +1,26 @@
 //! What the fleet has, as offers for matching: whole devices, MIG partitions, and devices given out by turns.
 //!
+//! ```text
+//! counted.rs   of a cluster that is followed: what availability counts, by the scheduler's rules
+//! parts.rs     of agents alone: which MIG partitions a node has
+//! through.rs   hardware profiles as ways to either
+//! ```
+//!
 //! Called by the REST API, a step at a time: the thread that answers is others' too. What is free is what agents see: a device
 //! without a process, of a node that is heard of. Which partitions a node has is read from its parts once for each version of
 //! the node, because a fleet is asked more often than it is repartitioned.
 
+mod counted;
 mod parts;
+mod through;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use self::counted::{Counts, left_out};
 use self::parts::Part;
 pub use self::parts::Shelf;
+pub use self::through::Ground;
 use super::clock::Moment;
 use super::fleet::{Fleet, Node};
 use crate::domain::fleet::{ByTurns, DeviceSummary, Occupancy};
@@ -59,15 +69,15 @@ struct OnNode {
 }
 
 impl<'f> Gathering<'f> {
-    /// From a fleet as it is at `now`, for a request.
-    pub fn new(fleet: &'f Fleet, shelf: &'f Shelf, request: &Request, now: Moment) -> Self {
+    /// From a fleet as it is at `now`, for pods that are so far apart from others.
+    pub fn new(fleet: &'f Fleet, shelf: &'f Shelf, isolation: Isolation, now: Moment) -> Self {
         let mut nodes: Vec<&Arc<Node>> = fleet.nodes.iter().collect();
         // They are taken from the end.
         nodes.reverse();
         Self {
             nodes,
             shelf,
-            isolation: request.isolation,
+            isolation,
             now,
             drafts: BTreeMap::new(),
         }
@@ -98,15 +108,6 @@ impl<'f> Gathering<'f> {
             }
         });
         offers.collect()
-    }
-
-    /// For who may not be told of nodes.
-    pub fn name_no_node(&mut self) {
-        for draft in self.drafts.values_mut() {
-            if let Some((_, node)) = &mut draft.change {
-                "a node".clone_into(node);
-            }
-        }
     }
 
     fn look(&mut self, node: &Arc<Node>) {
@@ -215,7 +216,7 @@ impl Draft {
     fn offer(self, type_name: TypeName, shape: Shape) -> Offer {
         let name = match &shape {
             Shape::Whole => type_name.to_string(),
-            Shape::Mig(profile) => format!("{type_name}/{profile}"),
+            Shape::Mig(part) | Shape::Part(part) => format!("{type_name}/{part}"),
             Shape::Shared => format!("{type_name}/shared"),
         };
         let nobody_tells = self.untold > 0 && self.free == 0;
@@ -255,7 +256,19 @@ impl Draft {
             could_become: change,
             price: None,
             notes,
+            resource: None,
+            profile: None,
+            others: Vec::new(),
+            lacks_profile: None,
         }
+    }
+}
+
+/// For who may not be told of nodes.
+pub fn name_no_node(offers: &mut [Offer]) {
+    let changes = offers.iter_mut();
+    for change in changes.filter_map(|offer| offer.could_become.as_mut()) {
+        "by repartitioning a node".clone_into(&mut change.how);
     }
 }
 
@@ -263,28 +276,5 @@ fn least(one: Option<Bytes>, other: Option<Bytes>) -> Option<Bytes> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_may_not_be_told_of_nodes_is_told_of_none() {
-        let (fleet, shelf) = (Fleet::default(), Shelf::default());
-        let request = Request::default();
-        let mut gathering = Gathering::new(&fleet, &shelf, &request, Moment::default());
-        let draft = Draft {
-            total: 1,
-            change: Some((1, "node-7".to_owned())),
-            ..Draft::default()
-        };
-        let key = ("nvidia-h200-141gb".parse().unwrap(), Shape::Whole);
-        gathering.drafts.insert(key, draft);
-        gathering.name_no_node();
-        let offers = gathering.offers(None, &request);
-        let how = offers[0].could_become.as_ref().map(|change| &*change.how);
-        assert_eq!(how, Some("by repartitioning a node"));
     }
 }

@@ -10,6 +10,7 @@
 //! given what was judged before or, where that is old, waits for the same answer. Agents never wait for it.
 
 mod types;
+mod ways;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use self::types::{memories, types};
+pub use self::ways::Led;
 use super::fleet::Fleet;
 use crate::book::profiles::ProfileBook;
 use crate::domain::accelerators::Catalogue;
@@ -49,6 +51,8 @@ pub struct Profiles {
     last: Arc<watch::Sender<Option<Last>>>,
     /// Whose turn it is to judge.
     turn: Arc<Mutex<()>>,
+    /// Whoever asks where profiles lead asks after whoever asked before: it takes one processor at most.
+    leading: Arc<Mutex<()>>,
 }
 
 #[derive(Debug)]
@@ -100,6 +104,7 @@ impl Profiles {
             book,
             last: Arc::default(),
             turn: Arc::default(),
+            leading: Arc::default(),
         }
     }
 
@@ -147,6 +152,21 @@ impl Profiles {
         let last = self.last.borrow();
         let last = last.as_ref().filter(|last| will_do(last))?;
         Some(Arc::clone(&last.judged))
+    }
+
+    /// Where profiles for work with accelerators lead; `None` where there is no source of profiles.
+    pub async fn led(&self, fleet: Fleet) -> Option<Vec<Led>> {
+        let grounds = self.grounds(fleet);
+        if grounds.source() == "nowhere" {
+            return None;
+        }
+        let turn = Arc::clone(&self.leading).lock_owned().await;
+        let leading = spawn_blocking(move || {
+            let led = grounds.led();
+            drop(turn);
+            led
+        });
+        Some(leading.await.unwrap_or_default())
     }
 
     /// Why what is told may not be how it is now, as far as who has this sight may know; `None` while it is.
@@ -389,11 +409,13 @@ mod tests {
         let mut waits = Box::pin(profiles.judged(Fleet::default()));
         assert!(timeout(AGAIN, &mut waits).await.is_err());
         drop(turn);
-        let second = waits.await;
-        assert!(!Arc::ptr_eq(&first, &second));
+        waits.await;
+        let judged = || profiles.last.borrow().as_ref().unwrap().at;
+        assert_eq!(judged(), Instant::now());
         // Nothing changed since.
         advance(MEANWHILE).await;
-        let same = profiles.judged(Fleet::default()).await;
-        assert!(Arc::ptr_eq(&second, &same));
+        let before = judged();
+        profiles.judged(Fleet::default()).await;
+        assert_eq!(judged(), before);
     }
 }

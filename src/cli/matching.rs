@@ -3,28 +3,33 @@
 use super::client::{Client, Target};
 use super::paint::Ink;
 use super::text::{Cell, columns, folded, lines, printable};
-use super::{CliError, Exit, Report, json, yaml};
-use crate::config::octavo::Colors;
+use super::{CliError, Exit, Report, input, json, yaml};
 use crate::config::octavo::fleet::FleetFormat;
 use crate::config::octavo::matching::{MatchSettings, Wish};
+use crate::config::octavo::{Colors, Input};
 use crate::domain::matching::{Standing, Verdict};
 use crate::wire::matching::{FreeJson, MatchAnswer, MatchRequest, MatchRow, RefusalRow};
+use crate::wire::slo::{RowJson, parse};
 
-const OF_MATCH: [&str; 7] = [
+/// Columns; those of [`OF_PROFILE`] only where there is a profile.
+const OF_MATCH: [&str; 9] = [
     "RANK",
     "NAME",
+    "TYPE",
+    "RESOURCE",
     "COUNT",
     "STANDING",
     "FREE",
     "ON ONE NODE",
     "COST/H",
 ];
+const OF_PROFILE: [&str; 2] = ["TYPE", "RESOURCE"];
 
 /// `octavo match`.
 pub(super) async fn matching(settings: &MatchSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
     let target = Target::new("/api/v1/match");
-    let answer: MatchAnswer = client.post(&target, &request(settings.wish())).await?;
+    let answer: MatchAnswer = client.post(&target, &request(settings.wish())?).await?;
     let printed = settings.printed();
     let mut notes: Vec<String> = answer.notices.iter().map(|text| note(text)).collect();
     let output = match printed.format {
@@ -56,8 +61,10 @@ fn exit(answer: &MatchAnswer) -> Exit {
     }
 }
 
-fn request(wish: &Wish) -> MatchRequest {
-    MatchRequest {
+fn request(wish: &Wish) -> Result<MatchRequest, CliError> {
+    let performance = wish.performance.as_ref().map(performance);
+    Ok(MatchRequest {
+        performance: performance.transpose()?.unwrap_or_default(),
         count: wish.count,
         memory_per_device_at_least: wish.memory.clone(),
         memory_total_at_least: wish.total_memory.clone(),
@@ -68,19 +75,35 @@ fn request(wish: &Wish) -> MatchRequest {
         isolation: wish.isolation.clone(),
         price_at_most_per_hour: wish.max_price.clone(),
         purchase_option: wish.purchase.clone(),
-    }
+    })
+}
+
+fn performance(from: &Input) -> Result<Vec<RowJson>, CliError> {
+    let text = input::rows(from)?;
+    let found = parse(&text).map_err(|source| CliError::Rows {
+        place: input::place(from),
+        source,
+    });
+    found.map(|found| found.rows)
 }
 
 /// What fits, then why and what to know, then what does not fit.
 fn table(answer: &MatchAnswer, format: FleetFormat, headers: bool, colors: Colors) -> String {
-    let rows = answer.matches.iter().map(of_match);
+    let has_profiles = answer.matches.iter().any(|row| row.profile.is_some());
+    let is_shown = |name: &str| has_profiles || !OF_PROFILE.contains(&name);
+    let picked = |cells: Vec<Cell>| -> Vec<Cell> {
+        let named = OF_MATCH.iter().zip(cells);
+        let shown = named.filter(|(name, _)| is_shown(name));
+        shown.map(|(_, cell)| cell).collect()
+    };
+    let rows = answer.matches.iter().map(|row| picked(of_match(row)));
     if !headers {
         return columns(&rows.collect::<Vec<_>>(), colors);
     }
     let mut parts = Vec::new();
     if !answer.matches.is_empty() {
         let header = OF_MATCH.map(|name| Cell::new(name, Ink::Strong)).to_vec();
-        let rows: Vec<Vec<Cell>> = [header].into_iter().chain(rows).collect();
+        let rows: Vec<Vec<Cell>> = [picked(header)].into_iter().chain(rows).collect();
         parts.push(columns(&rows, colors));
     }
     let told = answer.matches.iter().map(|row| told(row, format));
@@ -110,9 +133,16 @@ fn of_match(row: &MatchRow) -> Vec<Cell> {
         || "-".to_owned(),
         |cost| format!("{} {}", cost.per_hour, cost.currency),
     );
+    let types: Vec<&str> = [&row.type_name]
+        .into_iter()
+        .chain(&row.other_types)
+        .map(String::as_str)
+        .collect();
     vec![
         Cell::plain(&row.rank.to_string()),
         Cell::plain(&row.name),
+        Cell::plain(&types.join(",")),
+        Cell::plain(row.resource.as_deref().unwrap_or("-")),
         Cell::plain(&row.count.to_string()),
         Cell::new(&row.standing, ink),
         Cell::plain(&free),
@@ -134,8 +164,11 @@ fn told(row: &MatchRow, format: FleetFormat) -> String {
     if said.is_empty() {
         String::new()
     } else {
+        let shown = row.profile.as_ref().map(|profile| &profile.display_name);
+        let shown = shown.map(|name| format!(" ({})", printable(name)));
+        let name = printable(&row.name);
         lines(
-            [format!("{}:", printable(&row.name))]
+            [format!("{name}{}:", shown.unwrap_or_default())]
                 .into_iter()
                 .chain(said),
         )
@@ -153,13 +186,17 @@ fn refused(rows: &[RefusalRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::matching::CostJson;
+    use crate::wire::matching::{CostJson, PickedJson};
 
     fn answer() -> MatchAnswer {
         let row = |rank, name: &str, standing: &str| MatchRow {
             rank,
             name: name.to_owned(),
+            profile: None,
             type_name: name.to_owned(),
+            other_types: Vec::new(),
+            resource: None,
+            tokens_per_second: None,
             shape: "whole".to_owned(),
             count: 2,
             standing: standing.to_owned(),
@@ -190,6 +227,7 @@ mod tests {
             revision: 1,
             verdict: "fits-now".to_owned(),
             summary: "2 x acme-x fits and is free".to_owned(),
+            free_by: "agents".to_owned(),
             matches: vec![best, second],
             refused: vec![RefusalRow {
                 name: "acme\u{1b}-z".to_owned(),
@@ -223,6 +261,36 @@ does not fit:
             "1  acme-x  2  free     5/8  3  12.50 USD\n2  acme-y  2  unknown  ?/8  ?  -\n"
         );
         assert!(text(FleetFormat::Wide, true).contains("acme-y:\n  it is large\n  warning"));
+    }
+
+    #[test]
+    fn a_profile_is_named_with_what_its_pods_get_and_ask_for() {
+        let mut answer = answer();
+        answer.refused.clear();
+        let best = &mut answer.matches[0];
+        best.name = "team/large".to_owned();
+        best.profile = Some(PickedJson {
+            namespace: "team".to_owned(),
+            name: "large".to_owned(),
+            display_name: "Large GPU".to_owned(),
+            min: 1,
+            max: Some(4),
+        });
+        best.other_types = vec!["acme-z".to_owned()];
+        best.resource = Some("acme.com/gpu".to_owned());
+        assert_eq!(
+            table(&answer, FleetFormat::Table, true, Colors::Off),
+            "\
+RANK  NAME        TYPE           RESOURCE      COUNT  STANDING  FREE  ON ONE NODE  COST/H
+1     team/large  acme-x,acme-z  acme.com/gpu  2      free      5/8   3            12.50 USD
+2     acme-y      acme-y         -             2      unknown   ?/8   ?            -
+
+team/large (Large GPU):
+  it is large
+acme-y:
+  warning: acme-y instead of the preferred acme-x
+"
+        );
     }
 
     #[test]

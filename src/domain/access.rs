@@ -91,6 +91,8 @@ pub struct Sight {
     pub types: Types,
     /// Whether nodes may be named, with what tells their devices apart; and so, in whose words something failed.
     pub nodes: bool,
+    /// Whether hardware profiles may be named, of the types that may be seen.
+    pub profiles: bool,
 }
 
 /// Types that one request asks about one by one: of more, the rest stays unseen.
@@ -295,6 +297,7 @@ impl Sight {
         Self {
             types: Types::All,
             nodes: true,
+            profiles: true,
         }
     }
 
@@ -326,6 +329,7 @@ impl Sight {
         Self {
             types: Types::Only(BTreeSet::new()),
             nodes: false,
+            profiles: false,
         }
     }
 }

@@ -13,6 +13,7 @@ mod judge;
 mod notes;
 mod reach;
 mod specs;
+mod way;
 
 use std::fmt;
 
@@ -23,6 +24,7 @@ pub use self::held::{Held, of_labels};
 pub use self::judge::{Queues, Surroundings, judge};
 pub use self::reach::{Reach, TypeReach, reach};
 pub use self::specs::Specs;
+pub use self::way::{Cluster, Destination, Place, Way, ways};
 use crate::domain::cluster::{Amounts, Quantity, Selector, Toleration, Wants};
 use crate::domain::id::TypeName;
 

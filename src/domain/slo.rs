@@ -154,7 +154,8 @@ fn dearest(hardware: &Hardware, wanted: &Objectives, prices: Option<&PriceBook>)
 }
 
 impl Hardware {
-    fn named(catalogue: &Catalogue, text: &str) -> Self {
+    /// What this name means to the catalogue.
+    pub fn named(catalogue: &Catalogue, text: &str) -> Self {
         let type_of = |sku| facts(sku).and_then(|facts| facts.type_name.parse().ok());
         let mut types: Vec<TypeName> = match catalogue.lookup(text) {
             Lookup::Found(sku) => type_of(&sku).into_iter().collect(),

@@ -7,13 +7,15 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::api::API_VERSION;
+use super::slo::RowJson;
+use crate::domain::availability::Basis;
 use crate::domain::matching::{
-    Answer, Bytes, Free, Match, Offer, Refusal, Request, RequestError, Shape,
+    Answer, Bytes, Free, Match, Offer, Picked, Refusal, Request, RequestError, Shape, Speed,
 };
 use crate::domain::price::{Amount, Price};
 
 /// What a pod needs. Everything may be left out; what is left out does not matter.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MatchRequest {
     /// Devices for one pod, all on one node; without it the fewest that have the memory.
@@ -46,10 +48,13 @@ pub struct MatchRequest {
     /// `on-demand`, `spot` or `reserved`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purchase_option: Option<String>,
+    /// Rows of a model catalogue's performance data; `tps_mean` is tokens a second. They change no order: warnings say what to expect.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub performance: Vec<RowJson>,
 }
 
 /// What there is for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MatchAnswer {
     /// `octavo.dev/v1`.
@@ -62,6 +67,9 @@ pub struct MatchAnswer {
     pub verdict: String,
     /// The same in one sentence.
     pub summary: String,
+    /// By what is free: `cluster`, as the scheduler would place pods, or `agents`, as they see devices without a process.
+    #[serde(default)]
+    pub free_by: String,
     /// What fits, the best first.
     pub matches: Vec<MatchRow>,
     /// What does not, by name.
@@ -72,17 +80,26 @@ pub struct MatchAnswer {
 }
 
 /// An offer that fits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MatchRow {
     /// 1 is the best.
     pub rank: usize,
-    /// What it is called: the type, and behind a slash the partition's profile or `shared`.
+    /// What it is called: a hardware profile's namespace and name; or the type, and behind a slash the partition's profile or `shared`.
     pub name: String,
-    /// The type of the devices.
+    /// The hardware profile; absent where none has it, or none are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<PickedJson>,
+    /// The type of the devices; the first of them where a profile reaches several.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// `whole`, `mig` or `shared`.
+    /// Further types that a pod may get as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_types: Vec<String>,
+    /// The resource that the pod asks for; absent where only agents tell what there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// `whole`, `mig`, `part` or `shared`.
     pub shape: String,
     /// Units that the pod asks for.
     pub count: u32,
@@ -105,11 +122,43 @@ pub struct MatchRow {
     /// What all units of the pod cost; absent without a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<CostJson>,
+    /// How fast so many were measured to be; absent without a row that says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_second: Option<SpeedJson>,
     /// Why it fits.
     pub reasons: Vec<String>,
     /// What to know before it is taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+/// A hardware profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PickedJson {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What people are shown.
+    pub display_name: String,
+    /// The fewest units that people can ask for.
+    pub min: u64,
+    /// The most; absent for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u64>,
+}
+
+/// How fast a model was measured to write.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SpeedJson {
+    /// The least, in tokens a second.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+    /// What the rows call the hardware.
+    pub rows: Vec<String>,
 }
 
 /// Units that are free.
@@ -209,14 +258,15 @@ fn price<T: std::str::FromStr<Err = crate::domain::price::PriceError>>(
 }
 
 impl MatchAnswer {
-    /// Of what was found in a fleet of this revision.
-    pub fn of(answer: Answer, revision: u64, notices: Vec<String>) -> Self {
+    /// Of what was found in a fleet of this revision, and by what is free there.
+    pub fn of(answer: Answer, (revision, free_by): (u64, Basis), notices: Vec<String>) -> Self {
         Self {
             api_version: API_VERSION.to_owned(),
             kind: "MatchAnswer".to_owned(),
             revision,
             verdict: answer.verdict.as_str().to_owned(),
             summary: answer.summary,
+            free_by: free_by.as_str().to_owned(),
             matches: answer.matches.into_iter().map(Into::into).collect(),
             refused: answer.refused.into_iter().map(Into::into).collect(),
             notices,
@@ -247,12 +297,18 @@ impl From<Match> for MatchRow {
             could_become,
             price,
             traits,
+            resource,
+            profile,
+            others,
             ..
         } = found.offer;
         Self {
             rank: found.rank,
             name,
+            profile: profile.map(Into::into),
             type_name: type_name.to_string(),
+            other_types: others.iter().map(ToString::to_string).collect(),
+            resource,
             shape: word(&shape),
             count: found.count,
             standing: found.standing.as_str().to_owned(),
@@ -271,8 +327,32 @@ impl From<Match> for MatchRow {
                 .per_hour
                 .zip(price)
                 .map(|(all, price)| CostJson::of(all, &price)),
+            tokens_per_second: found.speed.as_ref().map(Into::into),
             reasons: found.reasons,
             warnings: found.warnings,
+        }
+    }
+}
+
+impl From<Picked> for PickedJson {
+    fn from(picked: Picked) -> Self {
+        Self {
+            namespace: picked.namespace,
+            name: picked.name,
+            display_name: picked.shown,
+            min: picked.min,
+            max: picked.max,
+        }
+    }
+}
+
+impl From<&Speed> for SpeedJson {
+    fn from(speed: &Speed) -> Self {
+        let (low, high) = speed.tenths();
+        Self {
+            low: f64::from(low) / 10.0,
+            high: f64::from(high) / 10.0,
+            rows: speed.rows().iter().cloned().collect(),
         }
     }
 }

@@ -32,6 +32,11 @@ prices:
 - {type: nvidia-a100-80gb, perHour: \"1.85\"}
 ";
 
+const ROWS: &str = r#"[
+{"hardware_type": "H200", "hardware_count": 1, "tps_mean": 120},
+{"hardware_type": "A100 80GB", "hardware_count": 1, "tps_mean": 75}
+]"#;
+
 /// An aggregator with a node of each, known to it.
 struct Fleet {
     // Fields are dropped in this order: agents go before their machines.
@@ -153,6 +158,21 @@ nvidia-a100-80gb:
             "{out}"
         );
     }
+    let rows = folder.path().join("rows.json");
+    fs::write(&rows, ROWS).unwrap();
+    let rows = rows.to_str().unwrap();
+    let (out, _) = fleet.prints(
+        &["--memory=80GB", "--prefer=H200", "--performance", rows],
+        0,
+    );
+    let words: Vec<&str> = out.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(
+        words.contains("of which not enough is free: expect 75 instead of 120 tokens/s (performance rows: A100 80GB, H200)"),
+        "{out}"
+    );
+    let (_, notes) = fleet.prints(&["--performance", book.to_str().unwrap()], 1);
+    assert!(notes.contains("cannot use the rows in "), "{notes}");
     let (_, notes) = fleet.prints(&["--memory=80 apples"], 1);
     assert!(notes.contains("is no amount of memory"), "{notes}");
     let (_, notes) = fleet.prints(&["--isolation=none"], 2);

@@ -5,6 +5,7 @@ mod estimates;
 mod events;
 pub(crate) mod fleet;
 mod matching;
+mod matching_profiles;
 mod plans;
 mod profile_events;
 mod profiles;
@@ -13,9 +14,11 @@ mod schemas;
 mod slo;
 pub(crate) mod usage;
 
+use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
+use octavo::domain::access::Sight;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -54,8 +57,20 @@ impl Aggregator {
         self.answer(request).await
     }
 
+    /// The answer to a document of somebody who may see so much.
+    pub(crate) async fn post_as(&self, sight: Sight, path: &str, document: &str) -> Answer {
+        let request = Request::post(path).header("content-type", "application/json");
+        let mut request = request.body(Body::from(document.to_owned())).unwrap();
+        request.extensions_mut().insert(sight);
+        Self::of_router(&self.ungated, request).await
+    }
+
     async fn answer(&self, request: Request<Body>) -> Answer {
-        let response = self.router.clone().oneshot(request).await.unwrap();
+        Self::of_router(&self.router, request).await
+    }
+
+    async fn of_router(router: &Router, request: Request<Body>) -> Answer {
+        let response = router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         Answer {

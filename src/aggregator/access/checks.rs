@@ -142,10 +142,18 @@ impl Checks {
         } else {
             false
         };
+        let profiles = row.asks_for_profiles()
+            && self
+                .may(
+                    caller,
+                    Question::all(Verb::List, Resource::HardwareProfiles),
+                )
+                .await?;
         if (nodes && row.is_of_nodes()) || self.may(caller, question.clone()).await? {
             return Ok(Sight {
                 types: Types::All,
                 nodes,
+                profiles,
             });
         }
         let types = if row.asks_by_type() {
@@ -156,7 +164,12 @@ impl Checks {
         if types.is_empty() {
             return Err(Refused::Forbidden(question));
         }
-        Ok(Sight { types, nodes })
+        // Profiles that are for these and for no other are told of wherever profiles are.
+        Ok(Sight {
+            types,
+            nodes,
+            profiles: profiles || row.asks_for_profiles(),
+        })
     }
 
     /// The types there are that somebody may see one by one.

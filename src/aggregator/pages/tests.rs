@@ -235,6 +235,7 @@ async fn who_may_not_list_nodes_sees_none_on_the_first_page_and_is_told_why() {
     let types = Sight {
         types: Types::All,
         nodes: false,
+        profiles: false,
     };
     // Without a gate before it nobody is shown anything either.
     for sight in [Some(types), None] {

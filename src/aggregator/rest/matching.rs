@@ -1,24 +1,35 @@
 //! Which of the fleet suits what a pod needs.
 
+use std::mem;
+
 use axum::Json;
 use axum::extract::State;
-use tokio::task::yield_now;
+use tokio::task::{spawn_blocking, yield_now};
 
 use super::Api;
 use super::body::Sent;
 use super::nodes::Pairs;
-use super::problem::Failure;
+use super::problem::{Failure, Kind};
 use super::seen::Seen;
+use crate::aggregator::availability::Counted;
 use crate::aggregator::estimates::OLD_PRICES;
-use crate::aggregator::offers::Gathering;
-use crate::domain::matching::{self, Request};
+use crate::aggregator::fleet::Fleet;
+use crate::aggregator::offers::{Counts, Gathering, Ground, left_out, name_no_node};
+use crate::aggregator::profiles::Led;
+use crate::domain::accelerators::Catalogue;
+use crate::domain::access::{Sight, Types};
+use crate::domain::availability::Basis;
+use crate::domain::matching::{self, Answer, Isolation, Measured, Offer, Request, Speeds, Through};
+use crate::domain::price::PriceBook;
 use crate::wire::api::Problem;
 use crate::wire::matching::{MatchAnswer, MatchRequest};
-
-/// What is said where the scheduler's view is known too.
-const OTHER_COUNT: &str = "free is what agents see without a process; /api/v1/availability says what the scheduler would place";
+use crate::wire::performance::measured;
 
 /// What suits a pod, the best first, and why not the rest
+///
+/// Hardware profiles come first where there are any, then what no profile has. What is free is what the scheduler would place where a
+/// cluster is followed, and what agents see without a process where none is: `freeBy` says which. Who may see single types is told of
+/// those, and of profiles that reach no others.
 #[utoipa::path(
     post,
     path = "/api/v1/match",
@@ -35,26 +46,181 @@ pub(super) async fn find(
     State(api): State<Api>,
     Seen(sight): Seen,
     pairs: Pairs,
-    Sent(asked): Sent<MatchRequest>,
+    Sent(mut asked): Sent<MatchRequest>,
 ) -> Result<Json<MatchAnswer>, Failure> {
     pairs.none()?;
+    let measured = measured(mem::take(&mut asked.performance))?;
     let request = Request::try_from(asked)?;
-    let prices = api.view.prices();
-    let fleet = api.view.fleet();
+    let (fleet, prices) = (api.view.fleet(), api.view.prices());
+    let revision = fleet.revision;
+    let led = if sight.profiles {
+        api.view.profiles().led(fleet.clone()).await
+    } else {
+        None
+    };
+    let counted = if api.availability.follows() {
+        api.availability.current().await
+    } else {
+        None
+    };
+    let counted = counted.filter(|one| one.availability.basis == Basis::Cluster);
+    let notice = prices.notice.map(|why| sight.told(why, OLD_PRICES));
+    let mut notices: Vec<String> = notice.into_iter().collect();
+    notices.extend(about(&api, (counted.as_ref(), led.is_some()), &sight));
+    let free_by = counted.as_ref().map_or(Basis::Agents, |_| Basis::Cluster);
+    let book = prices.book;
+    let agents = match &counted {
+        Some(_) => Vec::new(),
+        None => {
+            let isolation = led
+                .as_ref()
+                .map_or(request.isolation, |_| Isolation::Shared);
+            gathered(&api, &fleet, (&request, isolation), book.as_deref()).await
+        }
+    };
+    let known = Known {
+        counted,
+        agents,
+        led,
+        sight,
+    };
+    // Names that nobody knows are looked for among all there are, and profiles are many: not on the thread that answers others.
+    let judging = spawn_blocking(move || known.answer(request, &measured, book.as_deref()));
+    let (answer, more) = judging
+        .await
+        .map_err(|_ended| Failure::new(Kind::Internal, "nothing could be matched; try again"))?;
+    notices.extend(more);
+    Ok(Json(MatchAnswer::of(answer, (revision, free_by), notices)))
+}
+
+/// What agents tell, a step at a time: the one thread that answers is others' too.
+async fn gathered(
+    api: &Api,
+    fleet: &Fleet,
+    (request, isolation): (&Request, Isolation),
+    book: Option<&PriceBook>,
+) -> Vec<Offer> {
     let now = api.view.clock().now();
-    let mut gathering = Gathering::new(&fleet, &api.shelf, &request, now);
-    // The one thread that answers is others' too.
+    let mut gathering = Gathering::new(fleet, &api.shelf, isolation, now);
     while gathering.step() {
         yield_now().await;
     }
-    if !sight.nodes {
-        gathering.name_no_node();
+    let offers = gathering.offers(book, request);
+    api.shelf.tidy(fleet);
+    offers
+}
+
+/// Why what is told may not be how it is now.
+fn about(api: &Api, (counted, is_led): (Option<&Counted>, bool), sight: &Sight) -> Vec<String> {
+    let mut notices = Vec::new();
+    match counted.map(|counted| api.availability.age(counted)) {
+        Some(age) if age.is_stale => notices.push(format!(
+            "what is free was counted of the cluster as it was {} s ago",
+            age.age.as_secs()
+        )),
+        Some(_) => {}
+        None if api.availability.follows() => notices.push(
+            "the cluster has not been read yet: what is free is what agents see without a process"
+                .to_owned(),
+        ),
+        None => {}
     }
-    let offers = gathering.offers(prices.book.as_deref(), &request);
-    api.shelf.tidy(&fleet);
-    let answer = matching::answer(&request, offers);
-    let notice = prices.notice.map(|why| sight.told(why, OLD_PRICES));
-    let mut notices: Vec<String> = notice.into_iter().collect();
-    notices.extend(api.availability.follows().then(|| OTHER_COUNT.to_owned()));
-    Ok(Json(MatchAnswer::of(answer, fleet.revision, notices)))
+    notices.extend(api.view.profiles().notice(sight).filter(|_| is_led));
+    if let Types::Only(_) = sight.types {
+        notices.push("only types that you may see are matched".to_owned());
+    }
+    notices
+}
+
+/// All that an answer is made of.
+struct Known {
+    counted: Option<Counted>,
+    agents: Vec<Offer>,
+    led: Option<Vec<Led>>,
+    sight: Sight,
+}
+
+impl Known {
+    /// The answer, and what to know of it.
+    fn answer(
+        self,
+        mut request: Request,
+        measured: &[Measured],
+        book: Option<&PriceBook>,
+    ) -> (Answer, Vec<String>) {
+        request.speeds = Speeds::of(measured, &Catalogue::built_in());
+        let mut notices: Vec<String> = unknown(&request).into_iter().collect();
+        let rows = self.counted.as_ref();
+        let rows = rows.map(|counted| counted.availability.rows.as_slice());
+        let counts = rows.map(|rows| Counts::of(rows, &request, book));
+        let ground = match (rows, &counts) {
+            (Some(rows), Some(counts)) => Ground::Cluster(rows, counts),
+            _ => Ground::Agents(&self.agents),
+        };
+        let through = self.led.as_ref().map(|led| ground.through(led));
+        notices.extend(rows.and_then(left_out).filter(|_| self.sees_all()));
+        let mut offers = match counts {
+            Some(counts) => counts.into_offers(),
+            None => self.agents,
+        };
+        let sight = self.sight;
+        offers.retain(|offer| sight.types.has(Some(&offer.type_name)));
+        if !sight.nodes {
+            name_no_node(&mut offers);
+        }
+        let answer = match through {
+            Some(through) => {
+                let through = shown(through, &sight);
+                matching::answer_by_profiles(&request, offers, through)
+            }
+            None => {
+                // Without a profile that gives them out, parts are no news to who wants whole devices.
+                let is_unwanted = |offer: &Offer| {
+                    offer.shape.is_part() && request.isolation == Isolation::Exclusive
+                };
+                offers.retain(|offer| !is_unwanted(offer));
+                matching::answer(&request, offers)
+            }
+        };
+        (answer, notices)
+    }
+
+    fn sees_all(&self) -> bool {
+        self.sight.types == Types::All
+    }
+}
+
+/// Those profiles of which every type may be seen.
+fn shown(mut through: Vec<Through>, sight: &Sight) -> Vec<Through> {
+    if let Types::Only(_) = sight.types {
+        through.retain(|one| {
+            let mut types = one.offers.iter().map(|offer| &offer.type_name);
+            !one.offers.is_empty()
+                && one.against.is_empty()
+                && types.all(|name| sight.types.has(Some(name)))
+        });
+    }
+    if !sight.nodes {
+        for one in &mut through {
+            name_no_node(&mut one.offers);
+        }
+    }
+    through
+}
+
+/// Hardware of performance rows that nobody knows.
+fn unknown(request: &Request) -> Option<String> {
+    let names: Vec<String> = request
+        .speeds
+        .unknown()
+        .iter()
+        .take(8)
+        .map(|name| format!("{name:?}"))
+        .collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "performance rows of hardware that nobody knows are passed over: {}",
+            names.join(", ")
+        )
+    })
 }

@@ -1,8 +1,11 @@
 //! Settings of `octavo match`: what a pod needs, in the words of the aggregator's document.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
+use super::Input;
 use super::fleet::{OutputArgs, Printed};
 use super::server::{ServerArgs, ServerSettings};
 use crate::domain::matching::{Interconnect, Isolation};
@@ -22,10 +25,14 @@ Examples:
   # 20 GB for a notebook: a MIG partition will do, and so will a device that others use by turns
   octavo match --memory 20GB --isolation shared
 
-  # For a script: the best name, if something is free
+  # What does it mean to take another than the preferred type? Rows are those of a model catalogue
+  octavo match --memory 80GB --prefer H200 --performance rows.json
+
+  # For a script: the best profile, or type where there are no profiles, if something is free
   octavo match --memory 80GB -o name | head -n 1
 
-80GB is 80 times 10^9 bytes, as memory is sold; 80Gi is 80 times 2^30. Nothing is reserved by asking. docs/matching.md has the
+Where the aggregator knows hardware profiles, those come first: NAME is then a profile's namespace and name, TYPE what its pods
+get. 80GB is 80 times 10^9 bytes, as memory is sold; 80Gi is 80 times 2^30. Nothing is reserved by asking. docs/matching.md has the
 rule of the order.
 
 Exit codes: 0 something fits and is free, 1 failed, 2 wrong usage, 4 something fits and nothing of it is free, 5 nothing fits.";
@@ -85,6 +92,10 @@ pub(super) struct WishArgs {
     /// How they are paid for
     #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(PurchaseOption::ALL.map(PurchaseOption::as_str)))]
     purchase: Option<String>,
+
+    /// Performance rows of a model catalogue, as JSON: warnings then say which speed to expect
+    #[arg(long, value_name = "FILE")]
+    performance: Option<PathBuf>,
 }
 
 /// What `octavo match` runs on.
@@ -118,6 +129,8 @@ pub struct Wish {
     pub max_price: Option<String>,
     /// How they are paid for.
     pub purchase: Option<String>,
+    /// A file of performance rows.
+    pub performance: Option<Input>,
 }
 
 impl MatchSettings {
@@ -154,6 +167,7 @@ impl From<MatchArgs> for MatchSettings {
                 isolation: wish.isolation,
                 max_price: wish.max_price,
                 purchase: wish.purchase,
+                performance: wish.performance.map(Input::from),
             },
         }
     }

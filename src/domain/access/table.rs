@@ -28,8 +28,8 @@ pub enum Need {
     Profiles(Verb),
     /// To see types, as before; nodes are told of beside them to who may list those.
     Overview,
-    /// To see all types; nodes are named to who may list those.
-    AllTypes,
+    /// To see types, as before; nodes and hardware profiles are named to who may list those.
+    Match,
     /// To see who uses what, in the namespace that the query names or in all; nodes are named to who may list those.
     Usage,
 }
@@ -68,8 +68,7 @@ pub const TABLE: &[Row] = &[
     read("/profiles/{namespace}/{name}", PROFILES),
     read("/api/v1/types", Need::Types),
     read("/api/v1/availability", Need::Types),
-    // Whoever is told what suits is told of every type.
-    post("/api/v1/match", Need::AllTypes),
+    post("/api/v1/match", Need::Match),
     post("/api/v1/estimates", TYPES),
     post("/api/v1/slo", TYPES),
     read("/api/hardware-profiles", PROFILES),
@@ -160,7 +159,7 @@ impl Row {
             Need::Path(path) => Some(Question::Path(path)),
             Need::All(verb, resource) => Some(Question::all(verb, resource)),
             Need::Node => Some(Question::node(self.names(path).unwrap_or_default())),
-            Need::Types | Need::Overview | Need::AllTypes => {
+            Need::Types | Need::Overview | Need::Match => {
                 Some(Question::all(Verb::List, Resource::AcceleratorTypes))
             }
             Need::Profiles(verb) => Some(Question::all(verb, Resource::HardwareProfiles)),
@@ -173,7 +172,7 @@ impl Row {
         match self.need {
             Need::Overview
             | Need::Types
-            | Need::AllTypes
+            | Need::Match
             | Need::Usage
             | Need::Profiles(_)
             | Need::All(_, Resource::AcceleratorTypes) => true,
@@ -189,13 +188,13 @@ impl Row {
     /// Whether types that may be seen one by one are enough.
     pub fn asks_by_type(&self) -> bool {
         match self.need {
-            Need::Types | Need::Overview | Need::Profiles(_) => true,
-            Need::Nothing
-            | Need::Path(_)
-            | Need::All(..)
-            | Need::Node
-            | Need::AllTypes
-            | Need::Usage => false,
+            Need::Types | Need::Overview | Need::Match | Need::Profiles(_) => true,
+            Need::Nothing | Need::Path(_) | Need::All(..) | Need::Node | Need::Usage => false,
         }
+    }
+
+    /// Whether hardware profiles are told of beside it, to who may list those.
+    pub fn asks_for_profiles(&self) -> bool {
+        self.need == Need::Match
     }
 }

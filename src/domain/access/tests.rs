@@ -108,6 +108,7 @@ fn permissions(row: &Row) -> Vec<String> {
         Some(Question::Resource { verb, resource, .. }) => {
             format!("{} `{}`", verb.as_str(), resource.as_str())
         }
+        Some(other @ Question::Profile { .. }) => other.to_string(),
     };
     let by_type = "get `acceleratortypes`, with a type as `resourceNames`".to_owned();
     let by_type = row.asks_by_type().then_some(by_type);
@@ -133,9 +134,13 @@ fn the_document_has_each_path_under_what_it_needs_and_no_other() {
         let missing: Vec<_> = paths.difference(told).collect();
         assert!(missing.is_empty(), "{permission}: {missing:?}");
         let beside = |path: &&String| {
-            // What who may list nodes is told beside the rest.
+            // What who may list nodes, or profiles, is told beside the rest.
             let mut rows = TABLE.iter().filter(|row| written(row.path) == **path);
-            permission == "list `nodes`" && rows.any(Row::asks_for_nodes)
+            match permission.as_str() {
+                "list `nodes`" => rows.any(Row::asks_for_nodes),
+                "list `hardwareprofiles`" => rows.any(Row::asks_for_profiles),
+                _ => false,
+            }
         };
         let more = told.difference(paths).filter(|path| !beside(path));
         assert_eq!(
@@ -256,6 +261,22 @@ fn a_token_is_of_whom_the_api_server_says_and_for_whom_it_should_be() {
     };
     let said = bad.judge(None).unwrap_err().to_string();
     assert!(said.contains("expired [2J"), "{said}");
+}
+
+#[test]
+fn what_suits_is_told_by_type_and_nodes_and_profiles_beside_it_to_who_may_list_them() {
+    let row = Row::of(Method::Post, "/api/v1/match").unwrap();
+    assert!(row.asks_by_type() && row.asks_for_nodes() && row.asks_for_profiles());
+    let question = row
+        .question("/api/v1/match", None)
+        .map(|one| one.to_string());
+    assert_eq!(
+        question.as_deref(),
+        Some("list acceleratortypes.octavo.dev")
+    );
+    let others = TABLE.iter().filter(|other| other.path != row.path);
+    assert!(others.clone().count() > 20 && others.clone().all(|other| !other.asks_for_profiles()));
+    assert!(Sight::everything().profiles && !Sight::nothing().profiles);
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The count itself: node by node into rows, then who waits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::could::Could;
 use super::history::{Guess, History};
 use super::kind::{Kind, Names, PRODUCT, Source, memory};
 use super::pending::{self, Held, HeldByNode, Members, held_names};
-use super::row::{Key, Row, Unknown, Wait};
+use super::row::{Key, OnNode, Row, Unknown, Wait};
 use super::seen::{Seen, SeenUnits};
 use super::shape::{Shape, is_accelerator};
 use super::standing::{AgentWord, Why, standing};
@@ -109,7 +110,13 @@ fn cluster<'a>(sum: &mut Sum<'a>, agents: &[AgentNode<'a>], sights: &'a Sights, 
     for node in sights.nodes.values() {
         let agent = by_name.get(node.name.as_str()).copied();
         let held = held.get(node.name.as_str()).unwrap_or(&nothing);
-        sum.node(&Of { node, held, agent }, names);
+        let of = Of {
+            name: node.name.as_str().into(),
+            node,
+            held,
+            agent,
+        };
+        sum.node(&of, names);
     }
     let absent = |agent: &&AgentNode<'_>| !sights.nodes.contains_key(agent.name);
     for agent in agents.iter().filter(absent) {
@@ -121,6 +128,7 @@ fn cluster<'a>(sum: &mut Sum<'a>, agents: &[AgentNode<'a>], sights: &'a Sights, 
 /// A node, what pods hold there, and its agent.
 struct Of<'a, 'b> {
     node: &'a ClusterNode,
+    name: Arc<str>,
     held: &'b Amounts,
     agent: Option<&'b AgentNode<'a>>,
 }
@@ -172,8 +180,11 @@ impl<'a> Sum<'a> {
 
     /// What an agent sees, where nothing else is known of its node or nothing offers it; `why` is why it is all of no use.
     fn seen(&mut self, agent: &AgentNode<'_>, why: Option<Why>) {
+        let node: Arc<str> = agent.name.into();
         for units in &agent.seen.units {
             let row = self.row(&units.key());
+            let free = if why.is_none() { units.free } else { 0 };
+            row.is_had_by(OnNode::has(&node, units.total, free));
             row.nodes = row.nodes.saturating_add(1);
             row.has_memory(units.memory);
             row.sources.insert(Source::Agent);
@@ -196,7 +207,7 @@ impl<'a> Sum<'a> {
                 let found = all.find(|units| units.resource == resource);
                 found.map_or(0, |units| units.free)
             };
-            self.could(agent.seen, idle);
+            self.could(&node, agent.seen, idle);
         }
     }
 
@@ -211,6 +222,7 @@ impl<'a> Sum<'a> {
             let rest = units.total.saturating_sub(held);
             let broken = units.broken.min(rest);
             row.capacity = row.capacity.saturating_add(units.total);
+            row.is_had_by(OnNode::has(&agent.name.into(), units.total, 0));
             row.is_of_no_use(Why::Unhealthy, broken);
             row.is_of_no_use(Why::PluginMissing, rest.saturating_sub(broken));
         }
@@ -235,7 +247,7 @@ impl<'a> Sum<'a> {
             return;
         };
         if is_offered && can_take_pods(of) {
-            self.could(agent.seen, |resource| {
+            self.could(&of.name, agent.seen, |resource| {
                 budget.get(resource).copied().unwrap_or(0)
             });
         } else if !is_offered {
@@ -245,7 +257,7 @@ impl<'a> Sum<'a> {
 
     /// One resource of one node; returns what is free of it.
     fn resource(&mut self, of: &Of<'a, '_>, resource: &str, names: &mut Names) -> u64 {
-        let Of { node, held, agent } = of;
+        let (node, held, agent) = (of.node, of.held, of.agent);
         let shape = Shape::of(resource, node.label(PRODUCT));
         let (kind, source) = whose(of, resource, names);
         let is_whole = matches!(shape, Shape::Device | Shape::Shared);
@@ -275,6 +287,7 @@ impl<'a> Sum<'a> {
         row.allocatable = row.allocatable.saturating_add(allocatable);
         row.taken = row.taken.saturating_add(taken);
         row.free = row.free.saturating_add(free);
+        row.is_had_by(OnNode::has(&of.name, capacity, free));
         let missing = if is_gone {
             Why::PluginMissing
         } else {
@@ -292,7 +305,7 @@ impl<'a> Sum<'a> {
     }
 
     /// What idle devices of a node could become, where `free` says how many units of a resource are free there.
-    fn could(&mut self, seen: &Seen, free: impl Fn(&str) -> u64) {
+    fn could(&mut self, node: &Arc<str>, seen: &Seen, free: impl Fn(&str) -> u64) {
         let mut spent: BTreeMap<&str, u64> = BTreeMap::new();
         for (type_name, idle, count) in &seen.idle {
             for _ in 0..*count {
@@ -308,13 +321,13 @@ impl<'a> Sum<'a> {
                     *spent = spent.saturating_add(*count);
                 }
                 for could in &idle.could {
-                    self.more(type_name.as_ref(), could);
+                    self.more(node, type_name.as_ref(), could);
                 }
             }
         }
     }
 
-    fn more(&mut self, type_name: Option<&TypeName>, could: &Could) {
+    fn more(&mut self, node: &Arc<str>, type_name: Option<&TypeName>, could: &Could) {
         let row = self.row(&Key {
             kind: type_name.map_or(Kind::Unknown, |name| Kind::Known(name.clone())),
             resource: could.resource.clone(),
@@ -323,6 +336,10 @@ impl<'a> Sum<'a> {
         row.has_memory(could.memory);
         row.sources.insert(Source::Agent);
         row.could_become = row.could_become.saturating_add(could.more);
+        row.is_had_by(OnNode {
+            could_become: could.more,
+            ..OnNode::has(node, 0, 0)
+        });
     }
 }
 
@@ -353,25 +370,6 @@ fn whose(of: &Of<'_, '_>, resource: &str, names: &mut Names) -> (Kind, Source) {
         _ if several => (Kind::Mixed, Source::Agent),
         Some(type_name) => (Kind::Known(type_name), Source::Agent),
         None => names.of_labels(of.node),
-    }
-}
-
-impl Seen {
-    /// Units by the resource that a node offers them as, which has another name where they are given out by turns.
-    fn of_resource(&self, resource: &str) -> Option<&SeenUnits> {
-        let name = resource.strip_suffix(".shared").unwrap_or(resource);
-        self.units.iter().find(|units| units.resource == name)
-    }
-}
-
-impl SeenUnits {
-    fn key(&self) -> Key {
-        let kind = self.type_name.clone();
-        Key {
-            kind: kind.map_or(Kind::Unknown, Kind::Known),
-            resource: self.resource.clone(),
-            shape: self.shape.clone(),
-        }
     }
 }
 

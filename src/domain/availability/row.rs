@@ -1,6 +1,7 @@
 //! What is counted of one type, resource and shape.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::history::FEWEST_ENDS;
 use super::kind::{Kind, Source};
@@ -46,6 +47,21 @@ pub struct Row {
     pub wait: Wait,
     /// Whose word the type is.
     pub sources: BTreeSet<Source>,
+    /// Where they are, node by node.
+    pub by_node: Vec<OnNode>,
+}
+
+/// What one node has of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnNode {
+    /// Its name.
+    pub node: Arc<str>,
+    /// All there are.
+    pub capacity: u64,
+    /// How many more pods that ask for one would be placed there.
+    pub free: u64,
+    /// How many more there would be if idle devices were given this shape.
+    pub could_become: u64,
 }
 
 /// Units of no use for one reason.
@@ -141,6 +157,19 @@ impl Row {
             could_become: 0,
             wait: Wait::Unknown(Unknown::NobodyHolds),
             sources: BTreeSet::new(),
+            by_node: Vec::new(),
+        }
+    }
+
+    /// With so many more of a node. Nodes are counted one after the other.
+    pub(super) fn is_had_by(&mut self, more: OnNode) {
+        match self.by_node.last_mut() {
+            Some(last) if last.node == more.node => {
+                last.capacity = last.capacity.saturating_add(more.capacity);
+                last.free = last.free.saturating_add(more.free);
+                last.could_become = last.could_become.saturating_add(more.could_become);
+            }
+            Some(_) | None => self.by_node.push(more),
         }
     }
 
@@ -177,6 +206,17 @@ impl Row {
     pub fn unusable_units(&self) -> u64 {
         let counts = self.unusable.values().map(|one| one.count);
         counts.fold(0, u64::saturating_add)
+    }
+}
+
+impl OnNode {
+    pub(super) fn has(node: &Arc<str>, capacity: u64, free: u64) -> Self {
+        Self {
+            node: Arc::clone(node),
+            capacity,
+            free,
+            could_become: 0,
+        }
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::could::{Idle, Possibilities, idle};
+use super::kind::Kind;
+use super::row::Key;
 use super::shape::{Shape, Whole};
 use crate::domain::fleet::{DeviceSummary, Occupancy};
 use crate::domain::id::TypeName;
@@ -209,6 +211,25 @@ fn partitions(device: &Device, given: &BTreeSet<&str>) -> Vec<One> {
         }
     }
     all
+}
+
+impl Seen {
+    /// Units by the resource that a node offers them as, which has another name where they are given out by turns.
+    pub(super) fn of_resource(&self, resource: &str) -> Option<&SeenUnits> {
+        let name = resource.strip_suffix(".shared").unwrap_or(resource);
+        self.units.iter().find(|units| units.resource == name)
+    }
+}
+
+impl SeenUnits {
+    pub(super) fn key(&self) -> Key {
+        let kind = self.type_name.clone();
+        Key {
+            kind: kind.map_or(Kind::Unknown, Kind::Known),
+            resource: self.resource.clone(),
+            shape: self.shape.clone(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ impl Reach {
 }
 
 /// Taints of the node that stay, and that are not tolerated.
-fn lasting(wants: &Wants, node: &ClusterNode) -> Vec<Taint> {
+pub(super) fn lasting(wants: &Wants, node: &ClusterNode) -> Vec<Taint> {
     let taints = node.taints.iter().filter(|taint| {
         taint.forbids() && !is_passing(taint) && !taint.is_tolerated(&wants.tolerations)
     });

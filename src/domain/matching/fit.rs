@@ -36,6 +36,18 @@ pub(super) enum Why {
     Count {
         needed: u32,
         most: u32,
+        /// Whether those are the nodes of a profile, and not all.
+        is_reach: bool,
+    },
+    /// More than a profile lets people ask for.
+    AboveMax {
+        needed: u32,
+        max: u64,
+    },
+    /// Fewer than a profile lets people ask for.
+    BelowMin {
+        needed: u32,
+        min: u64,
     },
     ArchitectureUnknown {
         asked: &'static str,
@@ -93,11 +105,12 @@ pub(super) fn best_memory(offers: &[Offer]) -> Option<(String, Bytes)> {
     Some((offer.name.clone(), memory))
 }
 
-/// How `offer` fits `request`, or all that speaks against it.
-pub(super) fn judge(request: &Request, offer: &Offer) -> Result<Fit, Vec<Why>> {
+/// How `offer` fits `request`, or all that speaks against it. Where the request has no count, it is `least` at least.
+pub(super) fn judge(request: &Request, offer: &Offer, least: u32) -> Result<Fit, Vec<Why>> {
     let mut why = Vec::new();
     isolation(request, offer, &mut why);
-    let count = units(request, offer, &mut why);
+    let count = count(request, offer, least);
+    units(request, offer, count, &mut why);
     architecture(request, offer, &mut why);
     capability(request, offer, &mut why);
     let links = links(request, offer, &mut why);
@@ -120,21 +133,24 @@ pub(super) fn judge(request: &Request, offer: &Offer) -> Result<Fit, Vec<Why>> {
 fn isolation(request: &Request, offer: &Offer, why: &mut Vec<Why>) {
     match (&offer.shape, request.isolation) {
         (Shape::Whole, _)
-        | (Shape::Mig(_), Isolation::Mig | Isolation::Shared)
+        | (Shape::Mig(_) | Shape::Part(_), Isolation::Mig | Isolation::Shared)
         | (Shape::Shared, Isolation::Shared) => {}
-        (Shape::Mig(_), Isolation::Exclusive) => why.push(Why::Partition),
+        (Shape::Mig(_) | Shape::Part(_), Isolation::Exclusive) => why.push(Why::Partition),
         (Shape::Shared, asked @ (Isolation::Exclusive | Isolation::Mig)) => {
             why.push(Why::Shared { asked });
         }
     }
 }
 
-/// Units that a pod needs of this offer.
-fn units(request: &Request, offer: &Offer, why: &mut Vec<Why>) -> u32 {
+/// Units that a pod needs of this offer: as many as are asked for, or the fewest that have the memory and are `least` at least.
+pub(super) fn count(request: &Request, offer: &Offer, least: u32) -> u32 {
     let fewest = |needed: Bytes| offer.memory.and_then(|each| needed.over(each));
     let fewest = request.memory_total.and_then(fewest).unwrap_or(1);
     let fewest = u32::try_from(fewest.max(1)).unwrap_or(u32::MAX);
-    let count = request.count.unwrap_or(fewest);
+    request.count.unwrap_or(fewest.max(least))
+}
+
+fn units(request: &Request, offer: &Offer, count: u32, why: &mut Vec<Why>) {
     match offer.memory {
         None => {
             if request.memory_each.is_some() || request.memory_total.is_some() {
@@ -159,9 +175,9 @@ fn units(request: &Request, offer: &Offer, why: &mut Vec<Why>) -> u32 {
         why.push(Why::Count {
             needed: count,
             most: offer.most_on_a_node,
+            is_reach: offer.profile.is_some(),
         });
     }
-    count
 }
 
 fn architecture(request: &Request, offer: &Offer, why: &mut Vec<Why>) {
@@ -210,7 +226,7 @@ fn links(request: &Request, offer: &Offer, why: &mut Vec<Why>) -> Option<String>
     if asked == Interconnect::Any {
         return None;
     }
-    if matches!(offer.shape, Shape::Mig(_)) {
+    if offer.shape.is_part() {
         why.push(Why::LinkOfPartitions { asked });
         return None;
     }
@@ -280,11 +296,22 @@ impl fmt::Display for Why {
             Self::MemoryTotal { needed, has, count } => {
                 write!(f, "needs {needed} or more in all; {count} of it have {has}")
             }
-            Self::Count { needed, most } => {
+            Self::Count {
+                needed,
+                most,
+                is_reach,
+            } => {
+                let which = if *is_reach { " that it reaches" } else { "" };
                 write!(
                     f,
-                    "needs {needed} on one node; no node has more than {most}"
+                    "needs {needed} on one node; no node{which} has more than {most}"
                 )
+            }
+            Self::AboveMax { needed, max } => {
+                write!(f, "needs {needed}; people can ask it for {max} at most")
+            }
+            Self::BelowMin { needed, min } => {
+                write!(f, "needs {needed}; people can ask it for {min} at least")
             }
             Self::ArchitectureUnknown { asked } => {
                 write!(f, "needs {asked} or newer; its architecture is not known")

@@ -31,6 +31,29 @@ pub struct Offer {
     pub traits: Traits,
     /// What to know of the whole offer, in words.
     pub notes: Vec<String>,
+    /// The resource that a pod asks for, such as `nvidia.com/gpu`; `None` where only agents tell what there is.
+    pub resource: Option<String>,
+    /// The hardware profile by which it is had; `None` for what nodes have as such.
+    pub profile: Option<Picked>,
+    /// Further types that a unit may be of just as well.
+    pub others: Vec<TypeName>,
+    /// Why people who pick profiles do not get it, in words; `None` where a profile gives it, or none are looked at.
+    pub lacks_profile: Option<String>,
+}
+
+/// A hardware profile, as people pick it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Picked {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What people are shown.
+    pub shown: String,
+    /// The fewest units that a person can ask for.
+    pub min: u64,
+    /// The most; `None` for no bound.
+    pub max: Option<u64>,
 }
 
 /// How units are given out.
@@ -38,8 +61,10 @@ pub struct Offer {
 pub enum Shape {
     /// Devices as a whole.
     Whole,
-    /// Partitions of this profile, with memory of their own.
+    /// MIG partitions of this profile, with memory of their own.
     Mig(String),
+    /// Parts of another maker's devices, with memory of their own: a Neuron core, an AMD partition.
+    Part(String),
     /// Devices that several pods use by turns; memory is not kept apart.
     Shared,
 }
@@ -138,12 +163,25 @@ impl Link {
     }
 }
 
+impl Offer {
+    /// All types that a unit may be of.
+    pub fn types(&self) -> impl Iterator<Item = &TypeName> {
+        [&self.type_name].into_iter().chain(&self.others)
+    }
+}
+
 impl Shape {
+    /// Whether it is a part of a device.
+    pub fn is_part(&self) -> bool {
+        matches!(self, Self::Mig(_) | Self::Part(_))
+    }
+
     /// The word.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Whole => "whole",
             Self::Mig(_) => "mig",
+            Self::Part(_) => "part",
             Self::Shared => "shared",
         }
     }

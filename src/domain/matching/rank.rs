@@ -1,22 +1,34 @@
 //! The order of what fits. The rule, which `docs/matching.md` promises; each later line decides only among those that all
 //! lines before it find alike:
 //!
-//! 1. what is free now, then what could become free without disturbing anybody, then what nobody knows of, then what is taken;
-//! 2. the preferred types, in the order in which they were given;
-//! 3. the fewest generations behind the newest chip of the same line that fits (lines cannot be compared with each other);
-//! 4. the least memory that was not asked for;
-//! 5. the lowest price of all units, those without one last;
-//! 6. whole devices, partitions, shared devices;
-//! 7. the name.
+//! 1. hardware profiles, then what no profile has, or none as soon;
+//! 2. what is free now, then what could become free without disturbing anybody, then what nobody knows of, then what is taken;
+//! 3. the preferred types, in the order in which they were given;
+//! 4. the fewest generations behind the newest chip of the same line that fits (lines cannot be compared with each other);
+//! 5. the least memory that was not asked for;
+//! 6. the lowest price of all units, those without one last;
+//! 7. whole devices, partitions, shared devices;
+//! 8. the name.
+//!
+//! Of a profile that reaches several types the one counts in each line that speaks least for it.
 
 use std::cmp::Reverse;
 
 use super::architectures::{Generation, generation};
 use super::fit::{Fit, Why};
-use super::offer::{Free, Offer, Shape};
+use super::offer::{Free, Offer, Shape, Traits};
 use super::request::{Bytes, Request};
+use super::speed::{Speed, expectation};
 use super::{Match, Standing};
+use crate::domain::id::TypeName;
 use crate::domain::price::Amount;
+
+/// One of those that fit, beside the others.
+struct Beside<'a> {
+    offer: &'a Offer,
+    count: u32,
+    standing: Standing,
+}
 
 /// Those that fit, in their order.
 pub(super) fn ranked(
@@ -34,6 +46,7 @@ pub(super) fn ranked(
         .collect();
     ordered.sort_by_cached_key(|(offer, fit, standing)| {
         (
+            offer.profile.is_none(),
             *standing,
             liking(request, offer),
             behind(offer, &newest),
@@ -43,19 +56,25 @@ pub(super) fn ranked(
             offer.name.clone(),
         )
     });
-    let standings: Vec<(&Offer, Standing)> = ordered
+    let beside: Vec<Beside<'_>> = ordered
         .iter()
-        .map(|(offer, _, how)| (offer, *how))
+        .map(|(offer, fit, standing)| Beside {
+            offer,
+            count: fit.count,
+            standing: *standing,
+        })
         .collect();
     let warnings: Vec<Vec<String>> = ordered
         .iter()
-        .map(|one| warnings(request, one, &standings, refused))
+        .zip(&beside)
+        .map(|((_, fit, _), one)| warnings(request, (one, fit), &beside, refused))
         .collect();
     let numbered = ordered.into_iter().zip(warnings).enumerate();
     numbered
         .map(|(at, ((offer, fit, standing), warnings))| Match {
             rank: at.saturating_add(1),
             reasons: reasons(request, &offer, &fit, standing),
+            speed: speed(request, &offer, fit.count).cloned(),
             warnings,
             count: fit.count,
             per_hour: fit.per_hour,
@@ -66,7 +85,7 @@ pub(super) fn ranked(
 }
 
 /// How soon `count` units of an offer can be had on one node.
-fn standing(offer: &Offer, count: u32) -> Standing {
+pub(super) fn standing(offer: &Offer, count: u32) -> Standing {
     let change = offer.could_become.as_ref();
     match offer.free {
         Free::Known { on_one_node, .. } if on_one_node >= count => Standing::Free,
@@ -83,7 +102,7 @@ fn standing(offer: &Offer, count: u32) -> Standing {
 /// The newest chip of each line.
 fn newest(fitting: &[(Offer, Fit)]) -> Vec<Generation> {
     let mut newest: Vec<Generation> = Vec::new();
-    for place in fitting.iter().filter_map(|(offer, _)| place(offer)) {
+    for place in fitting.iter().flat_map(|(offer, _)| places(offer)) {
         match newest.iter_mut().find(|known| known.line == place.line) {
             Some(known) if known.step < place.step => *known = place,
             Some(_) => {}
@@ -93,23 +112,45 @@ fn newest(fitting: &[(Offer, Fit)]) -> Vec<Generation> {
     newest
 }
 
+/// The chip families of an offer's types, as far as they are in a line.
+fn places(offer: &Offer) -> Vec<Generation> {
+    if offer.others.is_empty() {
+        return place(offer).into_iter().collect();
+    }
+    let traits = offer.types().map(Traits::of);
+    let names = traits.filter_map(|one| one.architecture);
+    names.filter_map(|name| generation(&name)).collect()
+}
+
 fn place(offer: &Offer) -> Option<Generation> {
     offer.traits.architecture.as_deref().and_then(generation)
 }
 
 fn liking(request: &Request, offer: &Offer) -> usize {
-    let mut liked = request.preferred.iter();
-    liked
-        .position(|one| *one == offer.type_name)
-        .unwrap_or(usize::MAX)
+    let place = |name| request.preferred.iter().position(|one| one == name);
+    let liked = offer.types().map(|name| place(name).unwrap_or(usize::MAX));
+    liked.max().unwrap_or(usize::MAX)
 }
 
 fn behind(offer: &Offer, newest: &[Generation]) -> usize {
-    let behind = place(offer).and_then(|own| {
-        let newest = newest.iter().find(|one| one.line == own.line)?;
-        newest.step.checked_sub(own.step)
+    let places = places(offer);
+    let known = offer.types().count();
+    let behind = places.iter().map(|own| {
+        let newest = newest.iter().find(|one| one.line == own.line);
+        newest.and_then(|newest| newest.step.checked_sub(own.step))
     });
-    behind.unwrap_or(usize::MAX)
+    let most = behind
+        .map(|one| one.unwrap_or(usize::MAX))
+        .max()
+        .filter(|_| places.len() == known);
+    most.unwrap_or(usize::MAX)
+}
+
+/// How fast so many were measured to be. A part is no device, and of several types nobody knows which it is.
+fn speed<'r>(request: &'r Request, offer: &Offer, count: u32) -> Option<&'r Speed> {
+    let is_sure = offer.shape == Shape::Whole && offer.others.is_empty();
+    let found = is_sure.then(|| request.speeds.get(&offer.type_name, count));
+    found.flatten()
 }
 
 fn waste(request: &Request, offer: &Offer, count: u32) -> Bytes {
@@ -145,8 +186,16 @@ fn reasons(request: &Request, offer: &Offer, fit: &Fit, standing: Standing) -> V
     {
         said.push(format!("compute capability {has}, {asked} needed"));
     }
-    if request.preferred.contains(&offer.type_name) {
+    if offer.types().all(|name| request.preferred.contains(name)) {
         said.push("a preferred type".to_owned());
+    }
+    if let Some(speed) = speed(request, offer, fit.count) {
+        let rows: Vec<&str> = speed.rows().iter().map(String::as_str).collect();
+        let rows = rows.join(", ");
+        said.push(format!(
+            "expect {speed} tokens/s of {} (performance rows: {rows})",
+            fit.count
+        ));
     }
     said.push(availability(offer, fit.count, standing));
     if let (Some(all), Some(price)) = (fit.per_hour, &offer.price) {
@@ -179,13 +228,15 @@ fn availability(offer: &Offer, count: u32, standing: Standing) -> String {
 
 fn warnings(
     request: &Request,
-    (offer, fit, standing): &(Offer, Fit, Standing),
-    fitting: &[(&Offer, Standing)],
+    (own, fit): (&Beside<'_>, &Fit),
+    fitting: &[Beside<'_>],
     refused: &[(Offer, Vec<Why>)],
 ) -> Vec<String> {
+    let offer = own.offer;
     let mut said: Vec<String> = Vec::new();
-    said.extend(instead(request, offer, fitting, refused));
-    said.extend(fallback(offer, *standing, fitting));
+    said.extend(offer.lacks_profile.clone());
+    said.extend(instead(request, own, fitting, refused));
+    said.extend(fallback(request, own, fitting));
     if offer.shape == Shape::Shared {
         said.push(
             "others use the same device by turns: memory is not kept apart, and speed depends on them".to_owned(),
@@ -199,18 +250,17 @@ fn warnings(
 /// That it is not the type that was liked best, and what is with that one.
 fn instead(
     request: &Request,
-    offer: &Offer,
-    fitting: &[(&Offer, Standing)],
+    own: &Beside<'_>,
+    fitting: &[Beside<'_>],
     refused: &[(Offer, Vec<Why>)],
 ) -> Option<String> {
-    let best = request
-        .preferred
-        .first()
-        .filter(|best| **best != offer.type_name)?;
-    let of_best = fitting.iter().filter(|(other, _)| other.type_name == *best);
-    let standing = of_best.map(|(_, standing)| *standing).min();
+    let offer = own.offer;
+    let best = request.preferred.first();
+    let best = best.filter(|best| offer.types().any(|name| name != *best))?;
+    let of_best = fitting.iter().filter(|one| one.offer.type_name == *best);
+    let soonest = of_best.min_by_key(|one| one.standing);
     let refusal = refused.iter().find(|(other, _)| other.type_name == *best);
-    let but = match (standing, refusal) {
+    let but = match (soonest.map(|one| one.standing), refusal) {
         (Some(Standing::Free), _) => "which fits and is free too".to_owned(),
         (Some(Standing::CouldBecome), _) => {
             "of which nothing is free until something changes".to_owned()
@@ -223,24 +273,72 @@ fn instead(
         }
         (None, None) => "which is not here".to_owned(),
     };
-    Some(format!(
-        "{} instead of the preferred {best}, {but}",
-        offer.type_name
+    let types: Vec<&str> = offer.types().map(TypeName::as_str).collect();
+    let count = soonest.map_or(own.count, |one| one.count);
+    Some(with_speeds(
+        format!(
+            "{} instead of the preferred {best}, {but}",
+            types.join(" or ")
+        ),
+        speed(request, offer, own.count),
+        request.speeds.get(best, count),
     ))
 }
 
 /// That a newer chip fits too and is not to be had as soon.
-fn fallback(offer: &Offer, standing: Standing, fitting: &[(&Offer, Standing)]) -> Option<String> {
-    let own = place(offer)?;
-    let newer = fitting.iter().filter_map(|(other, how)| {
-        let place = place(other).filter(|place| place.line == own.line && place.step > own.step)?;
-        (*how > standing).then_some((Reverse(place.step), &other.name, place.name))
+fn fallback(request: &Request, own: &Beside<'_>, fitting: &[Beside<'_>]) -> Option<String> {
+    let offer = own.offer;
+    let mine = place(offer)?;
+    let newer = fitting.iter().filter_map(|other| {
+        let place = place(other.offer);
+        let place = place.filter(|place| place.line == mine.line && place.step > mine.step)?;
+        (other.standing > own.standing).then_some((other, place))
     });
-    let (_, name, newer) = newer.min_by(|one, other| (one.0, one.1).cmp(&(other.0, other.1)))?;
-    Some(format!(
-        "{} is {}; {name} is {newer}, which is newer and fits, but not enough of it is free",
-        offer.name, own.name
+    let newer = newer.min_by_key(|(other, place)| (Reverse(place.step), &other.offer.name));
+    let (other, place) = newer?;
+    let (name, newer) = (&other.offer.name, place.name);
+    // What is said of the preferred type need not be said twice.
+    let is_said = request.preferred.first() == Some(&other.offer.type_name);
+    let (one, another) = (
+        speed(request, offer, own.count),
+        speed(request, other.offer, other.count),
+    );
+    Some(with_speeds(
+        format!(
+            "{} is {}; {name} is {newer}, which is newer and fits, but not enough of it is free",
+            offer.name, mine.name
+        ),
+        one.filter(|_| !is_said),
+        another,
     ))
+}
+
+fn with_speeds(text: String, own: Option<&Speed>, other: Option<&Speed>) -> String {
+    match (own, other) {
+        (Some(own), Some(other)) => format!("{text}: {}", expectation(own, other)),
+        (_, _) => text,
+    }
+}
+
+/// What is said of the best, and what no profile has of what could be had sooner.
+fn with_alone(said: String, best: &Match, matches: &[Match]) -> String {
+    let sooner = matches
+        .iter()
+        .filter(|one| one.offer.lacks_profile.is_some() && one.standing < best.standing);
+    let first = sooner.min_by_key(|one| one.rank);
+    match first.map(|one| (one, &one.offer.lacks_profile)) {
+        Some((one, Some(why))) => {
+            let (count, name) = (one.count, &one.offer.name);
+            let how = match one.standing {
+                Standing::Free => "is free",
+                Standing::CouldBecome | Standing::Unknown | Standing::Taken => {
+                    "could be had sooner"
+                }
+            };
+            format!("{said}; {count} x {name} {how}, and {why}")
+        }
+        _ => said,
+    }
 }
 
 /// The answer in one sentence.
@@ -252,7 +350,7 @@ pub(super) fn summary(
 ) -> String {
     if let Some(best) = matches.first() {
         let (count, name) = (best.count, &best.offer.name);
-        return match (best.standing, &best.offer.could_become) {
+        let said = match (best.standing, &best.offer.could_become) {
             (Standing::Free, _) => format!("{count} x {name} fits and is free"),
             (Standing::CouldBecome, Some(change)) => {
                 format!(
@@ -266,6 +364,10 @@ pub(super) fn summary(
             (Standing::CouldBecome | Standing::Taken, _) => {
                 format!("{count} x {name} fits, but not enough is free on one node")
             }
+        };
+        return match &best.offer.lacks_profile {
+            Some(why) => format!("{said}; {why}"),
+            None => with_alone(said, best, matches),
         };
     }
     if refused.is_empty() {

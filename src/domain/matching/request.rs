@@ -6,6 +6,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::architectures::{self, Generation};
+use super::speed::Speeds;
 use crate::domain::accelerators::{Lookup, lookup};
 use crate::domain::id::TypeName;
 use crate::domain::price::{Amount, PurchaseOption};
@@ -39,6 +40,8 @@ pub struct Request {
     pub ceiling: Option<Amount>,
     /// How they are paid for.
     pub option: PurchaseOption,
+    /// How fast it was measured to be on what; it decides nothing, and warnings say it.
+    pub speeds: Speeds,
 }
 
 /// An amount of memory.

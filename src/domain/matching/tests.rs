@@ -1,6 +1,9 @@
 //! Each sentence that is promised of matching, as a row.
 
+mod profiles;
 mod properties;
+mod rule;
+mod speeds;
 
 use super::*;
 use crate::domain::id::TypeName;
@@ -24,6 +27,10 @@ fn offer(type_name: &str, gib: u64, most: u32, free: u32) -> Offer {
         price: None,
         traits: Traits::of(&type_name),
         notes: Vec::new(),
+        resource: None,
+        profile: None,
+        others: Vec::new(),
+        lacks_profile: None,
         type_name,
     }
 }

@@ -20,6 +20,7 @@ use octavo::domain::inventory::Inventory;
 use octavo::domain::labels::{self, Options};
 use octavo::domain::sharing::usage::Usage;
 use octavo::domain::stream::{Change, Run};
+use octavo::k8s::cluster::Followed;
 use octavo::wire::status;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -44,6 +45,8 @@ pub(crate) struct Machines(BTreeMap<String, Inventory>);
 /// A router over a fleet that tests change.
 pub(crate) struct Aggregator {
     pub(crate) router: Router,
+    /// The same without the gate: who asks brings a sight.
+    pub(crate) ungated: Router,
     pub(crate) ready: watch::Sender<bool>,
     fleet: Mutex<watch::Sender<Fleet>>,
     clock: Clock,
@@ -74,7 +77,7 @@ impl Aggregator {
 
     /// With so many event streams at once.
     pub(crate) fn with_streams(machines: &Machines, max_streams: usize) -> Self {
-        Self::made(machines, |view| view, max_streams)
+        Self::made(machines, |view| view, max_streams, None)
     }
 
     /// With layouts to plan for.
@@ -84,7 +87,7 @@ impl Aggregator {
 
     /// With more to look at than the fleet.
     pub(crate) fn viewed(machines: &Machines, more: impl FnOnce(View) -> View) -> Self {
-        Self::made(machines, more, 8)
+        Self::made(machines, more, 8, None)
     }
 
     /// With hardware profiles.
@@ -92,14 +95,29 @@ impl Aggregator {
         Self::viewed(machines, |view| view.with_profiles(profiles))
     }
 
-    fn made(machines: &Machines, more: impl FnOnce(View) -> View, max_streams: usize) -> Self {
+    /// With hardware profiles, and a cluster by whose nodes and pods is counted.
+    pub(crate) fn following(
+        machines: &Machines,
+        profiles: Profiles,
+        cluster: watch::Receiver<Arc<Followed>>,
+    ) -> Self {
+        let more = |view: View| view.with_profiles(profiles);
+        Self::made(machines, more, 8, Some(cluster))
+    }
+
+    fn made(
+        machines: &Machines,
+        more: impl FnOnce(View) -> View,
+        max_streams: usize,
+        cluster: Option<watch::Receiver<Arc<Followed>>>,
+    ) -> Self {
         let clock = Clock::start();
         let (fleet, receiver) = watch::channel(Fleet::default());
         let (ready, is_ready) = watch::channel(true);
         let view = more(View::new(receiver, clock));
         let mut registry = Registry::default();
         rest::metrics::register(&mut registry, view.clone());
-        let availability = Counter::new(view.clone(), None);
+        let availability = Counter::new(view.clone(), cluster);
         rest::availability::register(&mut registry, availability.clone());
         let context = rest::Context {
             view,
@@ -109,8 +127,10 @@ impl Aggregator {
             max_streams,
         };
         let gate = Guard::open(Stats::default());
+        let ungated = rest::router(context);
         let aggregator = Self {
-            router: rest::router(context).layer(from_fn_with_state(gate, check)),
+            router: ungated.clone().layer(from_fn_with_state(gate, check)),
+            ungated,
             ready,
             fleet: Mutex::new(fleet),
             clock,

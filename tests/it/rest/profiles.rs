@@ -1,13 +1,12 @@
 //! Hardware profiles of a file, held against machines that were really read and a cluster as it might be.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use octavo::aggregator::profiles::Profiles;
 use octavo::book::profiles::ProfileBook;
-use octavo::domain::cluster::{Amounts, ClusterNode, Readiness, Sights};
+use octavo::domain::cluster::{Amounts, ClusterNode, ClusterPod, Readiness, Sights};
 use octavo::k8s::cluster::Followed;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,7 +25,7 @@ pub(crate) struct Around {
 }
 
 /// A profile as the API server has it. Its types are what the selector reaches.
-pub(super) fn profile(namespace: &str, name: &str, key: &str, value: &str) -> Value {
+pub(crate) fn profile(namespace: &str, name: &str, key: &str, value: &str) -> Value {
     json!({
         "apiVersion": "infrastructure.opendatahub.io/v1", "kind": "HardwareProfile",
         "metadata": {"name": name, "namespace": namespace, "annotations": {"opendatahub.io/display-name": "Premium GPU"}},
@@ -55,14 +54,15 @@ pub(super) fn node(name: &str, labels: &[(&str, &str)]) -> ClusterNode {
 }
 
 pub(super) fn followed(nodes: impl IntoIterator<Item = ClusterNode>) -> Arc<Followed> {
-    let nodes = nodes
-        .into_iter()
-        .map(|node| (node.name.clone(), Arc::new(node)));
+    with_pods(nodes, [])
+}
+
+fn with_pods(
+    nodes: impl IntoIterator<Item = ClusterNode>,
+    pods: impl IntoIterator<Item = ClusterPod>,
+) -> Arc<Followed> {
     Arc::new(Followed {
-        sights: Arc::new(Sights {
-            nodes: nodes.collect(),
-            pods: BTreeMap::new(),
-        }),
+        sights: Arc::new(Sights::of(nodes, pods)),
         heard: Some(Instant::now()),
         trouble: None,
         ..Followed::default()
@@ -88,7 +88,24 @@ impl Around {
         (around, Profiles::new(None, Some(seen), Some(book)))
     }
 
-    fn path(&self) -> std::path::PathBuf {
+    /// A cluster of these nodes and pods with these profiles in a file, and what follows it.
+    pub(crate) fn of(
+        nodes: Vec<ClusterNode>,
+        pods: Vec<ClusterPod>,
+        profiles: &[Value],
+    ) -> (Self, Profiles, watch::Receiver<Arc<Followed>>) {
+        let (cluster, seen) = watch::channel(with_pods(nodes, pods));
+        let around = Self {
+            cluster,
+            folder: tempfile::tempdir().unwrap(),
+        };
+        around.write(profiles);
+        let book = ProfileBook::open(&around.path()).unwrap();
+        let profiles = Profiles::new(None, Some(seen.clone()), Some(book));
+        (around, profiles, seen)
+    }
+
+    pub(crate) fn path(&self) -> std::path::PathBuf {
         self.folder.path().join("profiles.yaml")
     }
 

@@ -1,0 +1,288 @@
+//! What a cluster's nodes have, as offers: what was counted by the scheduler's rules, with its figures node by node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::domain::accelerators::Catalogue;
+use crate::domain::availability::{Key, Kind, OnNode, Row, Shape as Counted};
+use crate::domain::hardware_profile::Specs;
+use crate::domain::id::TypeName;
+use crate::domain::matching::{Bytes, Change, Free, Offer, Request, Shape, Traits};
+use crate::domain::price::PriceBook;
+use crate::domain::quantity::Mebibytes;
+
+/// Offers of the rows of one count.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// By the row that each is of; rows of devices nobody knows the type of have none.
+    offers: BTreeMap<Key, Offer>,
+}
+
+/// Figures of some nodes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Figures {
+    total: u64,
+    most: u64,
+    free: u64,
+    free_on_one: u64,
+    /// The node on which most would be free after a change, and how many.
+    change: Option<(u64, String)>,
+}
+
+impl Counts {
+    /// Of `rows`, with what one unit costs.
+    pub fn of(rows: &[Row], request: &Request, prices: Option<&PriceBook>) -> Self {
+        let catalogue = Catalogue::built_in();
+        let mut names: BTreeMap<String, u32> = BTreeMap::new();
+        let mut offers = BTreeMap::new();
+        for row in rows {
+            let Some(offer) = offer(row, &catalogue) else {
+                continue;
+            };
+            // What a part or a turn costs is nobody's to guess from what the whole does.
+            let price = prices
+                .filter(|_| offer.shape == Shape::Whole)
+                .and_then(|book| book.price(&offer.type_name, request.option));
+            let count = names.entry(offer.name.clone()).or_default();
+            *count = count.saturating_add(1);
+            offers.insert(row.key.clone(), Offer { price, ..offer });
+        }
+        // Plugins may give out one kind under several names.
+        for (key, offer) in &mut offers {
+            if names.get(&offer.name).is_some_and(|count| *count > 1) {
+                offer.name = format!("{} ({})", offer.name, key.resource);
+            }
+        }
+        Self { offers }
+    }
+
+    /// What the row of this key offers.
+    pub(super) fn get(&self, key: &Key) -> Option<&Offer> {
+        self.offers.get(key)
+    }
+
+    /// Those of a type that pods ask for by this resource.
+    pub(super) fn of_type(&self, type_name: &TypeName, resource: &str) -> Vec<&Offer> {
+        let all = self.offers.values();
+        all.filter(|offer| {
+            offer.type_name == *type_name && offer.resource.as_deref() == Some(resource)
+        })
+        .collect()
+    }
+
+    /// All of them.
+    pub fn into_offers(self) -> Vec<Offer> {
+        self.offers.into_values().collect()
+    }
+}
+
+/// What pods get of nodes with several types, or of a type nobody knows, which nobody can be promised.
+pub fn left_out(rows: &[Row]) -> Option<String> {
+    let nameless = |row: &&Row| !matches!(row.key.kind, Kind::Known(_));
+    let rows = rows.iter().filter(nameless);
+    let units = rows.fold(0_u64, |sum, row| sum.saturating_add(row.capacity));
+    (units > 0).then(|| {
+        format!(
+            "{units} units are left out: they are of a type that nobody knows, or on nodes with several types, where a pod gets either"
+        )
+    })
+}
+
+impl Figures {
+    /// One more node, of whose units so many are free.
+    pub(super) fn add(&mut self, on: &OnNode, free: u64) {
+        self.total = self.total.saturating_add(on.capacity);
+        let after = free.saturating_add(on.could_become);
+        self.most = self.most.max(on.capacity).max(after);
+        self.free = self.free.saturating_add(free);
+        self.free_on_one = self.free_on_one.max(free);
+        // Of those alike the first, and nodes come by name.
+        let better = self.change.as_ref().is_none_or(|(most, _)| after > *most);
+        if on.could_become > 0 && better {
+            self.change = Some((after, on.node.to_string()));
+        }
+    }
+
+    /// `offer` with these figures.
+    pub(super) fn of(self, offer: Offer) -> Offer {
+        Offer {
+            most_on_a_node: small(self.most),
+            total: self.total,
+            free: Free::Known {
+                total: self.free,
+                on_one_node: small(self.free_on_one),
+            },
+            could_become: self.change.map(|(on_one_node, node)| Change {
+                on_one_node: small(on_one_node),
+                how: format!("by repartitioning {node}"),
+            }),
+            ..offer
+        }
+    }
+}
+
+fn small(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn offer(row: &Row, catalogue: &Catalogue) -> Option<Offer> {
+    let Kind::Known(type_name) = &row.key.kind else {
+        return None;
+    };
+    if row.capacity == 0 && row.could_become == 0 {
+        return None;
+    }
+    let (shape, name) = shape(type_name, &row.key.shape);
+    let mut figures = Figures::default();
+    for on in &row.by_node {
+        figures.add(on, on.free);
+    }
+    let mut notes: Vec<String> = unusable(row).into_iter().collect();
+    let told = row.memory.filter(|memory| memory.get() > 0);
+    let sold = || {
+        let specs = Specs::of(type_name, catalogue);
+        let is_device = matches!(shape, Shape::Whole | Shape::Shared);
+        specs.memory_mib.filter(|_| is_device).map(Mebibytes::new)
+    };
+    let memory = told.or_else(|| {
+        let sold = sold();
+        let note = "its memory is the catalogue's word: no agent and no label tells it";
+        notes.extend(sold.map(|_| note.to_owned()));
+        sold
+    });
+    Some(figures.of(Offer {
+        name,
+        type_name: type_name.clone(),
+        shape,
+        memory: memory.map(Bytes::from),
+        most_on_a_node: 0,
+        total: 0,
+        free: Free::Unknown,
+        could_become: None,
+        price: None,
+        traits: Traits::of(type_name),
+        notes,
+        resource: Some(row.key.resource.clone()),
+        profile: None,
+        others: Vec::new(),
+        lacks_profile: None,
+    }))
+}
+
+fn shape(type_name: &TypeName, counted: &Counted) -> (Shape, String) {
+    match counted {
+        Counted::Device => (Shape::Whole, type_name.to_string()),
+        Counted::Mig(profile) => (
+            Shape::Mig(profile.clone()),
+            format!("{type_name}/{profile}"),
+        ),
+        Counted::Shared => (Shape::Shared, format!("{type_name}/shared")),
+        Counted::SharedMig(profile) => (Shape::Shared, format!("{type_name}/{profile}/shared")),
+        Counted::NeuronCore => (Shape::Part("core".to_owned()), format!("{type_name}/core")),
+        Counted::Part(part) => (Shape::Part(part.clone()), format!("{type_name}/{part}")),
+    }
+}
+
+/// What of it cannot be had, whoever asks, and why.
+fn unusable(row: &Row) -> Option<String> {
+    let all: BTreeSet<String> = row
+        .unusable
+        .iter()
+        .map(|(why, units)| format!("{} {}", units.count, why.as_str()))
+        .collect();
+    let all: Vec<String> = all.into_iter().collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "{} of {} are of no use now: {}; octavo availability says more",
+            row.unusable_units(),
+            row.capacity,
+            all.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::availability::{Names, count};
+    use crate::domain::cluster::{Amounts, ClusterNode, Readiness, Sights};
+
+    fn node(name: &str, kind: &str, resources: &[(&str, u64)]) -> ClusterNode {
+        let all = resources.iter();
+        let all = all.fold(Amounts::default(), |all, (name, count)| {
+            all.with(name, *count)
+        });
+        let all = all.with("pods", 110);
+        ClusterNode {
+            name: name.to_owned(),
+            labels: BTreeMap::from([("octavo.dev/type".to_owned(), kind.to_owned())]),
+            readiness: Readiness::Ready,
+            capacity: all.clone(),
+            allocatable: all,
+            ..ClusterNode::default()
+        }
+    }
+
+    fn rows(nodes: impl IntoIterator<Item = ClusterNode>) -> Vec<Row> {
+        let mut names = Names::new(Catalogue::built_in());
+        count(&[], Some(&Sights::of(nodes, [])), &mut names).rows
+    }
+
+    fn offers(rows: &[Row]) -> Vec<Offer> {
+        Counts::of(rows, &Request::default(), None).into_offers()
+    }
+
+    #[test]
+    fn what_labels_alone_tell_is_offered_with_the_catalogues_memory_and_what_is_of_no_use() {
+        let mut cordoned = node("b", "nvidia-l4-24gb", &[("nvidia.com/gpu", 4)]);
+        cordoned.is_cordoned = true;
+        let free = node("a", "nvidia-l4-24gb", &[("nvidia.com/gpu", 2)]);
+        let rows = rows([free, cordoned]);
+        let offers = offers(&rows);
+        let [offer] = offers.as_slice() else {
+            panic!("{offers:?}");
+        };
+        assert_eq!(
+            (offer.name.as_str(), offer.resource.as_deref()),
+            ("nvidia-l4-24gb", Some("nvidia.com/gpu"))
+        );
+        assert_eq!((offer.total, offer.most_on_a_node), (6, 4));
+        let free = Free::Known {
+            total: 2,
+            on_one_node: 2,
+        };
+        assert_eq!(offer.free, free);
+        assert!(offer.memory.is_some_and(|memory| memory.get() > 20 << 30));
+        assert_eq!(
+            offer.notes,
+            [
+                "4 of 6 are of no use now: 4 cordoned; octavo availability says more",
+                "its memory is the catalogue's word: no agent and no label tells it",
+            ]
+        );
+        assert_eq!(left_out(&rows), None);
+    }
+
+    #[test]
+    fn no_two_offers_have_one_name_and_what_nobody_can_be_promised_is_left_out() {
+        let neuron = [
+            ("aws.amazon.com/neuron", 2),
+            ("aws.amazon.com/neuroncore", 4),
+            ("aws.amazon.com/neurondevice", 2),
+        ];
+        let rows = rows([
+            node("a", "aws-inferentia2-32gb", &neuron),
+            node("b", "mixed", &[("nvidia.com/gpu", 3)]),
+        ]);
+        let names: Vec<String> = offers(&rows).into_iter().map(|one| one.name).collect();
+        assert_eq!(
+            names,
+            [
+                "aws-inferentia2-32gb (aws.amazon.com/neuron)",
+                "aws-inferentia2-32gb/core",
+                "aws-inferentia2-32gb (aws.amazon.com/neurondevice)",
+            ]
+        );
+        let notice = left_out(&rows).unwrap();
+        assert!(notice.starts_with("3 units are left out"), "{notice}");
+    }
+}

@@ -1,0 +1,169 @@
+//! Hardware profiles as ways to what there is: where each leads, with the figures of the nodes that it reaches.
+
+use std::collections::BTreeMap;
+
+use super::counted::{Counts, Figures};
+use crate::aggregator::profiles::Led;
+use crate::domain::availability::{Key, Kind, OnNode, Row, Shape as Counted};
+use crate::domain::hardware_profile::{Destination, Place, Way};
+use crate::domain::id::TypeName;
+use crate::domain::matching::{Free, Offer, Picked, Shape, Through};
+
+/// What there is, by whose word.
+#[derive(Debug)]
+pub enum Ground<'a> {
+    /// As it was counted of a cluster: the rows, and their offers.
+    Cluster(&'a [Row], &'a Counts),
+    /// As agents tell, where none is followed.
+    Agents(&'a [Offer]),
+}
+
+/// Of which row a node's units of a resource are, and its figures.
+type Index<'a> = BTreeMap<(&'a str, &'a str), Vec<(&'a Key, &'a OnNode)>>;
+
+impl Ground<'_> {
+    /// What these profiles lead to.
+    pub fn through(&self, profiles: &[Led]) -> Vec<Through> {
+        let mut index: Index<'_> = BTreeMap::new();
+        if let Self::Cluster(rows, _) = self {
+            let all = rows.iter();
+            let all = all.flat_map(|row| row.by_node.iter().map(move |on| (&row.key, on)));
+            for (key, on) in all {
+                let place = index.entry((&*on.node, key.resource.as_str())).or_default();
+                place.push((key, on));
+            }
+        }
+        let mut found = Vec::new();
+        for led in profiles {
+            let is_one = led.ways.len() == 1;
+            for way in &led.ways {
+                let mut one = self.way(led, way, &index);
+                if !is_one {
+                    one.name = format!("{} ({})", one.name, way.resource);
+                }
+                found.push(one);
+            }
+        }
+        found
+    }
+
+    fn way(&self, led: &Led, way: &Way, index: &Index<'_>) -> Through {
+        let mut through = Through {
+            name: format!("{}/{}", led.key.namespace, led.key.name),
+            picked: Picked {
+                namespace: led.key.namespace.clone(),
+                name: led.key.name.clone(),
+                shown: led.shown.clone(),
+                min: way.min,
+                max: way.max,
+            },
+            resource: way.resource.clone(),
+            offers: Vec::new(),
+            against: led.against.clone(),
+            notes: Vec::new(),
+        };
+        match &way.to {
+            Destination::Nodes(places) => self.nodes(&mut through, places, index),
+            Destination::Queue(queue) => {
+                let note =
+                    format!("its queue {queue} decides where its work goes, and when it may begin");
+                self.said(&mut through, led, &note);
+                for offer in &mut through.offers {
+                    offer.free = Free::Unknown;
+                    offer.could_become = None;
+                }
+            }
+            Destination::Untold => {
+                let note = "no cluster is followed: that it reaches these devices is its own word";
+                self.said(&mut through, led, note);
+            }
+        }
+        through
+    }
+
+    /// What nodes have that are reached.
+    fn nodes(&self, through: &mut Through, places: &[Place], index: &Index<'_>) {
+        let Self::Cluster(_, counts) = self else {
+            return;
+        };
+        let mut found: BTreeMap<&Key, Figures> = BTreeMap::new();
+        let (mut mixed, mut unknown) = (0_u32, 0_u32);
+        for place in places {
+            let key = (place.node.as_str(), through.resource.as_str());
+            for (key, on) in index.get(&key).into_iter().flatten() {
+                match key.kind {
+                    Kind::Known(_) => found.entry(key).or_default().add(on, place.free),
+                    Kind::Mixed => mixed = mixed.saturating_add(1),
+                    Kind::Unknown => unknown = unknown.saturating_add(1),
+                }
+            }
+        }
+        let picked = &through.picked;
+        let offers = found.into_iter().filter_map(|(key, figures)| {
+            let base = counts.get(key)?;
+            // What is of no use elsewhere is no news here.
+            let base = Offer {
+                notes: Vec::new(),
+                profile: Some(picked.clone()),
+                ..base.clone()
+            };
+            Some(figures.of(base))
+        });
+        through.offers = offers.collect::<Vec<Offer>>();
+        if mixed > 0 {
+            through.against.push(format!(
+                "{mixed} of the nodes that it reaches have several types, and a pod there gets either"
+            ));
+        }
+        if unknown > 0 {
+            through.against.push(format!(
+                "of {unknown} of the nodes that it reaches nobody knows the type"
+            ));
+        }
+    }
+
+    /// What a profile says that it is for, where nobody can look.
+    fn said(&self, through: &mut Through, led: &Led, note: &str) {
+        if led.types.is_empty() {
+            through.against.push(format!(
+                "{note}; and it does not say for which type it is: the annotation octavo.dev/type can"
+            ));
+            return;
+        }
+        for type_name in &led.types {
+            let offers = self.of_type(type_name, &through.resource);
+            if offers.is_empty() {
+                through.against.push(format!(
+                    "it is for {type_name}, of which nothing is here as {}",
+                    through.resource
+                ));
+            }
+            through.offers.extend(offers);
+        }
+        through.notes.push(note.to_owned());
+    }
+
+    fn of_type(&self, type_name: &TypeName, resource: &str) -> Vec<Offer> {
+        match self {
+            Self::Cluster(_, counts) => {
+                let found = counts.of_type(type_name, resource).into_iter();
+                found.cloned().collect()
+            }
+            Self::Agents(offers) => {
+                let asked = Counted::of(resource, None);
+                let is_it = |offer: &&Offer| {
+                    offer.type_name == *type_name
+                        && match (&offer.shape, &asked) {
+                            (Shape::Whole, Counted::Device) | (Shape::Shared, Counted::Shared) => {
+                                true
+                            }
+                            (Shape::Mig(one), Counted::Mig(other)) => one == other,
+                            (Shape::Shared, Counted::Device) => true,
+                            (_, _) => false,
+                        }
+                };
+                offers.iter().filter(is_it).cloned().collect()
+            }
+        }
+    }
+}

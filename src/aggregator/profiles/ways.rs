@@ -1,0 +1,64 @@
+//! Where profiles lead, for those who ask which of them suits.
+
+use std::collections::BTreeSet;
+
+use crate::domain::hardware_profile::{Destination, Finding, Gravity, HardwareProfile, ProfileKey};
+use crate::domain::hardware_profile::{Queues, Way, judge, ways};
+use crate::domain::id::TypeName;
+
+use super::Grounds;
+
+/// A profile for work with accelerators, and where it leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Led {
+    /// Which one.
+    pub key: ProfileKey,
+    /// What people are shown.
+    pub shown: String,
+    /// The types that it says it is for, or selects.
+    pub types: Vec<TypeName>,
+    /// Its resources; at least one.
+    pub ways: Vec<Way>,
+    /// Why nobody can pick it, or its work would wait for ever.
+    pub against: Vec<String>,
+}
+
+impl Grounds {
+    /// All profiles for work with accelerators, by namespace and name. Of two kinds with one name the one that is made today is meant.
+    pub(super) fn led(&self) -> Vec<Led> {
+        let nothing = Queues::Untold;
+        let queues = self.known.as_ref().map_or(&nothing, |known| &known.queues);
+        let holds = self.sights.as_deref().map(|sights| (sights, sights.held()));
+        let cluster = holds.as_ref().map(|(sights, holds)| (*sights, holds));
+        let mut seen: BTreeSet<&ProfileKey> = BTreeSet::new();
+        let profiles = self.profiles().into_iter();
+        let profiles = profiles.filter(|profile| seen.insert(&profile.key));
+        let all = profiles.filter_map(|profile| {
+            let ways = ways(profile, cluster);
+            (!ways.is_empty()).then(|| Led {
+                key: profile.key.clone(),
+                shown: profile.shown().to_owned(),
+                types: profile.types(None),
+                against: against(profile, &ways, queues),
+                ways,
+            })
+        });
+        all.collect()
+    }
+}
+
+/// What makes a profile useless, as far as it says so itself; and that it reaches no node.
+fn against(profile: &HardwareProfile, ways: &[Way], queues: &Queues) -> Vec<String> {
+    let (_, findings) = judge(profile, None, queues);
+    let grave = |one: &&Finding| one.gravity() == Gravity::Error || **one == Finding::Disabled;
+    let found = findings.iter().filter(grave).map(ToString::to_string);
+    let mut all: Vec<String> = found.collect();
+    let is_nowhere = |way: &Way| matches!(&way.to, Destination::Nodes(places) if places.is_empty());
+    if ways.iter().any(is_nowhere) {
+        all.push(format!(
+            "it reaches no node that gives what it asks for: octavo profiles check {} says why",
+            profile.key.name
+        ));
+    }
+    all
+}

@@ -1,0 +1,231 @@
+//! What is promised where people pick hardware profiles.
+
+use proptest::prelude::*;
+
+use super::super::*;
+use super::{names, needs, offer, refusal};
+
+/// A profile of the namespace `a`, with so many at most, that leads to these.
+fn profile(name: &str, max: Option<u64>, offers: Vec<Offer>) -> Through {
+    Through {
+        name: format!("a/{name}"),
+        picked: Picked {
+            namespace: "a".to_owned(),
+            name: name.to_owned(),
+            shown: name.to_uppercase(),
+            min: 1,
+            max,
+        },
+        resource: "nvidia.com/gpu".to_owned(),
+        offers,
+        against: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn a100(free: u32) -> Offer {
+    offer("nvidia-a100-80gb", 80, 8, free)
+}
+
+fn h200(free: u32) -> Offer {
+    offer("nvidia-h200-141gb", 140, 8, free)
+}
+
+fn v100() -> Offer {
+    offer("nvidia-v100-16gb", 16, 8, 8)
+}
+
+fn count(count: u32) -> Request {
+    Request {
+        count: Some(count),
+        ..needs("80GB")
+    }
+}
+
+#[test]
+fn profiles_that_reach_what_fits_come_first_and_what_no_profile_offers_after_them() {
+    let offers = vec![a100(8), h200(8), v100()];
+    let profiles = vec![
+        profile("large", None, vec![a100(4)]),
+        profile("small", None, vec![v100()]),
+    ];
+    let found = answer_by_profiles(&needs("80GB"), offers, profiles);
+    assert_eq!(names(&found), ["a/large", "nvidia-h200-141gb"]);
+    assert_eq!(found.verdict, Verdict::FitsNow);
+    assert_eq!(found.summary, "1 x a/large fits and is free");
+    let best = &found.matches[0].offer;
+    let picked = best.profile.as_ref().unwrap();
+    assert_eq!(
+        (&*picked.shown, &*best.type_name.to_string()),
+        ("LARGE", "nvidia-a100-80gb")
+    );
+    // Its own nodes count, and no others.
+    assert_eq!(
+        best.free,
+        Free::Known {
+            total: 4,
+            on_one_node: 4
+        }
+    );
+    assert_eq!(
+        found.matches[1].warnings[0],
+        "no profile offers it: octavo profiles create --type nvidia-h200-141gb"
+    );
+    assert_eq!(
+        refusal(&found, "a/small"),
+        "needs 80 GB or more per device; it has 17.1 GB"
+    );
+    // What is wrong with the type was said of the profile.
+    assert_eq!(found.refused.len(), 1);
+}
+
+#[test]
+fn a_profile_that_lets_people_ask_for_too_few_or_too_many_does_not_fit_and_says_so() {
+    let profiles = || {
+        let mut pair = profile("pair", Some(2), vec![h200(8)]);
+        pair.picked.min = 2;
+        vec![profile("few", Some(3), vec![h200(8)]), pair]
+    };
+    let found = answer_by_profiles(&count(4), vec![h200(8)], profiles());
+    assert_eq!(
+        refusal(&found, "a/few"),
+        "needs 4; people can ask it for 3 at most"
+    );
+    assert_eq!(names(&found), ["nvidia-h200-141gb"]);
+    assert_eq!(
+        found.summary,
+        "4 x nvidia-h200-141gb fits and is free; no profile that fits has it; what does not fit says why"
+    );
+    let found = answer_by_profiles(&count(1), vec![h200(8)], profiles());
+    assert_eq!(names(&found), ["a/few"]);
+    assert_eq!(
+        refusal(&found, "a/pair"),
+        "needs 1; people can ask it for 2 at least"
+    );
+    // Who does not say how many takes as many as the profile gives.
+    let found = answer_by_profiles(&needs("80GB"), vec![h200(8)], profiles());
+    let counts: Vec<u32> = found.matches.iter().map(|one| one.count).collect();
+    assert_eq!(
+        (names(&found), counts),
+        (vec!["a/few", "a/pair"], vec![1, 2])
+    );
+}
+
+#[test]
+fn a_profile_of_several_types_fits_where_each_of_them_does() {
+    let any = |offers| vec![profile("any", None, offers)];
+    let found = answer_by_profiles(&needs("80GB"), Vec::new(), any(vec![v100(), h200(8)]));
+    assert_eq!(found.verdict, Verdict::NothingFits);
+    assert_eq!(
+        refusal(&found, "a/any"),
+        "nvidia-v100-16gb: needs 80 GB or more per device; it has 17.1 GB"
+    );
+    let request = Request {
+        memory_total: Some("300GB".parse().unwrap()),
+        ..Request::default()
+    };
+    let found = answer_by_profiles(&request, Vec::new(), any(vec![a100(2), h200(5)]));
+    let best = &found.matches[0];
+    // As many as the poorest takes.
+    assert_eq!((best.count, best.standing), (4, Standing::Free));
+    assert_eq!(best.offer.others, ["nvidia-h200-141gb".parse().unwrap()]);
+    assert_eq!(
+        best.warnings,
+        [
+            "it reaches several types, nvidia-a100-80gb and nvidia-h200-141gb: which one a pod gets is chance"
+        ]
+    );
+}
+
+#[test]
+fn what_no_profile_has_as_soon_is_told_of_and_the_verdict_is_that_of_the_first() {
+    let profiles = vec![profile("large", None, vec![h200(0)])];
+    let found = answer_by_profiles(&needs("80GB"), vec![h200(3)], profiles);
+    assert_eq!(names(&found), ["a/large", "nvidia-h200-141gb"]);
+    assert_eq!(found.verdict, Verdict::NothingFree);
+    assert_eq!(
+        found.summary,
+        "1 x a/large fits, but not enough is free on one node; 1 x nvidia-h200-141gb is free, and no profile has it as soon"
+    );
+}
+
+#[test]
+fn a_profile_that_nobody_can_pick_or_that_reaches_nothing_is_refused_in_words() {
+    let mut disabled = profile("off", None, vec![h200(8)]);
+    disabled.against = vec!["it is disabled: nobody can pick it".to_owned()];
+    let nowhere = profile("nowhere", None, Vec::new());
+    let found = answer_by_profiles(&needs("80GB"), Vec::new(), vec![disabled, nowhere]);
+    assert_eq!(
+        refusal(&found, "a/off"),
+        "it is disabled: nobody can pick it"
+    );
+    assert_eq!(
+        refusal(&found, "a/nowhere"),
+        "it reaches no accelerator that is known here"
+    );
+    assert_eq!(found.verdict, Verdict::NothingFits);
+}
+
+#[test]
+fn a_part_that_no_profile_offers_is_made_one_by_its_resource() {
+    let part = Offer {
+        name: "nvidia-a100-80gb/3g.40gb".to_owned(),
+        shape: Shape::Mig("3g.40gb".to_owned()),
+        resource: Some("nvidia.com/mig-3g.40gb".to_owned()),
+        ..offer("nvidia-a100-80gb", 40, 14, 3)
+    };
+    let request = Request {
+        isolation: Isolation::Mig,
+        ..needs("40GB")
+    };
+    let found = answer_by_profiles(&request, vec![part.clone()], Vec::new());
+    assert_eq!(
+        found.matches[0].offer.lacks_profile.as_deref(),
+        Some(
+            "no profile offers it: octavo profiles create --type nvidia-a100-80gb --resource nvidia.com/mig-3g.40gb"
+        )
+    );
+    // Who wants whole devices is not told of each part there is.
+    let found = answer_by_profiles(&needs("40GB"), vec![part], Vec::new());
+    assert_eq!((found.matches.len(), found.refused.len()), (0, 0));
+}
+
+proptest! {
+    #[test]
+    fn the_answer_does_not_depend_on_the_order_of_profiles_or_offers(
+        wanted in 1..9_u32,
+        (profiles, shuffled) in prop::collection::vec((0..4_usize, 0..9_u32, prop::option::of(1..9_u64)), 0..8)
+            .prop_flat_map(|all| {
+                let all: Vec<(usize, (usize, u32, Option<u64>))> = all.into_iter().enumerate().collect();
+                (Just(all.clone()), Just(all).prop_shuffle())
+            }),
+    ) {
+        let made = |all: &[(usize, (usize, u32, Option<u64>))]| -> Vec<Through> {
+            let all = all.iter().map(|(at, (kind, free, max))| {
+                let leads = match kind {
+                    0 => vec![a100(*free)],
+                    1 => vec![h200(*free)],
+                    2 => vec![v100()],
+                    _ => vec![a100(*free), h200(*free)],
+                };
+                profile(&format!("p{at}"), *max, leads)
+            });
+            all.collect()
+        };
+        let mut offers = vec![a100(3), h200(1), v100()];
+        let one = answer_by_profiles(&count(wanted), offers.clone(), made(&profiles));
+        offers.reverse();
+        let other = answer_by_profiles(&count(wanted), offers, made(&shuffled));
+        prop_assert_eq!(&one, &other);
+        let is_type: Vec<bool> = one.matches.iter().map(|one| one.offer.profile.is_none()).collect();
+        prop_assert!(is_type.is_sorted());
+        for one in &one.matches {
+            let max = one.offer.profile.as_ref().and_then(|picked| picked.max);
+            prop_assert!(max.is_none_or(|max| u64::from(one.count) <= max));
+            prop_assert_eq!(one.offer.profile.is_none(), one.offer.lacks_profile.is_some());
+        }
+        let told = one.matches.iter().filter(|one| one.offer.profile.is_some()).count();
+        let refused = one.refused.iter().filter(|one| one.name.starts_with("a/")).count();
+        prop_assert_eq!(told + refused, profiles.len());
+    }
+}

@@ -1,0 +1,151 @@
+//! The rule of the order, line by line: of two that are alike in all lines before, each line decides.
+
+use super::super::*;
+use super::{GIB, needs, offer};
+use crate::domain::price::{Price, PurchaseOption};
+
+fn through(name: &str, offers: Vec<Offer>) -> Through {
+    Through {
+        name: name.to_owned(),
+        picked: Picked::default(),
+        resource: String::new(),
+        offers,
+        against: Vec::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// Named so that the name speaks for the other: what comes first here comes last by its name.
+fn named(name: &str, type_name: &str) -> Offer {
+    Offer {
+        name: name.to_owned(),
+        ..offer(type_name, 80, 8, 8)
+    }
+}
+
+fn priced(name: &str, price: &str) -> Offer {
+    Offer {
+        price: Some(Price {
+            option: PurchaseOption::default(),
+            per_hour: price.parse().unwrap(),
+            currency: "USD".parse().unwrap(),
+        }),
+        ..named(name, "acme-x-80gb")
+    }
+}
+
+#[test]
+fn each_line_of_the_rule_decides_among_what_the_lines_before_find_alike() {
+    let free = |on_one_node| Free::Known {
+        total: 8,
+        on_one_node,
+    };
+    let later = |name: &str| Offer {
+        free: free(0),
+        could_become: Some(Change {
+            on_one_node: 8,
+            how: String::new(),
+        }),
+        ..named(name, "nvidia-h200-141gb")
+    };
+    let standing = |name: &str, free| Offer {
+        free,
+        ..named(name, "nvidia-h200-141gb")
+    };
+    let memory = |name: &str, gib: u64| Offer {
+        memory: Some(Bytes::new(gib * GIB)),
+        ..named(name, "acme-x-80gb")
+    };
+    let shaped = |name: &str, shape: Shape| Offer {
+        shape,
+        ..named(name, "acme-x-80gb")
+    };
+    let request = || Request {
+        isolation: Isolation::Shared,
+        ..needs("80GB")
+            .with_preferred("nvidia-a100-80gb")
+            .and_then(|request| request.with_preferred("nvidia-h100-80gb"))
+            .unwrap()
+    };
+    let kind = |name: &str| Shape::Mig(name.to_owned());
+    for (line, first, second) in [
+        ("free", standing("z", free(8)), later("a")),
+        ("could become", later("z"), standing("a", Free::Unknown)),
+        (
+            "unknown",
+            standing("z", Free::Unknown),
+            standing("a", free(0)),
+        ),
+        (
+            "liked best",
+            named("z", "nvidia-a100-80gb"),
+            named("a", "nvidia-h100-80gb"),
+        ),
+        (
+            "liked",
+            named("z", "nvidia-h100-80gb"),
+            named("a", "nvidia-h200-141gb"),
+        ),
+        (
+            "newer",
+            named("z", "nvidia-b200-180gb"),
+            named("a", "nvidia-h200-141gb"),
+        ),
+        ("less memory", memory("z", 80), memory("a", 81)),
+        ("cheaper", priced("z", "1"), priced("a", "2")),
+        ("has a price", priced("z", "9"), named("a", "acme-x-80gb")),
+        ("whole", shaped("z", Shape::Whole), shaped("a", kind("1g"))),
+        (
+            "a part",
+            shaped("z", kind("1g")),
+            shaped("a", Shape::Shared),
+        ),
+        (
+            "the name",
+            named("a", "acme-x-80gb"),
+            named("z", "acme-x-80gb"),
+        ),
+    ] {
+        let expected = [first.name.clone(), second.name.clone()];
+        for offers in [vec![first.clone(), second.clone()], vec![second, first]] {
+            let found = answer(&request(), offers);
+            let names: Vec<&str> = found.matches.iter().map(|one| &*one.offer.name).collect();
+            assert_eq!(names, expected, "{line}");
+        }
+    }
+}
+
+#[test]
+fn profiles_come_before_all_else_and_of_several_types_the_least_speaks() {
+    let taken = Offer {
+        free: Free::Known {
+            total: 0,
+            on_one_node: 0,
+        },
+        ..named("x", "acme-x-80gb")
+    };
+    let found = answer_by_profiles(
+        &needs("80GB"),
+        vec![named("a", "nvidia-h200-141gb")],
+        vec![through("z", vec![taken])],
+    );
+    let names = |found: &Answer| -> Vec<String> {
+        let all = found.matches.iter();
+        all.map(|one| one.offer.name.clone()).collect()
+    };
+    assert_eq!(names(&found), ["z", "a"]);
+    // One that may give an A100 is no better than one that always does, though its name comes first.
+    let both = vec![
+        named("h", "nvidia-h200-141gb"),
+        named("o", "nvidia-a100-80gb"),
+    ];
+    let found = answer_by_profiles(
+        &needs("80GB"),
+        Vec::new(),
+        vec![
+            through("a", both),
+            through("z", vec![named("h", "nvidia-h200-141gb")]),
+        ],
+    );
+    assert_eq!(names(&found), ["z", "a"]);
+}

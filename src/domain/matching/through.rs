@@ -1,0 +1,196 @@
+//! Hardware profiles against a request: what people pick is a profile, and what its pods get is any of the devices that it reaches.
+//!
+//! So a profile fits where all types that it reaches fit, and where the number that is asked for is one that it lets people ask for.
+
+use std::collections::BTreeSet;
+
+use super::Refusal;
+use super::fit::{self, Fit, Why};
+use super::offer::{Free, Offer, Picked, Traits};
+use super::request::Request;
+use crate::domain::id::TypeName;
+
+/// A hardware profile as a way to devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Through {
+    /// What people and other programs call it; no two have the same.
+    pub name: String,
+    /// The profile.
+    pub picked: Picked,
+    /// The resource that its pods ask for.
+    pub resource: String,
+    /// What it reaches, by type and shape, with the figures of the nodes that it reaches and no others. Each has the name of what
+    /// nodes have as such.
+    pub offers: Vec<Offer>,
+    /// Why nobody can pick it, or its pods would wait for ever, in words.
+    pub against: Vec<String>,
+    /// What to know of it, in words.
+    pub notes: Vec<String>,
+}
+
+/// A profile that fits.
+pub(super) struct Fitting {
+    /// All that it reaches, as one offer.
+    pub(super) offer: Offer,
+    pub(super) fit: Fit,
+    /// The names of what it leads to.
+    pub(super) leads_to: BTreeSet<String>,
+}
+
+/// How a profile fits, or all that speaks against it.
+pub(super) fn judge(request: &Request, through: Through) -> Result<Fitting, Refusal> {
+    let mut why = through.against.clone();
+    let picked = &through.picked;
+    let least = u32::try_from(picked.min).unwrap_or(u32::MAX).max(1);
+    // A pod may get any of the types, so the poorest of them says how many it takes.
+    let counts = through.offers.iter();
+    let counts = counts.map(|offer| fit::count(request, offer, least));
+    let count = counts.max().unwrap_or(least);
+    let is_several = through.offers.len() > 1;
+    let mut fits: Vec<Fit> = Vec::new();
+    for offer in &through.offers {
+        match fit::judge(request, offer, count) {
+            Ok(fit) => fits.push(fit),
+            Err(all) if is_several => {
+                why.extend(all.iter().map(|one| format!("{}: {one}", offer.name)));
+            }
+            Err(all) => why.extend(all.iter().map(ToString::to_string)),
+        }
+    }
+    why.extend(limits(count, picked).map(|one| one.to_string()));
+    let mut fits = fits.into_iter();
+    let all = merged(&through).filter(|_| why.is_empty());
+    match fits.next().zip(all) {
+        Some((first, offer)) => {
+            let links = fits.fold(first.links, |one, next| one.or(next.links));
+            let per_hour = offer.price.as_ref();
+            let per_hour = per_hour.map(|price| price.per_hour.times(count));
+            Ok(Fitting {
+                leads_to: leads_to(&through),
+                offer,
+                fit: Fit {
+                    count,
+                    per_hour,
+                    links,
+                },
+            })
+        }
+        None => {
+            if why.is_empty() {
+                why.push("it reaches no accelerator that is known here".to_owned());
+            }
+            Err(Refusal {
+                name: through.name,
+                why,
+            })
+        }
+    }
+}
+
+/// The names of what a profile leads to.
+pub(super) fn leads_to(through: &Through) -> BTreeSet<String> {
+    let names = through.offers.iter().map(|offer| offer.name.clone());
+    names.collect()
+}
+
+fn limits(count: u32, picked: &Picked) -> Option<Why> {
+    let needed = count;
+    match picked.max {
+        Some(max) if u64::from(count) > max => Some(Why::AboveMax { needed, max }),
+        Some(_) | None if u64::from(count) < picked.min => Some(Why::BelowMin {
+            needed,
+            min: picked.min,
+        }),
+        Some(_) | None => None,
+    }
+}
+
+/// All that a profile reaches as one offer: of what differs, what a pod can be sure of.
+fn merged(through: &Through) -> Option<Offer> {
+    let mut offers = through.offers.iter().cloned();
+    let first = offers.next()?;
+    let mut all = offers.fold(first, added);
+    if !all.others.is_empty() {
+        let types: Vec<&str> = all.types().map(TypeName::as_str).collect();
+        all.notes.push(format!(
+            "it reaches several types, {}: which one a pod gets is chance",
+            types.join(" and ")
+        ));
+    }
+    all.notes.extend(through.notes.iter().cloned());
+    all.name.clone_from(&through.name);
+    all.resource = Some(through.resource.clone());
+    all.profile = Some(through.picked.clone());
+    Some(all)
+}
+
+/// Both as one.
+fn added(mut all: Offer, offer: Offer) -> Offer {
+    all.memory = all
+        .memory
+        .zip(offer.memory)
+        .map(|(one, other)| one.min(other));
+    all.most_on_a_node = all.most_on_a_node.max(offer.most_on_a_node);
+    all.total = all.total.saturating_add(offer.total);
+    all.free = both(all.free, offer.free);
+    let better = match (&all.could_become, &offer.could_become) {
+        (Some(one), Some(other)) => other.on_one_node > one.on_one_node,
+        (one, other) => one.is_none() && other.is_some(),
+    };
+    if better {
+        all.could_become = offer.could_become;
+    }
+    all.price = all.price.zip(offer.price).map(|(one, other)| {
+        if other.per_hour > one.per_hour {
+            other
+        } else {
+            one
+        }
+    });
+    all.shape = all.shape.max(offer.shape);
+    all.traits = common(all.traits, &offer.traits);
+    let is_new = offer.type_name != all.type_name && !all.others.contains(&offer.type_name);
+    all.others.extend(is_new.then_some(offer.type_name));
+    for note in offer.notes {
+        if !all.notes.contains(&note) {
+            all.notes.push(note);
+        }
+    }
+    all
+}
+
+fn both(one: Free, other: Free) -> Free {
+    match (one, other) {
+        (
+            Free::Known { total, on_one_node },
+            Free::Known {
+                total: more,
+                on_one_node: there,
+            },
+        ) => Free::Known {
+            total: total.saturating_add(more),
+            on_one_node: on_one_node.max(there),
+        },
+        (known @ Free::Known { on_one_node, .. }, Free::Unknown)
+        | (Free::Unknown, known @ Free::Known { on_one_node, .. })
+            if on_one_node > 0 =>
+        {
+            known
+        }
+        (_, _) => Free::Unknown,
+    }
+}
+
+fn common(one: Traits, other: &Traits) -> Traits {
+    Traits {
+        vendor: one.vendor.filter(|own| Some(own) == other.vendor.as_ref()),
+        architecture: one
+            .architecture
+            .filter(|own| Some(own) == other.architecture.as_ref()),
+        compute_capability: one
+            .compute_capability
+            .zip(other.compute_capability)
+            .map(|(one, other)| one.min(other)),
+        ..one
+    }
+}
