@@ -24,11 +24,12 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use self::checks::Checks;
+use self::lasting::Right;
 pub use self::refused::Refused;
 use super::audit::{Audit, Refusal};
+use super::availability::Counter;
 use super::peer::Peer;
 use super::stats::Stats;
-use super::view::View;
 use super::{pages, rest};
 use crate::config::aggregator::Proxies;
 use crate::domain::access::crossing::{self, Whence};
@@ -68,6 +69,22 @@ pub struct Believed {
 #[derive(Debug, Clone, Default)]
 pub struct Identity(pub Option<Arc<Caller>>);
 
+/// The right to follow the fleet; for ever where nobody is asked who they are.
+#[derive(Debug, Default)]
+pub(super) struct Following(Option<Right>);
+
+impl Following {
+    /// Returns once whoever has it may not follow any more, asked again every minute.
+    pub(super) async fn ended(self) -> Refused {
+        if let Some(right) = self.0
+            && let Some(refused) = right.ended().await
+        {
+            return refused;
+        }
+        std::future::pending().await
+    }
+}
+
 impl Guard {
     /// Everybody sees everything.
     pub fn open(stats: Stats) -> Self {
@@ -79,8 +96,8 @@ impl Guard {
     }
 
     /// The cluster's roles decide.
-    pub fn checked(believed: Believed, ask: Box<dyn Ask>, view: View, stats: Stats) -> Self {
-        let checks = Checks::new(believed, ask, view, stats.clone());
+    pub fn checked(believed: Believed, ask: Box<dyn Ask>, counter: Counter, stats: Stats) -> Self {
+        let checks = Checks::new(believed, ask, counter, stats.clone());
         Self {
             checks: Some(Arc::new(checks)),
             audit: Audit::default(),
@@ -88,17 +105,19 @@ impl Guard {
         }
     }
 
-    /// Whether whoever sent a request with these headers may follow the fleet by gRPC, as by the stream of events. Asked when that
-    /// begins: its connection does not last.
-    pub(super) async fn follows(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Refused> {
+    /// Whether whoever sent a request with these headers may follow the fleet by gRPC, as by the stream of events; and so long.
+    pub(super) async fn follows(
+        &self,
+        headers: &HeaderMap,
+        peer: IpAddr,
+    ) -> Result<Following, Refused> {
         let Some(checks) = &self.checks else {
-            return Ok(());
+            return Ok(Following(None));
         };
         let shown = shown::read(headers, Some(peer), checks.believed.proxies.as_ref());
         let events = Uri::from_static("/api/v1/events");
         let admitted = checks.admit(&HttpMethod::GET, &events, &shown).await;
-        let refused = admitted.map(drop);
-        refused.map_err(|(caller, refused)| {
+        let admitted = admitted.map_err(|(caller, refused)| {
             self.tell(
                 HttpMethod::GET.as_str(),
                 "gRPC Watch",
@@ -106,7 +125,14 @@ impl Guard {
                 (caller.as_deref(), &refused),
             );
             refused
-        })
+        })?;
+        Ok(Following(Some(Right {
+            checks: Arc::clone(checks),
+            method: HttpMethod::GET,
+            uri: events,
+            shown,
+            sight: admitted.sight,
+        })))
     }
 
     /// Whether who makes a request may do this, which the cluster's roles say; everybody may where nobody is asked who they are.
@@ -151,11 +177,18 @@ pub async fn check(State(guard): State<Guard>, mut request: Request, next: Next)
         Ok(admitted) => admitted,
         Err(refused) => return guard.refuse(&method, &uri, peer, &refused),
     };
-    request.extensions_mut().insert(admitted.sight);
+    request.extensions_mut().insert(admitted.sight.clone());
     let identity = Identity(admitted.caller);
     request.extensions_mut().insert(identity);
     let response = next.run(request).await;
-    lasting::guarded(response, Arc::clone(checks), (method, uri), shown)
+    let right = Right {
+        checks: Arc::clone(checks),
+        method,
+        uri,
+        shown,
+        sight: admitted.sight,
+    };
+    lasting::guarded(response, right)
 }
 
 /// Whether a request that may change something is of a page of ours, or of none.

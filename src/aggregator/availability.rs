@@ -1,15 +1,16 @@
 //! What is to be had, counted when somebody asks and kept until agents or cluster say something else.
 //!
-//! Counting looks at all nodes and pods, so it is done on a thread of its own and by one at a time: who asks meanwhile waits for that count,
-//! and who reports is never delayed. Called by the REST API, the pages and the metrics.
+//! Counting looks at all nodes and pods, so it is done on a thread of its own and by one at a time: who asks meanwhile is given the count
+//! before or, where that is old, waits; and who reports is never delayed. Called by the REST API, the pages and the metrics.
 
+mod holders;
 mod query;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::Instant;
 
 pub use self::query::{AvailabilityQuery, AvailabilityQueryError};
@@ -17,7 +18,9 @@ use super::clock::Moment;
 use super::fleet::{Fleet, Node};
 use super::view::View;
 use crate::domain::accelerators::Catalogue;
-use crate::domain::availability::{AgentNode, Availability, Names, Possibilities, Seen, count};
+use crate::domain::availability::{
+    AgentNode, Availability, History, Names, Past, Possibilities, Seen, Shown, count,
+};
 use crate::domain::id::NodeName;
 use crate::domain::reason::Reason;
 use crate::domain::stream::PartKey;
@@ -29,8 +32,13 @@ use crate::wire::status;
 /// A count that is older is marked as what was: the bound of the requirements.
 pub const STALE_AFTER: Duration = Duration::from_mins(1);
 
+/// What everybody is told who may not know why the cluster is not followed.
+pub const NOT_READ: &str = "its nodes and pods cannot be read now";
+
 /// Between two counts while the fleet changes all the time: whoever asks then is given the one before.
 const PAUSE: Duration = Duration::from_millis(200);
+/// While somebody counts, all others are given the count before if it is no older than this: nobody but him waits.
+const MEANWHILE: Duration = Duration::from_secs(1);
 
 /// Counts, for all who ask. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -39,6 +47,8 @@ pub struct Counter {
     cluster: Option<watch::Receiver<Arc<Followed>>>,
     work: Arc<Mutex<Work>>,
     last: Arc<watch::Sender<Option<Counted>>>,
+    /// Who holds nothing any more, to be learned from with the next count.
+    shown: mpsc::Sender<Shown>,
 }
 
 /// One count, of one fleet and one look at the cluster.
@@ -71,22 +81,28 @@ struct Work {
     known: Possibilities,
     fleet: Fleet,
     seen: BTreeMap<NodeName, Seen>,
+    history: History,
+    shown: mpsc::Receiver<Shown>,
 }
 
 impl Counter {
     /// Of this fleet, and of a cluster where one is followed.
     pub fn new(view: View, cluster: Option<watch::Receiver<Arc<Followed>>>) -> Self {
+        let (shown, to_learn) = holders::channel();
         let work = Work {
             names: Names::new(Catalogue::built_in()),
             known: Possibilities::default(),
             fleet: Fleet::default(),
             seen: BTreeMap::new(),
+            history: History::default(),
+            shown: to_learn,
         };
         Self {
             view,
             cluster,
             work: Arc::new(Mutex::new(work)),
             last: Arc::new(watch::Sender::new(None)),
+            shown,
         }
     }
 
@@ -105,19 +121,29 @@ impl Counter {
         if let Some(counted) = self.last().filter(|last| self.will_do(last)) {
             return Some(counted);
         }
-        let mut work = Arc::clone(&self.work).lock_owned().await;
+        let mut work = match Arc::clone(&self.work).try_lock_owned() {
+            Ok(work) => work,
+            Err(_somebody_counts) => {
+                let recent = self.last();
+                if let Some(counted) = recent.filter(|last| last.at.elapsed() < MEANWHILE) {
+                    return Some(counted);
+                }
+                Arc::clone(&self.work).lock_owned().await
+            }
+        };
         // Somebody else may have counted meanwhile.
         if let Some(counted) = self.last().filter(|last| self.will_do(last)) {
             return Some(counted);
         }
         let (fleet, now) = (self.view.fleet(), self.view.clock().now());
         let followed = self.followed();
+        let seconds = self.view.clock().wall(now).as_second();
         let last = Arc::clone(&self.last);
         // What was counted is kept also where nobody waits for it any more.
         let counting = tokio::task::spawn_blocking(move || {
             let revision = fleet.revision;
             let at = Instant::now();
-            let availability = work.count(fleet, now, followed.as_deref());
+            let availability = work.count(fleet, (now, seconds), followed.as_deref());
             let counted = Counted {
                 availability: Arc::new(availability),
                 revision,
@@ -206,15 +232,26 @@ impl Counter {
             (Some(_), None) | (None, Some(_)) => false,
         };
         let is_same = is_same_cluster && counted.revision == self.view.fleet().revision;
-        // What agents alone say is counted again now and then: whether they are heard of is a matter of time.
-        let is_current = is_same && (now.is_some() || counted.at.elapsed() < STALE_AFTER / 4);
+        // What agents alone say is counted again now and then: whether they are heard of is a matter of time, and so is how likely it is
+        // that somebody ends who has held for long.
+        let is_timeless = now.is_some() && !counted.availability.depends_on_time();
+        let is_current = is_same && (is_timeless || counted.at.elapsed() < STALE_AFTER / 4);
         is_current || counted.at.elapsed() < PAUSE
     }
 }
 
 impl Work {
-    fn count(&mut self, fleet: Fleet, now: Moment, followed: Option<&Followed>) -> Availability {
+    /// Counts at `now`, which is so many seconds since 1970.
+    fn count(
+        &mut self,
+        fleet: Fleet,
+        (now, seconds): (Moment, i64),
+        followed: Option<&Followed>,
+    ) -> Availability {
         self.look(fleet);
+        while let Ok(shown) = self.shown.try_recv() {
+            self.history.show(shown);
+        }
         let nodes = self.fleet.nodes.iter();
         let agents: Vec<AgentNode<'_>> = nodes
             .filter_map(|node| {
@@ -229,7 +266,11 @@ impl Work {
         // Until a cluster was read once, it is not known to be empty.
         let sights = followed.filter(|followed| followed.heard.is_some());
         let sights = sights.map(|followed| followed.sights.as_ref());
-        count(&agents, sights, &mut self.names)
+        let past = Past {
+            history: &mut self.history,
+            now: seconds,
+        };
+        count(&agents, sights, &mut self.names, Some(past))
     }
 
     /// Reads what agents have said since the count before.

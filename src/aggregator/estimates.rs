@@ -3,6 +3,7 @@
 //! The API and the pages ask here, so both say the same. No answer is an error because an engine is: then it has no times, and why.
 
 use super::view::View;
+use crate::domain::access::Sight;
 use crate::domain::error::chain;
 use crate::domain::estimate::{Devices, Figure, SOURCE, Workload, assumptions, cost, roofline};
 use crate::domain::matching::RequestError;
@@ -10,10 +11,19 @@ use crate::domain::price::{PriceBook, PurchaseOption};
 use crate::wire::api::API_VERSION;
 use crate::wire::estimates::{EstimateAnswer, EstimateRequest, EstimateRow, MOST_ITEMS, Said};
 
+/// What an engine is called for who may not know where it is.
+const ENGINE: &str = "the estimate engine";
+/// What everybody is told who may not know why the file of prices cannot be used.
+pub const OLD_PRICES: &str = "prices are those of before: the price book cannot be used now";
+
 type Money<'b> = (Option<&'b PriceBook>, PurchaseOption);
 
-/// What is asked, estimated within the engine's time; an error names the field that cannot be.
-pub async fn estimate(view: &View, asked: EstimateRequest) -> Result<EstimateAnswer, RequestError> {
+/// What is asked, estimated within the engine's time, for who has this sight; an error names the field that cannot be.
+pub async fn estimate(
+    view: &View,
+    sight: &Sight,
+    asked: EstimateRequest,
+) -> Result<EstimateAnswer, RequestError> {
     let workload = asked.workload()?;
     let option = asked.option()?;
     let mut notices = Vec::new();
@@ -22,7 +32,7 @@ pub async fn estimate(view: &View, asked: EstimateRequest) -> Result<EstimateAns
         None => of_fleet(view, &mut notices),
     };
     let prices = view.prices();
-    notices.extend(prices.notice);
+    notices.extend(prices.notice.map(|why| sight.told(why, OLD_PRICES)));
     let money = (prices.book.as_deref(), option);
     let answer = match view.engine() {
         None => {
@@ -36,7 +46,12 @@ pub async fn estimate(view: &View, asked: EstimateRequest) -> Result<EstimateAns
             let question = (&workload, asked.workload.with_tokens_of(&workload));
             match engine.ask(question, &devices, view.clock()).await {
                 Ok(said) => by_engine(said, &devices, money),
-                Err(error) => without_times(engine.url(), &chain(&error), &devices),
+                Err(error) => {
+                    // Where it is can be a name of somebody's network.
+                    let source = if sight.nodes { engine.url() } else { ENGINE };
+                    let why = sight.told(chain(&error), &error.to_string());
+                    without_times(source, &why, &devices)
+                }
             }
         }
     };
@@ -96,11 +111,11 @@ fn by_engine(said: Said, devices: &[Devices], money: Money<'_>) -> EstimateAnswe
     }
 }
 
-fn without_times(url: &str, why: &str, devices: &[Devices]) -> EstimateAnswer {
+fn without_times(source: &str, why: &str, devices: &[Devices]) -> EstimateAnswer {
     EstimateAnswer {
         times: "none".to_owned(),
         reason: Some(why.to_owned()),
-        ..answer(url, devices.iter().map(bare).collect())
+        ..answer(source, devices.iter().map(bare).collect())
     }
 }
 

@@ -185,8 +185,8 @@ impl Fleet for Ingest {
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Events>, Status> {
         let address = peer(&request)?.address().ip();
-        let admitted = self.readers.follows(request.metadata().as_ref(), address);
-        admitted
+        let right = self.readers.follows(request.metadata().as_ref(), address);
+        let right = right
             .await
             .map_err(|refused| self.refused(refused.word(), refused.status()))?;
         let place = Arc::clone(&self.watchers).try_acquire_owned();
@@ -201,7 +201,7 @@ impl Fleet for Ingest {
             patience: self.patience.reading,
         };
         let events = watching
-            .start(place, &request.into_inner())
+            .start((place, right), &request.into_inner())
             .map_err(|status| self.refused("bad_filter", status))?;
         Ok(Response::new(events))
     }

@@ -11,6 +11,7 @@ mod bar;
 mod chips;
 mod facts;
 mod form;
+mod groups;
 mod layout;
 mod list;
 mod live;

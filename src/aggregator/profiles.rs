@@ -6,8 +6,8 @@
 //!  agents: types of nodes --------+
 //! ```
 //!
-//! Judging some hundred profiles over some thousand nodes takes a while, so it is done on a thread of its own, and all who ask
-//! meanwhile get the same answer. Agents never wait for it.
+//! Judging some hundred profiles over some thousand nodes takes a while, so it is done on a thread of its own. Who asks meanwhile is
+//! given what was judged before or, where that is old, waits for the same answer. Agents never wait for it.
 
 mod types;
 
@@ -22,6 +22,7 @@ use self::types::{memories, types};
 use super::fleet::Fleet;
 use crate::book::profiles::ProfileBook;
 use crate::domain::accelerators::Catalogue;
+use crate::domain::access::{Sight, Types};
 use crate::domain::cluster::Sights;
 use crate::domain::hardware_profile::{
     Draft, HardwareProfile, ProfileKey, ProfileKind, Queues, Refusal, Said, Specs, Surroundings,
@@ -33,7 +34,9 @@ use crate::k8s::hardware_profiles::{Presence, Profiles as Known};
 use crate::wire::hardware_profiles::document::ProfileRow;
 
 /// A cluster changes all the time: what was judged is told for this long, whatever changed since.
-const AGAIN: Duration = Duration::from_secs(1);
+pub const AGAIN: Duration = Duration::from_secs(1);
+/// While it is judged anew for somebody, all others are given what is no older than this: nobody but him waits.
+const MEANWHILE: Duration = Duration::from_secs(3);
 /// What is known of a cluster longer ago than this is called old.
 const OLD: Duration = Duration::from_mins(1);
 
@@ -43,7 +46,9 @@ pub struct Profiles {
     known: Option<watch::Receiver<Arc<Known>>>,
     followed: Option<watch::Receiver<Arc<Followed>>>,
     book: Option<ProfileBook>,
-    last: Mutex<Option<Last>>,
+    last: Arc<watch::Sender<Option<Last>>>,
+    /// Whose turn it is to judge.
+    turn: Arc<Mutex<()>>,
 }
 
 #[derive(Debug)]
@@ -63,8 +68,10 @@ struct Grounds {
 }
 
 /// Profiles with what they reach and what is wrong with them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Judged {
+    /// Grows with each judgement that is another one.
+    pub revision: u64,
     /// Where they are from: `cluster`, `file`, `both` or `nowhere`.
     pub source: &'static str,
     /// By namespace and name.
@@ -91,40 +98,67 @@ impl Profiles {
             known,
             followed,
             book,
-            last: Mutex::new(None),
+            last: Arc::default(),
+            turn: Arc::default(),
         }
     }
 
     /// All profiles, as they stand to the fleet.
     pub async fn judged(&self, fleet: Fleet) -> Arc<Judged> {
-        let mut last = self.last.lock().await;
         let of = self.grounds(fleet);
-        if let Some(last) = &*last
-            && (last.of.are(&of) || last.at.elapsed() < AGAIN)
-        {
-            return Arc::clone(&last.judged);
+        let will_do = |last: &Last| last.of.are(&of) || last.at.elapsed() < AGAIN;
+        if let Some(judged) = self.last(will_do) {
+            return judged;
         }
-        let (at, grounds) = (Instant::now(), of.clone());
-        let judged = Arc::new(
-            spawn_blocking(move || grounds.judge())
-                .await
-                .unwrap_or_default(),
-        );
-        *last = Some(Last {
-            judged: Arc::clone(&judged),
-            of,
-            at,
+        let turn = match Arc::clone(&self.turn).try_lock_owned() {
+            Ok(turn) => turn,
+            Err(_somebody_judges) => {
+                if let Some(judged) = self.last(|last| last.at.elapsed() < MEANWHILE) {
+                    return judged;
+                }
+                Arc::clone(&self.turn).lock_owned().await
+            }
+        };
+        // Somebody else may have judged meanwhile.
+        if let Some(judged) = self.last(will_do) {
+            return judged;
+        }
+        let (at, last) = (Instant::now(), Arc::clone(&self.last));
+        // What was judged is kept also where nobody waits for it any more.
+        let judging = spawn_blocking(move || {
+            let before = last.borrow().as_ref().map(|last| Arc::clone(&last.judged));
+            let judged = of.judge_after(before);
+            let kept = Arc::clone(&judged);
+            last.send_replace(Some(Last {
+                judged: kept,
+                of,
+                at,
+            }));
+            drop(turn);
+            judged
         });
-        judged
+        // What was judged before is better than nothing.
+        let judged = judging.await.ok();
+        judged.or_else(|| self.last(|_| true)).unwrap_or_default()
     }
 
-    /// Why what is told may not be how it is now; `None` while it is.
-    pub fn notice(&self) -> Option<String> {
+    /// What was judged last, where that will do.
+    fn last(&self, will_do: impl Fn(&Last) -> bool) -> Option<Arc<Judged>> {
+        let last = self.last.borrow();
+        let last = last.as_ref().filter(|last| will_do(last))?;
+        Some(Arc::clone(&last.judged))
+    }
+
+    /// Why what is told may not be how it is now, as far as who has this sight may know; `None` while it is.
+    pub fn notice(&self, sight: &Sight) -> Option<String> {
         let mut notices: Vec<String> = Vec::new();
         if let Some(known) = &self.known {
             let known = known.borrow();
             let troubles = known.troubles.iter();
-            notices.extend(troubles.map(|(what, why)| format!("{what}: {why}")));
+            notices.extend(troubles.map(|(what, why)| {
+                let ours = format!("what is known of {what} may be old");
+                sight.told(format!("{what}: {why}"), &ours)
+            }));
             if !known.is_read() && known.troubles.is_empty() {
                 notices.push("the cluster's profiles have not been read yet".to_owned());
             }
@@ -133,14 +167,19 @@ impl Profiles {
             let followed = followed.borrow();
             let is_old = followed.heard.is_some_and(|heard| heard.elapsed() > OLD);
             match (&followed.trouble, is_old) {
-                (Some(why), _) => notices.push(why.clone()),
+                (Some(why), _) => notices.push(sight.told(
+                    why.clone(),
+                    "the nodes and pods of the cluster cannot be read now",
+                )),
                 (None, true) => notices.push(
                     "nothing was heard of the cluster for more than a minute: what is available may be old".to_owned(),
                 ),
                 (None, false) => {}
             }
         }
-        notices.extend(self.book.as_ref().and_then(|book| book.current().1));
+        let of_file = self.book.as_ref().and_then(|book| book.current().1);
+        let of_file = of_file.map(|why| sight.told(why, "the file of profiles cannot be used now"));
+        notices.extend(of_file);
         (!notices.is_empty()).then(|| notices.join("; "))
     }
 
@@ -155,7 +194,10 @@ impl Profiles {
     pub async fn draft(&self, fleet: Fleet, mut wish: Wish) -> Result<Draft, NoDraft> {
         let grounds = self.grounds(fleet);
         let Some(sights) = grounds.sights.clone() else {
-            let why = self.notice().filter(|_| self.followed.is_some());
+            // Drafts are for who may list nodes.
+            let why = self
+                .notice(&Sight::everything())
+                .filter(|_| self.followed.is_some());
             return Err(NoDraft::NoCluster(why.unwrap_or_else(|| {
                 "no cluster is followed: start the aggregator with --follow-cluster".to_owned()
             })));
@@ -190,6 +232,22 @@ impl Profiles {
     }
 }
 
+impl Judged {
+    /// Those of which somebody with this sight may know: who may see some types, of those that are for these and reach no others.
+    pub fn seen<'a>(
+        &'a self,
+        sight: &'a Sight,
+    ) -> impl Iterator<Item = &'a (ProfileRow, Said)> + Clone {
+        let all = self.profiles.iter();
+        all.filter(|(row, _)| {
+            let reached = row.reach.iter().flat_map(|reach| &reach.types);
+            // What is reached and has no name is for who may see all types.
+            let has_names = { reached }.all(|one| one.type_name.is_some());
+            sight.shows_all(&row.types) && (has_names || sight.types == Types::All)
+        })
+    }
+}
+
 impl Grounds {
     /// Whether nothing changed.
     fn are(&self, other: &Self) -> bool {
@@ -218,6 +276,22 @@ impl Grounds {
         all.extend(of_file.filter(|one| !hidden(one)));
         all.sort_by_key(|one| (&one.key, one.kind));
         all
+    }
+
+    /// What is so now; the judgement `before` where it is as it was then.
+    fn judge_after(&self, before: Option<Arc<Judged>>) -> Arc<Judged> {
+        let mut judged = self.judge();
+        match before {
+            Some(before) => {
+                judged.revision = before.revision;
+                if judged == *before {
+                    return before;
+                }
+                judged.revision = before.revision.saturating_add(1);
+            }
+            None => judged.revision = 1,
+        }
+        Arc::new(judged)
     }
 
     fn judge(&self) -> Judged {
@@ -251,6 +325,7 @@ impl Grounds {
             (row, profile.said.clone())
         });
         Judged {
+            revision: 0,
             source: self.source(),
             profiles: profiles.collect(),
         }
@@ -276,5 +351,49 @@ impl Grounds {
             .filter(|one| one.kind.is_current());
         let first = all.next()?.key.namespace.clone();
         all.all(|one| one.key.namespace == first).then_some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+    use crate::domain::cluster::ClusterNode;
+
+    fn followed(name: &str) -> Arc<Followed> {
+        let node = ClusterNode {
+            name: name.to_owned(),
+            ..ClusterNode::default()
+        };
+        Arc::new(Followed {
+            sights: Arc::new(Sights::of([node], [])),
+            heard: Some(Instant::now()),
+            trouble: None,
+            odd: 0,
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_somebody_judges_others_are_given_what_was_judged_a_moment_ago_and_wait_for_more()
+    {
+        let (says, hears) = watch::channel(followed("node-a"));
+        let profiles = Profiles::new(None, Some(hears), None);
+        let first = profiles.judged(Fleet::default()).await;
+        says.send_replace(followed("node-b"));
+        advance(AGAIN).await;
+        let turn = Arc::clone(&profiles.turn).lock_owned().await;
+        let same = profiles.judged(Fleet::default()).await;
+        assert!(Arc::ptr_eq(&first, &same));
+        advance(MEANWHILE).await;
+        let mut waits = Box::pin(profiles.judged(Fleet::default()));
+        assert!(timeout(AGAIN, &mut waits).await.is_err());
+        drop(turn);
+        let second = waits.await;
+        assert!(!Arc::ptr_eq(&first, &second));
+        // Nothing changed since.
+        advance(MEANWHILE).await;
+        let same = profiles.judged(Fleet::default()).await;
+        assert!(Arc::ptr_eq(&second, &same));
     }
 }

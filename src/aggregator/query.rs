@@ -5,6 +5,7 @@
 //! Called by the REST API and by the pages, which take the same parameters.
 
 mod error;
+mod group;
 mod parse;
 mod selector;
 mod token;
@@ -13,6 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use error::{Parameter, QueryError};
+pub use group::{Grouped, grouped};
 pub use parse::NO_STATE;
 pub use selector::{Selector, SelectorError};
 pub use token::{Token, TokenError};

@@ -16,10 +16,11 @@ mod openapi;
 mod plans;
 mod probes;
 mod problem;
+mod profile_events;
 mod profiles;
 pub mod rows;
 mod seal;
-mod seen;
+pub(super) mod seen;
 mod slo;
 mod usage;
 
@@ -95,6 +96,7 @@ pub fn router(context: Context) -> Router {
         .routes(routes!(profiles::profile))
         .routes(routes!(profiles::profile_in_namespace))
         .routes(routes!(profiles::profile_draft))
+        .routes(routes!(profile_events::follow))
         .routes(routes!(usage::summary))
         .routes(routes!(events::follow))
         .routes(routes!(openapi::document))
@@ -103,6 +105,7 @@ pub fn router(context: Context) -> Router {
         .routes(routes!(metrics::scrape))
         .split_for_parts();
     openapi::open(&mut document);
+    openapi::guard(&mut document);
     let api = Api {
         view: context.view,
         availability: context.availability,

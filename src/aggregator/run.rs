@@ -25,6 +25,7 @@ use tracing::{info, warn};
 use self::cluster::{Cluster, maker};
 use super::access::{Believed, Guard, check};
 use super::auth::Gate;
+use super::availability::Counter;
 use super::creation::Maker;
 use super::engine::{Engine, EngineSetupError};
 use super::ingest::{Ingest, Patience};
@@ -167,8 +168,8 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let serving = settings.serving();
     let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
     let cluster = Cluster::connect(&http_runtime, settings, view)?;
-    let view = cluster.availability().view().clone();
-    let guard = guard(&http_runtime, settings.http_auth(), &view, &stats)?;
+    let counter = cluster.availability();
+    let guard = guard(&http_runtime, settings.http_auth(), counter, &stats)?;
     let maker = maker(&http_runtime, settings, &guard)?;
     let router = router(&cluster, &stats, is_ready, (guard.clone(), maker));
     let gate = gate(&ingest_runtime, settings.agent_auth(), &stats)?;
@@ -300,7 +301,7 @@ fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, Star
 fn guard(
     runtime: &Runtime,
     auth: &HttpAuth,
-    view: &View,
+    counter: Counter,
     stats: &Stats,
 ) -> Result<Guard, StartError> {
     let HttpAuth::Reviewed(settings) = auth else {
@@ -316,7 +317,7 @@ fn guard(
     Ok(Guard::checked(
         believed,
         Box::new(asker),
-        view.clone(),
+        counter,
         stats.clone(),
     ))
 }

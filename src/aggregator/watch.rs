@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use tokio_stream::Stream;
 use tonic::Status;
 
+use super::access::Following;
 use super::fleet::{Fleet, Node};
 use super::peer::Peer;
 use super::stats::Stats;
@@ -55,10 +56,10 @@ struct Counted(Gauge);
 struct Ended;
 
 impl Watching {
-    /// Starts to follow; `place`, its own among the watchers, is given back when it ends.
+    /// Starts to follow; `place`, its own among the watchers, is given back when it ends, which it does with the `right` to it.
     pub(super) fn start(
         self,
-        place: OwnedSemaphorePermit,
+        (place, right): (OwnedSemaphorePermit, Following),
         request: &v1::WatchRequest,
     ) -> Result<Events, Status> {
         let filter = Filter::read(&request.nodes)?;
@@ -68,8 +69,14 @@ impl Watching {
             self.stats.watchers.inc();
             let _counted = Counted(self.stats.watchers.clone());
             let _live = self.peer.stream();
-            // Whoever is gone need not be told.
-            let _ended = self.follow(&filter, &sender).await;
+            let patience = self.patience;
+            // Whoever is gone need not be told; who may not follow any more is told why.
+            tokio::select! {
+                _ended = self.follow(&filter, &sender) => {}
+                refused = right.ended() => {
+                    let _read = timeout(patience, sender.send(Err(refused.status()))).await;
+                }
+            }
             drop(place);
         });
         Ok(Events(receiver))
@@ -239,7 +246,10 @@ mod tests {
         };
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let request = v1::WatchRequest::default();
-        let mut events = watching.start(place, &request).ok().unwrap();
+        let mut events = watching
+            .start((place, Following::default()), &request)
+            .ok()
+            .unwrap();
         let synced = events.next().await.unwrap().unwrap().event;
         assert!(matches!(synced, Some(Event::Synced(_))));
         // Nothing happens for a while.

@@ -38,7 +38,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 pub use self::error::ClientError;
-pub(super) use self::events::Events;
+pub(super) use self::events::{Events, Stream};
 pub(super) use self::url::{Target, segment};
 use super::CliError;
 use crate::config::octavo::server::ServerSettings;
@@ -120,7 +120,7 @@ impl Client {
     }
 
     /// Changes from now on, the present state first.
-    pub(super) async fn events(&self, target: &Target) -> Result<Events, CliError> {
+    pub(super) async fn events<E: Stream>(&self, target: &Target) -> Result<Events<E>, CliError> {
         let asked = timeout(self.patience, self.ask(target, "text/event-stream", None)).await;
         let asked = asked.unwrap_or(Err(ClientError::TimedOut(self.patience)));
         let response = asked.map_err(|source| self.failed(target, source))?;

@@ -19,7 +19,7 @@ use super::text::{counted, lines, printable};
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::{
-    AvailabilitySettings, Filter, FleetFormat, NodeSettings, NodesSettings, TypesSettings,
+    AvailabilitySettings, Filter, FleetFormat, GroupBy, NodeSettings, NodesSettings, TypesSettings,
 };
 use crate::domain::fleet::NodeState;
 use crate::wire::api::{NodeDetail, NodeList, NodeRow, TypeList};
@@ -34,7 +34,10 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
     let list = list(&client, settings.filter(), settings.limit()).await?;
     let printed = settings.printed();
     let output = match printed.format {
-        FleetFormat::Table | FleetFormat::Wide => nodes::table(&list.items, printed, colors),
+        FleetFormat::Table | FleetFormat::Wide => match settings.group_by() {
+            None => nodes::table(&list.items, printed, colors),
+            Some(GroupBy::Type) => nodes::by_type(&list.items, printed, colors),
+        },
         FleetFormat::Json => json(&list)?,
         FleetFormat::Yaml => yaml(&list)?,
         FleetFormat::Name => lines(list.items.iter().map(|row| printable(&row.name))),

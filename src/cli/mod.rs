@@ -180,7 +180,9 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
         Command::Types(settings) => block_on(fleet::types(settings, colors))?,
         Command::Availability(settings) => block_on(fleet::availability(settings, colors))?,
         Command::Node(settings) => block_on(fleet::node(settings, colors))?,
-        Command::Profiles(command) => block_on(profiles::run(command, colors))?,
+        Command::Profiles(command) => {
+            block_on(profiles::run(command, colors, invocation.screen()))?
+        }
         Command::Match(settings) => block_on(matching::matching(settings, colors))?,
         Command::Estimate(settings) => block_on(estimate::estimate(settings, colors))?,
         Command::Slo(settings) => block_on(slo::slo(settings, colors))?,

@@ -2,23 +2,30 @@
 //!
 //! ```text
 //! table.rs    profiles as rows, and one whole
+//! watch.rs    rows as they change
 //! create.rs   a draft from the aggregator, applied with the person's own credentials
 //! ```
 
 mod create;
 mod table;
+mod watch;
 
 use super::client::{Client, Target, segment};
 use super::text::{lines, printable};
 use super::{CliError, Exit, Report, json, yaml};
-use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::FleetFormat;
 use crate::config::octavo::profiles::{ListSettings, ProfilesCommand, ShowSettings};
+use crate::config::octavo::{Colors, Screen};
 use crate::wire::hardware_profiles::document::{ProfileDetail, ProfileList, ProfileRow};
 
 /// `octavo profiles`.
-pub(super) async fn run(command: &ProfilesCommand, colors: Colors) -> Result<Report, CliError> {
+pub(super) async fn run(
+    command: &ProfilesCommand,
+    colors: Colors,
+    screen: Screen,
+) -> Result<Report, CliError> {
     match command {
+        ProfilesCommand::Watch(settings) => watch::watch(settings, colors, screen).await,
         ProfilesCommand::List(settings) => list(settings, colors).await,
         ProfilesCommand::Show(settings) => show(settings, colors).await,
         ProfilesCommand::Check(settings) => check(settings, colors).await,
@@ -112,7 +119,10 @@ async fn check(settings: &ListSettings, colors: Colors) -> Result<Report, CliErr
 }
 
 async fn read(settings: &ListSettings) -> Result<ProfileList, CliError> {
-    let client = Client::new(settings.server())?;
+    read_by(&Client::new(settings.server())?, settings).await
+}
+
+async fn read_by(client: &Client, settings: &ListSettings) -> Result<ProfileList, CliError> {
     let target = Target::new("/api/v1/profiles").with(settings.parameters());
     let mut list: ProfileList = client.get(&target).await?;
     let names = settings.names();

@@ -56,9 +56,9 @@ fn notes(summary: &UsageSummary, is_empty: bool) -> Vec<String> {
     }
     if summary.stale_nodes > 0 {
         let stale = usize::try_from(summary.stale_nodes).unwrap_or(usize::MAX);
-        let nodes = counted(stale, "node", "nodes");
+        let silent = counted(stale, "node", "nodes");
         notes.push(format!(
-            "{nodes} not heard of for too long: what pods have there is not counted"
+            "{silent} not heard of for too long: what pods have there is not counted"
         ));
     }
     if summary.incomplete {

@@ -37,7 +37,7 @@ pub(super) async fn watch(
         settings.printed().format,
         FleetFormat::Table | FleetFormat::Wide
     );
-    let feed = Feed::new(client);
+    let feed: Feed = Feed::new(client);
     if table && screen == Screen::Live {
         tokio::select! {
             done = screen::follow(feed, settings, colors) => done?,

@@ -89,7 +89,7 @@ pub enum Types {
 pub struct Sight {
     /// Types, wherever types are told.
     pub types: Types,
-    /// Whether nodes may be named, with what tells their devices apart.
+    /// Whether nodes may be named, with what tells their devices apart; and so, in whose words something failed.
     pub nodes: bool,
 }
 
@@ -301,6 +301,24 @@ impl Sight {
     /// Whether a row of this type may be told of, be it of none or of several.
     pub fn shows(&self, kind: &str) -> bool {
         self.types.has(kind.parse().ok().as_ref())
+    }
+
+    /// Whether something that is for all of these types may be told of; what is for none is for who may see all.
+    pub fn shows_all(&self, kinds: &[String]) -> bool {
+        match self.types {
+            Types::All => true,
+            Types::Only(_) => !kinds.is_empty() && kinds.iter().all(|kind| self.shows(kind)),
+        }
+    }
+
+    /// What failed, in the words of whoever said so, for who may list nodes. Such words can name machines, addresses and files, so
+    /// others are told no more than `ours`.
+    pub fn told(&self, theirs: String, ours: &str) -> String {
+        if self.nodes {
+            return theirs;
+        }
+        let who = Question::all(Verb::List, Resource::Nodes);
+        format!("{ours}; why is for who may {who}")
     }
 
     /// Of somebody of whom nothing was asked.

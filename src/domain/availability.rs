@@ -4,6 +4,8 @@
 //! Seen (an agent's inventory) --+
 //!                               +--> count --> Availability: rows by type, resource and shape
 //! Sights (nodes and pods) ------+
+//!            \
+//!             Holders --> History (how long others held theirs) --> how long until one is free
 //! ```
 //!
 //! "Free" is what the scheduler would place: as many more pods that ask for one unit and nothing else. It is never capacity less
@@ -11,18 +13,23 @@
 
 mod could;
 mod count;
+mod history;
+mod holders;
 mod kind;
 mod pending;
 mod row;
 mod seen;
 mod shape;
 mod standing;
+mod survival;
 
 #[cfg(test)]
 mod tests;
 
 pub use self::could::Possibilities;
-pub use self::count::{AgentNode, Availability, Basis, MOST_ROWS, count};
+pub use self::count::{AgentNode, Availability, Basis, MOST_ROWS, Past, count};
+pub use self::history::History;
+pub use self::holders::{Holders, Left, Shown};
 pub use self::kind::{Kind, Names, Source};
 pub use self::row::{Key, Pending, Row, Unknown, Unusable, Wait};
 pub use self::seen::{Seen, SeenUnits};

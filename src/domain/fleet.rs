@@ -6,6 +6,7 @@
 
 mod counts;
 mod device;
+mod group;
 mod layout;
 mod neuron;
 mod node;
@@ -17,6 +18,7 @@ mod usage;
 
 pub use counts::{Counts, TypeCounts};
 pub use device::{DeviceSummary, Occupancy, Partitions};
+pub use group::Group;
 pub use layout::{
     DeviceLayout, LONGEST_TEXT, LONGEST_WORD, LayoutStatus, LayoutSummary, MOST_DEVICES,
 };

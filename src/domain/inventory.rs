@@ -19,8 +19,8 @@ pub use health::{Health, Problem, RecoveryAction, RemappedRows};
 pub use links::{Fabric, LinkRemote, NvLink};
 pub use mig::{Completeness, ComputeInstance, GpuInstance, Mig, MigMode, MigState};
 pub use neuron::{
-    DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors, NeuronState,
-    Topology,
+    DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors, NeuronIdentity,
+    NeuronState, Topology,
 };
 pub use state::{Complaint, DeviceState, Gravity, passes_on};
 pub use usage::{InstanceUse, Usage};

@@ -187,10 +187,15 @@ fn is_name(text: &str) -> bool {
 /// What it lists as none is none; for the rest the class decides. What has a screen (VGA) is a console, a processor's own graphics or a
 /// desktop's card, unless NVIDIA made it, whose cards all compute with one driver.
 fn is_accelerator(ids: PciIds, own: &Own) -> bool {
-    if accelerators::no_accelerator(ids).is_some() {
-        return false;
+    let is_owns = own.lists(ids);
+    match accelerators::no_accelerator(ids) {
+        // Who lists one device knows more of it than who lists all displays of its maker as none. An id that is listed as none itself
+        // cannot be in a catalogue of one's own: that is refused where it is read, with its place.
+        Some(other) if other.device.is_none() && is_owns => return true,
+        Some(_) => return false,
+        None => {}
     }
-    if accelerators::is_listed(ids) || own.lists(ids) {
+    if accelerators::is_listed(ids) || is_owns {
         return true;
     }
     match ids.class.unwrap_or(0) >> 8 {

@@ -66,12 +66,17 @@ pub fn read(root: &Path) -> Traces {
     }
     let neuron = sys.names(NEURON).unwrap_or_default();
     let neuron = neuron.iter().filter_map(|name| number(name, "neuron"));
+    let (kfd_nodes, kfd_untold) = match sys.names(KFD) {
+        Ok(names) => (names.len(), None),
+        Err(error) => (0, Some(error.to_string())),
+    };
     Traces {
         has_bus: fs::read_dir(root.join("bus/pci/devices")).is_ok(),
         modules,
         untold,
         neuron: neuron.collect(),
-        kfd_nodes: sys.names(KFD).map_or(0, |names| names.len()),
+        kfd_nodes,
+        kfd_untold,
         installed: None,
     }
 }
@@ -230,6 +235,18 @@ mod tests {
         assert_eq!(loaded, ["neuron"]);
         let untold: Vec<&String> = traces.untold.keys().collect();
         assert_eq!(untold, ["nvidia"]);
+    }
+
+    #[test]
+    fn a_topology_that_may_not_be_read_is_not_one_without_nodes() {
+        let sys = tempfile::tempdir().unwrap();
+        let traces = read(sys.path());
+        assert_eq!((traces.kfd_nodes, traces.kfd_untold), (0, None));
+        fs::create_dir_all(sys.path().join("class/kfd/kfd/topology")).unwrap();
+        symlink("nodes", sys.path().join(KFD)).unwrap();
+        let traces = read(sys.path());
+        assert_eq!(traces.kfd_nodes, 0);
+        assert!(traces.kfd_untold.is_some());
     }
 
     #[test]

@@ -229,18 +229,46 @@ impl Keeper {
 
     /// So that another one need not wait until it has run out.
     async fn give_back(mut self) {
-        self.until.send_replace(None);
-        let Some(version) = self.election.resign() else {
+        let was_held = self.until.send_replace(None).is_some();
+        let version = self.election.resign();
+        if !was_held && version.is_none() {
             return;
+        }
+        let answer = timeout(GIVE_BACK, self.released(version)).await;
+        match answered(answer) {
+            Ok(true) => info!("the Lease {}/{} was given back", self.namespace, self.name),
+            Ok(false) => debug!("{self:?} is another's already"),
+            Err(error) => debug!("{self:?} was not given back: {error}"),
+        }
+    }
+
+    /// Gives it back if it is ours, and says whether it was. What was on its way when it was given up may have been done all the same,
+    /// and then the Lease has another version than the one that was read last.
+    async fn released(&self, version: Option<String>) -> kube::Result<bool> {
+        if let Some(version) = version {
+            match self.release(version).await {
+                Err(error) if is_race(&error, false) => {}
+                done => return done.map(|()| true),
+            }
+        }
+        let Some(lease) = self.leases.get_opt(&self.name).await? else {
+            return Ok(false);
         };
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        match lease.metadata.resource_version {
+            Some(version) if holder.as_deref() == Some(self.election.me()) => {
+                self.release(version).await.map(|()| true)
+            }
+            Some(_) | None => Ok(false),
+        }
+    }
+
+    async fn release(&self, version: String) -> kube::Result<()> {
         let body =
             json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": null}});
         let (params, patch) = (PatchParams::default(), Patch::Merge(body));
-        let answer = timeout(GIVE_BACK, self.leases.patch(&self.name, &params, &patch)).await;
-        match answered(answer) {
-            Ok(_) => info!("the Lease {}/{} was given back", self.namespace, self.name),
-            Err(error) => debug!("{self:?} was not given back: {error}"),
-        }
+        let done = self.leases.patch(&self.name, &params, &patch).await;
+        done.map(|_lease| ())
     }
 }
 
@@ -257,4 +285,97 @@ fn is_race(error: &kube::Error, makes: bool) -> bool {
         return false;
     };
     status.code == 409 || (status.code == 404 && !makes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::pending;
+    use std::sync::{Arc, Mutex};
+
+    use http_body_util::BodyExt;
+    use hyper::{Method, Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::Value;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// An API server with one Lease. Who says that he still holds it is heard and is never answered.
+    #[derive(Debug, Default)]
+    struct Server {
+        lease: Mutex<Option<Value>>,
+        renewed: Notify,
+    }
+
+    impl Server {
+        async fn answer(&self, request: Request<Body>) -> Response<Body> {
+            let method = request.method().clone();
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let renews = said["spec"]["renewTime"].is_string();
+            let (status, answer) = self.take(&method, &said);
+            if method == Method::PATCH && renews {
+                self.renewed.notify_one();
+                pending::<()>().await;
+            }
+            let answer = Body::from(answer.to_string().into_bytes());
+            let response = Response::builder().status(status);
+            response.body(answer).unwrap()
+        }
+
+        fn take(&self, method: &Method, said: &Value) -> (StatusCode, Value) {
+            let mut lease = self.lease.lock().unwrap();
+            let refusal = |code: StatusCode| {
+                let code = code.as_u16();
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "", "message": ""})
+            };
+            if *method == Method::POST {
+                let mut made = said.clone();
+                made["metadata"]["resourceVersion"] = json!("1");
+                return (StatusCode::CREATED, lease.insert(made).clone());
+            }
+            let Some(known) = lease.as_mut() else {
+                return (StatusCode::NOT_FOUND, refusal(StatusCode::NOT_FOUND));
+            };
+            if *method == Method::PATCH {
+                let version = known["metadata"]["resourceVersion"].clone();
+                if said["metadata"]["resourceVersion"] != version {
+                    return (StatusCode::CONFLICT, refusal(StatusCode::CONFLICT));
+                }
+                let number: u32 = version.as_str().unwrap().parse().unwrap();
+                known["metadata"]["resourceVersion"] = json!((number + 1).to_string());
+                known["spec"]["holderIdentity"] = said["spec"]["holderIdentity"].clone();
+            }
+            (StatusCode::OK, known.clone())
+        }
+
+        fn holder(&self) -> Value {
+            let lease = self.lease.lock().unwrap();
+            lease.as_ref().unwrap()["spec"]["holderIdentity"].clone()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_given_back_also_while_it_is_being_renewed() {
+        let server = Arc::new(Server::default());
+        let asked = Arc::clone(&server);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = Arc::clone(&asked);
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
+        });
+        let client = Client::new(service, "default");
+        let (mut lead, keeper) = Keeper::new(client, ("octavo-system", "octavo-aggregator"), "me");
+        let (stop, stopped) = watch::channel(false);
+        let keeper = tokio::spawn(keeper.run(stopped));
+        while lead.until().is_none() {
+            assert!(lead.changed().await);
+        }
+        server.renewed.notified().await;
+        assert!(server.holder().is_string());
+        stop.send_replace(true);
+        keeper.await.unwrap();
+        assert_eq!(server.holder(), Value::Null);
+        assert_eq!(lead.until(), None);
+    }
 }

@@ -178,6 +178,10 @@ pub struct NodeType {
     /// The canonical name, such as `nvidia-h200-141gb`; absent for devices nobody knows.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
+    /// Who says that they are of this type: `catalogue`, by what they are; `manual`, a person, by the label `octavo.dev/type-override`;
+    /// `mixed`, of some the one and of some the other. Absent for devices nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub type_source: Option<String>,
     /// Memory of one device.
     #[serde(default, rename = "memoryMiB", skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<u64>,
@@ -317,10 +321,20 @@ impl From<TypeCounts> for NodeType {
     fn from(counts: TypeCounts) -> Self {
         Self {
             type_name: counts.type_name.as_ref().map(TypeName::to_string),
+            type_source: counts.type_name.is_some().then(|| source(&counts)),
             memory_mib: counts.memory.map(Mebibytes::get),
             devices: counts.counts.into(),
         }
     }
+}
+
+fn source(of: &TypeCounts) -> String {
+    let word = match of.by_hand {
+        0 => "catalogue",
+        some if some < of.counts.total() => "mixed",
+        _ => "manual",
+    };
+    word.to_owned()
 }
 
 impl From<&LayoutSummary> for LayoutRow {
@@ -378,5 +392,31 @@ impl From<Partitions> for PartitionsJson {
             free: partitions.free(),
             in_use: partitions.in_use,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::fleet::Occupancy;
+
+    #[test]
+    fn who_says_the_type_is_the_catalogue_a_person_or_both() {
+        let told = |type_name: Option<&str>, by_hand| {
+            let free = Counts::default().with(Occupancy::Free);
+            let row = NodeType::from(TypeCounts {
+                type_name: type_name.map(|name| name.parse().unwrap()),
+                by_hand,
+                memory: None,
+                counts: free.with(Occupancy::Free),
+            });
+            row.type_source
+        };
+        let known = |by_hand| told(Some("nvidia-l4-24gb"), by_hand).unwrap();
+        assert_eq!(
+            [0, 1, 2].map(known),
+            ["catalogue", "mixed", "manual"].map(str::to_owned)
+        );
+        assert_eq!(told(None, 0), None);
     }
 }

@@ -107,24 +107,31 @@ pub struct PendingJson {
 }
 
 /// How long until a unit is free, from evidence alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitJson {
-    /// From what it is known: `free` where one is, `deadlines` where pods say when they end, `unknown` where nobody can tell.
+    /// From what it is known: `free` where one is, `deadlines` where pods say when they end, `history` by how long others held theirs,
+    /// `history-and-deadlines` by both, `unknown` where nobody can tell.
     pub basis: String,
-    /// When the first pod ends that holds some and says when, at the latest.
+    /// By `deadlines`, when the first pod ends that holds some and says when, at the latest. Else when one is free as likely as not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub earliest: Option<String>,
-    /// When the last of them ends.
+    pub from: Option<String>,
+    /// By `deadlines`, when the last of them ends. Else when one is free nine times in ten; absent where not so much can be said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latest: Option<String>,
+    pub to: Option<String>,
+    /// How many have ended, of those by which it is said, or by which it cannot be said yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<u32>,
+    /// From when on it was watched who ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
     /// How many pods say when they end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u32>,
     /// How many pods hold some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holders: Option<u32>,
-    /// Why nobody can tell, in words for a person.
+    /// In words for a person, what it means, or why nobody can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -190,11 +197,7 @@ impl From<Wait> for WaitJson {
     fn from(wait: Wait) -> Self {
         let plain = |basis: &str| Self {
             basis: basis.to_owned(),
-            earliest: None,
-            latest: None,
-            of: None,
-            holders: None,
-            reason: None,
+            ..Self::default()
         };
         match wait {
             Wait::Now => plain("free"),
@@ -204,16 +207,42 @@ impl From<Wait> for WaitJson {
                 of,
                 holders,
             } => Self {
-                earliest: told(earliest),
-                latest: told(latest),
+                from: told(earliest),
+                to: told(latest),
                 of: Some(of),
                 holders: Some(holders),
+                reason: wait.words(),
                 ..plain("deadlines")
             },
-            Wait::Unknown(why) => Self {
-                reason: Some(why.words().to_owned()),
-                ..plain("unknown")
+            Wait::Likely {
+                from,
+                to,
+                samples,
+                since,
+                of,
+                holders,
+            } => Self {
+                from: told(from),
+                to: to.and_then(told),
+                samples: Some(samples),
+                since: told(since),
+                of: (of > 0).then_some(of),
+                holders: Some(holders),
+                reason: wait.words(),
+                ..plain(match of {
+                    0 => "history",
+                    _ => "history-and-deadlines",
+                })
             },
+            Wait::Unknown(why) => {
+                let watched = why.watched();
+                Self {
+                    samples: watched.map(|(samples, _)| samples),
+                    since: watched.and_then(|(_, since)| told(since)),
+                    reason: wait.words(),
+                    ..plain("unknown")
+                }
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 //! write.rs     a new object of the kind that is made today
 //! diff.rs      what one that is there and one that shall be differ in
 //! document.rs  what the API answers
+//! events.rs    what its stream of changes sends
 //! order.rs     what a new one shall be
 //! ```
 //!
@@ -13,6 +14,7 @@
 
 mod diff;
 pub mod document;
+pub mod events;
 pub mod order;
 mod read;
 mod write;

@@ -85,7 +85,7 @@ pub fn encode(inventory: &Inventory, labels: &LabelSet, layout: Option<&LayoutSt
         parts.push((PartKey::neuron(), content(&neuron::write(all))));
         parts.extend(all.devices.iter().map(|device| {
             let key = PartKey::neuron_device(device.number);
-            (key, content(&neuron::write_device(device)))
+            (key, content(&neuron::write_device(all, device)))
         }));
     }
     parts.into_iter().collect()

@@ -6,6 +6,7 @@ mod events;
 pub(crate) mod fleet;
 mod matching;
 mod plans;
+mod profile_events;
 mod profiles;
 mod reference;
 mod schemas;
@@ -104,7 +105,7 @@ async fn a_node_is_listed_with_what_its_devices_come_to() {
         json!({
             "name": "mixed-1", "state": "ok", "connected": true, "sharing": "mixed", "agentVersion": "0.1.0",
             "devices": devices, "memoryMiB": 4 * 81559,
-            "types": [{"type": "nvidia-h100-80gb", "memoryMiB": 81559, "devices": devices}],
+            "types": [{"type": "nvidia-h100-80gb", "typeSource": "catalogue", "memoryMiB": 81559, "devices": devices}],
         })
     );
     assert_eq!(list["kind"], "NodeList");

@@ -10,11 +10,12 @@ use tokio::task::JoinSet;
 use super::shown::Shown;
 use super::{Ask, Believed, Refused};
 use crate::aggregator::asking::{Asking, Fingerprint, Health, Words};
+use crate::aggregator::availability::Counter;
 use crate::aggregator::stats::Stats;
-use crate::aggregator::view::View;
 use crate::domain::access::{
     Caller, MOST_TYPES, Method, Question, Resource, Row, Sight, Types, Verb,
 };
+use crate::domain::availability::Kind;
 use crate::domain::credential::Denial;
 use crate::domain::id::TypeName;
 
@@ -22,7 +23,7 @@ use crate::domain::id::TypeName;
 pub(super) struct Checks {
     ask: Box<dyn Ask>,
     pub(super) believed: Believed,
-    view: View,
+    counter: Counter,
     stats: Stats,
     callers: Asking<Arc<Caller>, Denial>,
     rights: Asking<(), ()>,
@@ -49,12 +50,17 @@ const WORDS: Words = Words {
 pub(super) type NotIn = (Option<Arc<Caller>>, Refused);
 
 impl Checks {
-    pub(super) fn new(believed: Believed, ask: Box<dyn Ask>, view: View, stats: Stats) -> Self {
+    pub(super) fn new(
+        believed: Believed,
+        ask: Box<dyn Ask>,
+        counter: Counter,
+        stats: Stats,
+    ) -> Self {
         let health = Health::new(WORDS);
         Self {
             ask,
             believed,
-            view,
+            counter,
             stats,
             callers: Asking::new(health.clone(), MOST_CALLERS),
             rights: Asking::new(health, MOST_RIGHTS),
@@ -136,8 +142,7 @@ impl Checks {
         } else {
             false
         };
-        // A list of nodes has all types in it.
-        if (nodes && row.asks_by_type()) || self.may(caller, question.clone()).await? {
+        if (nodes && row.is_of_nodes()) || self.may(caller, question.clone()).await? {
             return Ok(Sight {
                 types: Types::All,
                 nodes,
@@ -154,13 +159,10 @@ impl Checks {
         Ok(Sight { types, nodes })
     }
 
-    /// The types of the fleet that somebody may see one by one.
+    /// The types there are that somebody may see one by one.
     async fn types(self: &Arc<Self>, caller: &Arc<Caller>) -> Result<BTreeSet<TypeName>, Refused> {
-        let now = self.view.clock().now();
-        let types = self.view.fleet().types(now).into_iter();
-        let names = types.filter_map(|one| one.counts.type_name);
         let mut asked = JoinSet::new();
-        for name in names.take(MOST_TYPES) {
+        for name in self.names().await {
             let (checks, caller) = (Arc::clone(self), Arc::clone(caller));
             asked.spawn(async move {
                 let may = checks.may(&caller, Question::of_type(&name)).await;
@@ -175,6 +177,29 @@ impl Checks {
             }
         }
         Ok(seen)
+    }
+
+    /// Types that agents told of, and those that a cluster's nodes are known by through labels alone. Agents come first where there
+    /// are more than can be asked about.
+    async fn names(&self) -> Vec<TypeName> {
+        let view = self.counter.view();
+        let of_agents = view.fleet().types(view.clock().now()).into_iter();
+        let mut names: Vec<TypeName> = of_agents.filter_map(|one| one.counts.type_name).collect();
+        let counted = if self.counter.follows() {
+            self.counter.current().await
+        } else {
+            None
+        };
+        let rows = counted.iter().flat_map(|made| &made.availability.rows);
+        for row in rows.filter(|row| row.nodes > 0) {
+            if let Kind::Known(name) = &row.key.kind
+                && !names.contains(name)
+            {
+                names.push(name.clone());
+            }
+        }
+        names.truncate(MOST_TYPES);
+        names
     }
 
     /// Whether somebody may do this: within the last minute they might.

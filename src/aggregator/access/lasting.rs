@@ -1,5 +1,6 @@
 //! Answers that last: a stream of events is open for an hour, and a role may be taken away meanwhile. So it is asked again every
-//! minute, and who may not see it any more sees its end. While nobody can say, it goes on: it was good when it was asked last.
+//! minute, and who may not see it any more sees its end, as does who may see other types than at its start: it was made for what they
+//! could see then. While nobody can say, it goes on: it was good when it was asked last.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,6 +17,18 @@ use super::Refused;
 use super::checks::Checks;
 use super::shown::Shown;
 use crate::aggregator::asking::GOOD_FOR;
+use crate::domain::access::Sight;
+
+/// What somebody was let in for, and what shows who they are.
+#[derive(Debug)]
+pub(super) struct Right {
+    pub(super) checks: Arc<Checks>,
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) shown: Result<Shown, Refused>,
+    /// What they may see of it.
+    pub(super) sight: Sight,
+}
 
 /// A body that ends with the right to see it.
 struct Lasting {
@@ -23,27 +36,35 @@ struct Lasting {
     ends: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
+impl Right {
+    /// Returns once it is no more what it was: why they may not see it, or nothing where they may see something else.
+    pub(super) async fn ended(self) -> Option<Refused> {
+        let mut again = interval(GOOD_FOR);
+        loop {
+            again.tick().await;
+            match self
+                .checks
+                .admit(&self.method, &self.uri, &self.shown)
+                .await
+            {
+                Ok(admitted) if admitted.sight == self.sight => {}
+                Ok(_) => return None,
+                Err((_, Refused::Unchecked)) => {}
+                Err((_, refused)) => return Some(refused),
+            }
+        }
+    }
+}
+
 /// The same answer, which ends when whoever it is for may not see it any more, if it has no end of its own.
-pub(super) fn guarded(
-    response: Response,
-    checks: Arc<Checks>,
-    (method, uri): (Method, Uri),
-    shown: Result<Shown, Refused>,
-) -> Response {
+pub(super) fn guarded(response: Response, right: Right) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     let lasts = kind.is_some_and(|kind| kind == HeaderValue::from_static("text/event-stream"));
     if !lasts {
         return response;
     }
     let ends = async move {
-        let mut again = interval(GOOD_FOR);
-        loop {
-            again.tick().await;
-            match checks.admit(&method, &uri, &shown).await {
-                Ok(_) | Err((_, Refused::Unchecked)) => {}
-                Err(_) => return,
-            }
-        }
+        right.ended().await;
     };
     response.map(|body| {
         Body::new(Lasting {

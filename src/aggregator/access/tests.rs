@@ -1,7 +1,9 @@
 //! The gate before the real routes, with an API server that is told what to say, in a time that stands still; a real one is in the
 //! tests of the cluster.
 
+mod document;
 mod proxies;
+mod sights;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -24,6 +26,7 @@ use super::*;
 use crate::aggregator::availability::Counter;
 use crate::aggregator::clock::Clock;
 use crate::aggregator::fleet::Fleet;
+use crate::aggregator::view::View;
 use crate::domain::access::{Method, TABLE};
 
 /// An API server that knows tokens `token-USER` and what users may do.
@@ -93,28 +96,32 @@ struct Site {
 const PEER: &str = "192.0.2.7:4000";
 
 fn site(believed: Believed) -> Site {
+    site_with(believed, |view| Counter::new(view, None))
+}
+
+/// With what else there is beside the fleet.
+fn site_with(believed: Believed, more: impl FnOnce(View) -> Counter) -> Site {
     let server = Server::default();
     let (fleet, receiver) = watch::channel(Fleet::default());
-    let view = View::new(receiver, Clock::start());
+    let counter = more(View::new(receiver, Clock::start()));
     let guard = Guard::checked(
         believed,
         Box::new(server.clone()),
-        view.clone(),
+        counter.clone(),
         Stats::default(),
     );
     let (ready, is_ready) = watch::channel(true);
     Site {
-        router: routes(view, is_ready).layer(from_fn_with_state(guard, check)),
+        router: routes(counter, is_ready).layer(from_fn_with_state(guard, check)),
         server,
         _fleet: fleet,
         _ready: ready,
     }
 }
 
-fn routes(view: View, ready: watch::Receiver<bool>) -> Router {
-    let availability = Counter::new(view.clone(), None);
+fn routes(availability: Counter, ready: watch::Receiver<bool>) -> Router {
     let context = rest::Context {
-        view,
+        view: availability.view().clone(),
         availability: availability.clone(),
         registry: Arc::new(Registry::default()),
         ready,
@@ -197,6 +204,12 @@ const ROWS: &[(&str, &str, u16)] = &[
     ),
     ("/api/v1/nodes/a/layouts", "get nodes.octavo.dev a", 404),
     ("/api/v1/events", "watch nodes.octavo.dev", 200),
+    ("/api/v1/profiles", "list hardwareprofiles.octavo.dev", 200),
+    (
+        "/api/v1/profile-events",
+        "watch hardwareprofiles.octavo.dev",
+        200,
+    ),
     ("/api/v1/usage", "list usage.octavo.dev", 200),
     (
         "/api/v1/usage?namespace=a",
@@ -337,7 +350,7 @@ async fn a_page_of_another_site_changes_nothing_whoever_looks_at_it() {
     let (_ready, is_ready) = watch::channel(true);
     let view = View::new(receiver, Clock::start());
     let guard = Guard::open(Stats::default());
-    let router = routes(view, is_ready).layer(from_fn_with_state(guard, check));
+    let router = routes(Counter::new(view, None), is_ready).layer(from_fn_with_state(guard, check));
     let posts = async |headers: &[(&str, &str)]| {
         let mut request = Request::post("/change").header("host", "octavo.example");
         for (name, value) in headers {

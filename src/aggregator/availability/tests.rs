@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use tokio::time::advance;
+use tokio::time::{advance, timeout};
 
 use super::*;
 use crate::aggregator::clock::Clock;
-use crate::domain::availability::Basis;
-use crate::domain::cluster::{Amounts, ClusterNode, PODS, Readiness, Sights};
+use crate::domain::availability::{Basis, Unknown, Wait};
+use crate::domain::cluster::{
+    Amounts, ClusterNode, ClusterPod, PODS, Phase, PodKey, Readiness, Sights, Wants,
+};
 
 /// A cluster of one node with so many devices.
 fn sights(devices: u64) -> Arc<Sights> {
@@ -103,4 +105,85 @@ async fn it_is_counted_again_when_something_changed_and_not_before() {
     fleet.send_modify(|fleet| fleet.revision = 7);
     advance(PAUSE).await;
     assert_eq!(counter.current().await.unwrap().revision, 7);
+}
+
+/// A cluster of one device that a pod has since then, in seconds since 1970.
+fn held(by: &str, began: i64) -> Arc<Sights> {
+    let mut all = Sights::clone(&sights(1));
+    let pod = ClusterPod {
+        key: PodKey {
+            namespace: "team".to_owned(),
+            name: by.to_owned(),
+        },
+        node: Some("node-a".to_owned()),
+        phase: Phase::Bound,
+        wants: Wants {
+            amounts: Amounts::default().with("nvidia.com/gpu", 1),
+            ..Wants::default()
+        },
+        began: Some(began),
+        ..ClusterPod::default()
+    };
+    all.pods.insert(pod.key.clone(), Arc::new(pod));
+    Arc::new(all)
+}
+
+#[tokio::test(start_paused = true)]
+async fn ac_008_who_holds_is_watched_and_how_long_they_did_says_how_long_one_waits() {
+    let free = sights(1);
+    let (counter, says, _fleet) = counter(followed(&free, Some(Instant::now())));
+    let _watching = tokio::spawn(counter.clone().watch_holders());
+    let clock = counter.view().clock();
+    let seconds = || clock.wall(clock.now()).as_second();
+    // Whoever watches has his turn before it goes on.
+    let say = async |sights: &Arc<Sights>| {
+        says.send_replace(followed(sights, Some(Instant::now())));
+        tokio::task::yield_now().await;
+    };
+    let since = seconds();
+    let wait = async |by: &str| {
+        say(&held(by, seconds())).await;
+        advance(PAUSE).await;
+        counter.current().await.unwrap().availability.rows[0].wait
+    };
+    say(&free).await;
+    let few = Unknown::TooFew { ended: 0, since };
+    assert_eq!(wait("first").await, Wait::Unknown(few));
+    for number in 0..20 {
+        advance(Duration::from_mins(10)).await;
+        say(&held(&format!("next-{number}"), seconds())).await;
+    }
+    let Wait::Likely { from, samples, .. } = wait("last").await else {
+        panic!("nothing is said")
+    };
+    let ahead = from - seconds();
+    assert_eq!(
+        (samples, (590..=600).contains(&ahead)),
+        (21, true),
+        "{ahead}"
+    );
+
+    // How likely an end is depends on how long it has not come, also while nothing happens.
+    let first = counter.current().await.unwrap();
+    advance(STALE_AFTER / 4 + PAUSE).await;
+    let later = counter.current().await.unwrap();
+    assert!(!Arc::ptr_eq(&first.availability, &later.availability));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_somebody_counts_others_are_given_the_count_of_a_moment_ago_and_wait_for_more() {
+    let now = Some(Instant::now());
+    let (counter, says, _fleet) = counter(followed(&sights(8), now));
+    let first = counter.current().await.unwrap();
+    says.send_replace(followed(&sights(4), now));
+    advance(PAUSE).await;
+    let work = Arc::clone(&counter.work).lock_owned().await;
+    let same = counter.current().await.unwrap();
+    assert!(Arc::ptr_eq(&same.availability, &first.availability));
+    advance(MEANWHILE).await;
+    let mut waits = Box::pin(counter.current());
+    assert!(timeout(MEANWHILE, &mut waits).await.is_err());
+    drop(work);
+    let second = waits.await.unwrap();
+    assert_eq!(second.availability.rows[0].free, 4);
 }

@@ -47,6 +47,19 @@ impl Asked {
         }
     }
 
+    /// The address with nothing but these.
+    pub(super) fn only(&self, names: &[&str]) -> String {
+        let kept = self.0.iter();
+        let kept = kept.filter(|(known, _)| names.contains(&known.as_str()));
+        Self(kept.cloned().collect()).with("continue", "")
+    }
+
+    /// The same without a parameter.
+    pub(super) fn without(&self, name: &str) -> Self {
+        let kept = self.0.iter().filter(|(known, _)| known != name);
+        Self(kept.cloned().collect())
+    }
+
     /// The same filter as flags of `octavo nodes`, each with a blank before it, quoted for a shell. Not the order: that of
     /// the command line has directions of its own.
     pub(super) fn flags(&self) -> String {
@@ -55,6 +68,7 @@ impl Asked {
                 Some(format!(" --{name}={}", quoted(value)))
             }
             "layoutState" => Some(format!(" --layout-state={}", quoted(value))),
+            "group" => Some(format!(" --group-by={}", quoted(value))),
             _ => None,
         };
         self.0.iter().filter_map(flag).collect()

@@ -5,7 +5,7 @@ use askama::Template;
 use super::assets::Assets;
 use super::bar::{Bar, Key, legend_of};
 use super::words::{age, counted, memory, millis};
-use crate::aggregator::availability::{Age, Counted, Counter};
+use crate::aggregator::availability::{Age, Counted, Counter, NOT_READ};
 use crate::domain::access::Sight;
 use crate::domain::availability::{Basis, Key as Of, Row, Shape, Wait, Why};
 use crate::domain::error::chain;
@@ -93,7 +93,7 @@ pub(super) fn page(
         age: age(since),
         age_ms: millis(since),
         stale: is_stale,
-        trouble,
+        trouble: trouble.map(|why| sight.told(why, NOT_READ)),
         left_out: (availability.left_out > 0).then(|| {
             let rows = counted_rows(availability.left_out);
             format!("{rows} left out: there are too many types or resources.")
@@ -170,29 +170,60 @@ fn facts(row: &Row) -> Vec<String> {
         Some(each) => format!("{} on {nodes}, with {} each", row.capacity, memory(each)),
         None => format!("{} on {nodes}", row.capacity),
     });
-    match row.wait {
-        Wait::Now => {}
-        Wait::Unknown(why) => facts.push(format!("Wait unknown: {}", why.words())),
+    facts.extend(wait(row.wait));
+    let sources: Vec<&str> = row.sources.iter().map(|source| source.as_str()).collect();
+    if !sources.is_empty() {
+        facts.push(format!("Type said by {}", sources.join(", ")));
+    }
+    facts
+}
+
+/// How long until one is free, and by what that is said; nothing where one is.
+fn wait(wait: Wait) -> Option<String> {
+    let at = |seconds: i64| {
+        let time = jiff::Timestamp::from_second(seconds);
+        time.map_or_else(|error| chain(&error), super::words::time)
+    };
+    match wait {
+        Wait::Now => None,
+        Wait::Unknown(why) => {
+            let since = why.watched().map(|(_, since)| at(since));
+            let since = since.map_or_else(String::new, |since| format!(" (since {since})"));
+            Some(format!("Wait unknown: {}{since}", why.words()))
+        }
         Wait::Between {
             earliest,
             latest,
             of,
             holders,
         } => {
-            let [from, to] = [earliest, latest].map(|seconds| {
-                let time = jiff::Timestamp::from_second(seconds);
-                time.map_or_else(|error| chain(&error), super::words::time)
-            });
-            facts.push(format!(
+            let [from, to] = [earliest, latest].map(at);
+            Some(format!(
                 "The pods that say when they end, {of} of {holders}, end from {from} to {to} at the latest"
-            ));
+            ))
+        }
+        Wait::Likely {
+            from,
+            to,
+            samples,
+            since,
+            of,
+            holders,
+        } => {
+            let from = at(from);
+            let to = to.map_or_else(String::new, |to| {
+                format!(", nine times in ten by {}", at(to))
+            });
+            let also = match of {
+                0 => String::new(),
+                _ => format!("; {of} of {holders} pods say when they end"),
+            };
+            let since = at(since);
+            Some(format!(
+                "One is free by {from} as likely as not{to}: by how long {samples} others that ended since {since} held theirs{also}"
+            ))
         }
     }
-    let sources: Vec<&str> = row.sources.iter().map(|source| source.as_str()).collect();
-    if !sources.is_empty() {
-        facts.push(format!("Type said by {}", sources.join(", ")));
-    }
-    facts
 }
 
 /// Says with the first resource of a type what idle devices of it could become.

@@ -8,7 +8,7 @@ use super::words::{Badge, complaint, counted, memory, neuron_state, printable};
 use crate::domain::accelerators;
 use crate::domain::inventory::{
     Amd, AmdPartition, Complaint, Inventory, LogicalCores, LogicalSource, Mode, Neuron,
-    NeuronDevice,
+    NeuronDevice, NeuronIdentity,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -51,7 +51,7 @@ impl Chips {
             summary: summary(neuron),
             complaints: lines(neuron.complaints()),
             functions: functions.map(|device| device.pci.to_string()).collect(),
-            devices: devices.map(|one| Chip::of(one, neuron.logical)).collect(),
+            devices: devices.map(|one| Chip::of(one, neuron)).collect(),
         })
     }
 }
@@ -87,7 +87,8 @@ fn physical(cores: u32) -> String {
 }
 
 impl Chip {
-    fn of(device: &NeuronDevice, logical: Option<LogicalCores>) -> Self {
+    fn of(device: &NeuronDevice, neuron: &Neuron) -> Self {
+        let logical = neuron.logical;
         let name = device.device_name.as_deref();
         let facts = name.and_then(accelerators::neuron_chip);
         let state = device.state();
@@ -110,6 +111,7 @@ impl Chip {
                     .map(|percent| format!("{percent} % of the most")),
             ),
             ("Serial", device.serial.as_deref().map(printable)),
+            ("Known by", Some(known_by(neuron.identity(device)))),
         ]);
         Self {
             number: device.number,
@@ -136,6 +138,14 @@ pub(super) fn lines(complaints: Vec<Complaint>) -> Vec<Line> {
         Line { tone, icon, text }
     };
     complaints.map(line).collect()
+}
+
+/// By what it can be known again, and how long.
+fn known_by(identity: NeuronIdentity) -> String {
+    match identity {
+        NeuronIdentity::Serial => "its serial number".to_owned(),
+        NeuronIdentity::Number => "its number, until the node boots again".to_owned(),
+    }
 }
 
 /// What is used is the driver's word, what there is the catalogue's.
@@ -385,7 +395,7 @@ mod tests {
         );
         assert_eq!(
             text(&chip.facts),
-            "Memory: 1 GiB used of 96 GiB; Links: to 2, 7"
+            "Memory: 1 GiB used of 96 GiB; Links: to 2, 7; Known by: its number, until the node boots again"
         );
     }
 
@@ -419,7 +429,10 @@ mod tests {
         let chips = chips(&untold);
         assert!(chips.devices[0].picture.is_none());
         assert_eq!(chips.devices[0].kind, "type unknown");
-        assert_eq!(text(&chips.devices[0].facts), "");
+        assert_eq!(
+            text(&chips.devices[0].facts),
+            "Known by: its number, until the node boots again"
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The filter of the list of nodes.
 
-use super::address::{Asked, encoded};
+use super::address::Asked;
+use super::groups::{BY_TYPE, GROUP};
 use super::rows::sorted;
 use super::words::{node_state, type_name};
 use crate::aggregator::fleet::TypeOfFleet;
@@ -92,15 +93,19 @@ pub(super) fn form(asked: &Asked, types: &[TypeOfFleet], query: &Query, has_layo
         label: "Order",
         options: chosen(orders, &sort).collect(),
     });
+    let group = [("", "no"), (BY_TYPE, "by type")];
+    let group = group.map(|(value, word)| (value.to_owned(), word.to_owned()));
+    selects.push(Select {
+        name: GROUP,
+        label: "Group",
+        options: chosen(group.to_vec(), asked.get(GROUP)).collect(),
+    });
     Form {
         search: asked.get("search").to_owned(),
         selector: asked.get("selector").to_owned(),
         selects,
         active: filters.iter().any(|name| !asked.get(name).is_empty()),
-        clear: match asked.get("sort") {
-            "" => "/".to_owned(),
-            sort => format!("/?sort={}", encoded(sort)),
-        },
+        clear: asked.only(&["sort", GROUP]),
     }
 }
 

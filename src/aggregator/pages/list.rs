@@ -7,9 +7,10 @@ use super::address::{Asked, encoded};
 use super::assets::Assets;
 use super::bar::{Bar, Key, legend};
 use super::form::{Form, form, type_value};
+use super::groups::{GROUP, Part, is_asked, parts};
 use super::rows::{Head, Row, heads};
 use super::words::{Badge, age, counted, memory, millis, node_state, type_name};
-use crate::aggregator::clock::Moment;
+use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::{Fleet, TypeOfFleet};
 use crate::aggregator::query::{self, Query};
 use crate::aggregator::view::View;
@@ -38,7 +39,9 @@ pub(super) struct ListPage {
     wrong: Option<String>,
     caption: String,
     heads: Vec<Head>,
-    rows: Vec<Row>,
+    sections: Vec<Part>,
+    /// No row is listed.
+    is_bare: bool,
     pager: Option<Pager>,
     origin: String,
     /// What the list asks for, as a query and as flags.
@@ -117,14 +120,14 @@ pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListP
     let asked = Asked::of(uri);
     let query = asked.as_ref().map_or_else(
         || Err("the address is not encoded as addresses are".to_owned()),
-        |asked| Query::parse(asked.pairs()).map_err(|error| chain(&error)),
+        parse,
     );
     let asked = asked.unwrap_or_default();
-    let (wrong, query) = match query {
+    let (wrong, (query, is_grouped)) = match query {
         Ok(query) => (None, query),
         Err(error) => (
             Some(format!("Nothing is listed: {error}.")),
-            Query::default(),
+            (Query::default(), false),
         ),
     };
     let query = Query {
@@ -132,11 +135,21 @@ pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListP
         ..query
     };
     let found = query::run(&fleet, &query, now);
+    let sections = if is_grouped {
+        let all = (&fleet, view.clock());
+        parts(all, (&asked, &query), ROWS, now)
+    } else {
+        vec![one_part(&found, view.clock(), now)]
+    };
     let mut types = fleet.types(now);
     types.retain(|one| sight.types.has(one.counts.type_name.as_ref()));
     let mut nodes = fleet.nodes.iter();
     let has_layouts = nodes.any(|node| node.summary.layout.is_some());
-    let pager = pager(&asked, &found, fleet.nodes.len());
+    let pager = if is_grouped {
+        None
+    } else {
+        pager(&asked, &found, fleet.nodes.len())
+    };
     ListPage {
         assets: Assets::links(),
         nodes: sight.nodes,
@@ -151,18 +164,41 @@ pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListP
             fleet.nodes.len()
         ),
         heads: heads(&asked, query.sort),
-        rows: found
-            .items
-            .iter()
-            .map(|node| Row::of(node, view.clock(), now))
-            .collect(),
+        is_bare: sections.iter().all(|part| part.rows.is_empty()),
+        sections,
         pager,
         origin: origin.to_owned(),
-        query: match asked.with("sort", asked.get("sort")).strip_prefix('/') {
+        query: match { asked.without(GROUP) }
+            .with("sort", asked.get("sort"))
+            .strip_prefix('/')
+        {
             Some(query) => query.to_owned(),
             None => String::new(),
         },
         flags: asked.flags(),
+    }
+}
+
+/// What is asked for, and whether by groups.
+fn parse(asked: &Asked) -> Result<(Query, bool), String> {
+    let is_grouped = is_asked(asked)?;
+    // Groups have no pages, so there is nothing to be continued.
+    let asked = asked.without(GROUP);
+    let asked = if is_grouped {
+        asked.without("continue")
+    } else {
+        asked
+    };
+    let query = Query::parse(asked.pairs()).map_err(|error| chain(&error))?;
+    Ok((query, is_grouped))
+}
+
+/// The rows of a page, under no head.
+fn one_part(found: &query::Page, clock: &Clock, now: Moment) -> Part {
+    let rows = found.items.iter();
+    Part {
+        head: None,
+        rows: rows.map(|node| Row::of(node, clock, now)).collect(),
     }
 }
 

@@ -20,6 +20,8 @@ use super::assets::Assets;
 use super::words::{Badge, counted, memory, printable};
 use super::{Missing, Site, html, origin};
 use crate::aggregator::creation::{Maker, Who};
+use crate::aggregator::rest::seen::Seen;
+use crate::domain::access::Sight;
 use crate::domain::quantity::Mebibytes;
 use crate::wire::hardware_profiles::document::{FindingJson, IdentifierJson, ProfileRow};
 
@@ -58,15 +60,21 @@ struct Row {
 }
 
 /// The list.
-pub(super) async fn list(State(site): State<Site>, uri: Uri, headers: HeaderMap) -> Response {
+pub(super) async fn list(
+    State(site): State<Site>,
+    Seen(sight): Seen,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
     let profiles = site.view.profiles();
     let judged = profiles.judged(site.view.fleet()).await;
-    let all = judged.profiles.len();
-    let shown = judged.profiles.iter().take(ROWS);
+    let seen = judged.seen(&sight);
+    let all = seen.clone().count();
+    let shown = seen.take(ROWS);
     let rows: Vec<Row> = shown.map(|(row, _)| Row::of(row)).collect();
     let page = ListPage {
         assets: Assets::links(),
-        notice: profiles.notice().map(|text| printable(&text)),
+        notice: profiles.notice(&sight).map(|text| printable(&text)),
         is_nowhere: judged.source == "nowhere" && rows.is_empty(),
         caption: counted(all, "hardware profile", "hardware profiles"),
         more: all.saturating_sub(rows.len()),
@@ -79,31 +87,39 @@ pub(super) async fn list(State(site): State<Site>, uri: Uri, headers: HeaderMap)
 /// A profile without a namespace, as a file may have it.
 pub(super) async fn named(
     State(site): State<Site>,
+    Seen(sight): Seen,
     Path(name): Path<String>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    answer(&site, ("", &name), (&uri, &origin(&uri, &headers))).await
+    answer(
+        (&site, &sight),
+        ("", &name),
+        (&uri, &origin(&uri, &headers)),
+    )
+    .await
 }
 
 /// One profile.
 pub(super) async fn keyed(
     State(site): State<Site>,
+    Seen(sight): Seen,
     Path((namespace, name)): Path<(String, String)>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    answer(&site, (&namespace, &name), (&uri, &origin(&uri, &headers))).await
+    let origin = origin(&uri, &headers);
+    answer((&site, &sight), (&namespace, &name), (&uri, &origin)).await
 }
 
 async fn answer(
-    site: &Site,
+    (site, sight): (&Site, &Sight),
     (namespace, name): (&str, &str),
     (uri, origin): (&Uri, &str),
 ) -> Response {
     let profiles = site.view.profiles();
     let judged = profiles.judged(site.view.fleet()).await;
-    let mut all = judged.profiles.iter();
+    let mut all = judged.seen(sight);
     // Of two kinds in one namespace the one that is made today is meant, which is first.
     let found = all.find(|(row, _)| row.name == name && row.namespace == namespace);
     let Some((row, said)) = found else {
@@ -114,8 +130,9 @@ async fn answer(
         };
         return html(StatusCode::NOT_FOUND, &page);
     };
-    let estimate = Estimate::of(&site.view, row, uri).await;
-    let page = one::page(row, said, profiles.notice(), (origin, estimate));
+    let estimate = Estimate::of((&site.view, sight), row, uri).await;
+    let notice = profiles.notice(sight);
+    let page = one::page(row, said, notice, (origin, estimate));
     html(StatusCode::OK, &page)
 }
 

@@ -97,6 +97,38 @@ async fn every_answer_says_what_a_page_may_do() {
 }
 
 #[tokio::test]
+async fn nodes_are_taken_together_by_type_within_the_filter_and_in_the_order_of_the_list() {
+    let (_fleet, view) = view(30);
+    let path = "/?search=node-0000&sort=-name&group=type";
+    let page = text(get(&view, path).await).await;
+    assert!(
+        page.contains(">no accelerator</span> <span class=\"soft\">10 nodes<"),
+        "{page}"
+    );
+    let at = |name: &str| page.find(&format!("id=\"node-{name}\"")).unwrap();
+    assert!(at("node-00009") < at("node-00000"));
+    assert!(page.contains("--group-by=type"), "{page}");
+    // The API has no groups, and a filter that is cleared leaves them.
+    assert!(
+        page.contains("/api/v1/nodes?search=node-0000&#38;sort=-name"),
+        "{page}"
+    );
+    assert!(
+        page.contains("href=\"/?sort=-name&#38;group=type\""),
+        "{page}"
+    );
+    let wrong = get(&view, "/?group=colour").await;
+    assert_eq!(wrong.status(), StatusCode::BAD_REQUEST);
+    let said = text(wrong).await;
+    assert!(said.contains("the parameter group cannot be"), "{said}");
+
+    let (_fleet, view) = self::view(300);
+    let page = text(get(&view, "/?group=type").await).await;
+    assert_eq!(page.matches(" data-row ").count(), 200);
+    assert!(page.contains(">100 more<"), "{page}");
+}
+
+#[tokio::test]
 async fn a_page_names_its_files_by_content_and_they_are_kept() {
     let (_fleet, view) = view(0);
     let page = text(get(&view, "/").await).await;

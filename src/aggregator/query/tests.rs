@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::aggregator::fleet::{Freshness, Gist, Origin};
 use crate::domain::fleet::{
-    DeviceSummary, LayoutSummary, NodeState, NodeSummary, Occupancy, Partitions,
+    DeviceSummary, Group, LayoutSummary, NodeState, NodeSummary, Occupancy, Partitions,
 };
 use crate::domain::id::NodeName;
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
@@ -36,6 +36,7 @@ fn device() -> impl Strategy<Value = DeviceSummary> {
         |(name, memory, state, occupancy)| DeviceSummary {
             given: None,
             trouble: None,
+            by_hand: false,
             type_name: name.map(|name| name.parse().unwrap()),
             memory: memory.map(Mebibytes::new),
             state,
@@ -236,6 +237,36 @@ proptest! {
             token = Some(next);
         }
         prop_assert_eq!(names(&seen), names(&expected));
+    }
+
+    #[test]
+    fn groups_have_each_matching_node_once_where_its_types_put_it_and_no_more_than_asked_for(
+        nodes in nodes(),
+        parameters in parameters(),
+        (each, most) in (0_usize..4, 0_usize..12),
+    ) {
+        let (fleet, now) = (fleet(&nodes), Moment::from_millis(NOW));
+        let query = query(&parameters, None);
+        let expected = model(&fleet, &query, now);
+        let types = |node: &Node| {
+            let types = node.summary.types.iter();
+            Group::of(types.map(|one| one.type_name.as_ref()))
+        };
+        let few = Query { limit: each, ..query.clone() };
+        let groups = grouped(&fleet, &few, most, now);
+        prop_assert!(groups.is_sorted_by(|one, next| one.group < next.group));
+        let mut left = most;
+        for one in &groups {
+            let all: Vec<_> = expected.iter().filter(|node| types(node) == one.group).collect();
+            prop_assert_eq!(one.total, all.len());
+            let devices: usize = all.iter().map(|node| node.devices.len()).sum();
+            prop_assert_eq!(one.counts.total() as usize, devices);
+            let shown = all.iter().take(each.min(left)).map(|node| &node.name);
+            prop_assert_eq!(names(&one.items), shown.collect::<Vec<_>>());
+            left -= one.items.len();
+        }
+        let total: usize = groups.iter().map(|one| one.total).sum();
+        prop_assert_eq!(total, expected.len());
     }
 
     #[test]

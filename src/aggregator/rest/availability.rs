@@ -15,7 +15,7 @@ use super::Api;
 use super::nodes::Pairs;
 use super::problem::{Failure, Kind};
 use super::seen::Seen;
-use crate::aggregator::availability::{AvailabilityQuery, Counter};
+use crate::aggregator::availability::{AvailabilityQuery, Counter, NOT_READ};
 use crate::domain::availability::Row;
 use crate::wire::api::Problem;
 use crate::wire::availability::AvailabilityList;
@@ -52,6 +52,7 @@ pub(super) async fn availability(
     })?;
     let mut list = api.availability.document(&counted, &query);
     list.items.retain(|row| sight.shows(&row.type_name));
+    list.trouble = list.trouble.map(|why| sight.told(why, NOT_READ));
     Ok(Json(list))
 }
 

@@ -7,6 +7,7 @@ use super::Api;
 use super::body::Sent;
 use super::nodes::Pairs;
 use super::problem::Failure;
+use super::seen::Seen;
 use crate::aggregator::estimates;
 use crate::wire::api::Problem;
 use crate::wire::estimates::{EstimateAnswer, EstimateRequest};
@@ -26,9 +27,10 @@ use crate::wire::estimates::{EstimateAnswer, EstimateRequest};
 )]
 pub(super) async fn estimate(
     State(api): State<Api>,
+    Seen(sight): Seen,
     pairs: Pairs,
     Sent(asked): Sent<EstimateRequest>,
 ) -> Result<Json<EstimateAnswer>, Failure> {
     pairs.none()?;
-    Ok(Json(estimates::estimate(&api.view, asked).await?))
+    Ok(Json(estimates::estimate(&api.view, &sight, asked).await?))
 }

@@ -20,13 +20,13 @@ use crate::aggregator::view::View;
 use crate::wire::api::{Event, Problem};
 
 /// Between two signs of life where nothing happens.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A reader that takes nothing for so long is given up, so that it does not hold a stream for ever.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Events that wait in front of a reader.
-const AHEAD: usize = 16;
+pub(super) const AHEAD: usize = 16;
 
 type Sender = mpsc::Sender<Result<Message, axum::Error>>;
 

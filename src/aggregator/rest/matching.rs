@@ -9,6 +9,7 @@ use super::body::Sent;
 use super::nodes::Pairs;
 use super::problem::Failure;
 use super::seen::Seen;
+use crate::aggregator::estimates::OLD_PRICES;
 use crate::aggregator::offers::Gathering;
 use crate::domain::matching::{self, Request};
 use crate::wire::api::Problem;
@@ -52,7 +53,8 @@ pub(super) async fn find(
     let offers = gathering.offers(prices.book.as_deref(), &request);
     api.shelf.tidy(&fleet);
     let answer = matching::answer(&request, offers);
-    let mut notices: Vec<String> = prices.notice.into_iter().collect();
+    let notice = prices.notice.map(|why| sight.told(why, OLD_PRICES));
+    let mut notices: Vec<String> = notice.into_iter().collect();
     notices.extend(api.availability.follows().then(|| OTHER_COUNT.to_owned()));
     Ok(Json(MatchAnswer::of(answer, fleet.revision, notices)))
 }

@@ -4,12 +4,15 @@ use axum::extract::State as Shared;
 use axum::http::header;
 use axum::response::IntoResponse;
 use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
-use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
+use utoipa::openapi::{
+    ContentBuilder, KnownFormat, Ref, RefOr, Response, ResponseBuilder, SchemaFormat,
+};
 use utoipa::{OpenApi, PartialSchema, ToSchema};
 
 use super::Api;
 use crate::aggregator::query::{DEFAULT_LIMIT, MAX_LIMIT, NO_STATE, Sort, SortKey};
 use crate::aggregator::usage::Sort as UsageSort;
+use crate::domain::access::{Method, Row};
 use crate::domain::fleet::{NodeState, Sharing};
 use crate::domain::plan::{Disruption, Policy};
 use crate::domain::reconcile::State as Standing;
@@ -43,6 +46,59 @@ pub(super) fn open(document: &mut utoipa::openapi::OpenApi) {
             object.additional_properties = None;
         }
     }
+}
+
+/// Says of every operation for which something is asked about who asks that it can be refused: 401, 403, 503.
+pub(super) fn guard(document: &mut utoipa::openapi::OpenApi) {
+    for (path, item) in &mut document.paths.paths {
+        let both = [
+            (Method::Read, &mut item.get),
+            (Method::Post, &mut item.post),
+        ];
+        for (method, operation) in both {
+            let Some(operation) = operation else { continue };
+            let asks = Row::of(method, path).is_none_or(|row| row.question(path, None).is_some());
+            if !asks {
+                continue;
+            }
+            let all = &mut operation.responses.responses;
+            for (status, words) in REFUSALS {
+                let before = match all.remove(status) {
+                    Some(RefOr::T(response)) => Some(response),
+                    Some(RefOr::Ref(_)) | None => None,
+                };
+                all.insert(status.to_owned(), RefOr::T(refusal(words, before)));
+            }
+        }
+    }
+}
+
+/// How somebody can be refused, whatever is asked for.
+const REFUSALS: [(&str, &str); 3] = [
+    ("401", "It is not known who asks"),
+    (
+        "403",
+        "Who asks may not see it, or another site's page asked",
+    ),
+    ("503", "Nobody can say now whether who asks may see it"),
+];
+
+/// A problem, beside what else the status can mean there.
+fn refusal(words: &str, before: Option<Response>) -> Response {
+    let Some(mut response) = before else {
+        let problem = Ref::from_schema_name(Problem::name());
+        let problem = ContentBuilder::new().schema(Some(problem)).build();
+        return ResponseBuilder::new()
+            .description(words)
+            .content("application/problem+json", problem)
+            .build();
+    };
+    let words = words.chars().next().map(|first| {
+        let rest = words.strip_prefix(first).unwrap_or_default();
+        format!("{}{rest}", first.to_lowercase())
+    });
+    response.description = format!("{}, or {}", response.description, words.unwrap_or_default());
+    response
 }
 
 /// This document

@@ -11,7 +11,9 @@ use serde::Serialize;
 use super::Api;
 use super::nodes::Pairs;
 use super::problem::{Failure, Kind};
+use super::seen::Seen;
 use crate::aggregator::profiles::{Judged, NoDraft};
+use crate::domain::access::Sight;
 use crate::domain::hardware_profile::{CountError, Counts, Refusal, Said};
 use crate::wire::api::{API_VERSION, Problem};
 use crate::wire::hardware_profiles::document::{
@@ -19,6 +21,24 @@ use crate::wire::hardware_profiles::document::{
 };
 use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder};
 use crate::wire::hardware_profiles::{object, yaml};
+
+/// Which profiles somebody asks for.
+#[derive(Debug)]
+pub(super) struct Which {
+    /// For this type; for any without one.
+    pub(super) type_name: Option<String>,
+    /// Of this namespace; of any without one.
+    pub(super) namespace: Option<String>,
+}
+
+impl Which {
+    /// Whether it is one of them.
+    pub(super) fn has(&self, row: &ProfileRow) -> bool {
+        let mut names = self.type_name.iter();
+        let mut namespaces = self.namespace.iter();
+        names.all(|name| row.types.contains(name)) && namespaces.all(|of| row.namespace == *of)
+    }
+}
 
 /// Hardware profiles that people can pick
 #[utoipa::path(
@@ -33,18 +53,19 @@ use crate::wire::hardware_profiles::{object, yaml};
 )]
 pub(super) async fn hardware_profiles(
     State(api): State<Api>,
+    Seen(sight): Seen,
     pairs: Pairs,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     pairs.none()?;
     let judged = judged(&api).await;
-    let rows = judged.profiles.iter().map(|(row, _)| row);
+    let rows = judged.seen(&sight).map(|(row, _)| row);
     tagged(
         &headers,
         &HardwareProfileList {
             api_version: API_VERSION.to_owned(),
             kind: "HardwareProfileList".to_owned(),
-            notice: api.view.profiles().notice(),
+            notice: api.view.profiles().notice(&sight),
             items: rows
                 .filter(|row| row.enabled)
                 .map(ProfileRow::short)
@@ -70,25 +91,25 @@ pub(super) async fn hardware_profiles(
 )]
 pub(super) async fn profiles(
     State(api): State<Api>,
+    Seen(sight): Seen,
     Pairs(pairs): Pairs,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let [type_name, namespace] = once(pairs, ["type", "namespace"])?;
+    let which = Which {
+        type_name,
+        namespace,
+    };
     let judged = judged(&api).await;
-    let rows = judged.profiles.iter().map(|(row, _)| row);
-    let rows = rows.filter(|row| {
-        type_name
-            .as_ref()
-            .is_none_or(|name| row.types.contains(name))
-            && namespace.as_ref().is_none_or(|name| row.namespace == *name)
-    });
+    let rows = judged.seen(&sight).map(|(row, _)| row);
+    let rows = rows.filter(|row| which.has(row));
     tagged(
         &headers,
         &ProfileList {
             api_version: API_VERSION.to_owned(),
             kind: "ProfileList".to_owned(),
             source: judged.source.to_owned(),
-            notice: api.view.profiles().notice(),
+            notice: api.view.profiles().notice(&sight),
             items: rows.cloned().collect(),
         },
     )
@@ -109,13 +130,14 @@ pub(super) async fn profiles(
 )]
 pub(super) async fn profile(
     State(api): State<Api>,
+    Seen(sight): Seen,
     pairs: Pairs,
     headers: HeaderMap,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Failure> {
     pairs.none()?;
     let Path(name) = name.map_err(|_| not_text())?;
-    one(&api, &headers, (None, &name)).await
+    one((&api, &sight), &headers, (None, &name)).await
 }
 
 /// One hardware profile
@@ -136,13 +158,14 @@ pub(super) async fn profile(
 )]
 pub(super) async fn profile_in_namespace(
     State(api): State<Api>,
+    Seen(sight): Seen,
     pairs: Pairs,
     headers: HeaderMap,
     key: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Response, Failure> {
     pairs.none()?;
     let Path((namespace, name)) = key.map_err(|_| not_text())?;
-    one(&api, &headers, (Some(&namespace), &name)).await
+    one((&api, &sight), &headers, (Some(&namespace), &name)).await
 }
 
 /// A new hardware profile for nodes or for a type; nothing is made by asking
@@ -193,14 +216,13 @@ async fn judged(api: &Api) -> std::sync::Arc<Judged> {
 }
 
 async fn one(
-    api: &Api,
+    (api, sight): (&Api, &Sight),
     headers: &HeaderMap,
     (namespace, name): (Option<&str>, &str),
 ) -> Result<Response, Failure> {
     let judged = judged(api).await;
     let found: Vec<&(ProfileRow, Said)> = judged
-        .profiles
-        .iter()
+        .seen(sight)
         .filter(|(row, _)| row.name == name && namespace.is_none_or(|of| row.namespace == of))
         .collect();
     let (row, said) = match found.as_slice() {
@@ -232,7 +254,7 @@ async fn one(
         &ProfileDetail {
             api_version: API_VERSION.to_owned(),
             kind: "Profile".to_owned(),
-            notice: api.view.profiles().notice(),
+            notice: api.view.profiles().notice(sight),
             row: row.clone(),
             created_by: said.by.clone(),
             reason: said.reason.clone(),
@@ -270,7 +292,7 @@ fn tagged(headers: &HeaderMap, document: &impl Serialize) -> Result<Response, Fa
 }
 
 /// The values of parameters that may each be given once; an empty one is none.
-fn once<const N: usize>(
+pub(super) fn once<const N: usize>(
     pairs: Vec<(String, String)>,
     names: [&str; N],
 ) -> Result<[Option<String>; N], Failure> {

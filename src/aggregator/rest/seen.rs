@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use crate::domain::access::Sight;
 
 /// What may be seen. Nothing, where no gate was passed: an answer is never shown by mistake.
-pub(super) struct Seen(pub(super) Sight);
+pub(in crate::aggregator) struct Seen(pub(in crate::aggregator) Sight);
 
 impl<S: Sync> FromRequestParts<S> for Seen {
     type Rejection = Infallible;

@@ -8,6 +8,8 @@ use super::Api;
 use super::body::Sent;
 use super::nodes::Pairs;
 use super::problem::{Failure, Kind};
+use super::seen::Seen;
+use crate::aggregator::estimates::OLD_PRICES;
 use crate::domain::slo::{Objectives, judge};
 use crate::wire::api::Problem;
 use crate::wire::slo::{SloAnswer, SloRequest, rows};
@@ -27,6 +29,7 @@ use crate::wire::slo::{SloAnswer, SloRequest, rows};
 )]
 pub(super) async fn meet(
     State(api): State<Api>,
+    Seen(sight): Seen,
     pairs: Pairs,
     Sent(asked): Sent<SloRequest>,
 ) -> Result<Json<SloAnswer>, Failure> {
@@ -48,8 +51,9 @@ pub(super) async fn meet(
     let here: Vec<String> = named.map(|name| name.to_string()).collect();
     let currency = prices.book.as_deref().map(|book| book.currency().clone());
     let answer = SloAnswer::of(&measured, judged, (&here, currency.as_ref()));
+    let notice = prices.notice.map(|why| sight.told(why, OLD_PRICES));
     Ok(Json(SloAnswer {
-        notices: prices.notice.into_iter().collect(),
+        notices: notice.into_iter().collect(),
         ..answer
     }))
 }

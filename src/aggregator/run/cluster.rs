@@ -76,6 +76,7 @@ impl Cluster {
         // Each a reader among others, which ends with this runtime.
         drop(self.keeper.map(|keeper| tokio::spawn(keeper.run())));
         drop(self.follower.map(|follower| tokio::spawn(follower.run())));
+        drop(tokio::spawn(self.availability.watch_holders()));
         drop(self.profiles.map(|profiles| tokio::spawn(profiles.run())));
         let writer = self.writer.map(|writer| tokio::spawn(writer.run(stopped)));
         serving.await;

@@ -96,7 +96,7 @@ impl Play<'_> {
             known: BTreeMap::new(),
             colors: self.colors,
         };
-        let mut feed = Feed::new(client);
+        let mut feed: Feed = Feed::new(client);
         let mut opened = false;
         let start = Instant::now();
         let mut end = start + PATIENCE;

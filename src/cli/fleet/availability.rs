@@ -19,6 +19,13 @@ const UNUSABLE: [&str; 6] = [
     "REASON",
     "WHAT TO DO",
 ];
+const WAIT: [&str; 5] = [
+    "TYPE",
+    "RESOURCE",
+    "WAIT BY",
+    "WATCHED SINCE",
+    "WHICH MEANS",
+];
 
 /// What is to be had as text; without headers the rows of figures alone.
 pub(super) fn text(list: &AvailabilityList, printed: Printed, colors: Colors) -> String {
@@ -45,6 +52,11 @@ pub(super) fn text(list: &AvailabilityList, printed: Printed, colors: Colors) ->
     let reasons: Vec<Vec<Cell>> = shown.iter().flat_map(|row| reasons(row)).collect();
     if is_wide && !reasons.is_empty() {
         let table: Vec<Vec<Cell>> = [header(&UNUSABLE)].into_iter().chain(reasons).collect();
+        parts.push(columns(&table, colors));
+    }
+    let evidence: Vec<Vec<Cell>> = shown.iter().filter_map(|row| evidence(row)).collect();
+    if is_wide && !evidence.is_empty() {
+        let table: Vec<Vec<Cell>> = [header(&WAIT)].into_iter().chain(evidence).collect();
         parts.push(columns(&table, colors));
     }
     parts.join("\n")
@@ -159,14 +171,24 @@ fn pods(count: u64) -> String {
 
 /// `none`, an interval, or that nobody can tell.
 fn wait(wait: &WaitJson) -> String {
-    match (&wait.earliest, &wait.latest) {
-        (Some(earliest), Some(latest)) => {
-            let (of, holders) = (wait.of.unwrap_or(0), wait.holders.unwrap_or(0));
-            format!("{earliest} to {latest} ({of} of {holders} pods say when they end)")
-        }
-        _ if wait.basis == FREE => "none".to_owned(),
-        _ => wait.basis.clone(),
+    match (&wait.from, &wait.to) {
+        (Some(from), Some(to)) => format!("{from} to {to}"),
+        (Some(from), None) => format!("{from} or later"),
+        (None, _) if wait.basis == FREE => "none".to_owned(),
+        (None, _) => wait.basis.clone(),
     }
+}
+
+/// By what it is said how long it takes.
+fn evidence(row: &AvailabilityRow) -> Option<Vec<Cell>> {
+    let reason = row.wait.reason.as_ref()?;
+    Some(vec![
+        Cell::plain(&row.type_name),
+        Cell::plain(&row.resource),
+        Cell::plain(&row.wait.basis),
+        Cell::plain(row.wait.since.as_deref().unwrap_or(words::NONE)),
+        Cell::plain(reason),
+    ])
 }
 
 /// The word for that one is free.
@@ -217,11 +239,8 @@ mod tests {
             could_become: 0,
             wait: WaitJson {
                 basis: "unknown".to_owned(),
-                earliest: None,
-                latest: None,
-                of: None,
-                holders: None,
                 reason: Some("no pod that holds one says when it ends".to_owned()),
+                ..WaitJson::default()
             },
             sources: vec!["agent".to_owned()],
         }
@@ -274,6 +293,9 @@ nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4      1         8    
                 "\
 TYPE               RESOURCE        UNUSABLE  NODES  REASON    WHAT TO DO
 nvidia-h200-141gb  nvidia.com/gpu  1         1      cordoned  the node is cordoned
+
+TYPE               RESOURCE        WAIT BY  WATCHED SINCE  WHICH MEANS
+nvidia-h200-141gb  nvidia.com/gpu  unknown  -              no pod that holds one says when it ends
 "
             ),
             "{wide}"
@@ -283,6 +305,24 @@ nvidia-h200-141gb  nvidia.com/gpu  1         1      cordoned  the node is cordon
             bare,
             "nvidia-h200-141gb  nvidia.com/gpu  device  4  3  1  8  2 (1 pod)  2\n"
         );
+    }
+
+    #[test]
+    fn ac_008_how_long_the_wait_is_is_an_interval_or_has_no_end_that_is_known() {
+        let [from, to] = ["2026-01-01T10:00:00Z", "2026-01-01T12:00:00Z"].map(str::to_owned);
+        let mut told = WaitJson {
+            basis: "history".to_owned(),
+            from: Some(from),
+            to: Some(to),
+            ..WaitJson::default()
+        };
+        assert_eq!(wait(&told), "2026-01-01T10:00:00Z to 2026-01-01T12:00:00Z");
+        told.to = None;
+        assert_eq!(wait(&told), "2026-01-01T10:00:00Z or later");
+        told.from = None;
+        assert_eq!(wait(&told), "history");
+        told.basis = FREE.to_owned();
+        assert_eq!(wait(&told), "none");
     }
 
     #[test]

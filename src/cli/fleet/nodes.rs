@@ -1,10 +1,14 @@
 //! The table of nodes.
 
+use std::collections::BTreeMap;
+
 use super::words;
 use crate::cli::paint::Ink;
-use crate::cli::text::{Cell, columns};
+use crate::cli::text::{Cell, columns, counted};
 use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::{FleetFormat, Printed};
+use crate::domain::fleet::Group;
+use crate::domain::id::TypeName;
 use crate::wire::api::NodeRow;
 
 const FEW: [&str; 9] = [
@@ -37,6 +41,38 @@ pub(in crate::cli) fn table(rows: &[NodeRow], printed: Printed, colors: Colors) 
     let rows = rows.iter().map(|row| cells(row, wide));
     let all: Vec<Vec<Cell>> = first.into_iter().chain(rows).collect();
     columns(&all, colors)
+}
+
+/// A table for the nodes of each type, in the order given, below a line that says what they have together.
+pub(in crate::cli) fn by_type(rows: &[NodeRow], printed: Printed, colors: Colors) -> String {
+    let mut groups: BTreeMap<Group, Vec<NodeRow>> = BTreeMap::new();
+    for row in rows {
+        // A name that cannot be a type's is one that nobody knows.
+        let types = row.types.iter().map(|one| one.type_name.as_deref());
+        let types: Vec<Option<TypeName>> = types.map(|name| name?.parse().ok()).collect();
+        let group = Group::of(types.iter().map(Option::as_ref));
+        groups.entry(group).or_default().push(row.clone());
+    }
+    let parts = groups.iter().map(|(group, rows)| {
+        let table = table(rows, printed, colors);
+        if !printed.with_headers() {
+            return table;
+        }
+        let sum = |count: fn(&NodeRow) -> u32| {
+            let all = rows.iter().map(count);
+            usize::try_from(all.fold(0, u32::saturating_add)).unwrap_or(usize::MAX)
+        };
+        let head = format!(
+            "{}: {}, {}, {} free",
+            group.title(),
+            counted(rows.len(), "node", "nodes"),
+            counted(sum(|row| row.devices.total), "device", "devices"),
+            sum(|row| row.devices.free)
+        );
+        format!("{}\n{table}", Ink::Strong.paint(&head, colors))
+    });
+    let between = if printed.with_headers() { "\n" } else { "" };
+    parts.collect::<Vec<_>>().join(between)
 }
 
 fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
@@ -114,6 +150,7 @@ pub(in crate::cli) mod tests {
             memory_mib: 655_360,
             types: vec![NodeType {
                 type_name: Some("nvidia-a100-80gb".to_owned()),
+                type_source: Some("catalogue".to_owned()),
                 memory_mib: Some(81_920),
                 devices,
             }],
@@ -145,6 +182,37 @@ gpu-node-1  8x nvidia-a100-80gb  8        2     5/12   640Gi   mixed    ok     3
 b           8x unknown           8        2     5/12   640Gi   mixed    stale  10m
 "
         );
+    }
+
+    #[test]
+    fn nodes_of_a_type_are_together_and_those_of_several_and_of_none_are_apart() {
+        let mut mixed = row("c", "ok");
+        mixed.types.push(mixed.types[0].clone());
+        mixed.types[1].type_name = Some("nvidia-v100-16gb".to_owned());
+        let mut unknown = row("b", "ok");
+        unknown.types[0].type_name = None;
+        let rows = [mixed, unknown, row("e", "ok"), row("d", "ok")];
+        let text = |headers| by_type(&rows, printed(FleetFormat::Table, headers), Colors::Off);
+        assert_eq!(
+            text(Headers::Shown),
+            "\
+nvidia-a100-80gb: 2 nodes, 16 devices, 4 free
+NAME  TYPES                DEVICES  FREE  PARTS  MEMORY  SHARING  STATE  AGE
+e     8x nvidia-a100-80gb  8        2     5/12   640Gi   mixed    ok     3s
+d     8x nvidia-a100-80gb  8        2     5/12   640Gi   mixed    ok     3s
+
+Mixed: 1 node, 8 devices, 2 free
+NAME  TYPES                                     DEVICES  FREE  PARTS  MEMORY  SHARING  STATE  AGE
+c     8x nvidia-a100-80gb, 8x nvidia-v100-16gb  8        2     5/12   640Gi   mixed    ok     3s
+
+type unknown: 1 node, 8 devices, 2 free
+NAME  TYPES       DEVICES  FREE  PARTS  MEMORY  SHARING  STATE  AGE
+b     8x unknown  8        2     5/12   640Gi   mixed    ok     3s
+"
+        );
+        let bare = text(Headers::Hidden);
+        assert_eq!(bare.lines().count(), 4);
+        assert!(bare.starts_with("e  8x nvidia-a100-80gb") && !bare.contains("\n\n"));
     }
 
     #[test]

@@ -8,13 +8,15 @@ use crate::cli::paint::Ink;
 use crate::cli::text::{Cell, columns, folded, printable};
 use crate::config::octavo::Colors;
 use crate::domain::accelerators;
-use crate::domain::inventory::{Inventory, LogicalSource, Neuron, NeuronDevice, NeuronState};
+use crate::domain::inventory::{
+    Inventory, LogicalSource, Neuron, NeuronDevice, NeuronIdentity, NeuronState,
+};
 use crate::domain::quantity::Mebibytes;
 
 const FEW: [&str; 7] = [
     "INDEX", "CHIP", "CORES", "MEMORY", "LINKS", "SERIAL", "STATE",
 ];
-const MORE: [&str; 4] = ["TYPE", "ARCHITECTURE", "POWER", "CORRECTED"];
+const MORE: [&str; 5] = ["TYPE", "ARCHITECTURE", "POWER", "CORRECTED", "KNOWN BY"];
 
 /// Stands for nothing.
 const NONE: &str = "-";
@@ -106,6 +108,7 @@ fn row(neuron: &Neuron, device: &NeuronDevice, which: Columns) -> Vec<Cell> {
             Cell::plain(device.core_architecture.as_deref().unwrap_or(UNKNOWN)),
             Cell::plain(&power(device)),
             Cell::plain(&corrected(device)),
+            Cell::plain(known_by(neuron.identity(device))),
         ]);
     }
     cells
@@ -145,6 +148,14 @@ fn corrected(device: &NeuronDevice) -> String {
     let known = [errors.memory_corrected, errors.sram_corrected];
     let sum = known.into_iter().flatten().reduce(u64::saturating_add);
     sum.map_or_else(|| UNKNOWN.to_owned(), |sum| sum.to_string())
+}
+
+/// By what it can be known again, and how long.
+fn known_by(identity: NeuronIdentity) -> &'static str {
+    match identity {
+        NeuronIdentity::Serial => "serial number",
+        NeuronIdentity::Number => "number, until the next boot",
+    }
 }
 
 fn links(device: &NeuronDevice) -> String {

@@ -66,7 +66,7 @@ fn cells(row: &ProfileRow, wide: bool) -> Vec<Cell> {
     cells
 }
 
-fn of_types(row: &ProfileRow) -> String {
+pub(super) fn of_types(row: &ProfileRow) -> String {
     if row.types.is_empty() {
         return NOTHING.to_owned();
     }

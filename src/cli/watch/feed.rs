@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use tokio::time::sleep;
 
 use crate::cli::CliError;
-use crate::cli::client::{Client, Events, Target};
+use crate::cli::client::{Client, Events, Stream, Target};
 use crate::cli::error::brief;
 use crate::cli::print;
 use crate::domain::stream::Backoff;
@@ -13,23 +13,23 @@ use crate::wire::api::Event;
 
 /// A stream that outlives its connections.
 #[derive(Debug)]
-pub(in crate::cli) struct Feed {
+pub(in crate::cli) struct Feed<E = Event> {
     client: Client,
-    stream: Option<Events>,
+    stream: Option<Events<E>>,
     backoff: Backoff,
     connections: u64,
 }
 
 /// What the stream has to say.
 #[derive(Debug)]
-pub(in crate::cli) enum News {
+pub(in crate::cli) enum News<E = Event> {
     /// It is connected; what was missed is to be asked for.
     Connected,
     /// Something changed.
-    Changed(Box<Event>),
+    Changed(Box<E>),
 }
 
-impl Feed {
+impl<E: Stream> Feed<E> {
     pub(in crate::cli) fn new(client: Client) -> Self {
         Self {
             client,
@@ -51,7 +51,7 @@ impl Feed {
 
     /// The next news. What fails at the first attempt ends the command, because nobody knows then whether the address is
     /// right; later it is said and tried again. `lost` is told why, each time.
-    pub(in crate::cli) async fn next(&mut self, lost: impl Fn(&str)) -> Result<News, CliError> {
+    pub(in crate::cli) async fn next(&mut self, lost: impl Fn(&str)) -> Result<News<E>, CliError> {
         loop {
             let failure = match &mut self.stream {
                 None => match self.connect().await {
@@ -60,7 +60,7 @@ impl Feed {
                 },
                 Some(stream) => match stream.next().await {
                     Ok(event) => return Ok(News::Changed(Box::new(event))),
-                    Err(source) => self.client.failed(&target(), source),
+                    Err(source) => self.client.failed(&target::<E>(), source),
                 },
             };
             self.failed(failure, &lost).await?;
@@ -89,13 +89,14 @@ impl Feed {
     }
 
     async fn connect(&mut self) -> Result<(), CliError> {
-        let mut stream = self.client.events(&target()).await?;
+        let target = target::<E>();
+        let mut stream: Events<E> = self.client.events(&target).await?;
         // From here on nothing is missed; what was there before is the caller's to ask for.
         loop {
             match stream.next().await {
-                Ok(Event::Synced { .. }) => break,
-                Ok(Event::Node { .. } | Event::Removed { .. }) => {}
-                Err(source) => return Err(self.client.failed(&target(), source)),
+                Ok(event) if event.is_synced() => break,
+                Ok(_) => {}
+                Err(source) => return Err(self.client.failed(&target, source)),
             }
         }
         self.stream = Some(stream);
@@ -110,8 +111,8 @@ pub(in crate::cli) fn say_lost(why: &str) {
     print::note(&format!("note: {why}"));
 }
 
-fn target() -> Target {
-    Target::new("/api/v1/events").with([("changes", "only")])
+fn target<E: Stream>() -> Target {
+    Target::new(E::PATH).with([("changes", "only")])
 }
 
 /// Chance enough to spread attempts; the standard library seeds its hashes with it.

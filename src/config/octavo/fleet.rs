@@ -53,6 +53,13 @@ pub enum SortBy {
     Sharing,
 }
 
+/// By what nodes are taken together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GroupBy {
+    /// The type of their devices; nodes with several types are a group of their own
+    Type,
+}
+
 /// Which nodes, and in which order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
@@ -67,6 +74,7 @@ pub struct NodesSettings {
     printed: Printed,
     filter: Filter,
     limit: Option<NonZeroUsize>,
+    group_by: Option<GroupBy>,
 }
 
 /// What `octavo types` runs on.
@@ -174,6 +182,11 @@ impl NodesSettings {
     /// Which nodes.
     pub fn filter(&self) -> &Filter {
         &self.filter
+    }
+
+    /// By what they are taken together, in tables.
+    pub fn group_by(&self) -> Option<GroupBy> {
+        self.group_by
     }
 
     /// How many at most; `None` for all.

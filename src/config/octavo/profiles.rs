@@ -15,6 +15,8 @@ use super::server::ServerSettings;
 pub enum ProfilesCommand {
     /// `octavo profiles list`.
     List(ListSettings),
+    /// `octavo profiles list --watch`.
+    Watch(ListSettings),
     /// `octavo profiles show`.
     Show(ShowSettings),
     /// `octavo profiles check`.

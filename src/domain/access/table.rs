@@ -24,6 +24,8 @@ pub enum Need {
     Node,
     /// To see types: all of them, or else at least one, and then only those are told of.
     Types,
+    /// To see or follow hardware profiles: all of them, or else those that are for types that may be seen one by one and for no others.
+    Profiles(Verb),
     /// To see types, as before; nodes are told of beside them to who may list those.
     Overview,
     /// To see all types; nodes are named to who may list those.
@@ -76,6 +78,7 @@ pub const TABLE: &[Row] = &[
     read("/api/v1/profiles/{name}", PROFILES),
     read("/api/v1/profiles/{namespace}/{name}", PROFILES),
     read("/api/v1/profile-draft", NODES),
+    read("/api/v1/profile-events", Need::Profiles(Verb::Watch)),
     read("/api/v1/nodes", NODES),
     read("/api/v1/nodes/{name}", Need::Node),
     read("/api/v1/nodes/{name}/layouts", Need::Node),
@@ -89,7 +92,7 @@ pub const TABLE: &[Row] = &[
 ];
 
 const NODES: Need = Need::All(Verb::List, Resource::Nodes);
-const PROFILES: Need = Need::All(Verb::List, Resource::HardwareProfiles);
+const PROFILES: Need = Need::Profiles(Verb::List);
 const TYPES: Need = Need::All(Verb::List, Resource::AcceleratorTypes);
 
 const fn read(path: &'static str, need: Need) -> Row {
@@ -160,22 +163,33 @@ impl Row {
             Need::Types | Need::Overview | Need::AllTypes => {
                 Some(Question::all(Verb::List, Resource::AcceleratorTypes))
             }
+            Need::Profiles(verb) => Some(Question::all(verb, Resource::HardwareProfiles)),
             Need::Usage => Some(Question::usage(namespace)),
         }
     }
 
-    /// Whether it is told beside it which nodes they are, to who may list them.
+    /// Whether there is something beside it for who may list nodes alone: which nodes they are, or in whose words something failed.
     pub fn asks_for_nodes(&self) -> bool {
         match self.need {
-            Need::Overview | Need::AllTypes | Need::Usage => true,
-            Need::Nothing | Need::Path(_) | Need::All(..) | Need::Node | Need::Types => false,
+            Need::Overview
+            | Need::Types
+            | Need::AllTypes
+            | Need::Usage
+            | Need::Profiles(_)
+            | Need::All(_, Resource::AcceleratorTypes) => true,
+            Need::Nothing | Need::Path(_) | Need::All(..) | Need::Node => false,
         }
+    }
+
+    /// Whether the right to list nodes is enough: what it shows of them has all types in it.
+    pub fn is_of_nodes(&self) -> bool {
+        self.need == Need::Overview
     }
 
     /// Whether types that may be seen one by one are enough.
     pub fn asks_by_type(&self) -> bool {
         match self.need {
-            Need::Types | Need::Overview => true,
+            Need::Types | Need::Overview | Need::Profiles(_) => true,
             Need::Nothing
             | Need::Path(_)
             | Need::All(..)

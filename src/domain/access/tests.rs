@@ -72,6 +72,81 @@ fn a_path_that_the_table_does_not_have_is_closed() {
     assert_eq!(Method::of("HEAD"), Some(Method::Read));
 }
 
+/// The rows of the document's table of permissions: what is before the first comma of the first cell, and paths of the second.
+fn documented() -> Vec<(String, BTreeSet<String>)> {
+    let page = include_str!("../../../docs/aggregator.md");
+    let table = page.split("| permission | what it shows |").nth(1).unwrap();
+    let rows = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let rows = rows.map(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let words = cells[2].split('`').skip(1).step_by(2);
+        let paths = words.filter(|word| word.starts_with('/'));
+        (cells[1].to_owned(), paths.map(ToOwned::to_owned).collect())
+    });
+    rows.collect()
+}
+
+/// A path as the document has it: `/nodes/NAME`.
+fn written(path: &str) -> String {
+    let parts = path.split('/').map(|part| match part.strip_prefix('{') {
+        Some(name) => name.trim_end_matches('}').to_uppercase(),
+        None => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// The permissions under which the document has a row of the table.
+fn permissions(row: &Row) -> Vec<String> {
+    let first = match row.question(row.path, None) {
+        None => "none".to_owned(),
+        // It is asked beside what the table says.
+        Some(Question::Profile { .. }) => panic!("{row:?}"),
+        Some(Question::Path(path)) => format!("get the path `{path}` (`nonResourceURLs`)"),
+        Some(Question::Resource { verb, resource, .. }) => {
+            format!("{} `{}`", verb.as_str(), resource.as_str())
+        }
+    };
+    let by_type = "get `acceleratortypes`, with a type as `resourceNames`".to_owned();
+    let by_type = row.asks_by_type().then_some(by_type);
+    [first].into_iter().chain(by_type).collect()
+}
+
+#[test]
+fn the_document_has_each_path_under_what_it_needs_and_no_other() {
+    let documented = documented();
+    let mut expected: Vec<(String, BTreeSet<String>)> = Vec::new();
+    for row in TABLE {
+        for permission in permissions(row) {
+            let path = written(row.path);
+            match expected.iter_mut().find(|(known, _)| *known == permission) {
+                Some((_, paths)) => drop(paths.insert(path)),
+                None => expected.push((permission, BTreeSet::from([path]))),
+            }
+        }
+    }
+    for (permission, paths) in &expected {
+        let found = documented.iter().find(|(known, _)| known == permission);
+        let (_, told) = found.unwrap_or_else(|| panic!("{permission} is in no row"));
+        let missing: Vec<_> = paths.difference(told).collect();
+        assert!(missing.is_empty(), "{permission}: {missing:?}");
+        let beside = |path: &&String| {
+            // What who may list nodes is told beside the rest.
+            let mut rows = TABLE.iter().filter(|row| written(row.path) == **path);
+            permission == "list `nodes`" && rows.any(Row::asks_for_nodes)
+        };
+        let more = told.difference(paths).filter(|path| !beside(path));
+        assert_eq!(
+            more.collect::<Vec<_>>(),
+            Vec::<&String>::new(),
+            "{permission}"
+        );
+    }
+    assert_eq!(documented.len(), expected.len());
+}
+
 #[test]
 fn no_path_is_in_the_table_twice() {
     for (at, row) in TABLE.iter().enumerate() {

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::could::Could;
+use super::history::{Guess, History};
 use super::kind::{Kind, Names, PRODUCT, Source, memory};
-use super::pending::{self, Ends, EndsByNode, Members, held_names};
+use super::pending::{self, Held, HeldByNode, Members, held_names};
 use super::row::{Key, Row, Unknown, Wait};
 use super::seen::{Seen, SeenUnits};
 use super::shape::{Shape, is_accelerator};
@@ -50,11 +51,26 @@ const WHOLE: &str = "nvidia.com/gpu";
 /// Rows that are kept. Types and resources are words of others.
 pub const MOST_ROWS: usize = 2048;
 
-/// Counts what `agents` see and the cluster has, each node once.
-pub fn count(agents: &[AgentNode<'_>], sights: Option<&Sights>, names: &mut Names) -> Availability {
+/// How long others held what is wanted now.
+#[derive(Debug)]
+pub struct Past<'a> {
+    /// Who did.
+    pub history: &'a mut History,
+    /// Now, in seconds since 1970.
+    pub now: i64,
+}
+
+/// Counts what `agents` see and the cluster has, each node once. Without a `past` nothing is said of waiting that nobody promised.
+pub fn count(
+    agents: &[AgentNode<'_>],
+    sights: Option<&Sights>,
+    names: &mut Names,
+    past: Option<Past<'_>>,
+) -> Availability {
     let mut sum = Sum::default();
     if let Some(sights) = sights {
         cluster(&mut sum, agents, sights, names);
+        sum.waits(past, names);
     } else {
         for agent in agents {
             sum.seen(agent, agent.is_stale.then_some(Why::Stale));
@@ -89,7 +105,7 @@ fn cluster<'a>(sum: &mut Sum<'a>, agents: &[AgentNode<'a>], sights: &'a Sights, 
         agents.iter().map(|agent| (agent.name, agent)).collect();
     let held = sights.held();
     let nothing = Amounts::default();
-    sum.ends = pending::ends(sights);
+    sum.holders = pending::holders(sights);
     for node in sights.nodes.values() {
         let agent = by_name.get(node.name.as_str()).copied();
         let held = held.get(node.name.as_str()).unwrap_or(&nothing);
@@ -98,11 +114,6 @@ fn cluster<'a>(sum: &mut Sum<'a>, agents: &[AgentNode<'a>], sights: &'a Sights, 
     let absent = |agent: &&AgentNode<'_>| !sights.nodes.contains_key(agent.name);
     for agent in agents.iter().filter(absent) {
         sum.seen(agent, Some(Why::NoSuchNode));
-    }
-    for (key, ends) in &sum.ends_of_rows {
-        if let Some(row) = sum.rows.get_mut(key) {
-            row.wait = ends.wait();
-        }
     }
     sum.left_out = pending::add(&mut sum.rows, &sum.members, sights);
 }
@@ -130,8 +141,8 @@ impl Of<'_, '_> {
 struct Sum<'a> {
     rows: BTreeMap<Key, Row>,
     members: Members<'a>,
-    ends: EndsByNode<'a>,
-    ends_of_rows: BTreeMap<Key, Ends>,
+    holders: HeldByNode<'a>,
+    held_of_rows: BTreeMap<Key, Held<'a>>,
     /// Rows that pods wish for and nobody keeps.
     left_out: usize,
 }
@@ -140,6 +151,23 @@ impl<'a> Sum<'a> {
     fn row(&mut self, key: &Key) -> &mut Row {
         let fresh = || Row::new(key.clone());
         self.rows.entry(key.clone()).or_insert_with(fresh)
+    }
+
+    /// How long until one is free, of what none is.
+    fn waits(&mut self, past: Option<Past<'_>>, names: &mut Names) {
+        let past = past.map(|past| {
+            past.history.learn(&self.members, names);
+            (&*past.history, past.now)
+        });
+        for (key, held) in &self.held_of_rows {
+            let row = self.rows.get_mut(key);
+            if let Some(row) = row.filter(|row| row.free == 0) {
+                row.wait = held.wait(|works| match past {
+                    Some((history, now)) => history.guess(key, works, now),
+                    None => Guess::Unknown(Unknown::NoDeadline),
+                });
+            }
+        }
     }
 
     /// What an agent sees, where nothing else is known of its node or nothing offers it; `why` is why it is all of no use.
@@ -239,7 +267,6 @@ impl<'a> Sum<'a> {
         let unhealthy = capacity.saturating_sub(allocatable.max(taken));
         // A plugin that is gone takes all with it; one that finds a device unhealthy leaves the others.
         let is_gone = allocatable == 0 && seen.is_some_and(|units| units.broken < units.total);
-        let ends = self.ends.get(&(node.name.as_str(), resource)).copied();
         let row = self.row(&key);
         row.nodes = row.nodes.saturating_add(1);
         row.has_memory(memory);
@@ -255,9 +282,10 @@ impl<'a> Sum<'a> {
         };
         row.is_of_no_use(missing, unhealthy);
         row.is_of_no_use(why.unwrap_or(Why::PodsFull), rest.saturating_sub(free));
-        if let Some(ends) = ends.filter(|_| why.is_none()) {
-            let sum = self.ends_of_rows.entry(key.clone()).or_default();
-            *sum = sum.and(ends);
+        let holders = self.holders.get(node.name.as_str());
+        if let Some(holders) = holders.and_then(|all| all.get(resource)) {
+            let sum = self.held_of_rows.entry(key.clone()).or_default();
+            sum.take(holders, why.is_none());
         }
         self.members.entry(key).or_default().push(node);
         free
@@ -344,6 +372,13 @@ impl SeenUnits {
             resource: self.resource.clone(),
             shape: self.shape.clone(),
         }
+    }
+}
+
+impl Availability {
+    /// Whether the same cluster comes to something else later.
+    pub fn depends_on_time(&self) -> bool {
+        self.rows.iter().any(Row::depends_on_time)
     }
 }
 

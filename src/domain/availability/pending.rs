@@ -1,7 +1,8 @@
-//! Who waits for what, and how long those who hold some still may.
+//! Who waits for what, who holds it, and how long those may who do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::history::Guess;
 use super::kind::{Kind, typed};
 use super::row::{Key, Pending, Row, Unknown, Wait};
 use super::shape::{Shape, is_accelerator};
@@ -88,35 +89,121 @@ const TYPE: &str = "octavo.dev/type";
 
 /// When those end who hold some of a resource on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Ends {
+struct Ends {
     holders: u32,
     /// How many say when, the first and the last of them.
     told: Option<(u32, i64, i64)>,
 }
 
-/// By node and resource.
-pub(super) type EndsByNode<'a> = BTreeMap<(&'a str, &'a str), Ends>;
+/// Pods of one namespace that began in the same minute: replicas, or the workers of one training, which end together as a rule. Each
+/// counted for itself, the first end would be said to be sooner than it is. By the namespace and the minute since 1970.
+pub(super) type Works<'a> = BTreeMap<(&'a str, i64), Work>;
 
-/// When pods end that hold something.
-pub(super) fn ends(sights: &Sights) -> EndsByNode<'_> {
-    let mut all = EndsByNode::new();
+/// A piece of work that holds something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Work {
+    /// When the first of its pods began, in seconds since 1970.
+    pub(super) began: i64,
+    /// Whether another pod could have what it holds.
+    pub(super) is_usable: bool,
+}
+
+/// Which piece of work a pod belongs to.
+pub(super) fn work(namespace: &str, began: i64) -> (&str, i64) {
+    (namespace, began.div_euclid(60))
+}
+
+/// Who holds some of a resource.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Held<'a> {
+    /// Of those whose units another could have afterwards.
+    ends: Ends,
+    /// Those that have begun.
+    works: Works<'a>,
+}
+
+/// By node and resource.
+pub(super) type HeldByNode<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Held<'a>>>;
+
+/// Who holds what on each node.
+pub(super) fn holders(sights: &Sights) -> HeldByNode<'_> {
+    let mut all = HeldByNode::new();
     for pod in sights.pods.values() {
         let Some(node) = pod.holds_on() else { continue };
         let held = pod.wants.amounts.devices();
         for (resource, _) in held.filter(|(name, count)| is_accelerator(name) && *count > 0) {
-            let one = Ends {
+            let of_node = all.entry(node).or_default();
+            let sum = of_node.entry(resource).or_default();
+            sum.ends = sum.ends.and(Ends {
                 holders: 1,
                 told: pod.until.map(|until| (1, until, until)),
-            };
-            let sum = all.entry((node, resource)).or_default();
-            *sum = sum.and(one);
+            });
+            if let Some(began) = pod.began {
+                sum.add(work(&pod.key.namespace, began), began, true);
+            }
         }
     }
     all
 }
 
+impl<'a> Held<'a> {
+    fn add(&mut self, work: (&'a str, i64), began: i64, is_usable: bool) {
+        let fresh = Work { began, is_usable };
+        let work = self.works.entry(work).or_insert(fresh);
+        work.began = work.began.min(began);
+        work.is_usable |= is_usable;
+    }
+
+    /// With those of one more node, which are of use to nobody else where it is of none.
+    pub(super) fn take(&mut self, node: &Self, is_usable: bool) {
+        if is_usable {
+            self.ends = self.ends.and(node.ends);
+        }
+        for (key, work) in &node.works {
+            self.add(*key, work.began, is_usable);
+        }
+    }
+
+    /// How long until one is free where none is, by what those say who hold some, and by the past.
+    pub(super) fn wait(&self, guess: impl FnOnce(&Works<'_>) -> Guess) -> Wait {
+        let Ends { holders, told } = self.ends;
+        if holders == 0 {
+            return Wait::Unknown(Unknown::NobodyHolds);
+        }
+        match (guess(&self.works), told) {
+            (
+                Guess::Likely {
+                    from,
+                    to,
+                    samples,
+                    since,
+                },
+                told,
+            ) => {
+                // Where one has to end by then, one is free by then.
+                let last = told.map(|(_, first, _)| first);
+                Wait::Likely {
+                    from: last.map_or(from, |last| from.min(last)),
+                    to: to.into_iter().chain(last).min(),
+                    samples,
+                    since,
+                    of: told.map_or(0, |(of, _, _)| of),
+                    holders,
+                }
+            }
+            (Guess::Unknown(_), Some((of, earliest, latest))) => Wait::Between {
+                earliest,
+                latest,
+                of,
+                holders,
+            },
+            (Guess::Unknown(why), None) => Wait::Unknown(why),
+        }
+    }
+}
+
 impl Ends {
-    pub(super) fn and(self, other: Self) -> Self {
+    fn and(self, other: Self) -> Self {
         let told = match (self.told, other.told) {
             (Some((one, first, last)), Some((more, earlier, later))) => Some((
                 one.saturating_add(more),
@@ -128,20 +215,6 @@ impl Ends {
         Self {
             holders: self.holders.saturating_add(other.holders),
             told,
-        }
-    }
-
-    /// How long until one is free where none is.
-    pub(super) fn wait(self) -> Wait {
-        match (self.told, self.holders) {
-            (Some((of, earliest, latest)), holders) => Wait::Between {
-                earliest,
-                latest,
-                of,
-                holders,
-            },
-            (None, 0) => Wait::Unknown(Unknown::NobodyHolds),
-            (None, _) => Wait::Unknown(Unknown::NoDeadline),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::history::FEWEST_ENDS;
 use super::kind::{Kind, Source};
 use super::shape::Shape;
 use super::standing::Why;
@@ -81,6 +82,21 @@ pub enum Wait {
         /// How many hold some.
         holders: u32,
     },
+    /// By how long others held theirs, and by when those say that they end at the latest who say so. Times are seconds since 1970.
+    Likely {
+        /// When one is free as likely as not.
+        from: i64,
+        /// When one is free nine times in ten; `None` where not so much can be said.
+        to: Option<i64>,
+        /// How many have ended, by which it is said.
+        samples: u32,
+        /// From when on those who ended are known.
+        since: i64,
+        /// How many of those who hold some say when they end.
+        of: u32,
+        /// How many hold some.
+        holders: u32,
+    },
     /// Nobody can tell.
     Unknown(Unknown),
 }
@@ -92,8 +108,22 @@ pub enum Unknown {
     NoCluster,
     /// No pod holds one where another could have it afterwards.
     NobodyHolds,
-    /// Those who hold some do not say when they end.
+    /// Those who hold some do not say when they end, and nobody has watched how long others did.
     NoDeadline,
+    /// They do not say, and too few others have ended.
+    TooFew {
+        /// How many have.
+        ended: u32,
+        /// Since when, in seconds since 1970.
+        since: i64,
+    },
+    /// They do not say, and have held theirs longer than others of whom it is known.
+    Longer {
+        /// How many others have ended.
+        samples: u32,
+        /// Since when, in seconds since 1970.
+        since: i64,
+    },
 }
 
 impl Row {
@@ -130,6 +160,19 @@ impl Row {
         };
     }
 
+    /// Whether the same cluster comes to something else later: how likely an end is depends on how long somebody has held.
+    pub(super) fn depends_on_time(&self) -> bool {
+        match self.wait {
+            Wait::Likely { .. }
+            | Wait::Unknown(Unknown::Longer { .. } | Unknown::TooFew { .. }) => true,
+            Wait::Now
+            | Wait::Between { .. }
+            | Wait::Unknown(Unknown::NoCluster | Unknown::NobodyHolds | Unknown::NoDeadline) => {
+                false
+            }
+        }
+    }
+
     /// All that are of no use.
     pub fn unusable_units(&self) -> u64 {
         let counts = self.unusable.values().map(|one| one.count);
@@ -137,13 +180,60 @@ impl Row {
     }
 }
 
+impl Wait {
+    /// What it means, in words for a person, beside the times; `None` where one is free.
+    pub fn words(self) -> Option<String> {
+        match self {
+            Self::Now => None,
+            Self::Between { of, holders, .. } => {
+                Some(format!("{of} of {holders} pods say when they end"))
+            }
+            Self::Likely {
+                samples,
+                of,
+                holders,
+                ..
+            } => {
+                let also = match of {
+                    0 => String::new(),
+                    _ => format!(", and {of} of {holders} pods say when they end"),
+                };
+                Some(format!(
+                    "as likely as not by the first time and nine times in ten by the second, by how long {samples} others held theirs{also}"
+                ))
+            }
+            Self::Unknown(why) => Some(why.words()),
+        }
+    }
+}
+
 impl Unknown {
     /// In words for a person.
-    pub fn words(self) -> &'static str {
+    pub fn words(self) -> String {
         match self {
-            Self::NoCluster => "the cluster is not followed, so nobody knows which pods hold them",
-            Self::NobodyHolds => "no pod holds one that another could have afterwards",
-            Self::NoDeadline => "no pod that holds one says when it ends",
+            Self::NoCluster => {
+                "the cluster is not followed, so nobody knows which pods hold them".to_owned()
+            }
+            Self::NobodyHolds => "no pod holds one that another could have afterwards".to_owned(),
+            Self::NoDeadline => "no pod that holds one says when it ends".to_owned(),
+            Self::TooFew { ended, .. } => format!(
+                "no pod that holds one says when it ends, and {ended} have ended since it is watched how long they last, of {FEWEST_ENDS} that are needed"
+            ),
+            Self::Longer { samples, .. } => format!(
+                "no pod that holds one says when it ends, and how long these may still last cannot be told by the {samples} that have ended"
+            ),
+        }
+    }
+
+    /// How many have ended by which it might have been said, and since when that is watched, in seconds since 1970.
+    pub fn watched(self) -> Option<(u32, i64)> {
+        match self {
+            Self::NoCluster | Self::NobodyHolds | Self::NoDeadline => None,
+            Self::TooFew {
+                ended: samples,
+                since,
+            }
+            | Self::Longer { samples, since } => Some((samples, since)),
         }
     }
 }

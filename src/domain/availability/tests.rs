@@ -1,7 +1,8 @@
-//! Small clusters, counted; and in `random.rs` such as nobody thought of.
+//! Small clusters, counted; in `waits.rs` how long one waits, and in `random.rs` such as nobody thought of.
 
 mod bounds;
 mod random;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ fn pod(name: &str, on: Option<&str>, resource: &str, count: u64) -> ClusterPod {
             amounts: Amounts::default().with(resource, count),
             ..Wants::default()
         },
-        until: None,
+        ..ClusterPod::default()
     }
 }
 
@@ -67,13 +68,13 @@ fn sights(nodes: Vec<ClusterNode>, pods: Vec<ClusterPod>) -> Sights {
             .collect(),
         pods: pods
             .into_iter()
-            .map(|pod| (pod.key.clone(), Arc::new(pod)))
+            .map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod)))
             .collect(),
     }
 }
 
 fn counted(agents: &[AgentNode<'_>], sights: Option<&Sights>) -> Availability {
-    count(agents, sights, &mut Names::new(Catalogue::built_in()))
+    count(agents, sights, &mut Names::new(Catalogue::built_in()), None)
 }
 
 /// `H200 nvidia.com/gpu: 8/8 taken 2 free 6`, and why the rest is of no use.
@@ -330,42 +331,5 @@ fn pods_that_wait_count_with_the_types_they_would_take() {
             (H200, "nvidia.com/mig-1g.18gb", 1, 1),
             ("nvidia-l4-24gb", GPU, 1, 1),
         ]
-    );
-}
-
-#[test]
-fn ac_008_how_long_to_wait_is_said_from_deadlines_alone() {
-    let wait = |pods: Vec<ClusterPod>| {
-        let all = sights(vec![node("a", &[(TYPE, H200)], 3)], pods);
-        counted(&[], Some(&all)).rows[0].wait
-    };
-    let holds = |name: &str, count, until| ClusterPod {
-        until,
-        ..pod(name, Some("a"), GPU, count)
-    };
-    assert_eq!(wait(vec![holds("x", 2, Some(50))]), Wait::Now);
-    assert_eq!(
-        wait(vec![holds("x", 3, None)]),
-        Wait::Unknown(Unknown::NoDeadline)
-    );
-    assert_eq!(
-        wait(vec![
-            holds("x", 1, Some(900)),
-            holds("y", 1, None),
-            holds("z", 1, Some(300)),
-        ]),
-        Wait::Between {
-            earliest: 300,
-            latest: 900,
-            of: 2,
-            holders: 3
-        }
-    );
-    let mut cordoned = node("a", &[(TYPE, H200)], 3);
-    cordoned.is_cordoned = true;
-    let all = sights(vec![cordoned], vec![holds("x", 3, Some(50))]);
-    assert_eq!(
-        counted(&[], Some(&all)).rows[0].wait,
-        Wait::Unknown(Unknown::NobodyHolds)
     );
 }

@@ -15,6 +15,8 @@ pub struct ClusterPod {
     pub phase: Phase,
     /// What it asks for.
     pub wants: Wants,
+    /// When kubelet took it in, in seconds since 1970, where it has said so. The API server keeps it: it does not depend on who looks.
+    pub began: Option<i64>,
     /// When it ends by itself at the latest, in seconds since 1970, where it says so: its start and `activeDeadlineSeconds`.
     pub until: Option<i64>,
 }

@@ -23,6 +23,18 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     vec![standing.finding, files]
 }
 
+/// What to do where files are missing.
+const MISSING: &str = "the kernel makes them with the devices: it needs CONFIG_HSA_AMD for kfd (some systems for containers lack it); elsewhere than on \
+                       the host name the host's folder with --dev-root";
+/// What to do where it cannot be read what programs see of the devices.
+const UNREADABLE: &str = "its files are everybody's to read: run this as root, or see who has changed their mode, or what keeps this program from \
+                          sysfs (SELinux, AppArmor, a mount of the container that hides it)";
+
+/// Why it is not known which nodes KFD has, where it is not.
+fn untold<'a>(facts: &'a Facts<'_>) -> Option<&'a str> {
+    facts.traces.as_ref().ok()?.kfd_untold.as_deref()
+}
+
 fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
     let check = Check::AmdDeviceFiles;
     if standing.devices.is_empty() {
@@ -46,17 +58,36 @@ fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
     let (there, missing): (Vec<String>, Vec<String>) =
         wanted.into_iter().partition(|name| files.0.contains(name));
     if missing.is_empty() {
-        return check.ok(Subject::Node, format!("{dev} has {}", listed(&there)));
+        return match untold(facts) {
+            // What programs see of the devices is not known, so that more files may be missing.
+            Some(why) => check.warning(
+                Subject::Node,
+                format!(
+                    "{dev} has {}; {}/class/kfd cannot be read: {why}",
+                    listed(&there),
+                    facts.roots.sys
+                ),
+                UNREADABLE,
+            ),
+            None => check.ok(Subject::Node, format!("{dev} has {}", listed(&there))),
+        };
     }
+    let sys = &facts.roots.sys;
     let nodes = facts.traces.as_ref().map(|traces| traces.kfd_nodes);
-    let topology = match nodes {
-        Ok(0) => format!("; {}/class/kfd shows no topology", facts.roots.sys),
-        Ok(_) | Err(_) => String::new(),
+    let (topology, first) = match (untold(facts), nodes) {
+        (Some(why), _) => (
+            format!("; {sys}/class/kfd cannot be read: {why}"),
+            format!("{UNREADABLE}. Then: "),
+        ),
+        (None, Ok(0)) => (
+            format!("; {sys}/class/kfd shows no topology"),
+            String::new(),
+        ),
+        (None, Ok(_) | Err(_)) => (String::new(), String::new()),
     };
     check.failing(
         Subject::Node,
         format!("{dev} has no {}{topology}", listed(&missing)),
-        "the kernel makes them with the devices: it needs CONFIG_HSA_AMD for kfd (some systems for containers lack it); elsewhere than on the \
-         host name the host's folder with --dev-root",
+        &format!("{first}{MISSING}"),
     )
 }

@@ -67,6 +67,8 @@ pub struct Traces {
     pub neuron: BTreeSet<u32>,
     /// Nodes of KFD's topology.
     pub kfd_nodes: usize,
+    /// Why that cannot be told, where it cannot.
+    pub kfd_untold: Option<String>,
     /// Modules that are there for the kernel that runs, loaded or not; `None` where it does not say.
     pub installed: Option<Installed>,
 }

@@ -26,6 +26,8 @@ pub struct Counts {
 pub struct TypeCounts {
     /// The type; `None` for devices nobody knows.
     pub type_name: Option<TypeName>,
+    /// Of how many a person said that they are of it; the catalogue says so of the others.
+    pub by_hand: u32,
     /// Memory of one device; the least, should they differ.
     pub memory: Option<Mebibytes>,
     /// How many.
@@ -93,6 +95,7 @@ impl TypeCounts {
         for device in devices {
             let one = Self {
                 type_name: device.type_name.clone(),
+                by_hand: u32::from(device.by_hand),
                 memory: device.memory,
                 counts: Counts::default().with(device.occupancy),
             };
@@ -116,6 +119,7 @@ impl TypeCounts {
     /// Adds devices of the same type.
     pub fn merge(&mut self, more: &Self) {
         self.counts = self.counts.and(more.counts);
+        self.by_hand = self.by_hand.saturating_add(more.by_hand);
         self.memory = match (self.memory, more.memory) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),

@@ -13,6 +13,8 @@ use crate::domain::quantity::Mebibytes;
 pub struct DeviceSummary {
     /// Its type, where it has a name.
     pub type_name: Option<TypeName>,
+    /// Whether a person said which type it is.
+    pub by_hand: bool,
     /// Its memory.
     pub memory: Option<Mebibytes>,
     /// What it makes of its node.
@@ -59,6 +61,7 @@ impl DeviceSummary {
         let state = device.state(nvml);
         Self {
             type_name: device.identity.type_name().cloned(),
+            by_hand: device.identity.is_by_hand(),
             memory: device.memory,
             state: weight(state),
             occupancy: occupancy(device, state),

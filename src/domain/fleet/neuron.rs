@@ -49,6 +49,7 @@ fn told(function: DeviceSummary, chip: &NeuronDevice) -> DeviceSummary {
     let of_chip = alone(chip);
     DeviceSummary {
         type_name: function.type_name.or(of_chip.type_name),
+        by_hand: function.by_hand,
         ..of_chip
     }
 }
@@ -63,6 +64,7 @@ fn alone(chip: &NeuronDevice) -> DeviceSummary {
         .and_then(|_| gravest(&format!("Neuron {}", chip.number), chip.complaints()));
     DeviceSummary {
         type_name: facts.and_then(|facts| facts.type_name.parse().ok()),
+        by_hand: false,
         memory: name.and_then(accelerators::neuron_memory),
         state: match state.gravity() {
             None => NodeState::Ok,

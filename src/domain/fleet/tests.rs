@@ -268,6 +268,7 @@ fn summaries() -> impl Strategy<Value = Vec<DeviceSummary>> {
     let one = one.prop_map(|(name, memory, occupancy)| DeviceSummary {
         given: None,
         trouble: None,
+        by_hand: name.is_some_and(|name| name.len() % 2 == 0),
         type_name: name.map(|name| name.parse().unwrap()),
         memory: memory.map(Mebibytes::new),
         state: NodeState::Ok,
@@ -289,6 +290,7 @@ proptest! {
         for one in &types {
             let of_type: Vec<_> = devices.iter().filter(|device| device.type_name == one.type_name).collect();
             prop_assert_eq!(one.counts.total() as usize, of_type.len());
+            prop_assert_eq!(one.by_hand as usize, of_type.iter().filter(|device| device.by_hand).count());
             prop_assert_eq!(one.memory, of_type.iter().filter_map(|device| device.memory).min());
         }
         let memory: u64 = devices.iter().filter_map(|device| device.memory).map(Mebibytes::get).sum();

@@ -65,6 +65,50 @@ pub enum LogicalSource {
     Default,
 }
 
+/// By what a device can be told from the others, and known again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NeuronIdentity {
+    /// By its serial number, which no other device of the node has. It stays with the hardware.
+    Serial,
+    /// By its number and the node's boot id: the driver may number the devices otherwise the next time.
+    Number,
+}
+
+impl NeuronIdentity {
+    /// By what, in a word.
+    pub fn by(self) -> &'static str {
+        match self {
+            Self::Serial => "serial",
+            Self::Number => "number",
+        }
+    }
+
+    /// How long that holds, in a word: as long as the hardware, or until the next boot of the node.
+    pub fn stability(self) -> &'static str {
+        match self {
+            Self::Serial => "hardware",
+            Self::Number => "boot",
+        }
+    }
+}
+
+impl Neuron {
+    /// By what a device of this node can be known again.
+    pub fn identity(&self, device: &NeuronDevice) -> NeuronIdentity {
+        let Some(serial) = &device.serial else {
+            return NeuronIdentity::Number;
+        };
+        let mut others = self.devices.iter();
+        let is_shared = others
+            .any(|other| other.number != device.number && other.serial.as_ref() == Some(serial));
+        if is_shared {
+            NeuronIdentity::Number
+        } else {
+            NeuronIdentity::Serial
+        }
+    }
+}
+
 impl LogicalSource {
     /// The word.
     pub fn as_str(self) -> &'static str {
@@ -115,4 +159,40 @@ pub struct NeuronErrors {
     pub memory_corrected: Option<u64>,
     /// Corrected errors of on-chip memory. Since driver 2.30.
     pub sram_corrected: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_known_by_its_serial_number_unless_it_has_none_or_another_has_the_same() {
+        let device = |number, serial: Option<&str>| NeuronDevice {
+            number,
+            serial: serial.map(str::to_owned),
+            ..NeuronDevice::default()
+        };
+        let neuron = Neuron {
+            driver_version: None,
+            driver_layout: DriverLayout::Known,
+            logical: None,
+            ultraserver: BTreeMap::new(),
+            devices: vec![
+                device(0, Some("9ff5434815c8bd80")),
+                device(1, None),
+                device(2, Some("00000000000000aa")),
+                device(3, Some("00000000000000aa")),
+            ],
+            problems: Vec::new(),
+        };
+        let known = neuron.devices.iter().map(|device| {
+            let identity = neuron.identity(device);
+            (identity.by(), identity.stability())
+        });
+        let number = ("number", "boot");
+        assert_eq!(
+            known.collect::<Vec<_>>(),
+            [("serial", "hardware"), number, number, number]
+        );
+    }
 }

@@ -1,5 +1,7 @@
 //! The scan of the PCI bus, on trees of files as sysfs has them.
 
+mod own;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

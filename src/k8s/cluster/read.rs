@@ -68,6 +68,7 @@ pub(super) fn pod(pod: object::Pod) -> Read<ClusterPod> {
         (_, None) if is_gated => Phase::Gated,
         (_, None) => Phase::Pending,
     };
+    let began = status.start_time.as_deref().and_then(moment);
     let since = status
         .start_time
         .or_else(|| metadata.creation_timestamp.filter(|_| node.is_some()));
@@ -89,6 +90,7 @@ pub(super) fn pod(pod: object::Pod) -> Read<ClusterPod> {
         node,
         phase,
         wants,
+        began,
         until: ends.flatten(),
     };
     let is_odd = reckoner.found_odd || odd_choice || ends == Some(None);
@@ -318,9 +320,9 @@ mod tests {
 
     #[test]
     fn a_pod_with_a_deadline_ends_so_long_after_its_start() {
-        let until = |metadata: Value, spec: Value, status: Value| {
+        let times = |metadata: Value, spec: Value, status: Value| {
             let pod = read_pod(json!({"metadata": metadata, "spec": spec, "status": status}));
-            (pod.object.until, pod.is_odd)
+            (pod.object.began, pod.object.until, pod.is_odd)
         };
         let made = json!({"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"});
         let (bound, waiting) = (
@@ -330,21 +332,21 @@ mod tests {
         let began = json!({"startTime": "2026-01-01T00:01:00Z"});
         let new_year = 1_767_225_600;
         assert_eq!(
-            until(made.clone(), bound.clone(), began.clone()),
-            (Some(new_year + 120), false)
+            times(made.clone(), bound.clone(), began.clone()),
+            (Some(new_year + 60), Some(new_year + 120), false)
         );
         assert_eq!(
-            until(made.clone(), bound.clone(), json!({})),
-            (Some(new_year + 60), false)
+            times(made.clone(), bound.clone(), json!({})),
+            (None, Some(new_year + 60), false)
         );
-        assert_eq!(until(made.clone(), waiting, json!({})), (None, false));
+        assert_eq!(times(made.clone(), waiting, json!({})), (None, None, false));
         assert_eq!(
-            until(made.clone(), json!({"nodeName": "n"}), began),
-            (None, false)
+            times(made.clone(), json!({"nodeName": "n"}), began),
+            (Some(new_year + 60), None, false)
         );
         assert_eq!(
-            until(made, bound, json!({"startTime": "soon"})),
-            (None, true)
+            times(made, bound, json!({"startTime": "soon"})),
+            (None, None, true)
         );
     }
 

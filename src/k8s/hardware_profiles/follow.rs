@@ -174,22 +174,20 @@ pub(super) async fn queues(client: Client, known: &Known) {
 async fn of_version(api: Api<Queue>, known: &Known) -> bool {
     let mut events = Box::pin(watcher(api, config()).backoff(Patience::default()));
     let mut was_there = false;
-    let mut names: BTreeSet<(String, String)> = BTreeSet::new();
+    let mut names = Names::default();
     while let Some(event) = events.next().await {
         match event {
             // While they are listed anew, what was known stays: half of a list is no list.
             Ok(Event::Init) => {
-                names.clear();
+                names = Names::default();
                 continue;
             }
             Ok(Event::InitApply(queue)) => {
-                add(&mut names, &queue);
+                names.add(&queue);
                 continue;
             }
-            Ok(Event::Apply(queue)) => add(&mut names, &queue),
-            Ok(Event::Delete(queue)) => {
-                names.remove(&(queue.name_any(), queue.namespace().unwrap_or_default()));
-            }
+            Ok(Event::Apply(queue)) => names.add(&queue),
+            Ok(Event::Delete(queue)) => names.remove(&queue),
             Ok(Event::InitDone) => was_there = true,
             Err(error) if is_absent(&error) => return was_there,
             Err(error) => {
@@ -198,19 +196,59 @@ async fn of_version(api: Api<Queue>, known: &Known) -> bool {
             }
         }
         if was_there {
-            let names = names.iter().map(|(name, _)| name.clone());
-            tell(known, Queues::These(names.collect()));
+            let kept = names.kept.iter().map(|(name, _)| name.clone());
+            tell(known, Queues::These(kept.collect()));
             trouble(known, QUEUES, None);
+            bound(known, names.is_full);
         }
     }
     was_there
 }
 
-/// Of more than can be kept, those that came first.
-fn add(names: &mut BTreeSet<(String, String)>, queue: &Queue) {
-    if names.len() < MOST_QUEUES {
-        names.insert((queue.name_any(), queue.namespace().unwrap_or_default()));
+/// Names of queues, with their namespaces: of more than can be kept, those that came first.
+#[derive(Debug, Default)]
+struct Names {
+    kept: BTreeSet<(String, String)>,
+    /// There was one too many since they were listed; only another list shows that there is none any more.
+    is_full: bool,
+}
+
+impl Names {
+    fn add(&mut self, queue: &Queue) {
+        let name = (queue.name_any(), queue.namespace().unwrap_or_default());
+        if self.kept.len() < MOST_QUEUES {
+            self.kept.insert(name);
+        } else if !self.kept.contains(&name) {
+            self.is_full = true;
+        }
     }
+
+    fn remove(&mut self, queue: &Queue) {
+        let name = (queue.name_any(), queue.namespace().unwrap_or_default());
+        self.kept.remove(&name);
+    }
+}
+
+/// Says that there are more queues than are kept, so that one may be called missing that is there; or that there are not.
+fn bound(known: &Known, is_full: bool) {
+    const WHAT: &str = "LocalQueues beyond the bound";
+    known.send_if_modified(|known| {
+        if known.troubles.contains_key(WHAT) == is_full {
+            return false;
+        }
+        let troubles = &mut Arc::make_mut(known).troubles;
+        if is_full {
+            warn!("only {MOST_QUEUES} LocalQueues are known: there are more");
+            let said = format!(
+                "only {MOST_QUEUES} are known, and a queue that is said to be missing may be there"
+            );
+            troubles.insert(WHAT, said);
+        } else {
+            info!("all LocalQueues are known again");
+            troubles.remove(WHAT);
+        }
+        true
+    });
 }
 
 fn tell(known: &Known, queues: Queues) {
@@ -259,5 +297,42 @@ fn words(error: &watcher::Error) -> String {
         | watcher::Error::WatchFailed(error) => told(error),
         watcher::Error::WatchError(status) => told(&kube::Error::Api(status.clone())),
         watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn queue(name: usize) -> Queue {
+        let object = json!({"metadata": {"name": format!("q-{name}"), "namespace": "a"}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn more_queues_than_are_kept_are_told_as_trouble_until_another_list() {
+        let known = Known::default();
+        let told = || {
+            let known = known.borrow();
+            known.troubles.values().cloned().collect::<Vec<_>>()
+        };
+        let mut names = Names::default();
+        for name in 0..MOST_QUEUES {
+            names.add(&queue(name));
+        }
+        // One that is known is none too many.
+        names.add(&queue(0));
+        bound(&known, names.is_full);
+        assert_eq!(told(), Vec::<String>::new());
+        names.add(&queue(MOST_QUEUES));
+        names.remove(&queue(1));
+        bound(&known, names.is_full);
+        assert_eq!(names.kept.len(), MOST_QUEUES - 1);
+        let said = told();
+        assert!(said[0].starts_with("only 50000 are known"), "{said:?}");
+        bound(&known, Names::default().is_full);
+        assert_eq!(told(), Vec::<String>::new());
     }
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::ProblemJson;
 use super::error::{FieldError, FieldProblem};
 use crate::domain::inventory::{
-    DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors,
+    DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors, NeuronIdentity,
 };
 use crate::domain::quantity::Mebibytes;
 
@@ -61,12 +61,25 @@ enum LogicalSourceJson {
     Default,
 }
 
+/// By what a device can be known again, and how long that holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NeuronIdentityJson {
+    /// `serial` by the serial number; `number` by the number, together with the boot id of the node, where it has none of its own.
+    by: String,
+    /// `hardware` as long as the hardware; `boot` until the node boots again, when the driver may number the devices otherwise.
+    stability: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NeuronDeviceJson {
     number: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     serial: Option<String>,
+    /// By what it can be known again. It follows from the serial numbers of all, so that it is not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identity: Option<NeuronIdentityJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     device_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,17 +145,25 @@ impl From<&Neuron> for NeuronJson {
                 },
             }),
             ultraserver: neuron.ultraserver.clone(),
-            devices: neuron.devices.iter().map(NeuronDeviceJson::from).collect(),
+            devices: neuron
+                .devices
+                .iter()
+                .map(|device| NeuronDeviceJson::of(device, neuron.identity(device)))
+                .collect(),
             problems: neuron.problems.iter().map(ProblemJson::from).collect(),
         }
     }
 }
 
-impl From<&NeuronDevice> for NeuronDeviceJson {
-    fn from(device: &NeuronDevice) -> Self {
+impl NeuronDeviceJson {
+    fn of(device: &NeuronDevice, identity: NeuronIdentity) -> Self {
         Self {
             number: device.number,
             serial: device.serial.clone(),
+            identity: Some(NeuronIdentityJson {
+                by: identity.by().to_owned(),
+                stability: identity.stability().to_owned(),
+            }),
             device_name: device.device_name.clone(),
             core_architecture: device.core_architecture.clone(),
             physical_cores: device.cores,

@@ -8,7 +8,7 @@ use super::field::{Read, bounded, strange, within};
 use super::read::problems;
 use super::write;
 use crate::domain::inventory::{
-    DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors,
+    DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors, NeuronIdentity,
 };
 use crate::domain::quantity::Mebibytes;
 use crate::proto::v1;
@@ -44,8 +44,15 @@ fn write_logical(logical: LogicalCores) -> v1::LogicalCore {
     }
 }
 
-pub(super) fn write_device(device: &NeuronDevice) -> v1::NeuronDevice {
+/// One of the devices of `neuron`.
+pub(super) fn write_device(neuron: &Neuron, device: &NeuronDevice) -> v1::NeuronDevice {
+    use v1::neuron_device::Identity;
+    let identity = match neuron.identity(device) {
+        NeuronIdentity::Serial => Identity::Serial,
+        NeuronIdentity::Number => Identity::Number,
+    };
     v1::NeuronDevice {
+        identity: identity.into(),
         serial: device.serial.clone(),
         device_name: device.device_name.clone(),
         core_architecture: device.core_architecture.clone(),

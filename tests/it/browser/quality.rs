@@ -41,6 +41,7 @@ async fn axe_finds_nothing_on_any_page_in_either_theme() {
         for path in [
             "/",
             "/?search=nothing-like-it",
+            "/?group=type",
             "/availability",
             "/nodes/hgx-a100",
             "/nodes/h200",

@@ -106,6 +106,52 @@ async fn nodes_are_selected_by_keyboard_alone() {
 }
 
 #[tokio::test]
+async fn a_group_is_made_and_selected_by_keyboard_and_filter_order_and_selection_stay() {
+    let site = Site::of_the_demo().await;
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/?sort=-name").await;
+        page.click("#pick-h200").await;
+        page.press("g").await;
+        page.until_true("return location.search === '?sort=-name&group=type'")
+            .await;
+        page.until("#group-mixed", &["Mixed"]).await;
+        page.until("#group-nothing", &["no accelerator"]).await;
+        page.until("#picked", &["1 node selected"]).await;
+        // It is the whole of its group.
+        let on = |id: &str| format!("return document.getElementById('pick-group-{id}').checked");
+        page.until_true(&on("of-nvidia-h200-141gb")).await;
+        page.ask(
+            "document.getElementById('pick-group-mixed').focus()",
+            json!([]),
+        )
+        .await;
+        page.press(" ").await;
+        page.until("#picked", &["2 nodes selected"]).await;
+        assert_eq!(
+            page.ask(SENT, json!([])).await,
+            json!(["node=h200", "node=mixed-l40s-a100"])
+        );
+        // The fleet changes under it: another node of that group is not taken for selected.
+        site.put("h200-too", &inventory("h200").await);
+        page.until_true(
+            "return document.getElementById('pick-group-of-nvidia-h200-141gb').indeterminate",
+        )
+        .await;
+        page.find("#search").await.send_keys("h200").await.unwrap();
+        page.until(NAMES, &["nvidia-h200-141gb 2 nodes", "h200-too", "h200"])
+            .await;
+        page.until("#picked", &["2 nodes selected, 1 of them not listed here"])
+            .await;
+        page.ask("document.activeElement.blur()", json!([])).await;
+        page.press("g").await;
+        page.until(NAMES, &["h200-too", "h200"]).await;
+        assert_eq!(page.violations().await, Vec::<String>::new());
+        page.assert_clean().await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn without_scripts_the_boxes_and_the_button_are_a_form() {
     let site = Site::of_the_demo().await;
     let start = Start {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
 use axum::http::{Request, StatusCode};
+use axum::response::Response;
 use serde_json::Value;
 use tokio_stream::StreamExt;
 use tower::ServiceExt;
@@ -37,6 +38,17 @@ impl Told {
 }
 
 impl Reader {
+    /// Of an answer that is a stream.
+    pub(crate) fn of(response: Response) -> Self {
+        assert_eq!(response.status(), StatusCode::OK);
+        let content = response.headers().get("content-type").unwrap();
+        assert_eq!(content, "text/event-stream");
+        Self {
+            body: response.into_body().into_data_stream(),
+            text: String::new(),
+        }
+    }
+
     /// The next event. Comments, which keep the connection alive, are passed over.
     pub(crate) async fn next(&mut self) -> Told {
         loop {
@@ -49,14 +61,15 @@ impl Reader {
                 let field = |name: &str| {
                     let mut lines = block.lines();
                     let value = lines.find_map(|line| line.strip_prefix(name));
-                    value
-                        .unwrap_or_else(|| panic!("no {name} in {block}"))
-                        .to_owned()
+                    value.map(str::to_owned)
                 };
+                let [event, data] = ["event: ", "data: "]
+                    .map(|name| field(name).unwrap_or_else(|| panic!("no {name} in {block}")));
                 return Told {
-                    event: field("event: "),
-                    id: field("id: "),
-                    data: serde_json::from_str(&field("data: ")).unwrap(),
+                    event,
+                    // Not every event has one.
+                    id: field("id: ").unwrap_or_default(),
+                    data: serde_json::from_str(&data).unwrap(),
                 };
             }
             let chunk = tokio::time::timeout(PATIENCE, self.body.next()).await;
@@ -78,14 +91,7 @@ impl Reader {
 impl Aggregator {
     pub(crate) async fn follow(&self, path: &str) -> Reader {
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = self.router.clone().oneshot(request).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
-        let content = response.headers().get("content-type").unwrap();
-        assert_eq!(content, "text/event-stream");
-        Reader {
-            body: response.into_body().into_data_stream(),
-            text: String::new(),
-        }
+        Reader::of(self.router.clone().oneshot(request).await.unwrap())
     }
 }
 

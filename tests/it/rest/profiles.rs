@@ -17,7 +17,7 @@ use tower::ServiceExt;
 
 use super::fleet::{Aggregator, Machines};
 
-const L4: &str = "nvidia-l4-24gb";
+pub(super) const L4: &str = "nvidia-l4-24gb";
 
 /// A cluster as it is followed, with whoever says what it is; and the folder of the file.
 pub(crate) struct Around {
@@ -26,7 +26,7 @@ pub(crate) struct Around {
 }
 
 /// A profile as the API server has it. Its types are what the selector reaches.
-fn profile(namespace: &str, name: &str, key: &str, value: &str) -> Value {
+pub(super) fn profile(namespace: &str, name: &str, key: &str, value: &str) -> Value {
     json!({
         "apiVersion": "infrastructure.opendatahub.io/v1", "kind": "HardwareProfile",
         "metadata": {"name": name, "namespace": namespace, "annotations": {"opendatahub.io/display-name": "Premium GPU"}},
@@ -37,7 +37,7 @@ fn profile(namespace: &str, name: &str, key: &str, value: &str) -> Value {
     })
 }
 
-fn node(name: &str, labels: &[(&str, &str)]) -> ClusterNode {
+pub(super) fn node(name: &str, labels: &[(&str, &str)]) -> ClusterNode {
     let all = Amounts::default()
         .with("nvidia.com/gpu", 1)
         .with("pods", 110);
@@ -54,7 +54,7 @@ fn node(name: &str, labels: &[(&str, &str)]) -> ClusterNode {
     }
 }
 
-fn followed(nodes: impl IntoIterator<Item = ClusterNode>) -> Arc<Followed> {
+pub(super) fn followed(nodes: impl IntoIterator<Item = ClusterNode>) -> Arc<Followed> {
     let nodes = nodes
         .into_iter()
         .map(|node| (node.name.clone(), Arc::new(node)));
@@ -93,7 +93,7 @@ impl Around {
     }
 
     /// Replaces the file.
-    fn write(&self, profiles: &[Value]) {
+    pub(super) fn write(&self, profiles: &[Value]) {
         let texts: Vec<String> = profiles.iter().map(Value::to_string).collect();
         let draft = self.folder.path().join("draft");
         std::fs::write(&draft, texts.join("\n---\n")).unwrap();

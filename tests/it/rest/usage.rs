@@ -269,19 +269,19 @@ async fn octavo_usage_prints_what_each_namespace_has_of_each_type() {
     assert_eq!(
         out,
         "\
-NAMESPACE  TYPE            DEVICES  PARTITIONS  REPLICAS  PODS
-team-a     nvidia-l4-24gb  0        0           2         2
+NAMESPACE  TYPE     DEVICES  PARTITIONS  REPLICAS  PODS
+team-a     unknown  0        0           2         2
 "
     );
     let (out, _, _) = run_beside(&server, &["usage", "--by", "type", "--no-headers"]).await;
-    assert_eq!(out, "nvidia-l4-24gb  0  0  2  2\n");
+    assert_eq!(out, "unknown  0  0  2  2\n");
     let (out, _, _) = run_beside(&server, &["usage", "-n", "team-a", "-o", "json"]).await;
     let document: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(
         (&document["kind"], &document["items"][0]["replicas"]),
         (&json!("UsageSummary"), &json!(2))
     );
-    let (out, notes, _) = run_beside(&server, &["usage", "--type", "unknown"]).await;
+    let (out, notes, _) = run_beside(&server, &["usage", "--type", "nvidia-l4-24gb"]).await;
     assert_eq!(
         (out.as_str(), notes.as_str()),
         ("", "note: nobody has what is asked for\n")

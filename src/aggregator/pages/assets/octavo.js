@@ -238,6 +238,12 @@
     const all = document.getElementById("pick-all");
     all.checked = on > 0 && on === here.length;
     all.indeterminate = on > 0 && on < here.length;
+    for (const group of document.querySelectorAll(".pick-group")) {
+      const its = [...group.closest("tbody").querySelectorAll(".pick[name=node]")];
+      const count = its.filter((box) => box.checked).length;
+      group.checked = count > 0 && count === its.length;
+      group.indeterminate = count > 0 && count < its.length;
+    }
     const shown = new Set(here.map((box) => box.value));
     const elsewhere = [...picked].filter((name) => !shown.has(name));
     document.getElementById("picked-elsewhere").replaceChildren(...elsewhere.map((name) => {
@@ -254,6 +260,8 @@
   }
   document.addEventListener("change", (event) => {
     if (event.target.id === "pick-all") pick(boxes().map((box) => box.value), event.target.checked);
+    else if (event.target.matches(".pick-group"))
+      pick([...event.target.closest("tbody").querySelectorAll(".pick[name=node]")].map((box) => box.value), event.target.checked);
     else if (event.target.matches(".pick[name=node]")) pick([event.target.value], event.target.checked);
   });
   document.addEventListener("click", (event) => {
@@ -316,6 +324,10 @@
       const box = event.target.closest("tr").querySelector(".pick");
       done = box !== null;
       if (done) box.click();
+    } else if (event.key === "g" && document.getElementById("by-group")) {
+      const select = document.getElementById("by-group");
+      select.value = select.value === "" ? "type" : "";
+      load(filtered(), "push");
     } else if (event.key === "p" && document.getElementById("selection")) document.getElementById("selection").requestSubmit();
     else done = false;
     if (done) event.preventDefault();

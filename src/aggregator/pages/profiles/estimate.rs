@@ -10,6 +10,7 @@ use crate::aggregator::estimates;
 use crate::aggregator::pages::address::quoted;
 use crate::aggregator::pages::words::printable;
 use crate::aggregator::view::View;
+use crate::domain::access::Sight;
 use crate::domain::estimate::{Precision, amount};
 use crate::wire::estimates::{
     EstimateAnswer, EstimateRequest, NotOfProfile, WorkloadJson, of_profile,
@@ -95,7 +96,11 @@ struct Asked {
 
 impl Estimate {
     /// For `profile` whose page is at `path`; `None` for one that gives no accelerator.
-    pub(super) async fn of(view: &View, profile: &ProfileRow, uri: &Uri) -> Option<Self> {
+    pub(super) async fn of(
+        (view, sight): (&View, &Sight),
+        profile: &ProfileRow,
+        uri: &Uri,
+    ) -> Option<Self> {
         let asked = Asked::of(uri);
         let usual = match of_profile(profile, None) {
             Err(NotOfProfile::NoAccelerator) => return None,
@@ -107,7 +112,7 @@ impl Estimate {
             Ok(_) if asked.parameters.is_empty() => Outcome::Nothing,
             Ok(_) => match asked.request(profile) {
                 Err(why) => Outcome::Refused(printable(&why)),
-                Ok(request) => match estimates::estimate(view, request).await {
+                Ok(request) => match estimates::estimate(view, sight, request).await {
                     Err(error) => Outcome::Refused(printable(&error.to_string())),
                     Ok(answer) => Outcome::Told(Told::of(&answer, &asked, profile)),
                 },

@@ -5,7 +5,9 @@ use std::num::NonZeroUsize;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 
-use super::{Filter, FleetFormat, NodeSettings, NodesSettings, Printed, SortBy, TypesSettings};
+use super::{
+    Filter, FleetFormat, GroupBy, NodeSettings, NodesSettings, Printed, SortBy, TypesSettings,
+};
 use crate::config::octavo::Headers;
 use crate::config::octavo::server::ServerArgs;
 use crate::domain::fleet::{NodeState, Sharing};
@@ -74,6 +76,10 @@ pub(in crate::config::octavo) struct NodesArgs {
     /// Order of the rows; those alike are ordered by name
     #[arg(long, value_enum, value_name = "COLUMN", default_value = "name")]
     sort_by: SortBy,
+
+    /// Tables of nodes that have the same, with a line about each; other formats are not grouped
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "watch")]
+    group_by: Option<GroupBy>,
 
     /// No more than this many nodes
     #[arg(long, value_name = "N", conflicts_with = "watch")]
@@ -220,6 +226,7 @@ impl NodesArgs {
                 sort_by: self.sort_by,
             },
             limit: self.limit,
+            group_by: self.group_by,
         };
         (settings, self.watch)
     }
@@ -235,6 +242,7 @@ impl From<WatchArgs> for NodesSettings {
                 sort_by: args.sort_by,
             },
             limit: None,
+            group_by: None,
         }
     }
 }

@@ -15,6 +15,9 @@ Examples:
   # Which profiles are there, for which type, and how many more workloads of each fit now?
   octavo profiles list
 
+  # The same, and what changes from now on
+  octavo profiles list --watch
+
   # Where does one really go, and what is wrong with it?
   octavo profiles show large-gpu
 
@@ -49,7 +52,7 @@ pub(in crate::config::octavo) struct ProfilesArgs {
 enum ProfilesCommandArgs {
     /// List hardware profiles with what is free for them
     #[command(after_long_help = EXAMPLES)]
-    List(ListArgs),
+    List(FollowedArgs),
     /// Show where one hardware profile really goes
     #[command(after_long_help = EXAMPLES)]
     Show(ShowArgs),
@@ -76,6 +79,16 @@ struct ListArgs {
 
     #[command(flatten)]
     server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+struct FollowedArgs {
+    #[command(flatten)]
+    which: ListArgs,
+
+    /// Stay and follow what changes, what is free for each among it
+    #[arg(short, long)]
+    watch: bool,
 }
 
 #[derive(Debug, Args)]
@@ -183,7 +196,14 @@ struct OfArgs {
 impl From<ProfilesArgs> for ProfilesCommand {
     fn from(args: ProfilesArgs) -> Self {
         match args.command {
-            ProfilesCommandArgs::List(args) => Self::List(list(args, Vec::new())),
+            ProfilesCommandArgs::List(args) => {
+                let which = list(args.which, Vec::new());
+                if args.watch {
+                    Self::Watch(which)
+                } else {
+                    Self::List(which)
+                }
+            }
             ProfilesCommandArgs::Show(args) => Self::Show(ShowSettings {
                 server: args.server.into(),
                 printed: args.output.into(),

@@ -27,6 +27,9 @@ const LONGEST: usize = 256;
 /// How many are named that look like it.
 const MOST_NEAR: usize = 5;
 
+/// Letters of a name that generations of a product have in common: `h` alone is none.
+const SHORTEST_FAMILY: usize = 4;
+
 /// Words of a SKU that tell products of one model apart, beside form factor and memory: who names the model leaves them out.
 const EDITIONS: &[&str] = &["workstation", "q", "3e"];
 
@@ -62,9 +65,14 @@ impl Catalogue {
         if asked.is_empty() {
             return Lookup::Unknown(Vec::new());
         }
-        let named = self.named(&asked.concat());
-        if !named.is_empty() {
-            return self.answer(named, text);
+        let key = asked.concat();
+        let named = self.named(&key);
+        // Who leaves the generation out may mean any.
+        let family = self.those(|product| {
+            named.contains(&product.sku) || is_generation(&key, &product.model_words().concat())
+        });
+        if !family.is_empty() {
+            return self.answer(family, text);
         }
         self.answer(self.those(|product| describes(&asked, product)), text)
     }
@@ -192,6 +200,13 @@ fn describes(asked: &[String], product: &Product) -> bool {
         && asked
             .iter()
             .all(|word| model.contains(word) || is_true(word))
+}
+
+/// Whether a model is a generation of what this name names: `trainium2` is one of `trainium`.
+fn is_generation(name: &str, model: &str) -> bool {
+    let is_word = name.len() >= SHORTEST_FAMILY && name.bytes().all(|b| b.is_ascii_lowercase());
+    let number = model.strip_prefix(name).filter(|_| is_word);
+    number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Kinds of memory narrow nothing down: not for all products it is known which they have.

@@ -73,6 +73,7 @@ fn only_these_aliases_need_to_be_read_as_what_they_are() {
     assert_eq!(
         open,
         [
+            "driver Inferentia",
             "driver NVIDIA H100",
             "driver NVIDIA H20",
             "driver NVIDIA H200",
@@ -89,6 +90,7 @@ fn only_these_aliases_need_to_be_read_as_what_they_are() {
             "karpenter h100",
             "karpenter h200",
             "karpenter rtx-pro-4500",
+            "karpenter trainium",
         ]
     );
 }
@@ -219,10 +221,10 @@ fn case_blanks_hyphens_and_makers_do_not_matter() {
         ("AMD Instinct MI300X OAM", "amd-mi300x"),
         ("mi250x", "amd-mi250x"),
         ("Trainium2", "aws-trainium2"),
-        ("trainium", "aws-trainium1"),
+        ("trainium 1", "aws-trainium1"),
         ("Inf2", "aws-inferentia2"),
         ("trn2.48xlarge", "aws-trainium2"),
-        ("inferentia", "aws-inferentia"),
+        ("aws-inferentia", "aws-inferentia"),
         ("l4", "nvidia-l4"),
         ("NVIDIA A16 (per GPU)", "nvidia-a16"),
     ] {
@@ -251,6 +253,8 @@ fn what_several_may_mean_is_answered_with_all_of_them() {
         ("MI300", 2),
         ("GH200", 2),
         ("10de:25b6", 2),
+        ("trainium", 3),
+        ("AWS Inferentia", 2),
     ] {
         let Lookup::Ambiguous(skus) = lookup(text) else {
             panic!("{text}: {}", told(text));

@@ -331,11 +331,8 @@ fn amds_partitions_are_counted_whatever_their_resource_is_called() {
         Verdict::Failing,
         "/dev has no kfd, dri/renderD128, dri/renderD129; /sys/class/kfd shows no topology",
     );
-    let all = node(&[("amd.com/cpx_nps4", &["0", "1"])]).files(&[
-        "kfd",
-        "dri/renderD128",
-        "dri/renderD129",
-    ]);
+    let files = ["kfd", "dri/renderD128", "dri/renderD129"];
+    let all = node(&[("amd.com/cpx_nps4", &["0", "1"])]).files(&files);
     all.says(Check::Allocatable, Verdict::Ok, "2 offered");
     all.says(Check::AmdDeviceFiles, Verdict::Ok, "/dev has kfd");
     all.says(Check::AmdDriver, Verdict::Ok, "/sys/module/amdgpu: 6.12.12");

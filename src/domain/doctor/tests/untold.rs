@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::accelerators::{
     Field, Given, Naming, Overlay, OverlayEntry, TYPE_OVERRIDE, Value,
 };
-use crate::domain::inventory::{DriverLayout, LogicalCores, LogicalSource, Neuron, Problem};
+use crate::domain::inventory::{Amd, DriverLayout, LogicalCores, LogicalSource, Neuron, Problem};
 use crate::domain::labels::{Options, compile};
 use crate::domain::layout::Place;
 
@@ -285,4 +285,26 @@ fn labels_of_devices_that_a_person_named_are_those_of_the_hardware() {
         ..Layout::default()
     }));
     assert!(!remedy(&node).contains("see that it runs"));
+}
+
+#[test]
+fn a_topology_of_kfd_that_may_not_be_read_is_said_to_be_that_with_what_to_do() {
+    let node = |files: &[&str]| {
+        let mut device = on_bus(MI300X, 0, Some("amdgpu"));
+        device.amd = Some(Amd::default());
+        let mut node = Node::new(vec![device])
+            .module("amdgpu", "6.12.12")
+            .files(files);
+        if let Ok(traces) = &mut node.traces {
+            traces.kfd_untold = Some("Permission denied (os error 13)".to_owned());
+        }
+        node
+    };
+    let said = "/sys/class/kfd cannot be read: Permission denied";
+    for (files, verdict) in [(&[][..], Verdict::Failing), (&["kfd"], Verdict::Warning)] {
+        let node = node(files);
+        node.says(Check::AmdDeviceFiles, verdict, said);
+        let remedy = node.gravest(Check::AmdDeviceFiles).remedy.unwrap();
+        assert!(remedy.contains("run this as root"), "{remedy}");
+    }
 }

@@ -120,6 +120,7 @@ fn what_is_given_out_by_turns_is_called_so_once_it_is_and_where_all_of_it_is() {
             state: NodeState::Ok,
             occupancy: Occupancy::Free,
             type_name: None,
+            by_hand: false,
             memory: None,
             trouble: None,
             given: Some(Sharing::Exclusive),

@@ -1,0 +1,325 @@
+//! What readers of some types see, and in whose words they are told that something failed.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_stream::StreamExt;
+use tonic::Code;
+
+use super::*;
+use crate::aggregator::engine::Engine;
+use crate::aggregator::profiles::Profiles;
+use crate::aggregator::watch::Watching;
+use crate::book::profiles::ProfileBook;
+use crate::config::aggregator::EngineSettings;
+use crate::domain::cluster::{Amounts, ClusterNode, Readiness, Sights};
+use crate::k8s::cluster::Followed;
+use crate::proto::v1;
+
+const H100: &str = "nvidia-h100-80gb";
+const L4: &str = "nvidia-l4-24gb";
+const AWAY: &str = "https://10.0.0.1:6443 refused serviceaccount octavo";
+
+/// Nodes without agents: one of each product, by NVIDIA's label.
+fn cluster(products: &[&str]) -> Arc<Followed> {
+    let amounts = Amounts::default()
+        .with("nvidia.com/gpu", 4)
+        .with("pods", 110);
+    let node = |product: &&str| ClusterNode {
+        name: format!("node-{}", product.to_lowercase()),
+        labels: BTreeMap::from([("nvidia.com/gpu.product".to_owned(), (*product).to_owned())]),
+        readiness: Readiness::Ready,
+        capacity: amounts.clone(),
+        allocatable: amounts.clone(),
+        ..ClusterNode::default()
+    };
+    let nodes = products.iter().map(node);
+    Arc::new(Followed {
+        sights: Arc::new(Sights {
+            nodes: nodes
+                .map(|node| (node.name.clone(), Arc::new(node)))
+                .collect(),
+            pods: BTreeMap::new(),
+        }),
+        heard: Some(Instant::now()),
+        trouble: None,
+        odd: 0,
+    })
+}
+
+/// A site beside a cluster of nodes that no agent speaks for, with a profile for each of two types and one for none.
+struct Labelled {
+    site: Site,
+    cluster: watch::Sender<Arc<Followed>>,
+    file: tempfile::NamedTempFile,
+}
+
+fn labelled(products: &[&str]) -> Labelled {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let profile = |name: &str, selector: &str| {
+        format!(
+            "apiVersion: infrastructure.opendatahub.io/v1\nkind: HardwareProfile\nmetadata: {{name: {name}, namespace: a}}\n\
+            spec:\n  identifiers:\n  - {{displayName: GPU, identifier: nvidia.com/gpu, minCount: 1, defaultCount: 1}}\n{selector}"
+        )
+    };
+    let to = |product: &str| {
+        format!(
+            "  scheduling: {{type: Node, node: {{nodeSelector: {{nvidia.com/gpu.product: {product}}}}}}}\n"
+        )
+    };
+    let all = [
+        profile("big", &to("NVIDIA-H100-80GB-HBM3")),
+        profile("small", &to("NVIDIA-L4")),
+        profile("any", ""),
+    ];
+    std::fs::write(file.path(), all.join("---\n")).unwrap();
+    let (says, followed) = watch::channel(cluster(products));
+    let book = ProfileBook::open(file.path()).unwrap();
+    let profiles = Profiles::new(None, Some(followed.clone()), Some(book));
+    let site = site_with(Believed::default(), |view| {
+        Counter::new(view.with_profiles(profiles), Some(followed))
+    });
+    Labelled {
+        site,
+        cluster: says,
+        file,
+    }
+}
+
+impl Labelled {
+    async fn document(&self, path: &str, user: &str) -> Value {
+        let answer = self.site.gets(path, Some(user)).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{path} for {user}");
+        serde_json::from_str(&text(answer).await).unwrap()
+    }
+
+    async fn names(&self, path: &str, user: &str, key: &str) -> Vec<String> {
+        let document = self.document(path, user).await;
+        let items = document["items"].as_array().unwrap();
+        let names = items
+            .iter()
+            .map(|one| one[key].as_str().unwrap().to_owned());
+        names.collect()
+    }
+}
+
+const BOTH: [&str; 2] = ["NVIDIA-H100-80GB-HBM3", "NVIDIA-L4"];
+
+#[tokio::test]
+async fn ac_003_a_type_that_only_labels_tell_of_is_seen_by_who_may_see_that_type() {
+    let here = labelled(&BOTH);
+    let path = "/api/v1/availability";
+    assert_eq!(here.site.status(path, Some("ada")).await, 403);
+    here.site
+        .server
+        .gives(&format!("bob: get acceleratortypes.octavo.dev {H100}"));
+    assert_eq!(here.names(path, "bob", "type").await, [H100]);
+    here.site
+        .server
+        .gives("eve: list acceleratortypes.octavo.dev");
+    assert_eq!(here.names(path, "eve", "type").await, [H100, L4]);
+}
+
+#[tokio::test]
+async fn nfr_003_who_may_see_one_type_sees_and_follows_the_profiles_that_are_for_it_alone() {
+    let here = labelled(&BOTH);
+    let right = format!("bob: get acceleratortypes.octavo.dev {H100}");
+    here.site.server.gives(&right);
+    here.site
+        .server
+        .gives("eve: list hardwareprofiles.octavo.dev");
+    here.site
+        .server
+        .gives("eve: watch hardwareprofiles.octavo.dev");
+    for path in ["/api/v1/profiles", "/api/hardware-profiles"] {
+        assert_eq!(here.site.status(path, Some("ada")).await, 403, "{path}");
+        assert_eq!(here.names(path, "bob", "name").await, ["big"], "{path}");
+        assert_eq!(
+            here.names(path, "eve", "name").await,
+            ["any", "big", "small"]
+        );
+    }
+    for (path, status) in [
+        ("/api/v1/profiles/big", 200),
+        ("/api/v1/profiles/a/small", 404),
+        ("/api/v1/profiles/any", 404),
+        ("/profiles/a/big", 200),
+        ("/profiles/a/small", 404),
+    ] {
+        assert_eq!(here.site.status(path, Some("bob")).await, status, "{path}");
+    }
+    let page = text(here.site.gets("/profiles", Some("bob")).await).await;
+    assert!(page.contains("a/big") && !page.contains("small"), "{page}");
+
+    assert_eq!(
+        here.site
+            .status("/api/v1/profile-events", Some("ada"))
+            .await,
+        403
+    );
+    for (user, expected) in [("bob", &["big"][..]), ("eve", &["any", "big", "small"])] {
+        let answer = here.site.gets("/api/v1/profile-events", Some(user)).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{user}");
+        assert_eq!(told(answer.into_body()).await, expected, "{user}");
+    }
+}
+
+/// Names of profiles that a stream begins with.
+async fn told(mut body: Body) -> Vec<String> {
+    let mut text = String::new();
+    while !text.contains("event: synced") {
+        let frame = body.frame().await.unwrap().unwrap();
+        text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+    }
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
+    let names = events.filter_map(|event| Some(event["profile"]["name"].as_str()?.to_owned()));
+    names.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_when_its_reader_may_see_other_types_than_at_its_start() {
+    let here = labelled(&BOTH);
+    let may = |name: &str| {
+        let right = format!("bob: get acceleratortypes.octavo.dev {name}");
+        here.site.server.gives(&right);
+    };
+    may(H100);
+    let answer = here.site.gets("/api/v1/profile-events", Some("bob")).await;
+    let mut body = answer.into_body();
+    let start = tokio::time::Instant::now();
+    while start.elapsed() < Duration::from_mins(3) {
+        assert!(body.frame().await.unwrap().is_ok());
+    }
+    may(L4);
+    while body.frame().await.is_some() {}
+    let answer = here.site.gets("/api/v1/profile-events", Some("bob")).await;
+    // What selects nothing reaches both types, and no other.
+    assert_eq!(told(answer.into_body()).await, ["any", "big", "small"]);
+}
+
+#[tokio::test]
+async fn nfr_003_the_words_of_an_api_server_and_names_of_files_are_for_who_may_list_nodes() {
+    let here = labelled(&BOTH);
+    let file = here.file.path().display().to_string();
+    std::fs::write(here.file.path(), "kind: Pod\n").unwrap();
+    here.cluster.send_modify(|followed| {
+        Arc::make_mut(followed).trouble = Some(AWAY.to_owned());
+    });
+    for user in ["reader", "admin"] {
+        for right in [
+            "list acceleratortypes.octavo.dev",
+            "list hardwareprofiles.octavo.dev",
+        ] {
+            here.site.server.gives(&format!("{user}: {right}"));
+        }
+    }
+    here.site.server.gives("admin: list nodes.octavo.dev");
+    let theirs = [AWAY, &file];
+    for path in [
+        "/api/v1/availability",
+        "/availability",
+        "/api/v1/profiles",
+        "/api/hardware-profiles",
+        "/api/v1/profiles/a/big",
+        "/profiles",
+        "/profiles/a/big",
+    ] {
+        let admin = text(here.site.gets(path, Some("admin")).await).await;
+        assert!(admin.contains(AWAY), "{path}: {admin}");
+        let reader = here.site.gets(path, Some("reader")).await;
+        assert_eq!(reader.status(), StatusCode::OK, "{path}");
+        let reader = text(reader).await;
+        for words in theirs {
+            assert!(!reader.contains(words), "{path}: {reader}");
+        }
+        assert!(
+            reader.contains("why is for who may list nodes.octavo.dev"),
+            "{path}: {reader}"
+        );
+    }
+    let admin = text(here.site.gets("/api/v1/profiles", Some("admin")).await).await;
+    assert!(admin.contains(&file), "{admin}");
+}
+
+#[tokio::test]
+async fn nfr_003_where_an_engine_is_and_what_it_says_when_it_fails_is_for_who_may_list_nodes() {
+    // Nobody listens there.
+    let url = "http://127.0.0.1:1/secret-engine";
+    let engine = Engine::new(&EngineSettings {
+        url: url.parse().unwrap(),
+        timeout: Duration::from_secs(10),
+    });
+    let engine = engine.unwrap();
+    let site = site_with(Believed::default(), |view| {
+        Counter::new(view.with_engine(engine), None)
+    });
+    for user in ["reader", "admin"] {
+        let right = format!("{user}: list acceleratortypes.octavo.dev");
+        site.server.gives(&right);
+    }
+    site.server.gives("admin: list nodes.octavo.dev");
+    let asked = r#"{"workload": {"kind": "decoding", "parameters": 8e9, "precision": "bf16"}, "devices": [{"type": "nvidia-l4-24gb", "count": 1}]}"#;
+    for (user, is_told) in [("reader", false), ("admin", true)] {
+        let request = Request::post("/api/v1/estimates")
+            .header("authorization", format!("Bearer token-{user}"))
+            .header("content-type", "application/json")
+            .body(Body::from(asked))
+            .unwrap();
+        let answer = site.router.clone().oneshot(request).await.unwrap();
+        let said = text(answer).await;
+        assert!(said.contains("\"times\":\"none\""), "{said}");
+        assert!(
+            said.contains("the estimate engine cannot be asked"),
+            "{said}"
+        );
+        assert_eq!(said.contains("secret-engine"), is_told, "{user}: {said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_follows_by_grpc_is_asked_about_again_and_ends_with_the_right_to_it() {
+    let server = Server::default();
+    let (_fleet, receiver) = watch::channel(Fleet::default());
+    let view = View::new(receiver, Clock::start());
+    let guard = Guard::checked(
+        Believed::default(),
+        Box::new(server.clone()),
+        Counter::new(view.clone(), None),
+        Stats::default(),
+    );
+    let mut headers = HeaderMap::new();
+    headers.insert("authorization", "Bearer token-ada".parse().unwrap());
+    let peer = "192.0.2.7".parse().unwrap();
+    assert!(guard.follows(&headers, peer).await.is_err());
+    server.gives("ada: watch nodes.octavo.dev");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let right = guard.follows(&headers, peer).await.unwrap();
+    let watching = Watching {
+        peer: Peer::new(PEER.parse().unwrap()),
+        view,
+        stats: Stats::default(),
+        patience: Duration::from_secs(30),
+    };
+    let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let request = v1::WatchRequest::default();
+    let mut events = watching.start((place, right), &request).ok().unwrap();
+    assert!(events.next().await.unwrap().is_ok(), "synced");
+    // While nobody can say it goes on.
+    server.0.away.store(true, Ordering::Relaxed);
+    let quiet = tokio::time::timeout(Duration::from_mins(5), events.next()).await;
+    assert!(quiet.is_err());
+    server.0.away.store(false, Ordering::Relaxed);
+    server.takes_all();
+    let start = tokio::time::Instant::now();
+    let status = events.next().await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied);
+    let said = status.message();
+    assert!(
+        said.contains("you may not watch nodes.octavo.dev"),
+        "{said}"
+    );
+    assert!(start.elapsed() < Duration::from_mins(2));
+    assert!(events.next().await.is_none());
+}

@@ -1,0 +1,69 @@
+//! The nodes that a query asks for, taken together by what is in them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Filter, Placed, Query, order};
+use crate::aggregator::clock::Moment;
+use crate::aggregator::fleet::{Fleet, Node};
+use crate::domain::fleet::{Counts, Group};
+
+/// Nodes of one group.
+#[derive(Debug, Clone)]
+pub struct Grouped {
+    /// What they have.
+    pub group: Group,
+    /// How many match.
+    pub total: usize,
+    /// Their devices.
+    pub counts: Counts,
+    /// Memory of all of them, in MiB.
+    pub memory_mib: u64,
+    /// The first of them, in the query's order.
+    pub items: Vec<Arc<Node>>,
+}
+
+/// All nodes of `fleet` that pass the filters of `query`, by group, with at most `query.limit` of each group and `most` in all.
+/// Where a page would begin does not count.
+pub fn grouped(fleet: &Fleet, query: &Query, most: usize, now: Moment) -> Vec<Grouped> {
+    let mut all: BTreeMap<Group, (Grouped, Vec<Placed<'_>>)> = BTreeMap::new();
+    let mut filter = Filter::new(query, now);
+    for node in fleet.nodes.iter() {
+        if !filter.lets_through(node) {
+            continue;
+        }
+        let types = node.summary.types.iter();
+        let group = Group::of(types.map(|one| one.type_name.as_ref()));
+        let (grouped, placed) = all.entry(group.clone()).or_insert_with(|| {
+            let none = Grouped {
+                group,
+                total: 0,
+                counts: Counts::default(),
+                memory_mib: 0,
+                items: Vec::new(),
+            };
+            (none, Vec::new())
+        });
+        grouped.total = grouped.total.saturating_add(1);
+        grouped.counts = grouped.counts.and(node.counts(now));
+        let memory = node.summary.memory.get();
+        grouped.memory_mib = grouped.memory_mib.saturating_add(memory);
+        placed.push(Placed::new(node, query.sort.key, now));
+    }
+    let mut left = most;
+    let groups = all.into_values().map(|(grouped, mut placed)| {
+        let limit = query.limit.min(left);
+        let query = Query {
+            limit,
+            ..query.clone()
+        };
+        order(&mut placed, &query);
+        left = left.saturating_sub(placed.len());
+        let items = placed.into_iter().map(|one| Arc::clone(one.node));
+        Grouped {
+            items: items.collect(),
+            ..grouped
+        }
+    });
+    groups.collect()
+}

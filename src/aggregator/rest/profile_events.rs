@@ -1,0 +1,204 @@
+//! Hardware profiles as they become: server-sent events.
+//!
+//! What profiles reach is judged once a second at most, for all who ask, and a stream sends what lies between two judgements. So
+//! what comes and goes within a second is not told, and a slow reader skips what came and went while it read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::IntoResponse;
+use axum::response::sse::{Event as Message, KeepAlive, Sse};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::Api;
+use super::events::{AHEAD, KEEP_ALIVE, PATIENCE};
+use super::nodes::Pairs;
+use super::problem::{Failure, Kind};
+use super::profiles::{Which, once};
+use super::seen::Seen;
+use crate::aggregator::clock::Moment;
+use crate::aggregator::profiles::{AGAIN, Judged};
+use crate::aggregator::view::View;
+use crate::domain::access::Sight;
+use crate::domain::stream::Digest;
+use crate::wire::api::Problem;
+use crate::wire::hardware_profiles::document::ProfileRow;
+use crate::wire::hardware_profiles::events::ProfileEvent;
+
+type Sender = mpsc::Sender<Result<Message, axum::Error>>;
+
+/// The reader is gone.
+struct Gone;
+
+/// What one reader is told of.
+#[derive(Debug)]
+struct Following {
+    view: View,
+    which: Which,
+    sight: Sight,
+}
+
+/// By what a reader knows a profile.
+type Key<'a> = (&'a str, &'a str, &'a str);
+
+/// Hardware profiles as they change, as server-sent events
+///
+/// `profile` has a profile that is new or changed, be it only in how much is free for it; `removed` one that is no more; `synced`
+/// says that all that is known has been sent, and only it has an id. Whoever comes back with that id in `Last-Event-ID` is not told
+/// again what did not change; with an older one all is told again, and what is not named before `synced` is no more. Changes come
+/// once a second at most.
+#[utoipa::path(
+    get,
+    path = "/api/v1/profile-events",
+    tag = "profiles",
+    params(
+        ("type" = Option<String>, Query, description = "Profiles for this type", example = "nvidia-h200-141gb"),
+        ("namespace" = Option<String>, Query, description = "Profiles of this namespace", example = "opendatahub"),
+        ("changes" = Option<String>, Query, description = "`only` leaves out the profiles there are at the start", example = "only"),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last `synced`, from a stream with the same parameters")
+    ),
+    responses(
+        (status = 200, description = "Events, without end", body = ProfileEvent, content_type = "text/event-stream"),
+        (status = 400, description = "A parameter is not known or cannot be as given", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "Too many streams are open", body = Problem, content_type = "application/problem+json",
+            headers(("Retry-After" = u32, description = "Seconds")))
+    )
+)]
+pub(super) async fn follow(
+    State(api): State<Api>,
+    Seen(sight): Seen,
+    Pairs(pairs): Pairs,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, Failure> {
+    let [type_name, namespace, changes] = once(pairs, ["type", "namespace", "changes"])?;
+    let only_changes = match changes.as_deref() {
+        None => false,
+        Some("only") => true,
+        Some(other) => {
+            let other: String = other.chars().take(64).collect();
+            let detail = format!("the parameter changes cannot be {other:?}; it can be only");
+            return Err(Failure::new(Kind::InvalidParameter, detail).of("changes"));
+        }
+    };
+    let permit = Arc::clone(&api.streams).try_acquire_owned().map_err(|_| {
+        let detail = "as many event streams are open as there may be; try again later, or ask for /api/v1/profiles";
+        Failure::new(Kind::TooManyStreams, detail)
+    })?;
+    let last = headers.get("last-event-id");
+    let last = last.and_then(|value| value.to_str().ok().map(str::to_owned));
+    let following = Following {
+        view: api.view,
+        which: Which {
+            type_name,
+            namespace,
+        },
+        sight,
+    };
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    tokio::spawn(async move {
+        let _gone = following.feed((last, only_changes), &sender, permit).await;
+    });
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(keep_alive))
+}
+
+impl Following {
+    /// Feeds one reader until it is gone. Holds the permit so long.
+    async fn feed(
+        self,
+        (last, only_changes): (Option<String>, bool),
+        to: &Sender,
+        _permit: OwnedSemaphorePermit,
+    ) -> Result<(), Gone> {
+        let mut apart = interval(AGAIN);
+        apart.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut told = self.now().await;
+        let is_known = only_changes || last.is_some_and(|last| last == self.id(&told));
+        if !is_known {
+            self.tell(&Judged::default(), &told, to).await?;
+        }
+        self.synced(&told, to).await?;
+        loop {
+            tokio::select! {
+                _ = apart.tick() => {}
+                () = to.closed() => return Err(Gone),
+            }
+            let now = self.now().await;
+            if now.revision == told.revision {
+                continue;
+            }
+            if self.tell(&told, &now, to).await? {
+                self.synced(&now, to).await?;
+            }
+            told = now;
+        }
+    }
+
+    async fn now(&self) -> Arc<Judged> {
+        self.view.profiles().judged(self.view.fleet()).await
+    }
+
+    /// Sends what lies between two judgements, and says whether that is anything.
+    async fn tell(&self, old: &Judged, new: &Judged, to: &Sender) -> Result<bool, Gone> {
+        let mut before: BTreeMap<Key<'_>, &ProfileRow> = self.rows(old).collect();
+        let mut any = false;
+        for (key, row) in self.rows(new) {
+            if before.remove(&key) != Some(row) {
+                any = true;
+                let profile = row.clone();
+                self.send(to, ProfileEvent::Profile { profile }, None)
+                    .await?;
+            }
+        }
+        for (namespace, name, object_kind) in before.into_keys() {
+            any = true;
+            let event = ProfileEvent::Removed {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                object_kind: object_kind.to_owned(),
+            };
+            self.send(to, event, None).await?;
+        }
+        Ok(any)
+    }
+
+    fn rows<'a>(&'a self, judged: &'a Judged) -> impl Iterator<Item = (Key<'a>, &'a ProfileRow)> {
+        let rows = judged.seen(&self.sight).map(|(row, _)| row);
+        let rows = rows.filter(|row| self.which.has(row));
+        rows.map(|row| {
+            let key = (&*row.namespace, &*row.name, &*row.object_kind);
+            (key, row)
+        })
+    }
+
+    async fn synced(&self, judged: &Judged, to: &Sender) -> Result<(), Gone> {
+        let revision = judged.revision;
+        self.send(to, ProfileEvent::Synced { revision }, Some(self.id(judged)))
+            .await
+    }
+
+    /// Of what was told: by which aggregator, in which state, and what of it.
+    fn id(&self, judged: &Judged) -> String {
+        let of = format!("{:?} {:?}", self.which, self.sight);
+        let start = self.view.clock().wall(Moment::default()).as_millisecond();
+        format!(
+            "{start:x}-{}-{:016x}",
+            judged.revision,
+            Digest::of(of.as_bytes()).get()
+        )
+    }
+
+    async fn send(&self, to: &Sender, event: ProfileEvent, id: Option<String>) -> Result<(), Gone> {
+        let message = Message::default().event(event.name()).json_data(&event);
+        let message = match id {
+            Some(id) => message.map(|message| message.id(id)),
+            None => message,
+        };
+        let sent = timeout(PATIENCE, to.send(message)).await;
+        sent.map_err(|_| Gone)?.map_err(|_| Gone)
+    }
+}

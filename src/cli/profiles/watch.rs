@@ -1,0 +1,288 @@
+//! `octavo profiles list --watch`: a table that is printed over, or a line or an object for each change.
+//!
+//! The stream tells that something changed; which profiles are asked for is the aggregator's to say, so it is asked again, once
+//! for all that changed at one time.
+
+use std::collections::BTreeMap;
+
+use jiff::{Timestamp, Unit};
+use terminal_size::{Height, terminal_size};
+
+use super::{read_by, table};
+use crate::cli::client::{Client, Stream};
+use crate::cli::paint::Ink;
+use crate::cli::print::{self, Reader};
+use crate::cli::text::{counted, printable};
+use crate::cli::watch::Stop;
+use crate::cli::watch::feed::{Feed, News, say_lost};
+use crate::cli::watch::screen::{Canvas, over, status_line};
+use crate::cli::{CliError, Exit, Report, yaml};
+use crate::config::octavo::fleet::FleetFormat;
+use crate::config::octavo::profiles::ListSettings;
+use crate::config::octavo::{Colors, Screen};
+use crate::wire::hardware_profiles::document::{ProfileList, ProfileRow};
+use crate::wire::hardware_profiles::events::ProfileEvent;
+
+/// Namespace, name and kind of object.
+type Key = (String, String, String);
+
+/// Until somebody interrupts or nobody reads any more.
+pub(super) async fn watch(
+    settings: &ListSettings,
+    colors: Colors,
+    screen: Screen,
+) -> Result<Report, CliError> {
+    let mut stop = Stop::new().map_err(CliError::Runtime)?;
+    let is_table = matches!(
+        settings.printed().format,
+        FleetFormat::Table | FleetFormat::Wide
+    );
+    let view = View {
+        settings,
+        colors,
+        is_picture: is_table && screen == Screen::Live,
+        canvas: None,
+        known: BTreeMap::new(),
+    };
+    let feed = Feed::new(Client::new(settings.server())?);
+    tokio::select! {
+        done = follow(feed, view) => done?,
+        () = stop.asked() => {}
+    }
+    Ok(Report {
+        exit: Exit::Done,
+        ..Report::default()
+    })
+}
+
+async fn follow(mut feed: Feed<ProfileEvent>, mut view: View<'_>) -> Result<(), CliError> {
+    let (is_picture, colors) = (view.is_picture, view.colors);
+    let lost = move |why: &str| {
+        if is_picture {
+            // Shown at once: the next picture may be long in coming.
+            let _ = print::out(&status_line(&Ink::Bad.paint(why, colors)));
+        } else {
+            say_lost(why);
+        }
+    };
+    loop {
+        loop {
+            match feed.next(lost).await? {
+                News::Changed(event) if !event.is_synced() => {}
+                News::Changed(_) | News::Connected => break,
+            }
+        }
+        match read_by(feed.client(), view.settings).await {
+            Ok(list) => {
+                if view.show(list)? == Reader::Gone {
+                    return Ok(());
+                }
+            }
+            Err(error) => feed.failed(error, &lost).await?,
+        }
+    }
+}
+
+/// What was shown so far.
+struct View<'a> {
+    settings: &'a ListSettings,
+    colors: Colors,
+    is_picture: bool,
+    canvas: Option<Canvas>,
+    known: BTreeMap<Key, ProfileRow>,
+}
+
+impl View<'_> {
+    fn show(&mut self, list: ProfileList) -> Result<Reader, CliError> {
+        if self.is_picture {
+            if self.canvas.is_none() {
+                self.canvas = Some(Canvas::open()?);
+            }
+            let height = terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows));
+            return print::out(&over(&self.picture(&list), height));
+        }
+        let rows = list.items.into_iter();
+        let now: BTreeMap<Key, ProfileRow> = rows.map(|row| (key(&row), row)).collect();
+        let mut text = String::new();
+        for event in changes(&self.known, &now) {
+            text.push_str(&self.line(&event)?);
+        }
+        self.known = now;
+        print::out(&text)
+    }
+
+    /// What is shown, then the table.
+    fn picture(&self, list: &ProfileList) -> String {
+        let mut head = format!(
+            "{}: {}, {}. Ctrl-C ends.",
+            self.settings.server().server(),
+            counted(list.items.len(), "profile", "profiles"),
+            second()
+        );
+        if let Some(notice) = &list.notice {
+            head.push_str(&format!(" Note: {}", printable(notice)));
+        }
+        let head = Ink::Faint.paint(&head, self.colors);
+        let table = table::list(&list.items, self.settings.printed(), self.colors);
+        format!("{head}\n\n{table}")
+    }
+
+    fn line(&self, event: &ProfileEvent) -> Result<String, CliError> {
+        let printed = self.settings.printed();
+        Ok(match (printed.format, event) {
+            (FleetFormat::Json, _) => {
+                let text = serde_json::to_string(event);
+                let text = text.map_err(|error| CliError::Serialize(Box::new(error)))?;
+                format!("{text}\n")
+            }
+            (FleetFormat::Yaml, _) => format!("---\n{}", yaml(event)?),
+            (
+                FleetFormat::Name,
+                ProfileEvent::Profile {
+                    profile: ProfileRow { name, .. },
+                }
+                | ProfileEvent::Removed { name, .. },
+            ) => {
+                format!("{}\n", printable(name))
+            }
+            (FleetFormat::Table | FleetFormat::Wide | FleetFormat::Name, event) => {
+                let words = words(event, &self.known);
+                if printed.with_headers() {
+                    format!("{}  {words}\n", second())
+                } else {
+                    format!("{words}\n")
+                }
+            }
+        })
+    }
+}
+
+fn key(row: &ProfileRow) -> Key {
+    (
+        row.namespace.clone(),
+        row.name.clone(),
+        row.object_kind.clone(),
+    )
+}
+
+/// What leads from one list to another.
+fn changes(
+    before: &BTreeMap<Key, ProfileRow>,
+    now: &BTreeMap<Key, ProfileRow>,
+) -> Vec<ProfileEvent> {
+    let changed = now
+        .iter()
+        .filter(|(key, row)| before.get(*key) != Some(row));
+    let changed = changed.map(|(_, row)| ProfileEvent::Profile {
+        profile: row.clone(),
+    });
+    let gone = before.keys().filter(|key| !now.contains_key(*key));
+    let gone = gone
+        .cloned()
+        .map(|(namespace, name, object_kind)| ProfileEvent::Removed {
+            namespace,
+            name,
+            object_kind,
+        });
+    changed.chain(gone).collect()
+}
+
+/// `opendatahub/large  nvidia-h200-141gb  12 available, was 9; 1 finding`.
+fn words(event: &ProfileEvent, known: &BTreeMap<Key, ProfileRow>) -> String {
+    let row = match event {
+        ProfileEvent::Profile { profile } => profile,
+        ProfileEvent::Removed {
+            namespace, name, ..
+        } => {
+            return format!("{}  is no more", named(namespace, name));
+        }
+        ProfileEvent::Synced { .. } => return String::new(),
+    };
+    let available = |row: &ProfileRow| {
+        row.available
+            .map_or_else(|| "unknown".to_owned(), |count| count.to_string())
+    };
+    let mut text = format!(
+        "{}  {}  {} available",
+        named(&row.namespace, &row.name),
+        printable(&table::of_types(row)),
+        available(row)
+    );
+    let before = known.get(&key(row));
+    if let Some(before) = before.filter(|before| before.available != row.available) {
+        text.push_str(&format!(", was {}", available(before)));
+    }
+    match row.findings.len() {
+        0 => {}
+        count => text.push_str(&format!("; {}", counted(count, "finding", "findings"))),
+    }
+    text
+}
+
+fn named(namespace: &str, name: &str) -> String {
+    match namespace {
+        "" => printable(name),
+        namespace => printable(&format!("{namespace}/{name}")),
+    }
+}
+
+/// Now, to the second.
+fn second() -> String {
+    let now = Timestamp::now();
+    now.round(Unit::Second).unwrap_or(now).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::hardware_profiles::document::SchedulingJson;
+
+    fn row(name: &str, available: Option<u64>) -> (Key, ProfileRow) {
+        let row = ProfileRow {
+            namespace: "a".to_owned(),
+            name: name.to_owned(),
+            object_kind: "hardware-profile".to_owned(),
+            display_name: name.to_owned(),
+            description: None,
+            enabled: true,
+            type_name: None,
+            types: vec!["nvidia-l4-24gb".to_owned()],
+            memory_mib: None,
+            architecture: None,
+            compute_capability: None,
+            memory_bandwidth_gbs: None,
+            identifiers: Vec::new(),
+            scheduling: SchedulingJson {
+                to: "anywhere".to_owned(),
+                node_selector: BTreeMap::new(),
+                tolerates: Vec::new(),
+                local_queue: None,
+                priority_class: None,
+            },
+            reach: None,
+            available,
+            findings: Vec::new(),
+        };
+        (key(&row), row)
+    }
+
+    #[test]
+    fn what_changed_is_said_with_what_was_free_before_and_what_did_not_is_not() {
+        let before = BTreeMap::from([
+            row("gone", None),
+            row("same", Some(1)),
+            row("used", Some(4)),
+        ]);
+        let now = BTreeMap::from([row("new", None), row("same", Some(1)), row("used", Some(0))]);
+        let changes = changes(&before, &now);
+        let said = changes.iter().map(|event| words(event, &before));
+        assert_eq!(
+            said.collect::<Vec<_>>(),
+            [
+                "a/new  nvidia-l4-24gb  unknown available",
+                "a/used  nvidia-l4-24gb  0 available, was 4",
+                "a/gone  is no more",
+            ]
+        );
+    }
+}

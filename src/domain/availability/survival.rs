@@ -1,0 +1,265 @@
+//! How long until the first of several holders ends, by how long others have held.
+//!
+//! The cumulative hazard of Nelson and Aalen, which supposes no law of how long things last. It takes holdings as they were seen: one
+//! that was there before anybody looked counts from the age at which it was first seen (delayed entry), and one that goes on counts as
+//! one that has reached its age (right-censoring). Neither is taken for a whole one. Of ages that nobody has reached nothing is said.
+//! Ties are taken as Fleming and Harrington take them.
+//! Sources: Nelson, "Theory and Applications of Hazard Plotting for Censored Failure Data", 1972; Aalen, Borgan, Gjessing, "Survival
+//! and Event History Analysis", 2008, 3.1.
+
+use std::collections::BTreeMap;
+
+/// One holding, as far as it was watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Spell {
+    /// Its age in seconds when it was first seen.
+    entered: u64,
+    /// Its age when it was seen last; more than `entered`.
+    left: u64,
+    ended: bool,
+}
+
+/// Of fewer that have reached an age nothing is learned of it: the last one or two say nothing of how long such as they last.
+const FEWEST: u32 = 3;
+
+impl Spell {
+    /// One that was watched from one age in seconds to another, and whether it ended then. It lasts a second at least.
+    pub(super) fn new(entered: u64, left: u64, ended: bool) -> Self {
+        Self {
+            entered,
+            left: left.max(entered.saturating_add(1)),
+            ended,
+        }
+    }
+}
+
+/// How likely it is that the first has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chance {
+    /// As likely as not.
+    Even,
+    /// Nine times in ten.
+    NineInTen,
+}
+
+impl Chance {
+    /// The hazard at which so many have ended.
+    fn hazard(self) -> f64 {
+        match self {
+            Self::Even => std::f64::consts::LN_2,
+            Self::NineInTen => std::f64::consts::LN_10,
+        }
+    }
+}
+
+/// What was learned of how long holdings last.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Hazard {
+    /// Ages in seconds at which some ended, ascending, and the hazard up to and with each.
+    steps: Vec<(u64, f64)>,
+}
+
+impl Hazard {
+    /// Of what was seen.
+    pub(super) fn of(spells: &[Spell]) -> Self {
+        let mut entered: Vec<u64> = spells.iter().map(|spell| spell.entered).collect();
+        let mut left: Vec<u64> = spells.iter().map(|spell| spell.left).collect();
+        entered.sort_unstable();
+        left.sort_unstable();
+        let mut ends: BTreeMap<u64, u32> = BTreeMap::new();
+        for spell in spells.iter().filter(|spell| spell.ended) {
+            let count = ends.entry(spell.left).or_default();
+            *count = count.saturating_add(1);
+        }
+        let mut sum = 0.0;
+        let mut steps = Vec::with_capacity(ends.len());
+        for (age, count) in ends {
+            // Whoever ends at an age was seen before it, and whoever is seen at it last has reached it.
+            let came = entered.partition_point(|entered| *entered < age);
+            let gone = left.partition_point(|left| *left < age);
+            let there = u32::try_from(came.saturating_sub(gone)).unwrap_or(u32::MAX);
+            // Those that end in one second end one after the other all the same.
+            let least = there.saturating_sub(count).saturating_add(1).max(FEWEST);
+            sum += (least..=there)
+                .map(|left| f64::from(left).recip())
+                .sum::<f64>();
+            steps.push((age, sum));
+        }
+        Self { steps }
+    }
+
+    /// Up to and with an age.
+    fn at(&self, age: u64) -> f64 {
+        let known = self.steps.partition_point(|(step, _)| *step <= age);
+        let known = self.steps.get(..known).and_then(<[_]>::last);
+        known.map_or(0.0, |(_, sum)| *sum)
+    }
+
+    /// In how many seconds the first of those who have held for `ages` will have ended, with that chance, each of them by itself; `None`
+    /// where what was seen does not reach so far.
+    pub(super) fn first_end(&self, ages: &[u64], chance: Chance) -> Option<u64> {
+        let before: f64 = ages.iter().map(|age| self.at(*age)).sum();
+        let is_over = |seconds: u64| {
+            let after: f64 = ages
+                .iter()
+                .map(|age| self.at(age.saturating_add(seconds)))
+                .sum();
+            after - before >= chance.hazard()
+        };
+        let (mut short, mut long) = (0, self.steps.last()?.0);
+        if !is_over(long) {
+            return None;
+        }
+        // It is over within `long`, and not within `short`.
+        while long.saturating_sub(short) > 1 {
+            let middle = short.midpoint(long);
+            if is_over(middle) {
+                long = middle;
+            } else {
+                short = middle;
+            }
+        }
+        Some(long)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn whole(lasted: impl IntoIterator<Item = u64>) -> Vec<Spell> {
+        let lasted = lasted.into_iter();
+        lasted.map(|left| Spell::new(0, left, true)).collect()
+    }
+
+    fn even(hazard: &Hazard, ages: &[u64]) -> Option<u64> {
+        hazard.first_end(ages, Chance::Even)
+    }
+
+    #[test]
+    fn the_first_of_several_ends_sooner_than_one_alone_and_who_has_held_long_has_less_to_go() {
+        // All last an hour, give or take ten minutes.
+        let hazard = Hazard::of(&whole((3000..4200).step_by(20)));
+        let alone = even(&hazard, &[0]).unwrap();
+        assert!((3500..3700).contains(&alone), "{alone}");
+        assert!(even(&hazard, &[0; 8]).unwrap() < alone);
+        let old = even(&hazard, &[2800]).unwrap();
+        assert!((700..900).contains(&old), "{old}");
+        assert!(hazard.first_end(&[0], Chance::NineInTen).unwrap() > alone);
+    }
+
+    #[test]
+    fn of_ages_that_nobody_has_reached_nothing_is_said() {
+        let hazard = Hazard::of(&whole((100..200).step_by(2)));
+        assert_eq!(even(&hazard, &[200]), None);
+        assert_eq!(even(&hazard, &[]), None);
+        assert_eq!(even(&Hazard::default(), &[0, 0]), None);
+        // Most go on, so that not even half of them are known to end ever.
+        let mut spells = whole([10, 20, 30]);
+        spells.extend([Spell::new(0, 1000, false); 20]);
+        assert_eq!(even(&Hazard::of(&spells), &[0]), None);
+    }
+
+    #[test]
+    fn who_was_there_before_anybody_looked_is_not_taken_for_one_that_began_then() {
+        // Half are short and half last a day; the long ones were all nearly over when they were first seen.
+        let mut spells = whole((0..40).map(|number| 60 + number));
+        spells.extend((0..40).map(|number| Spell::new(86_000, 86_400 + number, true)));
+        let hazard = Hazard::of(&spells);
+        let old = even(&hazard, &[86_100]).unwrap();
+        assert!((300..340).contains(&old), "{old}");
+        // Taken for whole ones, their rest would be the length of all.
+        let short = even(&hazard, &[0]).unwrap();
+        assert!((60..100).contains(&short), "{short}");
+    }
+
+    /// Numbers from 0 to 1, the same each time.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self) -> f64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
+            self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
+            f64::from(u32::try_from(self.0 >> 32).unwrap()) / f64::from(u32::MAX)
+        }
+
+        /// Some are short and some are long, as work is.
+        fn lasts(&mut self) -> u64 {
+            let scale = if self.roll() < 0.7 { 1800.0 } else { 40_000.0 };
+            // Weibull, of shape 2.
+            let seconds = scale * (-self.roll().max(1e-9).ln()).sqrt();
+            format!("{seconds:.0}").parse::<u64>().unwrap().max(1)
+        }
+    }
+
+    #[test]
+    fn ac_008_half_of_the_time_one_is_free_by_the_first_time_told_and_nine_times_in_ten_by_the_second()
+     {
+        let mut dice = Dice(7);
+        let (mut by_first, mut by_second, mut told) = (0_u32, 0_u32, 0_u32);
+        for _ in 0..400 {
+            let past: Vec<u64> = (0..200).map(|_| dice.lasts()).collect();
+            let hazard = Hazard::of(&whole(past));
+            // Holders of different ages, each of which is known to have lasted so far.
+            let mut holders = Vec::new();
+            while holders.len() < 4 {
+                let (lasts, age) = (dice.lasts(), dice.lasts() / 2);
+                if lasts > age {
+                    holders.push((age, lasts - age));
+                }
+            }
+            let ages: Vec<u64> = holders.iter().map(|(age, _)| *age).collect();
+            let first = holders.iter().map(|(_, rest)| *rest).min().unwrap();
+            let likely = [Chance::Even, Chance::NineInTen];
+            let [Some(from), Some(to)] = likely.map(|chance| hazard.first_end(&ages, chance))
+            else {
+                continue;
+            };
+            told += 1;
+            by_first += u32::from(first <= from);
+            by_second += u32::from(first <= to);
+        }
+        let share = |count: u32| f64::from(count) / f64::from(told);
+        assert!(told > 380, "{told}");
+        assert!((0.43..0.57).contains(&share(by_first)), "{by_first}");
+        assert!((0.86..0.94).contains(&share(by_second)), "{by_second}");
+    }
+
+    fn spells() -> impl Strategy<Value = Vec<Spell>> {
+        let one = (0..1000_u64, 0..1000_u64, any::<bool>());
+        let one = one.prop_map(|(entered, lasted, ended)| {
+            Spell::new(entered, entered.saturating_add(lasted), ended)
+        });
+        prop::collection::vec(one, 0..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn more_holders_are_never_slower_more_certainty_is_never_sooner_and_no_ends_say_nothing(
+            spells in spells(),
+            ages in prop::collection::vec(0..1500_u64, 0..8),
+            another in 0..1500_u64,
+        ) {
+            let hazard = Hazard::of(&spells);
+            let (even, sure) = (hazard.first_end(&ages, Chance::Even), hazard.first_end(&ages, Chance::NineInTen));
+            // `None` is later than all that can be told.
+            let late = |told: Option<u64>| told.unwrap_or(u64::MAX);
+            prop_assert!(late(even) <= late(sure));
+            let mut more = ages.clone();
+            more.push(another);
+            prop_assert!(late(hazard.first_end(&more, Chance::Even)) <= late(even));
+            let mut turned = ages;
+            turned.reverse();
+            prop_assert_eq!(hazard.first_end(&turned, Chance::Even).is_some(), even.is_some());
+            let going_on: Vec<Spell> = spells.iter().map(|spell| Spell { ended: false, ..*spell }).collect();
+            prop_assert_eq!(Hazard::of(&going_on).first_end(&more, Chance::Even), None);
+            // What is told lies within what was seen.
+            let longest = spells.iter().map(|spell| spell.left).max().unwrap_or(0);
+            prop_assert!(even.is_none_or(|even| (1..=longest).contains(&even)));
+        }
+    }
+}

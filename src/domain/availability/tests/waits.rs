@@ -1,0 +1,267 @@
+//! How long until one is free: from deadlines, from how long others held theirs, and from neither.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn ac_008_how_long_to_wait_is_said_from_deadlines_alone() {
+    let wait = |pods: Vec<ClusterPod>| {
+        let all = sights(vec![node("a", &[(TYPE, H200)], 3)], pods);
+        counted(&[], Some(&all)).rows[0].wait
+    };
+    let holds = |name: &str, count, until| ClusterPod {
+        until,
+        ..pod(name, Some("a"), GPU, count)
+    };
+    assert_eq!(wait(vec![holds("x", 2, Some(50))]), Wait::Now);
+    assert_eq!(
+        wait(vec![holds("x", 3, None)]),
+        Wait::Unknown(Unknown::NoDeadline)
+    );
+    assert_eq!(
+        wait(vec![
+            holds("x", 1, Some(900)),
+            holds("y", 1, None),
+            holds("z", 1, Some(300)),
+        ]),
+        Wait::Between {
+            earliest: 300,
+            latest: 900,
+            of: 2,
+            holders: 3
+        }
+    );
+    let mut cordoned = node("a", &[(TYPE, H200)], 3);
+    cordoned.is_cordoned = true;
+    let all = sights(vec![cordoned], vec![holds("x", 3, Some(50))]);
+    assert_eq!(
+        counted(&[], Some(&all)).rows[0].wait,
+        Wait::Unknown(Unknown::NobodyHolds)
+    );
+}
+
+/// One node with two devices, which is watched from second 0 on.
+struct Watched {
+    history: History,
+    holders: Holders,
+    names: Names,
+}
+
+/// The name, its namespace, when it began and when it has to end.
+type Told<'a> = (&'a str, &'a str, i64, Option<i64>);
+
+fn there(pods: &[Told<'_>]) -> Sights {
+    let pods = pods.iter().map(|(name, namespace, began, until)| {
+        let mut one = pod(name, Some("a"), GPU, 1);
+        (*namespace).clone_into(&mut one.key.namespace);
+        (one.began, one.until) = (Some(*began), *until);
+        one
+    });
+    sights(vec![node("a", &[(TYPE, H200)], 2)], pods.collect())
+}
+
+impl Watched {
+    fn new() -> Self {
+        Self {
+            history: History::default(),
+            holders: Holders::default(),
+            names: Names::new(Catalogue::built_in()),
+        }
+    }
+
+    /// Looks at these pods then, and says how long one waits.
+    fn look(&mut self, pods: &[Told<'_>], now: i64) -> Wait {
+        let all = Arc::new(there(pods));
+        for shown in self.holders.look(&all, now) {
+            self.history.show(shown);
+        }
+        let past = Past {
+            history: &mut self.history,
+            now,
+        };
+        let counted = count(&[], Some(&all), &mut self.names, Some(past));
+        counted.rows[0].wait
+    }
+
+    /// So many pods of an hour, one after the other, each of which somebody else makes. Returns when the last ends.
+    fn after(&mut self, count: i64) -> i64 {
+        for number in 0..count {
+            let name = format!("old-{number}");
+            self.look(&[(&name, "team", number * 3600, None)], number * 3600);
+            self.look(&[], (number + 1) * 3600);
+        }
+        count * 3600
+    }
+}
+
+const TWO: [(&str, &str); 2] = [("x", "team-x"), ("y", "team-y")];
+
+#[test]
+fn ac_008_the_wait_is_an_interval_by_how_long_others_held_theirs_and_who_holds_now() {
+    let mut watched = Watched::new();
+    let now = watched.after(30);
+    let holders = TWO.map(|(name, team)| (name, team, now - 600, None));
+    let wait = watched.look(&holders, now + 60);
+    let Wait::Likely {
+        from,
+        to,
+        samples,
+        since,
+        of,
+        holders,
+    } = wait
+    else {
+        panic!("{wait:?}")
+    };
+    // All last an hour, and these began ten minutes before.
+    assert_eq!((from, to), (now + 3000, Some(now + 3000)));
+    assert_eq!((samples, since, of, holders), (30, 0, 0, 2));
+}
+
+#[test]
+fn ac_008_a_deadline_bounds_what_the_past_says() {
+    let mut watched = Watched::new();
+    let now = watched.after(30);
+    let wait = |watched: &mut Watched, until| {
+        let holders = [
+            ("x", "team-x", now, Some(until)),
+            ("y", "team-y", now, None),
+        ];
+        let wait = watched.look(&holders, now + 60);
+        let Wait::Likely { from, to, of, .. } = wait else {
+            panic!("{wait:?}")
+        };
+        (from, to, of)
+    };
+    let soon = now + 120;
+    assert_eq!(wait(&mut watched, soon), (soon, Some(soon), 1));
+    let likely = now + 3600;
+    assert_eq!(wait(&mut watched, now + 9000), (likely, Some(likely), 1));
+}
+
+#[test]
+fn ac_008_too_few_ends_a_restart_and_holders_older_than_all_others_give_no_number() {
+    let mut watched = Watched::new();
+    let now = watched.after(19);
+    let holders = TWO.map(|(name, team)| (name, team, now, None));
+    let few = Wait::Unknown(Unknown::TooFew {
+        ended: 19,
+        since: 0,
+    });
+    assert_eq!(watched.look(&holders, now + 60), few);
+    assert!(few.words().unwrap().contains("19 have ended"), "{few:?}");
+
+    // Two more, and it is enough; but of who holds for longer than they did nothing is known.
+    watched.look(&[holders[0]], now + 120);
+    let late = now + 100_000;
+    let held = TWO.map(|(name, team)| (name, team, now + 200, None));
+    watched.look(&held, now + 240);
+    for step in 0..40 {
+        watched.look(&held, now + 240 + step * 3000);
+    }
+    let longer = Wait::Unknown(Unknown::Longer {
+        samples: 21,
+        since: 0,
+    });
+    assert_eq!(watched.look(&held, late + 20_240), longer);
+
+    // Another aggregator has seen no end, and what began before it is not taken for a whole.
+    let mut anew = Watched::new();
+    anew.look(&held, late);
+    anew.look(&[held[0]], late + 60);
+    let again = ("z", "team-z", late + 60, None);
+    assert_eq!(
+        anew.look(&[held[0], again], late + 120),
+        Wait::Unknown(Unknown::TooFew {
+            ended: 1,
+            since: late
+        })
+    );
+}
+
+#[test]
+fn pods_of_one_piece_of_work_count_once() {
+    let mut watched = Watched::new();
+    let names: Vec<String> = (0..40).map(|number| format!("worker-{number}")).collect();
+    let gang: Vec<Told<'_>> = names
+        .iter()
+        .map(|name| (name.as_str(), "team", 30, None))
+        .collect();
+    watched.look(&[], 0);
+    watched.look(&gang, 50);
+    watched.look(&gang[20..], 3000);
+    watched.look(&[], 3030);
+    let holders = TWO.map(|(name, team)| (name, team, 3030, None));
+    assert_eq!(
+        watched.look(&holders, 3040),
+        Wait::Unknown(Unknown::TooFew { ended: 1, since: 0 })
+    );
+    // Nor do many of one that hold now end sooner than one of them.
+    let mut watched = Watched::new();
+    let now = watched.after(30);
+    let alone = watched.look(
+        &[("x", "team-x", now, None), ("y", "team-x", now, None)],
+        now + 60,
+    );
+    let Wait::Likely { from, holders, .. } = alone else {
+        panic!("{alone:?}")
+    };
+    assert_eq!((from, holders), (now + 3600, 2));
+}
+
+#[test]
+fn what_is_kept_of_the_past_is_bounded_and_what_is_forgotten_is_not_counted() {
+    let mut watched = Watched::new();
+    let now = watched.after(1000);
+    let holders = TWO.map(|(name, team)| (name, team, now, None));
+    let Wait::Likely { samples, since, .. } = watched.look(&holders, now + 60) else {
+        panic!("nothing is said")
+    };
+    // Fourteen days of hours, and not all thousand of them.
+    assert_eq!((samples, since), (14 * 24, now + 60 - 14 * 86_400));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Whenever people come and go, what is said is either nothing or an interval that is not over, with what it rests on.
+    #[test]
+    fn an_interval_lies_ahead_and_rests_on_enough(
+        lasts in prop::collection::vec(1..20_000_i64, 1..60),
+        began in prop::collection::vec(0..20_000_i64, 2),
+        deadline in prop::option::of(1..50_000_i64),
+    ) {
+        let mut watched = Watched::new();
+        let mut now = 0;
+        watched.look(&[], now);
+        for (number, lasts) in lasts.iter().enumerate() {
+            let name = format!("old-{number}");
+            watched.look(&[(&name, "team", now, None)], now);
+            let mut gone = 0;
+            while gone < *lasts {
+                gone = (gone + 3000).min(*lasts);
+                watched.look(&if gone < *lasts { vec![(name.as_str(), "team", now, None)] } else { vec![] }, now + gone);
+            }
+            now += lasts;
+        }
+        let until = deadline.map(|seconds| now + seconds);
+        let holders = [
+            ("x", "team-x", now - began[0], until),
+            ("y", "team-y", now - began[1], None),
+        ];
+        match watched.look(&holders, now) {
+            Wait::Likely { from, to, samples, of, .. } => {
+                prop_assert!(from > now && to.is_none_or(|to| to >= from));
+                prop_assert!(samples >= 20 && u32::from(until.is_some()) == of);
+                prop_assert!(until.is_none_or(|until| to.is_some_and(|to| to <= until)));
+            }
+            Wait::Between { earliest, .. } => prop_assert_eq!(Some(earliest), until),
+            Wait::Unknown(Unknown::TooFew { ended, .. }) => prop_assert!(ended < 20 && until.is_none()),
+            Wait::Unknown(Unknown::Longer { samples, .. }) => prop_assert!(samples >= 20 && until.is_none()),
+            Wait::Now | Wait::Unknown(_) => prop_assert!(false, "nobody has none, and all is watched"),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What a stream of hardware profiles sends, one object an event.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::document::ProfileRow;
+
+/// What happened to hardware profiles, or to what is free for them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(
+    tag = "kind",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is almost always a profile"
+)]
+pub enum ProfileEvent {
+    /// A profile that is new or has changed, be it only in what is free for it.
+    Profile {
+        /// As in a list.
+        profile: ProfileRow,
+    },
+    /// A profile that is no more, or is none of those that were asked for any more.
+    Removed {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What kind of object it was.
+        object_kind: String,
+    },
+    /// All that is known has been sent.
+    Synced {
+        /// Grows with each change, for as long as the aggregator runs.
+        revision: u64,
+    },
+}
+
+impl ProfileEvent {
+    /// The event's name in the stream.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Profile { .. } => "profile",
+            Self::Removed { .. } => "removed",
+            Self::Synced { .. } => "synced",
+        }
+    }
+}

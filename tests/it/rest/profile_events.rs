@@ -1,0 +1,174 @@
+//! Streams of hardware profiles: what a reader is told while profiles and what is free for them change.
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use serde_json::json;
+use tower::ServiceExt;
+
+use super::events::Told;
+use super::fleet::{Aggregator, Machines};
+use super::profiles::{Around, L4, followed, node, profile};
+
+const LABEL: &str = "octavo.dev/type";
+
+/// Event and profile, such as `profile a/large`.
+fn short(told: &Told) -> String {
+    let of = match told.event.as_str() {
+        "profile" => &told.data["profile"],
+        _ => &told.data,
+    };
+    let [namespace, name] = ["namespace", "name"].map(|key| of[key].as_str().unwrap_or("-"));
+    format!("{} {namespace}/{name}", told.event)
+}
+
+#[tokio::test]
+async fn who_follows_profiles_is_told_all_and_then_what_changes_and_what_is_free_for_them() {
+    let (around, profiles) = Around::new();
+    let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
+    let mut reader = aggregator.follow("/api/v1/profile-events").await;
+    for expected in ["profile a/large", "profile a/twice", "profile b/twice"] {
+        let told = reader.next().await;
+        assert_eq!((short(&told).as_str(), told.id.as_str()), (expected, ""));
+    }
+    let synced = reader.next().await;
+    assert_eq!(
+        (synced.event.as_str(), synced.id.is_empty()),
+        ("synced", false)
+    );
+    assert_eq!(synced.data, json!({"kind": "synced", "revision": 1}));
+
+    // Nothing is free any more: the two that reach those nodes have changed, the third has not.
+    around.cluster.send_replace(followed([]));
+    for expected in ["profile a/large", "profile a/twice"] {
+        let told = reader.next().await;
+        assert_eq!(short(&told), expected);
+        assert_eq!(told.data["profile"]["available"], 0);
+    }
+    assert_eq!(reader.next().await.data["revision"], 2);
+
+    around.write(&[
+        profile("a", "large", LABEL, L4),
+        profile("b", "new", LABEL, L4),
+    ]);
+    let told = [
+        reader.next().await,
+        reader.next().await,
+        reader.next().await,
+    ];
+    assert_eq!(
+        told.each_ref().map(short),
+        ["profile b/new", "removed a/twice", "removed b/twice"]
+    );
+    assert_eq!(
+        told[1].data,
+        json!({"kind": "removed", "namespace": "a", "name": "twice", "objectKind": "hardware-profile"})
+    );
+    assert_eq!(reader.next().await.event, "synced");
+}
+
+#[tokio::test]
+async fn who_comes_back_is_not_told_again_what_did_not_change() {
+    let (around, profiles) = Around::new();
+    let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
+    let path = "/api/v1/profile-events?namespace=a";
+    let mut reader = aggregator.follow(path).await;
+    let first = [
+        reader.next().await,
+        reader.next().await,
+        reader.next().await,
+    ];
+    assert_eq!(first[2].event, "synced");
+    let id = first[2].id.as_str();
+    let mut again = aggregator.follow_from(path, id).await;
+    assert_eq!(again.next().await, first[2]);
+    // What is asked for is part of the id: for other profiles it says nothing.
+    let mut other = aggregator.follow_from("/api/v1/profile-events", id).await;
+    assert_eq!(short(&other.next().await), "profile a/large");
+
+    around.cluster.send_replace(followed([]));
+    while reader.next().await.event != "synced" {}
+    let mut late = aggregator.follow_from(path, id).await;
+    assert_eq!(short(&late.next().await), "profile a/large");
+    let mut changes = aggregator
+        .follow("/api/v1/profile-events?changes=only")
+        .await;
+    assert_eq!(changes.next().await.event, "synced");
+}
+
+#[tokio::test]
+async fn what_comes_and_goes_within_a_moment_and_what_is_not_asked_for_is_not_told() {
+    let (around, profiles) = Around::new();
+    let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
+    let path = format!("/api/v1/profile-events?namespace=a&type={L4}&changes=only");
+    let mut reader = aggregator.follow(&path).await;
+    assert_eq!(reader.next().await.event, "synced");
+    // Only what is not asked for changes, and then something that is.
+    around.write(&[
+        profile("a", "large", LABEL, L4),
+        profile("a", "twice", LABEL, L4),
+    ]);
+    aggregator.judged_anew("b/twice").await;
+    around
+        .cluster
+        .send_replace(followed([node("gpu-1", &[(LABEL, L4)])]));
+    let told = [reader.next().await, reader.next().await];
+    assert_eq!(
+        told.each_ref().map(short),
+        ["profile a/large", "profile a/twice"]
+    );
+    assert_eq!(told[0].data["profile"]["available"], 1);
+}
+
+#[tokio::test]
+async fn i10_there_are_so_many_streams_and_wrong_parameters_are_named() {
+    let (_around, profiles) = Around::new();
+    let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
+    for (query, parameter) in [
+        ("x=1", "x"),
+        ("changes=some", "changes"),
+        ("type=a&type=b", "type"),
+    ] {
+        let answer = aggregator
+            .get(&format!("/api/v1/profile-events?{query}"))
+            .await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{query}");
+        assert_eq!(answer.json()["parameter"], parameter);
+    }
+    let few = Aggregator::with_streams(&Machines::default(), 1);
+    let first = few.follow("/api/v1/profile-events").await;
+    let refused = few.get("/api/v1/profile-events").await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused.header("retry-after"), "10");
+    assert_eq!(refused.json()["type"], "/problems/too-many-streams");
+    drop(first);
+    let mut look_again = crate::fleet::api::pace();
+    while few.status_of("/api/v1/profile-events").await != StatusCode::OK {
+        look_again.tick().await;
+    }
+}
+
+impl Aggregator {
+    /// Follows from an id on.
+    async fn follow_from(&self, path: &str, id: &str) -> super::events::Reader {
+        let request = Request::get(path).header("last-event-id", id);
+        let request = request.body(Body::empty()).unwrap();
+        super::events::Reader::of(self.router.clone().oneshot(request).await.unwrap())
+    }
+
+    /// Waits until this profile is no more.
+    async fn judged_anew(&self, gone: &str) {
+        let (namespace, name) = gone.split_once('/').unwrap();
+        let path = format!("/api/v1/profiles/{namespace}/{name}");
+        let mut look_again = crate::fleet::api::pace();
+        while self.get(&path).await.status != StatusCode::NOT_FOUND {
+            look_again.tick().await;
+        }
+    }
+
+    /// The status alone: a stream has no end.
+    async fn status_of(&self, path: &str) -> StatusCode {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let router = self.router.clone();
+        router.oneshot(request).await.unwrap().status()
+    }
+}
