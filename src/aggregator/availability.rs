@@ -53,6 +53,8 @@ pub struct Counted {
     /// What of the cluster was counted; `None` where none is followed.
     followed: Option<Arc<Followed>>,
     at: Instant,
+    /// When the count was done. From then on it is kept: were counting slower than that, all who waited would count one after the other.
+    done: Instant,
 }
 
 /// How old a count is.
@@ -111,7 +113,7 @@ impl Counter {
             Ok(work) => work,
             Err(_somebody_counts) => {
                 let recent = self.last();
-                if let Some(counted) = recent.filter(|last| last.at.elapsed() < MEANWHILE) {
+                if let Some(counted) = recent.filter(|last| last.done.elapsed() < MEANWHILE) {
                     return Some(counted);
                 }
                 Arc::clone(&self.work).lock_owned().await
@@ -134,6 +136,7 @@ impl Counter {
                 revision,
                 followed,
                 at,
+                done: Instant::now(),
             };
             last.send_replace(Some(counted.clone()));
             counted
@@ -219,7 +222,7 @@ impl Counter {
         let is_same = is_same_cluster && counted.revision == self.view.fleet().revision;
         // What agents alone say is counted again now and then: whether they are heard of is a matter of time.
         let is_current = is_same && (now.is_some() || counted.at.elapsed() < STALE_AFTER / 4);
-        is_current || counted.at.elapsed() < PAUSE
+        is_current || counted.done.elapsed() < PAUSE
     }
 }
 

@@ -120,11 +120,13 @@ impl Profiles {
         if let Some(judged) = self.last(will_do) {
             return judged;
         }
-        let (at, last) = (Instant::now(), Arc::clone(&self.last));
+        let last = Arc::clone(&self.last);
         // What was judged is kept also where nobody waits for it any more.
         let judging = spawn_blocking(move || {
             let judged = Arc::new(of.judge());
             let kept = Arc::clone(&judged);
+            // From its end: were it slower than what it is kept for, all who waited would judge one after the other.
+            let at = Instant::now();
             last.send_replace(Some(Last {
                 judged: kept,
                 of,
