@@ -61,6 +61,8 @@ pub struct Counted {
     /// What of the cluster was counted; `None` where none is followed.
     followed: Option<Arc<Followed>>,
     at: Instant,
+    /// When the count was done. From then on it is kept: were counting slower than that, all who waited would count one after the other.
+    done: Instant,
 }
 
 /// How old a count is.
@@ -125,7 +127,7 @@ impl Counter {
             Ok(work) => work,
             Err(_somebody_counts) => {
                 let recent = self.last();
-                if let Some(counted) = recent.filter(|last| last.at.elapsed() < MEANWHILE) {
+                if let Some(counted) = recent.filter(|last| last.done.elapsed() < MEANWHILE) {
                     return Some(counted);
                 }
                 Arc::clone(&self.work).lock_owned().await
@@ -149,6 +151,7 @@ impl Counter {
                 revision,
                 followed,
                 at,
+                done: Instant::now(),
             };
             last.send_replace(Some(counted.clone()));
             counted
@@ -236,7 +239,7 @@ impl Counter {
         // that somebody ends who has held for long.
         let is_timeless = now.is_some() && !counted.availability.depends_on_time();
         let is_current = is_same && (is_timeless || counted.at.elapsed() < STALE_AFTER / 4);
-        is_current || counted.at.elapsed() < PAUSE
+        is_current || counted.done.elapsed() < PAUSE
     }
 }
 

@@ -128,12 +128,14 @@ impl Profiles {
         if let Some(judged) = self.last(will_do) {
             return judged;
         }
-        let (at, last) = (Instant::now(), Arc::clone(&self.last));
+        let last = Arc::clone(&self.last);
         // What was judged is kept also where nobody waits for it any more.
         let judging = spawn_blocking(move || {
             let before = last.borrow().as_ref().map(|last| Arc::clone(&last.judged));
             let judged = of.judge_after(before);
             let kept = Arc::clone(&judged);
+            // From its end: were it slower than what it is kept for, all who waited would judge one after the other.
+            let at = Instant::now();
             last.send_replace(Some(Last {
                 judged: kept,
                 of,

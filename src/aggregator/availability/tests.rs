@@ -124,7 +124,7 @@ fn held(by: &str, began: i64) -> Arc<Sights> {
         began: Some(began),
         ..ClusterPod::default()
     };
-    all.pods.insert(pod.key.clone(), Arc::new(pod));
+    all.pods.insert(Arc::new(pod.key.clone()), Arc::new(pod));
     Arc::new(all)
 }
 

@@ -108,7 +108,6 @@ fn permissions(row: &Row) -> Vec<String> {
         Some(Question::Resource { verb, resource, .. }) => {
             format!("{} `{}`", verb.as_str(), resource.as_str())
         }
-        Some(other @ Question::Profile { .. }) => other.to_string(),
     };
     let by_type = "get `acceleratortypes`, with a type as `resourceNames`".to_owned();
     let by_type = row.asks_by_type().then_some(by_type);
