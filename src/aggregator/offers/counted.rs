@@ -224,7 +224,7 @@ mod tests {
 
     fn rows(nodes: impl IntoIterator<Item = ClusterNode>) -> Vec<Row> {
         let mut names = Names::new(Catalogue::built_in());
-        count(&[], Some(&Sights::of(nodes, [])), &mut names).rows
+        count(&[], Some(&Sights::of(nodes, [])), &mut names, None).rows
     }
 
     fn offers(rows: &[Row]) -> Vec<Offer> {
