@@ -183,7 +183,7 @@ async fn churn(say: watch::Sender<Arc<Followed>>) {
         for _ in 0..CHANGED {
             number += 1;
             let pod = pod(number * 7919 % PODS, number);
-            sights.pods.insert(pod.key.clone(), Arc::new(pod));
+            sights.pods.insert(Arc::new(pod.key.clone()), Arc::new(pod));
         }
         say.send_replace(Arc::new(Followed {
             sights: Arc::new(sights),

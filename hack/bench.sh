@@ -16,6 +16,7 @@ cargo bench --locked --bench apply
 cargo bench --locked --bench cluster
 cargo bench --locked --bench followed
 cargo bench --locked --bench people
+cargo bench --locked --bench served
 cargo bench --locked --bench sharing
 cargo bench --locked --bench usage
 exec cargo bench --locked --bench fleet -- "${2:-10000}"

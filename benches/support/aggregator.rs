@@ -46,10 +46,16 @@ impl Listen {
 impl Aggregator {
     /// Starts it and waits until it listens on both ports.
     pub(crate) fn start(serving: &Serving, listen: Listen) -> Self {
+        Self::start_with(serving, listen, &[])
+    }
+
+    /// The same with more arguments.
+    pub(crate) fn start_with(serving: &Serving, listen: Listen, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_octavo-aggregator"));
         command
             .arg(format!("--grpc-listen=127.0.0.1:{}", listen.grpc))
             .arg(format!("--http-listen=127.0.0.1:{}", listen.http))
+            .args(arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
         match serving {
@@ -74,6 +80,11 @@ impl Aggregator {
         // What it logs later is read away, so that it never waits for us.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, grpc, http }
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// The ports, to come back to.

@@ -1,7 +1,7 @@
 //! What is to be had, counted when somebody asks and kept until agents or cluster say something else.
 //!
-//! Counting looks at all nodes and pods, so it is done on a thread of its own and by one at a time: who asks meanwhile waits for that count,
-//! and who reports is never delayed. Called by the REST API, the pages and the metrics.
+//! Counting looks at all nodes and pods, so it is done on a thread of its own and by one at a time: who asks meanwhile is given the count
+//! before or, where that is old, waits; and who reports is never delayed. Called by the REST API, the pages and the metrics.
 
 mod holders;
 mod query;
@@ -37,6 +37,8 @@ pub const NOT_READ: &str = "its nodes and pods cannot be read now";
 
 /// Between two counts while the fleet changes all the time: whoever asks then is given the one before.
 const PAUSE: Duration = Duration::from_millis(200);
+/// While somebody counts, all others are given the count before if it is no older than this: nobody but him waits.
+const MEANWHILE: Duration = Duration::from_secs(1);
 
 /// Counts, for all who ask. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -119,7 +121,16 @@ impl Counter {
         if let Some(counted) = self.last().filter(|last| self.will_do(last)) {
             return Some(counted);
         }
-        let mut work = Arc::clone(&self.work).lock_owned().await;
+        let mut work = match Arc::clone(&self.work).try_lock_owned() {
+            Ok(work) => work,
+            Err(_somebody_counts) => {
+                let recent = self.last();
+                if let Some(counted) = recent.filter(|last| last.at.elapsed() < MEANWHILE) {
+                    return Some(counted);
+                }
+                Arc::clone(&self.work).lock_owned().await
+            }
+        };
         // Somebody else may have counted meanwhile.
         if let Some(counted) = self.last().filter(|last| self.will_do(last)) {
             return Some(counted);

@@ -20,7 +20,7 @@ use axum::http::uri::Authority;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::access::{Guard, Identity, Refused};
 use super::audit::{Change, Outcome as Told};
@@ -118,7 +118,7 @@ impl Maker {
         }
         let guard = &self.0.guard;
         // A name that somebody else's page gave to this machine is none of this machine's.
-        if guard.is_open() && !crossing::is_this_machine(&who.host) {
+        if guard.is_open() && !is_this_machine(&who.host) {
             let host = who.host.chars().take(64).collect();
             return Err(NotMade::Elsewhere(host));
         }
@@ -164,14 +164,17 @@ impl Maker {
             existing,
             dry,
         } = order;
-        let who = self.name(who).await;
+        let deadline = Instant::now() + DEADLINE;
+        // A name that cannot be had in time is left out.
+        let who = timeout_at(deadline, self.name(who)).await;
+        let who = who.unwrap_or_default();
         annotate(&mut object, CREATED_BY, Some(&who));
         annotate(&mut object, REASON, reason.as_deref());
         let making = async {
             let _turn = self.0.turn.lock().await;
             self.0.writer.apply(&object, dry, existing).await
         };
-        let made = timeout(DEADLINE, making).await;
+        let made = timeout_at(deadline, making).await;
         let made = made.unwrap_or_else(|_late| Err(WriteError::Late(key.clone())));
         let named = format!("HardwareProfile {key}");
         let (verb, before, after, told) = match &made {
@@ -260,5 +263,44 @@ fn annotate(object: &mut Value, key: &str, text: Option<&str>) {
         .and_then(Value::as_object_mut);
     if let (Some(annotations), Some(text)) = (annotations, text) {
         annotations.insert(key.to_owned(), json!(text));
+    }
+}
+
+/// Whether a host, as a request names it, is the machine that the request was made on: a page can have a name of its own lead there,
+/// and cannot have the request name another host than that.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(name, _port)| name),
+        None => host.rsplit_once(':').map_or(host, |(name, _port)| name),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_known_by_its_own_names_alone() {
+        for (host, is) in [
+            ("localhost", true),
+            ("LOCALHOST:8443", true),
+            ("127.0.0.1:8443", true),
+            ("127.9.9.9", true),
+            ("[::1]:8443", true),
+            ("[::1]", true),
+            ("", false),
+            ("evil.example:8443", false),
+            ("localhost.evil.example", false),
+            ("127.0.0.1.evil.example:80", false),
+            ("10.0.0.1:8443", false),
+            ("[::2]:1", false),
+            ("[::1", false),
+        ] {
+            assert_eq!(is_this_machine(host), is, "{host}");
+        }
     }
 }

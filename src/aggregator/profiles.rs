@@ -6,8 +6,8 @@
 //!  agents: types of nodes --------+
 //! ```
 //!
-//! Judging some hundred profiles over some thousand nodes takes a while, so it is done on a thread of its own, and all who ask
-//! meanwhile get the same answer. Agents never wait for it.
+//! Judging some hundred profiles over some thousand nodes takes a while, so it is done on a thread of its own. Who asks meanwhile is
+//! given what was judged before or, where that is old, waits for the same answer. Agents never wait for it.
 
 mod types;
 mod ways;
@@ -37,6 +37,8 @@ use crate::wire::hardware_profiles::document::ProfileRow;
 
 /// A cluster changes all the time: what was judged is told for this long, whatever changed since.
 pub const AGAIN: Duration = Duration::from_secs(1);
+/// While it is judged anew for somebody, all others are given what is no older than this: nobody but him waits.
+const MEANWHILE: Duration = Duration::from_secs(3);
 /// What is known of a cluster longer ago than this is called old.
 const OLD: Duration = Duration::from_mins(1);
 
@@ -46,7 +48,9 @@ pub struct Profiles {
     known: Option<watch::Receiver<Arc<Known>>>,
     followed: Option<watch::Receiver<Arc<Followed>>>,
     book: Option<ProfileBook>,
-    last: Mutex<Option<Last>>,
+    last: Arc<watch::Sender<Option<Last>>>,
+    /// Whose turn it is to judge.
+    turn: Arc<Mutex<()>>,
     /// Whoever asks where profiles lead asks after whoever asked before: it takes one processor at most.
     leading: Arc<Mutex<()>>,
 }
@@ -98,34 +102,56 @@ impl Profiles {
             known,
             followed,
             book,
-            last: Mutex::new(None),
+            last: Arc::default(),
+            turn: Arc::default(),
             leading: Arc::default(),
         }
     }
 
     /// All profiles, as they stand to the fleet.
     pub async fn judged(&self, fleet: Fleet) -> Arc<Judged> {
-        let mut last = self.last.lock().await;
         let of = self.grounds(fleet);
-        if let Some(last) = &*last
-            && (last.of.are(&of) || last.at.elapsed() < AGAIN)
-        {
-            return Arc::clone(&last.judged);
+        let will_do = |last: &Last| last.of.are(&of) || last.at.elapsed() < AGAIN;
+        if let Some(judged) = self.last(will_do) {
+            return judged;
         }
-        let (at, grounds) = (Instant::now(), of.clone());
-        let before = last.as_ref().map(|last| Arc::clone(&last.judged));
-        let judging = {
-            let before = before.clone();
-            spawn_blocking(move || grounds.judge_after(before))
+        let turn = match Arc::clone(&self.turn).try_lock_owned() {
+            Ok(turn) => turn,
+            Err(_somebody_judges) => {
+                if let Some(judged) = self.last(|last| last.at.elapsed() < MEANWHILE) {
+                    return judged;
+                }
+                Arc::clone(&self.turn).lock_owned().await
+            }
         };
-        // What was judged before is better than nothing.
-        let judged = judging.await.ok().or(before).unwrap_or_default();
-        *last = Some(Last {
-            judged: Arc::clone(&judged),
-            of,
-            at,
+        // Somebody else may have judged meanwhile.
+        if let Some(judged) = self.last(will_do) {
+            return judged;
+        }
+        let (at, last) = (Instant::now(), Arc::clone(&self.last));
+        // What was judged is kept also where nobody waits for it any more.
+        let judging = spawn_blocking(move || {
+            let before = last.borrow().as_ref().map(|last| Arc::clone(&last.judged));
+            let judged = of.judge_after(before);
+            let kept = Arc::clone(&judged);
+            last.send_replace(Some(Last {
+                judged: kept,
+                of,
+                at,
+            }));
+            drop(turn);
+            judged
         });
-        judged
+        // What was judged before is better than nothing.
+        let judged = judging.await.ok();
+        judged.or_else(|| self.last(|_| true)).unwrap_or_default()
+    }
+
+    /// What was judged last, where that will do.
+    fn last(&self, will_do: impl Fn(&Last) -> bool) -> Option<Arc<Judged>> {
+        let last = self.last.borrow();
+        let last = last.as_ref().filter(|last| will_do(last))?;
+        Some(Arc::clone(&last.judged))
     }
 
     /// Where profiles for work with accelerators lead; `None` where there is no source of profiles.
@@ -345,5 +371,51 @@ impl Grounds {
             .filter(|one| one.kind.is_current());
         let first = all.next()?.key.namespace.clone();
         all.all(|one| one.key.namespace == first).then_some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+    use crate::domain::cluster::ClusterNode;
+
+    fn followed(name: &str) -> Arc<Followed> {
+        let node = ClusterNode {
+            name: name.to_owned(),
+            ..ClusterNode::default()
+        };
+        Arc::new(Followed {
+            sights: Arc::new(Sights::of([node], [])),
+            heard: Some(Instant::now()),
+            trouble: None,
+            odd: 0,
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_somebody_judges_others_are_given_what_was_judged_a_moment_ago_and_wait_for_more()
+    {
+        let (says, hears) = watch::channel(followed("node-a"));
+        let profiles = Profiles::new(None, Some(hears), None);
+        let first = profiles.judged(Fleet::default()).await;
+        says.send_replace(followed("node-b"));
+        advance(AGAIN).await;
+        let turn = Arc::clone(&profiles.turn).lock_owned().await;
+        let same = profiles.judged(Fleet::default()).await;
+        assert!(Arc::ptr_eq(&first, &same));
+        advance(MEANWHILE).await;
+        let mut waits = Box::pin(profiles.judged(Fleet::default()));
+        assert!(timeout(AGAIN, &mut waits).await.is_err());
+        drop(turn);
+        waits.await;
+        let judged = || profiles.last.borrow().as_ref().unwrap().at;
+        assert_eq!(judged(), Instant::now());
+        // Nothing changed since.
+        advance(MEANWHILE).await;
+        let before = judged();
+        profiles.judged(Fleet::default()).await;
+        assert_eq!(judged(), before);
     }
 }

@@ -61,7 +61,7 @@ use self::users::Users;
 use crate::config::hardware::HardwareSettings;
 use crate::config::octavo::apply::RunSettings;
 use crate::config::octavo::doctor::DoctorSettings;
-use crate::config::octavo::layouts::LayoutsCommand;
+use crate::config::octavo::layouts::{LayoutsCommand, PlanSettings};
 use crate::config::octavo::sharing::SharingCommand;
 use crate::config::octavo::{
     Colors, Command, Input, Invocation, NamingSettings, Source, completion_script,
@@ -131,23 +131,7 @@ fn run(invocation: &Invocation, open: Open) -> Result<Report, CliError> {
             let inventory = || inventory(settings.source(), open);
             diagnosed(settings, inventory, colors)
         }
-        Command::Plan(settings) => {
-            let source = settings.wish().source();
-            let inventory = inventory(source, open)?;
-            let Users {
-                inventory,
-                holders,
-                notes,
-            } = match source {
-                Source::Recording(_) => users::recorded(inventory),
-                Source::Machine(_) => users::live(inventory, settings.proc_root()),
-            };
-            let report = plan::report(&inventory, &holders, settings, colors)?;
-            Ok(Report {
-                notes: notes + &report.notes,
-                ..report
-            })
-        }
+        Command::Plan(settings) => planned(settings, open, colors),
         Command::Apply(settings) => {
             let open = |run: &RunSettings| opened(run.hardware(), open);
             let look = (colors, invocation.screen());
@@ -232,6 +216,24 @@ fn of_sharing(command: &SharingCommand, open: Open, colors: Colors) -> Result<Re
         }
         SharingCommand::Import(settings) => sharing::import(settings),
     }
+}
+
+fn planned(settings: &PlanSettings, open: Open, colors: Colors) -> Result<Report, CliError> {
+    let source = settings.wish().source();
+    let inventory = inventory(source, open)?;
+    let Users {
+        inventory,
+        holders,
+        notes,
+    } = match source {
+        Source::Recording(_) => users::recorded(inventory),
+        Source::Machine(_) => users::live(inventory, settings.proc_root()),
+    };
+    let report = plan::report(&inventory, &holders, settings, colors)?;
+    Ok(Report {
+        notes: notes + &report.notes,
+        ..report
+    })
 }
 
 fn diagnosed(

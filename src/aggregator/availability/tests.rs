@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tokio::time::advance;
+use tokio::time::{advance, timeout};
 
 use super::*;
 use crate::aggregator::clock::Clock;
@@ -168,4 +168,22 @@ async fn ac_008_who_holds_is_watched_and_how_long_they_did_says_how_long_one_wai
     advance(STALE_AFTER / 4 + PAUSE).await;
     let later = counter.current().await.unwrap();
     assert!(!Arc::ptr_eq(&first.availability, &later.availability));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_somebody_counts_others_are_given_the_count_of_a_moment_ago_and_wait_for_more() {
+    let now = Some(Instant::now());
+    let (counter, says, _fleet) = counter(followed(&sights(8), now));
+    let first = counter.current().await.unwrap();
+    says.send_replace(followed(&sights(4), now));
+    advance(PAUSE).await;
+    let work = Arc::clone(&counter.work).lock_owned().await;
+    let same = counter.current().await.unwrap();
+    assert!(Arc::ptr_eq(&same.availability, &first.availability));
+    advance(MEANWHILE).await;
+    let mut waits = Box::pin(counter.current());
+    assert!(timeout(MEANWHILE, &mut waits).await.is_err());
+    drop(work);
+    let second = waits.await.unwrap();
+    assert_eq!(second.availability.rows[0].free, 4);
 }

@@ -395,7 +395,7 @@ mod tests {
         );
         assert_eq!(
             text(&chip.facts),
-            "Memory: 1 GiB used of 96 GiB; Links: to 2, 7"
+            "Memory: 1 GiB used of 96 GiB; Links: to 2, 7; Known by: its number, until the node boots again"
         );
     }
 
@@ -429,7 +429,10 @@ mod tests {
         let chips = chips(&untold);
         assert!(chips.devices[0].picture.is_none());
         assert_eq!(chips.devices[0].kind, "type unknown");
-        assert_eq!(text(&chips.devices[0].facts), "");
+        assert_eq!(
+            text(&chips.devices[0].facts),
+            "Known by: its number, until the node boots again"
+        );
     }
 
     #[test]

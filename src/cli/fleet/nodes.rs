@@ -69,6 +69,11 @@ pub(in crate::cli) fn by_type(rows: &[NodeRow], printed: Printed, colors: Colors
             counted(sum(|row| row.devices.total), "device", "devices"),
             sum(|row| row.devices.free)
         );
+        // Who uses some devices nobody tells.
+        let head = match sum(|row| row.devices.unknown) {
+            0 => head,
+            unknown => format!("{head}, {unknown} unknown"),
+        };
         format!("{}\n{table}", Ink::Strong.paint(&head, colors))
     });
     let between = if printed.with_headers() { "\n" } else { "" };

@@ -50,7 +50,7 @@ struct ObjectiveArgs {
     #[arg(long, value_name = "N")]
     requests_per_second: Option<f64>,
 
-    /// The highest of a latency, as ttft_p90=300; repeat for several
+    /// The highest of a latency, as `ttft_p90=300`; repeat for several
     #[arg(long = "latency", value_name = "NAME=MOST", value_delimiter = ',', value_parser = latency)]
     latencies: Vec<(String, f64)>,
 

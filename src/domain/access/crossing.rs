@@ -3,8 +3,6 @@
 //! A browser says where a request comes from, and no page can make it say otherwise; a program says nothing of the kind, and has no
 //! browser's credentials that somebody could misuse. Sources: Fetch Metadata Request Headers (W3C), RFC 6454.
 
-use std::net::IpAddr;
-
 use thiserror::Error;
 
 /// What a request says of where it comes from.
@@ -43,19 +41,6 @@ pub fn judge(from: Whence<'_>) -> Result<(), Crossing> {
     } else {
         Err(Crossing)
     }
-}
-
-/// Whether a host, as a request names it, is the machine that the request was made on: a page can have a name of its own lead there,
-/// and cannot have the request name another host than that.
-pub fn is_this_machine(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(name, _port)| name),
-        None => host.rsplit_once(':').map_or(host, |(name, _port)| name),
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -97,26 +82,5 @@ mod tests {
             ..Whence::default()
         };
         assert_eq!(judge(nowhere), Err(Crossing));
-    }
-
-    #[test]
-    fn this_machine_is_known_by_its_own_names_alone() {
-        for (host, is) in [
-            ("localhost", true),
-            ("LOCALHOST:8443", true),
-            ("127.0.0.1:8443", true),
-            ("127.9.9.9", true),
-            ("[::1]:8443", true),
-            ("[::1]", true),
-            ("", false),
-            ("evil.example:8443", false),
-            ("localhost.evil.example", false),
-            ("127.0.0.1.evil.example:80", false),
-            ("10.0.0.1:8443", false),
-            ("[::2]:1", false),
-            ("[::1", false),
-        ] {
-            assert_eq!(is_this_machine(host), is, "{host}");
-        }
     }
 }

@@ -102,6 +102,8 @@ fn written(path: &str) -> String {
 fn permissions(row: &Row) -> Vec<String> {
     let first = match row.question(row.path, None) {
         None => "none".to_owned(),
+        // It is asked beside what the table says.
+        Some(Question::Profile { .. }) => panic!("{row:?}"),
         Some(Question::Path(path)) => format!("get the path `{path}` (`nonResourceURLs`)"),
         Some(Question::Resource { verb, resource, .. }) => {
             format!("{} `{}`", verb.as_str(), resource.as_str())

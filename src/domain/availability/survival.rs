@@ -252,7 +252,7 @@ mod tests {
             let mut more = ages.clone();
             more.push(another);
             prop_assert!(late(hazard.first_end(&more, Chance::Even)) <= late(even));
-            let mut turned = ages.clone();
+            let mut turned = ages;
             turned.reverse();
             prop_assert_eq!(hazard.first_end(&turned, Chance::Even).is_some(), even.is_some());
             let going_on: Vec<Spell> = spells.iter().map(|spell| Spell { ended: false, ..*spell }).collect();

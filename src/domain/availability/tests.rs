@@ -68,7 +68,7 @@ fn sights(nodes: Vec<ClusterNode>, pods: Vec<ClusterPod>) -> Sights {
             .collect(),
         pods: pods
             .into_iter()
-            .map(|pod| (pod.key.clone(), Arc::new(pod)))
+            .map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod)))
             .collect(),
     }
 }

@@ -14,8 +14,8 @@ use super::pod::{ClusterPod, PodKey};
 pub struct Sights {
     /// Its nodes, by name.
     pub nodes: BTreeMap<String, Arc<ClusterNode>>,
-    /// Its pods.
-    pub pods: BTreeMap<PodKey, Arc<ClusterPod>>,
+    /// Its pods. The keys are shared too: a moment of many pods is made of another one several times a second.
+    pub pods: BTreeMap<Arc<PodKey>, Arc<ClusterPod>>,
 }
 
 impl Sights {
@@ -27,7 +27,9 @@ impl Sights {
         let nodes = nodes
             .into_iter()
             .map(|node| (node.name.clone(), Arc::new(node)));
-        let pods = pods.into_iter().map(|pod| (pod.key.clone(), Arc::new(pod)));
+        let pods = pods
+            .into_iter()
+            .map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod)));
         Self {
             nodes: nodes.collect(),
             pods: pods.collect(),

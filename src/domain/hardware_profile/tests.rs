@@ -123,7 +123,7 @@ fn free_is_how_often_the_workload_fits_where_it_goes() {
         },
         ..ClusterPod::default()
     };
-    sights.pods.insert(key, Arc::new(pod));
+    sights.pods.insert(Arc::new(key), Arc::new(pod));
     let (reach, findings) = judged(&profile(), &sights);
     let reach = reach.unwrap();
     assert_eq!(findings, []);

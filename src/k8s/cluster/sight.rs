@@ -131,7 +131,7 @@ impl Sight {
                 let pod = Arc::new(one.object);
                 if self.sights.pods.get(&pod.key) != Some(&pod) {
                     let sights = Arc::make_mut(&mut self.sights);
-                    sights.pods.insert(pod.key.clone(), pod);
+                    sights.pods.insert(Arc::new(pod.key.clone()), pod);
                 }
             }
             Word::Is(Read { object: pod, .. }) | Word::Gone(pod) => {

@@ -81,15 +81,17 @@ fn inside(document: Value) -> Vec<Value> {
     match document {
         Value::Array(rows) => rows,
         Value::Object(mut object) => {
-            let rows = ["rows", "items"].into_iter();
-            match rows.filter_map(|name| object.remove(name)).next() {
+            let mut names = ["rows", "items"].into_iter();
+            match names.find_map(|name| object.remove(name)) {
                 Some(Value::Array(rows)) => rows,
                 Some(other) => vec![other],
                 None if object.contains_key("hardware_type") => vec![Value::Object(object)],
                 None => Vec::new(),
             }
         }
-        other => vec![other],
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            vec![other]
+        }
     }
 }
 

@@ -84,7 +84,7 @@ fn capabilities(start: &Start) -> serde_json::Map<String, Value> {
     };
     let mut options = json!({"args": [
         "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars", size,
-        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.*"
     ]});
     if start.without_scripts {
         options["prefs"] = json!({"profile.managed_default_content_settings.javascript": 2});

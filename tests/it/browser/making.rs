@@ -63,7 +63,7 @@ async fn fill(page: &Page, namespace: &str) {
     let wrong = "return document.querySelector('[aria-invalid]')?.id";
     assert_eq!(page.ask(wrong, json!([])).await, devices);
     assert_eq!(page.count("#make").await, 0);
-    page.assert_clean().await;
+    is_sound(page).await;
 
     type_into(page, &devices, "2").await;
     page.press(TAB).await;
@@ -96,6 +96,16 @@ async fn refuse(page: &Page) {
         why.contains("have it put in the place of that one"),
         "{why}"
     );
+    is_sound(page).await;
+}
+
+/// Everybody can use the page. A browser tells of every answer that is a refusal, and has nothing else to tell.
+async fn is_sound(page: &Page) {
+    assert_eq!(page.violations().await, Vec::<String>::new());
+    for told in page.complaints().await {
+        let refusal = "Failed to load resource: the server responded with a status of 4";
+        assert!(told.contains(refusal), "{told}");
+    }
 }
 
 /// That it shall be replaced has to be said.
@@ -184,7 +194,6 @@ async fn a_profile_is_tried_and_made_by_keyboard_alone() {
             (&json!(GPU), &json!(2))
         );
         assert_eq!(made["spec"]["scheduling"]["node"].get("tolerations"), None);
-        assert_eq!(page.violations().await, Vec::<String>::new());
 
         // What the page knows of the cluster's profiles it knows a moment later.
         let known = format!("/api/v1/profiles/{namespace}/premium");

@@ -73,6 +73,7 @@ fn only_these_aliases_need_to_be_read_as_what_they_are() {
     assert_eq!(
         open,
         [
+            "driver Inferentia",
             "driver NVIDIA H100",
             "driver NVIDIA H20",
             "driver NVIDIA H200",
@@ -89,6 +90,7 @@ fn only_these_aliases_need_to_be_read_as_what_they_are() {
             "karpenter h100",
             "karpenter h200",
             "karpenter rtx-pro-4500",
+            "karpenter trainium",
         ]
     );
 }

@@ -130,10 +130,11 @@ fn ac_008_a_deadline_bounds_what_the_past_says() {
             ("x", "team-x", now, Some(until)),
             ("y", "team-y", now, None),
         ];
-        match watched.look(&holders, now + 60) {
-            Wait::Likely { from, to, of, .. } => (from, to, of),
-            other => panic!("{other:?}"),
-        }
+        let wait = watched.look(&holders, now + 60);
+        let Wait::Likely { from, to, of, .. } = wait else {
+            panic!("{wait:?}")
+        };
+        (from, to, of)
     };
     let soon = now + 120;
     assert_eq!(wait(&mut watched, soon), (soon, Some(soon), 1));
@@ -260,7 +261,7 @@ proptest! {
             Wait::Between { earliest, .. } => prop_assert_eq!(Some(earliest), until),
             Wait::Unknown(Unknown::TooFew { ended, .. }) => prop_assert!(ended < 20 && until.is_none()),
             Wait::Unknown(Unknown::Longer { samples, .. }) => prop_assert!(samples >= 20 && until.is_none()),
-            other => prop_assert!(false, "{:?}", other),
+            Wait::Now | Wait::Unknown(_) => prop_assert!(false, "nobody has none, and all is watched"),
         }
     }
 }

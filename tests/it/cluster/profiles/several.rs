@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::made::{object, pod};
-use super::{GPU, H200, HARDWARE, Site, T4, define, node, profile, words};
+use super::{H200, HARDWARE, Site, T4, define, node, profile, words};
 use crate::cluster::Api;
+use crate::cluster::objects::TestNode;
 
 const CLASS: &str = "octavo.test/class";
 
@@ -55,9 +56,5 @@ async fn req_011_work_of_a_profile_for_several_types_lands_on_each_of_them_and_o
     let on: BTreeSet<&str> = pods
         .filter_map(|pod| pod["spec"]["nodeName"].as_str())
         .collect();
-    assert_eq!(
-        on,
-        nodes[..2].iter().map(|node| node.name()).collect(),
-        "{GPU}"
-    );
+    assert_eq!(on, nodes[..2].iter().map(TestNode::name).collect());
 }

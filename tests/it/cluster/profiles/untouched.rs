@@ -57,7 +57,7 @@ fn objects(namespace: &str) -> [String; 7] {
         let metadata = json!({"name": name, "namespace": namespace});
         json!({"apiVersion": format!("{DASHBOARD}/{version}"), "kind": kind, "metadata": metadata, "spec": spec}).to_string()
     };
-    let label = json!({"nodeSelector": {"octavo.dev/type": H200}, "identifiers": [gpu.clone()]});
+    let label = json!({"nodeSelector": {"octavo.dev/type": H200}, "identifiers": [gpu]});
     [
         typed.to_string(),
         profile(namespace, "untyped", product),
