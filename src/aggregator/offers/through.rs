@@ -154,11 +154,9 @@ impl Ground<'_> {
                 let is_it = |offer: &&Offer| {
                     offer.type_name == *type_name
                         && match (&offer.shape, &asked) {
-                            (Shape::Whole, Counted::Device) | (Shape::Shared, Counted::Shared) => {
-                                true
-                            }
+                            (Shape::Whole, Counted::Device)
+                            | (Shape::Shared, Counted::Shared | Counted::Device) => true,
                             (Shape::Mig(one), Counted::Mig(other)) => one == other,
-                            (Shape::Shared, Counted::Device) => true,
                             (_, _) => false,
                         }
                 };

@@ -118,12 +118,11 @@ fn about(api: &Api, (counted, is_led): (Option<&Counted>, bool), sight: &Sight) 
             "what is free was counted of the cluster as it was {} s ago",
             age.age.as_secs()
         )),
-        Some(_) => {}
         None if api.availability.follows() => notices.push(
             "the cluster has not been read yet: what is free is what agents see without a process"
                 .to_owned(),
         ),
-        None => {}
+        Some(_) | None => {}
     }
     notices.extend(api.view.profiles().notice(sight).filter(|_| is_led));
     if let Types::Only(_) = sight.types {
@@ -153,9 +152,10 @@ impl Known {
         let rows = self.counted.as_ref();
         let rows = rows.map(|counted| counted.availability.rows.as_slice());
         let counts = rows.map(|rows| Counts::of(rows, &request, book));
-        let ground = match (rows, &counts) {
-            (Some(rows), Some(counts)) => Ground::Cluster(rows, counts),
-            _ => Ground::Agents(&self.agents),
+        let ground = if let (Some(rows), Some(counts)) = (rows, &counts) {
+            Ground::Cluster(rows, counts)
+        } else {
+            Ground::Agents(&self.agents)
         };
         let through = self.led.as_ref().map(|led| ground.through(led));
         notices.extend(rows.and_then(left_out).filter(|_| self.sees_all()));
