@@ -327,8 +327,12 @@ mod tests {
         fn take(&self, method: &Method, said: &Value) -> (StatusCode, Value) {
             let mut lease = self.lease.lock().unwrap();
             let refusal = |code: StatusCode| {
+                let reason = match code {
+                    StatusCode::NOT_FOUND => "NotFound",
+                    _ => "Conflict",
+                };
                 let code = code.as_u16();
-                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "", "message": ""})
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "no"})
             };
             if *method == Method::POST {
                 let mut made = said.clone();
@@ -368,10 +372,10 @@ mod tests {
         let (mut lead, keeper) = Keeper::new(client, ("octavo-system", "octavo-aggregator"), "me");
         let (stop, stopped) = watch::channel(false);
         let keeper = tokio::spawn(keeper.run(stopped));
-        while lead.until().is_none() {
-            assert!(lead.changed().await);
-        }
-        server.renewed.notified().await;
+        let a_while = Duration::from_mins(5);
+        let held = timeout(a_while, lead.changed()).await.unwrap();
+        assert!(held && lead.until().is_some());
+        timeout(a_while, server.renewed.notified()).await.unwrap();
         assert!(server.holder().is_string());
         stop.send_replace(true);
         keeper.await.unwrap();
