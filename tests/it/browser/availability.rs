@@ -27,6 +27,7 @@ fn pod(name: &str, count: u32, node: Option<&str>) -> ClusterPod {
             ..Wants::default()
         },
         until: None,
+        began: None,
     }
 }
 
@@ -49,7 +50,7 @@ fn sights() -> Sights {
             .collect(),
         pods: pods
             .into_iter()
-            .map(|pod| (pod.key.clone(), Arc::new(pod)))
+            .map(|pod| (Arc::new(pod.key.clone()), Arc::new(pod)))
             .collect(),
     }
 }

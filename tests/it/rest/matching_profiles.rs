@@ -46,6 +46,7 @@ fn pod(name: &str, on: &str) -> ClusterPod {
             ..Wants::default()
         },
         until: None,
+        began: None,
     }
 }
 
