@@ -96,7 +96,7 @@ pub fn router(context: Context) -> Router {
         .routes(routes!(profiles::profile))
         .routes(routes!(profiles::profile_in_namespace))
         .routes(routes!(profiles::profile_draft))
-        .routes(routes!(profile_events::follow))
+        .routes(routes!(profile_events::follow_profiles))
         .routes(routes!(usage::summary))
         .routes(routes!(events::follow))
         .routes(routes!(openapi::document))

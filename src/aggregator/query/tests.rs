@@ -252,7 +252,7 @@ proptest! {
             let types = node.summary.types.iter();
             Group::of(types.map(|one| one.type_name.as_ref()))
         };
-        let few = Query { limit: each, ..query.clone() };
+        let few = Query { limit: each, ..query };
         let groups = grouped(&fleet, &few, most, now);
         prop_assert!(groups.is_sorted_by(|one, next| one.group < next.group));
         let mut left = most;

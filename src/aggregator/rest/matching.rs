@@ -69,14 +69,13 @@ pub(super) async fn find(
     notices.extend(about(&api, (counted.as_ref(), led.is_some()), &sight));
     let free_by = counted.as_ref().map_or(Basis::Agents, |_| Basis::Cluster);
     let book = prices.book;
-    let agents = match &counted {
-        Some(_) => Vec::new(),
-        None => {
-            let isolation = led
-                .as_ref()
-                .map_or(request.isolation, |_| Isolation::Shared);
-            gathered(&api, &fleet, (&request, isolation), book.as_deref()).await
-        }
+    let agents = if counted.is_some() {
+        Vec::new()
+    } else {
+        let isolation = led
+            .as_ref()
+            .map_or(request.isolation, |_| Isolation::Shared);
+        gathered(&api, &fleet, (&request, isolation), book.as_deref()).await
     };
     let known = Known {
         counted,
@@ -168,19 +167,14 @@ impl Known {
         if !sight.nodes {
             name_no_node(&mut offers);
         }
-        let answer = match through {
-            Some(through) => {
-                let through = shown(through, &sight);
-                matching::answer_by_profiles(&request, offers, through)
-            }
-            None => {
-                // Without a profile that gives them out, parts are no news to who wants whole devices.
-                let is_unwanted = |offer: &Offer| {
-                    offer.shape.is_part() && request.isolation == Isolation::Exclusive
-                };
-                offers.retain(|offer| !is_unwanted(offer));
-                matching::answer(&request, offers)
-            }
+        let answer = if let Some(through) = through {
+            let through = shown(through, &sight);
+            matching::answer_by_profiles(&request, offers, through)
+        } else {
+            // Without a profile that gives them out, parts are no news to who wants whole devices.
+            let wants_whole = request.isolation == Isolation::Exclusive;
+            offers.retain(|offer| !(wants_whole && offer.shape.is_part()));
+            matching::answer(&request, offers)
         };
         (answer, notices)
     }

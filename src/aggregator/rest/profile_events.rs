@@ -68,7 +68,7 @@ type Key<'a> = (&'a str, &'a str, &'a str);
             headers(("Retry-After" = u32, description = "Seconds")))
     )
 )]
-pub(super) async fn follow(
+pub(super) async fn follow_profiles(
     State(api): State<Api>,
     Seen(sight): Seen,
     Pairs(pairs): Pairs,

@@ -73,8 +73,8 @@ async fn follow(mut feed: Feed<ProfileEvent>, mut view: View<'_>) -> Result<(), 
             }
         }
         match read_by(feed.client(), view.settings).await {
-            Ok(list) => {
-                if view.show(list)? == Reader::Gone {
+            Ok(profiles) => {
+                if view.show(profiles)? == Reader::Gone {
                     return Ok(());
                 }
             }
@@ -113,15 +113,15 @@ impl View<'_> {
 
     /// What is shown, then the table.
     fn picture(&self, list: &ProfileList) -> String {
-        let mut head = format!(
-            "{}: {}, {}. Ctrl-C ends.",
+        let note = list.notice.as_ref();
+        let note = note.map(|notice| format!(" Note: {}", printable(notice)));
+        let head = format!(
+            "{}: {}, {}. Ctrl-C ends.{}",
             self.settings.server().server(),
             counted(list.items.len(), "profile", "profiles"),
-            second()
+            second(),
+            note.unwrap_or_default()
         );
-        if let Some(notice) = &list.notice {
-            head.push_str(&format!(" Note: {}", printable(notice)));
-        }
         let head = Ink::Faint.paint(&head, self.colors);
         let table = table::list(&list.items, self.settings.printed(), self.colors);
         format!("{head}\n\n{table}")
@@ -202,21 +202,20 @@ fn words(event: &ProfileEvent, known: &BTreeMap<Key, ProfileRow>) -> String {
         row.available
             .map_or_else(|| "unknown".to_owned(), |count| count.to_string())
     };
-    let mut text = format!(
-        "{}  {}  {} available",
+    let before = known.get(&key(row));
+    let before = before.filter(|before| before.available != row.available);
+    let was = before.map(|before| format!(", was {}", available(before)));
+    let found = match row.findings.len() {
+        0 => String::new(),
+        count => format!("; {}", counted(count, "finding", "findings")),
+    };
+    format!(
+        "{}  {}  {} available{}{found}",
         named(&row.namespace, &row.name),
         printable(&table::of_types(row)),
-        available(row)
-    );
-    let before = known.get(&key(row));
-    if let Some(before) = before.filter(|before| before.available != row.available) {
-        text.push_str(&format!(", was {}", available(before)));
-    }
-    match row.findings.len() {
-        0 => {}
-        count => text.push_str(&format!("; {}", counted(count, "finding", "findings"))),
-    }
-    text
+        available(row),
+        was.unwrap_or_default()
+    )
 }
 
 fn named(namespace: &str, name: &str) -> String {

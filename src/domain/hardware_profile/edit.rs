@@ -216,8 +216,8 @@ fn of_one(drafted: &Identifier, said: &Counts) -> Result<Identifier, (Part, Coun
     }
     Ok(Identifier {
         min,
-        default,
         max,
+        default,
         ..drafted.clone()
     })
 }

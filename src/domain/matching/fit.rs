@@ -147,7 +147,7 @@ pub(super) fn count(request: &Request, offer: &Offer, least: u32) -> u32 {
     let fewest = |needed: Bytes| offer.memory.and_then(|each| needed.over(each));
     let fewest = request.memory_total.and_then(fewest).unwrap_or(1);
     let fewest = u32::try_from(fewest.max(1)).unwrap_or(u32::MAX);
-    request.count.unwrap_or(fewest.max(least))
+    request.count.unwrap_or_else(|| fewest.max(least))
 }
 
 fn units(request: &Request, offer: &Offer, count: u32, why: &mut Vec<Why>) {
@@ -300,19 +300,9 @@ impl fmt::Display for Why {
                 needed,
                 most,
                 is_reach,
-            } => {
-                let which = if *is_reach { " that it reaches" } else { "" };
-                write!(
-                    f,
-                    "needs {needed} on one node; no node{which} has more than {most}"
-                )
-            }
-            Self::AboveMax { needed, max } => {
-                write!(f, "needs {needed}; people can ask it for {max} at most")
-            }
-            Self::BelowMin { needed, min } => {
-                write!(f, "needs {needed}; people can ask it for {min} at least")
-            }
+            } => of_count(f, (*needed, *most), *is_reach),
+            Self::AboveMax { needed, max } => of_bound(f, *needed, *max, "most"),
+            Self::BelowMin { needed, min } => of_bound(f, *needed, *min, "least"),
             Self::ArchitectureUnknown { asked } => {
                 write!(f, "needs {asked} or newer; its architecture is not known")
             }
@@ -324,20 +314,15 @@ impl fmt::Display for Why {
                 write!(f, "needs {asked} or newer; it is {has}, which is older")
             }
             Self::CapabilityUnknown { asked } => {
-                write!(
-                    f,
-                    "needs compute capability {asked} or higher; its own is not known"
-                )
+                of_capability(f, asked, format_args!("; its own is not known"))
             }
-            Self::NoCapability { asked, vendor } => write!(
+            Self::NoCapability { asked, vendor } => of_capability(
                 f,
-                "needs compute capability {asked} or higher, which is NVIDIA's; {vendor} has none"
+                asked,
+                format_args!(", which is NVIDIA's; {vendor} has none"),
             ),
             Self::Capability { asked, has } => {
-                write!(
-                    f,
-                    "needs compute capability {asked} or higher; it has {has}"
-                )
+                of_capability(f, asked, format_args!("; it has {has}"))
             }
             Self::Link { asked } => of_links(f, *asked, "its devices are not linked so"),
             Self::LinkUnknown { asked } => {
@@ -362,12 +347,36 @@ impl fmt::Display for Why {
                 price,
                 currency,
                 count,
-            } => write!(
-                f,
-                "may cost {ceiling} {currency} an hour; {count} of it cost {price} {currency}"
-            ),
+            } => {
+                write!(f, "may cost {ceiling} {currency} an hour; ")?;
+                write!(f, "{count} of it cost {price} {currency}")
+            }
         }
     }
+}
+
+fn of_count(f: &mut fmt::Formatter<'_>, (needed, most): (u32, u32), is_reach: bool) -> fmt::Result {
+    let node = if is_reach {
+        "node that it reaches"
+    } else {
+        "node"
+    };
+    write!(
+        f,
+        "needs {needed} on one node; no {node} has more than {most}"
+    )
+}
+
+fn of_bound(f: &mut fmt::Formatter<'_>, needed: u32, bound: u64, at: &str) -> fmt::Result {
+    write!(f, "needs {needed}; people can ask it for {bound} at {at}")
+}
+
+fn of_capability(
+    f: &mut fmt::Formatter<'_>,
+    asked: &impl fmt::Display,
+    but: fmt::Arguments<'_>,
+) -> fmt::Result {
+    write!(f, "needs compute capability {asked} or higher{but}")
 }
 
 fn of_links(f: &mut fmt::Formatter<'_>, asked: Interconnect, but: &str) -> fmt::Result {

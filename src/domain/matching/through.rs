@@ -60,31 +60,27 @@ pub(super) fn judge(request: &Request, through: Through) -> Result<Fitting, Refu
     why.extend(limits(count, picked).map(|one| one.to_string()));
     let mut fits = fits.into_iter();
     let all = merged(&through).filter(|_| why.is_empty());
-    match fits.next().zip(all) {
-        Some((first, offer)) => {
-            let links = fits.fold(first.links, |one, next| one.or(next.links));
-            let per_hour = offer.price.as_ref();
-            let per_hour = per_hour.map(|price| price.per_hour.times(count));
-            Ok(Fitting {
-                leads_to: leads_to(&through),
-                offer,
-                fit: Fit {
-                    count,
-                    per_hour,
-                    links,
-                },
-            })
+    let Some((first, offer)) = fits.next().zip(all) else {
+        if why.is_empty() {
+            why.push("it reaches no accelerator that is known here".to_owned());
         }
-        None => {
-            if why.is_empty() {
-                why.push("it reaches no accelerator that is known here".to_owned());
-            }
-            Err(Refusal {
-                name: through.name,
-                why,
-            })
-        }
-    }
+        return Err(Refusal {
+            name: through.name,
+            why,
+        });
+    };
+    let links = fits.fold(first.links, |one, next| one.or(next.links));
+    let per_hour = offer.price.as_ref();
+    let per_hour = per_hour.map(|price| price.per_hour.times(count));
+    Ok(Fitting {
+        leads_to: leads_to(&through),
+        offer,
+        fit: Fit {
+            count,
+            per_hour,
+            links,
+        },
+    })
 }
 
 /// The names of what a profile leads to.

@@ -190,17 +190,20 @@ fn a_part_that_no_profile_offers_is_made_one_by_its_resource() {
     assert_eq!((found.matches.len(), found.refused.len()), (0, 0));
 }
 
+/// A profile that was drawn: its number, what it leads to, how many are free there and how many it lets one ask for.
+type Drawn = (usize, (usize, u32, Option<u64>));
+
 proptest! {
     #[test]
     fn the_answer_does_not_depend_on_the_order_of_profiles_or_offers(
         wanted in 1..9_u32,
         (profiles, shuffled) in prop::collection::vec((0..4_usize, 0..9_u32, prop::option::of(1..9_u64)), 0..8)
             .prop_flat_map(|all| {
-                let all: Vec<(usize, (usize, u32, Option<u64>))> = all.into_iter().enumerate().collect();
+                let all: Vec<Drawn> = all.into_iter().enumerate().collect();
                 (Just(all.clone()), Just(all).prop_shuffle())
             }),
     ) {
-        let made = |all: &[(usize, (usize, u32, Option<u64>))]| -> Vec<Through> {
+        let made = |all: &[Drawn]| -> Vec<Through> {
             let all = all.iter().map(|(at, (kind, free, max))| {
                 let leads = match kind {
                     0 => vec![a100(*free)],

@@ -34,22 +34,28 @@ fn priced(name: &str, price: &str) -> Offer {
     }
 }
 
-#[test]
-fn each_line_of_the_rule_decides_among_what_the_lines_before_find_alike() {
-    let free = |on_one_node| Free::Known {
+fn free(on_one_node: u32) -> Free {
+    Free::Known {
         total: 8,
         on_one_node,
-    };
+    }
+}
+
+fn standing(name: &str, free: Free) -> Offer {
+    Offer {
+        free,
+        ..named(name, "nvidia-h200-141gb")
+    }
+}
+
+#[test]
+fn each_line_of_the_rule_decides_among_what_the_lines_before_find_alike() {
     let later = |name: &str| Offer {
         free: free(0),
         could_become: Some(Change {
             on_one_node: 8,
             how: String::new(),
         }),
-        ..named(name, "nvidia-h200-141gb")
-    };
-    let standing = |name: &str, free| Offer {
-        free,
         ..named(name, "nvidia-h200-141gb")
     };
     let memory = |name: &str, gib: u64| Offer {
