@@ -27,6 +27,8 @@ use crate::wire::hardware_profiles::document::{FindingJson, IdentifierJson, Prof
 
 /// Rows on a page: the first ones by namespace and name.
 const ROWS: usize = 500;
+/// The longest form, as long as the longest document.
+pub(super) const LONGEST: usize = 256 << 10;
 
 /// All profiles.
 #[derive(Template)]
