@@ -142,12 +142,13 @@ async fn answer(
 pub(super) async fn new(
     State(site): State<Site>,
     maker: Option<Extension<Maker>>,
-    who: Who,
+    (Seen(sight), who): (Seen, Who),
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let reader = Reader {
         who,
+        sight,
         maker: maker.map(|Extension(maker)| maker),
         origin: origin(&uri, &headers),
     };
@@ -159,12 +160,13 @@ pub(super) async fn new(
 pub(super) async fn make(
     State(site): State<Site>,
     maker: Option<Extension<Maker>>,
-    who: Who,
+    (Seen(sight), who): (Seen, Who),
     (uri, headers): (Uri, HeaderMap),
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Response {
     let reader = Reader {
         who,
+        sight,
         maker: maker.map(|Extension(maker)| maker),
         origin: origin(&uri, &headers),
     };
