@@ -27,7 +27,7 @@ mod words;
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
@@ -73,7 +73,10 @@ pub fn router(availability: Counter) -> Router {
         .route("/nodes/", get(to_the_list))
         .route("/availability", get(what_is_to_be_had))
         .route("/profiles", get(profiles::list))
-        .route("/profiles/new", get(profiles::new).post(profiles::make))
+        .route(
+            "/profiles/new",
+            get(profiles::new).post(profiles::make).layer(DefaultBodyLimit::max(profiles::LONGEST)),
+        )
         .route("/profiles/{name}", get(profiles::named))
         .route("/profiles/{namespace}/{name}", get(profiles::keyed))
         .route("/live", get(live::stream))

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  API server --> follow (each kind by itself) --> wire: read --> Profiles, shared --> aggregator
-//!  command line --> write: who am I, is it there, apply
+//!  command line, aggregator --> write: who am I, is it there, apply
 //! ```
 //!
 //! A cluster need not have any of the kinds: that is a state, which is looked at again, and no error. Following never writes.
-//! Called by the aggregator, and by the command line for making one.
+//! Called by the aggregator, and for making one by the command line and, where it was started for that, by the aggregator.
 
 mod follow;
 mod write;

@@ -26,7 +26,7 @@ use thiserror::Error;
 
 pub use self::diff::differences;
 pub use self::read::read;
-pub use self::write::{object, yaml};
+pub use self::write::{annotate, object, yaml};
 use crate::domain::hardware_profile::{HardwareProfile, ProfileKey, ProfileKind};
 
 /// Profiles of one file.

@@ -27,6 +27,8 @@ use crate::wire::hardware_profiles::document::{FindingJson, IdentifierJson, Prof
 
 /// Rows on a page: the first ones by namespace and name.
 const ROWS: usize = 500;
+/// The longest form, as long as the longest document.
+pub(super) const LONGEST: usize = 256 << 10;
 
 /// All profiles.
 #[derive(Template)]
@@ -140,12 +142,13 @@ async fn answer(
 pub(super) async fn new(
     State(site): State<Site>,
     maker: Option<Extension<Maker>>,
-    who: Who,
+    (Seen(sight), who): (Seen, Who),
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let reader = Reader {
         who,
+        sight,
         maker: maker.map(|Extension(maker)| maker),
         origin: origin(&uri, &headers),
     };
@@ -157,12 +160,13 @@ pub(super) async fn new(
 pub(super) async fn make(
     State(site): State<Site>,
     maker: Option<Extension<Maker>>,
-    who: Who,
+    (Seen(sight), who): (Seen, Who),
     (uri, headers): (Uri, HeaderMap),
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Response {
     let reader = Reader {
         who,
+        sight,
         maker: maker.map(|Extension(maker)| maker),
         origin: origin(&uri, &headers),
     };

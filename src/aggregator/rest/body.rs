@@ -1,4 +1,4 @@
-//! Documents that are sent to be answered, bounded and read strictly. Nothing is changed by any of them.
+//! Documents that are sent to be answered, bounded and read strictly. Of a profile that is asked for in one, what is made of it is made by others.
 
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, Request};

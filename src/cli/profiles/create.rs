@@ -1,6 +1,6 @@
 //! A new profile: drafted by the aggregator, which knows the nodes, and made by the person, who has the right to.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::report;
 use crate::cli::client::{Client, Target};
@@ -9,7 +9,7 @@ use crate::config::octavo::profiles::{Attempt, CreateSettings};
 use crate::domain::hardware_profile::{CREATED_BY, REASON};
 use crate::k8s::hardware_profiles::{DryRun, Existing, Outcome, Writer};
 use crate::wire::hardware_profiles::document::ProfileDraft;
-use crate::wire::hardware_profiles::yaml;
+use crate::wire::hardware_profiles::{annotate, yaml};
 
 /// `octavo profiles create`.
 pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError> {
@@ -63,16 +63,6 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
         &notes,
         Exit::Done,
     ))
-}
-
-fn annotate(object: &mut Value, key: &str, text: &str) {
-    let annotations = object
-        .get_mut("metadata")
-        .and_then(|metadata| metadata.get_mut("annotations"))
-        .and_then(Value::as_object_mut);
-    if let Some(annotations) = annotations {
-        annotations.insert(key.to_owned(), json!(text));
-    }
 }
 
 fn named(object: &Value) -> String {

@@ -61,9 +61,9 @@ pub const TABLE: &[Row] = &[
     read("/availability", Need::Types),
     read("/profiles", PROFILES),
     // A draft is made of nodes, and names those that it leaves out.
-    read("/profiles/new", NODES),
+    read(DRAFT, NODES),
     // Whether somebody may make one is asked beside it, of the real kind.
-    post("/profiles/new", NODES),
+    post(DRAFT, NODES),
     read("/profiles/{name}", PROFILES),
     read("/profiles/{namespace}/{name}", PROFILES),
     read("/api/v1/types", Need::Types),
@@ -90,6 +90,7 @@ pub const TABLE: &[Row] = &[
     ),
 ];
 
+const DRAFT: &str = "/profiles/new";
 const NODES: Need = Need::All(Verb::List, Resource::Nodes);
 const PROFILES: Need = Need::Profiles(Verb::List);
 const TYPES: Need = Need::All(Verb::List, Resource::AcceleratorTypes);
@@ -195,6 +196,7 @@ impl Row {
 
     /// Whether hardware profiles are told of beside it, to who may list those.
     pub fn asks_for_profiles(&self) -> bool {
-        self.need == Need::Match
+        // A draft has what differs from the one of its name.
+        self.need == Need::Match || self.path == DRAFT
     }
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -187,9 +188,10 @@ impl Writer {
         let made = answered(&key, answer)?;
         Ok(Applied {
             object: value(&made),
-            outcome: match before {
-                Some(_) => Outcome::Replaced,
-                None => Outcome::Created,
+            outcome: if before.is_some() || !is_new(&made) {
+                Outcome::Replaced
+            } else {
+                Outcome::Created
             },
             before,
             differences: changes,
@@ -276,6 +278,14 @@ fn is_ours(object: &DynamicObject) -> bool {
     })
 }
 
+/// Whether nobody else made one since it was looked for, as far as what the server has now tells: an apply has no word for "only where
+/// there is none".
+fn is_new(made: &DynamicObject) -> bool {
+    let others = |entry: &ManagedFieldsEntry| entry.manager.as_deref() != Some(MANAGER);
+    made.metadata.generation.is_none_or(|times| times <= 1)
+        && !made.managed_fields().iter().any(others)
+}
+
 /// Who it says made it.
 fn maker(object: &DynamicObject) -> Option<String> {
     object.annotations().get(CREATED_BY).cloned()
@@ -317,4 +327,24 @@ fn listed(differences: &[String]) -> String {
         "; it is left alone. It would become:\n  {}{more}",
         shown.join("\n  ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(generation: i64, managers: &[&str]) -> DynamicObject {
+        let fields: Vec<Value> = { managers.iter() }
+            .map(|manager| json!({"manager": manager, "operation": "Apply"}))
+            .collect();
+        let metadata = json!({"name": "a", "generation": generation, "managedFields": fields});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    #[test]
+    fn one_that_somebody_made_since_the_look_is_not_taken_for_new() {
+        assert!(is_new(&made(1, &[MANAGER])));
+        assert!(!is_new(&made(2, &[MANAGER])));
+        assert!(!is_new(&made(1, &["kubectl", MANAGER])));
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Lines that are shown of a value.
+/// Characters that are shown of a value.
 const LONGEST: usize = 200;
 
 /// The lines in which `there` and `wanted` differ, each after its place: `-` as it is, `+` as it shall be. Of annotations only those
@@ -19,8 +19,8 @@ pub fn differences(there: &Value, wanted: &Value) -> Vec<String> {
         if old == new || is_others {
             continue;
         }
-        lines.extend(old.map(|old| format!("- {place}: {old}")));
-        lines.extend(new.map(|new| format!("+ {place}: {new}")));
+        lines.extend(old.map(|old| format!("- {place}: {}", start(old))));
+        lines.extend(new.map(|new| format!("+ {place}: {}", start(new))));
     }
     lines
 }
@@ -60,8 +60,39 @@ fn add(all: &mut BTreeMap<String, String>, place: &str, value: &Value) {
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            let text: String = value.to_string().chars().take(LONGEST).collect();
-            all.insert(place.to_owned(), text);
+            all.insert(place.to_owned(), value.to_string());
+        }
+    }
+}
+
+/// What is shown of a value; it is compared whole.
+fn start(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_that_differ_behind_what_is_shown_of_them_differ() {
+        let reason = |end: &str| {
+            let reason = format!("{}{end}", "x".repeat(300));
+            json!({"metadata": {"annotations": {"octavo.dev/reason": reason}}})
+        };
+        assert_eq!(
+            differences(&reason("a"), &reason("a")),
+            Vec::<String>::new()
+        );
+        let lines = differences(&reason("a"), &reason("b"));
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        for line in &lines {
+            assert!(line.len() < 300 && line.ends_with("xxx..."), "{line}");
         }
     }
 }

@@ -9,6 +9,19 @@ use crate::domain::hardware_profile::{
 };
 use crate::domain::id::TypeName;
 
+/// Has a profile's object say this of itself; nothing where there is nothing to be said.
+pub fn annotate(object: &mut Value, key: &str, text: &str) {
+    let annotations = object
+        .get_mut("metadata")
+        .and_then(|metadata| metadata.get_mut("annotations"))
+        .and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations
+        && !text.is_empty()
+    {
+        annotations.insert(key.to_owned(), json!(text));
+    }
+}
+
 /// The object. What is ours to say beyond the schema is in annotations: other fields would be dropped without a word.
 pub fn object(profile: &HardwareProfile) -> Value {
     let (group, version, kind, _) = ProfileKind::Hardware.api();

@@ -19,8 +19,11 @@ use crate::aggregator::creation::{Maker, Who};
 use crate::aggregator::pages::plan::capital;
 use crate::aggregator::pages::words::{counted, printable};
 use crate::aggregator::profiles::NoDraft;
+use crate::domain::access::Sight;
 use crate::domain::error::chain;
-use crate::domain::hardware_profile::{CountError, Draft, NO_TAINT, Part, Refusal, Scheduling};
+use crate::domain::hardware_profile::{
+    CountError, Draft, HardwareProfile, NO_TAINT, Part, Refusal, Scheduling,
+};
 use crate::k8s::hardware_profiles::Existing;
 use crate::wire::hardware_profiles::document::IdentifierJson;
 use crate::wire::hardware_profiles::{differences, object, yaml};
@@ -50,9 +53,10 @@ impl DraftPage {
     const NO_TAINT: &str = NO_TAINT;
 }
 
-/// Who asks for the page, where they reached this server, and what makes profiles for them.
+/// Who asks for the page and what they may see, where they reached this server, and what makes profiles for them.
 pub(super) struct Reader {
     pub(super) who: Who,
+    pub(super) sight: Sight,
     pub(super) maker: Option<Maker>,
     pub(super) origin: String,
 }
@@ -91,8 +95,11 @@ struct Made {
 /// A profile of this name that the cluster has.
 #[derive(Debug)]
 struct There {
+    /// Whether it says that it was made so, too; the cluster knows for sure.
+    is_ours: bool,
     by: Option<String>,
-    differences: String,
+    /// What differs; nothing where the reader may not see what profiles say.
+    differences: Option<String>,
 }
 
 /// Whether it can be made here.
@@ -290,7 +297,7 @@ impl Made {
                 .map(|note| printable(&note.to_string()))
                 .collect(),
             yaml: yaml(&object(profile)),
-            there: There::of(site, draft),
+            there: There::of(site, draft, &reader.sight),
             offer: Offer::of(reader, draft).await,
             create: asked.command(&reader.origin),
             apply: format!(
@@ -303,18 +310,20 @@ impl Made {
 }
 
 impl There {
-    /// Whether it says that it was made so, too; the cluster knows for sure.
-    fn is_ours(&self) -> bool {
-        self.by.is_some()
+    /// What is known of one of the draft's name, and may be.
+    fn of(site: &Site, draft: &Draft, sight: &Sight) -> Option<Self> {
+        let there = site.view.profiles().known(&draft.profile.key)?;
+        Some(Self::told(&there, &draft.profile, sight))
     }
 
-    /// What is known of one of the draft's name.
-    fn of(site: &Site, draft: &Draft) -> Option<Self> {
-        let there = site.view.profiles().known(&draft.profile.key)?;
-        Some(Self {
-            by: there.said.by.as_deref().map(printable),
-            differences: differences(&object(&there), &object(&draft.profile)).join("\n"),
-        })
+    fn told(there: &HardwareProfile, new: &HardwareProfile, sight: &Sight) -> Self {
+        let by = there.said.by.as_deref().map(printable);
+        let differs = || differences(&object(there), &object(new)).join("\n");
+        Self {
+            is_ours: by.is_some(),
+            by: by.filter(|_| sight.profiles),
+            differences: sight.profiles.then(differs),
+        }
     }
 }
 
@@ -376,5 +385,25 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("node-21 and 18 more"), "{text}");
+    }
+
+    #[test]
+    fn what_another_profile_says_is_for_who_may_list_profiles() {
+        let mut there = HardwareProfile::default();
+        there.said.by = Some("ada".to_owned());
+        let mut new = HardwareProfile::default();
+        new.display_name = Some("secret".to_owned());
+        let told = |profiles| {
+            let sight = Sight {
+                profiles,
+                ..Sight::everything()
+            };
+            There::told(&there, &new, &sight)
+        };
+        let (seen, unseen) = (told(true), told(false));
+        assert_eq!(seen.by.as_deref(), Some("ada"));
+        assert!(seen.differences.is_some_and(|all| all.contains("secret")));
+        assert_eq!((unseen.by, unseen.differences), (None, None));
+        assert!(seen.is_ours && unseen.is_ours);
     }
 }

@@ -11,7 +11,7 @@ use crate::aggregator::pages::words::printable;
 use crate::domain::hardware_profile::{
     Count, Counts, Draft, Identifier, NO_TAINT, Part, Scheduling, Wish,
 };
-use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder};
+use crate::wire::hardware_profiles::order::{CountsJson, MOST_NODES, ProfileOrder};
 
 /// What is said of a new profile.
 #[derive(Debug, Default)]
@@ -54,7 +54,13 @@ impl Asked {
     fn take(&mut self, name: &str, value: String) -> Result<(), String> {
         match name {
             // As boxes send it, and as the API takes it.
-            "node" | "nodes" => self.nodes.extend(value.split(',').map(str::to_owned)),
+            "node" | "nodes" => {
+                self.nodes.extend(value.split(',').map(str::to_owned));
+                // All that is kept is shown again, each name several times.
+                if self.nodes.len() > MOST_NODES {
+                    return Err(format!("There are more than {MOST_NODES} nodes."));
+                }
+            }
             "name" => self.name = value,
             "displayName" => self.display_name = value,
             "namespace" => self.namespace = value,
@@ -344,5 +350,9 @@ mod tests {
         let nodes: Vec<String> = (0..=5000).map(|at| format!("n{at}")).collect();
         let many = format!("/profiles/new?nodes={}", nodes.join(","));
         assert_eq!(why(&many), "There are more than 5000 nodes.");
+        // Nothing of them is left to be shown.
+        assert!(asked(&many).is_err());
+        let each = nodes.into_iter().map(|node| ("node".to_owned(), node));
+        assert!(Asked::of_pairs(each.collect()).is_err());
     }
 }
