@@ -48,7 +48,8 @@ fn cluster(products: &[&str]) -> Arc<Followed> {
     })
 }
 
-/// A site beside a cluster of nodes that no agent speaks for, with a profile for each of two types and one for none.
+/// A site beside a cluster of nodes that no agent speaks for, with a profile for each of two types, one for none, and one that says
+/// it is for one type and reaches all.
 struct Labelled {
     site: Site,
     cluster: watch::Sender<Arc<Followed>>,
@@ -72,6 +73,10 @@ fn labelled(products: &[&str]) -> Labelled {
         profile("big", &to("NVIDIA-H100-80GB-HBM3")),
         profile("small", &to("NVIDIA-L4")),
         profile("any", ""),
+        profile(
+            &format!("wide, annotations: {{octavo.dev/type: {H100}}}"),
+            "",
+        ),
     ];
     std::fs::write(file.path(), all.join("---\n")).unwrap();
     let (says, followed) = watch::channel(cluster(products));
@@ -137,15 +142,17 @@ async fn nfr_003_who_may_see_one_type_sees_and_follows_the_profiles_that_are_for
         assert_eq!(here.names(path, "bob", "name").await, ["big"], "{path}");
         assert_eq!(
             here.names(path, "eve", "name").await,
-            ["any", "big", "small"]
+            ["any", "big", "small", "wide"]
         );
     }
     for (path, status) in [
         ("/api/v1/profiles/big", 200),
         ("/api/v1/profiles/a/small", 404),
         ("/api/v1/profiles/any", 404),
+        ("/api/v1/profiles/a/wide", 404),
         ("/profiles/a/big", 200),
         ("/profiles/a/small", 404),
+        ("/profiles/a/wide", 404),
     ] {
         assert_eq!(here.site.status(path, Some("bob")).await, status, "{path}");
     }
@@ -158,7 +165,8 @@ async fn nfr_003_who_may_see_one_type_sees_and_follows_the_profiles_that_are_for
             .await,
         403
     );
-    for (user, expected) in [("bob", &["big"][..]), ("eve", &["any", "big", "small"])] {
+    let all = &["any", "big", "small", "wide"][..];
+    for (user, expected) in [("bob", &["big"][..]), ("eve", all)] {
         let answer = here.site.gets("/api/v1/profile-events", Some(user)).await;
         assert_eq!(answer.status(), StatusCode::OK, "{user}");
         assert_eq!(told(answer.into_body()).await, expected, "{user}");
@@ -196,7 +204,10 @@ async fn a_stream_ends_when_its_reader_may_see_other_types_than_at_its_start() {
     while body.frame().await.is_some() {}
     let answer = here.site.gets("/api/v1/profile-events", Some("bob")).await;
     // What selects nothing reaches both types, and no other.
-    assert_eq!(told(answer.into_body()).await, ["any", "big", "small"]);
+    assert_eq!(
+        told(answer.into_body()).await,
+        ["any", "big", "small", "wide"]
+    );
 }
 
 #[tokio::test]
