@@ -49,8 +49,8 @@ type Key<'a> = (&'a str, &'a str, &'a str);
 ///
 /// `profile` has a profile that is new or changed, be it only in how much is free for it; `removed` one that is no more; `synced`
 /// says that all that is known has been sent, and only it has an id. Whoever comes back with that id in `Last-Event-ID` is not told
-/// again what did not change; with an older one all is told again, and what is not named before `synced` is no more. Changes come
-/// once a second at most.
+/// again what did not change; with an older one all is told again, with `changes=only` too, and what is not named before `synced`
+/// is no more. Changes come once a second at most.
 #[utoipa::path(
     get,
     path = "/api/v1/profile-events",
@@ -117,7 +117,11 @@ impl Following {
         let mut apart = interval(AGAIN);
         apart.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = self.now().await;
-        let is_known = only_changes || last.is_some_and(|last| last == self.id(&told));
+        // Who comes back with an older id missed changes, also where only changes were asked for.
+        let is_known = match last {
+            Some(last) => last == self.id(&told),
+            None => only_changes,
+        };
         if !is_known {
             self.tell(&Judged::default(), &told, to).await?;
         }

@@ -175,15 +175,48 @@ async fn nfr_003_who_may_see_one_type_sees_and_follows_the_profiles_that_are_for
 
 /// Names of profiles that a stream begins with.
 async fn told(mut body: Body) -> Vec<String> {
+    named(&until_synced(&mut body).await)
+}
+
+/// What a stream says up to the next `synced`.
+async fn until_synced(body: &mut Body) -> String {
     let mut text = String::new();
     while !text.contains("event: synced") {
         let frame = body.frame().await.unwrap().unwrap();
         text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
     }
+    text
+}
+
+/// Names of the profiles that are told of.
+fn named(text: &str) -> Vec<String> {
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
     let events = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
     let names = events.filter_map(|event| Some(event["profile"]["name"].as_str()?.to_owned()));
     names.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_back_with_an_older_id_is_told_all_also_where_only_changes_are_asked_for() {
+    let here = labelled(&BOTH);
+    here.site
+        .server
+        .gives("eve: watch hardwareprofiles.octavo.dev");
+    let begins = async |last: Option<&str>| {
+        let mut headers = vec![("authorization", "Bearer token-eve")];
+        headers.extend(last.map(|id| ("last-event-id", id)));
+        let path = "/api/v1/profile-events?changes=only";
+        let answer = here.site.answers("GET", path, &headers).await;
+        until_synced(&mut answer.into_body()).await
+    };
+    let first = begins(None).await;
+    assert!(named(&first).is_empty(), "{first}");
+    let id = first.lines().find_map(|line| line.strip_prefix("id: "));
+    assert!(named(&begins(id).await).is_empty());
+    here.cluster.send_replace(cluster(&["NVIDIA-L4"]));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(named(&begins(id).await), ["any", "big", "small", "wide"]);
+    assert!(named(&begins(None).await).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
