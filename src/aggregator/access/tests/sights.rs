@@ -220,6 +220,35 @@ async fn who_comes_back_with_an_older_id_is_told_all_also_where_only_changes_are
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_follows_profiles_is_told_when_what_they_see_may_be_old_and_when_it_is_not() {
+    let here = labelled(&BOTH);
+    here.site
+        .server
+        .gives("eve: watch hardwareprofiles.octavo.dev");
+    let answer = here.site.gets("/api/v1/profile-events", Some("eve")).await;
+    let mut body = answer.into_body();
+    let said = until_synced(&mut body).await;
+    assert!(!said.contains("notice"), "{said}");
+    let become_so = |trouble: Option<&str>| {
+        here.cluster.send_modify(|followed| {
+            let followed = Arc::make_mut(followed);
+            followed.trouble = trouble.map(ToOwned::to_owned);
+            followed.heard = Some(Instant::now());
+        });
+    };
+    become_so(Some(AWAY));
+    let said = until_synced(&mut body).await;
+    assert!(said.contains("cannot be read now"), "{said}");
+    assert!(named(&said).is_empty() && !said.contains(AWAY), "{said}");
+    become_so(None);
+    let said = until_synced(&mut body).await;
+    assert!(!said.contains("notice"), "{said}");
+    // Nothing is heard from then on.
+    let said = until_synced(&mut body).await;
+    assert!(said.contains("for more than a minute"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_ends_when_its_reader_may_see_other_types_than_at_its_start() {
     let here = labelled(&BOTH);
     let may = |name: &str| {
