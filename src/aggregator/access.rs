@@ -74,7 +74,7 @@ pub struct Identity(pub Option<Arc<Caller>>);
 pub(super) struct Following(Option<Right>);
 
 impl Following {
-    /// Returns once whoever has it may not follow any more, asked again every minute.
+    /// Returns once whoever has it may not follow any more, asked again every half minute.
     pub(super) async fn ended(self) -> Refused {
         if let Some(right) = self.0
             && let Some(refused) = right.ended().await

@@ -22,7 +22,7 @@ use self::cache::Cache;
 use crate::domain::error::chain;
 
 /// How long an answer that lets in is used without asking again.
-pub(super) const GOOD_FOR: Duration = Duration::from_mins(1);
+const GOOD_FOR: Duration = Duration::from_mins(1);
 /// How long one that does not is.
 const BAD_FOR: Duration = Duration::from_secs(5);
 /// Bad answers that are remembered. They take no place of good ones.

@@ -262,10 +262,11 @@ impl Judged {
     ) -> impl Iterator<Item = &'a (ProfileRow, Said)> + Clone {
         let all = self.profiles.iter();
         all.filter(|(row, _)| {
-            let reached = row.reach.iter().flat_map(|reach| &reach.types);
-            // What is reached and has no name is for who may see all types.
-            let has_names = { reached }.all(|one| one.type_name.is_some());
-            sight.shows_all(&row.types) && (has_names || sight.types == Types::All)
+            // It may be said to be for other types than it reaches. What is reached and has no name is for who may see all.
+            let mut reached = row.reach.iter().flat_map(|reach| &reach.types);
+            let shows_reached = sight.types == Types::All
+                || reached.all(|one| one.type_name.as_ref().is_some_and(|name| sight.shows(name)));
+            sight.shows_all(&row.types) && shows_reached
         })
     }
 }

@@ -1,11 +1,13 @@
 //! Answers that last: a stream of events is open for an hour, and a role may be taken away meanwhile. So it is asked again every
-//! minute, and who may not see it any more sees its end, as does who may see other types than at its start: it was made for what they
-//! could see then. While nobody can say, it goes on: it was good when it was asked last.
+//! half minute, and who may not see it any more sees its end, as does who may see other types than at its start: it was made for what
+//! they could see then. An answer counts for a minute, so the end comes within a minute and a half. While nobody can say, it goes on:
+//! it was good when it was asked last.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderValue, Method, Uri, header};
@@ -16,8 +18,10 @@ use tokio::time::interval;
 use super::Refused;
 use super::checks::Checks;
 use super::shown::Shown;
-use crate::aggregator::asking::GOOD_FOR;
 use crate::domain::access::Sight;
+
+/// How long between one time that it is asked again and the next.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// What somebody was let in for, and what shows who they are.
 #[derive(Debug)]
@@ -39,7 +43,7 @@ struct Lasting {
 impl Right {
     /// Returns once it is no more what it was: why they may not see it, or nothing where they may see something else.
     pub(super) async fn ended(self) -> Option<Refused> {
-        let mut again = interval(GOOD_FOR);
+        let mut again = interval(AGAIN);
         loop {
             again.tick().await;
             match self

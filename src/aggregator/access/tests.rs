@@ -2,6 +2,7 @@
 //! tests of the cluster.
 
 mod document;
+mod lasting;
 mod proxies;
 mod sights;
 
@@ -366,28 +367,4 @@ async fn a_page_of_another_site_changes_nothing_whoever_looks_at_it() {
     assert_eq!(posts(&[("sec-fetch-site", "cross-site")]).await, 403);
     assert_eq!(posts(&[("origin", "https://evil.example")]).await, 403);
     assert_eq!(posts(&[("origin", "null")]).await, 403);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stream_ends_within_a_minute_of_the_right_to_it() {
-    let site = site(Believed::default());
-    site.server.gives("ada: watch nodes.octavo.dev");
-    let answer = site.gets("/api/v1/events", Some("ada")).await;
-    assert_eq!(answer.status(), StatusCode::OK);
-    let start = tokio::time::Instant::now();
-    let mut body = answer.into_body();
-    assert!(body.frame().await.unwrap().is_ok());
-    // While nobody can say it goes on.
-    site.server.0.away.store(true, Ordering::Relaxed);
-    while start.elapsed() < Duration::from_mins(3) {
-        assert!(body.frame().await.unwrap().is_ok());
-    }
-    site.server.0.away.store(false, Ordering::Relaxed);
-    site.server.takes_all();
-    while body.frame().await.is_some() {}
-    assert!(
-        start.elapsed() < Duration::from_mins(5),
-        "{:?}",
-        start.elapsed()
-    );
 }

@@ -49,8 +49,9 @@ type Key<'a> = (&'a str, &'a str, &'a str);
 ///
 /// `profile` has a profile that is new or changed, be it only in how much is free for it; `removed` one that is no more; `synced`
 /// says that all that is known has been sent, and only it has an id. Whoever comes back with that id in `Last-Event-ID` is not told
-/// again what did not change; with an older one all is told again, and what is not named before `synced` is no more. Changes come
-/// once a second at most.
+/// again what did not change; with an older one all is told again, with `changes=only` too, and what is not named before `synced`
+/// is no more. Changes come once a second at most. Where what is told may be old, `notice` of `synced` says why; when that changes,
+/// a `synced` comes by itself.
 #[utoipa::path(
     get,
     path = "/api/v1/profile-events",
@@ -117,22 +118,26 @@ impl Following {
         let mut apart = interval(AGAIN);
         apart.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = self.now().await;
-        let is_known = only_changes || last.is_some_and(|last| last == self.id(&told));
+        // Who comes back with an older id missed changes, also where only changes were asked for.
+        let is_known = match last {
+            Some(last) => last == self.id(&told),
+            None => only_changes,
+        };
         if !is_known {
             self.tell(&Judged::default(), &told, to).await?;
         }
-        self.synced(&told, to).await?;
+        let mut notice = self.notice();
+        self.synced((&told, notice.as_deref()), to).await?;
         loop {
             tokio::select! {
                 _ = apart.tick() => {}
                 () = to.closed() => return Err(Gone),
             }
             let now = self.now().await;
-            if now.revision == told.revision {
-                continue;
-            }
-            if self.tell(&told, &now, to).await? {
-                self.synced(&now, to).await?;
+            let before = std::mem::replace(&mut notice, self.notice());
+            let is_other = now.revision != told.revision && self.tell(&told, &now, to).await?;
+            if is_other || notice != before {
+                self.synced((&now, notice.as_deref()), to).await?;
             }
             told = now;
         }
@@ -140,6 +145,10 @@ impl Following {
 
     async fn now(&self) -> Arc<Judged> {
         self.view.profiles().judged(self.view.fleet()).await
+    }
+
+    fn notice(&self) -> Option<String> {
+        self.view.profiles().notice(&self.sight)
     }
 
     /// Sends what lies between two judgements, and says whether that is anything.
@@ -175,10 +184,16 @@ impl Following {
         })
     }
 
-    async fn synced(&self, judged: &Judged, to: &Sender) -> Result<(), Gone> {
-        let revision = judged.revision;
-        self.send(to, ProfileEvent::Synced { revision }, Some(self.id(judged)))
-            .await
+    async fn synced(
+        &self,
+        (judged, notice): (&Judged, Option<&str>),
+        to: &Sender,
+    ) -> Result<(), Gone> {
+        let event = ProfileEvent::Synced {
+            revision: judged.revision,
+            notice: notice.map(ToOwned::to_owned),
+        };
+        self.send(to, event, Some(self.id(judged))).await
     }
 
     /// Of what was told: by which aggregator, in which state, and what of it.

@@ -27,14 +27,6 @@ impl Group {
         }
     }
 
-    /// The type, where there is one.
-    pub fn type_name(&self) -> Option<&TypeName> {
-        match self {
-            Self::Of(name) => Some(name),
-            Self::Mixed | Self::Unknown | Self::Nothing => None,
-        }
-    }
-
     /// For a person.
     pub fn title(&self) -> &str {
         match self {
@@ -74,7 +66,5 @@ mod tests {
                 "no accelerator"
             ]
         );
-        assert_eq!(groups[0].type_name(), Some(&a100));
-        assert_eq!(groups[2].type_name(), None);
     }
 }

@@ -83,7 +83,7 @@ pub struct ProfileRow {
     /// The type of accelerator: what it says itself, what it selects, or the one it reaches. Absent where that is none or several.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
-    /// All types that it says it is for, or reaches.
+    /// All types that it says it is for; those that it reaches only where it says none. What is reached is in `reach`.
     pub types: Vec<String>,
     /// Memory of one device.
     #[serde(default, rename = "memoryMiB", skip_serializing_if = "Option::is_none")]

@@ -31,10 +31,13 @@ pub enum ProfileEvent {
         /// What kind of object it was.
         object_kind: String,
     },
-    /// All that is known has been sent.
+    /// All that is known has been sent. It comes too when `notice` is another than before.
     Synced {
         /// Grows with each change, for as long as the aggregator runs.
         revision: u64,
+        /// Why what is told may not be how it is now; absent while it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        notice: Option<String>,
     },
 }
 

@@ -48,7 +48,8 @@ fn cluster(products: &[&str]) -> Arc<Followed> {
     })
 }
 
-/// A site beside a cluster of nodes that no agent speaks for, with a profile for each of two types and one for none.
+/// A site beside a cluster of nodes that no agent speaks for, with a profile for each of two types, one for none, and one that says
+/// it is for one type and reaches all.
 struct Labelled {
     site: Site,
     cluster: watch::Sender<Arc<Followed>>,
@@ -72,6 +73,10 @@ fn labelled(products: &[&str]) -> Labelled {
         profile("big", &to("NVIDIA-H100-80GB-HBM3")),
         profile("small", &to("NVIDIA-L4")),
         profile("any", ""),
+        profile(
+            &format!("wide, annotations: {{octavo.dev/type: {H100}}}"),
+            "",
+        ),
     ];
     std::fs::write(file.path(), all.join("---\n")).unwrap();
     let (says, followed) = watch::channel(cluster(products));
@@ -137,15 +142,17 @@ async fn nfr_003_who_may_see_one_type_sees_and_follows_the_profiles_that_are_for
         assert_eq!(here.names(path, "bob", "name").await, ["big"], "{path}");
         assert_eq!(
             here.names(path, "eve", "name").await,
-            ["any", "big", "small"]
+            ["any", "big", "small", "wide"]
         );
     }
     for (path, status) in [
         ("/api/v1/profiles/big", 200),
         ("/api/v1/profiles/a/small", 404),
         ("/api/v1/profiles/any", 404),
+        ("/api/v1/profiles/a/wide", 404),
         ("/profiles/a/big", 200),
         ("/profiles/a/small", 404),
+        ("/profiles/a/wide", 404),
     ] {
         assert_eq!(here.site.status(path, Some("bob")).await, status, "{path}");
     }
@@ -158,7 +165,8 @@ async fn nfr_003_who_may_see_one_type_sees_and_follows_the_profiles_that_are_for
             .await,
         403
     );
-    for (user, expected) in [("bob", &["big"][..]), ("eve", &["any", "big", "small"])] {
+    let all = &["any", "big", "small", "wide"][..];
+    for (user, expected) in [("bob", &["big"][..]), ("eve", all)] {
         let answer = here.site.gets("/api/v1/profile-events", Some(user)).await;
         assert_eq!(answer.status(), StatusCode::OK, "{user}");
         assert_eq!(told(answer.into_body()).await, expected, "{user}");
@@ -167,15 +175,77 @@ async fn nfr_003_who_may_see_one_type_sees_and_follows_the_profiles_that_are_for
 
 /// Names of profiles that a stream begins with.
 async fn told(mut body: Body) -> Vec<String> {
+    named(&until_synced(&mut body).await)
+}
+
+/// What a stream says up to the next `synced`.
+async fn until_synced(body: &mut Body) -> String {
     let mut text = String::new();
     while !text.contains("event: synced") {
         let frame = body.frame().await.unwrap().unwrap();
         text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
     }
+    text
+}
+
+/// Names of the profiles that are told of.
+fn named(text: &str) -> Vec<String> {
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
     let events = data.map(|data| serde_json::from_str::<Value>(data).unwrap());
     let names = events.filter_map(|event| Some(event["profile"]["name"].as_str()?.to_owned()));
     names.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_back_with_an_older_id_is_told_all_also_where_only_changes_are_asked_for() {
+    let here = labelled(&BOTH);
+    here.site
+        .server
+        .gives("eve: watch hardwareprofiles.octavo.dev");
+    let begins = async |last: Option<&str>| {
+        let mut headers = vec![("authorization", "Bearer token-eve")];
+        headers.extend(last.map(|id| ("last-event-id", id)));
+        let path = "/api/v1/profile-events?changes=only";
+        let answer = here.site.answers("GET", path, &headers).await;
+        until_synced(&mut answer.into_body()).await
+    };
+    let first = begins(None).await;
+    assert!(named(&first).is_empty(), "{first}");
+    let id = first.lines().find_map(|line| line.strip_prefix("id: "));
+    assert!(named(&begins(id).await).is_empty());
+    here.cluster.send_replace(cluster(&["NVIDIA-L4"]));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(named(&begins(id).await), ["any", "big", "small", "wide"]);
+    assert!(named(&begins(None).await).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_follows_profiles_is_told_when_what_they_see_may_be_old_and_when_it_is_not() {
+    let here = labelled(&BOTH);
+    here.site
+        .server
+        .gives("eve: watch hardwareprofiles.octavo.dev");
+    let answer = here.site.gets("/api/v1/profile-events", Some("eve")).await;
+    let mut body = answer.into_body();
+    let said = until_synced(&mut body).await;
+    assert!(!said.contains("notice"), "{said}");
+    let become_so = |trouble: Option<&str>| {
+        here.cluster.send_modify(|followed| {
+            let followed = Arc::make_mut(followed);
+            followed.trouble = trouble.map(ToOwned::to_owned);
+            followed.heard = Some(Instant::now());
+        });
+    };
+    become_so(Some(AWAY));
+    let said = until_synced(&mut body).await;
+    assert!(said.contains("cannot be read now"), "{said}");
+    assert!(named(&said).is_empty() && !said.contains(AWAY), "{said}");
+    become_so(None);
+    let said = until_synced(&mut body).await;
+    assert!(!said.contains("notice"), "{said}");
+    // Nothing is heard from then on.
+    let said = until_synced(&mut body).await;
+    assert!(said.contains("for more than a minute"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,7 +266,10 @@ async fn a_stream_ends_when_its_reader_may_see_other_types_than_at_its_start() {
     while body.frame().await.is_some() {}
     let answer = here.site.gets("/api/v1/profile-events", Some("bob")).await;
     // What selects nothing reaches both types, and no other.
-    assert_eq!(told(answer.into_body()).await, ["any", "big", "small"]);
+    assert_eq!(
+        told(answer.into_body()).await,
+        ["any", "big", "small", "wide"]
+    );
 }
 
 #[tokio::test]
