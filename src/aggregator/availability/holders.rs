@@ -4,7 +4,7 @@
 //! much ends, it is counted for its own sake.
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tracing::warn;
 
 use super::Counter;
 use crate::domain::availability::{Holders, Shown};
@@ -28,8 +28,13 @@ impl Counter {
         let mut holders = Holders::default();
         loop {
             let followed = cluster.borrow_and_update().clone();
-            if let Some(heard) = followed.heard {
-                for shown in holders.look(&followed.sights, self.seconds(heard)) {
+            // While nodes or pods alone are followed, or neither, what is known of them is of different times.
+            if followed.heard.is_some() && followed.trouble.is_none() {
+                let now = self.seconds();
+                if holders.is_set_back(now) {
+                    warn!("this machine's clock was set back: how long pods hold devices is watched anew");
+                }
+                for shown in holders.look(&followed.sights, now) {
                     // What is lost leaves a gap, and after a gap it begins anew.
                     if self.shown.try_send(shown).is_err() {
                         holders.forget();
@@ -46,10 +51,8 @@ impl Counter {
         }
     }
 
-    /// The time of day at an instant that has been, in seconds since 1970.
-    fn seconds(&self, at: Instant) -> i64 {
-        let clock = self.view.clock();
-        let now = clock.wall(clock.now());
-        now.checked_sub(at.elapsed()).unwrap_or(now).as_second()
+    /// The time of day by this machine's clock, in seconds since 1970: when pods began is told by such clocks, which are corrected.
+    pub(super) fn seconds(&self) -> i64 {
+        (self.today)(self.view.clock()).as_second()
     }
 }
