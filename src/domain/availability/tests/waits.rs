@@ -119,6 +119,17 @@ fn ac_008_the_wait_is_an_interval_by_how_long_others_held_theirs_and_who_holds_n
     // All last an hour, and these began ten minutes before.
     assert_eq!((from, to), (now + 3000, Some(now + 3000)));
     assert_eq!((samples, since, of, holders), (30, 0, 0, 2));
+    let second = "by the second";
+    assert!(wait.words().unwrap().contains(second), "{wait:?}");
+    let one = Wait::Likely {
+        from,
+        to: None,
+        samples,
+        since,
+        of,
+        holders,
+    };
+    assert!(!one.words().unwrap().contains(second), "{one:?}");
 }
 
 #[test]
