@@ -1,6 +1,6 @@
 //! How long those lasted who held something, by type, resource and shape, within bounds; and what follows for who waits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::holders::{Left, Shown};
 use super::kind::{Names, PRODUCT};
@@ -25,10 +25,10 @@ pub struct History {
 struct Lived {
     /// All that have ended since then are here.
     since: i64,
-    /// When each began and ended, in the order in which they were seen to.
-    ends: VecDeque<(i64, i64)>,
-    /// Pieces of work of which some ended a moment ago, and when.
-    works: BTreeMap<(String, i64), i64>,
+    /// When each began and ended, in the order in which they were seen to, and in which namespace.
+    ends: VecDeque<(i64, i64, String)>,
+    /// The pieces of work that these are of. Of each, the first end counts: then some of what it holds is given back.
+    works: BTreeSet<(String, i64)>,
 }
 
 /// What the past says of who waits now. Times are seconds since 1970.
@@ -47,14 +47,12 @@ pub(super) enum Guess {
 
 /// So far back is looked: work of last month is another's.
 const WINDOW: i64 = 14 * 86_400;
-/// Of fewer that have ended nothing is said.
+/// Of fewer pieces of work that have ended nothing is said.
 pub(super) const FEWEST_ENDS: u32 = 20;
 /// Ends that are kept of one kind, the last ones.
 const MOST_ENDS: usize = 512;
 /// Kinds of which ends are kept: types and resources are words of others.
 const MOST_KINDS: usize = 256;
-/// What ends within so many seconds of each other, and is one piece of work, has ended once.
-const TOGETHER: i64 = 60;
 
 impl History {
     /// Takes in what was seen. It is learned from with the next count, which knows of which type the nodes are.
@@ -108,7 +106,7 @@ impl History {
         let lived = self.kinds.entry(key).or_insert_with(|| Lived {
             since,
             ends: VecDeque::new(),
-            works: BTreeMap::new(),
+            works: BTreeSet::new(),
         });
         lived.keep(left);
     }
@@ -122,9 +120,9 @@ impl History {
         let since = lived.map_or(watched, |lived| lived.since);
         let since = since.max(now.saturating_sub(WINDOW));
         let ended = lived.into_iter().flat_map(|lived| &lived.ends);
-        let ended = ended.filter(|(_, ended)| *ended >= since);
+        let ended = ended.filter(|(_, ended, _)| *ended >= since);
         let mut spells: Vec<Spell> = ended
-            .map(|(began, ended)| Spell::new(age(*began, since), age(*began, *ended), true))
+            .map(|(began, ended, _)| Spell::new(age(*began, since), age(*began, *ended), true))
             .collect();
         let samples = u32::try_from(spells.len()).unwrap_or(u32::MAX);
         if samples < FEWEST_ENDS {
@@ -156,26 +154,28 @@ impl History {
 
 impl Lived {
     fn keep(&mut self, left: &Left) {
-        let past = left.ended.saturating_sub(TOGETHER);
-        self.works.retain(|_, ended| *ended >= past);
-        let work = work(&left.namespace, left.began);
-        let work = (work.0.to_owned(), work.1);
-        if self.works.insert(work, left.ended).is_some() {
+        let of = |namespace: &str, began| {
+            let (namespace, minute) = work(namespace, began);
+            (namespace.to_owned(), minute)
+        };
+        if !self.works.insert(of(&left.namespace, left.began)) {
             return;
         }
-        self.ends.push_back((left.began, left.ended));
+        let namespace = left.namespace.clone();
+        self.ends.push_back((left.began, left.ended, namespace));
         let oldest = left.ended.saturating_sub(WINDOW);
-        while let Some((_, ended)) = self.ends.front().copied()
-            && (self.ends.len() > MOST_ENDS || ended < oldest)
+        while let Some((_, ended, _)) = self.ends.front()
+            && (self.ends.len() > MOST_ENDS || *ended < oldest)
+            && let Some((began, ended, namespace)) = self.ends.pop_front()
         {
-            self.ends.pop_front();
+            self.works.remove(&of(&namespace, began));
             // Of what ended then, not everything is known any more.
             self.since = self.since.max(ended.saturating_add(1));
         }
     }
 
     fn last(&self) -> i64 {
-        self.ends.back().map_or(self.since, |(_, ended)| *ended)
+        self.ends.back().map_or(self.since, |(_, ended, _)| *ended)
     }
 }
 

@@ -210,6 +210,22 @@ fn pods_of_one_piece_of_work_count_once() {
         watched.look(&holders, 3040),
         Wait::Unknown(Unknown::TooFew { ended: 1, since: 0 })
     );
+    // However far apart they end, as those of an array job do.
+    let mut watched = Watched::new();
+    let gang = &gang[..24];
+    watched.look(gang, 50);
+    for gone in 1..=24_usize {
+        let now = 3000 + 120 * i64::try_from(gone).unwrap();
+        watched.look(&gang[gone..], now);
+    }
+    let holders = TWO.map(|(name, team)| (name, team, 6000, None));
+    assert_eq!(
+        watched.look(&holders, 6010),
+        Wait::Unknown(Unknown::TooFew {
+            ended: 1,
+            since: 50
+        })
+    );
     // Nor do many of one that hold now end sooner than one of them.
     let mut watched = Watched::new();
     let now = watched.after(30);
