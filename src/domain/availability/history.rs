@@ -16,8 +16,8 @@ pub struct History {
     since: Option<i64>,
     unplaced: Vec<Left>,
     kinds: BTreeMap<Key, Lived>,
-    /// Whether ends were not kept, because there are more kinds than any fleet has.
-    is_cut: bool,
+    /// When the last one ended that was not kept, because there are more kinds than any fleet has.
+    cut: Option<i64>,
 }
 
 /// Those of one kind that have ended.
@@ -98,11 +98,11 @@ impl History {
             let oldest = left.ended.saturating_sub(WINDOW);
             self.kinds.retain(|_, lived| lived.last() >= oldest);
             if self.kinds.len() >= MOST_KINDS {
-                self.is_cut = true;
+                self.cut = self.cut.max(Some(left.ended));
                 return;
             }
         }
-        let since = if self.is_cut { left.ended } else { since };
+        let since = self.known_since(since);
         let lived = self.kinds.entry(key).or_insert_with(|| Lived {
             since,
             ends: VecDeque::new(),
@@ -111,13 +111,19 @@ impl History {
         lived.keep(left);
     }
 
+    /// From when on every end is known of a kind of which none is kept, where it is watched since then.
+    fn known_since(&self, since: i64) -> i64 {
+        let cut = self.cut.map(|cut| cut.saturating_add(1));
+        cut.map_or(since, |cut| cut.max(since))
+    }
+
     /// What it says of the first of `works` that ends, which hold some of `key` at `now`.
     pub(super) fn guess(&self, key: &Key, works: &Works<'_>, now: i64) -> Guess {
         let Some(watched) = self.since else {
             return Guess::Unknown(Unknown::NoDeadline);
         };
         let lived = self.kinds.get(key);
-        let since = lived.map_or(watched, |lived| lived.since);
+        let since = lived.map_or_else(|| self.known_since(watched), |lived| lived.since);
         let since = since.max(now.saturating_sub(WINDOW));
         let ended = lived.into_iter().flat_map(|lived| &lived.ends);
         let ended = ended.filter(|(_, ended, _)| *ended >= since);
@@ -182,4 +188,81 @@ impl Lived {
 /// Of how many seconds it was then.
 fn age(began: i64, at: i64) -> u64 {
     u64::try_from(at.saturating_sub(began)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::accelerators::Catalogue;
+    use crate::domain::availability::Kind;
+    use crate::domain::cluster::ClusterNode;
+
+    /// One of so many kinds.
+    fn resource(number: usize) -> String {
+        format!("nvidia.com/mig-{number}g.10gb")
+    }
+
+    /// A pod of ten minutes that ended then.
+    fn left(resource: &str, ended: i64) -> Shown {
+        Shown::Left(Left {
+            node: Arc::new(ClusterNode::default()),
+            resource: resource.to_owned(),
+            namespace: "team".to_owned(),
+            began: ended - 600,
+            ended,
+        })
+    }
+
+    fn learned(shown: impl IntoIterator<Item = Shown>) -> History {
+        let mut history = History::default();
+        history.show(Shown::Since(0));
+        for shown in shown {
+            history.show(shown);
+        }
+        let mut names = Names::new(Catalogue::built_in());
+        history.learn(&Members::new(), &mut names);
+        history
+    }
+
+    fn guess(history: &History, resource: &str, now: i64) -> Guess {
+        let key = Key {
+            kind: Kind::Unknown,
+            resource: resource.to_owned(),
+            shape: Shape::of(resource, None),
+        };
+        let work = super::super::pending::Work {
+            began: now - 60,
+            is_usable: true,
+        };
+        history.guess(&key, &Works::from([(("team", now), work)]), now)
+    }
+
+    #[test]
+    fn of_more_ends_than_are_kept_the_last_ones_count_and_since_when_is_said() {
+        let one = resource(1);
+        let history = learned((1..=600).map(|number| left(&one, number * 600)));
+        let Guess::Likely { samples, since, .. } = guess(&history, &one, 360_060) else {
+            panic!("nothing is said")
+        };
+        assert_eq!((samples, since), (512, 88 * 600 + 1));
+    }
+
+    #[test]
+    fn of_a_kind_of_which_an_end_was_not_kept_nothing_is_known_up_to_then() {
+        let mut all: Vec<Shown> = (0..257).map(|kind| left(&resource(kind), 1000)).collect();
+        let few = |ended, since| Guess::Unknown(Unknown::TooFew { ended, since });
+        let history = learned(all.clone());
+        for (kind, told) in [(0, few(1, 0)), (255, few(1, 0)), (256, few(0, 1001))] {
+            assert_eq!(guess(&history, &resource(kind), 2000), told, "{kind}");
+        }
+        // When nobody has had the others for two weeks, there is room again.
+        let late = 1001 + WINDOW;
+        all.push(left(&resource(256), late));
+        assert_eq!(
+            guess(&learned(all), &resource(256), late),
+            few(1, late - WINDOW)
+        );
+    }
 }
