@@ -49,7 +49,7 @@ pub struct Counter {
     work: Arc<Mutex<Work>>,
     last: Arc<watch::Sender<Option<Counted>>>,
     /// Who holds nothing any more, to be learned from with the next count.
-    shown: mpsc::Sender<Shown>,
+    shown: mpsc::Sender<Vec<Shown>>,
     /// The time of day.
     today: fn(&Clock) -> Timestamp,
 }
@@ -87,7 +87,7 @@ struct Work {
     fleet: Fleet,
     seen: BTreeMap<NodeName, Seen>,
     history: History,
-    shown: mpsc::Receiver<Shown>,
+    shown: mpsc::Receiver<Vec<Shown>>,
 }
 
 impl Counter {
@@ -256,8 +256,10 @@ impl Work {
         followed: Option<&Followed>,
     ) -> Availability {
         self.look(fleet);
-        while let Ok(shown) = self.shown.try_recv() {
-            self.history.show(shown);
+        while let Ok(look) = self.shown.try_recv() {
+            for shown in look {
+                self.history.show(shown);
+            }
         }
         let nodes = self.fleet.nodes.iter();
         let agents: Vec<AgentNode<'_>> = nodes

@@ -175,6 +175,33 @@ async fn ac_008_who_holds_is_watched_and_how_long_they_did_says_how_long_one_wai
 }
 
 #[tokio::test(start_paused = true)]
+async fn as_many_as_end_at_once_are_learned_of() {
+    let (counter, says, _fleet) = counter(followed(&sights(1), Some(Instant::now())));
+    let _watching = tokio::spawn(counter.clone().watch_holders());
+    tokio::task::yield_now().await;
+    let clock = counter.view().clock();
+    let since = clock.wall(clock.now()).as_second();
+    let mut all = Sights::default();
+    for number in 0..5000 {
+        let one = Sights::clone(&held(&format!("pod-{number}"), since));
+        all.nodes.extend(one.nodes);
+        all.pods.extend(one.pods);
+    }
+    for now in [Arc::new(all), held("last", since)] {
+        advance(Duration::from_mins(10)).await;
+        says.send_replace(followed(&now, Some(Instant::now())));
+        tokio::task::yield_now().await;
+    }
+    advance(PAUSE).await;
+    let counted = counter.current().await.unwrap();
+    // All of them are one piece of work.
+    assert_eq!(
+        counted.availability.rows[0].wait,
+        Wait::Unknown(Unknown::TooFew { ended: 1, since })
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_the_cluster_is_not_followed_nobody_is_seen_to_end_and_the_clock_may_be_corrected() {
     /// By how many seconds this machine's clock was set.
     static SET: AtomicI64 = AtomicI64::new(0);
