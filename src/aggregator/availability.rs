@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::Instant;
 
 pub use self::query::{AvailabilityQuery, AvailabilityQueryError};
-use super::clock::Moment;
+use super::clock::{Clock, Moment};
 use super::fleet::{Fleet, Node};
 use super::view::View;
 use crate::domain::accelerators::Catalogue;
@@ -48,7 +49,9 @@ pub struct Counter {
     work: Arc<Mutex<Work>>,
     last: Arc<watch::Sender<Option<Counted>>>,
     /// Who holds nothing any more, to be learned from with the next count.
-    shown: mpsc::Sender<Shown>,
+    shown: mpsc::Sender<Vec<Shown>>,
+    /// The time of day.
+    today: fn(&Clock) -> Timestamp,
 }
 
 /// One count, of one fleet and one look at the cluster.
@@ -84,7 +87,7 @@ struct Work {
     fleet: Fleet,
     seen: BTreeMap<NodeName, Seen>,
     history: History,
-    shown: mpsc::Receiver<Shown>,
+    shown: mpsc::Receiver<Vec<Shown>>,
 }
 
 impl Counter {
@@ -105,6 +108,7 @@ impl Counter {
             work: Arc::new(Mutex::new(work)),
             last: Arc::new(watch::Sender::new(None)),
             shown,
+            today: |_| Timestamp::now(),
         }
     }
 
@@ -139,7 +143,7 @@ impl Counter {
         }
         let (fleet, now) = (self.view.fleet(), self.view.clock().now());
         let followed = self.followed();
-        let seconds = self.view.clock().wall(now).as_second();
+        let seconds = self.seconds();
         let last = Arc::clone(&self.last);
         // What was counted is kept also where nobody waits for it any more.
         let counting = tokio::task::spawn_blocking(move || {
@@ -252,8 +256,10 @@ impl Work {
         followed: Option<&Followed>,
     ) -> Availability {
         self.look(fleet);
-        while let Ok(shown) = self.shown.try_recv() {
-            self.history.show(shown);
+        while let Ok(look) = self.shown.try_recv() {
+            for shown in look {
+                self.history.show(shown);
+            }
         }
         let nodes = self.fleet.nodes.iter();
         let agents: Vec<AgentNode<'_>> = nodes

@@ -4,18 +4,18 @@
 //! much ends, it is counted for its own sake.
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tracing::warn;
 
 use super::Counter;
 use crate::domain::availability::{Holders, Shown};
 
-/// Ends that wait to be learned of.
-const MOST_WAITING: usize = 4096;
-/// With so many it is not waited until somebody asks.
+/// Looks of which the ends wait to be learned of: one may show those of all pods of a cluster.
+const MOST_WAITING: usize = 256;
+/// With so many looks, or ends of one look, it is not waited until somebody asks.
 const MANY: usize = MOST_WAITING / 4;
 
-/// What was seen, on its way to a count.
-pub(super) fn channel() -> (mpsc::Sender<Shown>, mpsc::Receiver<Shown>) {
+/// What each look has shown, on its way to a count.
+pub(super) fn channel() -> (mpsc::Sender<Vec<Shown>>, mpsc::Receiver<Vec<Shown>>) {
     mpsc::channel(MOST_WAITING)
 }
 
@@ -27,17 +27,22 @@ impl Counter {
         };
         let mut holders = Holders::default();
         loop {
+            let mut ends = 0;
             let followed = cluster.borrow_and_update().clone();
-            if let Some(heard) = followed.heard {
-                for shown in holders.look(&followed.sights, self.seconds(heard)) {
-                    // What is lost leaves a gap, and after a gap it begins anew.
-                    if self.shown.try_send(shown).is_err() {
-                        holders.forget();
-                        break;
-                    }
+            // While nodes or pods alone are followed, or neither, what is known of them is of different times.
+            if followed.heard.is_some() && followed.trouble.is_none() {
+                let now = self.seconds();
+                if holders.is_set_back(now) {
+                    warn!("this machine's clock was set back: how long pods hold devices is watched anew");
+                }
+                let shown = holders.look(&followed.sights, now);
+                ends = shown.len();
+                // What is lost leaves a gap, and after a gap it begins anew.
+                if ends > 0 && self.shown.try_send(shown).is_err() {
+                    holders.forget();
                 }
             }
-            if self.shown.capacity() <= MOST_WAITING.saturating_sub(MANY) {
+            if ends >= MANY || self.shown.capacity() <= MOST_WAITING.saturating_sub(MANY) {
                 drop(self.current().await);
             }
             if cluster.changed().await.is_err() {
@@ -46,10 +51,8 @@ impl Counter {
         }
     }
 
-    /// The time of day at an instant that has been, in seconds since 1970.
-    fn seconds(&self, at: Instant) -> i64 {
-        let clock = self.view.clock();
-        let now = clock.wall(clock.now());
-        now.checked_sub(at.elapsed()).unwrap_or(now).as_second()
+    /// The time of day by this machine's clock, in seconds since 1970: when pods began is told by such clocks, which are corrected.
+    pub(super) fn seconds(&self) -> i64 {
+        (self.today)(self.view.clock()).as_second()
     }
 }

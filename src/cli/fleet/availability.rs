@@ -169,11 +169,12 @@ fn pods(count: u64) -> String {
     }
 }
 
-/// `none`, an interval, or that nobody can tell.
+/// `none`, an interval of deadlines, by when one is free how likely, or that nobody can tell.
 fn wait(wait: &WaitJson) -> String {
     match (&wait.from, &wait.to) {
-        (Some(from), Some(to)) => format!("{from} to {to}"),
-        (Some(from), None) => format!("{from} or later"),
+        (Some(from), Some(to)) if wait.basis == DEADLINES => format!("{from} to {to}"),
+        (Some(from), Some(to)) => format!("even odds by {from}, 9 in 10 by {to}"),
+        (Some(from), None) => format!("even odds by {from}"),
         (None, _) if wait.basis == FREE => "none".to_owned(),
         (None, _) => wait.basis.clone(),
     }
@@ -193,6 +194,8 @@ fn evidence(row: &AvailabilityRow) -> Option<Vec<Cell>> {
 
 /// The word for that one is free.
 const FREE: &str = "free";
+/// The word for that pods alone say when they end.
+const DEADLINES: &str = "deadlines";
 
 fn reasons(row: &AvailabilityRow) -> Vec<Vec<Cell>> {
     let all = row.unusable.iter();
@@ -308,7 +311,7 @@ nvidia-h200-141gb  nvidia.com/gpu  unknown  -              no pod that holds one
     }
 
     #[test]
-    fn ac_008_how_long_the_wait_is_is_an_interval_or_has_no_end_that_is_known() {
+    fn ac_008_how_long_the_wait_is_is_an_interval_of_deadlines_or_by_when_how_likely() {
         let [from, to] = ["2026-01-01T10:00:00Z", "2026-01-01T12:00:00Z"].map(str::to_owned);
         let mut told = WaitJson {
             basis: "history".to_owned(),
@@ -316,9 +319,13 @@ nvidia-h200-141gb  nvidia.com/gpu  unknown  -              no pod that holds one
             to: Some(to),
             ..WaitJson::default()
         };
+        let likely = "even odds by 2026-01-01T10:00:00Z, 9 in 10 by 2026-01-01T12:00:00Z";
+        assert_eq!(wait(&told), likely);
+        told.basis = DEADLINES.to_owned();
         assert_eq!(wait(&told), "2026-01-01T10:00:00Z to 2026-01-01T12:00:00Z");
+        told.basis = "history".to_owned();
         told.to = None;
-        assert_eq!(wait(&told), "2026-01-01T10:00:00Z or later");
+        assert_eq!(wait(&told), "even odds by 2026-01-01T10:00:00Z");
         told.from = None;
         assert_eq!(wait(&told), "history");
         told.basis = FREE.to_owned();

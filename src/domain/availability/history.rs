@@ -1,6 +1,6 @@
 //! How long those lasted who held something, by type, resource and shape, within bounds; and what follows for who waits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::holders::{Left, Shown};
 use super::kind::{Names, PRODUCT};
@@ -16,8 +16,8 @@ pub struct History {
     since: Option<i64>,
     unplaced: Vec<Left>,
     kinds: BTreeMap<Key, Lived>,
-    /// Whether ends were not kept, because there are more kinds than any fleet has.
-    is_cut: bool,
+    /// When the last one ended that was not kept, because there are more kinds than any fleet has.
+    cut: Option<i64>,
 }
 
 /// Those of one kind that have ended.
@@ -25,10 +25,10 @@ pub struct History {
 struct Lived {
     /// All that have ended since then are here.
     since: i64,
-    /// When each began and ended, in the order in which they were seen to.
-    ends: VecDeque<(i64, i64)>,
-    /// Pieces of work of which some ended a moment ago, and when.
-    works: BTreeMap<(String, i64), i64>,
+    /// When each began and ended, in the order in which they were seen to, and in which namespace.
+    ends: VecDeque<(i64, i64, String)>,
+    /// The pieces of work that these are of. Of each, the first end counts: then some of what it holds is given back.
+    works: BTreeSet<(String, i64)>,
 }
 
 /// What the past says of who waits now. Times are seconds since 1970.
@@ -47,14 +47,12 @@ pub(super) enum Guess {
 
 /// So far back is looked: work of last month is another's.
 const WINDOW: i64 = 14 * 86_400;
-/// Of fewer that have ended nothing is said.
+/// Of fewer pieces of work that have ended nothing is said.
 pub(super) const FEWEST_ENDS: u32 = 20;
 /// Ends that are kept of one kind, the last ones.
 const MOST_ENDS: usize = 512;
 /// Kinds of which ends are kept: types and resources are words of others.
 const MOST_KINDS: usize = 256;
-/// What ends within so many seconds of each other, and is one piece of work, has ended once.
-const TOGETHER: i64 = 60;
 
 impl History {
     /// Takes in what was seen. It is learned from with the next count, which knows of which type the nodes are.
@@ -100,17 +98,23 @@ impl History {
             let oldest = left.ended.saturating_sub(WINDOW);
             self.kinds.retain(|_, lived| lived.last() >= oldest);
             if self.kinds.len() >= MOST_KINDS {
-                self.is_cut = true;
+                self.cut = self.cut.max(Some(left.ended));
                 return;
             }
         }
-        let since = if self.is_cut { left.ended } else { since };
+        let since = self.known_since(since);
         let lived = self.kinds.entry(key).or_insert_with(|| Lived {
             since,
             ends: VecDeque::new(),
-            works: BTreeMap::new(),
+            works: BTreeSet::new(),
         });
         lived.keep(left);
+    }
+
+    /// From when on every end is known of a kind of which none is kept, where it is watched since then.
+    fn known_since(&self, since: i64) -> i64 {
+        let cut = self.cut.map(|cut| cut.saturating_add(1));
+        cut.map_or(since, |cut| cut.max(since))
     }
 
     /// What it says of the first of `works` that ends, which hold some of `key` at `now`.
@@ -119,12 +123,12 @@ impl History {
             return Guess::Unknown(Unknown::NoDeadline);
         };
         let lived = self.kinds.get(key);
-        let since = lived.map_or(watched, |lived| lived.since);
+        let since = lived.map_or_else(|| self.known_since(watched), |lived| lived.since);
         let since = since.max(now.saturating_sub(WINDOW));
         let ended = lived.into_iter().flat_map(|lived| &lived.ends);
-        let ended = ended.filter(|(_, ended)| *ended >= since);
+        let ended = ended.filter(|(_, ended, _)| *ended >= since);
         let mut spells: Vec<Spell> = ended
-            .map(|(began, ended)| Spell::new(age(*began, since), age(*began, *ended), true))
+            .map(|(began, ended, _)| Spell::new(age(*began, since), age(*began, *ended), true))
             .collect();
         let samples = u32::try_from(spells.len()).unwrap_or(u32::MAX);
         if samples < FEWEST_ENDS {
@@ -156,30 +160,109 @@ impl History {
 
 impl Lived {
     fn keep(&mut self, left: &Left) {
-        let past = left.ended.saturating_sub(TOGETHER);
-        self.works.retain(|_, ended| *ended >= past);
-        let work = work(&left.namespace, left.began);
-        let work = (work.0.to_owned(), work.1);
-        if self.works.insert(work, left.ended).is_some() {
+        let of = |namespace: &str, began| {
+            let (namespace, minute) = work(namespace, began);
+            (namespace.to_owned(), minute)
+        };
+        if !self.works.insert(of(&left.namespace, left.began)) {
             return;
         }
-        self.ends.push_back((left.began, left.ended));
+        let namespace = left.namespace.clone();
+        self.ends.push_back((left.began, left.ended, namespace));
         let oldest = left.ended.saturating_sub(WINDOW);
-        while let Some((_, ended)) = self.ends.front().copied()
-            && (self.ends.len() > MOST_ENDS || ended < oldest)
+        while let Some((_, ended, _)) = self.ends.front()
+            && (self.ends.len() > MOST_ENDS || *ended < oldest)
+            && let Some((began, ended, namespace)) = self.ends.pop_front()
         {
-            self.ends.pop_front();
+            self.works.remove(&of(&namespace, began));
             // Of what ended then, not everything is known any more.
             self.since = self.since.max(ended.saturating_add(1));
         }
     }
 
     fn last(&self) -> i64 {
-        self.ends.back().map_or(self.since, |(_, ended)| *ended)
+        self.ends.back().map_or(self.since, |(_, ended, _)| *ended)
     }
 }
 
 /// Of how many seconds it was then.
 fn age(began: i64, at: i64) -> u64 {
     u64::try_from(at.saturating_sub(began)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::accelerators::Catalogue;
+    use crate::domain::availability::Kind;
+    use crate::domain::cluster::ClusterNode;
+
+    /// One of so many kinds.
+    fn resource(number: usize) -> String {
+        format!("nvidia.com/mig-{number}g.10gb")
+    }
+
+    /// A pod of ten minutes that ended then.
+    fn left(resource: &str, ended: i64) -> Shown {
+        Shown::Left(Left {
+            node: Arc::new(ClusterNode::default()),
+            resource: resource.to_owned(),
+            namespace: "team".to_owned(),
+            began: ended - 600,
+            ended,
+        })
+    }
+
+    fn learned(shown: impl IntoIterator<Item = Shown>) -> History {
+        let mut history = History::default();
+        history.show(Shown::Since(0));
+        for shown in shown {
+            history.show(shown);
+        }
+        let mut names = Names::new(Catalogue::built_in());
+        history.learn(&Members::new(), &mut names);
+        history
+    }
+
+    fn guess(history: &History, resource: &str, now: i64) -> Guess {
+        let key = Key {
+            kind: Kind::Unknown,
+            resource: resource.to_owned(),
+            shape: Shape::of(resource, None),
+        };
+        let work = super::super::pending::Work {
+            began: now - 60,
+            is_usable: true,
+        };
+        history.guess(&key, &Works::from([(("team", now), work)]), now)
+    }
+
+    #[test]
+    fn of_more_ends_than_are_kept_the_last_ones_count_and_since_when_is_said() {
+        let one = resource(1);
+        let history = learned((1..=600).map(|number| left(&one, number * 600)));
+        let Guess::Likely { samples, since, .. } = guess(&history, &one, 360_060) else {
+            panic!("nothing is said")
+        };
+        assert_eq!((samples, since), (512, 88 * 600 + 1));
+    }
+
+    #[test]
+    fn of_a_kind_of_which_an_end_was_not_kept_nothing_is_known_up_to_then() {
+        let mut all: Vec<Shown> = (0..257).map(|kind| left(&resource(kind), 1000)).collect();
+        let few = |ended, since| Guess::Unknown(Unknown::TooFew { ended, since });
+        let history = learned(all.clone());
+        for (kind, told) in [(0, few(1, 0)), (255, few(1, 0)), (256, few(0, 1001))] {
+            assert_eq!(guess(&history, &resource(kind), 2000), told, "{kind}");
+        }
+        // When nobody has had the others for two weeks, there is room again.
+        let late = 1001 + WINDOW;
+        all.push(left(&resource(256), late));
+        assert_eq!(
+            guess(&learned(all), &resource(256), late),
+            few(1, late - WINDOW)
+        );
+    }
 }

@@ -37,20 +37,23 @@ pub struct Left {
 
 /// After so many seconds without a look, nobody knows any more when those ended that are gone.
 const LONGEST_GAP: i64 = 3600;
+/// A clock that is set back by no more seconds was corrected, and is waited for.
+const SMALL_STEP: i64 = 60;
 
 impl Holders {
     /// Looks at `now`, in seconds since 1970. Of an end between two looks the later is taken for its time. A pod whose beginning was
-    /// not told when it was there is in none of it.
+    /// not told when it was there, or is no earlier than its end by the clocks of two machines, is in none of it.
     pub fn look(&mut self, sights: &Arc<Sights>, now: i64) -> Vec<Shown> {
+        let is_set_back = self.is_set_back(now);
+        if !is_set_back && self.before.as_ref().is_some_and(|(_, at)| now < *at) {
+            // What ended meanwhile is seen when the time of the look before has come again.
+            return Vec::new();
+        }
         let before = self.before.replace((Arc::clone(sights), now));
-        let Some((before, at)) = before.filter(|(_, at)| now.saturating_sub(*at) <= LONGEST_GAP)
-        else {
+        let before = before.filter(|(_, at)| now.saturating_sub(*at) <= LONGEST_GAP);
+        let Some((before, _)) = before.filter(|_| !is_set_back) else {
             return vec![Shown::Since(now)];
         };
-        // Time was set back: what is later is not after.
-        if now < at {
-            return vec![Shown::Since(now)];
-        }
         if Arc::ptr_eq(&before, sights) {
             return Vec::new();
         }
@@ -60,11 +63,18 @@ impl Holders {
             while after.next_if(|(other, _)| *other < key).is_some() {}
             let same = after.next_if(|(other, _)| *other == key);
             let goes_on = same.is_some_and(|(_, now)| goes_on(pod, now));
-            if let Some(began) = pod.began.filter(|_| !goes_on) {
+            let began = pod.began.filter(|began| !goes_on && *began < now);
+            if let Some(began) = began {
                 shown.extend(left(&before, pod, began, now));
             }
         }
         shown
+    }
+
+    /// Whether at `now` time was set back so far that what is later is not after, and a look begins anew.
+    pub fn is_set_back(&self, now: i64) -> bool {
+        let before = self.before.as_ref();
+        before.is_some_and(|(_, at)| at.saturating_sub(now) > SMALL_STEP)
     }
 
     /// Forgets the look before: what was shown since did not reach who listens.
@@ -169,6 +179,31 @@ mod tests {
         let now = sights(vec![pod("a", Some(110))]);
         assert_eq!(told(holders.look(&now, 120)), []);
         assert_eq!(told(holders.look(&sights(vec![]), 130)), [(110, 130)]);
+    }
+
+    #[test]
+    fn who_began_no_earlier_than_he_ended_has_not_left() {
+        let mut holders = Holders::default();
+        let pods = [("a", 119), ("b", 120), ("c", 300)];
+        let pods = pods.map(|(name, began)| pod(name, Some(began)));
+        drop(holders.look(&sights(pods.to_vec()), 100));
+        assert_eq!(told(holders.look(&sights(vec![]), 120)), [(119, 120)]);
+    }
+
+    #[test]
+    fn a_small_step_back_is_waited_for_and_after_a_large_one_it_begins_anew() {
+        let mut holders = Holders::default();
+        let (one, none) = (sights(vec![pod("a", Some(10))]), sights(vec![]));
+        drop(holders.look(&one, 1000));
+        for now in [999, 940] {
+            assert!(!holders.is_set_back(now));
+            assert_eq!(told(holders.look(&none, now)), []);
+        }
+        assert_eq!(told(holders.look(&none, 1001)), [(10, 1001)]);
+        drop(holders.look(&one, 1002));
+        assert!(holders.is_set_back(941));
+        assert_eq!(told(holders.look(&none, 941)), [(941, 941)]);
+        assert!(!holders.is_set_back(941));
     }
 
     #[test]

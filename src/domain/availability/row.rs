@@ -229,17 +229,22 @@ impl Wait {
                 Some(format!("{of} of {holders} pods say when they end"))
             }
             Self::Likely {
+                to,
                 samples,
                 of,
                 holders,
                 ..
             } => {
+                let second = match to {
+                    Some(_) => " and nine times in ten by the second",
+                    None => "",
+                };
                 let also = match of {
                     0 => String::new(),
                     _ => format!(", and {of} of {holders} pods say when they end"),
                 };
                 Some(format!(
-                    "as likely as not by the first time and nine times in ten by the second, by how long {samples} others held theirs{also}"
+                    "as likely as not by the first time{second}, by how long {samples} others held theirs{also}"
                 ))
             }
             Self::Unknown(why) => Some(why.words()),

@@ -75,4 +75,14 @@ fn the_aggregator_reaches_the_port_of_the_engine_that_estimates() {
             "{engine}: {let_out:?}"
         );
     }
+    // Behind a Service it is the port of the pods that counts.
+    let let_out = ports_of(
+        "octavo-aggregator",
+        &json!({
+            "networkPolicy": {"enabled": true},
+            "aggregator": {"estimate": {"engine": "http://estimator.ml.svc/estimate", "ports": [8080, 9090]}},
+        }),
+    );
+    let expected = ["80", "8080", "9090"].map(|port| (port.to_owned(), "TCP".to_owned()));
+    assert!(let_out.ends_with(&expected), "{let_out:?}");
 }

@@ -119,6 +119,17 @@ fn ac_008_the_wait_is_an_interval_by_how_long_others_held_theirs_and_who_holds_n
     // All last an hour, and these began ten minutes before.
     assert_eq!((from, to), (now + 3000, Some(now + 3000)));
     assert_eq!((samples, since, of, holders), (30, 0, 0, 2));
+    let second = "by the second";
+    assert!(wait.words().unwrap().contains(second), "{wait:?}");
+    let one = Wait::Likely {
+        from,
+        to: None,
+        samples,
+        since,
+        of,
+        holders,
+    };
+    assert!(!one.words().unwrap().contains(second), "{one:?}");
 }
 
 #[test]
@@ -198,6 +209,22 @@ fn pods_of_one_piece_of_work_count_once() {
     assert_eq!(
         watched.look(&holders, 3040),
         Wait::Unknown(Unknown::TooFew { ended: 1, since: 0 })
+    );
+    // However far apart they end, as those of an array job do.
+    let mut watched = Watched::new();
+    let gang = &gang[..24];
+    watched.look(gang, 50);
+    for gone in 1..=24_usize {
+        let now = 3000 + 120 * i64::try_from(gone).unwrap();
+        watched.look(&gang[gone..], now);
+    }
+    let holders = TWO.map(|(name, team)| (name, team, 6000, None));
+    assert_eq!(
+        watched.look(&holders, 6010),
+        Wait::Unknown(Unknown::TooFew {
+            ended: 1,
+            since: 50
+        })
     );
     // Nor do many of one that hold now end sooner than one of them.
     let mut watched = Watched::new();
