@@ -359,16 +359,7 @@ fn is_this_machine(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use axum::http::{Method, Request, Response};
-    use http_body_util::BodyExt;
-    use kube::Client;
-    use kube::client::Body;
-    use tokio::sync::Notify;
-
     use super::*;
-    use crate::aggregator::stats::Stats;
 
     #[test]
     fn this_machine_is_known_by_its_own_names_alone() {
@@ -427,77 +418,5 @@ mod tests {
         assert!(NotMade::Ended.is_unknown(DryRun::No));
         assert!(!NotMade::Ended.is_unknown(DryRun::Server));
         assert!(!NotMade::Busy.is_unknown(DryRun::No));
-    }
-
-    /// An API server that has no profile and is long in making one, where it is not only asked to try.
-    #[derive(Debug, Default)]
-    struct Slow {
-        asked: Notify,
-        goes_on: Notify,
-        made: AtomicBool,
-    }
-
-    impl Slow {
-        async fn answer(&self, request: Request<Body>) -> Response<Body> {
-            let (parts, body) = request.into_parts();
-            let (status, said) = if parts.method == Method::PATCH {
-                if !parts.uri.to_string().contains("dryRun") {
-                    self.asked.notify_one();
-                    self.goes_on.notified().await;
-                    self.made.store(true, Ordering::SeqCst);
-                }
-                let said = body.collect().await.unwrap().to_bytes();
-                (200, serde_json::from_slice(&said).unwrap())
-            } else {
-                let said = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "none"});
-                (404, said)
-            };
-            let answer = Response::builder().status(status);
-            let body = Body::from(serde_json::to_vec::<Value>(&said).unwrap());
-            answer.body(body).unwrap()
-        }
-    }
-
-    fn order(dry: DryRun) -> Order {
-        let metadata = json!({"name": "a", "namespace": "b", "annotations": {}});
-        let api = "infrastructure.opendatahub.io/v1";
-        Order {
-            object: json!({"apiVersion": api, "kind": "HardwareProfile", "metadata": metadata}),
-            reason: None,
-            existing: Existing::Keep,
-            dry,
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_is_made_at_a_time_and_its_end_is_waited_for_though_who_asked_has_gone() {
-        let server = Arc::new(Slow::default());
-        let asked = Arc::clone(&server);
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let server = Arc::clone(&asked);
-            async move { Ok::<_, Infallible>(server.answer(request).await) }
-        });
-        let writer = Writer::new(Client::new(service, "default"));
-        let maker = Maker::new(writer, Guard::open(Stats::default()));
-        let who = Who {
-            host: "localhost".to_owned(),
-            ..Who::default()
-        };
-        let (first, them) = (maker.clone(), who.clone());
-        let first = tokio::spawn(async move { first.make(&them, order(DryRun::No)).await });
-        server.asked.notified().await;
-        first.abort();
-
-        let second = maker.make(&who, order(DryRun::No)).await;
-        assert!(matches!(second, Err(NotMade::Busy)), "{second:?}");
-        let tried = maker.make(&who, order(DryRun::Server)).await.unwrap();
-        assert_eq!(tried.outcome, Outcome::Created);
-
-        assert!(!server.made.load(Ordering::SeqCst));
-        server.goes_on.notify_one();
-        maker.ended().await;
-        assert!(server.made.load(Ordering::SeqCst));
-        let after = maker.make(&who, order(DryRun::No)).await;
-        assert!(matches!(after, Err(NotMade::Busy)), "{after:?}");
     }
 }
