@@ -39,9 +39,9 @@ pub struct Change<'a> {
     pub verb: &'a str,
     /// With what: kind, namespace and name.
     pub object: &'a str,
-    /// What there was; empty where there was nothing.
+    /// What there was; empty where there was nothing, or where nothing was made.
     pub before: &'a str,
-    /// What there is.
+    /// What there is, what there shall be, or why it is not.
     pub after: &'a str,
     /// Why, as they say.
     pub why: &'a str,
@@ -50,12 +50,18 @@ pub struct Change<'a> {
 /// What a change came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
+    /// It is about to be made; another line says what came of it.
+    Begun,
     /// It was made.
     Done,
     /// It was tried, and the API server would take it.
     DryRun,
+    /// It was tried, and the API server would not take it or did not answer.
+    DryRunFailed,
     /// It could not be made.
     Failed,
+    /// Nobody knows whether it was made.
+    Unknown,
 }
 
 /// Refusals that were told of late.
@@ -120,9 +126,12 @@ impl Audit {
 impl Outcome {
     fn as_str(self) -> &'static str {
         match self {
+            Self::Begun => "begun",
             Self::Done => "done",
             Self::DryRun => "dry-run",
+            Self::DryRunFailed => "dry-run-not-done",
             Self::Failed => "not-done",
+            Self::Unknown => "unknown",
         }
     }
 }

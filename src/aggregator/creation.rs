@@ -6,7 +6,7 @@
 //!
 //! What is written is written with the aggregator's own rights, so it is asked first whether the person could do the same with
 //! theirs. Where nobody is asked who they are, only this machine's own pages and programs may. One profile is made at a time, and
-//! what was begun is finished and told of, also when whoever asked for it has gone.
+//! what was begun is finished and told of, also when whoever asked for it has gone, or when the aggregator is told to stop.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -14,13 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
-use axum::http::header;
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
+use axum::http::{HeaderMap, header};
 use serde_json::{Value, json};
 use thiserror::Error;
-use tokio::sync::{Mutex, OnceCell};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Mutex, OnceCell, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::warn;
 
 use super::access::{Guard, Identity, Refused};
 use super::audit::{Change, Outcome as Told};
@@ -28,7 +29,10 @@ use super::peer::Peer;
 use crate::domain::access::{Question, crossing};
 use crate::domain::error::chain;
 use crate::domain::hardware_profile::{CREATED_BY, ProfileKey, REASON};
-use crate::k8s::hardware_profiles::{Applied, DryRun, Existing, Outcome, WriteError, Writer, key};
+use crate::k8s::hardware_profiles::{
+    Applied, DryRun, Existing, Outcome, Trouble, WriteError, Writer, key,
+};
+use crate::wire::hardware_profiles::annotate;
 
 /// Makes profiles. Clones are one.
 #[derive(Debug, Clone)]
@@ -41,6 +45,8 @@ struct Inner {
     /// Who the API server says that the aggregator is.
     own: OnceCell<String>,
     turn: Mutex<()>,
+    /// For attempts that are under way.
+    room: Arc<Semaphore>,
 }
 
 /// Who wants one.
@@ -50,6 +56,8 @@ pub struct Who {
     peer: Option<IpAddr>,
     /// How they name this server.
     host: String,
+    /// Whether a proxy says that it passed the request on.
+    is_passed_on: bool,
 }
 
 /// What is to be made, and how.
@@ -74,7 +82,7 @@ pub enum NotMade {
     /// Nobody is asked who they are, and it came as if from another machine.
     #[error(
         "whoever reaches this server is not asked who they are, so only this machine may make something: open it as localhost, or start \
-         it with --http-auth token-review or proxy-header (it was reached as {0:?})"
+         it with --http-auth token-review or proxy-header (it was reached {0})"
     )]
     Elsewhere(String),
     /// They may not.
@@ -83,13 +91,20 @@ pub enum NotMade {
     /// It was tried.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// Others are being made.
+    #[error("other profiles are being made just now, and nothing was sent for this one; try again")]
+    Busy,
     /// Something is wrong here.
-    #[error("it is not known whether it was made; look at it, and try again")]
+    #[error("something went wrong here in the middle of it; look at the profile, and try again")]
     Ended,
 }
 
-/// How long it may take in all: the API server's answers, and waiting for others' turns.
+/// How long the API server's answers may take in all.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How long one waits for those before it.
+const TURN: Duration = Duration::from_secs(3);
+/// Attempts at once, those that wait among them.
+const AT_ONCE: usize = 16;
 
 impl Maker {
     /// One that writes with these rights, for whom `guard` lets.
@@ -99,6 +114,7 @@ impl Maker {
             guard,
             own: OnceCell::new(),
             turn: Mutex::new(()),
+            room: Arc::new(Semaphore::new(AT_ONCE)),
         }))
     }
 
@@ -119,11 +135,18 @@ impl Maker {
         let guard = &self.0.guard;
         // A name that somebody else's page gave to this machine is none of this machine's.
         if guard.is_open() && !is_this_machine(&who.host) {
-            let host = who.host.chars().take(64).collect();
-            return Err(NotMade::Elsewhere(host));
+            let host: String = who.host.chars().take(64).collect();
+            return Err(NotMade::Elsewhere(format!("as {host:?}")));
+        }
+        // And whoever a proxy here lets through is none of this machine.
+        if guard.is_open() && who.is_passed_on {
+            return Err(NotMade::Elsewhere("through a proxy".to_owned()));
         }
         let new = Question::new_profile(&key.namespace);
         guard.may(&who.identity, new).await?;
+        // Who makes one is told of another one of that name.
+        let read = Question::profile_read(key);
+        guard.may(&who.identity, read).await?;
         if existing == Existing::Replace {
             let changed = Question::profile_changed(key);
             guard.may(&who.identity, changed).await?;
@@ -140,83 +163,108 @@ impl Maker {
         let key = key(&order.object);
         let may = self.may(who, &key, order.existing).await;
         if let Err(why) = may {
-            self.tell_refusal(who, &key, &why);
+            self.tell_refusal(who, (verb(order.existing), &key), &why);
             return Err(why);
         }
         let (maker, who) = (self.clone(), who.clone());
+        let room = Arc::clone(&self.0.room).try_acquire_owned();
+        let room = room.map_err(|_full| NotMade::Busy)?;
         // A task of its own: who asked may go away, and what is done is told of.
-        let doing = tokio::spawn(async move { maker.finish(&who, &key, order).await });
-        match doing.await {
-            Ok(made) => Ok(made?),
-            Err(_ended) => Err(NotMade::Ended),
-        }
+        let doing = tokio::spawn(async move {
+            let made = maker.finish(&who, &key, order).await;
+            drop(room);
+            made
+        });
+        doing.await.unwrap_or(Err(NotMade::Ended))
     }
 
-    async fn finish(
-        &self,
-        who: &Who,
-        key: &ProfileKey,
-        order: Order,
-    ) -> Result<Applied, WriteError> {
+    /// Returns once nothing is being made any more; nothing is begun meanwhile.
+    pub async fn ended(&self) {
+        if self.0.room.available_permits() < AT_ONCE {
+            warn!("a hardware profile is being made; its end is waited for");
+        }
+        let all = u32::try_from(AT_ONCE).unwrap_or(u32::MAX);
+        let _all = self.0.room.acquire_many(all).await;
+        self.0.room.close();
+    }
+
+    async fn finish(&self, who: &Who, key: &ProfileKey, order: Order) -> Result<Applied, NotMade> {
         let Order {
             mut object,
             reason,
             existing,
             dry,
         } = order;
+        // What is only tried changes nothing, and waits for nobody.
+        let _turn = match dry {
+            DryRun::No => {
+                let turn = timeout(TURN, self.0.turn.lock()).await;
+                Some(turn.map_err(|_late| NotMade::Busy)?)
+            }
+            DryRun::Server => None,
+        };
         let deadline = Instant::now() + DEADLINE;
         // A name that cannot be had in time is left out.
         let who = timeout_at(deadline, self.name(who)).await;
         let who = who.unwrap_or_default();
-        annotate(&mut object, CREATED_BY, Some(&who));
-        annotate(&mut object, REASON, reason.as_deref());
-        let making = async {
-            let _turn = self.0.turn.lock().await;
-            self.0.writer.apply(&object, dry, existing).await
+        let why = reason.as_deref().unwrap_or_default();
+        annotate(&mut object, CREATED_BY, &who);
+        annotate(&mut object, REASON, why);
+        let (named, wanted) = (format!("HardwareProfile {key}"), state(&object));
+        let change = Change {
+            who: &who,
+            verb: verb(existing),
+            object: &named,
+            before: "",
+            after: &wanted,
+            why,
         };
+        let audit = self.0.guard.audit();
+        // Told of before, too: this process may be killed before it knows what came of it.
+        if dry == DryRun::No {
+            audit.changed(&change, Told::Begun);
+        }
+        let making = self.0.writer.apply(&object, dry, existing);
         let made = timeout_at(deadline, making).await;
         let made = made.unwrap_or_else(|_late| Err(WriteError::Late(key.clone())));
-        let named = format!("HardwareProfile {key}");
-        let (verb, before, after, told) = match &made {
+        let told = told(&made, dry);
+        match &made {
             Ok(made) => {
                 let verb = match made.outcome {
                     Outcome::Created | Outcome::Unchanged => "create",
                     Outcome::Replaced => "replace",
                 };
-                let told = match dry {
-                    DryRun::No => Told::Done,
-                    DryRun::Server => Told::DryRun,
-                };
                 let before = made.before.as_ref().map(state).unwrap_or_default();
-                (verb, before, state(&made.object), told)
+                let (before, after) = (&before, &state(&made.object));
+                let change = Change {
+                    verb,
+                    before,
+                    after,
+                    ..change
+                };
+                audit.changed(&change, told);
             }
-            Err(error) => ("create", String::new(), chain(error), Told::Failed),
-        };
-        let change = Change {
-            who: &who,
-            verb,
-            object: &named,
-            before: &before,
-            after: &after,
-            why: reason.as_deref().unwrap_or_default(),
-        };
-        self.0.guard.audit().changed(&change, told);
-        made
+            Err(error) => {
+                let after = &chain(error);
+                audit.changed(&Change { after, ..change }, told);
+            }
+        }
+        Ok(made?)
     }
 
-    fn tell_refusal(&self, who: &Who, key: &ProfileKey, why: &NotMade) {
+    fn tell_refusal(&self, who: &Who, (verb, key): (&str, &ProfileKey), why: &NotMade) {
         let caller = who.identity.0.as_deref();
         let object = format!("HardwareProfile {key}");
         let guard = &self.0.guard;
         match why {
             NotMade::Refused(refused) => {
-                guard.tell("create", &object, who.peer, (caller, refused));
+                guard.tell(verb, &object, who.peer, (caller, refused));
             }
             NotMade::Elsewhere(_) => {
                 let refused = crossing::Crossing.into();
-                guard.tell("create", &object, who.peer, (caller, &refused));
+                guard.tell(verb, &object, who.peer, (caller, &refused));
             }
-            NotMade::NoNamespace | NotMade::Write(_) | NotMade::Ended => {}
+            NotMade::NoNamespace | NotMade::Write(_) | NotMade::Busy | NotMade::Ended => {}
         }
     }
 
@@ -244,7 +292,41 @@ impl<S: Sync> FromRequestParts<S> for Who {
             identity: identity.unwrap_or_default(),
             peer: peer.map(|peer| peer.address().ip()),
             host: host.unwrap_or_default().to_owned(),
+            is_passed_on: is_passed_on(&parts.headers),
         })
+    }
+}
+
+impl NotMade {
+    /// Whether nobody knows if it was made.
+    pub fn is_unknown(&self, dry: DryRun) -> bool {
+        dry == DryRun::No
+            && match self {
+                Self::Write(error) => error.trouble() == Trouble::Away,
+                Self::Ended => true,
+                Self::NoNamespace | Self::Elsewhere(_) | Self::Refused(_) | Self::Busy => false,
+            }
+    }
+}
+
+/// What is tried.
+fn verb(existing: Existing) -> &'static str {
+    match existing {
+        Existing::Keep => "create",
+        Existing::Replace => "replace",
+    }
+}
+
+/// What came of it, as the log has it.
+fn told(made: &Result<Applied, WriteError>, dry: DryRun) -> Told {
+    match (made, dry) {
+        (Ok(_), DryRun::No) => Told::Done,
+        (Ok(_), DryRun::Server) => Told::DryRun,
+        (Err(_), DryRun::Server) => Told::DryRunFailed,
+        (Err(error), DryRun::No) => match error.trouble() {
+            Trouble::Away => Told::Unknown,
+            Trouble::Taken | Trouble::Refused => Told::Failed,
+        },
     }
 }
 
@@ -255,15 +337,11 @@ fn state(object: &Value) -> String {
     json!({"annotations": annotations, "spec": object.get("spec")}).to_string()
 }
 
-fn annotate(object: &mut Value, key: &str, text: Option<&str>) {
-    let text = text.filter(|text| !text.is_empty());
-    let annotations = object
-        .get_mut("metadata")
-        .and_then(|metadata| metadata.get_mut("annotations"))
-        .and_then(Value::as_object_mut);
-    if let (Some(annotations), Some(text)) = (annotations, text) {
-        annotations.insert(key.to_owned(), json!(text));
-    }
+/// Whether a request has a field that only proxies put there.
+fn is_passed_on(headers: &HeaderMap) -> bool {
+    headers.keys().map(header::HeaderName::as_str).any(|name| {
+        matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
+    })
 }
 
 /// Whether a host, as a request names it, is the machine that the request was made on: a page can have a name of its own lead there,
@@ -302,5 +380,43 @@ mod tests {
         ] {
             assert_eq!(is_this_machine(host), is, "{host}");
         }
+    }
+
+    #[test]
+    fn what_a_proxy_passed_on_is_known_by_what_it_says_of_that() {
+        for (name, is) in [
+            ("X-Forwarded-For", true),
+            ("x-forwarded-proto", true),
+            ("Forwarded", true),
+            ("Via", true),
+            ("X-Real-IP", true),
+            ("Host", false),
+            ("User-Agent", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            let name: header::HeaderName = name.parse().unwrap();
+            headers.insert(name.clone(), "1".parse().unwrap());
+            assert_eq!(is_passed_on(&headers), is, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_knows_is_told_as_that_and_what_was_only_tried_as_tried() {
+        let late = || WriteError::Late(ProfileKey::default());
+        for (error, dry, expected) in [
+            (late(), DryRun::No, Told::Unknown),
+            (late(), DryRun::Server, Told::DryRunFailed),
+            (WriteError::NoKind, DryRun::No, Told::Failed),
+            (WriteError::NoKind, DryRun::Server, Told::DryRunFailed),
+        ] {
+            let word = error.to_string();
+            let made = Err(error);
+            assert_eq!(told(&made, dry), expected, "{word} {dry:?}");
+            let why = NotMade::Write(made.unwrap_err());
+            assert_eq!(why.is_unknown(dry), expected == Told::Unknown, "{word}");
+        }
+        assert!(NotMade::Ended.is_unknown(DryRun::No));
+        assert!(!NotMade::Ended.is_unknown(DryRun::Server));
+        assert!(!NotMade::Busy.is_unknown(DryRun::No));
     }
 }

@@ -75,7 +75,9 @@ pub fn router(availability: Counter) -> Router {
         .route("/profiles", get(profiles::list))
         .route(
             "/profiles/new",
-            get(profiles::new).post(profiles::make).layer(DefaultBodyLimit::max(profiles::LONGEST)),
+            get(profiles::new)
+                .post(profiles::make)
+                .layer(DefaultBodyLimit::max(profiles::LONGEST)),
         )
         .route("/profiles/{name}", get(profiles::named))
         .route("/profiles/{namespace}/{name}", get(profiles::keyed))

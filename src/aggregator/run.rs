@@ -171,7 +171,7 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let counter = cluster.availability();
     let guard = guard(&http_runtime, settings.http_auth(), counter, &stats)?;
     let maker = maker(&http_runtime, settings, &guard)?;
-    let router = router(&cluster, &stats, is_ready, (guard.clone(), maker));
+    let router = router(&cluster, &stats, is_ready, (guard.clone(), maker.clone()));
     let gate = gate(&ingest_runtime, settings.agent_auth(), &stats)?;
     let ingest = Ingest::new(Arc::clone(&desk), gate, stats.clone(), Patience::default());
     let ingest = ingest.with_readers(guard);
@@ -199,7 +199,7 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     spawn("http", move || {
         http_runtime.block_on(async {
             let serving = people.run(people_at.0, stopped.clone());
-            cluster.run_beside(serving, stopped).await;
+            cluster.run_beside(serving, stopped, maker).await;
         });
         http_runtime.shutdown_timeout(RUNTIME_ENDS);
         drop(alive);

@@ -183,6 +183,15 @@ impl Question {
         }
     }
 
+    /// Whether somebody may see what this one says.
+    pub fn profile_read(key: &ProfileKey) -> Self {
+        Self::Profile {
+            verb: Verb::Get,
+            namespace: key.namespace.clone(),
+            name: Some(key.name.clone()),
+        }
+    }
+
     /// Whether somebody may change this one.
     pub fn profile_changed(key: &ProfileKey) -> Self {
         Self::Profile {

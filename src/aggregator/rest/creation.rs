@@ -69,7 +69,10 @@ pub(super) async fn create(
         existing,
         dry,
     };
-    let made = maker.make(&who, order).await.map_err(failure)?;
+    let made = maker
+        .make(&who, order)
+        .await
+        .map_err(|why| failure(why, dry))?;
     let notes = drafted.notes.iter().map(ToString::to_string).collect();
     Ok(answer(made, dry, notes))
 }
@@ -116,12 +119,18 @@ fn dry_run(pairs: &[(String, String)]) -> Result<DryRun, Failure> {
     }
 }
 
-fn failure(why: NotMade) -> Failure {
+fn failure(why: NotMade, dry: DryRun) -> Failure {
+    let unknown = if why.is_unknown(dry) {
+        "; it is not known whether it was made"
+    } else {
+        ""
+    };
     match why {
         NotMade::NoNamespace => Failure::new(Kind::InvalidBody, why.to_string()).of("namespace"),
         NotMade::Elsewhere(_) => Failure::new(Kind::CrossSite, why.to_string()),
         NotMade::Refused(refused) => Failure::from(&refused),
-        NotMade::Ended => Failure::new(Kind::Internal, why.to_string()),
+        NotMade::Busy => Failure::new(Kind::Busy, why.to_string()),
+        NotMade::Ended => Failure::new(Kind::Internal, format!("{why}{unknown}")),
         NotMade::Write(error) => {
             let kind = match error.trouble() {
                 Trouble::Taken => Kind::ProfileExists,
@@ -132,8 +141,7 @@ fn failure(why: NotMade) -> Failure {
                 WriteError::Taken { ours: true, .. } => {
                     "\nSay `replace: true` to put the new one in its place, or give it another name."
                 }
-                WriteError::Late(_) => "; it is not known whether it was made",
-                _ => "",
+                _ => unknown,
             };
             Failure::new(kind, format!("{}{hint}", chain(&error)))
         }

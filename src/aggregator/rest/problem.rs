@@ -32,6 +32,7 @@ pub(super) enum Kind {
     ProfileExists,
     NotTaken,
     NoAnswer,
+    Busy,
     NotFound,
     MethodNotAllowed,
     TooManyStreams,
@@ -80,6 +81,7 @@ impl Kind {
             Self::ProfileExists => "/problems/profile-exists",
             Self::NotTaken => "/problems/not-taken",
             Self::NoAnswer => "/problems/no-answer",
+            Self::Busy => "/problems/busy",
             Self::NotFound => "/problems/not-found",
             Self::MethodNotAllowed => "/problems/method-not-allowed",
             Self::TooManyStreams => "/problems/too-many-streams",
@@ -112,6 +114,7 @@ impl Kind {
             Self::ProfileExists => "There is a hardware profile of this name",
             Self::NotTaken => "The cluster does not take this hardware profile",
             Self::NoAnswer => "The API server gives no answer",
+            Self::Busy => "Other profiles are being made",
             Self::NotFound => "There is nothing here",
             Self::MethodNotAllowed => "This method is not possible here",
             Self::TooManyStreams => "Too many event streams are open",
@@ -149,6 +152,7 @@ impl Kind {
             | Self::NotReady
             | Self::NoCluster
             | Self::NoAnswer
+            | Self::Busy
             | Self::Unchecked => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -157,7 +161,7 @@ impl Kind {
     /// Seconds after which it is worth another try.
     fn retry_after(self) -> Option<&'static str> {
         match self {
-            Self::TooManyStreams | Self::NoCluster | Self::NoAnswer => Some("10"),
+            Self::TooManyStreams | Self::NoCluster | Self::NoAnswer | Self::Busy => Some("10"),
             Self::NotReady | Self::Unchecked => Some("1"),
             Self::UnknownParameter
             | Self::InvalidParameter

@@ -391,8 +391,10 @@ mod tests {
     fn what_another_profile_says_is_for_who_may_list_profiles() {
         let mut there = HardwareProfile::default();
         there.said.by = Some("ada".to_owned());
-        let mut new = HardwareProfile::default();
-        new.display_name = Some("secret".to_owned());
+        let new = HardwareProfile {
+            display_name: Some("secret".to_owned()),
+            ..HardwareProfile::default()
+        };
         let told = |profiles| {
             let sight = Sight {
                 profiles,

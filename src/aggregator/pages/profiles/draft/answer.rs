@@ -56,7 +56,7 @@ pub(super) async fn of(asked: &Asked, draft: &Draft, reader: &Reader) -> Answer 
     };
     match maker.make(&reader.who, order).await {
         Ok(made) => done(&made, dry),
-        Err(why) => not_made(&why),
+        Err(why) => not_made(&why, dry),
     }
 }
 
@@ -110,7 +110,7 @@ fn refusal(status: StatusCode, why: &str) -> Answer {
     }
 }
 
-fn not_made(why: &NotMade) -> Answer {
+fn not_made(why: &NotMade, dry: DryRun) -> Answer {
     let status = match why {
         NotMade::NoNamespace => StatusCode::BAD_REQUEST,
         NotMade::Elsewhere(_) => StatusCode::FORBIDDEN,
@@ -119,6 +119,7 @@ fn not_made(why: &NotMade) -> Answer {
             refused::Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
             _ => StatusCode::FORBIDDEN,
         },
+        NotMade::Busy => StatusCode::SERVICE_UNAVAILABLE,
         NotMade::Ended => StatusCode::INTERNAL_SERVER_ERROR,
         NotMade::Write(error) => match error.trouble() {
             Trouble::Taken => StatusCode::CONFLICT,
@@ -133,7 +134,15 @@ fn not_made(why: &NotMade) -> Answer {
         differences,
     }) = why
     else {
-        return refusal(status, &chain(why));
+        let refusal = refusal(status, &chain(why));
+        return if why.is_unknown(dry) {
+            Answer {
+                title: "It is not known whether it was made",
+                ..refusal
+            }
+        } else {
+            refusal
+        };
     };
     let then = if *ours {
         "have it put in the place of that one, or give it another name"
@@ -146,5 +155,27 @@ fn not_made(why: &NotMade) -> Answer {
             status,
             &format!("there is a profile {key} already, made by {by}; {then}"),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::hardware_profile::ProfileKey;
+
+    #[test]
+    fn nothing_was_made_is_said_only_where_that_is_known() {
+        let title = |why: &NotMade, dry| not_made(why, dry).title;
+        let late = NotMade::Write(WriteError::Late(ProfileKey::default()));
+        for unknown in [&late, &NotMade::Ended] {
+            assert_eq!(
+                title(unknown, DryRun::No),
+                "It is not known whether it was made"
+            );
+            assert_eq!(title(unknown, DryRun::Server), "Nothing was made");
+        }
+        for known in [NotMade::Busy, NotMade::Write(WriteError::NoKind)] {
+            assert_eq!(title(&known, DryRun::No), "Nothing was made");
+        }
     }
 }
