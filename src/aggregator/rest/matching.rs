@@ -1,6 +1,7 @@
 //! Which of the fleet suits what a pod needs.
 
 use std::mem;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -135,7 +136,7 @@ fn about(api: &Api, (counted, is_led): (Option<&Counted>, bool), sight: &Sight) 
 struct Known {
     counted: Option<Counted>,
     agents: Vec<Offer>,
-    led: Option<Vec<Led>>,
+    led: Option<Arc<Vec<Led>>>,
     sight: Sight,
 }
 
