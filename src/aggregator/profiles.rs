@@ -73,6 +73,10 @@ pub struct Judged {
     pub profiles: Vec<(ProfileRow, Said)>,
 }
 
+/// Nobody knows where profiles lead: finding it out failed on this side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotLed;
+
 /// Why there is no draft.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoDraft {
@@ -111,13 +115,13 @@ impl Profiles {
     }
 
     /// Where profiles for work with accelerators lead; `None` where there is no source of profiles.
-    pub async fn led(&self, fleet: Fleet) -> Option<Arc<Vec<Led>>> {
+    pub async fn led(&self, fleet: Fleet) -> Result<Option<Arc<Vec<Led>>>, NotLed> {
         let grounds = self.grounds(fleet);
         if grounds.source() == "nowhere" {
-            return None;
+            return Ok(None);
         }
         let led = self.led.current(grounds, |of, _| Arc::new(of.led()));
-        Some(led.await.unwrap_or_default())
+        led.await.map(Some).map_err(|_ended| NotLed)
     }
 
     /// Why what is told may not be how it is now, as far as who has this sight may know; `None` while it is.
@@ -373,16 +377,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn where_profiles_lead_is_found_out_once_for_all_who_ask_and_not_at_all_without_them() {
         let nowhere = Profiles::new(None, None, None);
-        assert_eq!(nowhere.led(Fleet::default()).await, None);
+        assert_eq!(nowhere.led(Fleet::default()).await, Ok(None));
         let known = Known {
             kinds: [(ProfileKind::Hardware, Presence::There)].into(),
             ..Known::default()
         };
         let (_says, hears) = watch::channel(Arc::new(known));
         let profiles = Profiles::new(Some(hears), None, None);
-        let one = profiles.led(Fleet::default()).await.unwrap();
+        let one = profiles.led(Fleet::default()).await.unwrap().unwrap();
         advance(MEANWHILE).await;
-        let other = profiles.led(Fleet::default()).await.unwrap();
+        let other = profiles.led(Fleet::default()).await.unwrap().unwrap();
         assert!(Arc::ptr_eq(&one, &other));
     }
 }

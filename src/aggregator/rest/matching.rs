@@ -26,6 +26,8 @@ use crate::wire::api::Problem;
 use crate::wire::matching::{MatchAnswer, MatchRequest};
 use crate::wire::performance::measured;
 
+const FAILED: &str = "nothing could be matched; try again";
+
 /// What suits a pod, the best first, and why not the rest
 ///
 /// Hardware profiles come first where there are any, then what no profile has. What is free is what the scheduler would place where a
@@ -55,7 +57,8 @@ pub(super) async fn find(
     let (fleet, prices) = (api.view.fleet(), api.view.prices());
     let revision = fleet.revision;
     let led = if sight.profiles {
-        api.view.profiles().led(fleet.clone()).await
+        let led = api.view.profiles().led(fleet.clone()).await;
+        led.map_err(|_not_led| Failure::new(Kind::Internal, FAILED))?
     } else {
         None
     };
@@ -89,7 +92,7 @@ pub(super) async fn find(
     let judging = spawn_blocking(move || known.answer(request, &measured, book.as_deref()));
     let (answer, more) = judging
         .await
-        .map_err(|_ended| Failure::new(Kind::Internal, "nothing could be matched; try again"))?;
+        .map_err(|_ended| Failure::new(Kind::Internal, FAILED))?;
     notices.extend(more);
     Ok(Json(MatchAnswer::of(answer, (revision, free_by), notices)))
 }
