@@ -9,16 +9,17 @@
 //! Judging some hundred profiles over some thousand nodes takes a while, so it is done on a thread of its own. Who asks meanwhile is
 //! given what was judged before or, where that is old, waits for the same answer. Agents never wait for it.
 
+mod kept;
 mod types;
 mod ways;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
 
+use self::kept::Kept;
 use self::types::{memories, types};
 pub use self::ways::Led;
 use super::fleet::Fleet;
@@ -48,18 +49,8 @@ pub struct Profiles {
     known: Option<watch::Receiver<Arc<Known>>>,
     followed: Option<watch::Receiver<Arc<Followed>>>,
     book: Option<ProfileBook>,
-    last: Arc<watch::Sender<Option<Last>>>,
-    /// Whose turn it is to judge.
-    turn: Arc<Mutex<()>>,
-    /// Whoever asks where profiles lead asks after whoever asked before: it takes one processor at most.
-    leading: Arc<Mutex<()>>,
-}
-
-#[derive(Debug)]
-struct Last {
-    judged: Arc<Judged>,
-    of: Grounds,
-    at: Instant,
+    judged: Kept<Judged>,
+    led: Kept<Vec<Led>>,
 }
 
 /// All that a judgement depends on.
@@ -82,6 +73,10 @@ pub struct Judged {
     pub profiles: Vec<(ProfileRow, Said)>,
 }
 
+/// Nobody knows where profiles lead: finding it out failed on this side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotLed;
+
 /// Why there is no draft.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoDraft {
@@ -102,73 +97,31 @@ impl Profiles {
             known,
             followed,
             book,
-            last: Arc::default(),
-            turn: Arc::default(),
-            leading: Arc::default(),
+            judged: Kept::default(),
+            led: Kept::default(),
         }
     }
 
     /// All profiles, as they stand to the fleet.
     pub async fn judged(&self, fleet: Fleet) -> Arc<Judged> {
-        let of = self.grounds(fleet);
-        let will_do = |last: &Last| last.of.are(&of) || last.at.elapsed() < AGAIN;
-        if let Some(judged) = self.last(will_do) {
-            return judged;
-        }
-        let turn = match Arc::clone(&self.turn).try_lock_owned() {
-            Ok(turn) => turn,
-            Err(_somebody_judges) => {
-                if let Some(judged) = self.last(|last| last.at.elapsed() < MEANWHILE) {
-                    return judged;
-                }
-                Arc::clone(&self.turn).lock_owned().await
-            }
-        };
-        // Somebody else may have judged meanwhile.
-        if let Some(judged) = self.last(will_do) {
-            return judged;
-        }
-        let last = Arc::clone(&self.last);
-        // What was judged is kept also where nobody waits for it any more.
-        let judging = spawn_blocking(move || {
-            let before = last.borrow().as_ref().map(|last| Arc::clone(&last.judged));
-            let judged = of.judge_after(before);
-            let kept = Arc::clone(&judged);
-            // From its end: were it slower than what it is kept for, all who waited would judge one after the other.
-            let at = Instant::now();
-            last.send_replace(Some(Last {
-                judged: kept,
-                of,
-                at,
-            }));
-            drop(turn);
-            judged
-        });
+        let judged = self
+            .judged
+            .current(self.grounds(fleet), Grounds::judge_after);
         // What was judged before is better than nothing.
-        let judged = judging.await.ok();
-        judged.or_else(|| self.last(|_| true)).unwrap_or_default()
-    }
-
-    /// What was judged last, where that will do.
-    fn last(&self, will_do: impl Fn(&Last) -> bool) -> Option<Arc<Judged>> {
-        let last = self.last.borrow();
-        let last = last.as_ref().filter(|last| will_do(last))?;
-        Some(Arc::clone(&last.judged))
+        let judged = judged.await.ok();
+        judged
+            .or_else(|| self.judged.last(|_| true))
+            .unwrap_or_default()
     }
 
     /// Where profiles for work with accelerators lead; `None` where there is no source of profiles.
-    pub async fn led(&self, fleet: Fleet) -> Option<Vec<Led>> {
+    pub async fn led(&self, fleet: Fleet) -> Result<Option<Arc<Vec<Led>>>, NotLed> {
         let grounds = self.grounds(fleet);
         if grounds.source() == "nowhere" {
-            return None;
+            return Ok(None);
         }
-        let turn = Arc::clone(&self.leading).lock_owned().await;
-        let leading = spawn_blocking(move || {
-            let led = grounds.led();
-            drop(turn);
-            led
-        });
-        Some(leading.await.unwrap_or_default())
+        let led = self.led.current(grounds, |of, _| Arc::new(of.led()));
+        led.await.map(Some).map_err(|_ended| NotLed)
     }
 
     /// Why what is told may not be how it is now, as far as who has this sight may know; `None` while it is.
@@ -379,7 +332,7 @@ impl Grounds {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::{advance, timeout};
+    use tokio::time::{Instant, advance, timeout};
 
     use super::*;
     use crate::domain::cluster::ClusterNode;
@@ -405,7 +358,7 @@ mod tests {
         let first = profiles.judged(Fleet::default()).await;
         says.send_replace(followed("node-b"));
         advance(AGAIN).await;
-        let turn = Arc::clone(&profiles.turn).lock_owned().await;
+        let turn = Arc::clone(&profiles.judged.turn).lock_owned().await;
         let same = profiles.judged(Fleet::default()).await;
         assert!(Arc::ptr_eq(&first, &same));
         advance(MEANWHILE).await;
@@ -413,12 +366,28 @@ mod tests {
         assert!(timeout(AGAIN, &mut waits).await.is_err());
         drop(turn);
         waits.await;
-        let judged = || profiles.last.borrow().as_ref().unwrap().at;
+        let judged = || profiles.judged.last.borrow().as_ref().unwrap().at;
         assert_eq!(judged(), Instant::now());
         // Nothing changed since.
         advance(MEANWHILE).await;
         let before = judged();
         profiles.judged(Fleet::default()).await;
         assert_eq!(judged(), before);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_profiles_lead_is_found_out_once_for_all_who_ask_and_not_at_all_without_them() {
+        let nowhere = Profiles::new(None, None, None);
+        assert_eq!(nowhere.led(Fleet::default()).await, Ok(None));
+        let known = Known {
+            kinds: [(ProfileKind::Hardware, Presence::There)].into(),
+            ..Known::default()
+        };
+        let (_says, hears) = watch::channel(Arc::new(known));
+        let profiles = Profiles::new(Some(hears), None, None);
+        let one = profiles.led(Fleet::default()).await.unwrap().unwrap();
+        advance(MEANWHILE).await;
+        let other = profiles.led(Fleet::default()).await.unwrap().unwrap();
+        assert!(Arc::ptr_eq(&one, &other));
     }
 }

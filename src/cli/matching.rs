@@ -9,7 +9,7 @@ use crate::config::octavo::matching::{MatchSettings, Wish};
 use crate::config::octavo::{Colors, Input};
 use crate::domain::matching::{Standing, Verdict};
 use crate::wire::matching::{FreeJson, MatchAnswer, MatchRequest, MatchRow, RefusalRow};
-use crate::wire::slo::{RowJson, parse};
+use crate::wire::slo::{Found, parse};
 
 /// Columns; those of [`OF_PROFILE`] only where there is a profile.
 const OF_MATCH: [&str; 9] = [
@@ -29,9 +29,11 @@ const OF_PROFILE: [&str; 2] = ["TYPE", "RESOURCE"];
 pub(super) async fn matching(settings: &MatchSettings, colors: Colors) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
     let target = Target::new("/api/v1/match");
-    let answer: MatchAnswer = client.post(&target, &request(settings.wish())?).await?;
+    let (request, unread) = request(settings.wish())?;
+    let answer: MatchAnswer = client.post(&target, &request).await?;
     let printed = settings.printed();
     let mut notes: Vec<String> = answer.notices.iter().map(|text| note(text)).collect();
+    notes.extend(unread.map(note));
     let output = match printed.format {
         FleetFormat::Json => json(&answer)?,
         FleetFormat::Yaml => yaml(&answer)?,
@@ -61,10 +63,12 @@ fn exit(answer: &MatchAnswer) -> Exit {
     }
 }
 
-fn request(wish: &Wish) -> Result<MatchRequest, CliError> {
-    let performance = wish.performance.as_ref().map(performance);
-    Ok(MatchRequest {
-        performance: performance.transpose()?.unwrap_or_default(),
+/// What is asked for, and what to tell of measured rows that were not read.
+fn request(wish: &Wish) -> Result<(MatchRequest, Option<&'static str>), CliError> {
+    let measured = wish.performance.as_ref().map(performance).transpose()?;
+    let unread = measured.as_ref().and_then(Found::unread);
+    let request = MatchRequest {
+        performance: measured.map(|found| found.rows).unwrap_or_default(),
         count: wish.count,
         memory_per_device_at_least: wish.memory.clone(),
         memory_total_at_least: wish.total_memory.clone(),
@@ -75,16 +79,16 @@ fn request(wish: &Wish) -> Result<MatchRequest, CliError> {
         isolation: wish.isolation.clone(),
         price_at_most_per_hour: wish.max_price.clone(),
         purchase_option: wish.purchase.clone(),
-    })
+    };
+    Ok((request, unread))
 }
 
-fn performance(from: &Input) -> Result<Vec<RowJson>, CliError> {
+fn performance(from: &Input) -> Result<Found, CliError> {
     let text = input::rows(from)?;
-    let found = parse(&text).map_err(|source| CliError::Rows {
+    parse(&text).map_err(|source| CliError::Rows {
         place: input::place(from),
         source,
-    });
-    found.map(|found| found.rows)
+    })
 }
 
 /// What fits, then why and what to know, then what does not fit.

@@ -21,6 +21,7 @@ pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report
         source,
     })?;
     let wanted = settings.objectives();
+    let unread = found.unread();
     let request = SloRequest {
         objectives: objectives(wanted),
         rows: found.rows,
@@ -45,6 +46,7 @@ pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report
         let items = counted(found.passed_over, "item", "items");
         notes.push(format!("{items} passed over: no measurement on hardware"));
     }
+    notes.extend(unread.map(str::to_owned));
     let rows = counted(answer.items.len(), "row", "rows");
     notes.push(format!("{} of {rows} keep all", answer.met));
     Ok(Report {

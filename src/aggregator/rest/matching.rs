@@ -1,6 +1,7 @@
 //! Which of the fleet suits what a pod needs.
 
 use std::mem;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -24,6 +25,8 @@ use crate::domain::price::PriceBook;
 use crate::wire::api::Problem;
 use crate::wire::matching::{MatchAnswer, MatchRequest};
 use crate::wire::performance::measured;
+
+const FAILED: &str = "nothing could be matched; try again";
 
 /// What suits a pod, the best first, and why not the rest
 ///
@@ -54,7 +57,8 @@ pub(super) async fn find(
     let (fleet, prices) = (api.view.fleet(), api.view.prices());
     let revision = fleet.revision;
     let led = if sight.profiles {
-        api.view.profiles().led(fleet.clone()).await
+        let led = api.view.profiles().led(fleet.clone()).await;
+        led.map_err(|_not_led| Failure::new(Kind::Internal, FAILED))?
     } else {
         None
     };
@@ -87,7 +91,7 @@ pub(super) async fn find(
     let judging = spawn_blocking(move || known.answer(request, &measured, book.as_deref()));
     let (answer, more) = judging
         .await
-        .map_err(|_ended| Failure::new(Kind::Internal, "nothing could be matched; try again"))?;
+        .map_err(|_ended| Failure::new(Kind::Internal, FAILED))?;
     notices.extend(more);
     Ok(Json(MatchAnswer::of(answer, (revision, free_by), notices)))
 }
@@ -134,7 +138,7 @@ fn about(api: &Api, (counted, is_led): (Option<&Counted>, bool), sight: &Sight) 
 struct Known {
     counted: Option<Counted>,
     agents: Vec<Offer>,
-    led: Option<Vec<Led>>,
+    led: Option<Arc<Vec<Led>>>,
     sight: Sight,
 }
 

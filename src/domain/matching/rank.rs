@@ -257,21 +257,30 @@ fn instead(
     let offer = own.offer;
     let best = request.preferred.first();
     let best = best.filter(|best| offer.types().any(|name| name != *best))?;
-    let of_best = fitting.iter().filter(|one| one.offer.type_name == *best);
-    let soonest = of_best.min_by_key(|one| one.standing);
+    let has_best = |one: &Offer| one.types().any(|name| name == best);
+    if has_best(offer) {
+        let said = format!("a pod may get another type than the preferred {best}");
+        return Some(said);
+    }
+    let of_best = fitting.iter().filter(|one| has_best(one.offer));
+    // Of several types nobody knows which of them is free.
+    let (alone, several): (Vec<_>, Vec<_>) = of_best.partition(|one| one.offer.others.is_empty());
+    let soonest = alone.into_iter().min_by_key(|one| one.standing);
     let refusal = refused.iter().find(|(other, _)| other.type_name == *best);
-    let but = match (soonest.map(|one| one.standing), refusal) {
-        (Some(Standing::Free), _) => "which fits and is free too".to_owned(),
-        (Some(Standing::CouldBecome), _) => {
+    let standing = soonest.map(|one| one.standing);
+    let but = match (standing, several.first(), refusal) {
+        (Some(Standing::Free), ..) => "which fits and is free too".to_owned(),
+        (Some(Standing::CouldBecome), ..) => {
             "of which nothing is free until something changes".to_owned()
         }
-        (Some(Standing::Unknown), _) => "of which nobody says what is free".to_owned(),
-        (Some(Standing::Taken), _) => "of which not enough is free".to_owned(),
-        (None, Some((_, why))) => {
+        (Some(Standing::Unknown), ..) => "of which nobody says what is free".to_owned(),
+        (Some(Standing::Taken), ..) => "of which not enough is free".to_owned(),
+        (None, Some(one), _) => format!("which {} gives among others", one.offer.name),
+        (None, None, Some((_, why))) => {
             let why: Vec<String> = why.iter().map(ToString::to_string).collect();
             format!("which does not fit: it {}", why.join("; it "))
         }
-        (None, None) => "which is not here".to_owned(),
+        (None, None, None) => "which is not here".to_owned(),
     };
     let types: Vec<&str> = offer.types().map(TypeName::as_str).collect();
     let count = soonest.map_or(own.count, |one| one.count);

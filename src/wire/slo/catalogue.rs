@@ -16,6 +16,16 @@ pub struct Found {
     pub rows: Vec<RowJson>,
     /// Items of a catalogue that are no measurement on hardware.
     pub passed_over: usize,
+    /// Whether the catalogue has more pages after the last that was read.
+    pub has_more: bool,
+}
+
+impl Found {
+    /// What to tell of pages that were not read.
+    pub fn unread(&self) -> Option<&'static str> {
+        const MORE: &str = "the catalogue has more pages, which were not read: ask it for them by its nextPageToken, and give all pages one after another";
+        self.has_more.then_some(MORE)
+    }
 }
 
 /// Why a text has no rows.
@@ -42,21 +52,29 @@ pub enum RowsError {
     },
 }
 
-/// Rows in `text`: an array, one document after the other, or an object that has them as `rows` or `items`.
+/// Rows in `text`: an array, one document after the other, or objects, such as pages, that have them as `rows` or `items`.
 pub fn parse(text: &str) -> Result<Found, RowsError> {
     let documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    let mut all: Vec<Value> = documents
+    let all: Vec<Value> = documents
         .collect::<Result<_, _>>()
         .map_err(RowsError::Json)?;
-    if let [_] = all.as_slice() {
-        all = all.pop().map(inside).unwrap_or_default();
-    }
+    let has_more = all.last().is_some_and(is_followed);
+    let is_alone = all.len() == 1;
+    let rows = all.into_iter().flat_map(|document| {
+        if is_alone || is_page(&document) {
+            inside(document)
+        } else {
+            vec![document]
+        }
+    });
+    let all: Vec<Value> = rows.collect();
     if all.is_empty() {
         return Err(RowsError::Empty);
     }
     let mut found = Found {
         rows: Vec::new(),
         passed_over: 0,
+        has_more,
     };
     for (at, value) in all.into_iter().enumerate() {
         let Value::Object(item) = value else {
@@ -74,6 +92,18 @@ pub fn parse(text: &str) -> Result<Found, RowsError> {
             .push(row.map_err(|source| RowsError::Row { at, source })?);
     }
     Ok(found)
+}
+
+/// Whether a document among others has rows, and is none.
+fn is_page(document: &Value) -> bool {
+    let has = |name| document.get(name).is_some();
+    (has("rows") || has("items")) && !has("hardware_type")
+}
+
+/// Whether the catalogue says that a page comes after this one.
+fn is_followed(page: &Value) -> bool {
+    let token = page.get("nextPageToken").and_then(Value::as_str);
+    token.is_some_and(|token| !token.is_empty())
 }
 
 /// What one document has of rows.
@@ -163,6 +193,29 @@ mod tests {
         assert_eq!(row.requests_per_second, Some(7.5));
         assert_eq!(row.more["ttft_p95"], 98.15);
         assert!(!row.more.contains_key("validated"));
+    }
+
+    #[test]
+    fn pages_one_after_another_are_read_and_it_is_told_where_the_last_is_not_the_last() {
+        let page = |token: &str| {
+            format!(
+                r#"{{"items": [{{"hardware_type": "H100", "hardware_count": 2}}], "nextPageToken": "{token}"}}"#
+            )
+        };
+        for (text, rows, has_more) in [
+            (page(""), 1, false),
+            (page("b"), 1, true),
+            (page("b") + &page(""), 2, false),
+            (page("b") + "\n" + &page("c"), 2, true),
+        ] {
+            let found = parse(&text).unwrap();
+            assert_eq!(
+                (found.rows.len(), found.has_more),
+                (rows, has_more),
+                "{text}"
+            );
+            assert_eq!(found.unread().is_some(), has_more);
+        }
     }
 
     #[test]

@@ -138,6 +138,35 @@ fn a_profile_of_several_types_fits_where_each_of_them_does() {
 }
 
 #[test]
+fn a_preferred_type_that_only_a_profile_of_several_gives_is_here() {
+    let warnings = |preferred: &str| {
+        let request = needs("80GB").with_preferred(preferred).unwrap();
+        let both = profile("any", None, vec![a100(8), h200(8)]);
+        let old = profile("old", None, vec![a100(8)]);
+        let found = answer_by_profiles(&request, vec![a100(8), h200(8)], vec![both, old]);
+        let first = |name: &str| {
+            let one = found.matches.iter().find(|one| one.offer.name == name);
+            one.unwrap().warnings.first().cloned()
+        };
+        [first("a/any"), first("a/old")]
+    };
+    let any = |name: &str| {
+        Some(format!(
+            "a pod may get another type than the preferred {name}"
+        ))
+    };
+    let old = "nvidia-a100-80gb instead of the preferred nvidia-h200-141gb, which a/any gives among others";
+    assert_eq!(
+        warnings("H200"),
+        [any("nvidia-h200-141gb"), Some(old.to_owned())]
+    );
+    assert_eq!(
+        warnings("nvidia-a100-80gb"),
+        [any("nvidia-a100-80gb"), None]
+    );
+}
+
+#[test]
 fn what_no_profile_has_as_soon_is_told_of_and_the_verdict_is_that_of_the_first() {
     let profiles = vec![profile("large", None, vec![h200(0)])];
     let found = answer_by_profiles(&needs("80GB"), vec![h200(3)], profiles);
