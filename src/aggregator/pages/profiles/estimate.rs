@@ -10,7 +10,7 @@ use crate::aggregator::estimates;
 use crate::aggregator::pages::address::quoted;
 use crate::aggregator::pages::words::printable;
 use crate::aggregator::view::View;
-use crate::domain::access::Sight;
+use crate::domain::access::{Sight, Types};
 use crate::domain::estimate::{Precision, amount};
 use crate::wire::estimates::{
     EstimateAnswer, EstimateRequest, NotOfProfile, WorkloadJson, of_profile,
@@ -95,12 +95,15 @@ struct Asked {
 }
 
 impl Estimate {
-    /// For `profile` whose page is at `path`; `None` for one that gives no accelerator.
+    /// For `profile`; `None` for one that gives no accelerator, and for who sees types one by one, whom the API refuses too.
     pub(super) async fn of(
         (view, sight): (&View, &Sight),
         profile: &ProfileRow,
         uri: &Uri,
     ) -> Option<Self> {
+        if sight.types != Types::All {
+            return None;
+        }
         let asked = Asked::of(uri);
         let usual = match of_profile(profile, None) {
             Err(NotOfProfile::NoAccelerator) => return None,
