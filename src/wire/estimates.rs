@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::engine::{EngineAnswer, EngineItem, EngineQuestion, Lie, Said, believed};
-pub use self::of_profile::{NotOfProfile, of_profile};
+pub use self::of_profile::{NotOfProfile, of_profile, usual};
 use crate::domain::estimate::{
     CostRange, Devices, Interval, MOST_DEVICES, Workload, batch, model, tokens_of, words,
 };

@@ -33,7 +33,9 @@ impl Counter {
             if followed.heard.is_some() && followed.trouble.is_none() {
                 let now = self.seconds();
                 if holders.is_set_back(now) {
-                    warn!("this machine's clock was set back: how long pods hold devices is watched anew");
+                    warn!(
+                        "this machine's clock was set back: how long pods hold devices is watched anew"
+                    );
                 }
                 let shown = holders.look(&followed.sights, now);
                 ends = shown.len();

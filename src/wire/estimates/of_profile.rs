@@ -63,6 +63,14 @@ pub fn of_profile(
         .collect())
 }
 
+/// As many devices as a workload of `profile` has where nobody says; `None` where that has to be said, as its default is no count.
+pub fn usual(profile: &ProfileRow) -> Result<Option<u64>, NotOfProfile> {
+    match of_profile(profile, None) {
+        Err(NotOfProfile::Count(..)) => of_profile(profile, Some(1)).map(|_| None),
+        told => told.map(|devices| devices.first().map(|one| one.count)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +106,18 @@ mod tests {
             |count| ["nvidia-h100-80gb", "nvidia-h200-141gb"].map(|name| (name.to_owned(), count));
         assert_eq!(told(None), both(2));
         assert_eq!(told(Some(64)), both(64));
+    }
+
+    #[test]
+    fn a_profile_whose_default_is_no_count_can_be_asked_of_with_one() {
+        let types = ["nvidia-h100-80gb"];
+        for (default, told) in [("2", Some(2)), ("0", None), ("500m", None)] {
+            let row = profile(&[("nvidia.com/gpu", default)], &types);
+            assert_eq!(usual(&row), Ok(told), "{default}");
+            assert_eq!(of_profile(&row, Some(3)).unwrap()[0].count, 3);
+        }
+        let nowhere = profile(&[("nvidia.com/gpu", "0")], &[]);
+        assert_eq!(usual(&nowhere), Err(NotOfProfile::NoType));
     }
 
     #[test]

@@ -158,6 +158,11 @@ async fn nfr_003_who_may_see_one_type_sees_and_follows_the_profiles_that_are_for
     }
     let page = text(here.site.gets("/profiles", Some("bob")).await).await;
     assert!(page.contains("a/big") && !page.contains("small"), "{page}");
+    // Who sees types one by one can have nothing estimated, and is not asked what.
+    for (user, has_form) in [("bob", false), ("eve", true)] {
+        let page = text(here.site.gets("/profiles/a/big", Some(user)).await).await;
+        assert_eq!(page.contains("id=\"estimate\""), has_form, "{page}");
+    }
 
     assert_eq!(
         here.site

@@ -10,10 +10,10 @@ use crate::aggregator::estimates;
 use crate::aggregator::pages::address::quoted;
 use crate::aggregator::pages::words::printable;
 use crate::aggregator::view::View;
-use crate::domain::access::Sight;
+use crate::domain::access::{Sight, Types};
 use crate::domain::estimate::{Precision, amount};
 use crate::wire::estimates::{
-    EstimateAnswer, EstimateRequest, NotOfProfile, WorkloadJson, of_profile,
+    EstimateAnswer, EstimateRequest, NotOfProfile, WorkloadJson, of_profile, usual,
 };
 use crate::wire::hardware_profiles::document::ProfileRow;
 
@@ -37,7 +37,7 @@ pub(super) struct Estimate {
     parameters: String,
     tokens: String,
     count: String,
-    /// As many devices as a workload has where nobody says.
+    /// As many devices as a workload has where nobody says; empty where it has to be said.
     usual: String,
     outcome: Outcome,
 }
@@ -95,17 +95,19 @@ struct Asked {
 }
 
 impl Estimate {
-    /// For `profile` whose page is at `path`; `None` for one that gives no accelerator.
+    /// For `profile`; `None` for one that gives no accelerator, and for who sees types one by one, whom the API refuses too.
     pub(super) async fn of(
         (view, sight): (&View, &Sight),
         profile: &ProfileRow,
         uri: &Uri,
     ) -> Option<Self> {
+        if sight.types != Types::All {
+            return None;
+        }
         let asked = Asked::of(uri);
-        let usual = match of_profile(profile, None) {
+        let usual = match usual(profile) {
             Err(NotOfProfile::NoAccelerator) => return None,
-            Err(why) => Err(why),
-            Ok(devices) => Ok(devices.first().map_or(1, |one| one.count)),
+            usual => usual,
         };
         let outcome = match &usual {
             Err(why) => Outcome::Impossible(printable(&why.to_string())),
@@ -133,7 +135,7 @@ impl Estimate {
             parameters: asked.parameters,
             tokens: asked.tokens,
             count: asked.count,
-            usual: usual.map_or_else(|_| String::new(), |count| count.to_string()),
+            usual: { usual.ok().flatten() }.map_or_else(String::new, |count| count.to_string()),
             outcome,
         })
     }
@@ -217,7 +219,12 @@ impl Asked {
                 precision,
             }
         };
-        let devices = of_profile(profile, count).map_err(|why| why.to_string())?;
+        let devices = of_profile(profile, count).map_err(|why| match why {
+            NotOfProfile::Count(..) => {
+                "Say on how many devices together: the profile names no number of them.".to_owned()
+            }
+            why => why.to_string(),
+        })?;
         Ok(EstimateRequest {
             workload,
             devices: Some(devices),
