@@ -193,10 +193,10 @@ async fn as_many_as_end_at_once_are_learned_of() {
         tokio::task::yield_now().await;
     }
     advance(PAUSE).await;
-    let counted = counter.current().await.unwrap();
+    let made = counter.current().await.unwrap();
     // All of them are one piece of work.
     assert_eq!(
-        counted.availability.rows[0].wait,
+        made.availability.rows[0].wait,
         Wait::Unknown(Unknown::TooFew { ended: 1, since })
     );
 }

@@ -219,11 +219,14 @@ impl Asked {
                 precision,
             }
         };
-        let devices = of_profile(profile, count).map_err(|why| match why {
+        let devices = of_profile(profile, count).map_err(|why| match &why {
             NotOfProfile::Count(..) => {
                 "Say on how many devices together: the profile names no number of them.".to_owned()
             }
-            why => why.to_string(),
+            NotOfProfile::NoAccelerator
+            | NotOfProfile::Several(_)
+            | NotOfProfile::Part(_)
+            | NotOfProfile::NoType => why.to_string(),
         })?;
         Ok(EstimateRequest {
             workload,
