@@ -410,10 +410,11 @@ mod tests {
             (WriteError::NoKind, DryRun::Server, Told::DryRunFailed),
         ] {
             let word = error.to_string();
-            let made = Err(error);
+            let made: Result<Applied, WriteError> = Err(error);
             assert_eq!(told(&made, dry), expected, "{word} {dry:?}");
-            let why = NotMade::Write(made.unwrap_err());
-            assert_eq!(why.is_unknown(dry), expected == Told::Unknown, "{word}");
+            let why = made.map_err(NotMade::Write).err();
+            let is_unknown = why.is_some_and(|why| why.is_unknown(dry));
+            assert_eq!(is_unknown, expected == Told::Unknown, "{word}");
         }
         assert!(NotMade::Ended.is_unknown(DryRun::No));
         assert!(!NotMade::Ended.is_unknown(DryRun::Server));

@@ -32,11 +32,11 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T: Send + Sync + 'static> Kept<T> {
-    /// What `make` makes of `of` and of what was made before, or what it made a moment ago; an error where it fails.
+    /// What `judge` makes of `of` and of what was made before, or what it made a moment ago; an error where it fails.
     pub(super) async fn current(
         &self,
         of: Grounds,
-        make: impl FnOnce(&Grounds, Option<Arc<T>>) -> Arc<T> + Send + 'static,
+        judge: impl FnOnce(&Grounds, Option<Arc<T>>) -> Arc<T> + Send + 'static,
     ) -> Result<Arc<T>, JoinError> {
         let will_do = |last: &Last<T>| last.of.are(&of) || last.at.elapsed() < AGAIN;
         if let Some(made) = self.last(will_do) {
@@ -59,7 +59,7 @@ impl<T: Send + Sync + 'static> Kept<T> {
         // What was made is kept also where nobody waits for it any more.
         let making = spawn_blocking(move || {
             let before = last.borrow().as_ref().map(|last| Arc::clone(&last.made));
-            let made = make(&of, before);
+            let made = judge(&of, before);
             let kept = Arc::clone(&made);
             // From its end: were it slower than what it is kept for, all who waited would make it one after the other.
             let at = Instant::now();

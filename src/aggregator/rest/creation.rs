@@ -141,7 +141,10 @@ fn failure(why: NotMade, dry: DryRun) -> Failure {
                 WriteError::Taken { ours: true, .. } => {
                     "\nSay `replace: true` to put the new one in its place, or give it another name."
                 }
-                _ => unknown,
+                WriteError::Taken { .. }
+                | WriteError::NoKind
+                | WriteError::Late(_)
+                | WriteError::Refused { .. } => unknown,
             };
             Failure::new(kind, format!("{}{hint}", chain(&error)))
         }

@@ -57,7 +57,8 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
         (DryRun::No, Outcome::Replaced) => "is replaced",
     };
     let lines = made.differences.iter();
-    let changed: String = lines.map(|line| format!("  {line}\n")).collect();
+    let changed: Vec<String> = lines.map(|line| format!("  {line}\n")).collect();
+    let changed = changed.concat();
     Ok(report(
         format!("profile {name} {done}\n{changed}"),
         &notes,

@@ -206,6 +206,14 @@ impl Writer {
     }
 }
 
+/// The code that the API server answered with, where it did.
+fn code(error: &kube::Error) -> Option<u16> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    Some(status.code)
+}
+
 impl WriteError {
     /// Which kind of trouble it is.
     pub fn trouble(&self) -> Trouble {
@@ -213,12 +221,10 @@ impl WriteError {
             Self::NoKind => Trouble::Refused,
             Self::Taken { .. } => Trouble::Taken,
             Self::Late(_) => Trouble::Away,
-            Self::Refused { source, .. } => match source.as_ref() {
-                kube::Error::Api(status) if status.code == 409 => Trouble::Taken,
-                kube::Error::Api(status) if status.code != 429 && status.code < 500 => {
-                    Trouble::Refused
-                }
-                _ => Trouble::Away,
+            Self::Refused { source, .. } => match code(source) {
+                Some(409) => Trouble::Taken,
+                Some(code) if code != 429 && code < 500 => Trouble::Refused,
+                Some(_) | None => Trouble::Away,
             },
         }
     }

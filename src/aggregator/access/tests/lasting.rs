@@ -1,6 +1,12 @@
 //! Streams, and how long they last once the right to them is gone.
 
+use tokio::sync::Semaphore;
+use tokio_stream::StreamExt;
+use tonic::Code;
+
 use super::*;
+use crate::aggregator::watch::Watching;
+use crate::proto::v1;
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_ends_within_a_minute_and_a_half_of_the_right_to_it() {
@@ -44,4 +50,50 @@ async fn while_the_api_server_is_away_a_stream_goes_on_and_then_ends_with_the_ri
         "{:?}",
         start.elapsed()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_follows_by_grpc_is_asked_about_again_and_ends_with_the_right_to_it() {
+    let server = Server::default();
+    let (_fleet, receiver) = watch::channel(Fleet::default());
+    let view = View::new(receiver, Clock::start());
+    let guard = Guard::checked(
+        Believed::default(),
+        Box::new(server.clone()),
+        Counter::new(view.clone(), None),
+        Stats::default(),
+    );
+    let mut headers = HeaderMap::new();
+    headers.insert("authorization", "Bearer token-ada".parse().unwrap());
+    let peer = "192.0.2.7".parse().unwrap();
+    assert!(guard.follows(&headers, peer).await.is_err());
+    server.gives("ada: watch nodes.octavo.dev");
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let right = guard.follows(&headers, peer).await.unwrap();
+    let watching = Watching {
+        peer: Peer::new(PEER.parse().unwrap()),
+        view,
+        stats: Stats::default(),
+        patience: Duration::from_secs(30),
+    };
+    let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let request = v1::WatchRequest::default();
+    let mut events = watching.start((place, right), &request).ok().unwrap();
+    assert!(events.next().await.unwrap().is_ok(), "synced");
+    // While nobody can say it goes on.
+    server.0.away.store(true, Ordering::Relaxed);
+    let quiet = tokio::time::timeout(Duration::from_mins(5), events.next()).await;
+    assert!(quiet.is_err());
+    server.0.away.store(false, Ordering::Relaxed);
+    server.takes_all();
+    let start = tokio::time::Instant::now();
+    let status = events.next().await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied);
+    let said = status.message();
+    assert!(
+        said.contains("you may not watch nodes.octavo.dev"),
+        "{said}"
+    );
+    assert!(start.elapsed() < Duration::from_mins(2));
+    assert!(events.next().await.is_none());
 }

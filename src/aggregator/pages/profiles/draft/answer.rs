@@ -117,7 +117,11 @@ fn not_made(why: &NotMade, dry: DryRun) -> Answer {
         NotMade::Refused(refused) => match refused.kind() {
             refused::Kind::Unchecked => StatusCode::SERVICE_UNAVAILABLE,
             refused::Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
-            _ => StatusCode::FORBIDDEN,
+            refused::Kind::BadProxy
+            | refused::Kind::Forbidden
+            | refused::Kind::Crossing
+            | refused::Kind::NotFound
+            | refused::Kind::Method => StatusCode::FORBIDDEN,
         },
         NotMade::Busy => StatusCode::SERVICE_UNAVAILABLE,
         NotMade::Ended => StatusCode::INTERNAL_SERVER_ERROR,

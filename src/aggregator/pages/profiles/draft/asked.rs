@@ -229,13 +229,10 @@ impl Asked {
             };
             format!(" --{flag} {}", quoted(&value))
         });
-        let mut flags: String = flags.collect();
-        if !self.reason.is_empty() {
-            flags.push_str(&format!(" --reason {}", quoted(&self.reason)));
-        }
-        if self.replace {
-            flags.push_str(" --replace");
-        }
+        let reason = Some(&self.reason).filter(|reason| !reason.is_empty());
+        let reason = reason.map(|reason| format!(" --reason {}", quoted(reason)));
+        let replace = self.replace.then(|| " --replace".to_owned());
+        let flags: String = flags.chain(reason).chain(replace).collect();
         format!("octavo profiles create --server {origin}{flags}")
     }
 
