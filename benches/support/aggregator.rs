@@ -103,14 +103,14 @@ impl Aggregator {
 
     /// Resident memory that is its own, in KiB. Source: `/proc/PID/smaps_rollup`, Pss.
     pub(crate) fn pss_kib(&self) -> f64 {
-        let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id())).unwrap();
+        let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.id())).unwrap();
         let line = text.lines().find(|line| line.starts_with("Pss:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
     /// CPU time of the threads whose name starts with `name`, so far.
     pub(crate) fn cpu(&self, name: &str) -> Duration {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.id())).unwrap();
         let nanos = tasks.map(|task| {
             let task = task.unwrap().path();
             let comm = fs::read_to_string(task.join("comm")).unwrap_or_default();

@@ -32,9 +32,10 @@ fn order(node: &str, namespace: &str, name: &str) -> Value {
 
 fn with(order: &Value, more: Value) -> Value {
     let mut order = order.clone();
-    for (key, value) in more.as_object().unwrap() {
-        order[key] = value.clone();
-    }
+    let Value::Object(more) = more else {
+        panic!("{more} has no fields")
+    };
+    order.as_object_mut().unwrap().extend(more);
     order
 }
 
