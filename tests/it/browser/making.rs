@@ -142,7 +142,13 @@ fn equip(api: &Api, node: &str) {
 
 /// The object, where there is one.
 fn made(api: &Api, namespace: &str) -> Option<Value> {
-    let get = ["get", "hardwareprofile", "premium", "-n", namespace];
+    let get = [
+        "get",
+        "hardwareprofiles.infrastructure.opendatahub.io",
+        "premium",
+        "-n",
+        namespace,
+    ];
     let output = api.try_kubectl(&[&get[..], &["-o", "json"]].concat());
     serde_json::from_slice(&output.stdout).ok()
 }

@@ -9,7 +9,7 @@ use crate::cluster::objects::TestNode;
 pub(super) fn object(api: &Api, namespace: &str, name: &str) -> Option<Value> {
     let arguments = [
         "get",
-        "hardwareprofile",
+        "hardwareprofiles.infrastructure.opendatahub.io",
         name,
         "-n",
         namespace,
