@@ -39,7 +39,7 @@ async fn req_011_work_of_a_profile_for_several_types_lands_on_each_of_them_and_o
     assert_eq!(words(&judged), [] as [&str; 0]);
     let reached = judged["reach"]["types"].as_array().unwrap().iter();
     let reached: BTreeSet<&str> = reached.map(|one| one["type"].as_str().unwrap()).collect();
-    assert_eq!(reached, BTreeSet::from_iter(TYPES[..2].iter().copied()));
+    assert_eq!(reached, TYPES[..2].iter().copied().collect());
     let list = site.readers.get("/api/hardware-profiles").await.json();
     let mut rows = list["items"].as_array().unwrap().iter();
     let row = rows
