@@ -359,7 +359,14 @@ fn is_this_machine(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use tokio::task::JoinSet;
+
     use super::*;
+    use crate::aggregator::stats::Stats;
 
     #[test]
     fn this_machine_is_known_by_its_own_names_alone() {
@@ -419,5 +426,94 @@ mod tests {
         assert!(NotMade::Ended.is_unknown(DryRun::No));
         assert!(!NotMade::Ended.is_unknown(DryRun::Server));
         assert!(!NotMade::Busy.is_unknown(DryRun::No));
+    }
+
+    /// Somebody of this machine, where nobody is asked who they are.
+    fn here() -> Who {
+        Who {
+            host: "localhost:8443".to_owned(),
+            ..Who::default()
+        }
+    }
+
+    fn order(dry: DryRun) -> Order {
+        Order {
+            object: json!({"metadata": {"namespace": "team", "name": "large"}}),
+            reason: None,
+            existing: Existing::Keep,
+            dry,
+        }
+    }
+
+    /// One whose API server answers that there is no such thing, once it may; and how often it was asked.
+    fn maker(may: &Arc<Semaphore>) -> (Maker, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (count, may) = (Arc::clone(&asked), Arc::clone(may));
+        let service = tower::service_fn(move |_: Request<Body>| {
+            count.fetch_add(1, Ordering::SeqCst);
+            let may = Arc::clone(&may);
+            async move {
+                let _permit = may.acquire().await;
+                let body = r#"{"kind":"Status","status":"Failure","message":"no such kind","reason":"NotFound","code":404}"#;
+                let answer = Response::builder().status(StatusCode::NOT_FOUND);
+                Ok::<_, Infallible>(answer.body(Body::from(body.as_bytes().to_vec())).unwrap())
+            }
+        });
+        let guard = Guard::open(Stats::default());
+        let writer = Writer::new(kube::Client::new(service, "default"));
+        (Maker::new(writer, guard), asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_is_made_at_a_time_who_waits_too_long_is_told_and_what_is_only_tried_waits_for_nobody()
+     {
+        let (maker, asked) = maker(&Arc::new(Semaphore::new(1)));
+        let turn = maker.0.turn.lock().await;
+        let busy = maker.make(&here(), order(DryRun::No)).await;
+        assert!(matches!(busy, Err(NotMade::Busy)), "{busy:?}");
+        assert_eq!(asked.load(Ordering::SeqCst), 0);
+        let tried = maker.make(&here(), order(DryRun::Server)).await;
+        assert!(matches!(tried, Err(NotMade::Write(_))), "{tried:?}");
+        drop(turn);
+        let made = maker.make(&here(), order(DryRun::No)).await;
+        assert!(matches!(made, Err(NotMade::Write(_))), "{made:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_than_can_be_waited_for_are_sent_away_at_once() {
+        let may = Arc::new(Semaphore::new(0));
+        let (maker, _asked) = maker(&may);
+        let who = here();
+        let mut many: JoinSet<Result<Applied, NotMade>> = JoinSet::new();
+        for _ in 0..=AT_ONCE {
+            let (maker, who) = (maker.clone(), who.clone());
+            many.spawn(async move { maker.make(&who, order(DryRun::Server)).await });
+        }
+        // All others wait for the API server.
+        let first = many.join_next().await.unwrap().unwrap();
+        assert!(matches!(first, Err(NotMade::Busy)), "{first:?}");
+        may.close();
+        for other in many.join_all().await {
+            assert!(matches!(other, Err(NotMade::Write(_))), "{other:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_waits_for_what_is_being_made_also_where_nobody_else_does() {
+        let may = Arc::new(Semaphore::new(0));
+        let (maker, asked) = maker(&may);
+        let who = here();
+        let gone = timeout(Duration::from_millis(1), maker.make(&who, order(DryRun::No))).await;
+        assert!(gone.is_err());
+        let mut end = Box::pin(maker.ended());
+        let waits = timeout(Duration::from_millis(1), &mut end).await;
+        assert!(waits.is_err());
+        let late = maker.make(&who, order(DryRun::No)).await;
+        assert!(matches!(late, Err(NotMade::Busy)), "{late:?}");
+        may.close();
+        end.await;
+        assert!(asked.load(Ordering::SeqCst) > 0);
+        let after = maker.make(&who, order(DryRun::No)).await;
+        assert!(matches!(after, Err(NotMade::Busy)), "{after:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! `octavo nodes`, `types`, `node` and `watch` against a real aggregator that real agents report to.
 
+mod profiles;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
@@ -214,51 +216,6 @@ fn a_watch_tells_each_change_and_ends_well_when_interrupted() {
     let object = objects.says("degraded");
     let event: serde_json::Value = serde_json::from_str(&object).unwrap();
     assert_eq!(event["node"]["name"], "h100");
-    for watch in [&mut lines, &mut objects] {
-        let pid = Pid::from_raw(i32::try_from(watch.child.id()).unwrap());
-        kill(pid, Signal::SIGINT).unwrap();
-        assert_eq!(watch.child.wait().unwrap().code(), Some(0));
-    }
-}
-
-#[test]
-fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_more() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("profiles.yaml");
-    let write = |names: &[&str]| {
-        let profile = |name: &&str| {
-            format!(
-                "apiVersion: infrastructure.opendatahub.io/v1\nkind: HardwareProfile\nmetadata: {{name: {name}, namespace: a}}\n"
-            )
-        };
-        let profiles: Vec<String> = names.iter().map(profile).collect();
-        let draft = folder.path().join("draft");
-        fs::write(&draft, profiles.join("---\n")).unwrap();
-        fs::rename(draft, &path).unwrap();
-    };
-    write(&["large", "small"]);
-    let aggregator = Aggregator::start(&["--plaintext", "--profiles", path.to_str().unwrap()]);
-    let url = format!("http://{}", aggregator.http);
-    let watch = |more: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
-        command
-            .args(["profiles", "list", "--watch"])
-            .args(more)
-            .env("OCTAVO_SERVER", &url);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Watch { child, lines }
-    };
-    let mut lines = watch(&["--no-headers"]);
-    assert_eq!(lines.line(), "a/large  -  unknown available");
-    assert_eq!(lines.line(), "a/small  -  unknown available");
-    let mut objects = watch(&["-o", "json"]);
-    objects.says("\"name\":\"small\"");
-    write(&["large", "new"]);
-    assert_eq!(lines.line(), "a/new  -  unknown available");
-    assert_eq!(lines.line(), "a/small  is no more");
-    let event: serde_json::Value = serde_json::from_str(&objects.says("removed")).unwrap();
-    assert_eq!(event["name"], "small");
     for watch in [&mut lines, &mut objects] {
         let pid = Pid::from_raw(i32::try_from(watch.child.id()).unwrap());
         kill(pid, Signal::SIGINT).unwrap();

@@ -43,6 +43,7 @@ pub(super) async fn watch(
         is_picture: is_table && screen == Screen::Live,
         canvas: None,
         known: BTreeMap::new(),
+        notice: None,
     };
     let feed = Feed::new(Client::new(settings.server())?);
     tokio::select! {
@@ -90,6 +91,8 @@ struct View<'a> {
     is_picture: bool,
     canvas: Option<Canvas>,
     known: BTreeMap<Key, ProfileRow>,
+    /// Why what was printed may not be how it is, as it was said last.
+    notice: Option<String>,
 }
 
 impl View<'_> {
@@ -100,6 +103,10 @@ impl View<'_> {
             }
             let height = terminal_size().map_or(24, |(_, Height(rows))| usize::from(rows));
             return print::out(&over(&self.picture(&list), height));
+        }
+        if list.notice != self.notice {
+            say_notice(list.notice.as_deref());
+            self.notice = list.notice;
         }
         let rows = list.items.into_iter();
         let now: BTreeMap<Key, ProfileRow> = rows.map(|row| (key(&row), row)).collect();
@@ -154,6 +161,14 @@ impl View<'_> {
                 }
             }
         })
+    }
+}
+
+/// Beside the lines, which are for programs, too.
+fn say_notice(notice: Option<&str>) {
+    match notice {
+        Some(why) => print::note(&format!("note: {}", printable(why))),
+        None => print::note("note: what is printed is how it is now again"),
     }
 }
 

@@ -1,0 +1,71 @@
+//! `octavo profiles list --watch` against an aggregator whose profiles are a file that changes.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::Watch;
+use crate::process::Aggregator;
+
+#[test]
+fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profiles.yaml");
+    let write = |names: &[&str]| {
+        let profile = |name: &&str| {
+            format!(
+                "apiVersion: infrastructure.opendatahub.io/v1\nkind: HardwareProfile\nmetadata: {{name: {name}, namespace: a}}\n"
+            )
+        };
+        let profiles: Vec<String> = names.iter().map(profile).collect();
+        let draft = folder.path().join("draft");
+        fs::write(&draft, profiles.join("---\n")).unwrap();
+        fs::rename(draft, &path).unwrap();
+    };
+    write(&["large", "small"]);
+    let aggregator = Aggregator::start(&["--plaintext", "--profiles", path.to_str().unwrap()]);
+    let url = format!("http://{}", aggregator.http);
+    let watch = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
+        command
+            .args(["profiles", "list", "--watch"])
+            .args(more)
+            .env("OCTAVO_SERVER", &url);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Watch { child, lines }
+    };
+    let mut lines = watch(&["--no-headers"]);
+    let notes = lines.child.stderr.take().unwrap();
+    let mut notes = BufReader::new(notes).lines().map(Result::unwrap);
+    assert_eq!(lines.line(), "a/large  -  unknown available");
+    assert_eq!(lines.line(), "a/small  -  unknown available");
+    let mut objects = watch(&["-o", "json"]);
+    objects.says("\"name\":\"small\"");
+    write(&["large", "new"]);
+    assert_eq!(lines.line(), "a/new  -  unknown available");
+    assert_eq!(lines.line(), "a/small  is no more");
+    let event: serde_json::Value = serde_json::from_str(&objects.says("removed")).unwrap();
+    assert_eq!(event["name"], "small");
+    fs::write(&path, "no profile at all").unwrap();
+    let note = notes.next().unwrap();
+    assert!(
+        note.starts_with("note: ") && note.contains("profiles.yaml"),
+        "{note}"
+    );
+    write(&["large", "new"]);
+    let note = notes.next().unwrap();
+    assert_eq!(note, "note: what is printed is how it is now again");
+    for watch in [&mut lines, &mut objects] {
+        let pid = Pid::from_raw(i32::try_from(watch.child.id()).unwrap());
+        kill(pid, Signal::SIGINT).unwrap();
+        assert_eq!(watch.child.wait().unwrap().code(), Some(0));
+    }
+}
