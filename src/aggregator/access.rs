@@ -19,6 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method as HttpMethod, Uri, header};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -201,14 +202,18 @@ fn of_this_site(request: &Request) -> Result<(), crossing::Crossing> {
         let value = request.headers().get(name);
         value.map(|value| value.to_str().unwrap_or_default())
     };
-    let authority = request.uri().authority();
     crossing::judge(Whence {
         site: word("sec-fetch-site"),
         origin: word(header::ORIGIN.as_str()),
-        host: authority
-            .map(axum::http::uri::Authority::as_str)
-            .or_else(|| word(header::HOST.as_str())),
+        host: host(request.uri(), request.headers()),
     })
+}
+
+/// Which host and port a request is for, in its own words: HTTP/2 has them in the address. A name that cannot be read is an empty one.
+pub(super) fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    let field = headers.get(header::HOST);
+    let field = field.map(|host| host.to_str().unwrap_or_default());
+    uri.authority().map(Authority::as_str).or(field)
 }
 
 impl Guard {

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 pub use self::query::{AvailabilityQuery, AvailabilityQueryError};
 use super::clock::{Clock, Moment};
 use super::fleet::{Fleet, Node};
+use super::kept::{Kept, Last};
 use super::view::View;
 use crate::domain::accelerators::Catalogue;
 use crate::domain::availability::{
@@ -46,8 +47,7 @@ const MEANWHILE: Duration = Duration::from_secs(1);
 pub struct Counter {
     view: View,
     cluster: Option<watch::Receiver<Arc<Followed>>>,
-    work: Arc<Mutex<Work>>,
-    last: Arc<watch::Sender<Option<Counted>>>,
+    kept: Kept<Counted, Work>,
     /// Who holds nothing any more, to be learned from with the next count.
     shown: mpsc::Sender<Vec<Shown>>,
     /// The time of day.
@@ -64,8 +64,6 @@ pub struct Counted {
     /// What of the cluster was counted; `None` where none is followed.
     followed: Option<Arc<Followed>>,
     at: Instant,
-    /// When the count was done. From then on it is kept: were counting slower than that, all who waited would count one after the other.
-    done: Instant,
 }
 
 /// How old a count is.
@@ -105,8 +103,7 @@ impl Counter {
         Self {
             view,
             cluster,
-            work: Arc::new(Mutex::new(work)),
-            last: Arc::new(watch::Sender::new(None)),
+            kept: Kept::new(work),
             shown,
             today: |_| Timestamp::now(),
         }
@@ -122,50 +119,17 @@ impl Counter {
         self.cluster.is_some()
     }
 
-    /// What is to be had now; `None` only where this machine has no thread to count on.
+    /// What is to be had now; `None` only where counting fails on this side.
     pub async fn current(&self) -> Option<Counted> {
-        if let Some(counted) = self.last().filter(|last| self.will_do(last)) {
-            return Some(counted);
-        }
-        let mut work = match Arc::clone(&self.work).try_lock_owned() {
-            Ok(work) => work,
-            Err(_somebody_counts) => {
-                let recent = self.last();
-                if let Some(counted) = recent.filter(|last| last.done.elapsed() < MEANWHILE) {
-                    return Some(counted);
-                }
-                Arc::clone(&self.work).lock_owned().await
-            }
-        };
-        // Somebody else may have counted meanwhile.
-        if let Some(counted) = self.last().filter(|last| self.will_do(last)) {
-            return Some(counted);
-        }
-        let (fleet, now) = (self.view.fleet(), self.view.clock().now());
-        let followed = self.followed();
-        let seconds = self.seconds();
-        let last = Arc::clone(&self.last);
-        // What was counted is kept also where nobody waits for it any more.
-        let counting = tokio::task::spawn_blocking(move || {
-            let revision = fleet.revision;
-            let at = Instant::now();
-            let availability = work.count(fleet, (now, seconds), followed.as_deref());
-            let counted = Counted {
-                availability: Arc::new(availability),
-                revision,
-                followed,
-                at,
-                done: Instant::now(),
-            };
-            last.send_replace(Some(counted.clone()));
-            counted
-        });
-        counting.await.ok()
+        let will_do = |last: &Last<Counted>| self.will_do(last);
+        let counter = self.clone();
+        let counting = move |work: &mut Work, _| counter.count(work);
+        self.kept.current(will_do, MEANWHILE, counting).await.ok()
     }
 
     /// What was counted last, without counting.
     pub fn last(&self) -> Option<Counted> {
-        self.last.borrow().clone()
+        self.kept.last(|_| true)
     }
 
     /// How old a count is now.
@@ -222,13 +186,28 @@ impl Counter {
         }
     }
 
+    /// Counts what is there now.
+    fn count(&self, work: &mut Work) -> Counted {
+        let (fleet, followed) = (self.view.fleet(), self.followed());
+        let now = (self.view.clock().now(), self.seconds());
+        let (revision, at) = (fleet.revision, Instant::now());
+        let availability = work.count(fleet, now, followed.as_deref());
+        Counted {
+            availability: Arc::new(availability),
+            revision,
+            followed,
+            at,
+        }
+    }
+
     fn followed(&self) -> Option<Arc<Followed>> {
         let cluster = self.cluster.as_ref()?;
         Some(Arc::clone(&cluster.borrow()))
     }
 
     /// Whether a count is one of what is there now, or so young that nobody minds.
-    fn will_do(&self, counted: &Counted) -> bool {
+    fn will_do(&self, last: &Last<Counted>) -> bool {
+        let counted = &last.made;
         let now = self.followed();
         let is_same_cluster = match (&counted.followed, &now) {
             (Some(then), Some(now)) => {
@@ -243,7 +222,7 @@ impl Counter {
         // that somebody ends who has held for long.
         let is_timeless = now.is_some() && !counted.availability.depends_on_time();
         let is_current = is_same && (is_timeless || counted.at.elapsed() < STALE_AFTER / 4);
-        is_current || counted.done.elapsed() < PAUSE
+        is_current || last.done.elapsed() < PAUSE
     }
 }
 

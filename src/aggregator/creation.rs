@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::uri::Authority;
 use axum::http::{HeaderMap, header};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -23,7 +22,7 @@ use tokio::sync::{Mutex, OnceCell, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-use super::access::{Guard, Identity, Refused};
+use super::access::{Guard, Identity, Refused, host};
 use super::audit::{Change, Outcome as Told};
 use super::peer::Peer;
 use crate::domain::access::{Question, crossing};
@@ -285,9 +284,7 @@ impl<S: Sync> FromRequestParts<S> for Who {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let identity = parts.extensions.get::<Identity>().cloned();
         let peer = parts.extensions.get::<Peer>();
-        let host = parts.headers.get(header::HOST);
-        let host = host.and_then(|host| host.to_str().ok());
-        let host = parts.uri.authority().map(Authority::as_str).or(host);
+        let host = host(&parts.uri, &parts.headers);
         Ok(Self {
             identity: identity.unwrap_or_default(),
             peer: peer.map(|peer| peer.address().ip()),
@@ -503,7 +500,11 @@ mod tests {
         let may = Arc::new(Semaphore::new(0));
         let (maker, asked) = maker(&may);
         let who = here();
-        let gone = timeout(Duration::from_millis(1), maker.make(&who, order(DryRun::No))).await;
+        let gone = timeout(
+            Duration::from_millis(1),
+            maker.make(&who, order(DryRun::No)),
+        )
+        .await;
         assert!(gone.is_err());
         let mut end = Box::pin(maker.ended());
         let waits = timeout(Duration::from_millis(1), &mut end).await;

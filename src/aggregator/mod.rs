@@ -19,6 +19,7 @@ pub mod engine;
 pub mod estimates;
 pub mod fleet;
 pub mod ingest;
+mod kept;
 pub mod offers;
 pub mod pages;
 pub mod peer;

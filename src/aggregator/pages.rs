@@ -28,7 +28,6 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
-use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::map_response;
 use axum::response::{Html, IntoResponse, Redirect, Response};
@@ -37,7 +36,7 @@ use axum::{Extension, Router};
 use tokio::sync::Semaphore;
 
 use self::assets::Assets;
-use super::access::{Refused, refused};
+use super::access::{Refused, host, refused};
 use super::availability::Counter;
 use super::view::View;
 use crate::domain::access::Sight;
@@ -241,8 +240,8 @@ struct Missing {
 fn origin(uri: &Uri, headers: &HeaderMap) -> String {
     let word = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let secure = word("x-forwarded-proto").or_else(|| uri.scheme_str()) == Some("https");
-    let host = uri.authority().map(Authority::as_str);
-    let host = host.or_else(|| word("host")).unwrap_or("localhost");
+    let named = host(uri, headers).filter(|name| !name.is_empty());
+    let host = named.unwrap_or("localhost");
     let scheme = if secure { "https" } else { "http" };
     format!("{scheme}://{host}")
 }

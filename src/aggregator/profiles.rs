@@ -9,7 +9,6 @@
 //! Judging some hundred profiles over some thousand nodes takes a while, so it is done on a thread of its own. Who asks meanwhile is
 //! given what was judged before or, where that is old, waits for the same answer. Agents never wait for it.
 
-mod kept;
 mod types;
 mod ways;
 
@@ -17,12 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 
-use self::kept::Kept;
 use self::types::{memories, types};
 pub use self::ways::Led;
 use super::fleet::Fleet;
+use super::kept::{Kept, Last};
 use crate::book::profiles::ProfileBook;
 use crate::domain::accelerators::Catalogue;
 use crate::domain::access::{Sight, Types};
@@ -49,9 +48,12 @@ pub struct Profiles {
     known: Option<watch::Receiver<Arc<Known>>>,
     followed: Option<watch::Receiver<Arc<Followed>>>,
     book: Option<ProfileBook>,
-    judged: Kept<Judged>,
-    led: Kept<Vec<Led>>,
+    judged: Kept<Made<Judged>>,
+    led: Kept<Made<Vec<Led>>>,
 }
+
+/// What was made of these grounds.
+type Made<T> = (Grounds, Arc<T>);
 
 /// All that a judgement depends on.
 #[derive(Debug, Clone)]
@@ -104,14 +106,10 @@ impl Profiles {
 
     /// All profiles, as they stand to the fleet.
     pub async fn judged(&self, fleet: Fleet) -> Arc<Judged> {
-        let judged = self
-            .judged
-            .current(self.grounds(fleet), Grounds::judge_after);
+        let judged = current(&self.judged, self.grounds(fleet), Grounds::judge_after).await;
         // What was judged before is better than nothing.
-        let judged = judged.await.ok();
-        judged
-            .or_else(|| self.judged.last(|_| true))
-            .unwrap_or_default()
+        let before = || Some(self.judged.last(|_| true)?.1);
+        judged.ok().or_else(before).unwrap_or_default()
     }
 
     /// Where profiles for work with accelerators lead; `None` where there is no source of profiles.
@@ -120,7 +118,7 @@ impl Profiles {
         if grounds.source() == "nowhere" {
             return Ok(None);
         }
-        let led = self.led.current(grounds, |of, _| Arc::new(of.led()));
+        let led = current(&self.led, grounds, |of, _| Arc::new(of.led()));
         led.await.map(Some).map_err(|_ended| NotLed)
     }
 
@@ -205,6 +203,22 @@ impl Profiles {
             file: self.book.as_ref().map(|book| book.current().0),
         }
     }
+}
+
+/// What `make` makes of these grounds and of what was made before, or what it made of the same or a moment ago.
+async fn current<T: Send + Sync + 'static>(
+    kept: &Kept<Made<T>>,
+    of: Grounds,
+    make: impl FnOnce(&Grounds, Option<Arc<T>>) -> Arc<T> + Send + 'static,
+) -> Result<Arc<T>, JoinError> {
+    let now = of.clone();
+    let will_do = |last: &Last<Made<T>>| last.made.0.are(&now) || last.done.elapsed() < AGAIN;
+    let making = move |(): &mut (), before: Option<Made<T>>| {
+        let made = make(&of, before.map(|(_, made)| made));
+        (of, made)
+    };
+    let (_, made) = kept.current(will_do, MEANWHILE, making).await?;
+    Ok(made)
 }
 
 impl Judged {
@@ -332,7 +346,7 @@ impl Grounds {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::{Instant, advance, timeout};
+    use tokio::time::{Instant, advance};
 
     use super::*;
     use crate::domain::cluster::ClusterNode;
@@ -351,28 +365,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn while_somebody_judges_others_are_given_what_was_judged_a_moment_ago_and_wait_for_more()
-    {
+    async fn what_changes_is_judged_once_a_second_and_what_does_not_never_again() {
         let (says, hears) = watch::channel(followed("node-a"));
         let profiles = Profiles::new(None, Some(hears), None);
-        let first = profiles.judged(Fleet::default()).await;
-        says.send_replace(followed("node-b"));
+        let judge_of = async |now: &Arc<Followed>| {
+            says.send_replace(Arc::clone(now));
+            profiles.judged(Fleet::default()).await;
+            let (of, _) = profiles.judged.last(|_| true).unwrap();
+            of.sights.unwrap()
+        };
+        let (first, second) = (followed("node-a"), followed("node-b"));
+        assert!(Arc::ptr_eq(&judge_of(&first).await, &first.sights));
+        assert!(Arc::ptr_eq(&judge_of(&second).await, &first.sights));
         advance(AGAIN).await;
-        let turn = Arc::clone(&profiles.judged.turn).lock_owned().await;
-        let same = profiles.judged(Fleet::default()).await;
-        assert!(Arc::ptr_eq(&first, &same));
-        advance(MEANWHILE).await;
-        let mut waits = Box::pin(profiles.judged(Fleet::default()));
-        assert!(timeout(AGAIN, &mut waits).await.is_err());
-        drop(turn);
-        waits.await;
-        let judged = || profiles.judged.last.borrow().as_ref().unwrap().at;
-        assert_eq!(judged(), Instant::now());
-        // Nothing changed since.
-        advance(MEANWHILE).await;
-        let before = judged();
-        profiles.judged(Fleet::default()).await;
-        assert_eq!(judged(), before);
+        assert!(Arc::ptr_eq(&judge_of(&second).await, &second.sights));
+        let done = || profiles.judged.last(|last| last.done.elapsed() < AGAIN);
+        advance(AGAIN).await;
+        judge_of(&second).await;
+        assert!(done().is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -239,7 +239,7 @@ async fn while_somebody_counts_others_are_given_the_count_of_a_moment_ago_and_wa
     let first = counter.current().await.unwrap();
     says.send_replace(followed(&sights(4), now));
     advance(PAUSE).await;
-    let work = Arc::clone(&counter.work).lock_owned().await;
+    let work = Arc::clone(&counter.kept.work).lock_owned().await;
     let same = counter.current().await.unwrap();
     assert!(Arc::ptr_eq(&same.availability, &first.availability));
     advance(MEANWHILE).await;
