@@ -160,7 +160,7 @@ impl Site {
         println!(
             "From its start until everything is read and told: {:.1} s, {:.1} s of processor, {:.0} MiB anonymous at most.\n",
             began.elapsed().as_secs_f64(),
-            aggregator.cpu("").as_secs_f64(),
+            spent(aggregator.id()).as_secs_f64(),
             peak(aggregator.id())
         );
         let running = Arc::clone(&runtime);
@@ -189,11 +189,17 @@ impl Site {
         let pid = self.aggregator.id();
         // From now on the most is that of this row.
         fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
-        let (start, cpu, servers) = (Instant::now(), self.aggregator.cpu(""), self.bed.usage());
+        let (start, cpu, servers) = (
+            Instant::now(),
+            spent(self.aggregator.id()),
+            self.bed.usage(),
+        );
         let changes = self.changes.load(Ordering::Relaxed);
         let done = doing();
         let took = start.elapsed().as_secs_f64();
-        let cpu = self.aggregator.cpu("").saturating_sub(cpu).as_secs_f64();
+        let cpu = spent(self.aggregator.id())
+            .saturating_sub(cpu)
+            .as_secs_f64();
         let servers = self.bed.usage().cpu_s - servers.cpu_s;
         let changes = self.changes.load(Ordering::Relaxed) - changes;
         let memory = process::memory(pid);
@@ -241,9 +247,9 @@ impl Site {
         pause: Option<Duration>,
         trivial: Option<f64>,
     ) -> f64 {
-        let (cpu, servers) = (self.aggregator.cpu(""), self.bed.usage());
+        let (cpu, servers) = (spent(self.aggregator.id()), self.bed.usage());
         let asked = ask(self.aggregator.http, paths, CLIENTS, self.span, pause);
-        let cpu = self.aggregator.cpu("").saturating_sub(cpu);
+        let cpu = spent(self.aggregator.id()).saturating_sub(cpu);
         let servers = self.bed.usage().cpu_s - servers.cpu_s;
         let took = asked.took.as_secs_f64();
         let answers = f64::from(u32::try_from(asked.times.len()).unwrap()) / took;
@@ -321,4 +327,14 @@ fn peak(pid: u32) -> f64 {
 
 fn load() -> String {
     fs::read_to_string("/proc/loadavg").unwrap()
+}
+
+/// CPU time of a process so far, of threads that have ended too. Source: proc(5), `/proc/PID/stat`, in hundredths of a second on Linux.
+fn spent(pid: u32) -> Duration {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // Its name may have spaces and brackets in it.
+    let (_name, rest) = text.rsplit_once(')').unwrap();
+    let ticks = rest.split_whitespace().skip(11).take(2);
+    let ticks = ticks.map(|ticks| ticks.parse::<u64>().unwrap());
+    Duration::from_millis(ticks.sum::<u64>() * 10)
 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 pub use self::query::{AvailabilityQuery, AvailabilityQueryError};
 use super::clock::{Clock, Moment};
 use super::fleet::{Fleet, Node};
-use super::kept::{Kept, Last};
+use super::kept::{Fit, Kept, Last};
 use super::view::View;
 use crate::domain::accelerators::Catalogue;
 use crate::domain::availability::{
@@ -38,9 +38,9 @@ pub const STALE_AFTER: Duration = Duration::from_mins(1);
 pub const NOT_READ: &str = "its nodes and pods cannot be read now";
 
 /// Between two counts while the fleet changes all the time: whoever asks then is given the one before.
-const PAUSE: Duration = Duration::from_millis(200);
-/// While somebody counts, all others are given the count before if it is no older than this: nobody but him waits.
-const MEANWHILE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(1);
+/// While it is counted anew everybody is given the count before, if it is no older than this: nobody waits.
+const MEANWHILE: Duration = Duration::from_secs(3);
 
 /// Counts, for all who ask. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -121,10 +121,12 @@ impl Counter {
 
     /// What is to be had now; `None` only where counting fails on this side.
     pub async fn current(&self) -> Option<Counted> {
-        let will_do = |last: &Last<Counted>| self.will_do(last);
         let counter = self.clone();
         let counting = move |work: &mut Work, _| counter.count(work);
-        self.kept.current(will_do, MEANWHILE, counting).await.ok()
+        self.kept
+            .current(|last| self.fit(last), counting)
+            .await
+            .ok()
     }
 
     /// What was counted last, without counting.
@@ -206,8 +208,19 @@ impl Counter {
     }
 
     /// Whether a count is one of what is there now, or so young that nobody minds.
-    fn will_do(&self, last: &Last<Counted>) -> bool {
-        let counted = &last.made;
+    fn fit(&self, last: &Last<Counted>) -> Fit {
+        let age = last.done.elapsed();
+        if self.is_current(&last.made) || age < PAUSE {
+            Fit::Current
+        } else if age < MEANWHILE {
+            Fit::Meanwhile
+        } else {
+            Fit::Old
+        }
+    }
+
+    /// Whether it is one of what is there now.
+    fn is_current(&self, counted: &Counted) -> bool {
         let now = self.followed();
         let is_same_cluster = match (&counted.followed, &now) {
             (Some(then), Some(now)) => {
@@ -221,8 +234,7 @@ impl Counter {
         // What agents alone say is counted again now and then: whether they are heard of is a matter of time, and so is how likely it is
         // that somebody ends who has held for long.
         let is_timeless = now.is_some() && !counted.availability.depends_on_time();
-        let is_current = is_same && (is_timeless || counted.at.elapsed() < STALE_AFTER / 4);
-        is_current || last.done.elapsed() < PAUSE
+        is_same && (is_timeless || counted.at.elapsed() < STALE_AFTER / 4)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the aggregator knows: the form in which readers get it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,6 +99,7 @@ impl Fleet {
                     known.counts.merge(&counts);
                     known.nodes = known.nodes.saturating_add(1);
                 } else {
+                    let counts = counts.into_owned();
                     all.insert(counts.type_name.clone(), TypeOfFleet { counts, nodes: 1 });
                 }
             }
@@ -196,11 +198,12 @@ impl Node {
     }
 
     /// Its devices by type, as they may be counted at `now`.
-    pub fn types(&self, now: Moment) -> impl Iterator<Item = TypeCounts> {
-        let stale = self.freshness.is_stale(now);
-        self.summary.types.iter().cloned().map(move |mut one| {
-            if stale {
-                one.counts = one.counts.stale();
+    pub fn types(&self, now: Moment) -> impl Iterator<Item = Cow<'_, TypeCounts>> {
+        let is_stale = self.freshness.is_stale(now);
+        self.summary.types.iter().map(move |one| {
+            let mut one = Cow::Borrowed(one);
+            if is_stale {
+                one.to_mut().counts = one.counts.stale();
             }
             one
         })

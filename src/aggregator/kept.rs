@@ -1,13 +1,12 @@
 //! What takes a while to make: made by one at a time for all who ask, and told for a moment.
 //!
-//! It is made on a thread of its own, so nobody else is delayed. Who asks meanwhile is given what was made before or, where that is
-//! old, waits for the same.
+//! It is made on a thread of its own, so nobody else is delayed. Who asks meanwhile, the one for whom it is made among them, is given
+//! what was made before or, where that will not do, waits for the same.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::sync::{Mutex, watch};
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
 /// What was made last; whoever makes it anew has the work in his hands, and what it needs from one time to the next. Clones are one.
@@ -23,6 +22,17 @@ pub(super) struct Last<T> {
     pub(super) made: T,
     /// When it was done. From then on it is kept: were making it slower than that, all who waited would make it one after the other.
     pub(super) done: Instant,
+}
+
+/// What that which was made last is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// It is told.
+    Current,
+    /// It is told, and made anew meanwhile.
+    Meanwhile,
+    /// It is told no more.
+    Old,
 }
 
 impl<T, W> Kept<T, W> {
@@ -51,33 +61,42 @@ impl<T, W> Clone for Kept<T, W> {
 }
 
 impl<T: Clone + Send + Sync + 'static, W: Send + 'static> Kept<T, W> {
-    /// What was made last where that will do, and what `make` makes of what was made before otherwise; while somebody else makes it,
-    /// also what was done within `meanwhile`. An error where `make` panics.
+    /// What was made last as far as it fits, and what `make` makes of what was made before otherwise. An error where `make` panics.
     pub(super) async fn current(
         &self,
-        will_do: impl Fn(&Last<T>) -> bool,
-        meanwhile: Duration,
+        fit: impl Fn(&Last<T>) -> Fit,
         make: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
     ) -> Result<T, JoinError> {
-        if let Some(made) = self.last(&will_do) {
+        let fitting = |wanted: &[Fit]| self.last(|last| wanted.contains(&fit(last)));
+        if let Some(made) = fitting(&[Fit::Current]) {
             return Ok(made);
         }
-        let mut work = match Arc::clone(&self.work).try_lock_owned() {
-            Ok(work) => work,
-            Err(_somebody_makes_it) => {
-                if let Some(made) = self.last(|last| last.done.elapsed() < meanwhile) {
-                    return Ok(made);
-                }
-                Arc::clone(&self.work).lock_owned().await
-            }
+        let before = fitting(&[Fit::Meanwhile]);
+        let work = Arc::clone(&self.work);
+        let work = match (work.try_lock_owned(), &before) {
+            (Ok(work), _) => work,
+            (Err(_somebody_makes_it), Some(before)) => return Ok(before.clone()),
+            (Err(_somebody_makes_it), None) => Arc::clone(&self.work).lock_owned().await,
         };
         // Somebody else may have made it meanwhile.
-        if let Some(made) = self.last(&will_do) {
+        if let Some(made) = fitting(&[Fit::Current]) {
             return Ok(made);
         }
+        let making = self.make(work, make);
+        match before {
+            Some(before) => Ok(before),
+            None => making.await,
+        }
+    }
+
+    fn make(
+        &self,
+        mut work: OwnedMutexGuard<W>,
+        make: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         let last = Arc::clone(&self.last);
         // What was made is kept also where nobody waits for it any more.
-        let making = spawn_blocking(move || {
+        spawn_blocking(move || {
             let before = last.borrow().as_ref().map(|last| last.made.clone());
             let made = make(&mut work, before);
             last.send_replace(Some(Last {
@@ -85,8 +104,7 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> Kept<T, W> {
                 done: Instant::now(),
             }));
             made
-        });
-        making.await
+        })
     }
 
     /// What was made last, where that will do.
@@ -99,35 +117,51 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> Kept<T, W> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::{advance, timeout};
+    use std::time::Duration;
+
+    use tokio::time::timeout;
 
     use super::*;
 
-    const MEANWHILE: Duration = Duration::from_secs(1);
+    /// Asks for what is at least `current`, or `meanwhile` until it is there.
+    async fn ask(kept: &Kept<u64>, current: u64, meanwhile: u64) -> Result<u64, JoinError> {
+        let fit = |last: &Last<u64>| match last.made {
+            made if made >= current => Fit::Current,
+            made if made >= meanwhile => Fit::Meanwhile,
+            _ => Fit::Old,
+        };
+        kept.current(fit, move |(), _| current).await
+    }
 
-    /// Asks for what is at least that.
-    async fn ask(kept: &Kept<u64>, least: u64) -> Result<u64, JoinError> {
-        let will_do = |last: &Last<u64>| last.made >= least;
-        kept.current(will_do, MEANWHILE, move |(), _| least).await
+    async fn is_waiting(asking: impl Future) -> bool {
+        timeout(Duration::from_secs(1), asking).await.is_err()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_will_do_is_told_again_and_what_will_not_is_made_anew() {
+    async fn what_is_current_is_told_again_and_what_is_old_is_made_anew() {
         let kept: Kept<u64> = Kept::default();
-        assert_eq!(ask(&kept, 2).await.unwrap(), 2);
-        assert_eq!(ask(&kept, 1).await.unwrap(), 2);
-        assert_eq!(ask(&kept, 3).await.unwrap(), 3);
+        assert_eq!(ask(&kept, 2, 2).await.unwrap(), 2);
+        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 2);
+        assert_eq!(ask(&kept, 3, 3).await.unwrap(), 3);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn while_it_is_made_others_are_given_that_of_a_moment_ago_and_wait_for_more() {
+    async fn nobody_waits_where_what_was_made_before_is_told_and_it_is_made_all_the_same() {
         let kept: Kept<u64> = Kept::default();
-        assert_eq!(ask(&kept, 1).await.unwrap(), 1);
+        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 1);
+        assert_eq!(ask(&kept, 2, 1).await.unwrap(), 1);
+        drop(kept.work.lock().await);
+        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_it_is_made_others_are_given_what_was_made_before_or_wait() {
+        let kept: Kept<u64> = Kept::default();
+        assert_eq!(ask(&kept, 1, 1).await.unwrap(), 1);
         let work = Arc::clone(&kept.work).lock_owned().await;
-        assert_eq!(ask(&kept, 2).await.unwrap(), 1);
-        advance(MEANWHILE).await;
-        let mut waits = Box::pin(ask(&kept, 2));
-        assert!(timeout(MEANWHILE, &mut waits).await.is_err());
+        assert_eq!(ask(&kept, 2, 1).await.unwrap(), 1);
+        let mut waits = Box::pin(ask(&kept, 2, 2));
+        assert!(is_waiting(&mut waits).await);
         drop(work);
         assert_eq!(waits.await.unwrap(), 2);
     }
@@ -136,12 +170,15 @@ mod tests {
     async fn all_who_wait_are_given_what_one_of_them_makes() {
         let kept: Kept<u64> = Kept::default();
         let work = Arc::clone(&kept.work).lock_owned().await;
-        let mut first = Box::pin(ask(&kept, 7));
-        assert!(timeout(MEANWHILE, &mut first).await.is_err());
-        let will_do = |last: &Last<u64>| last.made >= 7;
-        let second = kept.current(will_do, MEANWHILE, |(), _| panic!("it is there already"));
+        let mut first = Box::pin(ask(&kept, 7, 7));
+        assert!(is_waiting(&mut first).await);
+        let fit = |last: &Last<u64>| match last.made {
+            7 => Fit::Current,
+            _ => Fit::Old,
+        };
+        let second = kept.current(fit, |(), _| panic!("it is there already"));
         let mut second = Box::pin(second);
-        assert!(timeout(MEANWHILE, &mut second).await.is_err());
+        assert!(is_waiting(&mut second).await);
         drop(work);
         assert_eq!(first.await.unwrap(), 7);
         assert_eq!(second.await.unwrap(), 7);
@@ -150,8 +187,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_fails_is_an_error_and_made_by_who_asks_next() {
         let kept: Kept<u64> = Kept::default();
-        let failed = kept.current(|_| true, MEANWHILE, |(), _| panic!("as a test wants it"));
+        let failed = kept.current(|_| Fit::Current, |(), _| panic!("as a test wants it"));
         assert!(failed.await.is_err());
-        assert_eq!(ask(&kept, 7).await.unwrap(), 7);
+        assert_eq!(ask(&kept, 7, 7).await.unwrap(), 7);
     }
 }

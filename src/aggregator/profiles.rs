@@ -21,7 +21,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use self::types::{memories, types};
 pub use self::ways::Led;
 use super::fleet::Fleet;
-use super::kept::{Kept, Last};
+use super::kept::{Fit, Kept, Last};
 use crate::book::profiles::ProfileBook;
 use crate::domain::accelerators::Catalogue;
 use crate::domain::access::{Sight, Types};
@@ -37,7 +37,7 @@ use crate::wire::hardware_profiles::document::ProfileRow;
 
 /// A cluster changes all the time: what was judged is told for this long, whatever changed since.
 pub const AGAIN: Duration = Duration::from_secs(1);
-/// While it is judged anew for somebody, all others are given what is no older than this: nobody but him waits.
+/// While it is judged anew everybody is given what is no older than this, unless profiles themselves have changed: nobody waits.
 const MEANWHILE: Duration = Duration::from_secs(3);
 /// What is known of a cluster longer ago than this is called old.
 const OLD: Duration = Duration::from_mins(1);
@@ -212,12 +212,21 @@ async fn current<T: Send + Sync + 'static>(
     make: impl FnOnce(&Grounds, Option<Arc<T>>) -> Arc<T> + Send + 'static,
 ) -> Result<Arc<T>, JoinError> {
     let now = of.clone();
-    let will_do = |last: &Last<Made<T>>| last.made.0.are(&now) || last.done.elapsed() < AGAIN;
+    let fit = |last: &Last<Made<T>>| {
+        let (then, age) = (&last.made.0, last.done.elapsed());
+        if then.are(&now) || age < AGAIN {
+            Fit::Current
+        } else if then.have_same_profiles(&now) && age < MEANWHILE {
+            Fit::Meanwhile
+        } else {
+            Fit::Old
+        }
+    };
     let making = move |(): &mut (), before: Option<Made<T>>| {
         let made = make(&of, before.map(|(_, made)| made));
         (of, made)
     };
-    let (_, made) = kept.current(will_do, MEANWHILE, making).await?;
+    let (_, made) = kept.current(fit, making).await?;
     Ok(made)
 }
 
@@ -241,16 +250,14 @@ impl Judged {
 impl Grounds {
     /// Whether nothing changed.
     fn are(&self, other: &Self) -> bool {
-        fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
-            match (one, other) {
-                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-                (None, None) => true,
-                (Some(_), None) | (None, Some(_)) => false,
-            }
-        }
         self.fleet.revision == other.fleet.revision
-            && same(self.known.as_ref(), other.known.as_ref())
             && same(self.sights.as_ref(), other.sights.as_ref())
+            && self.have_same_profiles(other)
+    }
+
+    /// Whether at least no profile changed: who has made one looks for it at once.
+    fn have_same_profiles(&self, other: &Self) -> bool {
+        same(self.known.as_ref(), other.known.as_ref())
             && same(self.file.as_ref(), other.file.as_ref())
     }
 
@@ -344,9 +351,18 @@ impl Grounds {
     }
 }
 
+/// Whether both are one object, or neither is there.
+fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use tokio::time::{Instant, advance};
+    use tokio::time::{Instant, advance, timeout};
 
     use super::*;
     use crate::domain::cluster::ClusterNode;
@@ -377,12 +393,29 @@ mod tests {
         let (first, second) = (followed("node-a"), followed("node-b"));
         assert!(Arc::ptr_eq(&judge_of(&first).await, &first.sights));
         assert!(Arc::ptr_eq(&judge_of(&second).await, &first.sights));
-        advance(AGAIN).await;
+        advance(MEANWHILE).await;
         assert!(Arc::ptr_eq(&judge_of(&second).await, &second.sights));
-        let done = || profiles.judged.last(|last| last.done.elapsed() < AGAIN);
-        advance(AGAIN).await;
+        let is_new = || profiles.judged.last(|last| last.done.elapsed() < AGAIN);
+        advance(MEANWHILE).await;
         judge_of(&second).await;
-        assert!(done().is_none());
+        assert!(is_new().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_what_changes_all_the_time_but_whoever_has_changed_a_profile() {
+        let (known, of_profiles) = watch::channel(Arc::new(Known::default()));
+        let (says, of_nodes) = watch::channel(followed("node-a"));
+        let profiles = Profiles::new(Some(of_profiles), Some(of_nodes), None);
+        profiles.judged(Fleet::default()).await;
+        let work = Arc::clone(&profiles.judged.work).lock_owned().await;
+        says.send_replace(followed("node-b"));
+        advance(AGAIN).await;
+        profiles.judged(Fleet::default()).await;
+        known.send_replace(Arc::default());
+        let mut waits = Box::pin(profiles.judged(Fleet::default()));
+        assert!(timeout(AGAIN, &mut waits).await.is_err());
+        drop(work);
+        waits.await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 //! Every failure is a problem document (RFC 9457). Each answer is made of one fleet, which nothing changes meanwhile.
 //! Called by the aggregator's program, which serves the router beside the pages.
 
+mod answers;
 pub mod availability;
 mod body;
 mod creation;
@@ -39,6 +40,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use self::answers::Answers;
 pub(super) use self::creation::OFF;
 use self::problem::{Failure, Kind};
 use self::seal::Seal;
@@ -73,6 +75,7 @@ struct Api {
     /// Partitions that were read of nodes, for matching.
     shelf: Arc<Shelf>,
     seal: Arc<Seal>,
+    answers: Arc<Answers>,
     /// Empty in the one that only makes the document.
     document: Bytes,
 }
@@ -116,6 +119,7 @@ pub fn router(context: Context) -> Router {
             context.max_streams.min(Semaphore::MAX_PERMITS),
         )),
         seal: Arc::new(Seal::new()),
+        answers: Arc::default(),
         document: serde_json::to_vec(&document).unwrap_or_default().into(),
     };
     router

@@ -1,7 +1,8 @@
 //! Starts the aggregator and stops it.
 //!
-//! Two threads with a runtime each: `ingest` has the agents' streams and the store, `http` everything that is read. They
-//! share what the store publishes and nothing else, so a reader can delay readers and never an agent.
+//! Three threads with a runtime each: `ingest` has the agents' streams and the store, `http` everything that is read, `cluster` what
+//! follows the cluster around it and writes there. They share what is published and nothing else, so a reader can delay readers, and
+//! never an agent nor what is known of the cluster.
 
 mod cluster;
 
@@ -20,6 +21,7 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use self::cluster::{Cluster, maker};
@@ -52,7 +54,7 @@ pub struct Running {
     http: SocketAddr,
     ready: watch::Sender<bool>,
     stop: watch::Sender<bool>,
-    /// Disconnected when both threads have ended.
+    /// Disconnected when all threads have ended.
     ended: mpsc::Receiver<()>,
 }
 
@@ -111,6 +113,8 @@ pub enum StartError {
 
 /// Connections that the kernel keeps for us until they are accepted: a fleet comes back as one.
 const BACKLOG: u32 = 4096;
+/// How long a profile that is being made is waited for: a little less than stopping may take.
+const MADE_WITHIN: Duration = Duration::from_millis(4500);
 /// How long stopping may take.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 /// For what a runtime may still have to do when its server has ended.
@@ -167,7 +171,8 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let view = view(desk.view(), settings)?;
     let serving = settings.serving();
     let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
-    let cluster = Cluster::connect(&http_runtime, settings, view)?;
+    let cluster_runtime = runtime("cluster")?;
+    let cluster = Cluster::connect(&cluster_runtime, settings, view)?;
     let counter = cluster.availability();
     let guard = guard(&http_runtime, settings.http_auth(), counter, &stats)?;
     let maker = maker(&http_runtime, settings, &guard)?;
@@ -186,6 +191,7 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     };
     let (alive, ended) = mpsc::channel();
     let (ingest_alive, ingest_stopped) = (alive.clone(), stopped.clone());
+    let (cluster_alive, cluster_stopped) = (alive.clone(), stopped.clone());
     spawn("ingest", move || {
         ingest_runtime.block_on(async {
             tokio::select! {
@@ -196,10 +202,19 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
         ingest_runtime.shutdown_timeout(RUNTIME_ENDS);
         drop(ingest_alive);
     })?;
+    spawn("cluster", move || {
+        cluster_runtime.block_on(cluster.run(cluster_stopped));
+        cluster_runtime.shutdown_timeout(RUNTIME_ENDS);
+        drop(cluster_alive);
+    })?;
     spawn("http", move || {
         http_runtime.block_on(async {
-            let serving = people.run(people_at.0, stopped.clone());
-            cluster.run_beside(serving, stopped, maker).await;
+            let made = maker.map(|maker| tokio::spawn(made(maker, stopped.clone())));
+            people.run(people_at.0, stopped).await;
+            // The API server may have it already, and its line of the log says what came of that.
+            if let Some(made) = made {
+                let _ended = made.await;
+            }
         });
         http_runtime.shutdown_timeout(RUNTIME_ENDS);
         drop(alive);
@@ -224,6 +239,12 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
         stop,
         ended,
     })
+}
+
+/// Returns when it is over and nothing is being made any more, or will not be in time.
+async fn made(maker: Maker, mut stopped: watch::Receiver<bool>) {
+    drop(stopped.wait_for(|stopped| *stopped).await);
+    let _ended = timeout(MADE_WITHIN, maker.ended()).await;
 }
 
 /// The fleet, with what else of files and engines its readers are given.
@@ -251,7 +272,7 @@ impl Running {
         self.http
     }
 
-    /// Ends all connections and both threads, within five seconds; says whether it could.
+    /// Ends all connections and threads, within five seconds; says whether it could.
     pub fn stop(self) -> bool {
         self.ready.send_replace(false);
         self.stop.send_replace(true);

@@ -1,12 +1,12 @@
 //! What every reader of the fleet is given.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use super::clock::Clock;
+use super::clock::{Clock, Moment};
 use super::engine::Engine;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, TypeOfFleet};
 use super::profiles::Profiles;
 use crate::book::prices::{CurrentPrices, Prices};
 use crate::book::{Book, Current};
@@ -20,6 +20,14 @@ pub struct View {
     profiles: Arc<Profiles>,
     prices: Arc<Prices>,
     engine: Option<Arc<Engine>>,
+    types: Arc<Mutex<Option<Types>>>,
+}
+
+/// The types of one fleet in one second: which nodes are stale is a matter of time.
+#[derive(Debug)]
+struct Types {
+    of: (u64, u64),
+    all: Arc<[TypeOfFleet]>,
 }
 
 impl View {
@@ -32,6 +40,7 @@ impl View {
             profiles: Arc::default(),
             prices: Arc::default(),
             engine: None,
+            types: Arc::default(),
         }
     }
 
@@ -91,6 +100,19 @@ impl View {
         self.book.current()
     }
 
+    /// Devices of all nodes of `fleet` by type, as [`Fleet::types`] has them. All who ask within one second are told the same.
+    pub fn types(&self, fleet: &Fleet, now: Moment) -> Arc<[TypeOfFleet]> {
+        let of = (fleet.revision, now.as_millis() / 1000);
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = types.as_ref().filter(|known| known.of == of) {
+            return Arc::clone(&known.all);
+        }
+        let all: Arc<[TypeOfFleet]> = fleet.types(now).into();
+        let kept = Arc::clone(&all);
+        *types = Some(Types { of, all: kept });
+        all
+    }
+
     /// The fleet now.
     pub fn fleet(&self) -> Fleet {
         self.fleet.borrow().clone()
@@ -105,5 +127,28 @@ impl View {
     /// The aggregator's time.
     pub fn clock(&self) -> &Clock {
         &self.clock
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_counted_once_for_each_version_of_the_fleet_and_each_second() {
+        let (_publishes, fleet) = watch::channel(Fleet::default());
+        let view = View::new(fleet, Clock::start());
+        let of = |revision: u64, at: u64| {
+            let fleet = Fleet {
+                revision,
+                ..Fleet::default()
+            };
+            view.types(&fleet, Moment::from_millis(at))
+        };
+        let first = of(1, 0);
+        assert!(Arc::ptr_eq(&first, &of(1, 999)));
+        let later = of(1, 1000);
+        assert!(!Arc::ptr_eq(&first, &later));
+        assert!(!Arc::ptr_eq(&later, &of(2, 1000)));
     }
 }

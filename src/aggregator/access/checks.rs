@@ -196,8 +196,11 @@ impl Checks {
     /// are more than can be asked about.
     async fn names(&self) -> Vec<TypeName> {
         let view = self.counter.view();
-        let of_agents = view.fleet().types(view.clock().now()).into_iter();
-        let mut names: Vec<TypeName> = of_agents.filter_map(|one| one.counts.type_name).collect();
+        let of_agents = view.types(&view.fleet(), view.clock().now());
+        let names = of_agents
+            .iter()
+            .filter_map(|one| one.counts.type_name.clone());
+        let mut names: Vec<TypeName> = names.collect();
         let counted = if self.counter.follows() {
             self.counter.current().await
         } else {

@@ -79,7 +79,7 @@ async fn a_cluster_that_was_not_read_yet_is_not_taken_for_an_empty_one() {
         (true, Some("not read yet"))
     );
     says.send_replace(followed(&cluster, Some(Instant::now())));
-    advance(PAUSE).await;
+    advance(MEANWHILE).await;
     let made = counter.current().await.unwrap();
     assert_eq!(made.availability.basis, Basis::Cluster);
     assert!(!counter.age(&made).is_stale);
@@ -96,18 +96,26 @@ async fn it_is_counted_again_when_something_changed_and_not_before() {
     assert!(is_first(&counter.current().await.unwrap()));
 
     says.send_replace(followed(&sights(4), now));
+    // Nobody waits while it is counted, and whoever asks then is told.
+    assert!(is_first(&counter.current().await.unwrap()));
+    drop(counter.kept.work.lock().await);
     let second = counter.current().await.unwrap();
     assert_eq!(second.availability.rows[0].free, 4);
     // Within the pause what was counted last will do.
     says.send_replace(followed(&sights(2), now));
-    let same = counter.current().await.unwrap();
-    assert!(Arc::ptr_eq(&same.availability, &second.availability));
-    advance(PAUSE).await;
+    let same = async || {
+        let counted = counter.current().await.unwrap();
+        drop(counter.kept.work.lock().await);
+        Arc::ptr_eq(&counted.availability, &second.availability)
+    };
+    assert!(same().await && same().await);
+    // What is older than that is not told.
+    advance(MEANWHILE).await;
     let third = counter.current().await.unwrap();
     assert_eq!((third.availability.rows[0].free, third.revision), (2, 0));
 
     fleet.send_modify(|fleet| fleet.revision = 7);
-    advance(PAUSE).await;
+    advance(MEANWHILE).await;
     assert_eq!(counter.current().await.unwrap().revision, 7);
 }
 
@@ -214,7 +222,7 @@ async fn while_the_cluster_is_not_followed_nobody_is_seen_to_end_and_the_clock_m
         now.trouble = trouble.map(str::to_owned);
         says.send_replace(Arc::new(now));
         tokio::task::yield_now().await;
-        advance(PAUSE).await;
+        advance(MEANWHILE).await;
         counter.current().await.unwrap().availability.rows[0].wait
     };
     tokio::task::yield_now().await;

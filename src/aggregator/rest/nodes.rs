@@ -163,6 +163,7 @@ pub(super) async fn types(
     pairs: Pairs,
 ) -> Result<Json<TypeList>, Failure> {
     pairs.none()?;
-    let now = api.view.clock().now();
-    Ok(Json(rows::types(&api.view.fleet(), &sight.types, now)))
+    let fleet = api.view.fleet();
+    let all = api.view.types(&fleet, api.view.clock().now());
+    Ok(Json(rows::types(&fleet, &all, &sight.types)))
 }

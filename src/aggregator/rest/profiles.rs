@@ -1,14 +1,13 @@
 //! Hardware profiles: which nodes they reach, how much is free there, what is wrong with them; and new ones, drafted.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use axum::http::HeaderMap;
+use axum::response::Response;
 
 use super::Api;
+use super::answers::{Asked, Tagged};
 use super::nodes::Pairs;
 use super::problem::{Failure, Kind};
 use super::seen::Seen;
@@ -23,7 +22,7 @@ use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder};
 use crate::wire::hardware_profiles::{object, yaml};
 
 /// Which profiles somebody asks for.
-#[derive(Debug)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Which {
     /// For this type; for any without one.
     pub(super) type_name: Option<String>,
@@ -58,20 +57,24 @@ pub(super) async fn hardware_profiles(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     pairs.none()?;
+    let asked = Asked {
+        path: "/api/hardware-profiles",
+        which: Which::default(),
+        types: sight.types.clone(),
+        notice: api.view.profiles().notice(&sight),
+    };
     let judged = judged(&api).await;
-    let rows = judged.seen(&sight).map(|(row, _)| row);
-    tagged(
-        &headers,
-        &HardwareProfileList {
+    let answer = api.answers.answer(&judged, asked, |asked| {
+        let rows = judged.seen(&sight).map(|(row, _)| row);
+        let enabled = rows.filter(|row| row.enabled);
+        Tagged::of(&HardwareProfileList {
             api_version: API_VERSION.to_owned(),
             kind: "HardwareProfileList".to_owned(),
-            notice: api.view.profiles().notice(&sight),
-            items: rows
-                .filter(|row| row.enabled)
-                .map(ProfileRow::short)
-                .collect(),
-        },
-    )
+            notice: asked.notice.clone(),
+            items: enabled.map(ProfileRow::short).collect(),
+        })
+    })?;
+    Ok(answer.answer(&headers))
 }
 
 /// Hardware profiles, what they reach and what is wrong with them
@@ -96,23 +99,28 @@ pub(super) async fn profiles(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let [type_name, namespace] = once(pairs, ["type", "namespace"])?;
-    let which = Which {
-        type_name,
-        namespace,
+    let asked = Asked {
+        path: "/api/v1/profiles",
+        which: Which {
+            type_name,
+            namespace,
+        },
+        types: sight.types.clone(),
+        notice: api.view.profiles().notice(&sight),
     };
     let judged = judged(&api).await;
-    let rows = judged.seen(&sight).map(|(row, _)| row);
-    let rows = rows.filter(|row| which.has(row));
-    tagged(
-        &headers,
-        &ProfileList {
+    let answer = api.answers.answer(&judged, asked, |asked| {
+        let rows = judged.seen(&sight).map(|(row, _)| row);
+        let rows = rows.filter(|row| asked.which.has(row));
+        Tagged::of(&ProfileList {
             api_version: API_VERSION.to_owned(),
             kind: "ProfileList".to_owned(),
             source: judged.source.to_owned(),
-            notice: api.view.profiles().notice(&sight),
+            notice: asked.notice.clone(),
             items: rows.cloned().collect(),
-        },
-    )
+        })
+    })?;
+    Ok(answer.answer(&headers))
 }
 
 /// One hardware profile by its name alone
@@ -249,46 +257,19 @@ async fn one(
             return Err(Failure::new(Kind::AmbiguousProfile, detail).of("name"));
         }
     };
-    tagged(
-        headers,
-        &ProfileDetail {
-            api_version: API_VERSION.to_owned(),
-            kind: "Profile".to_owned(),
-            notice: api.view.profiles().notice(sight),
-            row: row.clone(),
-            created_by: said.by.clone(),
-            reason: said.reason.clone(),
-        },
-    )
+    let answer = Tagged::of(&ProfileDetail {
+        api_version: API_VERSION.to_owned(),
+        kind: "Profile".to_owned(),
+        notice: api.view.profiles().notice(sight),
+        row: row.clone(),
+        created_by: said.by.clone(),
+        reason: said.reason.clone(),
+    })?;
+    Ok(answer.answer(headers))
 }
 
 fn not_text() -> Failure {
     Failure::new(Kind::UnknownProfile, "the name in the path is not UTF-8").of("name")
-}
-
-/// The answer with a tag of what it says, or that it still is what the asker has.
-fn tagged(headers: &HeaderMap, document: &impl Serialize) -> Result<Response, Failure> {
-    let body = serde_json::to_vec(document)
-        .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
-    let digest = digest(&SHA256, &body);
-    let bytes = digest.as_ref().iter().take(16);
-    let tag = bytes.fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-    let tag = format!("\"{tag}\"");
-    let known = headers.get_all(header::IF_NONE_MATCH).into_iter();
-    let mut known = known.filter_map(|value| value.to_str().ok());
-    let is_known = known.any(|tags| {
-        let mut tags = tags.split(',').map(str::trim);
-        tags.any(|one| one == "*" || one.trim_start_matches("W/") == tag)
-    });
-    let tag = HeaderValue::try_from(tag)
-        .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
-    let mut response = if is_known {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        ([(header::CONTENT_TYPE, "application/json")], body).into_response()
-    };
-    response.headers_mut().insert(header::ETAG, tag);
-    Ok(response)
 }
 
 /// The values of parameters that may each be given once; an empty one is none.

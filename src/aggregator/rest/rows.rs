@@ -24,7 +24,10 @@ pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
         sharing: node.summary.sharing.as_str().to_owned(),
         devices: node.counts(now).into(),
         memory_mib: node.summary.memory.get(),
-        types: node.types(now).map(NodeType::from).collect(),
+        types: node
+            .types(now)
+            .map(|one| NodeType::from(one.into_owned()))
+            .collect(),
         layout: layout.map(|layout| Box::new(LayoutRow::from(layout))),
         agent_version: node.agent_version.clone(),
     }
@@ -71,19 +74,20 @@ pub fn layouts(node: &Node, names: Names, notice: Option<String>) -> LayoutNames
     }
 }
 
-/// The types of the fleet that are among `seen`, as they are at `now`.
-pub fn types(fleet: &Fleet, seen: &Types, now: Moment) -> TypeList {
-    let row = |TypeOfFleet { counts, nodes }| TypeRow {
-        of_all: counts.into(),
-        nodes,
+/// The types of the fleet that are among `seen`; `all` are those it has.
+pub fn types(fleet: &Fleet, all: &[TypeOfFleet], seen: &Types) -> TypeList {
+    let row = |one: &TypeOfFleet| TypeRow {
+        of_all: one.counts.clone().into(),
+        nodes: one.nodes,
     };
     TypeList {
         api_version: API_VERSION.to_owned(),
         kind: "TypeList".to_owned(),
         revision: fleet.revision,
         items: {
-            let types = fleet.types(now).into_iter();
-            let types = types.filter(|one| seen.has(one.counts.type_name.as_ref()));
+            let types = all
+                .iter()
+                .filter(|one| seen.has(one.counts.type_name.as_ref()));
             types.map(row).collect()
         },
     }

@@ -1,14 +1,12 @@
 //! What the aggregator does with the cluster around it, each part of it only where that is wanted.
 //!
-//! All of it asks the API server from the runtime of those who read, and reads the fleet as they do: it can delay readers, and never
-//! an agent.
+//! All of it asks the API server from a runtime of its own, and reads the fleet as other readers do: it delays nobody, and nobody it,
+//! however many read.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
-use tokio::time::timeout;
 use tracing::info;
 
 use super::StartError;
@@ -26,9 +24,6 @@ use crate::k8s::cluster::{Followed, Follower};
 use crate::k8s::hardware_profiles::{ProfileFollower, Writer as ProfileWriter};
 use crate::k8s::plugin_config::Shelf;
 use crate::k8s::pod_types::Pods;
-
-/// How long a profile that is being made is waited for: a little less than stopping may take.
-const MADE_WITHIN: Duration = Duration::from_millis(4500);
 
 /// All of it, to be run, and what is read of it.
 #[derive(Debug)]
@@ -72,36 +67,22 @@ impl Cluster {
         self.follower.as_ref().map(Follower::followed)
     }
 
-    /// Runs it beside `serving`, and ends with that.
-    pub(super) async fn run_beside(
-        self,
-        serving: impl Future<Output = ()>,
-        stopped: watch::Receiver<bool>,
-        maker: Option<Maker>,
-    ) {
-        // Each a reader among others, which ends with this runtime.
+    /// Runs it until `stopped` is true or gone.
+    pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) {
+        // They end with this runtime.
         drop(self.keeper.map(|keeper| tokio::spawn(keeper.run())));
         drop(self.follower.map(|follower| tokio::spawn(follower.run())));
         drop(tokio::spawn(self.availability.watch_holders()));
         drop(self.profiles.map(|profiles| tokio::spawn(profiles.run())));
-        let made = maker.map(|maker| tokio::spawn(made(maker, stopped.clone())));
-        let writer = self.writer.map(|writer| tokio::spawn(writer.run(stopped)));
-        serving.await;
-        // The API server may have it already, and its line of the log says what came of that.
-        if let Some(made) = made {
-            let _ended = timeout(MADE_WITHIN, made).await;
-        }
+        let writing = self
+            .writer
+            .map(|writer| tokio::spawn(writer.run(stopped.clone())));
+        drop(stopped.wait_for(|stopped| *stopped).await);
         // It has a Lease to give back, and a deadline for that.
-        if let Some(writer) = writer {
-            let _ended = writer.await;
+        if let Some(writing) = writing {
+            let _ended = writing.await;
         }
     }
-}
-
-/// Returns when it is over and nothing is being made any more, or will not be in time.
-async fn made(maker: Maker, mut stopped: watch::Receiver<bool>) {
-    drop(stopped.wait_for(|stopped| *stopped).await);
-    let _ended = timeout(MADE_WITHIN, maker.ended()).await;
 }
 
 /// What follows nodes and pods.
