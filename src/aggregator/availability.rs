@@ -119,14 +119,20 @@ impl Counter {
         self.cluster.is_some()
     }
 
-    /// What is to be had now; `None` only where counting fails on this side.
+    /// What is to be had now, or was a moment ago; `None` only where counting fails on this side.
     pub async fn current(&self) -> Option<Counted> {
+        self.fitting(|last| self.fit(last)).await
+    }
+
+    /// The same for who asks once because something changed, and rather waits than being told what was before.
+    pub async fn latest(&self) -> Option<Counted> {
+        self.fitting(|last| self.fit(last).or_wait()).await
+    }
+
+    async fn fitting(&self, fit: impl Fn(&Last<Counted>) -> Fit) -> Option<Counted> {
         let counter = self.clone();
         let counting = move |work: &mut Work, _| counter.count(work);
-        self.kept
-            .current(|last| self.fit(last), counting)
-            .await
-            .ok()
+        self.kept.current(fit, counting).await.ok()
     }
 
     /// What was counted last, without counting.
@@ -207,7 +213,7 @@ impl Counter {
         Some(Arc::clone(&cluster.borrow()))
     }
 
-    /// Whether a count is one of what is there now, or so young that nobody minds.
+    /// What a count is good for: one of what is there now is current, and so is one so young that nobody minds.
     fn fit(&self, last: &Last<Counted>) -> Fit {
         let age = last.done.elapsed();
         if self.is_current(&last.made) || age < PAUSE {

@@ -481,16 +481,16 @@ mod tests {
         let may = Arc::new(Semaphore::new(0));
         let (maker, _asked) = maker(&may);
         let who = here();
-        let mut many: JoinSet<Result<Applied, NotMade>> = JoinSet::new();
+        let mut attempts: JoinSet<Result<Applied, NotMade>> = JoinSet::new();
         for _ in 0..=AT_ONCE {
             let (maker, who) = (maker.clone(), who.clone());
-            many.spawn(async move { maker.make(&who, order(DryRun::Server)).await });
+            attempts.spawn(async move { maker.make(&who, order(DryRun::Server)).await });
         }
         // All others wait for the API server.
-        let first = many.join_next().await.unwrap().unwrap();
+        let first = attempts.join_next().await.unwrap().unwrap();
         assert!(matches!(first, Err(NotMade::Busy)), "{first:?}");
         may.close();
-        for other in many.join_all().await {
+        for other in attempts.join_all().await {
             assert!(matches!(other, Err(NotMade::Write(_))), "{other:?}");
         }
     }

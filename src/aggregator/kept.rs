@@ -17,7 +17,7 @@ pub(super) struct Kept<T, W = ()> {
 }
 
 /// What was made once.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Last<T> {
     pub(super) made: T,
     /// When it was done. From then on it is kept: were making it slower than that, all who waited would make it one after the other.
@@ -33,6 +33,16 @@ pub(super) enum Fit {
     Meanwhile,
     /// It is told no more.
     Old,
+}
+
+impl Fit {
+    /// The same for who rather waits than being told what is not current.
+    pub(super) fn or_wait(self) -> Self {
+        match self {
+            Self::Current => Self::Current,
+            Self::Meanwhile | Self::Old => Self::Old,
+        }
+    }
 }
 
 impl<T, W> Kept<T, W> {
@@ -61,11 +71,11 @@ impl<T, W> Clone for Kept<T, W> {
 }
 
 impl<T: Clone + Send + Sync + 'static, W: Send + 'static> Kept<T, W> {
-    /// What was made last as far as it fits, and what `make` makes of what was made before otherwise. An error where `make` panics.
+    /// What was made last as far as it fits, and what `maker` makes of what was made before otherwise. An error where that panics.
     pub(super) async fn current(
         &self,
         fit: impl Fn(&Last<T>) -> Fit,
-        make: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
+        maker: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
     ) -> Result<T, JoinError> {
         let fitting = |wanted: &[Fit]| self.last(|last| wanted.contains(&fit(last)));
         if let Some(made) = fitting(&[Fit::Current]) {
@@ -82,7 +92,7 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> Kept<T, W> {
         if let Some(made) = fitting(&[Fit::Current]) {
             return Ok(made);
         }
-        let making = self.make(work, make);
+        let making = self.make(work, maker);
         match before {
             Some(before) => Ok(before),
             None => making.await,
@@ -92,13 +102,13 @@ impl<T: Clone + Send + Sync + 'static, W: Send + 'static> Kept<T, W> {
     fn make(
         &self,
         mut work: OwnedMutexGuard<W>,
-        make: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
+        maker: impl FnOnce(&mut W, Option<T>) -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let last = Arc::clone(&self.last);
         // What was made is kept also where nobody waits for it any more.
         spawn_blocking(move || {
             let before = last.borrow().as_ref().map(|last| last.made.clone());
-            let made = make(&mut work, before);
+            let made = maker(&mut work, before);
             last.send_replace(Some(Last {
                 made: made.clone(),
                 done: Instant::now(),

@@ -144,7 +144,7 @@ async fn what_is_to_be_had(
     headers: HeaderMap,
 ) -> Response {
     let sight = sight.map_or_else(Sight::nothing, |Extension(sight)| sight);
-    match site.availability.current().await {
+    match site.availability.latest().await {
         Some(counted) => {
             let origin = origin(&uri, &headers);
             let page = availability::page(&site.availability, &counted, &sight, &origin);

@@ -35,7 +35,7 @@ use crate::k8s::cluster::Followed;
 use crate::k8s::hardware_profiles::{Presence, Profiles as Known};
 use crate::wire::hardware_profiles::document::ProfileRow;
 
-/// A cluster changes all the time: what was judged is told for this long, whatever changed since.
+/// A cluster changes all the time: what was judged is told for this long from then on, whatever changed since.
 pub const AGAIN: Duration = Duration::from_secs(1);
 /// While it is judged anew everybody is given what is no older than this, unless profiles themselves have changed: nobody waits.
 const MEANWHILE: Duration = Duration::from_secs(3);
@@ -45,11 +45,16 @@ const OLD: Duration = Duration::from_mins(1);
 /// Where profiles are from, and what they are held against. Without any source there are none.
 #[derive(Debug, Default)]
 pub struct Profiles {
+    sources: Arc<Sources>,
+    judged: Kept<Made<Judged>>,
+    led: Kept<Made<Vec<Led>>>,
+}
+
+#[derive(Debug, Default)]
+struct Sources {
     known: Option<watch::Receiver<Arc<Known>>>,
     followed: Option<watch::Receiver<Arc<Followed>>>,
     book: Option<ProfileBook>,
-    judged: Kept<Made<Judged>>,
-    led: Kept<Made<Vec<Led>>>,
 }
 
 /// What was made of these grounds.
@@ -96,17 +101,29 @@ impl Profiles {
         book: Option<ProfileBook>,
     ) -> Self {
         Self {
-            known,
-            followed,
-            book,
+            sources: Arc::new(Sources {
+                known,
+                followed,
+                book,
+            }),
             judged: Kept::default(),
             led: Kept::default(),
         }
     }
 
-    /// All profiles, as they stand to the fleet.
+    /// All profiles, as they stand to the fleet or stood a moment ago.
     pub async fn judged(&self, fleet: Fleet) -> Arc<Judged> {
-        let judged = current(&self.judged, self.grounds(fleet), Grounds::judge_after).await;
+        self.judged_as(fleet, |fit| fit).await
+    }
+
+    /// The same for who asks once because something changed, and rather waits than being told what was before.
+    pub async fn latest(&self, fleet: Fleet) -> Arc<Judged> {
+        self.judged_as(fleet, Fit::or_wait).await
+    }
+
+    async fn judged_as(&self, fleet: Fleet, patience: fn(Fit) -> Fit) -> Arc<Judged> {
+        let of = (&self.sources, fleet, patience);
+        let judged = current(&self.judged, of, Grounds::judge_after).await;
         // What was judged before is better than nothing.
         let before = || Some(self.judged.last(|_| true)?.1);
         judged.ok().or_else(before).unwrap_or_default()
@@ -114,18 +131,19 @@ impl Profiles {
 
     /// Where profiles for work with accelerators lead; `None` where there is no source of profiles.
     pub async fn led(&self, fleet: Fleet) -> Result<Option<Arc<Vec<Led>>>, NotLed> {
-        let grounds = self.grounds(fleet);
+        let grounds = self.sources.grounds(fleet.clone());
         if grounds.source() == "nowhere" {
             return Ok(None);
         }
-        let led = current(&self.led, grounds, |of, _| Arc::new(of.led()));
+        let of = (&self.sources, fleet, (|fit| fit) as fn(Fit) -> Fit);
+        let led = current(&self.led, of, |of, _| Arc::new(of.led()));
         led.await.map(Some).map_err(|_ended| NotLed)
     }
 
     /// Why what is told may not be how it is now, as far as who has this sight may know; `None` while it is.
     pub fn notice(&self, sight: &Sight) -> Option<String> {
         let mut notices: Vec<String> = Vec::new();
-        if let Some(known) = &self.known {
+        if let Some(known) = &self.sources.known {
             let known = known.borrow();
             let troubles = known.troubles.iter();
             notices.extend(troubles.map(|(what, why)| {
@@ -136,7 +154,7 @@ impl Profiles {
                 notices.push("the cluster's profiles have not been read yet".to_owned());
             }
         }
-        if let Some(followed) = &self.followed {
+        if let Some(followed) = &self.sources.followed {
             let followed = followed.borrow();
             let is_old = followed.heard.is_some_and(|heard| heard.elapsed() > OLD);
             match (&followed.trouble, is_old) {
@@ -150,7 +168,8 @@ impl Profiles {
                 (None, false) => {}
             }
         }
-        let of_file = self.book.as_ref().and_then(|book| book.current().1);
+        let book = self.sources.book.as_ref();
+        let of_file = book.and_then(|book| book.current().1);
         let of_file = of_file.map(|why| sight.told(why, "the file of profiles cannot be used now"));
         notices.extend(of_file);
         (!notices.is_empty()).then(|| notices.join("; "))
@@ -158,19 +177,19 @@ impl Profiles {
 
     /// The one of this name that a new one would meet in the cluster.
     pub fn known(&self, key: &ProfileKey) -> Option<Arc<HardwareProfile>> {
-        let known = self.known.as_ref()?.borrow();
+        let known = self.sources.known.as_ref()?.borrow();
         let found = known.all.get(&(ProfileKind::Hardware, key.clone()));
         found.map(Arc::clone)
     }
 
     /// A new profile for what `wish` asks for.
     pub async fn draft(&self, fleet: Fleet, mut wish: Wish) -> Result<Draft, NoDraft> {
-        let grounds = self.grounds(fleet);
+        let grounds = self.sources.grounds(fleet);
         let Some(sights) = grounds.sights.clone() else {
             // Drafts are for who may list nodes.
             let why = self
                 .notice(&Sight::everything())
-                .filter(|_| self.followed.is_some());
+                .filter(|_| self.sources.followed.is_some());
             return Err(NoDraft::NoCluster(why.unwrap_or_else(|| {
                 "no cluster is followed: start the aggregator with --follow-cluster".to_owned()
             })));
@@ -188,7 +207,9 @@ impl Profiles {
         })?;
         drafted.map_err(NoDraft::Refused)
     }
+}
 
+impl Sources {
     fn grounds(&self, fleet: Fleet) -> Grounds {
         let followed = self
             .followed
@@ -205,25 +226,27 @@ impl Profiles {
     }
 }
 
-/// What `make` makes of these grounds and of what was made before, or what it made of the same or a moment ago.
+/// What `maker` makes of the grounds there are and of what was made before, or what it made of the same or a moment ago.
 async fn current<T: Send + Sync + 'static>(
     kept: &Kept<Made<T>>,
-    of: Grounds,
-    make: impl FnOnce(&Grounds, Option<Arc<T>>) -> Arc<T> + Send + 'static,
+    (sources, fleet, patience): (&Arc<Sources>, Fleet, fn(Fit) -> Fit),
+    maker: impl FnOnce(&Grounds, Option<Arc<T>>) -> Arc<T> + Send + 'static,
 ) -> Result<Arc<T>, JoinError> {
-    let now = of.clone();
     let fit = |last: &Last<Made<T>>| {
         let (then, age) = (&last.made.0, last.done.elapsed());
-        if then.are(&now) || age < AGAIN {
+        let now = sources.grounds(fleet.clone());
+        patience(if then.are(&now) || age < AGAIN {
             Fit::Current
         } else if then.have_same_profiles(&now) && age < MEANWHILE {
             Fit::Meanwhile
         } else {
             Fit::Old
-        }
+        })
     };
+    let (sources, fleet) = (Arc::clone(sources), fleet.clone());
     let making = move |(): &mut (), before: Option<Made<T>>| {
-        let made = make(&of, before.map(|(_, made)| made));
+        let of = sources.grounds(fleet);
+        let made = maker(&of, before.map(|(_, made)| made));
         (of, made)
     };
     let (_, made) = kept.current(fit, making).await?;
@@ -255,7 +278,7 @@ impl Grounds {
             && self.have_same_profiles(other)
     }
 
-    /// Whether at least no profile changed: who has made one looks for it at once.
+    /// Whether at least no profile changed: who has made one looks for it, and rather waits.
     fn have_same_profiles(&self, other: &Self) -> bool {
         same(self.known.as_ref(), other.known.as_ref())
             && same(self.file.as_ref(), other.file.as_ref())

@@ -219,16 +219,7 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
         http_runtime.shutdown_timeout(RUNTIME_ENDS);
         drop(alive);
     })?;
-    if *settings.agent_auth() == AgentAuth::None && !grpc.ip().is_loopback() {
-        warn!(
-            "whoever reaches {grpc} can report as any node: there is no --agent-auth token-review"
-        );
-    }
-    if *settings.http_auth() == HttpAuth::None && !http.ip().is_loopback() {
-        warn!(
-            "whoever reaches {http} sees everything, names of nodes and serial numbers included: --http-auth none was asked for"
-        );
-    }
+    warn_of_strangers(settings, grpc, http);
     info!("listening for {AGENTS} on {grpc} ({transport})");
     info!("listening for {PEOPLE} on {http} ({transport})");
     ready.send_replace(true);
@@ -245,6 +236,20 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
 async fn made(maker: Maker, mut stopped: watch::Receiver<bool>) {
     drop(stopped.wait_for(|stopped| *stopped).await);
     let _ended = timeout(MADE_WITHIN, maker.ended()).await;
+}
+
+/// Tells of a server that other machines reach and that asks nobody who they are.
+fn warn_of_strangers(settings: &AggregatorSettings, grpc: SocketAddr, http: SocketAddr) {
+    if *settings.agent_auth() == AgentAuth::None && !grpc.ip().is_loopback() {
+        warn!(
+            "whoever reaches {grpc} can report as any node: there is no --agent-auth token-review"
+        );
+    }
+    if *settings.http_auth() == HttpAuth::None && !http.ip().is_loopback() {
+        warn!(
+            "whoever reaches {http} sees everything, names of nodes and serial numbers included: --http-auth none was asked for"
+        );
+    }
 }
 
 /// The fleet, with what else of files and engines its readers are given.

@@ -20,12 +20,12 @@ pub struct View {
     profiles: Arc<Profiles>,
     prices: Arc<Prices>,
     engine: Option<Arc<Engine>>,
-    types: Arc<Mutex<Option<Types>>>,
+    types: Arc<Mutex<Option<TypesThen>>>,
 }
 
 /// The types of one fleet in one second: which nodes are stale is a matter of time.
 #[derive(Debug)]
-struct Types {
+struct TypesThen {
     of: (u64, u64),
     all: Arc<[TypeOfFleet]>,
 }
@@ -109,7 +109,7 @@ impl View {
         }
         let all: Arc<[TypeOfFleet]> = fleet.types(now).into();
         let kept = Arc::clone(&all);
-        *types = Some(Types { of, all: kept });
+        *types = Some(TypesThen { of, all: kept });
         all
     }
 

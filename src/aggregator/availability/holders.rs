@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::Counter;
+use crate::aggregator::kept::Fit;
 use crate::domain::availability::{Holders, Shown};
 
 /// Looks of which the ends wait to be learned of: one may show those of all pods of a cluster.
@@ -45,7 +46,8 @@ impl Counter {
                 }
             }
             if ends >= MANY || self.shown.capacity() <= MOST_WAITING.saturating_sub(MANY) {
-                drop(self.current().await);
+                // However young the last count is, it has not learned of these.
+                drop(self.fitting(|_| Fit::Old).await);
             }
             if cluster.changed().await.is_err() {
                 return;

@@ -104,9 +104,9 @@ async fn it_is_counted_again_when_something_changed_and_not_before() {
     // Within the pause what was counted last will do.
     says.send_replace(followed(&sights(2), now));
     let same = async || {
-        let counted = counter.current().await.unwrap();
+        let told = counter.current().await.unwrap();
         drop(counter.kept.work.lock().await);
-        Arc::ptr_eq(&counted.availability, &second.availability)
+        Arc::ptr_eq(&told.availability, &second.availability)
     };
     assert!(same().await && same().await);
     // What is older than that is not told.
@@ -256,4 +256,15 @@ async fn while_somebody_counts_others_are_given_the_count_of_a_moment_ago_and_wa
     drop(work);
     let second = waits.await.unwrap();
     assert_eq!(second.availability.rows[0].free, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_once_for_a_change_waits_for_what_is_so_after_it() {
+    let now = Some(Instant::now());
+    let (counter, says, _fleet) = counter(followed(&sights(8), now));
+    counter.latest().await.unwrap();
+    says.send_replace(followed(&sights(4), now));
+    advance(PAUSE).await;
+    let latest = counter.latest().await.unwrap();
+    assert_eq!(latest.availability.rows[0].free, 4);
 }

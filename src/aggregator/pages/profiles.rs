@@ -69,7 +69,7 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> Response {
     let profiles = site.view.profiles();
-    let judged = profiles.judged(site.view.fleet()).await;
+    let judged = profiles.latest(site.view.fleet()).await;
     let seen = judged.seen(&sight);
     let all = seen.clone().count();
     let shown = seen.take(ROWS);
@@ -120,7 +120,7 @@ async fn answer(
     (uri, origin): (&Uri, &str),
 ) -> Response {
     let profiles = site.view.profiles();
-    let judged = profiles.judged(site.view.fleet()).await;
+    let judged = profiles.latest(site.view.fleet()).await;
     let mut all = judged.seen(sight);
     // Of two kinds in one namespace the one that is made today is meant, which is first.
     let found = all.find(|(row, _)| row.name == name && row.namespace == namespace);

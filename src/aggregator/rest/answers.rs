@@ -14,8 +14,9 @@ use super::profiles::Which;
 use crate::aggregator::profiles::Judged;
 use crate::domain::access::Types;
 
-/// Answers of one judgement that are kept: of more, those before are forgotten.
+/// Answers of one judgement that are kept, and their bytes: of more, those before are forgotten.
 const MOST: usize = 32;
+const MOST_BYTES: usize = 8 << 20;
 
 /// A document, and what tells it from others.
 #[derive(Debug, Clone)]
@@ -39,10 +40,10 @@ pub(super) struct Asked {
 
 /// Answers of the judgement that was asked for last.
 #[derive(Debug, Default)]
-pub(super) struct Answers(Mutex<Option<Kept>>);
+pub(super) struct Answers(Mutex<Option<Of>>);
 
 #[derive(Debug)]
-struct Kept {
+struct Of {
     judged: Arc<Judged>,
     answers: Vec<(Asked, Tagged)>,
 }
@@ -91,7 +92,7 @@ impl Answers {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = match kept.take() {
             Some(same) if Arc::ptr_eq(&same.judged, judged) => kept.insert(same),
-            _ => kept.insert(Kept {
+            _ => kept.insert(Of {
                 judged: Arc::clone(judged),
                 answers: Vec::new(),
             }),
@@ -101,10 +102,14 @@ impl Answers {
             return Ok(answer.clone());
         }
         let answer = make(&asked)?;
-        if kept.answers.len() >= MOST {
+        let bytes = kept.answers.iter().map(|(_, one)| one.body.len());
+        let bytes = bytes.fold(answer.body.len(), usize::saturating_add);
+        if kept.answers.len() >= MOST || bytes > MOST_BYTES {
             kept.answers.clear();
         }
-        kept.answers.push((asked, answer.clone()));
+        if answer.body.len() <= MOST_BYTES {
+            kept.answers.push((asked, answer.clone()));
+        }
         Ok(answer)
     }
 }
@@ -182,6 +187,23 @@ mod tests {
             let kept = answers.0.lock().unwrap();
             assert!(kept.as_ref().unwrap().answers.len() <= MOST);
         }
+    }
+
+    #[test]
+    fn however_long_answers_are_no_more_than_so_many_bytes_are_kept() {
+        let (answers, judged) = (Answers::default(), Arc::new(Judged::default()));
+        let long = |bytes: usize| move |_: &Asked| Tagged::of(&"x".repeat(bytes));
+        let kept = || answers.0.lock().unwrap().as_ref().unwrap().answers.len();
+        let mut sizes = Vec::new();
+        for number in 0..4 {
+            let half = long(MOST_BYTES / 2 - 100);
+            assert!(answers.answer(&judged, asked(number), half).is_ok());
+            sizes.push(kept());
+        }
+        assert_eq!(sizes, [1, 2, 1, 2]);
+        let too_long = long(MOST_BYTES);
+        assert!(answers.answer(&judged, asked(9), too_long).is_ok());
+        assert_eq!(kept(), 0);
     }
 
     #[test]

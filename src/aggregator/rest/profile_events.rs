@@ -1,7 +1,8 @@
 //! Hardware profiles as they become: server-sent events.
 //!
 //! What profiles reach is judged once a second at most, for all who ask, and a stream sends what lies between two judgements. So
-//! what comes and goes within a second is not told, and a slow reader skips what came and went while it read.
+//! what comes and goes within a second is not told, and a slow reader skips what came and went while it read. A change of nodes or pods
+//! is told within some three seconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

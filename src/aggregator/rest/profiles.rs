@@ -57,13 +57,13 @@ pub(super) async fn hardware_profiles(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     pairs.none()?;
+    let judged = judged(&api).await;
     let asked = Asked {
         path: "/api/hardware-profiles",
         which: Which::default(),
         types: sight.types.clone(),
         notice: api.view.profiles().notice(&sight),
     };
-    let judged = judged(&api).await;
     let answer = api.answers.answer(&judged, asked, |asked| {
         let rows = judged.seen(&sight).map(|(row, _)| row);
         let enabled = rows.filter(|row| row.enabled);
@@ -99,6 +99,7 @@ pub(super) async fn profiles(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let [type_name, namespace] = once(pairs, ["type", "namespace"])?;
+    let judged = judged(&api).await;
     let asked = Asked {
         path: "/api/v1/profiles",
         which: Which {
@@ -108,7 +109,6 @@ pub(super) async fn profiles(
         types: sight.types.clone(),
         notice: api.view.profiles().notice(&sight),
     };
-    let judged = judged(&api).await;
     let answer = api.answers.answer(&judged, asked, |asked| {
         let rows = judged.seen(&sight).map(|(row, _)| row);
         let rows = rows.filter(|row| asked.which.has(row));

@@ -1,7 +1,7 @@
 //! What the aggregator does with the cluster around it, each part of it only where that is wanted.
 //!
-//! All of it asks the API server from a runtime of its own, and reads the fleet as other readers do: it delays nobody, and nobody it,
-//! however many read.
+//! All of it asks the API server from a runtime of its own, and reads the fleet as other readers do: however many read, what is known of
+//! the cluster is not late for that.
 
 use std::sync::Arc;
 

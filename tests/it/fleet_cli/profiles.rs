@@ -14,6 +14,11 @@ use crate::process::Aggregator;
 fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_more() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profiles.yaml");
+    let put = |text: &str| {
+        let draft = folder.path().join("draft");
+        fs::write(&draft, text).unwrap();
+        fs::rename(draft, &path).unwrap();
+    };
     let write = |names: &[&str]| {
         let profile = |name: &&str| {
             format!(
@@ -21,9 +26,7 @@ fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_mor
             )
         };
         let profiles: Vec<String> = names.iter().map(profile).collect();
-        let draft = folder.path().join("draft");
-        fs::write(&draft, profiles.join("---\n")).unwrap();
-        fs::rename(draft, &path).unwrap();
+        put(&profiles.join("---\n"));
     };
     write(&["large", "small"]);
     let aggregator = Aggregator::start(&["--plaintext", "--profiles", path.to_str().unwrap()]);
@@ -54,7 +57,7 @@ fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_mor
     assert_eq!(lines.line(), "a/small  is no more");
     let event: serde_json::Value = serde_json::from_str(&objects.says("removed")).unwrap();
     assert_eq!(event["name"], "small");
-    fs::write(&path, "no profile at all").unwrap();
+    put("no profile at all");
     let note = notes.next().unwrap();
     assert!(
         note.starts_with("note: ") && note.contains("profiles.yaml"),
