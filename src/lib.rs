@@ -4,6 +4,7 @@
 //!
 //! - [`domain`] is what Octavo knows and decides: plain data and pure functions, no I/O of any kind. Start with
 //!   [`domain::inventory`] (what a node has) and [`domain::labels`] (what it says of itself).
+//! - [`files`] reads regular files within a bound.
 //! - [`config`] reads arguments and environment into settings; nothing else does.
 //! - [`hw`] is the hardware's edge: NVML behind one thread with a deadline on every call, the PCI bus through sysfs.
 //! - [`k8s`] asks Kubernetes: which pod was given which device.
@@ -24,6 +25,7 @@ pub mod book;
 pub mod cli;
 pub mod config;
 pub mod domain;
+pub mod files;
 pub mod hw;
 pub mod k8s;
 pub mod proto;

@@ -6,7 +6,7 @@
 //! not. One agent keeps a file: it holds a lock beside it, so that two of them never write in turn. Format: NFD, "Feature files": `# +expiry-time=<RFC 3339>`, `key=value` lines, 64 kB at most, dot-files ignored.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
@@ -15,6 +15,7 @@ use crate::agent::sink::{Claim, LabelSink, Published, Publishing, Sheet, SinkErr
 use crate::apply::durable;
 use crate::config::duration::Expiry;
 use crate::domain::labels::LabelSet;
+use crate::files::{self, ReadError};
 
 /// Its reader is another user's process, whatever our umask is.
 const MODE: u32 = 0o644;
@@ -56,8 +57,7 @@ impl FeatureFile {
         claim: Claim,
         now: Timestamp,
     ) -> Result<Published, SinkError> {
-        refuse_what_is_no_file(&self.path)?;
-        let found = read(&self.path);
+        let found = read(&self.path)?;
         let wanted = match (&found, claim) {
             (Some(found), Claim::Unread) => found.labels.clone(),
             (Some(_) | None, Claim::Read | Claim::Unread) => labels.to_string(),
@@ -127,19 +127,17 @@ impl std::fmt::Display for Content {
     }
 }
 
-/// Opening a pipe waits for its other end, reading a device may never end, and replacing either takes it from its owner.
-fn refuse_what_is_no_file(path: &Path) -> Result<(), SinkError> {
-    match fs::metadata(path) {
-        Ok(there) if !there.is_file() => Err(SinkError::NotAFile(path.to_owned())),
-        Ok(_) | Err(_) => Ok(()),
+/// The content of the file; `None` if it does not exist or is not one that we could have written. A FIFO, a device and a directory are an
+/// error: replacing one takes it from its owner.
+fn read(path: &Path) -> Result<Option<Content>, SinkError> {
+    match files::text(path, LONGEST_READ) {
+        Ok(text) => Ok(parse(text)),
+        Err(ReadError::NotAFile) => Err(SinkError::NotAFile(path.to_owned())),
+        Err(_) => Ok(None),
     }
 }
 
-/// The file as it is; `None` when there is none, or none that we could have written.
-fn read(path: &Path) -> Option<Content> {
-    let mut text = String::new();
-    let file = File::open(path).ok()?;
-    file.take(LONGEST_READ).read_to_string(&mut text).ok()?;
+fn parse(text: String) -> Option<Content> {
     let Some(rest) = text.strip_prefix(EXPIRY) else {
         return Some(Content {
             expires: None,
@@ -272,7 +270,10 @@ mod tests {
             sink.write(&labels, Claim::Read, later).unwrap(),
             Published::Refreshed
         );
-        assert_eq!(read(&path).unwrap().expires, Some(later + hours(2)));
+        assert_eq!(
+            read(&path).unwrap().unwrap().expires,
+            Some(later + hours(2))
+        );
     }
 
     #[test]
@@ -338,7 +339,7 @@ mod tests {
         let later = noon() + hours(1) + Duration::from_secs(1);
         let kept = restarted.write(&guessed, Claim::Unread, later).unwrap();
         assert_eq!(kept, Published::Refreshed);
-        let content = super::read(&path).unwrap();
+        let content = super::read(&path).unwrap().unwrap();
         assert_eq!(
             (content.labels, content.expires),
             (read.to_string(), Some(later + hours(2)))

@@ -14,8 +14,8 @@ mod outbox;
 mod session;
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -28,6 +28,7 @@ use self::outbox::Latest;
 pub use self::outbox::Outbox;
 use self::session::{End, Session};
 use crate::domain::stream::{Backoff, Run, Sender};
+use crate::files;
 use crate::wire::stream::Identity;
 
 /// Reports until its outbox is dropped.
@@ -42,6 +43,7 @@ pub struct Uplink<D> {
 }
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const MAX_BOOT_ID_BYTES: u64 = 4096;
 /// A connection that worked for this long was no failure, and the waits begin anew.
 const STEADY: Duration = Duration::from_secs(30);
 /// Reasons that are remembered. An aggregator chooses some of them, so there can be any number.
@@ -119,7 +121,7 @@ impl<D: Dial> Uplink<D> {
 /// This run of the agent, which started at `start`. A machine without a boot id has none to tell two of its agents apart by,
 /// and they still have their start.
 pub fn this_run(start: Timestamp) -> Run {
-    let boot_id = fs::read_to_string(BOOT_ID).unwrap_or_default();
+    let boot_id = files::text(Path::new(BOOT_ID), MAX_BOOT_ID_BYTES).unwrap_or_default();
     Run {
         epoch: u64::try_from(start.as_microsecond()).unwrap_or_default(),
         boot_id: boot_id.trim().to_owned(),

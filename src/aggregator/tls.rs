@@ -23,6 +23,7 @@ use super::stats::Stats;
 use crate::book::Stamp;
 use crate::config::aggregator::TlsFiles;
 use crate::domain::error::chain;
+use crate::files;
 
 /// The certificate of one server.
 #[derive(Debug)]
@@ -41,6 +42,8 @@ struct Loaded {
     unread: Option<Instant>,
 }
 
+/// Longest certificate chain or key.
+const MAX_PEM_BYTES: u64 = 4 << 20;
 /// Files that could not be read are read again no sooner, however many connections come.
 const READ_AGAIN: Duration = Duration::from_secs(10);
 
@@ -167,9 +170,9 @@ fn read(files: &TlsFiles, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Tl
 }
 
 fn content(path: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|source| TlsError::Read {
+    files::bytes(path, MAX_PEM_BYTES).map_err(|error| TlsError::Read {
         path: path.to_owned(),
-        source,
+        source: error.into(),
     })
 }
 

@@ -1,10 +1,10 @@
 //! The layout that a person chose by hand, which outlives the agent: `chosen` in the state directory.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::apply::durable::{self, DurableError};
+use crate::files::{self, ReadError};
 use crate::wire::local::{Choice, LONGEST_LINE, line};
 
 fn path(folder: &Path) -> PathBuf {
@@ -13,14 +13,12 @@ fn path(folder: &Path) -> PathBuf {
 
 /// What was chosen in `folder`; nothing where nothing was, and why it cannot be read.
 pub fn read(folder: &Path) -> Result<Option<Choice>, io::Error> {
-    let file = match File::open(path(folder)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut text = String::new();
     let limit = u64::try_from(LONGEST_LINE).unwrap_or(u64::MAX);
-    file.take(limit).read_to_string(&mut text)?;
+    let text = match files::text(&path(folder), limit) {
+        Ok(text) => text,
+        Err(ReadError::Missing(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
     let choice = serde_json::from_str(&text)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Ok(Some(choice))
@@ -36,4 +34,27 @@ pub fn write(folder: &Path, choice: &Choice) -> Result<(), DurableError> {
 /// Forgets it.
 pub fn forget(folder: &Path) -> Result<(), DurableError> {
     durable::remove(&path(folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn a_choice_that_is_a_fifo_or_too_long_is_an_error_and_not_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = path(folder.path());
+        assert!(read(folder.path()).unwrap().is_none());
+        mknodat(CWD, &file, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let error = read(folder.path()).unwrap_err();
+        assert_eq!(error.to_string(), "it is no regular file");
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, " ".repeat(LONGEST_LINE + 1)).unwrap();
+        let error = read(folder.path()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+    }
 }

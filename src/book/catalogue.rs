@@ -1,12 +1,12 @@
 //! An administrator's own catalogue, read once when a program starts.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
 use crate::domain::accelerators::Catalogue;
+use crate::files;
 use crate::wire::layouts::catalogue::parse;
 
 /// A file of a thousand products is less.
@@ -60,15 +60,5 @@ pub fn read(path: &Path) -> Result<Catalogue, CatalogueError> {
 }
 
 pub(super) fn text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let read = File::open(path)?
-        .take(LONGEST + 1)
-        .read_to_string(&mut text)?;
-    if u64::try_from(read).is_ok_and(|read| read <= LONGEST) {
-        return Ok(text);
-    }
-    Err(io::Error::new(
-        io::ErrorKind::FileTooLarge,
-        "it is larger than 4 MiB",
-    ))
+    Ok(files::text(path, LONGEST)?)
 }

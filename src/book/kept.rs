@@ -4,8 +4,7 @@
 //! what breaks later leaves in use what was read before, with a notice that says so.
 
 use std::error::Error;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,6 +12,7 @@ use tracing::{info, warn};
 
 use super::stamp::Stamp;
 use crate::domain::error::chain;
+use crate::files;
 
 /// What a file says, as `read` reads it.
 #[derive(Debug)]
@@ -81,14 +81,7 @@ impl<T: Clone, E: Error> Kept<T, E> {
     }
 }
 
-/// The text of a file of so many bytes at most, which are whole MiB.
+/// The text of a regular file of at most `longest` bytes.
 pub(super) fn text(path: &Path, longest: u64) -> io::Result<String> {
-    let mut text = String::new();
-    let file = File::open(path)?;
-    let length = file.take(longest + 1).read_to_string(&mut text)?;
-    if u64::try_from(length).is_ok_and(|length| length > longest) {
-        let message = format!("it is longer than {} MiB", longest >> 20);
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-    }
-    Ok(text)
+    Ok(files::text(path, longest)?)
 }

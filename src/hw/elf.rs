@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
+use crate::files::{self, ReadError};
+
 const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 /// 64-bit, least significant byte first: every machine that an NVIDIA driver runs on.
@@ -15,18 +17,17 @@ const MAGIC: [u8; 6] = [0x7f, b'E', b'L', b'F', 2, 1];
 
 /// Why the file cannot be a library that is worth loading; `None` when nothing speaks against it.
 pub(crate) fn objection(path: &Path) -> io::Result<Option<String>> {
-    // Asked first: opening a pipe waits for its other end.
-    let metadata = std::fs::metadata(path)?;
-    if !metadata.is_file() {
-        return Ok(Some("it is no regular file".to_owned()));
-    }
-    let mut file = File::open(path)?;
+    let mut file = match files::open(path) {
+        Ok(file) => file,
+        Err(error @ ReadError::NotAFile) => return Ok(Some(error.to_string())),
+        Err(error) => return Err(error.into()),
+    };
     let mut header = [0; HEADER];
     if file.read_exact(&mut header).is_err() || !header.starts_with(&MAGIC) {
         return Ok(Some("it is no 64-bit ELF library".to_owned()));
     }
     let promised = promised_length(&mut file, &header);
-    let there = metadata.len();
+    let there = file.metadata()?.len();
     Ok((promised > there)
         .then(|| format!("it has {there} bytes of {promised}; perhaps it is still being copied")))
 }

@@ -12,7 +12,6 @@
 //! domain's words and not in NVML's, so that its own logic (late, lost, replaced, hanging drivers) is tested without any.
 
 mod amd;
-mod bounded;
 pub mod calls;
 pub mod control;
 pub mod device_files;

@@ -4,12 +4,12 @@
 //! zero, because kernels, drivers and container runtimes each leave some of them out.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::PathBuf;
 
 use crate::domain::quantity::Mebibytes;
-use crate::hw::bounded::{self, Unread};
+use crate::files::{self, ReadError};
 
 /// Where Linux mounts it.
 pub(crate) const ROOT: &str = "/sys";
@@ -48,10 +48,10 @@ impl Sysfs {
     }
 
     /// The same, and why it cannot be read where it is there and cannot. One that is not there, or holds nothing, is `None`.
-    pub(crate) fn attribute(&self, path: &str) -> Result<Option<String>, Unread> {
-        let bytes = match bounded::beginning(&self.root.join(path), LONGEST_TEXT) {
+    pub(crate) fn attribute(&self, path: &str) -> Result<Option<String>, ReadError> {
+        let bytes = match files::beginning(&self.root.join(path), LONGEST_TEXT) {
             Ok(bytes) => bytes,
-            Err(Unread::Missing) => return Ok(None),
+            Err(ReadError::Missing(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
         let text = String::from_utf8_lossy(&bytes);
@@ -68,26 +68,19 @@ impl Sysfs {
     /// At most `limit` bytes of a file. A configuration space is asked of the device itself, which may not answer: whoever reads it is
     /// on record with the call, and waits. For what is no file, such as a FIFO, nobody waits.
     pub(crate) fn bytes(&self, path: &str, limit: u64) -> Option<Vec<u8>> {
-        let path = self.root.join(path);
-        if !fs::metadata(&path).ok()?.is_file() {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        let file = File::open(path).ok()?;
-        file.take(limit).read_to_end(&mut bytes).ok()?;
-        Some(bytes)
+        files::beginning(&self.root.join(path), limit).ok()
     }
 
     /// A text attribute as it is, or why there is none.
-    pub(crate) fn told(&self, path: &str) -> Result<String, Unread> {
-        bounded::text(&self.root.join(path), LONGEST_TEXT)
+    pub(crate) fn told(&self, path: &str) -> Result<String, ReadError> {
+        files::text(&self.root.join(path), LONGEST_TEXT)
     }
 
     /// Whether something is there, readable or not.
     pub(crate) fn is_there(&self, path: &str) -> bool {
         match fs::metadata(self.root.join(path)) {
             Ok(_) => true,
-            Err(error) => !bounded::is_missing(&error),
+            Err(error) => !files::is_missing(&error),
         }
     }
 
@@ -139,6 +132,6 @@ impl Sysfs {
 
     /// The names in a directory, sorted: of its first entries, of which there are more than any driver makes. None where there is no directory.
     pub(crate) fn names(&self, path: &str) -> io::Result<Vec<String>> {
-        bounded::names(&self.root.join(path), MOST_NAMES)
+        files::names(&self.root.join(path), MOST_NAMES)
     }
 }

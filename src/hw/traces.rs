@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use crate::domain::doctor::{Files, GroupVersion, Groups, Installed, PodGroups, Told, Traces};
-use crate::hw::bounded;
+use crate::files;
 use crate::hw::sysfs::Sysfs;
 
 /// Modules that drive accelerators, or keep others from it. Source: the drivers themselves.
@@ -57,7 +57,7 @@ pub fn read(root: &Path) -> Traces {
                 modules.insert(module.to_owned(), version);
             }
             Ok(_) => {}
-            Err(error) if bounded::is_missing(&error) => {}
+            Err(error) if files::is_missing(&error) => {}
             // What may not be looked at is not absent.
             Err(error) => {
                 untold.insert(module.to_owned(), error.to_string());
@@ -84,14 +84,14 @@ pub fn read(root: &Path) -> Traces {
 /// Which of the modules there are for the kernel that runs: `modules` is the folder that has one for each kernel, `proc` where procfs is
 /// mounted. `None` where the kernel or its list is not told, as in most containers.
 pub fn installed(modules: &Path, proc: &Path) -> Option<Installed> {
-    let release = bounded::text(&proc.join("sys/kernel/osrelease"), LONGEST_RELEASE).ok()?;
+    let release = files::text(&proc.join("sys/kernel/osrelease"), LONGEST_RELEASE).ok()?;
     let release = release.trim();
     // It names a folder, and nothing above it.
     if release.is_empty() || release.contains('/') || release.starts_with('.') {
         return None;
     }
     let place = modules.join(release).join("modules.dep");
-    let list = bounded::text(&place, LONGEST_LIST).ok()?;
+    let list = files::text(&place, LONGEST_LIST).ok()?;
     let found = list.lines().filter_map(|line| {
         let (path, _) = line.split_once(':')?;
         let (name, _) = path.rsplit('/').next()?.split_once(".ko")?;

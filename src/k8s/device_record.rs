@@ -4,18 +4,16 @@
 //! nothing is known by it. It may make something look taken, and never free.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use crate::domain::holder::PodDevice;
 use crate::domain::sharing::join::Given;
+use crate::files;
 
 /// Its name in the folder where kubelet and device plugins meet.
 const FILE: &str = "kubelet_internal_checkpoint";
@@ -124,28 +122,14 @@ pub fn registered(folder: &Path) -> Result<BTreeMap<String, usize>, RecordError>
 
 fn load<T: DeserializeOwned>(folder: &Path) -> Result<T, RecordError> {
     let path = folder.join(FILE);
-    let mut text = String::new();
-    let read = open(&path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
-    if let Err(source) = read {
-        return Err(RecordError::Unreadable { path, source });
-    }
+    let text = match files::text(&path, LONGEST) {
+        Ok(text) => text,
+        Err(error) => {
+            let source = error.into();
+            return Err(RecordError::Unreadable { path, source });
+        }
+    };
     serde_json::from_str(&text).map_err(|source| RecordError::Unknown { path, source })
-}
-
-/// Without waiting: a pipe in its place has nobody who writes.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    if file.metadata()?.is_file() {
-        return Ok(file);
-    }
-    Err(io::Error::new(
-        io::ErrorKind::InvalidInput,
-        "it is no regular file",
-    ))
 }
 
 fn entered(checkpoint: Checkpoint) -> Record {

@@ -9,17 +9,19 @@ use std::path::{Path, PathBuf};
 /// A module of the first level and what it may name besides itself.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
-    ("config", &["domain"]),
+    ("files", &[]),
+    ("config", &["domain", "files"]),
     ("proto", &[]),
     ("wire", &["domain", "proto"]),
-    ("hw", &["domain"]),
-    ("k8s", &["domain", "wire", "proto"]),
+    ("hw", &["domain", "files"]),
+    ("k8s", &["domain", "files", "wire", "proto"]),
     ("telemetry", &["config"]),
     ("tasks", &[]),
     (
         "agent",
         &[
             "domain",
+            "files",
             "config",
             "hw",
             "k8s",
@@ -35,6 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "aggregator",
         &[
             "domain",
+            "files",
             "config",
             "book",
             "k8s",
@@ -44,12 +47,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tasks",
         ],
     ),
-    ("book", &["domain", "wire"]),
-    ("apply", &["domain", "config", "hw", "wire", "k8s"]),
+    ("book", &["domain", "files", "wire"]),
+    ("apply", &["domain", "files", "config", "hw", "wire", "k8s"]),
     (
         "cli",
         &[
-            "domain", "config", "hw", "k8s", "wire", "proto", "apply", "book",
+            "domain", "files", "config", "hw", "k8s", "wire", "proto", "apply", "book",
         ],
     ),
 ];

@@ -5,8 +5,8 @@
 //! removed it, and `/run` is empty after a boot. It is replaced whole, so a runtime never reads half of one.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,6 +18,7 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::Device;
 use crate::domain::sharing::Unit;
 use crate::domain::sharing::delivery::Files;
+use crate::files::{self, ReadError};
 use crate::hw::device_files;
 use crate::k8s::device_plugin::delivery::{Machine, MachineError};
 use crate::wire::cdi::{self, CdiError, DriverEdits};
@@ -179,18 +180,13 @@ fn driver_edits(folder: &Path) -> io::Result<Option<DriverEdits>> {
     Ok(texts.find_map(|text| DriverEdits::read(&text)))
 }
 
-/// The text of a file; `None` for one that is longer than any description, and for what is no regular file: whoever opens a pipe
-/// waits for somebody to write.
+/// The text of a file; `None` for one that is longer than any description, and for a FIFO, a device or a directory.
 fn read(path: &Path) -> io::Result<Option<String>> {
-    if !fs::metadata(path)?.is_file() {
-        return Ok(None);
+    match files::text(path, LONGEST) {
+        Ok(text) => Ok(Some(text)),
+        Err(ReadError::NotAFile | ReadError::TooLong(_)) => Ok(None),
+        Err(error) => Err(error.into()),
     }
-    let mut text = String::new();
-    let length = File::open(path)?
-        .take(LONGEST + 1)
-        .read_to_string(&mut text)?;
-    let fits = u64::try_from(length).is_ok_and(|length| length <= LONGEST);
-    Ok(fits.then_some(text))
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! How a connection to the aggregator is made, and what is shown there.
 
 use std::error::Error;
-use std::fs::{self, File};
 use std::future::Future;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +17,10 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::config::agent::{Security, UplinkSettings};
 use crate::domain::credential::{LONGEST_TOKEN, Token, TokenError};
+use crate::files;
+
+/// Longest file of certificate authorities: a system's whole bundle has 250 KiB.
+const MAX_CA_BYTES: u64 = 4 << 20;
 
 /// Makes connections; the uplink asks for one at a time.
 pub trait Dial {
@@ -124,23 +126,21 @@ fn read_token(path: &Path) -> Result<Token, DialError> {
     };
     // One byte more than there may be tells that there is too much, however much there is.
     let most = u64::try_from(LONGEST_TOKEN).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    let read =
-        File::open(path).and_then(|file| file.take(most.saturating_add(1)).read_to_end(&mut bytes));
-    read.map_err(|error| unusable(error.into()))?;
+    let bytes =
+        files::beginning(path, most.saturating_add(1)).map_err(|error| unusable(error.into()))?;
     let text = str::from_utf8(&bytes).map_err(|_odd| unusable(TokenError::Malformed.into()))?;
     text.trim_ascii()
         .parse()
         .map_err(|error: TokenError| unusable(error.into()))
 }
 
-/// Trusts the authorities in the file as it is now. The file is small and local, so reading it holds nobody up.
+/// Trusts the authorities in the file as it is now. Reading blocks the agent's only thread, so the file is bounded and never a FIFO.
 fn trusting(ca: &Path) -> Result<ClientConfig, DialError> {
     let unreadable = |source: Box<dyn Error + Send + Sync>| DialError::Ca {
         path: ca.to_owned(),
         source,
     };
-    let pem = fs::read(ca).map_err(|error| unreadable(error.into()))?;
+    let pem = files::bytes(ca, MAX_CA_BYTES).map_err(|error| unreadable(error.into()))?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(&pem) {
         let certificate = certificate.map_err(|error| unreadable(error.to_string().into()))?;

@@ -1,6 +1,5 @@
 //! Which aggregator the node reports to, and how that is trusted.
 
-use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use rustls::pki_types::ServerName;
 use crate::config::Answer;
 use crate::config::duration;
 use crate::domain::id::NodeName;
+use crate::files;
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Reporting")]
@@ -112,6 +112,7 @@ pub enum Security {
 
 /// The host name as the kernel has it, which is what a kubelet takes, in lower case.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
+const MAX_HOSTNAME_BYTES: u64 = 4096;
 
 impl UplinkSettings {
     /// Settings without a token, for those that are not read from arguments.
@@ -255,7 +256,7 @@ impl UplinkArgs {
 fn node_name(given: Option<&str>, hostname: &Path) -> Result<NodeName, Answer> {
     let name = match given {
         Some(name) => name.to_owned(),
-        None => fs::read_to_string(hostname)
+        None => files::text(hostname, MAX_HOSTNAME_BYTES)
             .map_err(|error| {
                 usage(&format!(
                     "--node-name is needed: cannot read {}: {error}",
@@ -271,6 +272,8 @@ fn node_name(given: Option<&str>, hostname: &Path) -> Result<NodeName, Answer> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::config::agent::AgentSettings;
 

@@ -1,14 +1,15 @@
 //! Whether pods are told what they were given, and who of several aggregators does that.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::usage;
 use crate::config::Answer;
 use crate::domain::workload::Place;
+use crate::files;
 
 /// The host name as the kernel has it; in a pod that is the pod's name.
 const HOSTNAME: &str = "/proc/sys/kernel/hostname";
+const MAX_HOSTNAME_BYTES: u64 = 4096;
 /// What the Lease is called.
 const LEASE: &str = "octavo-aggregator";
 
@@ -71,7 +72,7 @@ fn namespace(text: &str) -> Result<String, String> {
 }
 
 fn hostname(file: &Path) -> Result<String, Answer> {
-    let text = fs::read_to_string(file).map_err(|error| {
+    let text = files::text(file, MAX_HOSTNAME_BYTES).map_err(|error| {
         let file = file.display();
         usage(&format!("--annotate-pods: cannot read {file}: {error}"))
     })?;

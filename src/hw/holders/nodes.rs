@@ -7,14 +7,14 @@
 //! process itself (`nv_cap_validate_and_dup_fd`).
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use procfs::{Devices, FromRead};
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
 use super::HoldersError;
+use crate::files::{self, ReadError};
 
 /// The tables of capabilities. Those beside the first hold none of an instance, and older drivers do not have them.
 const MIG_TABLE: &str = "driver/nvidia-caps/mig-minors";
@@ -164,20 +164,12 @@ fn table(root: &Path) -> Result<BTreeMap<u32, Capability>, HoldersError> {
 }
 
 fn text(path: &Path) -> Result<io::Result<String>, HoldersError> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| {
-        let mut file = file.take(LONGEST_TABLE + 1);
-        file.read_to_string(&mut text)
-    });
-    match read {
-        Ok(length) if u64::try_from(length).is_ok_and(|length| length <= LONGEST_TABLE) => {
-            Ok(Ok(text))
-        }
-        Ok(_) => Err(HoldersError::TableTooLong {
+    match files::text(path, LONGEST_TABLE) {
+        Err(ReadError::TooLong(limit)) => Err(HoldersError::TableTooLong {
             path: path.to_owned(),
-            limit: LONGEST_TABLE,
+            limit,
         }),
-        Err(error) => Ok(Err(error)),
+        read => Ok(read.map_err(io::Error::from)),
     }
 }
 

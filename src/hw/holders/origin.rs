@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use procfs::ProcError;
@@ -14,6 +15,10 @@ use super::nodes::{gone, number};
 use super::open::all_in_sight;
 use crate::domain::holder::Pod;
 use crate::domain::sharing::join::Origin;
+use crate::files;
+
+/// A process is in a handful of control groups, each a path of at most 4096 bytes.
+const MAX_CGROUP_BYTES: u64 = 1 << 20;
 
 /// Whose each of these processes is, as the `/proc` at `root` tells.
 ///
@@ -74,7 +79,7 @@ pub fn pods(root: &Path) -> Result<BTreeSet<String>, HoldersError> {
             continue;
         }
         let path = root.join(name).join("cgroup");
-        let groups = match fs::read_to_string(&path) {
+        let groups = match files::text(&path, MAX_CGROUP_BYTES).map_err(io::Error::from) {
             Ok(groups) => groups,
             Err(error) if gone(&error) => continue,
             Err(error) => return Err(HoldersError::unreadable(&path, error)),

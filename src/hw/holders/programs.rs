@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::nodes::number;
-use crate::hw::bounded;
+use crate::files;
 
 /// The kernel keeps so many bytes of a name. Source: `proc_pid_comm(5)`, `TASK_COMM_LEN`.
 const KEPT: usize = 15;
@@ -27,7 +27,7 @@ pub fn programs(root: &Path, names: &[&str]) -> BTreeSet<String> {
         if folder.to_str().and_then(number).is_none() {
             continue;
         }
-        let Ok(text) = bounded::beginning(&entry.path().join("comm"), LONGEST) else {
+        let Ok(text) = files::beginning(&entry.path().join("comm"), LONGEST) else {
             continue;
         };
         let text = String::from_utf8_lossy(&text);

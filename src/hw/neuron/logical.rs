@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::domain::accelerators::{LogicalRule, logical_rule};
 use crate::domain::inventory::{LogicalCores, LogicalSource, NeuronDevice, Problem};
-use crate::hw::bounded;
+use crate::files;
 
 use super::{problem, values};
 
@@ -23,19 +23,17 @@ pub(super) fn read(
     let rule = common_rule(devices)?;
     let default = match rule {
         LogicalRule::One => Some(1),
-        LogicalRule::Settable(default) => {
-            match values::of(bounded::text(config, LONGEST), setting) {
-                Ok(None) => default,
-                Ok(Some(size)) => {
-                    let source = LogicalSource::File;
-                    return Some(LogicalCores { size, source });
-                }
-                Err(error) => {
-                    problems.push(problem(&config.to_string_lossy(), error));
-                    return None;
-                }
+        LogicalRule::Settable(default) => match values::of(files::text(config, LONGEST), setting) {
+            Ok(None) => default,
+            Ok(Some(size)) => {
+                let source = LogicalSource::File;
+                return Some(LogicalCores { size, source });
             }
-        }
+            Err(error) => {
+                problems.push(problem(&config.to_string_lossy(), error));
+                return None;
+            }
+        },
     };
     default.map(|size| LogicalCores {
         size,

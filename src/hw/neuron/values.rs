@@ -2,7 +2,7 @@
 //!
 //! Each reading is of a text without the blanks around it, and `None` for what such a file never says.
 
-use crate::hw::bounded::Unread;
+use crate::files::ReadError;
 
 use super::MOST_CORES;
 
@@ -18,12 +18,12 @@ const LAST_KNOWN: (u32, u32) = (2, 30);
 
 /// A file's value: absent where there is no file or nothing in it, an error in words where what is there cannot be used.
 pub(super) fn of<T>(
-    told: Result<String, Unread>,
+    told: Result<String, ReadError>,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, String> {
     let text = match told {
         Ok(text) => text,
-        Err(Unread::Missing) => return Ok(None),
+        Err(ReadError::Missing(_)) => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
     let trimmed = text.trim();
@@ -35,13 +35,13 @@ pub(super) fn of<T>(
 
 /// As [`of`], for a file that says in an empty line that it has nothing to name. Without even that line, nothing was told.
 pub(super) fn list_of<T>(
-    told: Result<String, Unread>,
+    told: Result<String, ReadError>,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, String> {
     match told {
         Ok(text) if text.is_empty() => Ok(None),
         Ok(text) => sensible(text.trim(), parse),
-        Err(Unread::Missing) => Ok(None),
+        Err(ReadError::Missing(_)) => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -234,8 +234,9 @@ mod tests {
     #[test]
     fn a_value_is_absent_or_it_is_said_why_and_it_is_never_zero() {
         let refused = || Err(io::Error::from_raw_os_error(13).into());
-        assert_eq!(of(Err(Unread::Missing), count), Ok(None));
-        assert_eq!(list_of(Err(Unread::Missing), numbers), Ok(None));
+        let missing = || Err(io::Error::from(io::ErrorKind::NotFound).into());
+        assert_eq!(of(missing(), count), Ok(None));
+        assert_eq!(list_of(missing(), numbers), Ok(None));
         assert_eq!(of(Ok("\n".to_owned()), count), Ok(None));
         assert_eq!(of(Ok("0\n".to_owned()), count), Ok(Some(0)));
         let said = "Permission denied (os error 13)".to_owned();

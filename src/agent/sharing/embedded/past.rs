@@ -5,8 +5,7 @@
 //! place of another one is not taken for it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use tracing::warn;
@@ -19,6 +18,7 @@ use crate::domain::inventory::Inventory;
 use crate::domain::layout::{
     Dialect, Layout, Layouts, Place, Rule, Selector, Targets, TimeSlicing,
 };
+use crate::files;
 use crate::wire::layouts;
 
 /// In the state directory.
@@ -192,12 +192,7 @@ impl Past {
 }
 
 fn text(path: &Path) -> io::Result<String> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(LONGEST).read_to_string(&mut text)?;
-    Ok(text)
+    Ok(files::text(path, LONGEST)?)
 }
 
 fn uuid(inventory: &Inventory, pci: PciAddress) -> Option<String> {
@@ -220,6 +215,8 @@ fn plain(had: Option<&TimeSlicing>) -> TimeSlicing {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::domain::inventory::{Device, Machine, NvmlState, PciIds};
     use crate::domain::layout::Share;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -231,6 +232,23 @@ async fn i12_a_token_that_cannot_be_used_is_a_reason_without_the_token() {
     fs::remove_file(&token).unwrap();
     let line = chain(&dial.token().unwrap_err());
     assert!(line.contains("No such file"), "{line}");
+}
+
+#[tokio::test]
+async fn a_fifo_in_place_of_the_token_or_the_authorities_is_refused_without_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let line = chain(
+        &shows_token("http://127.0.0.1:1", &pipe)
+            .token()
+            .unwrap_err(),
+    );
+    let named = format!("cannot use the token in {}: ", pipe.display());
+    assert_eq!(line, format!("{named}it is no regular file"));
+    let line = refusal(&aggregator("https://127.0.0.1:1", by(&pipe, "a.octavo"))).await;
+    let named = format!("cannot read the certificates in {}: ", pipe.display());
+    assert_eq!(line, format!("{named}it is no regular file"));
 }
 
 fn shows_token(url: &str, file: &Path) -> Aggregator {

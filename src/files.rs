@@ -1,0 +1,185 @@
+//! Bounded reads of regular files and directories; never for writing.
+//!
+//! The files belong to kernels, drivers, hosts and administrators, and anything may be in their place. A FIFO or a device is refused with a
+//! typed error before a byte of it is read, so that a reader never waits for a writer. A file that is too long is refused, not cut.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use thiserror::Error;
+
+/// Why a file cannot be read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// It does not exist.
+    #[error("{0}")]
+    Missing(io::Error),
+    /// It exists and cannot be read, most often for lack of permission.
+    #[error("{0}")]
+    Failed(io::Error),
+    /// It is a directory, a FIFO, a socket or a device.
+    #[error("it is no regular file")]
+    NotAFile,
+    /// It has more bytes than the limit.
+    #[error("it is longer than {}", size(*.0))]
+    TooLong(u64),
+    /// Its bytes are not UTF-8.
+    #[error("it is not text")]
+    NotText,
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        if is_missing(&error) {
+            Self::Missing(error)
+        } else {
+            Self::Failed(error)
+        }
+    }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        let kind = match error {
+            ReadError::Missing(error) | ReadError::Failed(error) => return error,
+            ReadError::NotAFile => io::ErrorKind::InvalidInput,
+            ReadError::TooLong(_) => io::ErrorKind::FileTooLarge,
+            ReadError::NotText => io::ErrorKind::InvalidData,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Whether the error says that the file does not exist.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// Opens a regular file for reading. Opening a FIFO does not wait for a writer: it is refused.
+pub(crate) fn open(path: &Path) -> Result<File, ReadError> {
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(ReadError::NotAFile)
+    }
+}
+
+/// The first `limit` bytes of a file.
+pub(crate) fn beginning(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = Vec::new();
+    open(path)?.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// All bytes of a file that has at most `limit` of them.
+pub(crate) fn bytes(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
+    let bytes = beginning(path, limit.saturating_add(1))?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > limit {
+        return Err(ReadError::TooLong(limit));
+    }
+    Ok(bytes)
+}
+
+/// The text of a file that has at most `limit` bytes, unchanged.
+pub(crate) fn text(path: &Path, limit: u64) -> Result<String, ReadError> {
+    String::from_utf8(bytes(path, limit)?).map_err(|_| ReadError::NotText)
+}
+
+/// The names of the first `most` entries of a directory, sorted; empty if the directory does not exist. Names that are not UTF-8 are left
+/// out. A directory that cannot be read to its end is an error.
+pub(crate) fn names(folder: &Path, most: usize) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries.take(most) {
+        names.extend(entry?.file_name().into_string().ok());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn size(limit: u64) -> String {
+    const MEBIBYTE: u64 = 1 << 20;
+    if limit >= MEBIBYTE && limit.is_multiple_of(MEBIBYTE) {
+        return format!("{} MiB", limit / MEBIBYTE);
+    }
+    format!("{limit} bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn a_file_without_rights_is_there_and_one_that_is_not_there_is_missing() {
+        let of = |number| ReadError::from(io::Error::from_raw_os_error(number));
+        assert!(matches!(of(2), ReadError::Missing(_)));
+        assert!(matches!(of(20), ReadError::Missing(_)));
+        for (number, said) in [
+            (13, "Permission denied (os error 13)"),
+            (1, "Operation not permitted (os error 1)"),
+        ] {
+            assert!(matches!(of(number), ReadError::Failed(_)));
+            assert_eq!(of(number).to_string(), said);
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_read_and_nobody_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert!(matches!(text(&pipe, 9), Err(ReadError::NotAFile)));
+        assert!(matches!(text(folder.path(), 9), Err(ReadError::NotAFile)));
+        let endless = Path::new("/dev/zero");
+        assert!(matches!(beginning(endless, 9), Err(ReadError::NotAFile)));
+    }
+
+    #[test]
+    fn a_text_is_whole_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "123456789").unwrap();
+        assert_eq!(text(&file, 9).unwrap(), "123456789");
+        assert!(matches!(text(&file, 8), Err(ReadError::TooLong(8))));
+        assert!(matches!(bytes(&file, 8), Err(ReadError::TooLong(8))));
+        assert_eq!(beginning(&file, 3).unwrap(), b"123");
+        fs::write(&file, [0xff, 0xfe]).unwrap();
+        assert!(matches!(text(&file, 9), Err(ReadError::NotText)));
+    }
+
+    #[test]
+    fn names_are_those_of_so_many_entries_and_what_is_no_folder_is_not_an_empty_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |most| names(folder.path(), most).unwrap();
+        for name in ["10", "2", "a"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(of(9), ["10", "2", "a"]);
+        assert_eq!(of(2).len(), 2);
+        fs::write(folder.path().join(OsStr::from_bytes(b"\xff")), "").unwrap();
+        assert_eq!(of(9), ["10", "2", "a"]);
+        assert_eq!(names(&folder.path().join("none"), 9).unwrap(), [""; 0]);
+        let error = names(&folder.path().join("a"), 9).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+    }
+}
