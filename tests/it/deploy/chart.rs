@@ -294,9 +294,9 @@ fn every_value_is_documented_is_in_the_schema_and_is_tried() {
 #[test]
 fn the_certificate_is_valid_for_whoever_forwards_the_port() {
     let made = objects(&render(&values("default")));
-    let secret = made.iter().find(|one| {
-        one["kind"] == "Secret" && one["metadata"]["name"] == "octavo-aggregator-tls"
-    });
+    let secret = made
+        .iter()
+        .find(|one| one["kind"] == "Secret" && one["metadata"]["name"] == "octavo-aggregator-tls");
     let names = &secret.unwrap()["metadata"]["annotations"]["octavo.dev/certificate-for"];
     let names: Vec<&str> = names.as_str().unwrap().split(',').collect();
     for name in [

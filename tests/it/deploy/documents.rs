@@ -171,8 +171,13 @@ fn an_installation_waits_for_a_label_that_agents_write() {
     let mut waits = commands(install, "kubectl wait node ").peekable();
     assert!(waits.peek().is_some());
     for command in waits {
-        let of_nodes = command.iter().find_map(|word| word.strip_prefix("--selector="));
+        let of_nodes = command
+            .iter()
+            .find_map(|word| word.strip_prefix("--selector="));
         // Without the GPU Operator nobody writes nvidia.com/gpu.present.
-        assert!(of_nodes.is_none_or(|of| of.starts_with("octavo.dev/")), "{command:?}");
+        assert!(
+            of_nodes.is_none_or(|of| of.starts_with("octavo.dev/")),
+            "{command:?}"
+        );
     }
 }
