@@ -27,6 +27,8 @@ pub mod plan;
 pub mod plugin_config;
 pub mod sharing;
 pub mod slo;
+pub mod starting;
 pub mod status;
 pub mod stream;
+pub mod strict;
 pub mod usage;

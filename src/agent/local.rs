@@ -6,6 +6,7 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
@@ -38,9 +40,27 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct Desk {
     /// What commands ask for.
-    pub asked: mpsc::Receiver<Asked>,
+    asked: mpsc::Receiver<Asked>,
     /// Where the node stands, for those who watch.
     pub status: watch::Sender<Arc<Status>>,
+    accepting: JoinSet<()>,
+}
+
+impl Desk {
+    /// What a command asks for next; `None` once none is accepted any more.
+    pub async fn next(&mut self) -> Option<Asked> {
+        tokio::select! {
+            asked = self.asked.recv() => asked,
+            Some(ended) = self.accepting.join_next() => {
+                if let Err(error) = ended
+                    && error.is_panic()
+                {
+                    resume_unwind(error.into_panic());
+                }
+                None
+            }
+        }
+    }
 }
 
 /// What commands can be told.
@@ -70,13 +90,21 @@ pub fn listen(folder: &Path, usage: Option<watch::Receiver<Arc<Usage>>>) -> io::
         status: watched,
         usage,
     };
-    tokio::spawn(accept(listener, owner, ask, told));
-    Ok(Desk { asked, status })
+    let mut accepting = JoinSet::new();
+    accepting.spawn(accept(listener, owner, ask, told));
+    Ok(Desk {
+        asked,
+        status,
+        accepting,
+    })
 }
 
 async fn accept(listener: UnixListener, owner: u32, ask: mpsc::Sender<Asked>, told: Told) {
     let seats = Arc::new(Semaphore::new(MOST));
+    let mut commands = JoinSet::new();
     loop {
+        // A panic of one is in the log.
+        while commands.try_join_next().is_some() {}
         let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
             return;
         };
@@ -98,7 +126,7 @@ async fn accept(listener: UnixListener, owner: u32, ask: mpsc::Sender<Asked>, to
             continue;
         }
         let (ask, told) = (ask.clone(), told.clone());
-        tokio::spawn(async move {
+        commands.spawn(async move {
             let _seat = seat;
             if let Err(error) = serve(stream, ask, told).await {
                 debug!("a command went away: {error}");

@@ -289,7 +289,7 @@ fn is_unlooked(partitioning: Option<&Partitioning>, status: Option<&Status>) -> 
 /// The next thing that a command asks for; never where there is no socket.
 async fn next(desk: &mut Option<Desk>) -> Option<Asked> {
     match desk {
-        Some(desk) => desk.asked.recv().await,
+        Some(desk) => desk.next().await,
         None => pending().await,
     }
 }

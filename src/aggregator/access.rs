@@ -33,7 +33,7 @@ use super::peer::Peer;
 use super::stats::Stats;
 use super::{pages, rest};
 use crate::config::aggregator::Proxies;
-use crate::domain::access::crossing::{self, Whence};
+use crate::domain::access::crossing::{self, UnknownHost, Whence};
 use crate::domain::access::{Caller, Proof, Question, Sight};
 use crate::domain::credential::{Audience, Token};
 use crate::domain::error::chain;
@@ -44,6 +44,8 @@ use crate::k8s::token_review::ReviewError;
 #[derive(Debug, Clone)]
 pub struct Guard {
     checks: Option<Arc<Checks>>,
+    /// Names that requests may be for, beside this machine's own; `None` where that is not asked.
+    hosts: Option<Arc<[String]>>,
     audit: Audit,
     stats: Stats,
 }
@@ -91,8 +93,18 @@ impl Guard {
     pub fn open(stats: Stats) -> Self {
         Self {
             checks: None,
+            hosts: None,
             audit: Audit::default(),
             stats,
+        }
+    }
+
+    /// The same for a server that this machine alone reaches: it answers requests for this machine and for these names only.
+    #[must_use]
+    pub fn with_hosts(self, names: &[String]) -> Self {
+        Self {
+            hosts: Some(names.into()),
+            ..self
         }
     }
 
@@ -101,6 +113,7 @@ impl Guard {
         let checks = Checks::new(believed, ask, counter, stats.clone());
         Self {
             checks: Some(Arc::new(checks)),
+            hosts: None,
             audit: Audit::default(),
             stats,
         }
@@ -164,6 +177,9 @@ pub async fn check(State(guard): State<Guard>, mut request: Request, next: Next)
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let peer = request.extensions().get::<Peer>();
     let peer = peer.map(|peer| peer.address().ip());
+    if let Err(refused) = guard.of_this_host(&request) {
+        return guard.refuse(&method, &uri, peer, &(None, refused.into()));
+    }
     if let Err(crossing) = of_this_site(&request) {
         return guard.refuse(&method, &uri, peer, &(None, crossing.into()));
     }
@@ -217,6 +233,17 @@ pub(super) fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> 
 }
 
 impl Guard {
+    /// Whether a request is for a host that this server is known by. Probes are answered for any: they tell nothing.
+    fn of_this_host(&self, request: &Request) -> Result<(), UnknownHost> {
+        let Some(names) = &self.hosts else {
+            return Ok(());
+        };
+        if matches!(request.uri().path(), "/healthz" | "/readyz") {
+            return Ok(());
+        }
+        crossing::host_is_known(host(request.uri(), request.headers()), names)
+    }
+
     fn refuse(
         &self,
         method: &HttpMethod,

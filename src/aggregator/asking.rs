@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
@@ -63,6 +64,8 @@ struct Shared<G, B> {
     health: Health,
     slots: Semaphore,
     known: Mutex<Known<G, B>>,
+    /// Questions that are asked now.
+    tasks: Mutex<JoinSet<()>>,
 }
 
 /// Answers, and questions that are open.
@@ -148,6 +151,7 @@ where
             health,
             slots: Semaphore::new(MOST_AT_ONCE),
             known: Mutex::new(known),
+            tasks: Mutex::default(),
         }))
     }
 
@@ -205,7 +209,9 @@ where
         drop(known);
         // A task of its own: who asked first may go away, and others wait for the same.
         let shared = Arc::clone(&self.0);
-        tokio::spawn(async move {
+        let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
             let answer = shared.answer(question).await;
             shared.remember(key, answer.as_ref());
             tell.send_replace(Some(answer));

@@ -54,6 +54,8 @@ pub enum Outcome {
     Begun,
     /// It was made.
     Done,
+    /// It was there already, and nothing was written.
+    Unchanged,
     /// It was tried, and the API server would take it.
     DryRun,
     /// It was tried, and the API server would not take it or did not answer.
@@ -128,6 +130,7 @@ impl Outcome {
         match self {
             Self::Begun => "begun",
             Self::Done => "done",
+            Self::Unchanged => "unchanged",
             Self::DryRun => "dry-run",
             Self::DryRunFailed => "dry-run-not-done",
             Self::Failed => "not-done",

@@ -187,6 +187,7 @@ impl Counter {
             age_seconds: age.as_secs(),
             stale: is_stale,
             trouble,
+            starting: None,
             left_out: all.left_out,
             items: rows
                 .map(|row| AvailabilityRow::of(row, all.basis))

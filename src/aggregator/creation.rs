@@ -317,6 +317,7 @@ fn verb(existing: Existing) -> &'static str {
 /// What came of it, as the log has it.
 fn told(made: &Result<Applied, WriteError>, dry: DryRun) -> Told {
     match (made, dry) {
+        (Ok(made), DryRun::No) if made.outcome == Outcome::Unchanged => Told::Unchanged,
         (Ok(_), DryRun::No) => Told::Done,
         (Ok(_), DryRun::Server) => Told::DryRun,
         (Err(_), DryRun::Server) => Told::DryRunFailed,

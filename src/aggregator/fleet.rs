@@ -25,6 +25,8 @@ pub struct Fleet {
     pub revision: u64,
     /// The nodes, ordered by name.
     pub nodes: Roster<Node>,
+    /// Whether an agent has come that had reported to an aggregator before: this one was restarted.
+    pub has_returned: bool,
 }
 
 /// One node, as its agent described it last.

@@ -173,6 +173,10 @@ pub(super) fn refusal(refused: &Refused) -> Response {
         ),
         refused::Kind::Forbidden => (StatusCode::FORBIDDEN, "You may not see or do this"),
         refused::Kind::Crossing => (StatusCode::FORBIDDEN, "Another site made this request"),
+        refused::Kind::Host => (
+            StatusCode::MISDIRECTED_REQUEST,
+            "This server is not known by that host name",
+        ),
         refused::Kind::NotFound => (StatusCode::NOT_FOUND, "There is no such page"),
         refused::Kind::Method => (
             StatusCode::METHOD_NOT_ALLOWED,

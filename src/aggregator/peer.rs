@@ -59,6 +59,11 @@ impl Peer {
         self.0.streams.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether both are the same connection.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Ends the connection with everything on it, read or not.
     pub fn end(&self) {
         self.0.ended.notify_one();

@@ -29,10 +29,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::{HeaderValue, Method, Uri, header};
+use axum::http::{HeaderValue, Method, Uri, Version, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use axum::routing::any;
+use axum::routing::{any, get};
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, watch};
@@ -42,6 +42,7 @@ use utoipa_axum::routes;
 
 use self::answers::Answers;
 pub(super) use self::creation::OFF;
+use self::probes::Readiness;
 use self::problem::{Failure, Kind};
 use self::seal::Seal;
 use super::access::Refused;
@@ -70,7 +71,7 @@ struct Api {
     view: View,
     availability: Counter,
     registry: Arc<Registry>,
-    ready: watch::Receiver<bool>,
+    readiness: Readiness,
     streams: Arc<Semaphore>,
     /// Partitions that were read of nodes, for matching.
     shelf: Arc<Shelf>,
@@ -109,11 +110,12 @@ pub fn router(context: Context) -> Router {
         .split_for_parts();
     openapi::open(&mut document);
     openapi::guard(&mut document);
+    openapi::refuse_everywhere(&mut document);
     let api = Api {
+        readiness: Readiness::new(&context),
         view: context.view,
         availability: context.availability,
         registry: context.registry,
-        ready: context.ready,
         shelf: Arc::default(),
         streams: Arc::new(Semaphore::new(
             context.max_streams.min(Semaphore::MAX_PERMITS),
@@ -129,6 +131,26 @@ pub fn router(context: Context) -> Router {
         .route("/api/{*rest}", any(nothing_here))
         .layer(from_fn(finish))
         .with_state(api)
+}
+
+/// Answers the probes, and 503 to everything else: for connections beyond the limit.
+pub fn probes(context: &Context) -> Router {
+    Router::new()
+        .route("/healthz", get(probes::live))
+        .route("/readyz", get(probes::ready))
+        .fallback(too_many_connections)
+        .layer(from_fn(finish))
+        .with_state(Readiness::new(context))
+}
+
+async fn too_many_connections(version: Version) -> Response {
+    let detail = "all connections that --max-connections allows are taken; try again later";
+    let mut response = Failure::new(Kind::TooManyConnections, detail).into_response();
+    if version < Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
 }
 
 async fn wrong_method(method: Method) -> Failure {
@@ -158,9 +180,12 @@ async fn finish(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     if let Some(failure) = response.extensions_mut().remove::<Failure>() {
         let allow = response.headers().get(header::ALLOW).cloned();
+        let close = response.headers().get(header::CONNECTION).cloned();
         response = failure.at(&path).into_response();
-        if let Some(allow) = allow {
-            response.headers_mut().insert(header::ALLOW, allow);
+        for (name, value) in [(header::ALLOW, allow), (header::CONNECTION, close)] {
+            if let Some(value) = value {
+                response.headers_mut().insert(name, value);
+            }
         }
     }
     guarded(response)

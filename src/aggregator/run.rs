@@ -5,118 +5,54 @@
 //! never an agent nor what is known of the cluster.
 
 mod cluster;
+mod error;
+mod threads;
 
-use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use axum::middleware::from_fn_with_state;
 use axum::{Extension, Router};
 use prometheus_client::registry::Registry;
-use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use self::cluster::{Cluster, maker};
+pub use self::error::StartError;
+pub use self::threads::Running;
+use self::threads::Threads;
 use super::access::{Believed, Guard, check};
 use super::auth::Gate;
 use super::availability::Counter;
 use super::creation::Maker;
-use super::engine::{Engine, EngineSetupError};
+use super::engine::Engine;
 use super::ingest::{Ingest, Patience};
 use super::serve::{Limits, Protocol, Server};
+use super::startup::{Startup, StartupProgress};
 use super::stats::Stats;
 use super::store::desk::Desk;
-use super::tls::{Tls, TlsError};
+use super::tls::Tls;
 use super::view::View;
 use super::{pages, rest};
-use crate::book::prices::{Prices, PricesError};
-use crate::book::profiles::ProfilesError;
-use crate::book::{Book, BookError};
+use crate::book::Book;
+use crate::book::prices::Prices;
 use crate::config::aggregator::{
     AgentAuth, AggregatorSettings, HttpAuth, ServingSettings, Transport,
 };
 use crate::k8s::access_review::Asker;
-use crate::k8s::client::ConnectError;
 use crate::k8s::token_review::Reviewer;
-
-/// An aggregator that runs. It stops when it is told to, or dropped.
-#[derive(Debug)]
-pub struct Running {
-    grpc: SocketAddr,
-    http: SocketAddr,
-    ready: watch::Sender<bool>,
-    stop: watch::Sender<bool>,
-    /// Disconnected when all threads have ended.
-    ended: mpsc::Receiver<()>,
-}
-
-/// Why it could not start.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// An address is not to be had.
-    #[error("cannot listen for {whom} on {address}")]
-    Listen {
-        /// Who would connect there.
-        whom: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// The certificate cannot be used.
-    #[error("no certificate to serve with")]
-    Tls(#[from] TlsError),
-    /// The layouts cannot be used.
-    #[error("there are no layouts to plan for")]
-    Layouts(#[from] BookError),
-    /// The prices cannot be used.
-    #[error("there are no prices to reckon with")]
-    Prices(#[from] PricesError),
-    /// The engine cannot be asked.
-    #[error("nobody to ask for estimates")]
-    Engine(#[from] EngineSetupError),
-    /// Nobody could be asked about agents' tokens.
-    #[error("no API server to review agents' tokens")]
-    Auth(#[from] ConnectError),
-    /// Nobody could be asked for the cluster's nodes and pods.
-    #[error("no API server whose cluster could be followed")]
-    Cluster(#[source] ConnectError),
-    /// The file of hardware profiles cannot be used.
-    #[error("there are no hardware profiles")]
-    Profiles(#[from] ProfilesError),
-    /// Nobody could be asked about readers.
-    #[error("no API server to say who may read over HTTP")]
-    HttpAuth(#[source] ConnectError),
-    /// Nobody could be asked to keep the plugin's `ConfigMap`.
-    #[error("no API server for the ConfigMap of NVIDIA's device plugin")]
-    PluginConfigs(#[source] ConnectError),
-    /// Nobody could be asked for the pods that are to be annotated.
-    #[error("no API server for the pods that are to be annotated")]
-    PodTypes(#[source] ConnectError),
-    /// The machine gave no thread.
-    #[error("cannot start the thread {name}")]
-    Thread {
-        /// Its name.
-        name: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-}
 
 /// Connections that the kernel keeps for us until they are accepted: a fleet comes back as one.
 const BACKLOG: u32 = 4096;
 /// How long a profile that is being made is waited for: a little less than stopping may take.
 const MADE_WITHIN: Duration = Duration::from_millis(4500);
-/// How long stopping may take.
-const STOP_WITHIN: Duration = Duration::from_secs(5);
 /// For what a runtime may still have to do when its server has ended.
 const RUNTIME_ENDS: Duration = Duration::from_millis(100);
 /// Event streams at once: pages that are open, and programs that follow the fleet.
@@ -124,13 +60,14 @@ const MOST_STREAMS: usize = 1000;
 const AGENTS: &str = "agents";
 const PEOPLE: &str = "people and programs";
 
-/// What is served over HTTP, to whom a guard lets, with what makes hardware profiles for them.
+/// What is served over HTTP, to whom a guard lets, with what makes hardware profiles for them; and what is served on
+/// connections beyond the limit.
 fn router(
     cluster: &Cluster,
     stats: &Stats,
     ready: watch::Receiver<bool>,
     (guard, maker): (Guard, Option<Maker>),
-) -> Router {
+) -> (Router, Router) {
     let availability = cluster.availability();
     let view = availability.view().clone();
     let mut registry = Registry::default();
@@ -141,19 +78,21 @@ fn router(
         rest::metrics::cluster::register(&mut registry, followed);
     }
     let pages = pages::router(availability.clone());
-    let api = rest::router(rest::Context {
+    let context = rest::Context {
         view,
         availability,
         registry: Arc::new(registry),
         ready,
         max_streams: MOST_STREAMS,
-    });
+    };
+    let probes = rest::probes(&context);
+    let api = rest::router(context);
     let all = api.merge(pages);
     let all = match maker {
         Some(maker) => all.layer(Extension(maker)),
         None => all,
     };
-    all.layer(from_fn_with_state(guard, check))
+    (all.layer(from_fn_with_state(guard, check)), probes)
 }
 
 /// Starts both servers; they listen when this returns.
@@ -166,22 +105,27 @@ pub fn start(settings: &AggregatorSettings) -> Result<Running, StartError> {
 fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
     let stats = Stats::default();
     let desk = Arc::new(Desk::new(settings.fleet(), stats.clone()));
-    let (stop, stopped) = watch::channel(false);
+    let threads = Threads::new();
     let (ready, is_ready) = watch::channel(false);
-    let view = view(desk.view(), settings)?;
+    let (progress, startup) = watch::channel(Some(StartupProgress::default()));
+    let view = view(desk.view(), settings)?.with_startup(startup);
     let serving = settings.serving();
     let (ingest_runtime, http_runtime) = (runtime("ingest")?, runtime("http")?);
     let cluster_runtime = runtime("cluster")?;
     let cluster = Cluster::connect(&cluster_runtime, settings, view)?;
     let counter = cluster.availability();
-    let guard = guard(&http_runtime, settings.http_auth(), counter, &stats)?;
+    let startup = Startup::new(desk.view(), cluster.followed(), progress);
+    let guard = guard(&http_runtime, settings, counter, &stats)?;
     let maker = maker(&http_runtime, settings, &guard)?;
-    let router = router(&cluster, &stats, is_ready, (guard.clone(), maker.clone()));
+    let (router, probes) = router(&cluster, &stats, is_ready, (guard.clone(), maker.clone()));
     let gate = gate(&ingest_runtime, settings.agent_auth(), &stats)?;
     let ingest = Ingest::new(Arc::clone(&desk), gate, stats.clone(), Patience::default());
     let ingest = ingest.with_readers(guard);
     let agents = server(Protocol::Grpc, ingest.into_router(), serving, &stats)?;
-    let people = server(Protocol::Http, router, serving, &stats)?;
+    let people = Server {
+        reserve: Some(probes),
+        ..server(Protocol::Http, router, serving, &stats)?
+    };
     let agents_at = listen(&ingest_runtime, AGENTS, serving.grpc_listen())?;
     let people_at = listen(&http_runtime, PEOPLE, serving.http_listen())?;
     let (grpc, http) = (agents_at.1, people_at.1);
@@ -189,51 +133,48 @@ fn launch(settings: &AggregatorSettings) -> Result<Running, StartError> {
         Transport::Plaintext => "plaintext",
         Transport::Tls(_) => "TLS",
     };
-    let (alive, ended) = mpsc::channel();
-    let (ingest_alive, ingest_stopped) = (alive.clone(), stopped.clone());
-    let (cluster_alive, cluster_stopped) = (alive.clone(), stopped.clone());
-    spawn("ingest", move || {
+    let stopped = threads.stopped();
+    threads.spawn("ingest", move || {
         ingest_runtime.block_on(async {
             tokio::select! {
-                () = agents.run(agents_at.0, ingest_stopped) => {}
+                () = agents.run(agents_at.0, stopped) => {}
                 () = desk.keep() => {}
             }
         });
         ingest_runtime.shutdown_timeout(RUNTIME_ENDS);
-        drop(ingest_alive);
     })?;
-    spawn("cluster", move || {
-        cluster_runtime.block_on(cluster.run(cluster_stopped));
+    let stopped = threads.stopped();
+    threads.spawn("cluster", move || {
+        if let Err(error) = cluster_runtime.block_on(cluster.run(stopped)) {
+            error!(%error, "task of the cluster failed; ending");
+        }
         cluster_runtime.shutdown_timeout(RUNTIME_ENDS);
-        drop(cluster_alive);
     })?;
-    spawn("http", move || {
+    let stopped = threads.stopped();
+    threads.spawn("http", move || {
         http_runtime.block_on(async {
-            let made = maker.map(|maker| tokio::spawn(made(maker, stopped.clone())));
-            people.run(people_at.0, stopped).await;
-            // The API server may have it already, and its line of the log says what came of that.
-            if let Some(made) = made {
-                let _ended = made.await;
+            let serving = people.run(people_at.0, stopped.clone());
+            // The API server may have a profile already when serving is over, and its line of the log says what came of that.
+            let serving = async { tokio::join!(serving, made(maker, stopped)) };
+            let mut serving = pin!(serving);
+            tokio::select! {
+                _ended = serving.as_mut() => return,
+                () = startup.run() => {}
             }
+            serving.await;
         });
         http_runtime.shutdown_timeout(RUNTIME_ENDS);
-        drop(alive);
     })?;
     warn_of_strangers(settings, grpc, http);
     info!("listening for {AGENTS} on {grpc} ({transport})");
     info!("listening for {PEOPLE} on {http} ({transport})");
     ready.send_replace(true);
-    Ok(Running {
-        grpc,
-        http,
-        ready,
-        stop,
-        ended,
-    })
+    Ok(threads.running((grpc, http), ready))
 }
 
 /// Returns when it is over and nothing is being made any more, or will not be in time.
-async fn made(maker: Maker, mut stopped: watch::Receiver<bool>) {
+async fn made(maker: Option<Maker>, mut stopped: watch::Receiver<bool>) {
+    let Some(maker) = maker else { return };
     drop(stopped.wait_for(|stopped| *stopped).await);
     let _ended = timeout(MADE_WITHIN, maker.ended()).await;
 }
@@ -266,31 +207,6 @@ fn view(fleet: View, settings: &AggregatorSettings) -> Result<View, StartError> 
     })
 }
 
-impl Running {
-    /// Where agents connect.
-    pub fn grpc(&self) -> SocketAddr {
-        self.grpc
-    }
-
-    /// Where people and programs connect.
-    pub fn http(&self) -> SocketAddr {
-        self.http
-    }
-
-    /// Ends all connections and threads, within five seconds; says whether it could.
-    pub fn stop(self) -> bool {
-        self.ready.send_replace(false);
-        self.stop.send_replace(true);
-        match self.ended.recv_timeout(STOP_WITHIN) {
-            Err(mpsc::RecvTimeoutError::Disconnected) => true,
-            Ok(()) | Err(mpsc::RecvTimeoutError::Timeout) => {
-                warn!("not everything ended within {STOP_WITHIN:?}; it is left");
-                false
-            }
-        }
-    }
-}
-
 fn server(
     protocol: Protocol,
     router: Router,
@@ -304,6 +220,7 @@ fn server(
     Ok(Server {
         protocol,
         router,
+        reserve: None,
         tls,
         limits: Limits::new(protocol, settings.max_connections()),
         stats: stats.clone(),
@@ -326,12 +243,19 @@ fn gate(runtime: &Runtime, auth: &AgentAuth, stats: &Stats) -> Result<Gate, Star
 /// Who may see what. The client of the API server lives in `runtime`, which asks it.
 fn guard(
     runtime: &Runtime,
-    auth: &HttpAuth,
+    settings: &AggregatorSettings,
     counter: Counter,
     stats: &Stats,
 ) -> Result<Guard, StartError> {
-    let HttpAuth::Reviewed(settings) = auth else {
-        return Ok(Guard::open(stats.clone()));
+    let HttpAuth::Reviewed(settings) = settings.http_auth() else {
+        let serving = settings.serving();
+        let guard = Guard::open(stats.clone());
+        // Anyone who reaches a server of other addresses can read it anyway, so a name proves nothing there.
+        return Ok(if serving.http_listen().ip().is_loopback() {
+            guard.with_hosts(serving.http_hosts())
+        } else {
+            guard
+        });
     };
     let believed = Believed {
         audience: settings.audience().cloned(),
@@ -376,12 +300,4 @@ fn listen(
         address,
         source,
     })
-}
-
-fn spawn(name: &'static str, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-    match thread {
-        Ok(_detached) => Ok(()),
-        Err(source) => Err(StartError::Thread { name, source }),
-    }
 }

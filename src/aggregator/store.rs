@@ -250,6 +250,8 @@ impl Store {
         now: Moment,
     ) -> Result<(&mut Entry, Greeting), Refusal> {
         self.make_room(node, now)?;
+        let is_unknown = !self.entries.contains_key(node);
+        self.fleet.has_returned |= is_unknown && hello.seq > 0;
         match self.entries.entry(node.clone()) {
             btree_map::Entry::Occupied(known) => {
                 let entry = known.into_mut();

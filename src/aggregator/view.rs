@@ -8,8 +8,10 @@ use super::clock::{Clock, Moment};
 use super::engine::Engine;
 use super::fleet::{Fleet, TypeOfFleet};
 use super::profiles::Profiles;
+use super::startup::StartupProgress;
 use crate::book::prices::{CurrentPrices, Prices};
 use crate::book::{Book, Current};
+use crate::domain::access::Sight;
 
 /// The fleet as it is and as it becomes. Cheap to clone; whoever holds one delays nobody.
 #[derive(Debug, Clone)]
@@ -20,6 +22,7 @@ pub struct View {
     profiles: Arc<Profiles>,
     prices: Arc<Prices>,
     engine: Option<Arc<Engine>>,
+    startup: Option<watch::Receiver<Option<StartupProgress>>>,
     types: Arc<Mutex<Option<TypesThen>>>,
 }
 
@@ -40,6 +43,7 @@ impl View {
             profiles: Arc::default(),
             prices: Arc::default(),
             engine: None,
+            startup: None,
             types: Arc::default(),
         }
     }
@@ -68,6 +72,45 @@ impl View {
         Self {
             prices: Arc::new(prices),
             ..self
+        }
+    }
+
+    /// The same, while the fleet may still be returning after a start.
+    #[must_use]
+    pub fn with_startup(self, startup: watch::Receiver<Option<StartupProgress>>) -> Self {
+        Self {
+            startup: Some(startup),
+            ..self
+        }
+    }
+
+    /// How far the fleet is back after a start; `None` once it is.
+    pub fn startup(&self) -> Option<StartupProgress> {
+        *self.startup.as_ref()?.borrow()
+    }
+
+    /// Waits until the fleet or [`Self::startup`] is another one than at the last call, and returns the fleet's revision; `None` once
+    /// the store is gone.
+    pub async fn changed_or_started(&mut self) -> Option<u64> {
+        tokio::select! {
+            changed = self.fleet.changed() => changed.ok()?,
+            () = changed(self.startup.as_mut()) => {}
+        }
+        if let Some(startup) = &mut self.startup {
+            startup.mark_unchanged();
+        }
+        Some(self.fleet.borrow_and_update().revision)
+    }
+
+    /// Why profiles may not be as they are told to who has this sight; `None` while they are.
+    pub fn profiles_notice(&self, sight: &Sight) -> Option<String> {
+        let startup = self.startup();
+        // While nobody has reported there is nothing that could be taken for the whole.
+        let startup = startup.filter(|now| now.nodes > 0 || now.expected.is_some());
+        let startup = startup.map(|now| now.told(sight));
+        match (startup, self.profiles.notice(sight)) {
+            (Some(startup), Some(notice)) => Some(format!("{startup}; {notice}")),
+            (startup, notice) => startup.or(notice),
         }
     }
 
@@ -130,9 +173,33 @@ impl View {
     }
 }
 
+/// Waits until the start is another step further; for ever where it is over.
+async fn changed(startup: Option<&mut watch::Receiver<Option<StartupProgress>>>) {
+    if let Some(startup) = startup
+        && startup.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
 #[cfg(test)]
 mod tests {
+    use tokio::time::{Duration, timeout};
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_start_is_a_change_and_is_told_once() {
+        let (_publishes, fleet) = watch::channel(Fleet::default());
+        let (progress, startup) = watch::channel(Some(StartupProgress::default()));
+        let mut view = View::new(fleet, Clock::start()).with_startup(startup);
+        progress.send_replace(None);
+        assert_eq!(view.changed_or_started().await, Some(0));
+        drop(progress);
+        let again = timeout(Duration::from_secs(60), view.changed_or_started());
+        assert!(again.await.is_err());
+    }
 
     #[test]
     fn types_are_counted_once_for_each_version_of_the_fleet_and_each_second() {

@@ -17,6 +17,7 @@ use tokio_stream::Stream;
 use tonic::Status;
 
 use super::access::Following;
+use super::feed::Feed;
 use super::fleet::{Fleet, Node};
 use super::peer::Peer;
 use super::stats::Stats;
@@ -37,7 +38,7 @@ pub(super) struct Watching {
 
 /// What one watcher is sent.
 #[derive(Debug)]
-pub struct Events(mpsc::Receiver<Result<v1::WatchEvent, Status>>);
+pub struct Events(Feed<Result<v1::WatchEvent, Status>>);
 
 type Sender = mpsc::Sender<Result<v1::WatchEvent, Status>>;
 
@@ -64,8 +65,7 @@ impl Watching {
     ) -> Result<Events, Status> {
         let filter = Filter::read(&request.nodes)?;
         // One message waits while another is being sent.
-        let (sender, receiver) = mpsc::channel(1);
-        tokio::spawn(async move {
+        let events = Feed::start(1, |sender| async move {
             self.stats.watchers.inc();
             let _counted = Counted(self.stats.watchers.clone());
             let _live = self.peer.stream();
@@ -79,7 +79,7 @@ impl Watching {
             }
             drop(place);
         });
-        Ok(Events(receiver))
+        Ok(Events(events))
     }
 
     async fn follow(mut self, filter: &Filter, to: &Sender) -> Result<Infallible, Ended> {
@@ -179,7 +179,7 @@ impl Stream for Events {
     type Item = Result<v1::WatchEvent, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(cx)
+        Pin::new(&mut self.0).poll_next(cx)
     }
 }
 

@@ -28,11 +28,8 @@ use octavo::telemetry::Level;
 use octavo::wire::stream::Identity;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::{JoinError, JoinSet};
 use tracing::info;
-
-/// The server of metrics, and what ends it.
-type Metrics = (oneshot::Sender<()>, JoinHandle<()>);
 
 /// What is served as metrics.
 struct Served {
@@ -60,16 +57,20 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     // First of all: whoever reads that it runs may end it.
     let shutdown = told_to_end()?;
     info!("octavo-agent {}", env!("CARGO_PKG_VERSION"));
-    tokio::spawn(turn_the_log(
-        level.clone(),
-        signal(SignalKind::user_defined1())?,
-    ));
+    let mut tasks = JoinSet::new();
+    let toggles = signal(SignalKind::user_defined1())?;
+    tasks.spawn(turn_the_log(level.clone(), toggles));
     let node = match settings.cluster() {
-        Some(cluster) => Some(node::connect(cluster, settings.sharing().usage()).await?),
+        Some(cluster) => {
+            Some(node::connect(cluster, settings.sharing().usage(), &mut tasks).await?)
+        }
         None => None,
     };
     if let Some(then) = settings.cleanup() {
-        return clean_up(settings, node, then, shutdown).await;
+        return tokio::select! {
+            done = clean_up(settings, node, then, shutdown) => done,
+            error = panicked(&mut tasks) => Err(error.into()),
+        };
     }
     let catalogue = hardware::catalogue(settings.hardware())?;
     let hardware = hardware::open(settings.hardware(), catalogue.as_ref())?;
@@ -77,7 +78,7 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     let once = settings.schedule() == Schedule::Once;
     let pods = node.as_ref().and_then(|node| node.pods.clone());
     let labels = settings.labels().options(Timestamp::now());
-    let hand_off = node::hand_off(settings, node.as_ref(), labels.mig_strategy)?;
+    let hand_off = node::hand_off(settings, node.as_ref(), labels.mig_strategy, &mut tasks)?;
     let (mut sink, cluster) = node::outputs(settings, node, level, once)?;
     let outputs = Outputs {
         sink: sink.as_mut(),
@@ -92,22 +93,27 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         return tokio::select! {
             () = shutdown => Err("stopped before the hardware had answered".into()),
             done = agent::run_once(&hardware, outputs, partitioning, &labels) => Ok(done?),
+            error = panicked(&mut tasks) => Err(error.into()),
         };
     };
-    let (embedded, partitioning) = giving::start(settings, partitioning);
+    let (embedded, partitioning) = giving::start(settings, partitioning, &mut tasks);
     let giver = embedded.or(hand_off);
     let (outbox, uplink) = settings.uplink().map(uplink).unzip();
-    let uplink = uplink.map(|uplink| tokio::spawn(uplink.run()));
+    // What ends by itself when the agent does, and is waited for.
+    let mut leaving = JoinSet::new();
+    if let Some(uplink) = uplink {
+        leaving.spawn(uplink.run());
+    }
     let applies = partitioning.as_ref().map(|one| one.applies().clone());
     let pulse = Pulse::new(interval);
-    let views = node::observe(settings, &hardware, pods);
+    let views = node::observe(settings, &hardware, pods, &mut tasks);
     let served = Served {
         applies: applies.unwrap_or_default(),
         usage: (views.as_ref()).map(|views| node::usage_metrics(settings, views)),
         makers: Some(MakerMetrics::new(hardware.clone())),
         pulse: pulse.clone(),
     };
-    let metrics = metrics(settings.metrics(), served).await?;
+    let metrics = metrics(settings.metrics(), served, &mut leaving).await?;
     let settings = giving::looking(settings, interval, labels);
     let (usage, offered) = views.map(|views| (views.usage, views.offered)).unzip();
     let outputs = Outputs {
@@ -118,12 +124,21 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
         pulse,
         ..outputs
     };
-    agent::run(&hardware, outputs, partitioning, &settings, shutdown).await;
-    end(metrics).await?;
-    // The outbox is gone, and the uplink takes its leave.
-    if let Some(uplink) = uplink {
-        uplink.await?;
+    let mut failure = None;
+    let ends = async {
+        failure = tokio::select! {
+            () = shutdown => None,
+            error = panicked(&mut tasks) => Some(error),
+            error = panicked(&mut leaving) => Some(error),
+        };
+    };
+    agent::run(&hardware, outputs, partitioning, &settings, ends).await;
+    if let Some(error) = failure {
+        return Err(error.into());
     }
+    // The outbox is gone, and the uplink takes its leave.
+    end(metrics, &mut leaving).await?;
+    tasks.shutdown().await;
     Ok(())
 }
 
@@ -136,13 +151,16 @@ fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dy
     Ok(opened.transpose()?)
 }
 
-/// Ends the server of metrics.
-async fn end(metrics: Option<Metrics>) -> Result<(), JoinError> {
-    let Some((stop, served)) = metrics else {
-        return Ok(());
-    };
-    drop(stop);
-    served.await
+/// Ends the server of metrics, and waits for all that is leaving.
+async fn end(
+    metrics: Option<oneshot::Sender<()>>,
+    leaving: &mut JoinSet<()>,
+) -> Result<(), JoinError> {
+    drop(metrics);
+    while let Some(ended) = leaving.join_next().await {
+        ended?;
+    }
+    Ok(())
 }
 
 /// Resolves when this process is told to end.
@@ -157,6 +175,18 @@ fn told_to_end() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
+/// Resolves when one of `tasks` panics. Tasks may end before the program does.
+async fn panicked(tasks: &mut JoinSet<()>) -> JoinError {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended
+            && error.is_panic()
+        {
+            return error;
+        }
+    }
+    std::future::pending().await
+}
+
 /// Takes away what agents have written; one that stays serves no metric of worth, but says whether that is done.
 async fn clean_up(
     settings: &AgentSettings,
@@ -165,6 +195,7 @@ async fn clean_up(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn Error>> {
     let mut shutdown = pin!(shutdown);
+    let mut leaving = JoinSet::new();
     let pulse = Pulse::still();
     let served = match then {
         Cleanup::End => None,
@@ -175,7 +206,7 @@ async fn clean_up(
                 makers: None,
                 pulse: pulse.clone(),
             };
-            metrics(settings.metrics(), served).await?
+            metrics(settings.metrics(), served, &mut leaving).await?
         }
     };
     // What fails here keeps the Node from nothing.
@@ -188,7 +219,7 @@ async fn clean_up(
     if then == Cleanup::Stay {
         shutdown.await;
     }
-    end(served).await?;
+    end(served, &mut leaving).await?;
     Ok(())
 }
 
@@ -208,14 +239,16 @@ async fn metrics(
         makers,
         pulse,
     }: Served,
-) -> Result<Option<Metrics>, Box<dyn Error>> {
+    leaving: &mut JoinSet<()>,
+) -> Result<Option<oneshot::Sender<()>>, Box<dyn Error>> {
     let Some(address) = address else {
         return Ok(None);
     };
     let server = Server::listen(address, applies, usage, makers, pulse).await;
     let server = server.map_err(|error| format!("cannot serve metrics on {address}: {error}"))?;
     let (stop, stopped) = oneshot::channel();
-    Ok(Some((stop, tokio::spawn(server.run(stopped)))))
+    leaving.spawn(server.run(stopped));
+    Ok(Some(stop))
 }
 
 /// What reports to the aggregator, and where it is told what.
@@ -227,4 +260,17 @@ fn uplink(settings: &UplinkSettings) -> (Outbox, Uplink<Aggregator>) {
     let run = uplink::this_run(Timestamp::now());
     let aggregator = Aggregator::new(settings.clone());
     Uplink::new(aggregator, identity, run, settings.heartbeat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_is_noticed_and_one_that_ends_is_not() {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async {});
+        tasks.spawn(async { panic!("on purpose") });
+        assert!(panicked(&mut tasks).await.is_panic());
+    }
 }

@@ -28,6 +28,10 @@ async fn start(settings: &AggregatorSettings, _level: Level) -> Result<(), Box<d
     tokio::select! {
         _ = terminated.recv() => {}
         _ = interrupted.recv() => {}
+        name = running.failed() => {
+            running.stop();
+            return Err(format!("the thread {name} ended unexpectedly").into());
+        }
     }
     info!("stopping");
     if running.stop() {

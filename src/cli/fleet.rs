@@ -42,7 +42,8 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
         FleetFormat::Yaml => yaml(&list)?,
         FleetFormat::Name => lines(list.items.iter().map(|row| printable(&row.name))),
     };
-    let mut notes = stale(&list.items);
+    let mut notes: Vec<String> = list.starting.iter().map(words::starting).collect();
+    notes.extend(stale(&list.items));
     if matches!(printed.format, FleetFormat::Table | FleetFormat::Wide) {
         notes.extend(reasons(&list.items));
     }
@@ -95,6 +96,7 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
             types::tables(&types.items, places.as_deref(), printed, colors)
         }
     };
+    notes.extend(types.starting.iter().map(words::starting));
     if types.items.is_empty() {
         notes.push("there is no such device in the fleet".to_owned());
     }

@@ -2,6 +2,7 @@
 
 use super::paint::Ink;
 use crate::config::octavo::Colors;
+pub(super) use crate::domain::text::printable;
 
 /// How wide a terminal is taken to be.
 pub(super) const WIDTH: usize = 80;
@@ -90,13 +91,6 @@ pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
     pieces
 }
 
-/// `text` without what could steer a terminal: names come from firmware, drivers and files.
-pub(super) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
-}
-
 /// Characters, which is columns for every name that hardware has.
 pub(super) fn length(text: &str) -> usize {
     text.chars().count()
@@ -142,11 +136,6 @@ mod tests {
         assert_eq!(pieces("1g.10gb+me", 7), ["1g.10gb", "+me"]);
         assert_eq!(pieces("gi 12/0", 7), ["gi 12/0"]);
         assert_eq!(pieces("abcdefgh", 3), ["abc", "def", "gh"]);
-    }
-
-    #[test]
-    fn a_name_cannot_steer_the_terminal() {
-        assert_eq!(printable("a\u{1b}[31mb\n"), "a [31mb ");
     }
 
     #[test]

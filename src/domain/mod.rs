@@ -40,4 +40,5 @@ pub mod slices;
 pub mod slo;
 mod split;
 pub mod stream;
+pub mod text;
 pub mod workload;

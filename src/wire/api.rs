@@ -3,13 +3,17 @@
 //! Fields are only ever added, so a reader passes over those it does not know. Units are in the names; what is not known is
 //! left out. Times are RFC 3339, in UTC.
 
+mod progress;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use self::progress::{ProgressJson, StepsJson};
 use super::inventory::Document;
 use super::sharing::SharingJson;
+use super::starting::StartingJson;
 use super::usage::UsageJson;
 use crate::domain::fleet::{Counts, DeviceLayout, LayoutSummary, Partitions, TypeCounts};
 use crate::domain::id::TypeName;
@@ -33,6 +37,9 @@ pub struct NodeList {
     /// Where the next page begins: give it as `continue`. Absent on the last page.
     #[serde(default, rename = "continue", skip_serializing_if = "Option::is_none")]
     pub continue_token: Option<String>,
+    /// Present while nodes are still returning after a start: the list is not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starting: Option<StartingJson>,
     /// The nodes of this page.
     pub items: Vec<NodeRow>,
 }
@@ -118,30 +125,6 @@ pub struct DeviceLayoutJson {
     /// How far it is, while it is being changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<ProgressJson>,
-}
-
-/// Steps of plans.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct StepsJson {
-    /// Done.
-    pub done: usize,
-    /// All.
-    pub steps: usize,
-}
-
-/// How far a device is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ProgressJson {
-    /// What is being done, in words for a person.
-    pub doing: String,
-    /// Steps of the present plan that are done.
-    pub done: usize,
-    /// Steps that it has.
-    pub steps: usize,
-    /// Whether what it had is being brought back.
-    pub back: bool,
 }
 
 /// Layouts that a node's plan can be asked for.
@@ -258,6 +241,9 @@ pub struct TypeList {
     pub kind: String,
     /// Of the fleet.
     pub revision: u64,
+    /// Present while nodes are still returning after a start: the counts are not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starting: Option<StartingJson>,
     /// The types.
     pub items: Vec<TypeRow>,
 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::starting::StartingJson;
 use crate::domain::availability::{Basis, Row, Source, Unusable, Wait, Why};
 use crate::domain::quantity::Mebibytes;
 
@@ -29,6 +30,9 @@ pub struct AvailabilityList {
     /// Why the cluster is not followed now, in words for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// Present while nodes are still returning after a start of the aggregator: the counts are not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starting: Option<StartingJson>,
     /// Rows that were counted and are not here, because there are more than any fleet has.
     #[serde(default)]
     pub left_out: usize,

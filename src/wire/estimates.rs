@@ -27,6 +27,7 @@ pub const MOST_ITEMS: usize = 64;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EstimateRequest {
     /// What shall run.
+    #[serde(deserialize_with = "super::strict::tagged")]
     pub workload: WorkloadJson,
     /// On what; without it on one device of each type of the fleet.
     #[serde(default, skip_serializing_if = "Option::is_none")]

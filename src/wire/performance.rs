@@ -15,7 +15,7 @@ pub fn measured(given: Vec<RowJson>) -> Result<Vec<Measured>, RequestError> {
         .collect();
     let read = rows(given).map_err(|error| RequestError::new(field, error.problem))?;
     let mut all = Vec::new();
-    for (at, (row, speed)) in read.into_iter().zip(speeds).enumerate() {
+    for (at, (row, speed)) in (1..).zip(read.into_iter().zip(speeds)) {
         let Some(speed) = speed.filter(|speed| !speed.is_null()) else {
             continue;
         };
@@ -68,15 +68,15 @@ mod tests {
         for (text, said) in [
             (
                 r#"[{"hardware_type": "H200", "hardware_count": 0}]"#,
-                "performance: row 0: hardware_count",
+                "performance: row 1: hardware_count",
             ),
             (
                 r#"[{"hardware_type": "H200", "hardware_count": 1, "tps_mean": "fast"}]"#,
-                "performance: row 0: tps_mean is a number",
+                "performance: row 1: tps_mean is a number",
             ),
             (
                 r#"[{"hardware_type": "H200", "hardware_count": 1, "tps_mean": -1}]"#,
-                "performance: row 0: tps_mean is a number",
+                "performance: row 1: tps_mean is a number",
             ),
         ] {
             let error = told(text).unwrap_err();

@@ -164,10 +164,11 @@ pub fn rows(given: Vec<RowJson>) -> Result<Vec<Row>, RequestError> {
         let problem = format!("at most {MOST_ROWS} rows are judged at once");
         return Err(RequestError::new("rows", problem));
     }
-    let numbered = given.into_iter().enumerate();
+    let numbered = (1..).zip(given);
     numbered.map(|(at, row)| read(at, row)).collect()
 }
 
+/// `at` is the number of the row, from 1.
 fn read(at: usize, row: RowJson) -> Result<Row, RequestError> {
     let wrong = |problem: String| RequestError::new("rows", format!("row {at}: {problem}"));
     if row.hardware_type.trim().is_empty() || row.hardware_type.len() > LONGEST_NAME {

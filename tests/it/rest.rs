@@ -12,6 +12,7 @@ mod profiles;
 mod reference;
 mod schemas;
 mod slo;
+mod starting;
 pub(crate) mod usage;
 
 use axum::Router;

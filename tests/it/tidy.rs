@@ -162,6 +162,34 @@ fn some_names_stay_in_their_place() {
 }
 
 #[test]
+fn every_task_has_an_owner() {
+    let programs = [
+        "src/agent/",
+        "src/aggregator/",
+        "src/apply/",
+        "src/bin/",
+        "src/k8s/",
+    ];
+    let mut wrong = Vec::new();
+    for source in sources("src") {
+        let is_program = programs.iter().any(|start| source.path.starts_with(start));
+        if !is_program || source.path.contains("/tests/") {
+            continue;
+        }
+        for (number, line) in source.code() {
+            // Without its handle nobody notices that a task has panicked, and nobody waits for its end.
+            if line.trim().starts_with("tokio::spawn(") || line.contains("drop(tokio::spawn(") {
+                wrong.push(format!(
+                    "{}:{number}: give the task to a JoinSet",
+                    source.path
+                ));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
 fn files_are_short_and_say_what_they_are_for() {
     let mut wrong = Vec::new();
     for source in sources("src").iter().chain(&sources("tests")) {

@@ -20,6 +20,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 use tracing::{debug, info, warn};
@@ -88,7 +89,10 @@ impl Server {
         let seats = Arc::new(Semaphore::new(
             usize::try_from(CONNECTIONS).unwrap_or_default(),
         ));
+        let mut answering = JoinSet::new();
         loop {
+            // A panic of one is in the log.
+            while answering.try_join_next().is_some() {}
             let accepted = tokio::select! {
                 _stopped = &mut stop => break,
                 accepted = accept(&self.listener, &seats) => accepted,
@@ -96,7 +100,7 @@ impl Server {
             match accepted {
                 Some((socket, seat)) => {
                     let router = self.router.clone();
-                    tokio::spawn(async move {
+                    answering.spawn(async move {
                         answer(socket, router).await;
                         drop(seat);
                     });

@@ -5,7 +5,7 @@ use tonic::{Code, Status};
 
 use crate::domain::access::Question;
 use crate::domain::access::caller::ForwardedError;
-use crate::domain::access::crossing::Crossing;
+use crate::domain::access::crossing::{Crossing, UnknownHost};
 use crate::domain::credential::{Denial, TokenError};
 use crate::domain::error::chain;
 
@@ -15,6 +15,9 @@ pub enum Refused {
     /// It would change something and is another site's.
     #[error(transparent)]
     Crossing(#[from] Crossing),
+    /// It is for a host that is not known here.
+    #[error(transparent)]
+    Host(#[from] UnknownHost),
     /// It shows nothing.
     #[error("a token is needed: Authorization: Bearer TOKEN, of an account of the cluster")]
     NoToken,
@@ -73,6 +76,8 @@ pub(in crate::aggregator) enum Kind {
     Forbidden,
     /// Another site's page: 403.
     Crossing,
+    /// Another host was meant: 421.
+    Host,
     /// 404.
     NotFound,
     /// 405.
@@ -86,6 +91,7 @@ impl Refused {
     pub(in crate::aggregator) fn kind(&self) -> Kind {
         match self {
             Self::Crossing(_) => Kind::Crossing,
+            Self::Host(_) => Kind::Host,
             Self::NoToken
             | Self::NotBearer
             | Self::Token(_)
@@ -118,6 +124,7 @@ impl Refused {
             Kind::BadProxy => "untrusted_proxy",
             Kind::Forbidden => "forbidden",
             Kind::Crossing => "cross_site",
+            Kind::Host => "unknown_host",
             Kind::NotFound => "not_found",
             Kind::Method => "method",
             Kind::Unchecked => "unchecked",
@@ -128,7 +135,7 @@ impl Refused {
     pub(in crate::aggregator) fn status(&self) -> Status {
         let code = match self.kind() {
             Kind::Unauthenticated => Code::Unauthenticated,
-            Kind::BadProxy => Code::InvalidArgument,
+            Kind::BadProxy | Kind::Host => Code::InvalidArgument,
             Kind::Forbidden | Kind::Crossing => Code::PermissionDenied,
             Kind::NotFound | Kind::Method => Code::Unimplemented,
             Kind::Unchecked => Code::Unavailable,
@@ -139,7 +146,11 @@ impl Refused {
     /// Whether it says something about who asked, rather than about a mistyped address or about us.
     pub(super) fn is_worth_a_line(&self) -> bool {
         match self.kind() {
-            Kind::Unauthenticated | Kind::BadProxy | Kind::Forbidden | Kind::Crossing => true,
+            Kind::Unauthenticated
+            | Kind::BadProxy
+            | Kind::Forbidden
+            | Kind::Crossing
+            | Kind::Host => true,
             Kind::NotFound | Kind::Method | Kind::Unchecked => false,
         }
     }

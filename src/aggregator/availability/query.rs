@@ -42,6 +42,9 @@ const LONGEST_REPEATED: usize = 64;
 /// Values of one parameter.
 const MOST_VALUES: usize = 100;
 
+/// The largest number of the API's 64 bits, which have a sign.
+const MAX_MIN_FREE: u64 = i64::MAX.unsigned_abs();
+
 impl AvailabilityQuery {
     /// Of the parameters in `pairs`. One without a value counts as absent.
     pub fn parse(
@@ -54,8 +57,10 @@ impl AvailabilityQuery {
                 "resource" => words("resource", &value, &mut query.resources)?,
                 "minFree" if value.trim().is_empty() => {}
                 "minFree" => {
-                    query.min_free = value.trim().parse().map_err(|_| {
-                        let allowed = "a number that is not negative";
+                    let least = value.trim().parse().ok();
+                    let least = least.filter(|least| *least <= MAX_MIN_FREE);
+                    query.min_free = least.ok_or_else(|| {
+                        let allowed = "a number from 0 to 9223372036854775807";
                         refused("minFree", &value, allowed)
                     })?;
                 }
@@ -147,6 +152,7 @@ mod tests {
         for (pairs, parameter) in [
             (&[("minFree", "-1")][..], "minFree"),
             (&[("minFree", "many")], "minFree"),
+            (&[("minFree", "9223372036854775808")], "minFree"),
             (&[("size", "1")], "size"),
             (&[("type", &"x".repeat(257))], "type"),
             (&[("resource", &"x,".repeat(101))], "resource"),

@@ -50,7 +50,7 @@ pub(super) async fn file(
     headers: HeaderMap,
 ) -> Response {
     let Some(file) = Files::get(&name) else {
-        return StatusCode::NOT_FOUND.into_response();
+        return (StatusCode::NOT_FOUND, "There is no such file.\n").into_response();
     };
     let tag = tag(&file.metadata.sha256_hash());
     let current = query.is_some_and(|query| query == format!("v={tag}"));

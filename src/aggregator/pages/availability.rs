@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::assets::Assets;
 use super::bar::{Bar, Key, legend_of};
-use super::words::{age, counted, memory, millis};
+use super::words::{age, counted, memory, millis, starting};
 use crate::aggregator::availability::{Age, Counted, Counter, NOT_READ};
 use crate::domain::access::Sight;
 use crate::domain::availability::{Basis, Key as Of, Row, Shape, Wait, Why};
@@ -21,6 +21,7 @@ pub(super) struct AvailabilityPage {
     age_ms: u64,
     stale: bool,
     trouble: Option<String>,
+    starting: Option<String>,
     left_out: Option<String>,
     types: Vec<TypePart>,
     origin: String,
@@ -93,6 +94,7 @@ pub(super) fn page(
         age: age(since),
         age_ms: millis(since),
         stale: is_stale,
+        starting: starting(counter.view(), sight),
         trouble: trouble.map(|why| sight.told(why, NOT_READ)),
         left_out: (availability.left_out > 0).then(|| {
             let rows = counted_rows(availability.left_out);

@@ -9,7 +9,7 @@ use super::bar::{Bar, Key, legend};
 use super::form::{Form, form, type_value};
 use super::groups::{GROUP, Part, is_asked, parts};
 use super::rows::{Head, Row, heads};
-use super::words::{Badge, age, counted, memory, millis, node_state, type_name};
+use super::words::{Badge, age, counted, memory, millis, node_state, starting, type_name};
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::{Fleet, TypeOfFleet};
 use crate::aggregator::query::{self, Query};
@@ -33,6 +33,8 @@ pub(super) struct ListPage {
     /// Whether nodes are shown.
     nodes: bool,
     empty: Option<Empty>,
+    /// What is said while nodes return after a start.
+    starting: Option<String>,
     glance: Glance,
     types: Vec<TypeCard>,
     form: Form,
@@ -153,6 +155,7 @@ pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListP
     ListPage {
         assets: Assets::links(),
         nodes: sight.nodes,
+        starting: starting(view, sight),
         empty: fleet.nodes.is_empty().then(|| empty(now, origin)),
         glance: glance(&fleet, &types, &sight.types, &asked, now),
         form: form(&asked, &types, &query, has_layouts),

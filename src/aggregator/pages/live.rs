@@ -13,9 +13,9 @@ use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tokio_stream::wrappers::ReceiverStream;
 
 use super::Site;
+use crate::aggregator::feed::Feed;
 use crate::aggregator::view::View;
 
 /// Between two events at least.
@@ -30,11 +30,10 @@ pub(super) async fn stream(State(site): State<Site>) -> Response {
         let later = [(header::RETRY_AFTER, "30")];
         return (StatusCode::SERVICE_UNAVAILABLE, later).into_response();
     };
-    let (events, stream) = mpsc::channel(1);
-    tokio::spawn(tell(site.view, events, permit));
+    let events = Feed::start(1, |sender| tell(site.view, sender, permit));
     // A proxy that collects an answer before it passes it on would make every page look lost.
     let unbuffered = [("x-accel-buffering", "no")];
-    (unbuffered, Sse::new(ReceiverStream::new(stream))).into_response()
+    (unbuffered, Sse::new(events)).into_response()
 }
 
 /// Ends with the page or with the store. A page that does not read holds up nobody but itself.
@@ -47,10 +46,8 @@ async fn tell(
     apart.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         apart.tick().await;
-        let event = match timeout(BEAT, view.changed()).await {
-            Ok(Some(fleet)) => Event::default()
-                .event("change")
-                .data(fleet.revision.to_string()),
+        let event = match timeout(BEAT, view.changed_or_started()).await {
+            Ok(Some(revision)) => Event::default().event("change").data(revision.to_string()),
             Ok(None) => break,
             Err(_) => Event::default().event("beat").data(""),
         };

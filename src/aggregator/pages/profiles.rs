@@ -76,7 +76,10 @@ pub(super) async fn list(
     let rows: Vec<Row> = shown.map(|(row, _)| Row::of(row)).collect();
     let page = ListPage {
         assets: Assets::links(),
-        notice: profiles.notice(&sight).map(|text| printable(&text)),
+        notice: site
+            .view
+            .profiles_notice(&sight)
+            .map(|text| printable(&text)),
         is_nowhere: judged.source == "nowhere" && rows.is_empty(),
         caption: counted(all, "hardware profile", "hardware profiles"),
         more: all.saturating_sub(rows.len()),
@@ -133,7 +136,7 @@ async fn answer(
         return html(StatusCode::NOT_FOUND, &page);
     };
     let estimate = Estimate::of((&site.view, sight), row, uri).await;
-    let notice = profiles.notice(sight);
+    let notice = site.view.profiles_notice(sight);
     let page = one::page(row, said, notice, (origin, estimate));
     html(StatusCode::OK, &page)
 }

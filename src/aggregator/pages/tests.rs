@@ -13,6 +13,7 @@ use super::{MOST_STREAMS, router};
 use crate::aggregator::availability::Counter;
 use crate::aggregator::clock::Clock;
 use crate::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
+use crate::aggregator::startup::StartupProgress;
 use crate::aggregator::view::View;
 use crate::domain::access::{Sight, Types};
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
@@ -80,6 +81,7 @@ async fn every_answer_says_what_a_page_may_do() {
         ("/profiles/new?node=a", StatusCode::SERVICE_UNAVAILABLE),
         ("/assets/octavo.css", StatusCode::OK),
         ("/assets/..%2f..%2fpages.rs", StatusCode::NOT_FOUND),
+        ("/assets/..%2f..", StatusCode::NOT_FOUND),
         ("/elsewhere", StatusCode::NOT_FOUND),
         ("/live", StatusCode::OK),
     ] {
@@ -93,6 +95,32 @@ async fn every_answer_says_what_a_page_may_do() {
         let sniff = headers.get(header::X_CONTENT_TYPE_OPTIONS).unwrap();
         assert_eq!(sniff, "nosniff", "{path}");
         assert!(headers.contains_key(header::CACHE_CONTROL), "{path}");
+        if status == StatusCode::NOT_FOUND {
+            assert_ne!(text(answer).await, "", "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn lists_say_while_nodes_are_still_returning_after_a_start() {
+    let (_fleet, view) = view(4);
+    let now = StartupProgress {
+        nodes: 4,
+        expected: Some(9),
+    };
+    let (progress, startup) = watch::channel(Some(now));
+    let view = view.with_startup(startup);
+    let told = "The aggregator is starting: 4 of about 9 nodes have reported. What is shown is not complete.";
+    for path in ["/", "/availability"] {
+        let page = text(get(&view, path).await).await;
+        assert!(page.contains(told), "{path}: {page}");
+    }
+    let profiles = text(get(&view, "/profiles").await).await;
+    assert!(profiles.contains("4 of about 9 nodes"), "{profiles}");
+    progress.send_replace(None);
+    for path in ["/", "/availability", "/profiles"] {
+        let page = text(get(&view, path).await).await;
+        assert!(!page.contains("is starting"), "{path}: {page}");
     }
 }
 

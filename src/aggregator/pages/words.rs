@@ -4,10 +4,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::aggregator::view::View;
+use crate::domain::access::Sight;
 use crate::domain::fleet::NodeState;
 use crate::domain::id::TypeName;
 use crate::domain::inventory::{DeviceState, Gravity, NeuronState};
 use crate::domain::quantity::Mebibytes;
+pub(super) use crate::domain::text::printable;
+
+/// What is said above a list while the fleet is still returning after a start.
+pub(super) fn starting(view: &View, sight: &Sight) -> Option<String> {
+    let told = view.startup()?.told(sight);
+    let told = told.replacen("the", "The", 1);
+    Some(format!("{told}. What is shown is not complete."))
+}
 
 /// A word that has an icon and a colour, none of which says anything that the others do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,23 +121,6 @@ pub(super) fn time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// A text from elsewhere without characters that are not seen or that turn the line around.
-pub(super) fn printable(text: &str) -> String {
-    let odd = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
-    text.chars()
-        .map(|c| {
-            if odd(c) {
-                char::REPLACEMENT_CHARACTER
-            } else {
-                c
-            }
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,10 +144,5 @@ mod tests {
                 "12.5 TiB"
             ]
         );
-    }
-
-    #[test]
-    fn a_text_from_elsewhere_cannot_turn_the_line_around() {
-        assert_eq!(printable("a\u{202e}b\nc<d"), "a\u{fffd}b\u{fffd}c<d");
     }
 }

@@ -52,6 +52,7 @@ pub(super) async fn availability(
     })?;
     let mut list = api.availability.document(&counted, &query);
     list.items.retain(|row| sight.shows(&row.type_name));
+    list.starting = { api.view.startup() }.map(|now| now.document(&sight));
     list.trouble = list.trouble.map(|why| sight.told(why, NOT_READ));
     Ok(Json(list))
 }

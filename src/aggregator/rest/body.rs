@@ -1,11 +1,15 @@
 //! Documents that are sent to be answered, bounded and read strictly. Of a profile that is asked for in one, what is made of it is made by others.
 
+use std::error::Error;
+
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use serde::de::DeserializeOwned;
 
 use super::problem::{Failure, Kind};
+use crate::aggregator::serve::SlowBody;
+use crate::wire::strict;
 
 /// The longest document: a thousand measured rows are less.
 const LONGEST: usize = 256 << 10;
@@ -28,16 +32,32 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
             let detail = "send JSON, and say so: Content-Type: application/json";
             return Err(Failure::new(Kind::WrongMediaType, detail));
         }
+        let encoding = request.headers().get(header::CONTENT_ENCODING);
+        if encoding.is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity")) {
+            let detail = "send the document as it is, without Content-Encoding";
+            return Err(Failure::new(Kind::WrongEncoding, detail));
+        }
         let body = to_bytes(request.into_body(), LONGEST).await;
-        let body = body.map_err(|_| {
-            let detail = format!("at most {} KiB are read", LONGEST >> 10);
-            Failure::new(Kind::BodyTooLong, detail)
-        })?;
+        let body = body.map_err(unread)?;
         // The message names the field, or what is there instead, and line and column.
-        serde_json::from_slice(&body)
+        strict::from_slice(&body)
             .map(Self)
             .map_err(|error| Failure::new(Kind::InvalidBody, shortened(&error.to_string())))
     }
+}
+
+/// Why a body could not be read to its end.
+fn unread(error: axum::Error) -> Failure {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(error) = cause {
+        if error.is::<SlowBody>() {
+            let detail = "send the body without pauses, at 4 KiB a second or more";
+            return Failure::new(Kind::BodyTooSlow, detail);
+        }
+        cause = error.source();
+    }
+    let detail = format!("at most {} KiB are read", LONGEST >> 10);
+    Failure::new(Kind::BodyTooLong, detail)
 }
 
 fn shortened(text: &str) -> String {

@@ -35,8 +35,9 @@ pub(in crate::aggregator) const OFF: &str = "it was started without --create-pro
         (status = 400, description = "The document or a parameter cannot be meant; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
         (status = 403, description = "You may not make one there, or nothing is made by this aggregator", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "There is one of this name; `detail` says whose, and what would differ", body = Problem, content_type = "application/problem+json"),
+        (status = 408, description = "The document arrived too slowly", body = Problem, content_type = "application/problem+json"),
         (status = 413, description = "The document is too long", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The document is not JSON", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "The document is not JSON, or compressed", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "No profile can be made of these nodes so, or the cluster does not take it", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "No cluster is followed now, or the API server gives no answer", body = Problem, content_type = "application/problem+json")
     )

@@ -21,8 +21,9 @@ use crate::wire::estimates::{EstimateAnswer, EstimateRequest};
     responses(
         (status = 200, description = "Estimates; `times` is `none`, with the reason, where who estimates is away", body = EstimateAnswer),
         (status = 400, description = "The document cannot be meant; `parameter` names its field", body = Problem, content_type = "application/problem+json"),
+        (status = 408, description = "The document arrived too slowly", body = Problem, content_type = "application/problem+json"),
         (status = 413, description = "The document is too long", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The document is not JSON", body = Problem, content_type = "application/problem+json")
+        (status = 415, description = "The document is not JSON, or compressed", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn estimate(

@@ -10,11 +10,11 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event as Message, KeepAlive, Sse};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio_stream::wrappers::ReceiverStream;
 
 use super::nodes::Pairs;
 use super::problem::{Failure, Kind};
 use super::{Api, rows};
+use crate::aggregator::feed::Feed;
 use crate::aggregator::fleet::{Fleet, Node};
 use crate::aggregator::view::View;
 use crate::wire::api::{Event, Problem};
@@ -65,10 +65,9 @@ pub(super) async fn follow(
         let detail = "as many event streams are open as there may be; try again later, or ask for /api/v1/nodes";
         Failure::new(Kind::TooManyStreams, detail)
     })?;
-    let (sender, receiver) = mpsc::channel(AHEAD);
-    tokio::spawn(feed(api.view, begin, sender, permit));
+    let events = Feed::start(AHEAD, |sender| feed(api.view, begin, sender, permit));
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(keep_alive))
+    Ok(Sse::new(events).keep_alive(keep_alive))
 }
 
 fn begin(pairs: Vec<(String, String)>) -> Result<Begin, Failure> {

@@ -41,8 +41,9 @@ const FAILED: &str = "nothing could be matched; try again";
     responses(
         (status = 200, description = "What fits and what does not; `verdict` says what it comes to", body = MatchAnswer),
         (status = 400, description = "The document cannot be meant; `parameter` names its field", body = Problem, content_type = "application/problem+json"),
+        (status = 408, description = "The document arrived too slowly", body = Problem, content_type = "application/problem+json"),
         (status = 413, description = "The document is too long", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The document is not JSON", body = Problem, content_type = "application/problem+json")
+        (status = 415, description = "The document is not JSON, or compressed", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn find(
@@ -127,7 +128,9 @@ fn about(api: &Api, (counted, is_led): (Option<&Counted>, bool), sight: &Sight) 
         ),
         Some(_) | None => {}
     }
-    notices.extend(api.view.profiles().notice(sight).filter(|_| is_led));
+    let is_starting = api.view.startup().is_some();
+    let notice = api.view.profiles_notice(sight);
+    notices.extend(notice.filter(|_| is_led || is_starting));
     if let Types::Only(_) = sight.types {
         notices.push("only types that you may see are matched".to_owned());
     }

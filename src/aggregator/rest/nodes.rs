@@ -10,6 +10,7 @@ use super::seen::Seen;
 use super::{Api, openapi, rows};
 use crate::aggregator::fleet::{Fleet, Node};
 use crate::aggregator::query::{self, Query};
+use crate::domain::access::Sight;
 use crate::domain::error::chain;
 use crate::domain::id::NodeName;
 use crate::domain::inventory::Inventory;
@@ -76,6 +77,7 @@ pub(super) async fn list(
         kind: "NodeList".to_owned(),
         revision: fleet.revision,
         total: page.total,
+        starting: { api.view.startup() }.map(|now| now.document(&Sight::everything())),
         continue_token: page.next.as_ref().map(ToString::to_string),
         items: items.map(|node| rows::row(node, clock, now)).collect(),
     }))
@@ -165,5 +167,8 @@ pub(super) async fn types(
     pairs.none()?;
     let fleet = api.view.fleet();
     let all = api.view.types(&fleet, api.view.clock().now());
-    Ok(Json(rows::types(&fleet, &all, &sight.types)))
+    Ok(Json(TypeList {
+        starting: { api.view.startup() }.map(|now| now.document(&sight)),
+        ..rows::types(&fleet, &all, &sight.types)
+    }))
 }

@@ -48,6 +48,32 @@ pub(super) fn open(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
+/// Says of every operation how the server itself can refuse it, whatever the path.
+pub(super) fn refuse_everywhere(document: &mut utoipa::openapi::OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
+            let all = &mut operation.responses.responses;
+            for (status, words) in [
+                (
+                    "405",
+                    "The method is not possible here; `Allow` says which are",
+                ),
+                (
+                    "421",
+                    "The request is for a host that this server is not known by",
+                ),
+            ] {
+                let response = RefOr::T(refusal(words, None));
+                all.entry(status.to_owned()).or_insert(response);
+            }
+            let response = ResponseBuilder::new()
+                .description("The request line and the headers are longer than 16 KiB")
+                .build();
+            all.insert("431".to_owned(), RefOr::T(response));
+        }
+    }
+}
+
 /// Says of every operation for which something is asked about who asks that it can be refused: 401, 403, 503.
 pub(super) fn guard(document: &mut utoipa::openapi::OpenApi) {
     for (path, item) in &mut document.paths.paths {

@@ -1,10 +1,40 @@
 //! Whether the process lives, and whether it serves.
 
-use axum::extract::State;
+use std::time::Duration;
 
-use super::Api;
+use axum::extract::{FromRef, State};
+use tokio::sync::watch;
+
 use super::problem::{Failure, Kind};
+use super::{Api, Context};
+use crate::aggregator::clock::Moment;
+use crate::aggregator::view::View;
 use crate::wire::api::Problem;
+
+/// What decides whether it serves.
+#[derive(Debug, Clone)]
+pub(super) struct Readiness {
+    servers: watch::Receiver<bool>,
+    view: View,
+}
+
+/// A pod is not kept from being ready for longer than that after a start: most agents have returned by then, and there may be none.
+const READY_AFTER: Duration = Duration::from_secs(15);
+
+impl Readiness {
+    pub(super) fn new(context: &Context) -> Self {
+        Self {
+            servers: context.ready.clone(),
+            view: context.view.clone(),
+        }
+    }
+}
+
+impl FromRef<Api> for Readiness {
+    fn from_ref(api: &Api) -> Self {
+        api.readiness.clone()
+    }
+}
 
 /// Whether the process lives
 #[utoipa::path(
@@ -17,21 +47,30 @@ pub(super) async fn live() -> &'static str {
     "ok\n"
 }
 
-/// Whether all servers are up
+/// Whether all servers are up, and the fleet has returned after a start
+///
+/// The wait for the fleet ends 15 s after the start, whatever agents do.
 #[utoipa::path(
     get,
     path = "/readyz",
     tag = "operations",
     responses(
-        (status = 200, description = "They are", body = String, content_type = "text/plain; charset=utf-8", example = "ok\n"),
+        (status = 200, description = "They are, and it has", body = String, content_type = "text/plain; charset=utf-8", example = "ok\n"),
         (status = 503, description = "Not yet", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn ready(State(api): State<Api>) -> Result<&'static str, Failure> {
-    if *api.ready.borrow() {
-        Ok("ok\n")
-    } else {
+pub(super) async fn ready(State(readiness): State<Readiness>) -> Result<&'static str, Failure> {
+    if !*readiness.servers.borrow() {
         let detail = "not all servers are up, or the process is ending";
-        Err(Failure::new(Kind::NotReady, detail))
+        return Err(Failure::new(Kind::NotReady, detail));
+    }
+    let since = Moment::default().age(readiness.view.clock().now());
+    match readiness.view.startup() {
+        // Without a token nobody is told how many nodes there are.
+        Some(_) if since < READY_AFTER => {
+            let detail = "the aggregator is starting: not all nodes have reported";
+            Err(Failure::new(Kind::NotReady, detail))
+        }
+        Some(_) | None => Ok("ok\n"),
     }
 }

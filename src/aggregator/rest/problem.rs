@@ -20,7 +20,9 @@ pub(super) enum Kind {
     InvalidName,
     InvalidBody,
     WrongMediaType,
+    WrongEncoding,
     BodyTooLong,
+    BodyTooSlow,
     UnknownNode,
     UnknownLayout,
     UnsuitableLayout,
@@ -36,11 +38,13 @@ pub(super) enum Kind {
     NotFound,
     MethodNotAllowed,
     TooManyStreams,
+    TooManyConnections,
     NotReady,
     Unauthenticated,
     UntrustedProxy,
     Forbidden,
     CrossSite,
+    UnknownHost,
     Unchecked,
     Internal,
 }
@@ -69,7 +73,9 @@ impl Kind {
             Self::InvalidName => "/problems/invalid-name",
             Self::InvalidBody => "/problems/invalid-body",
             Self::WrongMediaType => "/problems/wrong-media-type",
+            Self::WrongEncoding => "/problems/wrong-encoding",
             Self::BodyTooLong => "/problems/body-too-long",
+            Self::BodyTooSlow => "/problems/body-too-slow",
             Self::UnknownNode => "/problems/unknown-node",
             Self::UnknownLayout => "/problems/unknown-layout",
             Self::UnsuitableLayout => "/problems/unsuitable-layout",
@@ -85,11 +91,13 @@ impl Kind {
             Self::NotFound => "/problems/not-found",
             Self::MethodNotAllowed => "/problems/method-not-allowed",
             Self::TooManyStreams => "/problems/too-many-streams",
+            Self::TooManyConnections => "/problems/too-many-connections",
             Self::NotReady => "/problems/not-ready",
             Self::Unauthenticated => "/problems/unauthenticated",
             Self::UntrustedProxy => "/problems/untrusted-proxy",
             Self::Forbidden => "/problems/forbidden",
             Self::CrossSite => "/problems/cross-site",
+            Self::UnknownHost => "/problems/unknown-host",
             Self::Unchecked => "/problems/unchecked",
             Self::Internal => "/problems/internal",
         }
@@ -102,7 +110,9 @@ impl Kind {
             Self::InvalidName => "This cannot be the name of a node",
             Self::InvalidBody => "The document that was sent cannot be meant",
             Self::WrongMediaType => "The document that was sent is not JSON",
+            Self::WrongEncoding => "The document that was sent is compressed",
             Self::BodyTooLong => "The document that was sent is too long",
+            Self::BodyTooSlow => "The request body arrived too slowly",
             Self::UnknownNode => "There is no node of this name",
             Self::UnknownLayout => "There is no layout of this name",
             Self::UnsuitableLayout => "The layout does not suit the node",
@@ -118,11 +128,13 @@ impl Kind {
             Self::NotFound => "There is nothing here",
             Self::MethodNotAllowed => "This method is not possible here",
             Self::TooManyStreams => "Too many event streams are open",
-            Self::NotReady => "Not all servers are up",
+            Self::TooManyConnections => "Too many connections are open",
+            Self::NotReady => "It does not serve yet, or no longer",
             Self::Unauthenticated => "It is not known who you are",
             Self::UntrustedProxy => "The word of a proxy cannot be taken",
             Self::Forbidden => "You may not see or do this",
             Self::CrossSite => "Another site made this request",
+            Self::UnknownHost => "This server is not known by that host name",
             Self::Unchecked => "Nobody can say now whether you may see or do this",
             Self::Internal => "Something is wrong on this side",
         }
@@ -139,8 +151,9 @@ impl Kind {
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden | Self::CrossSite | Self::CreationOff => StatusCode::FORBIDDEN,
             Self::ProfileExists => StatusCode::CONFLICT,
-            Self::WrongMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::WrongMediaType | Self::WrongEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::BodyTooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::UnknownNode | Self::UnknownLayout | Self::UnknownProfile | Self::NotFound => {
                 StatusCode::NOT_FOUND
             }
@@ -148,7 +161,9 @@ impl Kind {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::UnknownHost => StatusCode::MISDIRECTED_REQUEST,
             Self::TooManyStreams
+            | Self::TooManyConnections
             | Self::NotReady
             | Self::NoCluster
             | Self::NoAnswer
@@ -161,14 +176,20 @@ impl Kind {
     /// Seconds after which it is worth another try.
     fn retry_after(self) -> Option<&'static str> {
         match self {
-            Self::TooManyStreams | Self::NoCluster | Self::NoAnswer | Self::Busy => Some("10"),
+            Self::TooManyStreams
+            | Self::TooManyConnections
+            | Self::NoCluster
+            | Self::NoAnswer
+            | Self::Busy => Some("10"),
             Self::NotReady | Self::Unchecked => Some("1"),
             Self::UnknownParameter
             | Self::InvalidParameter
             | Self::InvalidName
             | Self::InvalidBody
             | Self::WrongMediaType
+            | Self::WrongEncoding
             | Self::BodyTooLong
+            | Self::BodyTooSlow
             | Self::UnknownNode
             | Self::UnknownLayout
             | Self::UnsuitableLayout
@@ -184,6 +205,7 @@ impl Kind {
             | Self::UntrustedProxy
             | Self::Forbidden
             | Self::CrossSite
+            | Self::UnknownHost
             | Self::Internal => None,
         }
     }
@@ -278,6 +300,7 @@ impl From<&Refused> for Failure {
             refused::Kind::BadProxy => Kind::UntrustedProxy,
             refused::Kind::Forbidden => Kind::Forbidden,
             refused::Kind::Crossing => Kind::CrossSite,
+            refused::Kind::Host => Kind::UnknownHost,
             refused::Kind::NotFound => Kind::NotFound,
             refused::Kind::Method => Kind::MethodNotAllowed,
             refused::Kind::Unchecked => Kind::Unchecked,

@@ -13,7 +13,6 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event as Message, KeepAlive, Sse};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tokio_stream::wrappers::ReceiverStream;
 
 use super::Api;
 use super::events::{AHEAD, KEEP_ALIVE, PATIENCE};
@@ -22,6 +21,7 @@ use super::problem::{Failure, Kind};
 use super::profiles::{Which, once};
 use super::seen::Seen;
 use crate::aggregator::clock::Moment;
+use crate::aggregator::feed::Feed;
 use crate::aggregator::profiles::{AGAIN, Judged};
 use crate::aggregator::view::View;
 use crate::domain::access::Sight;
@@ -100,12 +100,11 @@ pub(super) async fn follow_profiles(
         },
         sight,
     };
-    let (sender, receiver) = mpsc::channel(AHEAD);
-    tokio::spawn(async move {
+    let events = Feed::start(AHEAD, |sender| async move {
         let _gone = following.feed((last, only_changes), &sender, permit).await;
     });
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(keep_alive))
+    Ok(Sse::new(events).keep_alive(keep_alive))
 }
 
 impl Following {
@@ -149,7 +148,7 @@ impl Following {
     }
 
     fn notice(&self) -> Option<String> {
-        self.view.profiles().notice(&self.sight)
+        self.view.profiles_notice(&self.sight)
     }
 
     /// Sends what lies between two judgements, and says whether that is anything.

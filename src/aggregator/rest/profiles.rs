@@ -62,7 +62,7 @@ pub(super) async fn hardware_profiles(
         path: "/api/hardware-profiles",
         which: Which::default(),
         types: sight.types.clone(),
-        notice: api.view.profiles().notice(&sight),
+        notice: api.view.profiles_notice(&sight),
     };
     let answer = api.answers.answer(&judged, asked, |asked| {
         let rows = judged.seen(&sight).map(|(row, _)| row);
@@ -107,7 +107,7 @@ pub(super) async fn profiles(
             namespace,
         },
         types: sight.types.clone(),
-        notice: api.view.profiles().notice(&sight),
+        notice: api.view.profiles_notice(&sight),
     };
     let answer = api.answers.answer(&judged, asked, |asked| {
         let rows = judged.seen(&sight).map(|(row, _)| row);
@@ -260,7 +260,7 @@ async fn one(
     let answer = Tagged::of(&ProfileDetail {
         api_version: API_VERSION.to_owned(),
         kind: "Profile".to_owned(),
-        notice: api.view.profiles().notice(sight),
+        notice: api.view.profiles_notice(sight),
         row: row.clone(),
         created_by: said.by.clone(),
         reason: said.reason.clone(),

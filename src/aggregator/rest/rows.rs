@@ -84,6 +84,7 @@ pub fn types(fleet: &Fleet, all: &[TypeOfFleet], seen: &Types) -> TypeList {
         api_version: API_VERSION.to_owned(),
         kind: "TypeList".to_owned(),
         revision: fleet.revision,
+        starting: None,
         items: {
             let types = all
                 .iter()

@@ -23,8 +23,9 @@ use crate::wire::slo::{SloAnswer, SloRequest, rows};
     responses(
         (status = 200, description = "All rows: those that meet all first, and what the others miss", body = SloAnswer),
         (status = 400, description = "The document cannot be meant; `parameter` names its field", body = Problem, content_type = "application/problem+json"),
+        (status = 408, description = "The document arrived too slowly", body = Problem, content_type = "application/problem+json"),
         (status = 413, description = "The document is too long", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The document is not JSON", body = Problem, content_type = "application/problem+json")
+        (status = 415, description = "The document is not JSON, or compressed", body = Problem, content_type = "application/problem+json")
     )
 )]
 pub(super) async fn meet(

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
 use tracing::info;
 
 use super::StartError;
@@ -67,22 +68,47 @@ impl Cluster {
         self.follower.as_ref().map(Follower::followed)
     }
 
-    /// Runs it until `stopped` is true or gone.
-    pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) {
-        // They end with this runtime.
-        drop(self.keeper.map(|keeper| tokio::spawn(keeper.run())));
-        drop(self.follower.map(|follower| tokio::spawn(follower.run())));
-        drop(tokio::spawn(self.availability.watch_holders()));
-        drop(self.profiles.map(|profiles| tokio::spawn(profiles.run())));
-        let writing = self
-            .writer
-            .map(|writer| tokio::spawn(writer.run(stopped.clone())));
-        drop(stopped.wait_for(|stopped| *stopped).await);
+    /// Runs it until `stopped` is true or gone, or one of its tasks panics.
+    pub(super) async fn run(self, mut stopped: watch::Receiver<bool>) -> Result<(), JoinError> {
+        let mut tasks = JoinSet::new();
+        if let Some(keeper) = self.keeper {
+            tasks.spawn(keeper.run());
+        }
+        if let Some(follower) = self.follower {
+            tasks.spawn(follower.run());
+        }
+        if let Some(profiles) = self.profiles {
+            tasks.spawn(profiles.run());
+        }
+        tasks.spawn(self.availability.watch_holders());
+        let mut writing = JoinSet::new();
+        if let Some(writer) = self.writer {
+            writing.spawn(writer.run(stopped.clone()));
+        }
+        tokio::select! {
+            _stopped = stopped.wait_for(|stopped| *stopped) => {}
+            error = panicked(&mut tasks) => return Err(error),
+            error = panicked(&mut writing) => return Err(error),
+        }
+        tasks.shutdown().await;
         // It has a Lease to give back, and a deadline for that.
-        if let Some(writing) = writing {
-            let _ended = writing.await;
+        while let Some(ended) = writing.join_next().await {
+            ended?;
+        }
+        Ok(())
+    }
+}
+
+/// Resolves when one of `tasks` panics. Tasks may end before the program does.
+pub(super) async fn panicked<T: 'static>(tasks: &mut JoinSet<T>) -> JoinError {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended
+            && error.is_panic()
+        {
+            return error;
         }
     }
+    std::future::pending().await
 }
 
 /// What follows nodes and pods.

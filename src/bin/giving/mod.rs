@@ -21,14 +21,16 @@ use octavo::domain::sharing::delivery::Way;
 use octavo::domain::sharing::health::Table;
 use octavo::k8s::device_plugin::delivery::Delivery;
 use octavo::k8s::device_plugin::{Answer, Gate, Manager, Settings};
+use tokio::task::JoinSet;
 use tracing::info;
 
 /// Starts what gives devices out, where that is this program, which then knows of it when devices are changed.
 pub(crate) fn start(
     settings: &AgentSettings,
     partitioning: Option<Partitioning>,
+    tasks: &mut JoinSet<()>,
 ) -> (Option<Box<dyn Port>>, Option<Partitioning>) {
-    match embedded(settings) {
+    match embedded(settings, tasks) {
         Some((giver, gate)) => {
             if partitioning.is_none() {
                 // Nobody has a state directory to hold.
@@ -67,7 +69,10 @@ pub(crate) fn clean_up(settings: &AgentSettings) -> Result<(), DurableError> {
     Ok(())
 }
 
-fn embedded(settings: &AgentSettings) -> Option<(Box<dyn Port>, Arc<Gate>)> {
+fn embedded(
+    settings: &AgentSettings,
+    tasks: &mut JoinSet<()>,
+) -> Option<(Box<dyn Port>, Arc<Gate>)> {
     let sharing = settings.sharing();
     match sharing.giver() {
         Giver::Embedded => {}
@@ -91,7 +96,7 @@ fn embedded(settings: &AgentSettings) -> Option<(Box<dyn Port>, Arc<Gate>)> {
         living: Arc::new(Processes::new(proc_root)),
     };
     let (manager, report, told) = Manager::new(&plugin, Arc::clone(&gate), Arc::clone(&answer));
-    tokio::spawn(manager.run());
+    tasks.spawn(manager.run());
     let rules = Rules {
         strategy: settings.labels().options(Timestamp::now()).mig_strategy,
         deadline: sharing.deadline(),

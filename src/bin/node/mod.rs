@@ -28,6 +28,7 @@ use octavo::k8s::node::{Keeper, Link};
 use octavo::k8s::node_feature::{Post, Publisher};
 use octavo::k8s::plugin::Scout;
 use octavo::telemetry::Level;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -48,26 +49,27 @@ type Places = (Box<dyn LabelSink>, Option<Cluster>);
 pub(crate) async fn connect(
     settings: &ClusterSettings,
     usage: UsageSettings,
+    tasks: &mut JoinSet<()>,
 ) -> Result<Node, Box<dyn Error>> {
     let client = client::connect_agent(settings.kubeconfig()).await?;
     let link = settings.follows().then(|| {
         let (link, keeper) = Keeper::new(client.clone(), settings.node());
-        tokio::spawn(keeper.run());
+        tasks.spawn(keeper.run());
         Arc::new(link)
     });
     let door = settings.drain().map(|_| {
         let (door, usher) = Usher::new(client.clone(), settings.node());
-        tokio::spawn(usher.run());
+        tasks.spawn(usher.run());
         door
     });
     let pods = usage.pod_events().then(|| {
         let (pods, herald) = PodEvents::new(client.clone(), settings.node());
-        tokio::spawn(herald.run());
+        tasks.spawn(herald.run());
         pods
     });
     let post = settings.features().then(|| {
         let (post, publisher) = Publisher::new(client.clone(), settings.node());
-        tokio::spawn(publisher.run());
+        tasks.spawn(publisher.run());
         post
     });
     Ok(Node {
@@ -115,6 +117,7 @@ pub(crate) fn hand_off(
     settings: &AgentSettings,
     node: Option<&Node>,
     strategy: MigStrategy,
+    tasks: &mut JoinSet<()>,
 ) -> Result<Option<Box<dyn Giver>>, Box<dyn Error>> {
     let sharing = settings.sharing();
     let is_certain = match sharing.giver() {
@@ -134,7 +137,7 @@ pub(crate) fn hand_off(
     let watch = map.map(|map| {
         let place = (map.namespace.as_str(), map.name.as_str());
         let (watch, scout) = Scout::new(node.client.clone(), place, cluster.node());
-        tokio::spawn(scout.run());
+        tasks.spawn(scout.run());
         watch
     });
     let terms = Terms {
@@ -154,6 +157,7 @@ pub(crate) fn observe(
     settings: &AgentSettings,
     hardware: &Handle,
     pods: Option<PodEvents>,
+    tasks: &mut JoinSet<()>,
 ) -> Option<Views> {
     let sharing = settings.sharing();
     let interval = sharing.usage().interval()?;
@@ -163,7 +167,7 @@ pub(crate) fn observe(
     let folder = sharing.device_plugins().to_owned();
     let looking = usage::Settings::new(interval, settings.engine(), folder);
     let (observer, views) = Observer::new(hardware.clone(), looking, pods);
-    tokio::spawn(observer.run());
+    tasks.spawn(observer.run());
     Some(views)
 }
 

@@ -1,6 +1,7 @@
 //! What the programs that run for long have in common: settings or an answer, a log, and how a failure is told.
 
 use std::error::Error;
+use std::panic::set_hook;
 use std::process::ExitCode;
 
 use octavo::config::log::LogSettings;
@@ -20,6 +21,8 @@ pub(crate) fn main<S>(
         Err(answer) => return say(&answer),
     };
     let level = telemetry::start(log(&settings));
+    // A panic of any thread or task is a line of the log like others.
+    set_hook(Box::new(|panic| error!("panic: {panic}")));
     match start(&settings, level) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -40,7 +40,7 @@ pub enum ClientError {
     #[error("cannot connect")]
     Connect(#[source] Box<dyn Error + Send + Sync>),
     /// The aggregator's certificate is not to be trusted.
-    #[error("its certificate cannot be trusted: {0}")]
+    #[error("its certificate cannot be trusted: {}", fault(.0))]
     Certificate(CertificateError),
     /// TLS failed otherwise.
     #[error("cannot speak TLS with it")]
@@ -87,6 +87,64 @@ pub enum ClientError {
     /// Nothing came for longer than a living stream is silent.
     #[error("nothing was heard for {0:?}, not even that it lives")]
     Silent(Duration),
+}
+
+/// What is wrong with certificates for which rustls has only the words of its verifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flaw {
+    /// The server shows the certificate of an authority.
+    Authority,
+    /// What signed it is not the certificate of an authority.
+    NoAuthority,
+    /// It is older than extensions are.
+    Version,
+    /// It is for something else than servers.
+    Purpose,
+}
+
+impl Flaw {
+    fn of(error: &CertificateError) -> Option<Self> {
+        // The verifier is no dependency of ours, so its errors are known by their names.
+        let CertificateError::Other(other) = error else {
+            return matches!(
+                error,
+                CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. }
+            )
+            .then_some(Self::Purpose);
+        };
+        let name = format!("{:?}", other.0);
+        [
+            ("CaUsedAsEndEntity", Self::Authority),
+            ("EndEntityUsedAsCa", Self::NoAuthority),
+            ("UnsupportedCertVersion", Self::Version),
+        ]
+        .into_iter()
+        .find_map(|(word, flaw)| name.contains(word).then_some(flaw))
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Authority => {
+                "it is the certificate of an authority (CA:TRUE), which cannot be a server's too"
+            }
+            Self::NoAuthority => {
+                "the certificate that signed it is not one of an authority (CA:FALSE)"
+            }
+            Self::Version => "it is an X.509 certificate of version 1, which cannot name a server",
+            Self::Purpose => "it is not for servers: its extended key usage lacks serverAuth",
+        }
+    }
+}
+
+/// What is wrong with a certificate, in words.
+fn fault(error: &CertificateError) -> String {
+    match (Flaw::of(error), error) {
+        (Some(flaw), _) => flaw.words().to_owned(),
+        (None, CertificateError::UnknownIssuer) => {
+            "the authority that signed it is not known here".to_owned()
+        }
+        (None, error) => error.to_string(),
+    }
 }
 
 impl ClientError {
@@ -180,7 +238,24 @@ impl ClientError {
             Self::Certificate(
                 CertificateError::Expired | CertificateError::ExpiredContext { .. },
             ) => Some("renew the aggregator's certificate; is the clock of this machine right?"),
-            Self::Certificate(_) => Some("look at the certificate the aggregator was started with"),
+            Self::Certificate(
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+            ) => Some("is the clock of this machine right?"),
+            Self::Certificate(error) => Some(match Flaw::of(error) {
+                Some(Flaw::Authority) => {
+                    "make a server certificate for the aggregator: with openssl req -x509, add -addext basicConstraints=critical,CA:FALSE"
+                }
+                Some(Flaw::NoAuthority) => {
+                    "give the certificate of an authority with --ca, or the server's own where it signs itself"
+                }
+                Some(Flaw::Version) => {
+                    "make one of version 3: with openssl x509 -req, add an -extfile that has subjectAltName"
+                }
+                Some(Flaw::Purpose) => {
+                    "make one for servers: its extendedKeyUsage must have serverAuth, or be absent"
+                }
+                None => "replace the certificate the aggregator was started with",
+            }),
             Self::Tls(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) => {
                 Some("ask at the address for people and programs, not at that for agents")
             }
@@ -252,4 +327,50 @@ fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
     carried
         .and_then(|inner| find::<T>(inner))
         .or_else(|| error.source().and_then(find))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+    use rustls::RootCertStore;
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::UnixTime;
+
+    use super::*;
+
+    /// What is said of a certificate that signed itself and is trusted as an authority.
+    fn said(change: impl FnOnce(&mut CertificateParams)) -> (String, Option<&'static str>) {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap().der().clone();
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+        let verifier = verifier.build().unwrap();
+        let name = "localhost".try_into().unwrap();
+        let verified = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
+        let error = ClientError::of_tls(verified.unwrap_err());
+        (error.to_string(), error.advice())
+    }
+
+    #[test]
+    fn certificates_that_cannot_be_trusted_are_explained_with_what_to_do() {
+        let (text, advice) =
+            said(|params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained));
+        assert!(
+            text.contains("the certificate of an authority (CA:TRUE)"),
+            "{text}"
+        );
+        assert!(advice.unwrap().contains("CA:FALSE"), "{advice:?}");
+        let (text, advice) = said(|params| {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        });
+        assert!(text.contains("it is not for servers"), "{text}");
+        assert!(advice.unwrap().contains("serverAuth"), "{advice:?}");
+    }
 }

@@ -66,7 +66,7 @@ async fn a_problem_is_told_in_the_aggregators_words_which_cannot_steer_the_termi
             body
         ))
         .await,
-        "error: cannot get SERVER/x\n  because: there is no node \"a [31m\"\n"
+        "error: cannot get SERVER/x\n  because: there is no node \"a\u{fffd}[31m\"\n"
     );
 }
 

@@ -64,7 +64,7 @@ pub(super) fn text(list: &AvailabilityList, printed: Printed, colors: Colors) ->
 
 /// What has to be said beside the figures.
 pub(super) fn notes(list: &AvailabilityList) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = list.starting.iter().map(words::starting).collect();
     if let Some(trouble) = &list.trouble {
         notes.push(format!(
             "the cluster is not followed: {}",
@@ -259,6 +259,7 @@ mod tests {
             age_seconds: 3,
             stale: false,
             trouble: None,
+            starting: None,
             left_out: 0,
             items,
         }

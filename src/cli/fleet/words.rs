@@ -6,6 +6,7 @@ use crate::domain::fleet::NodeState;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::State;
 use crate::wire::api::{CountsJson, LayoutRow, NodeRow, NodeType, PartitionsJson};
+use crate::wire::starting::StartingJson;
 
 /// Stands for what is not there.
 pub(in crate::cli) const NONE: &str = "-";
@@ -15,6 +16,18 @@ const UNKNOWN_TYPE: &str = "unknown";
 /// The type's name, or the word for devices nobody knows.
 pub(in crate::cli) fn type_name(of: &NodeType) -> &str {
     of.type_name.as_deref().unwrap_or(UNKNOWN_TYPE)
+}
+
+/// A note on a fleet that is still returning.
+pub(in crate::cli) fn starting(starting: &StartingJson) -> String {
+    let reported = match (starting.nodes, starting.expected) {
+        (Some(nodes), Some(expected)) => {
+            format!("{nodes} of about {expected} nodes have reported")
+        }
+        (Some(nodes), None) => format!("nodes that have reported so far: {nodes}"),
+        (None, _) => "not all nodes have reported".to_owned(),
+    };
+    format!("the aggregator is starting: {reported}; what is shown is not complete")
 }
 
 /// `8x nvidia-h100-80gb`, several with commas between them.

@@ -31,6 +31,19 @@ pub(super) struct ServingArgs {
     )]
     http_listen: SocketAddr,
 
+    /// A name that readers use for this server, besides localhost and IP addresses; repeat for more
+    ///
+    /// Only needed with --http-auth none on an address of this machine alone, such as behind a proxy that keeps the Host header.
+    /// Requests for other names are refused there: a page of another site could have made them.
+    #[arg(
+        long = "http-host",
+        value_name = "NAME",
+        env = "OCTAVO_HTTP_HOSTS",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    http_hosts: Vec<String>,
+
     /// The certificate of both servers, with its chain, in PEM
     ///
     /// It is read again when it or the key has changed. A pair that cannot be used leaves the one before in use.
@@ -75,6 +88,7 @@ pub(super) struct ServingArgs {
 pub struct ServingSettings {
     grpc_listen: SocketAddr,
     http_listen: SocketAddr,
+    http_hosts: Vec<String>,
     transport: Transport,
     max_connections: usize,
 }
@@ -115,6 +129,7 @@ impl ServingArgs {
         Ok(ServingSettings {
             grpc_listen: self.grpc_listen,
             http_listen: self.http_listen,
+            http_hosts: self.http_hosts,
             transport,
             max_connections: count(self.max_connections),
         })
@@ -130,6 +145,11 @@ impl ServingSettings {
     /// Where people and programs connect.
     pub fn http_listen(&self) -> SocketAddr {
         self.http_listen
+    }
+
+    /// Names that readers use for it, besides this machine's own.
+    pub fn http_hosts(&self) -> &[String] {
+        &self.http_hosts
     }
 
     /// What the connections are made of.

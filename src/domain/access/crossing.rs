@@ -3,6 +3,8 @@
 //! A browser says where a request comes from, and no page can make it say otherwise; a program says nothing of the kind, and has no
 //! browser's credentials that somebody could misuse. Sources: Fetch Metadata Request Headers (W3C), RFC 6454.
 
+use core::net::{Ipv4Addr, Ipv6Addr};
+
 use thiserror::Error;
 
 /// What a request says of where it comes from.
@@ -43,9 +45,81 @@ pub fn judge(from: Whence<'_>) -> Result<(), Crossing> {
     }
 }
 
+/// A request for a host that is not known here.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "this server is not {host:?}: ask by localhost or by an IP address, or start the aggregator with --http-host {host}"
+)]
+pub struct UnknownHost {
+    /// What the request said.
+    pub host: String,
+}
+
+/// Whether a request may be answered that is for this host, as its client knows it, where whoever reaches the port is answered and
+/// only this machine does. A page of another site reaches it too, if its own name leads here ("DNS rebinding"); its requests have
+/// that name. One without a host is no browser's.
+pub fn host_is_known(host: Option<&str>, names: &[String]) -> Result<(), UnknownHost> {
+    const SHOWN: usize = 100;
+    let Some(host) = host else { return Ok(()) };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        Some(_) | None => host,
+    };
+    let address = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    let is_known = address.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok())
+        || name.parse::<Ipv4Addr>().is_ok()
+        || name == "localhost"
+        || name.ends_with(".localhost")
+        || names.iter().any(|known| known.eq_ignore_ascii_case(&name));
+    if is_known {
+        return Ok(());
+    }
+    let host = name.chars().take(SHOWN).collect();
+    Err(UnknownHost { host })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_others_can_point_here_is_no_host_of_ours() {
+        let names = ["octavo.example".to_owned()];
+        let known = |host| host_is_known(host, &names).is_ok();
+        for host in [
+            "localhost",
+            "localhost:8443",
+            "LOCALHOST.:8443",
+            "octavo.localhost",
+            "127.0.0.1",
+            "127.0.0.1:8443",
+            "192.0.2.7:1",
+            "[::1]:8443",
+            "[2001:db8::1]",
+            "octavo.example:8443",
+            "Octavo.Example",
+        ] {
+            assert!(known(Some(host)), "{host}");
+        }
+        assert!(known(None));
+        for host in [
+            "",
+            ":8443",
+            "evil.example",
+            "evil.example:8443",
+            "localhost.evil.example",
+            "evil-localhost",
+            "127.0.0.1.evil.example",
+            "octavo.example.evil.example",
+            "[evil]",
+            "::1",
+        ] {
+            assert!(!known(Some(host)), "{host}");
+        }
+    }
 
     #[test]
     fn only_a_page_of_this_server_and_a_program_may_change_something() {

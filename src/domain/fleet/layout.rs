@@ -5,6 +5,7 @@
 
 use crate::domain::id::PciAddress;
 use crate::domain::reconcile::{DeviceStatus, Progress, State, Status};
+pub(super) use crate::domain::text::beginning;
 
 /// Longest name, plan or state, in bytes.
 pub const LONGEST_WORD: usize = 256;
@@ -176,19 +177,4 @@ pub(super) fn kept(text: &str) -> String {
 
 pub(super) fn word(text: &str) -> String {
     beginning(text, LONGEST_WORD)
-}
-
-/// At most so many bytes of `text`, whole characters.
-pub(super) fn beginning(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    let mut beginning = String::with_capacity(most);
-    for c in text.chars() {
-        if beginning.len().saturating_add(c.len_utf8()) > most {
-            break;
-        }
-        beginning.push(c);
-    }
-    beginning
 }

@@ -45,7 +45,7 @@ pub enum RowsError {
     /// A row that cannot be read.
     #[error("row {at} cannot be read")]
     Row {
-        /// Its place, from 0.
+        /// Its number, from 1.
         at: usize,
         /// Why not.
         source: serde_json::Error,
@@ -76,7 +76,7 @@ pub fn parse(text: &str) -> Result<Found, RowsError> {
         passed_over: 0,
         has_more,
     };
-    for (at, value) in all.into_iter().enumerate() {
+    for (at, value) in (1..).zip(all) {
         let Value::Object(item) = value else {
             return Err(RowsError::NoObject(at));
         };
@@ -226,10 +226,10 @@ mod tests {
             ("[]".to_owned(), "it has no rows"),
             ("{}".to_owned(), "it has no rows"),
             ("hello".to_owned(), "it is no JSON"),
-            (format!("[{row}, 3]"), "row 1 is no object"),
-            (r#"{"items": 3}"#.to_owned(), "row 0 is no object"),
-            (format!("[{row}, {{}}]"), "row 1 cannot be read"),
-            (row.replace('2', "-2"), "row 0 cannot be read"),
+            (format!("[{row}, 3]"), "row 2 is no object"),
+            (r#"{"items": 3}"#.to_owned(), "row 1 is no object"),
+            (format!("[{row}, {{}}]"), "row 2 cannot be read"),
+            (row.replace('2', "-2"), "row 1 cannot be read"),
         ] {
             let error = parse(&text).unwrap_err().to_string();
             assert!(error.starts_with(said), "{text}: {error}");

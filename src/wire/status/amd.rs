@@ -1,7 +1,8 @@
 //! What AMD's driver says of a device, both ways.
 
 use super::MOST;
-use super::field::{Read, bounded};
+use super::field::{Read, bounded, cut, cut_if_there};
+use crate::domain::fleet::LONGEST_WORD;
 use crate::domain::inventory::{Amd, AmdPartition, Mode};
 use crate::domain::quantity::Mebibytes;
 use crate::proto::v1;
@@ -40,11 +41,12 @@ fn write_partition(partition: &AmdPartition) -> v1::AmdPartition {
 pub(super) fn read(amd: v1::Amd) -> Read<Amd> {
     let compute = amd.compute.map(mode).transpose();
     let memory = amd.memory.map(mode).transpose();
+    let word = |text| cut_if_there(LONGEST_WORD, text);
     Ok(Amd {
-        driver_version: amd.driver_version,
-        unique_id: amd.unique_id,
-        serial: amd.serial,
-        gfx_target: amd.gfx_target,
+        driver_version: word(amd.driver_version),
+        unique_id: word(amd.unique_id),
+        serial: word(amd.serial),
+        gfx_target: word(amd.gfx_target),
         compute_units: amd.compute_units,
         hive: amd.hive,
         memory_used: amd.memory_used_mib.map(Mebibytes::new),
@@ -60,8 +62,11 @@ pub(super) fn read(amd: v1::Amd) -> Read<Amd> {
 
 fn mode(mode: v1::AmdMode) -> Read<Mode> {
     Ok(Mode {
-        current: mode.current,
-        available: bounded("available", MOST, mode.available)?,
+        current: cut(LONGEST_WORD, mode.current),
+        available: bounded("available", MOST, mode.available)?
+            .into_iter()
+            .map(|one| cut(LONGEST_WORD, one))
+            .collect(),
     })
 }
 

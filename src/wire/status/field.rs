@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use super::error::{FieldError, StatusProblem};
+use crate::domain::text::beginning;
 
 /// No identifier, version or name that is parsed is longer; what is refused is repeated in the error.
 const LONGEST: usize = 320;
@@ -52,6 +53,20 @@ pub(super) fn text(field: &str, most: usize, text: String) -> Read<String> {
         return Err(FieldError::new(field, StatusProblem::TooLong { length }));
     }
     Ok(text)
+}
+
+/// A text of a driver or a kernel, cut to so many bytes: a long one must not keep its node from reporting.
+pub(super) fn cut(most: usize, text: String) -> String {
+    if text.len() > most {
+        beginning(&text, most)
+    } else {
+        text
+    }
+}
+
+/// The same, where there is one.
+pub(super) fn cut_if_there(most: usize, text: Option<String>) -> Option<String> {
+    text.map(|text| cut(most, text))
 }
 
 pub(super) fn text_if_there(

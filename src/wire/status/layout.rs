@@ -1,6 +1,6 @@
 //! The way in of the part `layout`: texts with bounds.
 
-use super::field::{Read, each, parsed, text, text_if_there};
+use super::field::{Read, each, parsed, text, text_if_there, within};
 use crate::domain::fleet::{DeviceLayout, LONGEST_TEXT, LONGEST_WORD, LayoutStatus, MOST_DEVICES};
 use crate::domain::reconcile::Progress;
 use crate::proto::v1;
@@ -31,6 +31,7 @@ fn device(device: v1::LayoutDevice) -> Read<DeviceLayout> {
 }
 
 fn progress(progress: v1::LayoutProgress) -> Read<Progress> {
+    within("done", progress.done, progress.steps)?;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     Ok(Progress {
         doing: text("doing", LONGEST_TEXT, progress.doing)?,

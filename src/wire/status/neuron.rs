@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::MOST;
 use super::error::{FieldError, StatusProblem};
-use super::field::{Read, bounded, strange, within};
+use super::field::{Read, bounded, cut, cut_if_there, strange, within};
 use super::read::problems;
 use super::write;
+use crate::domain::fleet::LONGEST_WORD;
 use crate::domain::inventory::{
     DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors, NeuronIdentity,
 };
@@ -79,7 +80,7 @@ pub(super) fn read(neuron: v1::Neuron) -> Read<Neuron> {
     use v1::neuron::Layout;
     let logical = neuron.logical_core.map(read_logical).transpose();
     Ok(Neuron {
-        driver_version: neuron.driver_version,
+        driver_version: cut_if_there(LONGEST_WORD, neuron.driver_version),
         driver_layout: match Layout::try_from(neuron.driver_layout) {
             Ok(Layout::Known) => DriverLayout::Known,
             Ok(Layout::Unspecified | Layout::Unknown) | Err(_) => DriverLayout::Unknown,
@@ -92,9 +93,11 @@ pub(super) fn read(neuron: v1::Neuron) -> Read<Neuron> {
 }
 
 fn ultraserver(said: BTreeMap<String, String>) -> Read<BTreeMap<String, String>> {
-    bounded("ultraserver", MOST, said.into_iter().collect())
-        .map(Vec::into_iter)
-        .map(Iterator::collect)
+    let said = bounded("ultraserver", MOST, said.into_iter().collect())?;
+    let said = said.into_iter();
+    Ok(said
+        .map(|(key, value)| (cut(LONGEST_WORD, key), cut(LONGEST_WORD, value)))
+        .collect())
 }
 
 fn read_logical(logical: v1::LogicalCore) -> Read<LogicalCores> {
@@ -122,9 +125,9 @@ pub(super) fn read_device(number: u32, device: v1::NeuronDevice) -> Read<NeuronD
     let unhealthy = device.unhealthy.map(|unhealthy| unhealthy.parts);
     Ok(NeuronDevice {
         number,
-        serial: device.serial,
-        device_name: device.device_name,
-        core_architecture: device.core_architecture,
+        serial: cut_if_there(LONGEST_WORD, device.serial),
+        device_name: cut_if_there(LONGEST_WORD, device.device_name),
+        core_architecture: cut_if_there(LONGEST_WORD, device.core_architecture),
         cores: device.physical_cores,
         connected: links
             .map(|devices| bounded("links.devices", MOST, devices))

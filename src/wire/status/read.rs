@@ -3,12 +3,14 @@
 use super::amd;
 use super::error::{FieldError, StatusProblem};
 use super::field::{
-    Read, bounded, each, parsed, parsed_if_there, short, strange, there, two_numbers, within,
+    Read, bounded, cut, cut_if_there, each, parsed, parsed_if_there, short, strange, there,
+    two_numbers, within,
 };
 use super::{MOST, MOST_PROCESSES};
 use crate::domain::catalog::{
     ComputeInstanceProfile, GpuInstanceProfile, InstanceResources, Placement, ProfileCatalog,
 };
+use crate::domain::fleet::{LONGEST_TEXT, LONGEST_WORD};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
     Architecture, Completeness, ComputeInstance, Condition, Device, Driver, Fabric, GpuInstance,
@@ -26,14 +28,14 @@ pub(super) fn node(node: v1::Node) -> Read<(Machine, NvmlState)> {
     let vgpu = match (node.vgpu_host_driver_version, node.vgpu_host_driver_branch) {
         (None, None) => None,
         (version, branch) => Some(VgpuHost {
-            driver_version: there("vgpu_host_driver_version", version)?,
-            driver_branch: there("vgpu_host_driver_branch", branch)?,
+            driver_version: cut(LONGEST_WORD, there("vgpu_host_driver_version", version)?),
+            driver_branch: cut(LONGEST_WORD, there("vgpu_host_driver_branch", branch)?),
         }),
     };
     let machine = Machine {
-        product_name: node.product_name,
+        product_name: cut_if_there(LONGEST_WORD, node.product_name),
         vgpu,
-        bus_error: node.bus_error,
+        bus_error: cut_if_there(LONGEST_TEXT, node.bus_error),
     };
     let state = nvml(there("nvml", node.nvml)?).map_err(|error| error.within("nvml"))?;
     Ok((machine, state))
@@ -44,15 +46,15 @@ fn nvml(nvml: v1::Nvml) -> Read<NvmlState> {
     let driver = driver(&nvml)?;
     Ok(match State::try_from(nvml.state) {
         Ok(State::Absent) => NvmlState::Absent {
-            reason: nvml.reason,
+            reason: cut(LONGEST_TEXT, nvml.reason),
         },
         Ok(State::Loading) => NvmlState::Loading,
         Ok(State::Ready) => NvmlState::Ready(there("driver_version", driver)?),
         Ok(State::Lost) => NvmlState::Lost {
-            reason: nvml.reason,
+            reason: cut(LONGEST_TEXT, nvml.reason),
         },
         Ok(State::Stalled) => NvmlState::Stalled {
-            call: nvml.call,
+            call: cut(LONGEST_WORD, nvml.call),
             driver,
         },
         Ok(State::Unspecified) | Err(_) => return strange("state", nvml.state),
@@ -108,7 +110,7 @@ pub(super) fn device(
             device.type_by_hand,
         )?,
         condition: condition.map_err(|error| error.within("condition"))?,
-        product_name: device.product_name,
+        product_name: cut_if_there(LONGEST_WORD, device.product_name),
         index: device.index,
         minor: device.minor,
         architecture: architecture.transpose()?.map(Architecture::new),
@@ -121,7 +123,7 @@ pub(super) fn device(
         processes: each("processes", MOST_PROCESSES, device.processes, process)?,
         links: each("links", MOST, device.links, |one| link(&one))?,
         fabric: device.fabric.map(|fabric| Fabric {
-            cluster_uuid: fabric.cluster_uuid,
+            cluster_uuid: cut(LONGEST_WORD, fabric.cluster_uuid),
             clique_id: fabric.clique_id,
         }),
         health: device.health.map(health).unwrap_or_default(),
@@ -176,10 +178,10 @@ fn condition(condition: v1::Condition) -> Read<Condition> {
     Ok(match State::try_from(condition.state) {
         Ok(State::Working) => Condition::Working,
         Ok(State::Failing) => Condition::Failing {
-            reason: condition.reason,
+            reason: cut(LONGEST_TEXT, condition.reason),
         },
         Ok(State::PciOnly) => Condition::PciOnly {
-            kernel_driver: condition.kernel_driver,
+            kernel_driver: cut_if_there(LONGEST_WORD, condition.kernel_driver),
         },
         Ok(State::Unspecified) | Err(_) => return strange("state", condition.state),
     })
@@ -320,8 +322,8 @@ fn health(health: v1::Health) -> Health {
 pub(super) fn problems(problems: Vec<v1::Problem>) -> Read<Vec<Problem>> {
     let problems = bounded("problems", MOST, problems)?.into_iter();
     let read = |problem: v1::Problem| Problem {
-        what: problem.what,
-        error: problem.error,
+        what: cut(LONGEST_TEXT, problem.what),
+        error: cut(LONGEST_TEXT, problem.error),
     };
     Ok(problems.map(read).collect())
 }

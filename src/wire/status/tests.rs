@@ -2,6 +2,7 @@
 
 mod chips;
 mod given;
+mod texts;
 
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -42,7 +43,7 @@ fn layout() -> impl Strategy<Value = LayoutStatus> {
     let progress = (text(), 0..9_usize, 0..9_usize, any::<bool>()).prop_map(|told| Progress {
         doing: told.0,
         done: told.1,
-        steps: told.2,
+        steps: told.1 + told.2,
         back: told.3,
     });
     let progress = proptest::option::of(progress);

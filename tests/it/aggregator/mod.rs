@@ -55,6 +55,8 @@ struct Plan {
     limits: Limits,
     patience: Patience,
     tls: Option<TlsFiles>,
+    /// What is answered on connections beyond the limit.
+    reserve: Option<Router>,
 }
 
 /// A server that runs, with its store.
@@ -74,6 +76,7 @@ impl Default for Plan {
             limits: Limits::new(Protocol::Grpc, 1000),
             patience: Patience::default(),
             tls: None,
+            reserve: None,
         }
     }
 }
@@ -92,7 +95,10 @@ impl Plan {
                 self.patience,
             )
             .into_router(),
-            Protocol::Http => Router::new().route("/", axum::routing::get(async || "here\n")),
+            Protocol::Http => {
+                let here = axum::routing::get(async || "here\n");
+                Router::new().route("/", here.post(async |body: Bytes| body))
+            }
         };
         let tls = self
             .tls
@@ -100,6 +106,7 @@ impl Plan {
         let server = Server {
             protocol: self.protocol,
             router,
+            reserve: self.reserve,
             tls,
             limits: self.limits,
             stats,

@@ -36,7 +36,8 @@ fn address(line: &str) -> SocketAddr {
 /// What a scrape gets that accepts anything.
 async fn metrics(people: SocketAddr) -> String {
     let mut page = TcpStream::connect(people).await.unwrap();
-    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: */*\r\nConnection: close\r\n\r\n";
+    let request =
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nConnection: close\r\n\r\n";
     page.write_all(request).await.unwrap();
     let mut answer = String::new();
     page.read_to_string(&mut answer).await.unwrap();
@@ -69,7 +70,7 @@ async fn it_says_where_it_listens_serves_both_and_ends_when_told() {
     let mut stream = Line::open(&mut client, hello("n", 1)).await.unwrap();
     assert!(matches!(stream.answer().await, Ok(Some(Answer::Resync(_)))));
     let mut page = TcpStream::connect(people).await.unwrap();
-    let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     page.write_all(request).await.unwrap();
     let mut answer = String::new();
     page.read_to_string(&mut answer).await.unwrap();
@@ -84,11 +85,69 @@ async fn it_says_where_it_listens_serves_both_and_ends_when_told() {
     }
     promtool::finds_no_fault(&text);
 
+    // A page whose own name leads to this machine must not read the fleet in its reader's browser.
+    let mut page = TcpStream::connect(people).await.unwrap();
+    let request = b"GET /api/v1/nodes HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    page.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    page.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 421 "), "{answer}");
+    assert!(answer.contains("/problems/unknown-host"), "{answer}");
+
     let pid = Pid::from_raw(i32::try_from(program.0.id()).unwrap());
     kill(pid, Signal::SIGTERM).unwrap();
     line("stopping");
     assert!(stream.answer().await.is_err(), "the stream is still open");
     assert!(program.0.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn silent_posts_that_take_every_connection_leave_probes_reachable() {
+    let child = Command::new(AGGREGATOR)
+        .args([
+            "--plaintext",
+            "--grpc-listen=127.0.0.1:0",
+            "--http-listen=127.0.0.1:0",
+            "--max-connections=5",
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut program = Program(child);
+    let output = BufReader::new(program.0.stderr.take().unwrap());
+    let mut lines = output.lines().map(Result::unwrap);
+    let mut line = |text: &str| lines.find(|line| line.contains(text)).unwrap();
+    let people = address(&line("listening for people and programs on "));
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(people).await.unwrap();
+        let head = b"POST /api/v1/match HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
+        stream.write_all(head).await.unwrap();
+        silent.push(stream);
+    }
+    let ask = async |path: &str| {
+        let mut page = TcpStream::connect(people).await.unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        page.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        page.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let healthz = ask("/healthz").await;
+    assert!(healthz.starts_with("HTTP/1.1 200 OK"), "{healthz}");
+    let refused = ask("/api/v1/types").await;
+    assert!(
+        refused.contains("/problems/too-many-connections"),
+        "{refused}"
+    );
+    line("connection limit reached");
+    line("request body too slow");
+    // The places of those that were cut can be had again.
+    while ask("/api/v1/types")
+        .await
+        .contains("/problems/too-many-connections")
+    {}
 }
 
 #[test]

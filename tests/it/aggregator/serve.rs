@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use octavo::aggregator::serve::{Limits, Protocol};
+use axum::Router;
+use axum::routing::get;
+use octavo::aggregator::serve::{Limits, Pace, Protocol};
 use octavo::aggregator::tls::Tls;
 use octavo::config::aggregator::TlsFiles;
 use octavo::domain::error::chain;
@@ -133,6 +135,73 @@ async fn a_connection_too_many_is_closed_at_once_and_room_is_made_again() {
             break;
         }
     }
+}
+
+#[tokio::test]
+async fn a_request_body_that_does_not_come_ends_its_connection() {
+    let plan = Plan {
+        limits: Limits {
+            body: Pace {
+                grace: Duration::from_millis(200),
+                deadline: Duration::from_secs(1),
+            },
+            ..Limits::new(Protocol::Http, 1000)
+        },
+        ..web()
+    };
+    let site = plan.start().await;
+    // One byte of two, and the first chunk of several.
+    for rest_of_head in [
+        "Content-Length: 2\r\n\r\nx",
+        "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+    ] {
+        let mut slow = TcpStream::connect(site.address).await.unwrap();
+        let head = format!("POST / HTTP/1.1\r\nHost: localhost\r\n{rest_of_head}");
+        slow.write_all(head.as_bytes()).await.unwrap();
+        let answer = rest(&mut slow).await;
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    }
+    assert_eq!(
+        site.metric("connections_cut_total{reason=\"slow_body\"}"),
+        2
+    );
+    let mut whole = TcpStream::connect(site.address).await.unwrap();
+    let request =
+        "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
+    whole.write_all(request.as_bytes()).await.unwrap();
+    assert!(rest(&mut whole).await.ends_with("\r\n\r\nok"));
+}
+
+#[tokio::test]
+async fn probes_are_answered_while_every_connection_and_the_reserve_are_taken() {
+    let probes = Router::new()
+        .route("/healthz", get(async || "alive\n"))
+        .fallback(async || axum::http::StatusCode::SERVICE_UNAVAILABLE);
+    let plan = Plan {
+        limits: Limits::new(Protocol::Http, 2),
+        reserve: Some(probes),
+        ..web()
+    };
+    let site = plan.start().await;
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(TcpStream::connect(site.address).await.unwrap());
+    }
+    let ask = async |path: &str| {
+        let mut stream = TcpStream::connect(site.address).await.unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        rest(&mut stream).await
+    };
+    assert!(ask("/healthz").await.ends_with("alive\n"));
+    assert!(ask("/").await.starts_with("HTTP/1.1 503 "));
+    assert_eq!(site.metric("connections{server=\"http\"}"), 2);
+    assert_eq!(
+        site.metric("connections_refused_total{server=\"http\"}"),
+        100
+    );
+    assert!(site.metric("connections_cut_total{reason=\"reserve_full\"}") >= 66);
 }
 
 #[tokio::test]

@@ -290,3 +290,26 @@ fn every_value_is_documented_is_in_the_schema_and_is_tried() {
         assert!(line.len() <= 140, "{line}");
     }
 }
+
+#[test]
+fn the_certificate_is_valid_for_whoever_forwards_the_port() {
+    let made = objects(&render(&values("default")));
+    let secret = made
+        .iter()
+        .find(|one| one["kind"] == "Secret" && one["metadata"]["name"] == "octavo-aggregator-tls");
+    let names = &secret.unwrap()["metadata"]["annotations"]["octavo.dev/certificate-for"];
+    let names: Vec<&str> = names.as_str().unwrap().split(',').collect();
+    for name in [
+        "localhost",
+        "127.0.0.1",
+        "octavo-aggregator.octavo-system.svc",
+    ] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    let asked = objects(&render(&values("cert-manager")));
+    let asked = asked.iter().find(|one| one["kind"] == "Certificate");
+    let spec = &asked.unwrap()["spec"];
+    let names = spec["dnsNames"].as_array().unwrap();
+    assert!(names.contains(&Value::from("localhost")), "{names:?}");
+    assert_eq!(spec["ipAddresses"], serde_json::json!(["127.0.0.1"]));
+}

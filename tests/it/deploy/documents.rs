@@ -164,3 +164,20 @@ fn kubectl_makes_the_policies_before_the_agents_and_helm_after_them() {
     let (policy, agents) = kinds(&chart::render(&chart::values("default")));
     assert!(agents < policy);
 }
+
+#[test]
+fn an_installation_waits_for_a_label_that_agents_write() {
+    let install = include_str!("../../../docs/install.md");
+    let mut waits = commands(install, "kubectl wait node ").peekable();
+    assert!(waits.peek().is_some());
+    for command in waits {
+        let of_nodes = command
+            .iter()
+            .find_map(|word| word.strip_prefix("--selector="));
+        // Without the GPU Operator nobody writes nvidia.com/gpu.present.
+        assert!(
+            of_nodes.is_none_or(|of| of.starts_with("octavo.dev/")),
+            "{command:?}"
+        );
+    }
+}

@@ -285,7 +285,7 @@ async fn attempt(kind: usize, number: usize, on: &Aggregator, strange: &Parts) {
         }
         _ => {
             let mut socket = TcpStream::connect(on.http).await.unwrap();
-            let request = b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n";
+            let request = b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
             // Nothing is ever read of the answer.
             let _closed = socket.write_all(request).await;
         }

@@ -60,3 +60,37 @@ async fn a_fleet_survives_its_aggregator() {
         assert_eq!(reasons.len(), different.len(), "{said:#?}");
     }
 }
+
+#[tokio::test]
+async fn a_restarted_aggregator_says_that_a_part_of_the_fleet_is_not_the_fleet() {
+    let mut aggregator = Aggregator::start(&["--plaintext"]);
+    let api = Api::at(aggregator.http);
+    let machine = Machine::new(SINGLE);
+    let mut stays = machine.report(&aggregator, "stays", &[]);
+    let mut goes = machine.report(&aggregator, "goes", &[]);
+    for agent in [&mut stays, &mut goes] {
+        agent.says(REPORTING);
+    }
+    api.node("goes", |_| true).await;
+    // Agents that have never reported before are no sign of a restart.
+    let list = "/api/v1/nodes";
+    let mut look_again = super::api::pace();
+    while api.get(list).await.body.contains("starting") {
+        look_again.tick().await;
+    }
+    aggregator.kill();
+    goes.kill();
+    aggregator.restart();
+    stays.says(REPORTING);
+    api.node("stays", |_| true).await;
+    let list = api.get(list).await.json();
+    assert_eq!(list["starting"]["nodes"], 1, "{list}");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_octavo"))
+        .args(["nodes", "--server"])
+        .arg(format!("http://{}", aggregator.http))
+        .output()
+        .unwrap();
+    let notes = String::from_utf8(output.stderr).unwrap();
+    let told = "note: the aggregator is starting: nodes that have reported so far: 1; what is shown is not complete";
+    assert!(notes.contains(told), "{notes}");
+}

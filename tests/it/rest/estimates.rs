@@ -310,7 +310,7 @@ fn the_program_itself_answers_without_times_when_its_engine_is_away() {
     let mut stream = TcpStream::connect(aggregator.http).unwrap();
     write!(
         stream,
-        "POST {ESTIMATES} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "POST {ESTIMATES} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )
     .unwrap();

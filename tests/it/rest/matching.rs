@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use axum::http::StatusCode;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
 use octavo::book::prices::Prices;
 use serde_json::{Value, json};
 
@@ -241,6 +242,22 @@ async fn what_cannot_be_asked_is_a_problem_that_names_the_field() {
         "{}",
         form.body
     );
+    // An array is not an object whose fields are told by their places.
+    for document in ["[8, \"80GB\"]", "[]", "{\"performance\": [[]]}"] {
+        let answer = aggregator.post(MATCH, document).await;
+        let problem = answer.json();
+        assert_eq!(problem["type"], "/problems/invalid-body", "{document}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("invalid type: sequence"), "{detail}");
+    }
+    let compressed = Request::post(MATCH)
+        .header("content-type", "application/json")
+        .header("content-encoding", "gzip")
+        .body(Body::from(vec![0x1f, 0x8b, 8]))
+        .unwrap();
+    let compressed = aggregator.answer(compressed).await;
+    assert_eq!(compressed.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    assert_eq!(compressed.json()["type"], "/problems/wrong-encoding");
     let get = aggregator.get(MATCH).await;
     assert_eq!((get.status.as_u16(), get.header("allow")), (405, "POST"));
     let nothing = asked(&aggregator, json!({})).await;

@@ -101,7 +101,7 @@ async fn objectives_and_rows_that_cannot_be_are_problems_that_name_the_field() {
             json!({}),
             json!([{"hardware_type": "H100", "hardware_count": 0}]),
             "rows",
-            "row 0: hardware_count",
+            "row 1: hardware_count",
         ),
         (
             json!({}),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tracing::info;
 
 use crate::apply::program;
@@ -19,7 +20,8 @@ type Answer = Option<Result<(), String>>;
 pub(super) struct Setter {
     program: PathBuf,
     slices: Slices,
-    running: Option<(Order, watch::Receiver<Answer>)>,
+    /// With the task that waits for it.
+    running: Option<(Order, watch::Receiver<Answer>, JoinSet<()>)>,
 }
 
 impl Setter {
@@ -37,8 +39,8 @@ impl Setter {
     pub(super) fn look(&mut self, now: Duration, scene: Option<Scene<'_>>) {
         self.take(now);
         if let Some(order) = scene.and_then(|scene| self.slices.look(now, scene)) {
-            let answer = self.start(&order);
-            self.running = Some((order, answer));
+            let (answer, task) = self.start(&order);
+            self.running = Some((order, answer, task));
         }
     }
 
@@ -50,7 +52,7 @@ impl Setter {
     /// Waits until a call has ended. Safe to drop and call again.
     pub(super) async fn changed(&mut self) {
         match &mut self.running {
-            Some((_, answer)) => {
+            Some((_, answer, _)) => {
                 let _or_it_ended_without_an_answer = answer.changed().await;
             }
             None => pending().await,
@@ -58,7 +60,7 @@ impl Setter {
     }
 
     fn take(&mut self, now: Duration) {
-        let Some((order, answer)) = &self.running else {
+        let Some((order, answer, _)) = &self.running else {
             return;
         };
         let is_over = answer.has_changed().is_err();
@@ -80,7 +82,7 @@ impl Setter {
         self.running = None;
     }
 
-    fn start(&self, order: &Order) -> watch::Receiver<Answer> {
+    fn start(&self, order: &Order) -> (watch::Receiver<Answer>, JoinSet<()>) {
         let (say, answer) = watch::channel(None);
         let mut command = Command::new(&self.program);
         command
@@ -90,11 +92,12 @@ impl Setter {
             .arg(order.number().to_string())
             // One that hangs is not to be in the way of the next.
             .kill_on_drop(true);
-        tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             let done = program::run(&mut command).await;
             say.send_replace(Some(done));
         });
-        answer
+        (answer, task)
     }
 }
 

@@ -120,6 +120,7 @@ fn not_made(why: &NotMade, dry: DryRun) -> Answer {
             refused::Kind::BadProxy
             | refused::Kind::Forbidden
             | refused::Kind::Crossing
+            | refused::Kind::Host
             | refused::Kind::NotFound
             | refused::Kind::Method => StatusCode::FORBIDDEN,
         },

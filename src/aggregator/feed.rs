@@ -1,0 +1,71 @@
+//! A stream of items that a task of its own makes.
+//!
+//! The task ends with the stream: when its reader is gone, nothing goes on for nobody. When the task fails the stream ends, and
+//! the reader comes again.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_stream::Stream;
+
+/// The stream, which has its task.
+#[derive(Debug)]
+pub(super) struct Feed<T> {
+    items: mpsc::Receiver<T>,
+    /// Aborted when dropped.
+    _task: JoinSet<()>,
+}
+
+impl<T> Feed<T> {
+    /// Starts a task that sends items, of which so many may wait to be read.
+    pub(super) fn start<F>(waiting: usize, make: impl FnOnce(mpsc::Sender<T>) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (sender, items) = mpsc::channel(waiting);
+        let mut task = JoinSet::new();
+        task.spawn(make(sender));
+        Self { items, _task: task }
+    }
+}
+
+impl<T> Stream for Feed<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        self.items.poll_recv(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::time::Duration;
+
+    use tokio::sync::oneshot;
+    use tokio::time::timeout;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_ends_with_its_stream_and_a_stream_with_its_task() {
+        let (held, ended) = oneshot::channel::<()>();
+        let mut feed = Feed::start(1, |sender| async move {
+            let _held = held;
+            let _read = sender.send(1).await;
+            pending().await
+        });
+        assert_eq!(feed.next().await, Some(1));
+        drop(feed);
+        let ended = timeout(Duration::from_mins(1), ended).await;
+        assert!(ended.unwrap().is_err());
+        let mut feed = Feed::start(1, |sender: mpsc::Sender<u8>| async move {
+            let _read = sender.send(1).await;
+        });
+        assert_eq!((feed.next().await, feed.next().await), (Some(1), None));
+    }
+}

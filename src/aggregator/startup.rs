@@ -1,0 +1,313 @@
+//! Whether the fleet is still returning after a start of the aggregator.
+//!
+//! Nothing is stored on disk, so right after a restart only some agents have reported again, and their nodes must not be
+//! shown as the whole fleet. The cluster, where it is followed, tells how many nodes to expect: those with our labels. Without
+//! it, an agent that has reported to an aggregator before shows that others may still be on their way. Either way the state ends
+//! by itself: agents retry within half a minute, and an installation without agents must become ready.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::clock::Moment;
+use super::fleet::Fleet;
+use super::view::View;
+use crate::domain::access::Sight;
+use crate::domain::cluster::{ClusterNode, Readiness};
+use crate::domain::id::NodeName;
+use crate::k8s::cluster::Followed;
+use crate::wire::starting::StartingJson;
+
+/// How many nodes have reported since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StartupProgress {
+    /// Nodes that have reported.
+    pub nodes: usize,
+    /// Nodes that are expected; `None` where no cluster tells.
+    pub expected: Option<usize>,
+}
+
+/// Watches nodes return, until all are there or it has taken too long.
+#[derive(Debug)]
+pub struct Startup {
+    view: View,
+    cluster: Option<watch::Receiver<Arc<Followed>>>,
+    progress: watch::Sender<Option<StartupProgress>>,
+}
+
+/// When an aggregator without a cluster stops expecting agents: their longest backoff, and time to connect.
+const SETTLED_AFTER: Duration = Duration::from_secs(35);
+/// When it stops waiting for nodes that the cluster has: their agents may be broken.
+const TIMEOUT: Duration = Duration::from_mins(1);
+/// The label that every node with accelerators and an agent has.
+const TYPE_LABEL: &str = "octavo.dev/type";
+
+impl Startup {
+    /// Reports through `progress` on the fleet of `view` and a cluster, where one is followed.
+    pub fn new(
+        view: View,
+        cluster: Option<watch::Receiver<Arc<Followed>>>,
+        progress: watch::Sender<Option<StartupProgress>>,
+    ) -> Self {
+        Self {
+            view,
+            cluster,
+            progress,
+        }
+    }
+
+    /// Runs until the start is over.
+    pub async fn run(mut self) {
+        let since = Moment::default().age(self.view.clock().now());
+        let mut settled = pin!(sleep(SETTLED_AFTER.saturating_sub(since)));
+        let mut timeout = pin!(sleep(TIMEOUT.saturating_sub(since)));
+        let mut is_settled = false;
+        loop {
+            let expected = self.expected();
+            let fleet = self.view.fleet();
+            let now = progress(&fleet, expected.as_deref(), is_settled);
+            self.report(now);
+            // Without a cluster, agents that return later can still show that this is a restart.
+            if now.is_none() && (expected.is_some() || is_settled) {
+                return;
+            }
+            tokio::select! {
+                () = timeout.as_mut() => break,
+                () = settled.as_mut(), if !is_settled => is_settled = true,
+                changed = self.view.changed() => if changed.is_none() { break },
+                () = changed(&mut self.cluster) => {}
+            }
+        }
+        self.report(None);
+    }
+
+    fn report(&self, now: Option<StartupProgress>) {
+        self.progress.send_if_modified(|before| {
+            let is_other = *before != now;
+            *before = now;
+            is_other
+        });
+    }
+
+    /// Nodes that have our labels and are ready; `None` where no cluster tells.
+    fn expected(&self) -> Option<Vec<NodeName>> {
+        let followed = self.cluster.as_ref()?.borrow();
+        followed.heard?;
+        let nodes = followed.sights.nodes.values();
+        let expected: Vec<NodeName> = nodes
+            .filter(|node| is_expected(node))
+            .filter_map(|node| node.name.parse().ok())
+            .collect();
+        // Agents that do not label their nodes are not told apart from none.
+        (!expected.is_empty()).then_some(expected)
+    }
+}
+
+fn is_expected(node: &ClusterNode) -> bool {
+    node.readiness == Readiness::Ready && node.label(TYPE_LABEL).is_some()
+}
+
+/// How far the fleet is; `None` once the start is over.
+fn progress(
+    fleet: &Fleet,
+    expected: Option<&[NodeName]>,
+    is_settled: bool,
+) -> Option<StartupProgress> {
+    let nodes = fleet.nodes.len();
+    let is_over = match expected {
+        Some(expected) => expected.iter().all(|name| fleet.nodes.get(name).is_some()),
+        None => is_settled || (nodes > 0 && !fleet.has_returned),
+    };
+    let expected = expected.map(<[NodeName]>::len);
+    (!is_over).then_some(StartupProgress { nodes, expected })
+}
+
+/// Waits for a change of the cluster; for ever where none is followed.
+async fn changed(cluster: &mut Option<watch::Receiver<Arc<Followed>>>) {
+    if let Some(followed) = cluster
+        && followed.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+impl fmt::Display for StartupProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.nodes;
+        match self.expected {
+            Some(expected) => write!(
+                f,
+                "the aggregator is starting: {nodes} of about {expected} nodes have reported"
+            ),
+            None => write!(
+                f,
+                "the aggregator is starting: nodes that have reported so far: {nodes}"
+            ),
+        }
+    }
+}
+
+impl StartupProgress {
+    /// The document for who has this sight: how many nodes there are is for who may see nodes.
+    pub fn document(self, sight: &Sight) -> StartingJson {
+        StartingJson {
+            nodes: sight.nodes.then_some(self.nodes),
+            expected: self.expected.filter(|_| sight.nodes),
+        }
+    }
+
+    /// The same in words.
+    pub fn told(self, sight: &Sight) -> String {
+        if sight.nodes {
+            self.to_string()
+        } else {
+            "the aggregator is starting: not all nodes have reported".to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+    use crate::aggregator::clock::Clock;
+    use crate::aggregator::fleet::{Freshness, Gist, Node, Origin};
+    use crate::domain::cluster::Sights;
+    use crate::domain::inventory::{Inventory, Machine, NvmlState};
+    use crate::domain::stream::{Parts, Run};
+
+    fn fleet(names: &[&str], has_returned: bool) -> Fleet {
+        let mut fleet = Fleet {
+            has_returned,
+            ..Fleet::default()
+        };
+        for name in names {
+            let origin = Origin {
+                name: name.parse().unwrap(),
+                run: Run {
+                    epoch: 1,
+                    boot_id: "b".to_owned(),
+                },
+                agent_version: String::new(),
+            };
+            let inventory = Inventory {
+                neuron: None,
+                machine: Machine::default(),
+                nvml: NvmlState::Loading,
+                devices: Vec::new(),
+            };
+            let gist = Gist::of(&inventory, Arc::default(), None);
+            let fresh = Freshness::new(Moment::default(), Duration::from_hours(1));
+            let node = Node::new(origin, Parts::default(), gist, fresh);
+            fleet.nodes.insert(Arc::new(node));
+        }
+        fleet
+    }
+
+    fn cluster(names: &[&str]) -> Arc<Followed> {
+        let node = |name: &&str| ClusterNode {
+            name: (*name).to_owned(),
+            labels: [(TYPE_LABEL.to_owned(), "nvidia-l4-24gb".to_owned())].into(),
+            readiness: Readiness::Ready,
+            ..ClusterNode::default()
+        };
+        let plain = ClusterNode {
+            name: "without-agent".to_owned(),
+            readiness: Readiness::Ready,
+            ..ClusterNode::default()
+        };
+        let nodes = names.iter().map(node).chain([plain]);
+        Arc::new(Followed {
+            sights: Arc::new(Sights::of(nodes, [])),
+            heard: Some(Instant::now()),
+            trouble: None,
+            odd: 0,
+        })
+    }
+
+    fn seen(nodes: usize, expected: Option<usize>) -> Option<StartupProgress> {
+        Some(StartupProgress { nodes, expected })
+    }
+
+    struct Site {
+        fleet: watch::Sender<Fleet>,
+        cluster: watch::Sender<Arc<Followed>>,
+        progress: watch::Receiver<Option<StartupProgress>>,
+    }
+
+    impl Site {
+        /// One that runs as a part of the test's own future.
+        fn new(is_followed: bool) -> (Self, Startup) {
+            let (fleet, receiver) = watch::channel(Fleet::default());
+            let (cluster, followed) = watch::channel(Arc::default());
+            let (sender, progress) = watch::channel(Some(StartupProgress::default()));
+            let view = View::new(receiver, Clock::start());
+            let startup = Startup::new(view, is_followed.then_some(followed), sender);
+            let site = Self {
+                fleet,
+                cluster,
+                progress,
+            };
+            (site, startup)
+        }
+
+        async fn reports(&mut self, wanted: Option<StartupProgress>) {
+            let seen = self.progress.wait_for(|seen| *seen == wanted);
+            timeout(Duration::from_secs(30), seen)
+                .await
+                .unwrap()
+                .unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_that_the_cluster_has_are_expected_until_all_have_reported() {
+        let (mut site, startup) = Site::new(true);
+        let check = async {
+            site.cluster.send_replace(cluster(&["a", "b"]));
+            site.reports(seen(0, Some(2))).await;
+            site.fleet.send_replace(fleet(&["a", "x"], true));
+            site.reports(seen(2, Some(2))).await;
+            site.fleet.send_replace(fleet(&["a", "b", "x"], true));
+            site.reports(None).await;
+        };
+        tokio::join!(startup.run(), check);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_cluster_a_returning_agent_shows_that_others_may_follow() {
+        let (mut site, startup) = Site::new(false);
+        let begun = Instant::now();
+        let check = async {
+            // An agent that has never reported is no sign of a restart; one that has is.
+            site.fleet.send_replace(fleet(&["a"], false));
+            site.reports(None).await;
+            site.fleet.send_replace(fleet(&["a", "b"], true));
+            site.reports(seen(2, None)).await;
+        };
+        tokio::join!(startup.run(), check);
+        assert_eq!(*site.progress.borrow(), None);
+        assert_eq!(begun.elapsed().as_secs(), SETTLED_AFTER.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_is_over_in_time_without_any_agent_and_with_agents_that_never_come() {
+        let begun = Instant::now();
+        let (site, startup) = Site::new(false);
+        startup.run().await;
+        assert_eq!(begun.elapsed().as_secs(), SETTLED_AFTER.as_secs());
+        assert_eq!(*site.progress.borrow(), None);
+        let begun = Instant::now();
+        let (site, startup) = Site::new(true);
+        site.cluster.send_replace(cluster(&["a"]));
+        startup.run().await;
+        assert_eq!(begun.elapsed().as_secs(), TIMEOUT.as_secs());
+        assert_eq!(*site.progress.borrow(), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! Texts of drivers, kernels and agents, made safe to show.
+
+/// `text` on one line, without characters that are invisible or change the direction of a line. Names come from firmware, from
+/// drivers and from other machines, and must neither steer a terminal nor pass for something else. Blanks of any kind become a
+/// space, everything else of that kind U+FFFD.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\t' | '\n' | '\r' => ' ',
+            c if c.is_control() || is_invisible(c) => char::REPLACEMENT_CHARACTER,
+            c => c,
+        })
+        .collect()
+}
+
+/// Whether it has no width, or steers how others are laid out. Source: Unicode 16, `Default_Ignorable_Code_Point`,
+/// `Bidi_Control`, line and paragraph separators, interlinear annotations.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// At most so many bytes of `text`, whole characters.
+pub fn beginning(text: &str, most: usize) -> String {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end = end.saturating_sub(1);
+    }
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_can_neither_steer_a_terminal_nor_turn_its_line_around() {
+        for (text, shown) in [
+            ("NVIDIA H100 80GB é 漢", "NVIDIA H100 80GB é 漢"),
+            ("a\u{1b}[31mb\n", "a\u{fffd}[31mb "),
+            ("a\u{202e}b\tc<d", "a\u{fffd}b c<d"),
+            ("H\u{200b}100", "H\u{fffd}100"),
+            ("a\u{2066}b\u{2069}\u{feff}", "a\u{fffd}b\u{fffd}\u{fffd}"),
+            ("a\u{ad}b\u{2060}c\u{e0041}", "a\u{fffd}b\u{fffd}c\u{fffd}"),
+            ("a\u{2028}b\u{61c}", "a\u{fffd}b\u{fffd}"),
+        ] {
+            assert_eq!(printable(text), shown);
+        }
+    }
+
+    #[test]
+    fn a_beginning_ends_with_a_whole_character() {
+        assert_eq!(beginning("aéb", 2), "a");
+        assert_eq!(beginning("aéb", 3), "aé");
+        assert_eq!(beginning("aéb", 9), "aéb");
+    }
+}

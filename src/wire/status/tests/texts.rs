@@ -1,0 +1,40 @@
+//! How long the texts of drivers and kernels may be.
+
+use super::*;
+
+#[test]
+fn texts_of_drivers_are_cut_to_what_people_can_read() {
+    let status = edited(|device| {
+        device.product_name = Some("é".repeat(100_000));
+        device.problems = vec![v1::Problem {
+            what: "x".repeat(100_000),
+            error: "y".repeat(100_000),
+        }];
+    });
+    let device = status.unwrap().inventory.devices.remove(0);
+    assert_eq!(device.product_name, Some("é".repeat(LONGEST_WORD / 2)));
+    assert_eq!(device.problems[0].what.len(), LONGEST_TEXT);
+    assert_eq!(device.problems[0].error.len(), LONGEST_TEXT);
+}
+
+#[test]
+fn i12_no_more_steps_are_done_than_there_are() {
+    let layout = |done: u32| v1::Layout {
+        devices: vec![v1::LayoutDevice {
+            pci: "0000:07:00.0".to_owned(),
+            progress: Some(v1::LayoutProgress {
+                done,
+                steps: 3,
+                ..v1::LayoutProgress::default()
+            }),
+            ..v1::LayoutDevice::default()
+        }],
+        ..v1::Layout::default()
+    };
+    let parts = encode(&two_gpus(), &LabelSet::default(), None);
+    let read = |done: u32| decode(&with(&parts, "layout", content(&layout(done))));
+    assert!(read(3).is_ok());
+    let error = read(5).unwrap_err();
+    let place = (error.key().as_str(), error.place());
+    assert_eq!(place, ("layout", "devices[0].progress.done"));
+}
