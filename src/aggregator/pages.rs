@@ -71,6 +71,13 @@ pub fn router(availability: Counter) -> Router {
         .route("/nodes", get(to_the_list))
         .route("/nodes/", get(to_the_list))
         .route("/availability", get(what_is_to_be_had))
+        .route("/compare", get(profiles::compare::page))
+        .route(
+            "/objectives",
+            get(profiles::objectives::form)
+                .post(profiles::objectives::answer)
+                .layer(DefaultBodyLimit::max(profiles::LONGEST)),
+        )
         .route("/profiles", get(profiles::list))
         .route(
             "/profiles/new",
@@ -116,7 +123,7 @@ async fn one_node(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let fleet = site.view.fleet();
+    let fleet = site.view.listed();
     let known = name.parse::<NodeName>().ok();
     let known = known.and_then(|name| fleet.nodes.get(&name));
     let Some(node) = known else {

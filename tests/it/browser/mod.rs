@@ -2,6 +2,7 @@
 
 mod availability;
 mod chrome;
+mod compare;
 mod estimate;
 mod fixture;
 mod keyboard;
@@ -16,3 +17,4 @@ mod quality;
 mod selection;
 mod sharing;
 mod shots;
+mod without_agent;
