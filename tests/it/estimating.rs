@@ -284,7 +284,7 @@ fn a_model_catalogues_answer_becomes_a_choice_with_copies_prices_and_what_others
             "\
 HARDWARE   DEVICES  COPIES  COST/H    HERE  KEEPS  REQ/S  TTFT_P90
 L4         1        7       4.90 USD  no    yes    1.5    250
-H100 80GB  2        2       8 USD     no    yes    7      180.5
+H100 80GB  2        2       8.00 USD  no    yes    7      180.5
 RTX 4090   1        4       -         no    no     3      400
 
 does not keep all:
