@@ -189,7 +189,7 @@ pub struct NodeType {
     pub devices: CountsJson,
 }
 
-/// Devices, each counted once: the five kinds add up to `total`.
+/// Devices, each counted once: the six kinds add up to `total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CountsJson {
@@ -203,6 +203,9 @@ pub struct CountsJson {
     pub partitioned: u32,
     /// Of no use until somebody does something: failing, without a driver, waiting for a reset.
     pub unavailable: u32,
+    /// Set aside for virtual machines: no pod gets them, on purpose.
+    #[serde(default)]
+    pub set_aside: u32,
     /// Nobody can tell now.
     pub unknown: u32,
     /// Partitions of those that are partitioned.
@@ -379,6 +382,7 @@ impl From<Counts> for CountsJson {
             in_use: counts.in_use,
             partitioned: counts.partitioned,
             unavailable: counts.unavailable,
+            set_aside: counts.set_aside,
             unknown: counts.unknown,
             partitions: counts.partitions.into(),
         }

@@ -14,12 +14,13 @@ use crate::wire::api::NodeRow;
 const FEW: [&str; 9] = [
     "NAME", "TYPES", "DEVICES", "FREE", "PARTS", "MEMORY", "SHARING", "STATE", "AGE",
 ];
-const MORE: [&str; 9] = [
+const MORE: [&str; 10] = [
     "LAYOUT",
     "LAYOUT STATE",
     "IN USE",
     "PARTITIONED",
     "UNAVAILABLE",
+    "SET ASIDE",
     "UNKNOWN",
     "CONNECTED",
     "CONFIRMED",
@@ -106,9 +107,10 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
                     .unwrap_or(words::NONE),
             ),
             words::layout_state(layout),
-            number(devices.in_use),
+            words::in_use(devices),
             number(devices.partitioned),
             number(devices.unavailable),
+            number(devices.set_aside),
             number(devices.unknown),
             Cell::plain(if row.connected { "yes" } else { "no" }),
             Cell::plain(&words::second(&row.last_confirmed)),
@@ -136,6 +138,7 @@ pub(in crate::cli) mod tests {
             in_use: 1,
             partitioned: 4,
             unavailable: 1,
+            set_aside: 0,
             unknown: 0,
             partitions: PartitionsJson {
                 total: 12,
@@ -235,7 +238,7 @@ b     8x unknown  8        2     5/12   640Gi   mixed    ok     3s
                 printed(FleetFormat::Wide, Headers::Hidden),
                 Colors::Off
             ),
-            "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent away  3s  serving  blocked  1  4  1  0  no  2026-11-21T10:00:00Z  0.1.0\n"
+            "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent away  3s  serving  blocked  1  4  1  0  0  no  2026-11-21T10:00:00Z  0.1.0\n"
         );
     }
 
