@@ -178,8 +178,7 @@ pub struct NodeType {
     /// The canonical name, such as `nvidia-h200-141gb`; absent for devices nobody knows.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
-    /// Who says that they are of this type: `catalogue`, by what they are; `manual`, a person, by the label `octavo.dev/type-override`;
-    /// `mixed`, of some the one and of some the other. Absent for devices nobody knows.
+    /// Source of the type: `catalogue`, `manual` (the label `octavo.dev/type-override`) or `mixed`; absent for unknown devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_source: Option<String>,
     /// Memory of one device.

@@ -175,7 +175,7 @@ impl AvailabilityRow {
         self.requested.or(self.in_use).unwrap_or(0)
     }
 
-    /// Units of which nobody reports whether they are in use.
+    /// Units whose use is not reported.
     pub fn unknown_units(&self) -> u64 {
         let of = self.unusable.iter();
         let unknown = of.filter(|one| one.reason == Why::UseUnknown.as_str());

@@ -212,16 +212,15 @@ pub(super) async fn profile_draft(
     Ok(Json(document(drafted)))
 }
 
-/// A new hardware profile for as many nodes as a document can name; nothing is made by asking
+/// Draft a hardware profile for nodes named in a document; nothing is created
 #[utoipa::path(
     post,
     path = "/api/v1/profile-draft",
     tag = "profiles",
-    request_body(content = ProfileOrder, description = "As for `POST /api/v1/profiles`; `reason` and `replace` change nothing of a draft"),
+    request_body(content = ProfileOrder, description = "As for `POST /api/v1/profiles`; `reason` and `replace` are ignored"),
     responses(
         (status = 200, description = "The object, and what to know before it is made", body = ProfileDraft),
-        (status = 400, description = "The document cannot be meant, or there are parameters; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
-        (status = 403, description = "A page of another site asks", body = Problem, content_type = "application/problem+json"),
+        (status = 400, description = "The document is invalid, or there are parameters; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
         (status = 413, description = "The document is too long", body = Problem, content_type = "application/problem+json"),
         (status = 415, description = "The document is not JSON", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "No profile can be made of these nodes", body = Problem, content_type = "application/problem+json"),

@@ -151,7 +151,7 @@ impl Registration for Registrar {
             Endpoint::try_from(format!("unix://{}", socket.display())).map_err(failed)?;
         let mut plugin = DevicePluginClient::new(endpoint.connect().await.map_err(failed)?);
         let mut list = plugin.list_and_watch(Empty {}).await?.into_inner();
-        // What is in it nobody needs: the pods of the demo are there already.
+        // The content is not used: the pods of the demo hold their replicas already.
         let read = async move { while let Ok(Some(_)) = list.message().await {} };
         self.lists.lock().await.spawn(read);
         Ok(Response::new(Empty {}))

@@ -115,7 +115,7 @@ fn summary(rows: &[&AvailabilityRow]) -> String {
 
 const DEVICE: &str = "device";
 
-/// How many are free; `?` where nobody observes whether any is.
+/// How many are free; `?` where their use is not reported.
 fn free_of(row: &AvailabilityRow) -> String {
     words::observed(row.free, row.unknown_units())
 }
@@ -294,7 +294,7 @@ nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4      1         8    
     }
 
     #[test]
-    fn devices_whose_use_nobody_reports_are_unknown_and_not_unusable() {
+    fn devices_whose_use_is_not_reported_are_unknown_and_not_unusable() {
         let mut silent = row("amd.com/gpu", "device", 0);
         silent.requested = None;
         silent.in_use = Some(0);

@@ -42,10 +42,10 @@ pub(in crate::cli) fn few_types(row: &NodeRow) -> String {
     format!("{}, and {hidden} more", types(&few))
 }
 
-/// Stands for a count that nobody can observe.
+/// Stands for a count that cannot be observed.
 pub(in crate::cli) const UNOBSERVED: &str = "?";
 
-/// A count of devices; `?` where none is known to be so and the use of some is not reported.
+/// A count of devices; `?` where it is zero and the use of some devices is not reported.
 pub(in crate::cli) fn observed(count: u64, unknown: u64) -> String {
     if count == 0 && unknown > 0 {
         UNOBSERVED.to_owned()

@@ -176,8 +176,8 @@ impl<'a> Allocations<'a> {
                 all.held.entry(unit.uuid.as_str()).or_default().insert(id);
             }
         }
-        let in_force = reported.sharing.into_iter();
-        for (name, unit) in in_force.flat_map(SharingReport::in_force) {
+        let reports = reported.sharing.into_iter();
+        for (name, unit) in reports.flat_map(SharingReport::applied_units) {
             if let Some(replicas) = unit.replicas {
                 all.sliced.insert(unit.uuid.as_str(), (name, replicas));
             }
@@ -202,7 +202,7 @@ impl<'a> Allocations<'a> {
             };
             return vec![One { standing, ..whole }];
         };
-        // A process whose container nobody names holds one.
+        // A process of an unknown container holds one.
         let taken = held.max(usize::from(whole.standing == Standing::Taken));
         let replicas = usize::try_from(*replicas).unwrap_or(usize::MAX);
         let units = (0..replicas).map(|at| One {
@@ -418,7 +418,7 @@ mod tests {
             (units.shape, units.total, units.in_use, units.free)
         };
         assert_eq!(of(&sliced("sharing-in-force")), (Shape::Shared, 3, 2, 1));
-        // What is asked for and is not so yet does not count.
+        // A layout that is not applied yet does not count.
         assert_eq!(of(&sliced("sharing-pending")), (Shape::Device, 1, 1, 0));
     }
 

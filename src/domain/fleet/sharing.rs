@@ -80,7 +80,7 @@ impl SharingReport {
     }
 
     /// Devices and partitions with the resource of each, where what the node allocates is what the layout asks for; empty otherwise.
-    pub fn in_force(&self) -> impl Iterator<Item = (&ResourceName, &UnitStatus)> {
+    pub fn applied_units(&self) -> impl Iterator<Item = (&ResourceName, &UnitStatus)> {
         let reason = Reason::of(&self.state);
         let is_so = matches!(reason, Some(Reason::SharingInForce | Reason::SharingHeld));
         let resources = self.resources.iter().filter(move |_| is_so);
@@ -132,7 +132,7 @@ impl SharingSummary {
 impl ByTurns {
     /// What shall be and is not yet does not count.
     fn of(report: &SharingReport) -> Self {
-        let units = report.in_force().map(|(_, unit)| unit);
+        let units = report.applied_units().map(|(_, unit)| unit);
         let (shared, alone): (Vec<_>, Vec<_>) = units.partition(|unit| unit.replicas.is_some());
         match (shared.is_empty(), alone.is_empty()) {
             (true, _) => Self::None,

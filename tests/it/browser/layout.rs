@@ -63,7 +63,7 @@ pub(super) const IN_THE_WAY: [(&str, &str); 2] = [
 ];
 
 /// The machine that these states are of: the partition that would have to go is in use.
-pub(super) async fn machine_in_the_way() -> Inventory {
+pub(super) async fn blocked_machine() -> Inventory {
     let scenario = std::fs::read_to_string("demo/machines/hgx-a100.yaml").unwrap();
     let process = "{pid: 4711, gpu: 0, gi: 2, name: vllm";
     assert!(scenario.contains(process));
@@ -74,7 +74,7 @@ pub(super) async fn machine_in_the_way() -> Inventory {
 #[tokio::test]
 async fn a_layout_is_shown_device_by_device_and_its_progress_as_it_goes() {
     let site = Site::of_the_demo().await;
-    let machine = machine_in_the_way().await;
+    let machine = blocked_machine().await;
     site.put_standing("hgx-a100", &machine, &standing(&machine, 2, &IN_THE_WAY));
     browse(&site.url.clone(), Start::default(), async move |page| {
         page.open("/nodes/mixed-l40s-a100").await;

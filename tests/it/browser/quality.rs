@@ -2,7 +2,7 @@
 
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
-use super::layout::{IN_THE_WAY, machine_in_the_way, standing};
+use super::layout::{IN_THE_WAY, blocked_machine, standing};
 use super::profiles::cluster;
 use super::sharing::give_shares;
 
@@ -25,7 +25,7 @@ async fn check(page: &Page, path: &str) {
 
 /// A node with something to say of its layout, in the list and on its page.
 async fn give_a_layout(site: &Site) {
-    let machine = machine_in_the_way().await;
+    let machine = blocked_machine().await;
     let layout = standing(&machine, 2, &IN_THE_WAY);
     site.put_standing("hgx-a100", &machine, &layout);
 }
