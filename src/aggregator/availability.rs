@@ -21,7 +21,7 @@ use super::kept::{Fit, Kept, Last};
 use super::view::View;
 use crate::domain::accelerators::Catalogue;
 use crate::domain::availability::{
-    AgentNode, Availability, History, Names, Past, Possibilities, Seen, Shown, count,
+    AgentNode, Availability, History, Names, Past, Possibilities, Reported, Seen, Shown, count,
 };
 use crate::domain::id::NodeName;
 use crate::domain::reason::Reason;
@@ -295,7 +295,13 @@ impl Work {
             if let Ok(inventory) = status::decode(&node.parts).map(|status| status.inventory) {
                 let usage = node.parts.get(PartKey::usage().as_str());
                 let usage = usage.and_then(|part| status::decode_usage(part).ok());
-                let seen = Seen::of(&inventory, usage.as_ref(), &mut self.known);
+                let sharing = node.parts.get(PartKey::sharing().as_str());
+                let sharing = sharing.and_then(|part| status::decode_sharing(part).ok());
+                let reported = Reported {
+                    usage: usage.as_ref(),
+                    sharing: sharing.as_ref(),
+                };
+                let seen = Seen::of(&inventory, reported, &mut self.known);
                 self.seen.insert(node.name.clone(), seen);
             }
         }

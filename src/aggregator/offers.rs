@@ -160,7 +160,7 @@ impl OnNode {
             Occupancy::Free => &mut self.free,
             Occupancy::Partitioned(parts) if parts.in_use == 0 => &mut self.idle,
             Occupancy::InUse | Occupancy::Partitioned(_) => &mut self.units,
-            Occupancy::Unavailable => &mut self.lost,
+            Occupancy::Unavailable | Occupancy::SetAside => &mut self.lost,
             Occupancy::Unknown => &mut self.untold,
         };
         *place = place.saturating_add(1);

@@ -99,7 +99,7 @@ pub fn router(context: Context) -> Router {
         .routes(routes!(profiles::profiles, creation::create))
         .routes(routes!(profiles::profile))
         .routes(routes!(profiles::profile_in_namespace))
-        .routes(routes!(profiles::profile_draft))
+        .routes(routes!(profiles::profile_draft, profiles::posted_draft))
         .routes(routes!(profile_events::follow_profiles))
         .routes(routes!(usage::summary))
         .routes(routes!(events::follow))

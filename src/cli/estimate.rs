@@ -233,7 +233,7 @@ mod tests {
             text(&answer(), FleetFormat::Table, Headers::Shown),
             "\
 TYPE    COUNT  ESTIMATE       COST
-acme-x  8      16 to 38 days  4000.00 to 9600.50 USD a run
+acme-x  8      16 to 38 days  4,000 to 9,600 USD a run
 acme-y  8      no estimate    -
 
 no estimate:

@@ -8,6 +8,7 @@ use crate::config::octavo::fleet::FleetFormat;
 use crate::config::octavo::matching::{MatchSettings, Wish};
 use crate::config::octavo::{Colors, Input};
 use crate::domain::matching::{Standing, Verdict};
+use crate::domain::price::shown;
 use crate::wire::matching::{FreeJson, MatchAnswer, MatchRequest, MatchRow, RefusalRow};
 use crate::wire::slo::{Found, parse};
 
@@ -135,7 +136,7 @@ fn of_match(row: &MatchRow) -> Vec<Cell> {
     };
     let cost = row.cost.as_ref().map_or_else(
         || "-".to_owned(),
-        |cost| format!("{} {}", cost.per_hour, cost.currency),
+        |cost| format!("{} {}", shown(&cost.per_hour), cost.currency),
     );
     let types: Vec<&str> = [&row.type_name]
         .into_iter()

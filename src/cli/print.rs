@@ -14,11 +14,11 @@ pub(super) enum Reader {
     Gone,
 }
 
-/// Prints a report. A reader that has seen enough (`| head -1`) is no failure.
+/// Prints a report, its notes last: a long table does not scroll them away. A reader that has seen enough (`| head -1`) is no failure.
 pub(super) fn publish(report: &Report) -> Result<(), CliError> {
-    let written = write_all(&mut io::stderr().lock(), &report.notes)
-        .and_then(|()| write_all(&mut io::stdout().lock(), &report.output));
-    heard(written).map(|_| ())
+    let written = write_all(&mut io::stdout().lock(), &report.output);
+    let noted = write_all(&mut io::stderr().lock(), &report.notes);
+    heard(written.and(noted)).map(|_| ())
 }
 
 /// Prints on standard output while a command goes on, whole and at once.

@@ -73,8 +73,12 @@ async fn show(settings: &ShowSettings, colors: Colors) -> Result<Report, CliErro
     Ok(report(output, &notes, Exit::Done))
 }
 
-/// Where one profile is.
+/// Where one profile is. Its name may stand behind its namespace, as `octavo match` prints it: `opendatahub/large-gpu`.
 pub(super) fn target(namespace: Option<&str>, name: &str) -> Target {
+    let (namespace, name) = match name.split_once('/') {
+        Some((of, name)) if namespace.is_none_or(|said| said == of) => (Some(of), name),
+        Some(_) | None => (namespace, name),
+    };
     let name = segment(name);
     Target::new(&match namespace {
         Some(namespace) => format!("/api/v1/profiles/{}/{name}", segment(namespace)),
@@ -88,7 +92,7 @@ async fn check(settings: &ListSettings, colors: Colors) -> Result<Report, CliErr
     let missing: Vec<&String> = settings
         .names()
         .iter()
-        .filter(|name| !list.items.iter().any(|row| row.name == **name))
+        .filter(|name| !list.items.iter().any(|row| is_named(row, name)))
         .collect();
     for name in &missing {
         notes.push(format!("there is no profile {}", printable(name)));
@@ -127,8 +131,16 @@ async fn read_by(client: &Client, settings: &ListSettings) -> Result<ProfileList
     let mut list: ProfileList = client.get(&target).await?;
     let names = settings.names();
     list.items
-        .retain(|row| names.is_empty() || names.contains(&row.name));
+        .retain(|row| names.is_empty() || names.iter().any(|name| is_named(row, name)));
     Ok(list)
+}
+
+/// Whether a person means this profile, by its name alone or behind its namespace.
+fn is_named(row: &ProfileRow, name: &str) -> bool {
+    let (namespace, name) = name
+        .split_once('/')
+        .map_or((None, name), |(namespace, name)| (Some(namespace), name));
+    row.name == name && namespace.is_none_or(|of| row.namespace == of)
 }
 
 /// Whether more than notes is to be said.

@@ -7,6 +7,7 @@ use super::{CliError, Exit, Report, input, json, yaml};
 use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::{FleetFormat, Printed};
 use crate::config::octavo::slo::{SloSettings, Wanted};
+use crate::domain::price::shown;
 use crate::wire::slo::{ObjectivesJson, RowJson, SloAnswer, SloRequest, SloRow, parse};
 
 const OF_ROW: [&str; 5] = ["HARDWARE", "DEVICES", "COPIES", "COST/H", "HERE"];
@@ -155,7 +156,7 @@ fn cells(
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let cost = row.per_hour.as_ref().map(|price| {
         let currency = row.currency.as_deref().unwrap_or_default();
-        format!("{price} {currency}").trim_end().to_owned()
+        format!("{} {currency}", shown(price)).trim_end().to_owned()
     });
     let here = if row.here.is_empty() { "no" } else { "yes" };
     let rate = measured.and_then(|of| of.requests_per_second);

@@ -32,6 +32,6 @@ pub use self::history::History;
 pub use self::holders::{Holders, Left, Shown};
 pub use self::kind::{Kind, Names, Source};
 pub use self::row::{Key, OnNode, Pending, Row, Unknown, Unusable, Wait};
-pub use self::seen::{Seen, SeenUnits};
+pub use self::seen::{Reported, Seen, SeenUnits};
 pub use self::shape::{Shape, Whole, is_accelerator};
 pub use self::standing::Why;

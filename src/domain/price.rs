@@ -67,6 +67,51 @@ pub enum PriceError {
     Option(String),
 }
 
+/// An amount for a person: two decimals at least, and commas between thousands, as `1,234.50`. A text that is no amount stays as it is.
+pub fn shown(amount: &str) -> String {
+    match Decimal::from_str_exact(amount) {
+        Ok(decimal) => grouped(&with_decimals(decimal, 2)),
+        Err(_) => amount.to_owned(),
+    }
+}
+
+/// The ends of an estimate for a person, as [`shown`]; from a thousand on rounded to three digits, as more of them say nothing.
+pub fn estimated(low: &str, high: &str) -> (String, String) {
+    let both = Decimal::from_str_exact(low)
+        .ok()
+        .zip(Decimal::from_str_exact(high).ok());
+    let Some((least, most)) = both.filter(|(_, most)| *most >= Decimal::ONE_THOUSAND) else {
+        return (shown(low), shown(high));
+    };
+    let whole = |amount: Decimal| {
+        let rounded = amount.round_sf(3).unwrap_or(amount);
+        grouped(&with_decimals(rounded.round(), 0))
+    };
+    (whole(least), whole(most))
+}
+
+/// With this many digits behind the point, or more where it has more.
+fn with_decimals(amount: Decimal, least: u32) -> String {
+    let mut amount = amount.normalize();
+    amount.rescale(amount.scale().max(least));
+    amount.to_string()
+}
+
+/// With commas between thousands.
+fn grouped(text: &str) -> String {
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let count = whole.chars().count();
+    let digits = whole.chars().enumerate();
+    let grouped: String = digits
+        .flat_map(|(at, digit)| {
+            let left = count.saturating_sub(at);
+            let comma = (at > 0 && left.is_multiple_of(3)).then_some(',');
+            comma.into_iter().chain([digit])
+        })
+        .collect();
+    format!("{grouped}{rest}")
+}
+
 /// Digits behind the point. Clouds state hundredths of a cent.
 const MOST_DECIMALS: u32 = 6;
 /// The highest price of one device for one hour, and the highest ceiling: sums of a fleet stay far below what can be counted.
@@ -251,6 +296,34 @@ mod tests {
         );
         assert_eq!(tenth.for_seconds(f64::NAN), None);
         assert_eq!(tenth.for_seconds(-1.0), None);
+    }
+
+    #[test]
+    fn money_is_shown_with_two_decimals_and_thousands_apart() {
+        for (amount, text) in [
+            ("5", "5.00"),
+            ("4.9", "4.90"),
+            ("21.00", "21.00"),
+            ("0.0125", "0.0125"),
+            ("999", "999.00"),
+            ("1000", "1,000.00"),
+            ("1234567.5", "1,234,567.50"),
+            ("dear", "dear"),
+        ] {
+            assert_eq!(shown(amount), text);
+        }
+    }
+
+    #[test]
+    fn an_estimate_has_no_more_digits_than_it_knows() {
+        let pair = |low, high| {
+            let (low, high) = estimated(low, high);
+            format!("{low} to {high}")
+        };
+        assert_eq!(pair("233707.26", "560897.44"), "234,000 to 561,000");
+        assert_eq!(pair("4000.00", "9600.50"), "4,000 to 9,600");
+        assert_eq!(pair("850.49", "1234.5"), "850 to 1,230");
+        assert_eq!(pair("0.00", "12.3"), "0.00 to 12.30");
     }
 
     #[test]

@@ -167,8 +167,7 @@ pub struct NodeType {
     /// The canonical name, such as `nvidia-h200-141gb`; absent for devices nobody knows.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
-    /// Who says that they are of this type: `catalogue`, by what they are; `manual`, a person, by the label `octavo.dev/type-override`;
-    /// `mixed`, of some the one and of some the other. Absent for devices nobody knows.
+    /// Source of the type: `catalogue`, `manual` (the label `octavo.dev/type-override`) or `mixed`; absent for unknown devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_source: Option<String>,
     /// Memory of one device.
@@ -178,7 +177,7 @@ pub struct NodeType {
     pub devices: CountsJson,
 }
 
-/// Devices, each counted once: the five kinds add up to `total`.
+/// Devices, each counted once: the six kinds add up to `total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CountsJson {
@@ -192,6 +191,9 @@ pub struct CountsJson {
     pub partitioned: u32,
     /// Of no use until somebody does something: failing, without a driver, waiting for a reset.
     pub unavailable: u32,
+    /// Set aside for virtual machines: no pod gets them, on purpose.
+    #[serde(default)]
+    pub set_aside: u32,
     /// Nobody can tell now.
     pub unknown: u32,
     /// Partitions of those that are partitioned.
@@ -345,6 +347,7 @@ impl From<Counts> for CountsJson {
             in_use: counts.in_use,
             partitioned: counts.partitioned,
             unavailable: counts.unavailable,
+            set_aside: counts.set_aside,
             unknown: counts.unknown,
             partitions: counts.partitions.into(),
         }

@@ -90,8 +90,8 @@ pub struct AvailabilityRow {
 /// Units of no use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnusableJson {
-    /// Why, in a word: `cordoned`, `repartitioning`, `stale`, `not-ready`, `tainted`, `pods-full`, `unhealthy`, `plugin-missing`,
-    /// `use-unknown`, `no-such-node`.
+    /// Why, in a word: `cordoned`, `repartitioning`, `stale`, `not-ready`, `tainted`, `pods-full`, `unhealthy`, `set-aside`,
+    /// `plugin-missing`, `use-unknown`, `no-such-node`.
     pub reason: String,
     /// The same in words for a person, and what to do.
     pub message: String,
@@ -177,6 +177,13 @@ impl AvailabilityRow {
     /// What somebody has of it.
     pub fn taken(&self) -> u64 {
         self.requested.or(self.in_use).unwrap_or(0)
+    }
+
+    /// Units whose use is not reported.
+    pub fn unknown_units(&self) -> u64 {
+        let of = self.unusable.iter();
+        let unknown = of.filter(|one| one.reason == Why::UseUnknown.as_str());
+        unknown.fold(0, |all, one| all.saturating_add(one.count))
     }
 
     /// All that is of no use.

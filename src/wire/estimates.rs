@@ -17,7 +17,7 @@ use crate::domain::estimate::{
     CostRange, Devices, Interval, MOST_DEVICES, Workload, batch, model, tokens_of, words,
 };
 use crate::domain::matching::{RequestError, type_named};
-use crate::domain::price::PurchaseOption;
+use crate::domain::price::{self, PurchaseOption};
 
 /// Most lines of devices in one request, or of types of the fleet that are answered.
 pub const MOST_ITEMS: usize = 64;
@@ -283,13 +283,11 @@ impl EstimateRow {
     }
 }
 
-/// `4000.00 to 9600.00 USD a run`.
+/// `4,000 to 9,600 USD a run`.
 impl fmt::Display for CostRangeJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let range = words::range(
-            (self.low.clone(), &self.currency),
-            (self.high.clone(), &self.currency),
-        );
+        let (low, high) = price::estimated(&self.low, &self.high);
+        let range = words::range((low, &self.currency), (high, &self.currency));
         match self.per.as_str() {
             "run" => write!(f, "{range} a run"),
             "million-tokens" => write!(f, "{range} per 10^6 tokens"),

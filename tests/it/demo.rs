@@ -76,6 +76,62 @@ fn the_demo_shows_who_is_over_the_share_of_a_gpu() {
 }
 
 #[test]
+fn the_demo_s_shared_gpu_is_time_sliced_wherever_it_is_shown() {
+    let place = Place::new();
+    let machines = place.folder.path().join("machines");
+    fs::create_dir(&machines).unwrap();
+    fs::copy(format!("{MACHINES}/t4.yaml"), machines.join("t4.yaml")).unwrap();
+    let mut demo = place.start(&["--seconds=120", "--machines", machines.to_str().unwrap()]);
+    let try_this = demo.says(" top");
+    let server = try_this.trim().split(' ').next().unwrap();
+    let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();
+    let octavo = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
+            .args(arguments)
+            .args(["--server", server])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // Its plugin registers with kubelet first.
+    while octavo(&["nodes", "--sharing=time-slicing", "-o", "name"]).trim() != "t4" {
+        demo.is_running();
+    }
+    let node = octavo(&["node", "t4", "-o", "json"]);
+    for label in [
+        r#""nvidia.com/gpu.replicas": "3""#,
+        r#""nvidia.com/gpu.sharing-strategy": "time-slicing""#,
+        r#""octavo.dev/sharing": "time-slicing""#,
+    ] {
+        assert!(node.contains(label), "{node}");
+    }
+    let figures = || octavo(&["availability", "--no-headers"]);
+    let mut seen = figures();
+    // Who has which time slice is observed in a rhythm of its own.
+    while !is_counted(&seen) {
+        demo.is_running();
+        seen = figures();
+    }
+    kill(demo.pid(), Signal::SIGINT).unwrap();
+    assert_eq!(demo.child.wait().unwrap().code(), Some(0));
+    place.is_left_clean();
+}
+
+/// Three time slices, of which pods hold two.
+fn is_counted(figures: &str) -> bool {
+    let words: Vec<&str> = figures.split_whitespace().collect();
+    words.starts_with(&[
+        "nvidia-t4-16gb",
+        "nvidia.com/gpu",
+        "turn",
+        "1",
+        "2",
+        "0",
+        "3",
+    ])
+}
+
+#[test]
 fn the_demo_s_devices_of_amd_s_are_repartitioned_while_it_runs_and_seen_as_they_are() {
     let place = Place::new();
     let machines = place.folder.path().join("machines");
@@ -272,6 +328,12 @@ impl Demo {
             "the demo never said {text:?}; it said:\n{}",
             said.join("\n")
         );
+    }
+
+    #[track_caller]
+    fn is_running(&mut self) {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "the demo has ended: {ended:?}");
     }
 
     fn pid(&self) -> Pid {

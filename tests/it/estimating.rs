@@ -284,11 +284,11 @@ fn a_model_catalogues_answer_becomes_a_choice_with_copies_prices_and_what_others
             "\
 HARDWARE   DEVICES  COPIES  COST/H    HERE  PROFILE              FREE  KEEPS  REQ/S  TTFT_P90
 L4         1        7       4.90 USD  no    -                    -     yes    1.5    250
-H100 80GB  2        2       8 USD     no    opendatahub/premium  -     yes    7      180.5
+H100 80GB  2        2       8.00 USD  no    opendatahub/premium  -     yes    7      180.5
 RTX 4090   1        4       -         no    -                    -     no     3      400
 
 profiles to choose:
-  2 x H100 80GB: premium (opendatahub/premium) - availability unknown - 8 USD/h
+  2 x H100 80GB: premium (opendatahub/premium) - availability unknown - 8.00 USD/h
     - keeps all
 
 does not keep all:

@@ -184,11 +184,14 @@ fn the_fleet_is_listed_counted_shown_and_filtered() {
     }
     let types = fleet.prints(&["types"]);
     assert!(
-        types.contains("nvidia-h100-80gb  80Gi    2      1     1       0            -           0            0        1\n"),
+        types.contains("nvidia-h100-80gb  80Gi    2      1     1       0            -           0            0          0        1\n"),
         "{types}"
     );
     let only = fleet.prints(&["types", "--type=nvidia-a100-80gb", "--no-headers"]);
-    assert_eq!(only, "nvidia-a100-80gb  80Gi  1  0  0  1  2/2  0  0  1\n");
+    assert_eq!(
+        only,
+        "nvidia-a100-80gb  80Gi  1  0  0  1  2/2  0  0  0  1\n"
+    );
     let node = fleet.prints(&["node", "a100"]);
     assert!(node.starts_with("Node: a100\nState: ok\nAgent: "), "{node}");
     assert!(node.contains("3g.40gb") && node.contains("gi "), "{node}");
@@ -199,6 +202,30 @@ fn the_fleet_is_listed_counted_shown_and_filtered() {
             "{node}"
         );
     }
+}
+
+#[test]
+fn notes_are_printed_below_the_table_that_they_are_about() {
+    let fleet = Fleet::new();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("screen");
+    let screen = fs::File::create(&path).unwrap();
+    let status = fleet
+        .octavo(&["availability"])
+        .stderr(screen.try_clone().unwrap())
+        .stdout(screen)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let lines = fs::read_to_string(&path).unwrap();
+    let mut lines = lines.lines();
+    assert!(lines.next().unwrap().starts_with("NVIDIA A100 80GB - "));
+    assert!(
+        lines
+            .next_back()
+            .unwrap()
+            .starts_with("note: counted by what agents see")
+    );
 }
 
 #[test]

@@ -66,11 +66,11 @@ async fn the_fleets_greediest_come_first_and_are_marked() {
     assert_eq!(
         printed(&output),
         "\
-NODE             DEVICE  PARTITION  POD            CONTAINER  REPLICAS  MEMORY  SHARE               UTIL
-gpu-1            GPU 0   -          team-a/greedy  main       0         16Gi    133% of 12Gi, over  35%
-mixed-1 (stale)  GPU 0   -          team-a/greedy  main       0         16Gi    133% of 12Gi, over  35%
-gpu-1            GPU 0   -          team-a/modest  main       1         2048Mi  16% of 12Gi         35%
-mixed-1 (stale)  GPU 0   -          team-a/modest  main       1         2048Mi  16% of 12Gi         35%
+NODE             DEVICE  PARTITION  POD            CONTAINER  REPLICA  MEMORY  SHARE               UTIL
+gpu-1            GPU 0   -          team-a/greedy  main       0        16Gi    133% of 12Gi, over  35%
+mixed-1 (stale)  GPU 0   -          team-a/greedy  main       0        16Gi    133% of 12Gi, over  35%
+gpu-1            GPU 0   -          team-a/modest  main       1        2048Mi  16% of 12Gi         35%
+mixed-1 (stale)  GPU 0   -          team-a/modest  main       1        2048Mi  16% of 12Gi         35%
 "
     );
     let notes = said(&output.stderr);

@@ -3,11 +3,11 @@
 use askama::Template;
 
 use super::assets::Assets;
-use super::bar::{Bar, Key, legend_of};
-use super::words::{age, counted, memory, millis, starting};
+use super::bar::{Bar, Key, SET_ASIDE, legend_of};
+use super::words::{age, counted as number_of, memory, millis, starting};
 use crate::aggregator::availability::{Age, Counted, Counter, NOT_READ};
 use crate::domain::access::Sight;
-use crate::domain::availability::{Basis, Key as Of, Row, Shape, Wait, Why};
+use crate::domain::availability::{Basis, Key as Of, Kind, Row, Shape, Wait, Why};
 use crate::domain::error::chain;
 use crate::domain::quantity::Mebibytes;
 
@@ -106,7 +106,7 @@ pub(super) fn page(
 }
 
 fn counted_rows(count: usize) -> String {
-    counted(count, "row is", "rows are")
+    number_of(count, "row is", "rows are")
 }
 
 fn resource(row: &Row, basis: Basis) -> ResourcePart {
@@ -117,9 +117,9 @@ fn resource(row: &Row, basis: Basis) -> ResourcePart {
         Basis::Cluster => "requested",
         Basis::Agents => "in use",
     };
-    // Of what nobody tells it may well be of use.
-    let untold = row.unusable.get(&Why::UseUnknown);
-    let untold = untold.map_or(0, |untold| untold.count);
+    let counted = |why: Why| row.unusable.get(&why).map_or(0, |units| units.count);
+    let [unknown, set_aside] = [Why::UseUnknown, Why::SetAside].map(counted);
+    let unusable = row.unusable_units();
     let keys = legend_of([
         ("in-use", None, taken, row.taken),
         ("free", None, "free", row.free),
@@ -127,9 +127,10 @@ fn resource(row: &Row, basis: Basis) -> ResourcePart {
             "unavailable",
             Some("crosses"),
             "unusable",
-            row.unusable_units().saturating_sub(untold),
+            unusable.saturating_sub(unknown).saturating_sub(set_aside),
         ),
-        ("unknown", None, "use unknown", untold),
+        ("set-aside", None, SET_ASIDE, set_aside),
+        ("unknown", None, "use unknown", unknown),
         (
             "partitioned",
             Some("stripes"),
@@ -139,7 +140,10 @@ fn resource(row: &Row, basis: Basis) -> ResourcePart {
     ]);
     let reasons = row.unusable.iter();
     ResourcePart {
-        free: row.free.to_string(),
+        free: match row.free {
+            0 if unknown > 0 => "?".to_owned(),
+            free => free.to_string(),
+        },
         what: format!("available {}", what(shape)),
         resource: resource.clone(),
         bar: Bar::drawn(&keys, 15),
@@ -147,7 +151,7 @@ fn resource(row: &Row, basis: Basis) -> ResourcePart {
         facts: facts(row),
         reasons: reasons
             .map(|(why, of)| {
-                let nodes = counted(usize::try_from(of.nodes).unwrap_or(0), "node", "nodes");
+                let nodes = number_of(usize::try_from(of.nodes).unwrap_or(0), "node", "nodes");
                 format!("{} on {nodes}: {}", of.count, why.words())
             })
             .collect(),
@@ -158,17 +162,25 @@ fn what(shape: &Shape) -> String {
     match shape {
         Shape::Device => "as whole devices".to_owned(),
         Shape::Mig(profile) | Shape::Part(profile) => format!("as {profile} partitions"),
-        Shape::Shared => "as turns on shared devices".to_owned(),
-        Shape::SharedMig(profile) => format!("as turns on {profile} partitions"),
+        Shape::Shared => "as time slices of devices".to_owned(),
+        Shape::SharedMig(profile) => format!("as time slices of {profile} partitions"),
         Shape::NeuronCore => "as cores".to_owned(),
     }
 }
 
 fn facts(row: &Row) -> Vec<String> {
     let mut facts = Vec::new();
-    let nodes = counted(usize::try_from(row.nodes).unwrap_or(0), "node", "nodes");
+    let nodes = number_of(usize::try_from(row.nodes).unwrap_or(0), "node", "nodes");
     let each = row.memory.filter(|memory| *memory > Mebibytes::default());
     facts.push(match each {
+        // Devices of several types differ, and this is the least of them.
+        Some(each) if row.key.kind == Kind::Mixed => {
+            format!(
+                "{} on {nodes}, with {} or more each",
+                row.capacity,
+                memory(each)
+            )
+        }
         Some(each) => format!("{} on {nodes}, with {} each", row.capacity, memory(each)),
         None => format!("{} on {nodes}", row.capacity),
     });

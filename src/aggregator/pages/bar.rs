@@ -8,6 +8,9 @@ const MOST_LEAVES: u32 = 16;
 /// The narrowest segment, in hundredths of a percent: one device of ten thousand must still be seen.
 const NARROWEST: u64 = 60;
 
+/// The word for devices that no pod gets, on purpose.
+pub(super) const SET_ASIDE: &str = "set aside";
+
 /// A bar.
 #[derive(Debug)]
 pub(super) struct Bar {
@@ -84,6 +87,7 @@ pub(super) fn legend(counts: Counts) -> Vec<Key> {
             "unavailable",
             counts.unavailable.into(),
         ),
+        ("set-aside", None, SET_ASIDE, counts.set_aside.into()),
         ("unknown", None, "use unknown", counts.unknown.into()),
     ])
 }

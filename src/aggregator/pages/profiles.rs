@@ -29,8 +29,8 @@ use crate::wire::hardware_profiles::document::{FindingJson, IdentifierJson, Prof
 
 /// Rows on a page: the first ones by namespace and name.
 const ROWS: usize = 500;
-/// The longest form, as long as the longest document.
-pub(super) const LONGEST: usize = 256 << 10;
+/// The longest form: as many nodes as a profile can be made of, under the longest names, and the other fields.
+pub(super) const LONGEST: usize = 2 << 20;
 
 /// All profiles.
 #[derive(Template)]
@@ -137,7 +137,7 @@ async fn answer(
         };
         return html(StatusCode::NOT_FOUND, &page);
     };
-    let estimate = Estimate::of((&site.view, sight), row, uri).await;
+    let estimate = Estimate::of((&site.view, sight), row, (uri, origin)).await;
     let notice = site.view.profiles_notice(sight);
     let page = one::page(row, said, notice, (origin, estimate));
     html(StatusCode::OK, &page)

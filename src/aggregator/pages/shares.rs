@@ -71,6 +71,8 @@ const MOST_MARKS: u32 = 24;
 const MOST_NAMES: usize = 3;
 /// What stands where nobody knows.
 const NOT_TOLD: &str = "not told";
+/// What stands in the place of memory that no process can use.
+const NO_PROCESS: &str = "no process";
 
 impl Given {
     /// Of what the node tells.
@@ -173,13 +175,22 @@ fn row(unit: &UnitUsage, tenant: &Tenant) -> Row {
         who: name(tenant),
         container: container.unwrap_or_default(),
         place: place(unit, tenant),
-        memory: tenant.memory.map_or_else(|| NOT_TOLD.to_owned(), memory),
-        bar: share(unit, tenant),
+        memory: if is_without_process(tenant) {
+            NO_PROCESS.to_owned()
+        } else {
+            tenant.memory.map_or_else(|| NOT_TOLD.to_owned(), memory)
+        },
+        bar: share(unit, tenant).filter(|_| !is_without_process(tenant)),
         busy: tenant
             .utilization
             .map_or_else(String::new, |percent| format!("{} %", percent.0)),
         over: tenant.is_over,
     }
+}
+
+/// Whether it holds something and does not use it: its processes ended, or none began yet.
+fn is_without_process(tenant: &Tenant) -> bool {
+    tenant.processes.is_empty() && tenant.memory.is_some_and(|used| used.get() == 0)
 }
 
 fn name(tenant: &Tenant) -> String {
@@ -375,6 +386,22 @@ mod tests {
             utilization: None,
             units: vec![unit],
         }
+    }
+
+    #[test]
+    fn a_pod_that_holds_a_share_and_runs_no_process_uses_no_memory_of_it() {
+        let mut unit = unit();
+        unit.tenants = vec![
+            tenant("idle", &[0], 0, false),
+            tenant("new", &[1], 0, false),
+        ];
+        unit.tenants[0].processes = vec![4711];
+        let users = Users::of(&device(unit)).unwrap();
+        let rows = users.rows.iter().take(2);
+        let said: Vec<_> = rows
+            .map(|row| (row.memory.as_str(), row.bar.is_some()))
+            .collect();
+        assert_eq!(said, [("0 MiB", true), ("no process", false)]);
     }
 
     #[test]

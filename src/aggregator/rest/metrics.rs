@@ -140,6 +140,7 @@ fn devices(encoder: &mut DescriptorEncoder<'_>, types: &Types) -> fmt::Result {
             ("in_use", counts.in_use),
             ("partitioned", counts.partitioned),
             ("unavailable", counts.unavailable),
+            ("set_aside", counts.set_aside),
             ("unknown", counts.unknown),
         ] {
             let labels = [("type", name.as_str()), ("occupancy", occupancy)];

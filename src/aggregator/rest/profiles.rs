@@ -8,17 +8,18 @@ use axum::response::Response;
 
 use super::Api;
 use super::answers::{Asked, Tagged};
+use super::body::Sent;
 use super::nodes::Pairs;
 use super::problem::{Failure, Kind};
 use super::seen::Seen;
 use crate::aggregator::profiles::{Judged, NoDraft};
 use crate::domain::access::Sight;
-use crate::domain::hardware_profile::{CountError, Counts, Refusal, Said};
+use crate::domain::hardware_profile::{CountError, Counts, Draft, Refusal, Said};
 use crate::wire::api::{API_VERSION, Problem};
 use crate::wire::hardware_profiles::document::{
     HardwareProfileList, ProfileDetail, ProfileDraft, ProfileList, ProfileRow,
 };
-use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder};
+use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder, place};
 use crate::wire::hardware_profiles::{object, yaml};
 
 /// Which profiles somebody asks for.
@@ -208,15 +209,48 @@ pub(super) async fn profile_draft(
     let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
     let of_counts = |_: &CountError| "counts".to_owned();
     let drafted = drafted.map_err(|why| undrafted(why, of_counts, "tolerate"))?;
+    Ok(Json(document(drafted)))
+}
+
+/// Draft a hardware profile for nodes named in a document; nothing is created
+#[utoipa::path(
+    post,
+    path = "/api/v1/profile-draft",
+    tag = "profiles",
+    request_body(content = ProfileOrder, description = "As for `POST /api/v1/profiles`; `reason` and `replace` are ignored"),
+    responses(
+        (status = 200, description = "The object, and what to know before it is made", body = ProfileDraft),
+        (status = 400, description = "The document is invalid, or there are parameters; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 413, description = "The document is too long", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "The document is not JSON", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "No profile can be made of these nodes", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "No cluster is followed now", body = Problem, content_type = "application/problem+json")
+    )
+)]
+pub(super) async fn posted_draft(
+    State(api): State<Api>,
+    pairs: Pairs,
+    Sent(asked): Sent<ProfileOrder>,
+) -> Result<Json<ProfileDraft>, Failure> {
+    pairs.none()?;
+    let wish = asked.wish();
+    let wish =
+        wish.map_err(|error| Failure::new(Kind::InvalidBody, error.problem).of(error.field))?;
+    let drafted = api.view.profiles().draft(api.view.fleet(), wish).await;
+    let drafted = drafted.map_err(|why| undrafted(why, place, "tolerations"))?;
+    Ok(Json(document(drafted)))
+}
+
+fn document(drafted: Draft) -> ProfileDraft {
     let profile = object(&drafted.profile);
-    Ok(Json(ProfileDraft {
+    ProfileDraft {
         api_version: API_VERSION.to_owned(),
         kind: "ProfileDraft".to_owned(),
         yaml: yaml(&profile),
         profile,
         nodes: drafted.nodes,
         notes: drafted.notes.iter().map(ToString::to_string).collect(),
-    }))
+    }
 }
 
 async fn judged(api: &Api) -> std::sync::Arc<Judged> {

@@ -270,6 +270,9 @@ impl ClientError {
                 "/problems/unknown-node" => {
                     Some("`octavo nodes` lists the nodes that an agent has spoken for")
                 }
+                "/problems/ambiguous-profile" => {
+                    Some("give its namespace with --namespace, or name it as NAMESPACE/NAME")
+                }
                 "/problems/unauthenticated" => Some(
                     "show who you are with --token-file FILE or OCTAVO_TOKEN_FILE; `kubectl create token ACCOUNT` makes a token",
                 ),

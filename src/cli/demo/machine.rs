@@ -129,6 +129,7 @@ impl<'a> Machine<'a> {
         if let Some(tenants) = &self.tenants {
             command
                 .args(["--layout", tenants::LAYOUT, "--usage-interval=2s"])
+                .args(["--sharing=embedded"])
                 .arg("--proc-root")
                 .arg(tenants.proc())
                 .arg("--pod-resources")

@@ -1,7 +1,8 @@
 //! Pods that share a machine's GPU: what kubelet tells of who has which replica, and the kernel of whose each process is.
 //!
 //! There is neither on the machine that the demo runs on, so both are made up as the hardware is: kubelet's answer at a socket,
-//! its record, and a `/proc` of files. What is made of them is the agent's work.
+//! its record, and a `/proc` of files. Device plugins register at the same socket, and the agent's does: the GPU is time-sliced by
+//! the agent itself, so what its labels, the pages and the pods report of it is one thing.
 
 use std::fs;
 use std::io;
@@ -9,10 +10,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tokio::net::UnixListener;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 use tokio_stream::wrappers::UnixListenerStream;
-use tonic::transport::Server;
+use tonic::transport::{Endpoint, Server};
 use tonic::{Request, Response, Status};
 
+use crate::proto::device_plugin::device_plugin_client::DevicePluginClient;
+use crate::proto::device_plugin::registration_server::{Registration, RegistrationServer};
+use crate::proto::device_plugin::{Empty, RegisterRequest};
 use crate::proto::pod_resources::pod_resources_lister_server::{
     PodResourcesLister, PodResourcesListerServer,
 };
@@ -87,7 +93,13 @@ impl Tenants {
         let record = self.kubelet().join("kubelet_internal_checkpoint");
         fs::write(record, record_of_pods())?;
         let listener = UnixListener::bind(self.socket())?;
-        let server = Server::builder().add_service(PodResourcesListerServer::new(Lister));
+        let registrar = Registrar {
+            folder: self.kubelet(),
+            lists: Mutex::default(),
+        };
+        let server = Server::builder()
+            .add_service(PodResourcesListerServer::new(Lister))
+            .add_service(RegistrationServer::new(registrar));
         // It ends with the program; who asks it is ended before.
         drop(tokio::spawn(
             server.serve_with_incoming(UnixListenerStream::new(listener)),
@@ -121,6 +133,29 @@ fn record_of_pods() -> String {
     let entries: Vec<_> = entries.collect();
     json!({"Data": {"PodDeviceEntries": entries, "RegisteredDevices": {}}, "Checksum": 0})
         .to_string()
+}
+
+/// Takes registrations of device plugins, and reads their lists as kubelet does.
+#[derive(Debug)]
+struct Registrar {
+    folder: PathBuf,
+    lists: Mutex<JoinSet<()>>,
+}
+
+#[tonic::async_trait]
+impl Registration for Registrar {
+    async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<Empty>, Status> {
+        let socket = self.folder.join(&request.get_ref().endpoint);
+        let failed = |error: tonic::transport::Error| Status::unavailable(error.to_string());
+        let endpoint =
+            Endpoint::try_from(format!("unix://{}", socket.display())).map_err(failed)?;
+        let mut plugin = DevicePluginClient::new(endpoint.connect().await.map_err(failed)?);
+        let mut list = plugin.list_and_watch(Empty {}).await?.into_inner();
+        // The content is not used: the pods of the demo hold their replicas already.
+        let read = async move { while let Ok(Some(_)) = list.message().await {} };
+        self.lists.lock().await.spawn(read);
+        Ok(Response::new(Empty {}))
+    }
 }
 
 /// Answers as kubelet does.

@@ -101,8 +101,8 @@ fn summary(rows: &[&AvailabilityRow]) -> String {
     let mut titles: Vec<(&str, Vec<String>)> = Vec::new();
     for row in rows {
         let free = match row.unit.as_str() {
-            DEVICE => row.free.to_string(),
-            unit => format!("{} x {}", row.free, printable(unit)),
+            DEVICE => free_of(row),
+            unit => format!("{} x {}", free_of(row), printable(unit)),
         };
         match titles.last_mut() {
             Some((title, all)) if *title == row.title => all.push(free),
@@ -115,6 +115,11 @@ fn summary(rows: &[&AvailabilityRow]) -> String {
 
 const DEVICE: &str = "device";
 
+/// How many are free; `?` where their use is not reported.
+fn free_of(row: &AvailabilityRow) -> String {
+    words::observed(row.free, row.unknown_units())
+}
+
 fn header(names: &[&str]) -> Vec<Cell> {
     let names = names.iter();
     names.map(|name| Cell::new(name, Ink::Strong)).collect()
@@ -122,7 +127,8 @@ fn header(names: &[&str]) -> Vec<Cell> {
 
 fn figures(row: &AvailabilityRow, is_wide: bool) -> Vec<Cell> {
     let free = if row.free > 0 { Ink::Good } else { Ink::Plain };
-    let unusable = row.unusable_units();
+    let unknown = row.unknown_units();
+    let unusable = row.unusable_units().saturating_sub(unknown);
     let waits = if row.pending.units > 0 {
         format!("{} ({})", row.pending.units, pods(row.pending.pods))
     } else {
@@ -132,8 +138,8 @@ fn figures(row: &AvailabilityRow, is_wide: bool) -> Vec<Cell> {
         Cell::plain(&row.type_name),
         Cell::plain(&row.resource),
         Cell::plain(&row.unit),
-        Cell::new(&row.free.to_string(), free),
-        count(row.taken()),
+        Cell::new(&free_of(row), free),
+        Cell::plain(&words::observed(row.taken(), unknown)),
         Cell::new(&unusable.to_string(), notice(unusable > 0)),
         count(row.capacity),
         Cell::new(&waits, notice(row.pending.units > 0)),
@@ -286,6 +292,24 @@ nvidia-h200-141gb  nvidia.com/mig-1g.18gb  1g.18gb  3     4      1         8    
 "
         );
         assert_eq!(notes(&list), Vec::<String>::new());
+    }
+
+    #[test]
+    fn devices_whose_use_is_not_reported_are_unknown_and_not_unusable() {
+        let mut silent = row("amd.com/gpu", "device", 0);
+        silent.requested = None;
+        silent.in_use = Some(0);
+        silent.unusable[0] = UnusableJson {
+            reason: "use-unknown".to_owned(),
+            message: "the driver does not report whether they are in use".to_owned(),
+            count: 8,
+            nodes: 1,
+        };
+        let text = shown(&list(vec![silent]), FleetFormat::Table, Headers::Shown);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "NVIDIA H200 141GB - ? available");
+        let figures: Vec<&str> = lines[3].split_whitespace().collect();
+        assert_eq!(figures[3..7], ["?", "?", "0", "8"]);
     }
 
     #[test]

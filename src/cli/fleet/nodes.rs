@@ -20,6 +20,7 @@ const MORE: [&str; 10] = [
     "IN USE",
     "PARTITIONED",
     "UNAVAILABLE",
+    "SET ASIDE",
     "UNKNOWN",
     "CONNECTED",
     "CONFIRMED",
@@ -115,9 +116,10 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
                     .unwrap_or(words::NONE),
             ),
             words::layout_state(layout),
-            number(devices.in_use),
+            words::in_use(devices),
             number(devices.partitioned),
             number(devices.unavailable),
+            number(devices.set_aside),
             number(devices.unknown),
             Cell::plain(if row.connected { "yes" } else { "no" }),
             Cell::plain(&words::second(&row.last_confirmed)),
@@ -149,6 +151,7 @@ pub(in crate::cli) mod tests {
             in_use: 1,
             partitioned: 4,
             unavailable: 1,
+            set_aside: 0,
             unknown: 0,
             partitions: PartitionsJson {
                 total: 12,
@@ -249,7 +252,7 @@ b     8x unknown  8        2     5/12   640Gi   mixed    ok     3s
                 printed(FleetFormat::Wide, Headers::Hidden),
                 Colors::Off
             ),
-            "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent away  3s  serving  blocked  1  4  1  0  no  2026-11-21T10:00:00Z  0.1.0  agent\n"
+            "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent away  3s  serving  blocked  1  4  1  0  0  no  2026-11-21T10:00:00Z  0.1.0  agent\n"
         );
     }
 

@@ -8,7 +8,7 @@ use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::Printed;
 use crate::wire::api::{NodeRow, NodeType, TypeRow};
 
-const OF_TYPE: [&str; 10] = [
+const OF_TYPE: [&str; 11] = [
     "TYPE",
     "MEMORY",
     "TOTAL",
@@ -17,6 +17,7 @@ const OF_TYPE: [&str; 10] = [
     "PARTITIONED",
     "PARTS FREE",
     "UNAVAILABLE",
+    "SET ASIDE",
     "UNKNOWN",
     "NODES",
 ];
@@ -71,11 +72,12 @@ fn of_type(row: &TypeRow) -> Vec<Cell> {
         name(&row.of_all),
         Cell::plain(&words::memory(row.of_all.memory_mib.unwrap_or(0))),
         number(devices.total),
-        number(devices.free),
-        number(devices.in_use),
+        words::free(devices),
+        words::in_use(devices),
         number(devices.partitioned),
         Cell::plain(&words::parts(devices.partitions)),
         number(devices.unavailable),
+        number(devices.set_aside),
         number(devices.unknown),
         number(row.nodes),
     ]
@@ -87,8 +89,8 @@ fn of_node(here: &NodeType, node: &NodeRow) -> Vec<Cell> {
         name(here),
         Cell::plain(&node.name),
         number(devices.total),
-        number(devices.free),
-        number(devices.in_use),
+        words::free(devices),
+        words::in_use(devices),
         number(devices.partitioned),
         Cell::plain(&words::parts(devices.partitions)),
         words::state(node),
@@ -110,6 +112,7 @@ mod tests {
     use crate::cli::fleet::nodes::tests::row;
     use crate::config::octavo::Headers;
     use crate::config::octavo::fleet::FleetFormat;
+    use crate::wire::api::CountsJson;
 
     #[test]
     fn each_type_is_counted_and_then_found_on_its_nodes() {
@@ -131,8 +134,8 @@ mod tests {
         assert_eq!(
             text(Headers::Shown),
             "\
-TYPE              MEMORY  TOTAL  FREE  IN USE  PARTITIONED  PARTS FREE  UNAVAILABLE  UNKNOWN  NODES
-nvidia-a100-80gb  80Gi    8      2     1       4            5/12        1            0        1
+TYPE              MEMORY  TOTAL  FREE  IN USE  PARTITIONED  PARTS FREE  UNAVAILABLE  SET ASIDE  UNKNOWN  NODES
+nvidia-a100-80gb  80Gi    8      2     1       4            5/12        1            0          0        1
 
 TYPE              NODE  TOTAL  FREE  IN USE  PARTITIONED  PARTS FREE  STATE
 nvidia-a100-80gb  n1    8      2     1       4            5/12        ok
@@ -140,7 +143,42 @@ nvidia-a100-80gb  n1    8      2     1       4            5/12        ok
         );
         assert_eq!(
             text(Headers::Hidden),
-            "nvidia-a100-80gb  80Gi  8  2  1  4  5/12  1  0  1\n"
+            "nvidia-a100-80gb  80Gi  8  2  1  4  5/12  1  0  0  1\n"
         );
+    }
+
+    #[test]
+    fn devices_whose_use_is_not_reported_are_not_counted_as_none_free() {
+        let mut node = row("n1", "ok");
+        node.types[0].devices = CountsJson {
+            total: 8,
+            free: 0,
+            in_use: 0,
+            partitioned: 0,
+            unavailable: 0,
+            set_aside: 0,
+            unknown: 8,
+            partitions: node.devices.partitions,
+        };
+        let types = [TypeRow {
+            of_all: node.types[0].clone(),
+            nodes: 1,
+        }];
+        let printed = Printed {
+            format: FleetFormat::Table,
+            headers: Headers::Shown,
+        };
+        let text = tables(
+            &types,
+            Some(std::slice::from_ref(&node)),
+            printed,
+            Colors::Off,
+        );
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(rows[1][2..5], ["8", "?", "?"]);
+        assert_eq!(rows[4][2..5], ["8", "?", "?"]);
     }
 }

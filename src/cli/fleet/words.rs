@@ -56,13 +56,26 @@ pub(in crate::cli) fn few_types(row: &NodeRow) -> String {
     format!("{}, and {hidden} more", types(&few))
 }
 
-/// How many are free; `?` where none is known to be, and of some nobody can tell.
-pub(in crate::cli) fn free(of: CountsJson) -> Cell {
-    if of.free == 0 && of.unknown > 0 {
-        Cell::plain("?")
+/// Stands for a count that cannot be observed.
+pub(in crate::cli) const UNOBSERVED: &str = "?";
+
+/// A count of devices; `?` where it is zero and the use of some devices is not reported.
+pub(in crate::cli) fn observed(count: u64, unknown: u64) -> String {
+    if count == 0 && unknown > 0 {
+        UNOBSERVED.to_owned()
     } else {
-        Cell::plain(&of.free.to_string())
+        count.to_string()
     }
+}
+
+/// How many are free.
+pub(in crate::cli) fn free(of: CountsJson) -> Cell {
+    Cell::plain(&observed(of.free.into(), of.unknown.into()))
+}
+
+/// How many are in use.
+pub(in crate::cli) fn in_use(of: CountsJson) -> Cell {
+    Cell::plain(&observed(of.in_use.into(), of.unknown.into()))
 }
 
 /// `3/12`: free of all.

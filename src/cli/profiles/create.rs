@@ -5,17 +5,18 @@ use serde_json::Value;
 use super::report;
 use crate::cli::client::{Client, Target};
 use crate::cli::{CliError, Exit, Report};
-use crate::config::octavo::profiles::{Attempt, CreateSettings};
+use crate::config::octavo::profiles::{Attempt, CreateSettings, ProfileWish};
 use crate::domain::hardware_profile::{CREATED_BY, REASON};
 use crate::k8s::hardware_profiles::{DryRun, Existing, Outcome, Writer};
 use crate::wire::hardware_profiles::document::ProfileDraft;
+use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder};
 use crate::wire::hardware_profiles::{annotate, yaml};
 
 /// `octavo profiles create`.
 pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError> {
     let client = Client::new(settings.server())?;
-    let target = Target::new("/api/v1/profile-draft").with(settings.parameters());
-    let draft: ProfileDraft = client.get(&target).await?;
+    let target = Target::new("/api/v1/profile-draft");
+    let draft: ProfileDraft = client.post(&target, &order(settings.wish())).await?;
     let mut object = draft.profile;
     let mut notes = draft.notes;
     if let Some(reason) = settings.reason() {
@@ -64,6 +65,22 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
         &notes,
         Exit::Done,
     ))
+}
+
+/// The same as a document: an address has no room for the names of many nodes.
+fn order(wish: &ProfileWish) -> ProfileOrder {
+    let counts = wish.counts.iter().cloned();
+    ProfileOrder {
+        nodes: wish.nodes.clone(),
+        type_name: wish.type_name.clone(),
+        resource: wish.resource.clone(),
+        name: wish.name.clone(),
+        namespace: wish.namespace.clone(),
+        display_name: wish.display_name.clone(),
+        counts: counts.map(CountsJson::from).collect(),
+        tolerations: (!wish.tolerate.is_empty()).then(|| wish.tolerate.clone()),
+        ..ProfileOrder::default()
+    }
 }
 
 fn named(object: &Value) -> String {

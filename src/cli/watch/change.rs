@@ -112,6 +112,7 @@ fn differences(before: &NodeRow, after: &NodeRow, colors: Colors) -> Vec<String>
         ("in use", old.in_use, new.in_use),
         ("partitioned", old.partitioned, new.partitioned),
         ("unavailable", old.unavailable, new.unavailable),
+        ("set aside", old.set_aside, new.set_aside),
         ("unknown", old.unknown, new.unknown),
     ];
     let (parts, now) = (old.partitions, new.partitions);

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 pub(super) use self::args::{EXAMPLES, ProfilesArgs};
 use super::fleet::Printed;
 use super::server::ServerSettings;
+use crate::domain::hardware_profile::Counts;
 
 /// What `octavo profiles` is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,10 +50,31 @@ pub struct ShowSettings {
 pub struct CreateSettings {
     server: ServerSettings,
     kubeconfig: Option<PathBuf>,
-    wish: Vec<(&'static str, String)>,
+    wish: ProfileWish,
     reason: Option<String>,
     replaces: bool,
     attempt: Attempt,
+}
+
+/// What a new profile is for, as far as it was said.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ProfileWish {
+    /// Names of the nodes it is made of.
+    pub nodes: Vec<String>,
+    /// The type that it is for.
+    pub type_name: Option<String>,
+    /// The resource it asks for.
+    pub resource: Option<String>,
+    /// Its name.
+    pub name: Option<String>,
+    /// Its namespace.
+    pub namespace: Option<String>,
+    /// What people are shown.
+    pub display_name: Option<String>,
+    /// How many of resources.
+    pub counts: Vec<Counts>,
+    /// Taints that it tolerates; empty where nothing was said.
+    pub tolerate: Vec<String>,
 }
 
 /// How far making a profile goes.
@@ -120,11 +142,9 @@ impl CreateSettings {
         &self.server
     }
 
-    /// Names and values of the aggregator's parameters for a draft.
-    pub fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.wish
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
+    /// What it is for.
+    pub fn wish(&self) -> &ProfileWish {
+        &self.wish
     }
 
     /// The cluster in which it is made, and as whom; that of kubectl where nobody says.

@@ -80,6 +80,8 @@ pub const TABLE: &[Row] = &[
     read("/api/v1/profiles/{name}", PROFILES),
     read("/api/v1/profiles/{namespace}/{name}", PROFILES),
     read("/api/v1/profile-draft", NODES),
+    // It makes nothing: an address has no room for the names of many nodes.
+    post("/api/v1/profile-draft", NODES),
     read("/api/v1/profile-events", Need::Profiles(Verb::Watch)),
     read("/api/v1/nodes", NODES),
     read("/api/v1/nodes/{name}", Need::Node),

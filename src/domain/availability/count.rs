@@ -190,6 +190,8 @@ impl<'a> Sum<'a> {
             row.sources.insert(Source::Agent);
             row.capacity = row.capacity.saturating_add(units.total);
             let sound = units.total.saturating_sub(units.broken);
+            let sound = sound.saturating_sub(units.set_aside);
+            row.is_of_no_use(Why::SetAside, units.set_aside);
             if let Some(why) = why {
                 row.is_of_no_use(Why::Unhealthy, units.broken);
                 row.is_of_no_use(why, sound);
@@ -220,7 +222,10 @@ impl<'a> Sum<'a> {
             row.has_memory(units.memory);
             row.sources.insert(Source::Agent);
             let rest = units.total.saturating_sub(held);
+            let set_aside = units.set_aside.min(rest);
+            let rest = rest.saturating_sub(set_aside);
             let broken = units.broken.min(rest);
+            row.is_of_no_use(Why::SetAside, set_aside);
             row.capacity = row.capacity.saturating_add(units.total);
             row.is_had_by(OnNode::has(&agent.name.into(), units.total, 0));
             row.is_of_no_use(Why::Unhealthy, broken);
@@ -261,8 +266,13 @@ impl<'a> Sum<'a> {
         let shape = Shape::of(resource, node.label(PRODUCT));
         let (kind, source) = whose(of, resource, names);
         let is_whole = matches!(shape, Shape::Device | Shape::Shared);
-        let seen = agent.and_then(|agent| agent.seen.of_resource(resource));
-        let told = seen.and_then(|units| units.memory);
+        let seen = || {
+            agent
+                .into_iter()
+                .flat_map(|agent| agent.seen.of_resource(resource))
+        };
+        // Devices of several types may be behind one resource.
+        let told = seen().filter_map(|units| units.memory).min();
         let memory = told.or_else(|| memory(node, resource, is_whole));
         let key = Key {
             kind,
@@ -278,7 +288,7 @@ impl<'a> Sum<'a> {
         let free = if why.is_some() { 0 } else { rest.min(places) };
         let unhealthy = capacity.saturating_sub(allocatable.max(taken));
         // A plugin that is gone takes all with it; one that finds a device unhealthy leaves the others.
-        let is_gone = allocatable == 0 && seen.is_some_and(|units| units.broken < units.total);
+        let is_gone = allocatable == 0 && seen().any(|units| units.broken < units.total);
         let row = self.row(&key);
         row.nodes = row.nodes.saturating_add(1);
         row.has_memory(memory);
@@ -354,14 +364,12 @@ fn whose(of: &Of<'_, '_>, resource: &str, names: &mut Names) -> (Kind, Source) {
     let Some(agent) = of.agent.filter(|agent| !agent.seen.is_empty()) else {
         return names.of_labels(of.node);
     };
-    let name = resource.strip_suffix(".shared").unwrap_or(resource);
-    let behind = |units: &&SeenUnits| units.resource == name;
     let types = |all: Vec<&SeenUnits>| -> BTreeSet<Option<TypeName>> {
         all.into_iter()
             .map(|units| units.type_name.clone())
             .collect()
     };
-    let mut found = types(agent.seen.units.iter().filter(behind).collect());
+    let mut found = types(agent.seen.of_resource(resource).collect());
     if found.is_empty() {
         found = types(agent.seen.units.iter().collect());
     }

@@ -7,12 +7,12 @@ use super::could::{Idle, Possibilities, idle};
 use super::kind::Kind;
 use super::row::Key;
 use super::shape::{Shape, Whole};
-use crate::domain::fleet::{DeviceSummary, Occupancy};
-use crate::domain::id::TypeName;
+use crate::domain::fleet::{DeviceSummary, Occupancy, SharingReport};
+use crate::domain::id::{GpuUuid, MigUuid, TypeName};
 use crate::domain::inventory::{Device, Inventory, Vendor};
 use crate::domain::quantity::Mebibytes;
-use crate::domain::sharing::ResourceName;
 use crate::domain::sharing::usage::Usage;
+use crate::domain::sharing::{ResourceName, ShareId};
 
 /// What an agent sees, as far as it is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,6 +42,8 @@ pub struct SeenUnits {
     pub in_use: u64,
     /// Of no use until somebody does something.
     pub broken: u64,
+    /// Of no use to pods on purpose: set aside for virtual machines.
+    pub set_aside: u64,
 }
 
 /// One unit.
@@ -57,16 +59,34 @@ enum Standing {
     Free,
     Taken,
     Broken,
+    SetAside,
     Unknown,
+}
+
+/// What an agent reports of its node beside the devices.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reported<'a> {
+    /// Which containers hold which devices, where the agent observes that.
+    pub usage: Option<&'a Usage>,
+    /// How devices are allocated, where the agent is involved in that.
+    pub sharing: Option<&'a SharingReport>,
+}
+
+/// What pods hold of each device or partition, and which of them are time-sliced; by UUID.
+#[derive(Debug, Default)]
+struct Allocations<'a> {
+    held: BTreeMap<&'a str, BTreeSet<&'a ShareId>>,
+    sliced: BTreeMap<&'a str, (&'a ResourceName, u32)>,
 }
 
 /// The resource of devices for which there is no plugin that is known here.
 const OTHER: &str = "other";
 
 impl Seen {
-    /// Of what a node has, and of who was given what of it where that is told. What idle devices could become is looked up in `known`.
-    pub fn of(inventory: &Inventory, usage: Option<&Usage>, known: &mut Possibilities) -> Self {
-        let given = given(usage);
+    /// Of what a node has and what its agent reports beside that. What idle devices could become is looked up in `known`.
+    pub fn of(inventory: &Inventory, reported: Reported<'_>, known: &mut Possibilities) -> Self {
+        let allocations = Allocations::of(reported);
+        let held: BTreeSet<&str> = allocations.held.keys().copied().collect();
         let mut all: BTreeMap<(String, Option<TypeName>), SeenUnits> = BTreeMap::new();
         let summaries = DeviceSummary::all(inventory);
         let devices = inventory.devices.iter().map(Some);
@@ -74,7 +94,7 @@ impl Seen {
         let devices = devices.chain(std::iter::repeat(None));
         let mut seen = Self::default();
         for (summary, device) in summaries.iter().zip(devices) {
-            for one in units(summary, device, &given) {
+            for one in units(summary, device, &allocations) {
                 let type_name = summary.type_name.clone();
                 let key = (one.resource.clone(), type_name.clone());
                 let units = all
@@ -82,8 +102,8 @@ impl Seen {
                     .or_insert_with(|| SeenUnits::new(&one, type_name));
                 units.add(&one);
             }
-            let free = device.filter(|device| !is_given(device, &given));
-            if let Some(idle) = free.and_then(|device| idle(device, &given, known)) {
+            let free = device.filter(|device| !allocations.has(device));
+            if let Some(idle) = free.and_then(|device| idle(device, &held, known)) {
                 seen.could(summary.type_name.as_ref(), idle);
             }
         }
@@ -118,6 +138,7 @@ impl SeenUnits {
             free: 0,
             in_use: 0,
             broken: 0,
+            set_aside: 0,
         }
     }
 
@@ -131,6 +152,7 @@ impl SeenUnits {
             Standing::Free => &mut self.free,
             Standing::Taken => &mut self.in_use,
             Standing::Broken => &mut self.broken,
+            Standing::SetAside => &mut self.set_aside,
             Standing::Unknown => return,
         };
         *place = place.saturating_add(1);
@@ -138,48 +160,92 @@ impl SeenUnits {
 
     /// Of which nobody tells whether they are in use.
     pub fn unknown(&self) -> u64 {
-        let told = [self.free, self.in_use, self.broken];
+        let told = [self.free, self.in_use, self.broken, self.set_aside];
         let told = told.into_iter().fold(0, u64::saturating_add);
         self.total.saturating_sub(told)
     }
 }
 
-/// UUIDs of what containers have been given.
-fn given(usage: Option<&Usage>) -> BTreeSet<&str> {
-    let devices = usage.into_iter().flat_map(|usage| &usage.devices);
-    let units = devices.flat_map(|device| &device.units);
-    let had = units.filter(|unit| unit.tenants.iter().any(|tenant| !tenant.ids.is_empty()));
-    had.map(|unit| unit.uuid.as_str()).collect()
+impl<'a> Allocations<'a> {
+    fn of(reported: Reported<'a>) -> Self {
+        let mut all = Self::default();
+        let devices = reported.usage.into_iter().flat_map(|usage| &usage.devices);
+        for unit in devices.flat_map(|device| &device.units) {
+            let ids = unit.tenants.iter().flat_map(|tenant| &tenant.ids);
+            for id in ids {
+                all.held.entry(unit.uuid.as_str()).or_default().insert(id);
+            }
+        }
+        let reports = reported.sharing.into_iter();
+        for (name, unit) in reports.flat_map(SharingReport::applied_units) {
+            if let Some(replicas) = unit.replicas {
+                all.sliced.insert(unit.uuid.as_str(), (name, replicas));
+            }
+        }
+        all
+    }
+
+    /// Whether a container holds the device as a whole, or a time slice of it.
+    fn has(&self, device: &Device) -> bool {
+        let uuid = device.uuid.as_ref();
+        uuid.is_some_and(|uuid| self.held.contains_key(uuid.as_str()))
+    }
+
+    /// A device or partition as the units that pods can ask for: itself, or its time slices.
+    fn units(&self, uuid: Option<&str>, whole: One) -> Vec<One> {
+        let held = uuid.and_then(|uuid| self.held.get(uuid));
+        let held = held.map_or(0, BTreeSet::len);
+        let Some((name, replicas)) = uuid.and_then(|uuid| self.sliced.get(uuid)) else {
+            let standing = match whole.standing {
+                Standing::Free | Standing::Unknown if held > 0 => Standing::Taken,
+                standing => standing,
+            };
+            return vec![One { standing, ..whole }];
+        };
+        // A process of an unknown container holds one.
+        let taken = held.max(usize::from(whole.standing == Standing::Taken));
+        let replicas = usize::try_from(*replicas).unwrap_or(usize::MAX);
+        let units = (0..replicas).map(|at| One {
+            resource: name.as_str().to_owned(),
+            shape: whole.shape.sliced(),
+            memory: whole.memory,
+            standing: match whole.standing {
+                Standing::Free | Standing::Taken if at < taken => Standing::Taken,
+                Standing::Free | Standing::Taken => Standing::Free,
+                standing => standing,
+            },
+        });
+        units.collect()
+    }
 }
 
-/// Whether the device as a whole was given to somebody.
-fn is_given(device: &Device, given: &BTreeSet<&str>) -> bool {
-    let uuid = device.uuid.as_ref();
-    uuid.is_some_and(|uuid| given.contains(uuid.as_str()))
-}
-
-fn units(summary: &DeviceSummary, device: Option<&Device>, given: &BTreeSet<&str>) -> Vec<One> {
+fn units(
+    summary: &DeviceSummary,
+    device: Option<&Device>,
+    allocations: &Allocations<'_>,
+) -> Vec<One> {
     let vendor = device.map_or(Vendor::Aws, |device| device.vendor);
     if let (Some(device), Occupancy::Partitioned(_)) = (device, summary.occupancy) {
-        return partitions(device, given);
+        return partitions(device, allocations);
     }
-    let is_given = device.is_some_and(|device| is_given(device, given));
     let resource = Whole::of(vendor).map_or(OTHER, Whole::as_str).to_owned();
-    vec![One {
+    let uuid = device.and_then(|device| device.uuid.as_ref());
+    let whole = One {
         resource,
         shape: Shape::Device,
         memory: summary.memory,
         standing: match summary.occupancy {
             Occupancy::Unavailable => Standing::Broken,
-            _ if is_given => Standing::Taken,
+            Occupancy::SetAside => Standing::SetAside,
             Occupancy::Free => Standing::Free,
             Occupancy::InUse => Standing::Taken,
             Occupancy::Partitioned(_) | Occupancy::Unknown => Standing::Unknown,
         },
-    }]
+    };
+    allocations.units(uuid.map(GpuUuid::as_str), whole)
 }
 
-fn partitions(device: &Device, given: &BTreeSet<&str>) -> Vec<One> {
+fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<One> {
     let Some(state) = device.mig.state() else {
         return Vec::new();
     };
@@ -196,28 +262,30 @@ fn partitions(device: &Device, given: &BTreeSet<&str>) -> Vec<One> {
                 is_here(process.gpu_instance, instance.id)
                     && is_here(process.compute_instance, compute.id)
             });
-            let uuid = compute.uuid.as_ref();
-            let had = uuid.is_some_and(|uuid| given.contains(uuid.as_str()));
-            all.push(One {
+            let whole = One {
                 resource: ResourceName::mig(&profile).as_str().to_owned(),
                 shape: Shape::Mig(profile.to_string()),
                 memory: compute.memory,
-                standing: if runs || had {
+                standing: if runs {
                     Standing::Taken
                 } else {
                     Standing::Free
                 },
-            });
+            };
+            let uuid = compute.uuid.as_ref();
+            all.extend(allocations.units(uuid.map(MigUuid::as_str), whole));
         }
     }
     all
 }
 
 impl Seen {
-    /// Units by the resource that a node offers them as, which has another name where they are given out by turns.
-    pub(super) fn of_resource(&self, resource: &str) -> Option<&SeenUnits> {
-        let name = resource.strip_suffix(".shared").unwrap_or(resource);
-        self.units.iter().find(|units| units.resource == name)
+    /// Units behind a resource, of each type: a node may offer them under another name where they are time-sliced.
+    pub(super) fn of_resource(&self, resource: &str) -> impl Iterator<Item = &SeenUnits> {
+        let bare = |name: &str| name.strip_suffix(".shared").unwrap_or(name).to_owned();
+        let wanted = bare(resource);
+        let units = self.units.iter();
+        units.filter(move |units| bare(&units.resource) == wanted)
     }
 }
 
@@ -238,12 +306,14 @@ mod tests {
     use crate::domain::inventory::tests_support::{gpu, process};
     use crate::domain::inventory::{Driver, Machine, Mig, NvmlState};
     use crate::domain::sharing::ShareId;
+    use crate::domain::sharing::health::Health;
+    use crate::domain::sharing::status::{ResourceStatus, UnitStatus};
     use crate::domain::sharing::usage::{DeviceUsage, Tenant, UnitUsage};
 
     const UUID: &str = "GPU-5fd4087b-86f3-7a43-b711-4771313afc50";
 
-    fn seen(device: Device, usage: Option<&Usage>) -> (u64, u64, u64) {
-        let inventory = Inventory {
+    fn inventory(device: Device) -> Inventory {
+        Inventory {
             machine: Machine::default(),
             nvml: NvmlState::Ready(Driver {
                 version: "570.133.20".parse().unwrap(),
@@ -251,8 +321,15 @@ mod tests {
             }),
             neuron: None,
             devices: vec![device],
+        }
+    }
+
+    fn seen(device: Device, usage: Option<&Usage>) -> (u64, u64, u64) {
+        let reported = Reported {
+            usage,
+            sharing: None,
         };
-        let seen = Seen::of(&inventory, usage, &mut Possibilities::default());
+        let seen = Seen::of(&inventory(device), reported, &mut Possibilities::default());
         let units = &seen.units[0];
         assert_eq!(
             (units.resource.as_str(), units.total, seen.units.len()),
@@ -269,9 +346,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_was_given_to_a_container_is_in_use_before_it_has_a_process() {
-        let usage = Usage {
+    /// One container holds these of the device.
+    fn held<const N: usize>(ids: [ShareId; N]) -> Usage {
+        Usage {
             devices: vec![DeviceUsage {
                 pci: device().pci,
                 name: "GPU 0".to_owned(),
@@ -286,7 +363,7 @@ mod tests {
                     fair_share: None,
                     memory: None,
                     tenants: vec![Tenant {
-                        ids: vec![ShareId::whole(UUID)],
+                        ids: ids.into(),
                         ..Tenant::default()
                     }],
                     unattributed: None,
@@ -295,9 +372,54 @@ mod tests {
                 }],
             }],
             missing: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn what_was_given_to_a_container_is_in_use_before_it_has_a_process() {
+        let usage = held([ShareId::whole(UUID)]);
         assert_eq!(seen(device(), None), (1, 0, 0));
         assert_eq!(seen(device(), Some(&usage)), (0, 1, 0));
+    }
+
+    #[test]
+    fn a_device_that_is_time_sliced_is_as_many_units_as_it_has_replicas() {
+        let usage = held([ShareId::replica(UUID, 0), ShareId::replica(UUID, 1)]);
+        let sliced = |state: &str| {
+            let unit = UnitStatus {
+                uuid: UUID.to_owned(),
+                replicas: Some(3),
+                health: Health::Healthy,
+            };
+            SharingReport {
+                state: state.to_owned(),
+                resources: vec![ResourceStatus {
+                    name: ResourceName::gpu(),
+                    wanted: 3,
+                    allocatable: None,
+                    units: vec![unit],
+                }],
+                ..SharingReport::default()
+            }
+        };
+        let mut busy = device();
+        busy.processes = vec![process(7, None, None)];
+        let of = |sharing: &SharingReport| {
+            let reported = Reported {
+                usage: Some(&usage),
+                sharing: Some(sharing),
+            };
+            let seen = Seen::of(
+                &inventory(busy.clone()),
+                reported,
+                &mut Possibilities::default(),
+            );
+            let units = seen.units.into_iter().next().unwrap();
+            (units.shape, units.total, units.in_use, units.free)
+        };
+        assert_eq!(of(&sliced("sharing-in-force")), (Shape::Shared, 3, 2, 1));
+        // A layout that is not applied yet does not count.
+        assert_eq!(of(&sliced("sharing-pending")), (Shape::Device, 1, 1, 0));
     }
 
     #[test]

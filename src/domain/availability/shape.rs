@@ -106,6 +106,14 @@ impl Shape {
         }
     }
 
+    /// A time slice of it.
+    pub(super) fn sliced(&self) -> Self {
+        match self {
+            Self::Mig(profile) | Self::SharedMig(profile) => Self::SharedMig(profile.clone()),
+            Self::Device | Self::Shared | Self::NeuronCore | Self::Part(_) => Self::Shared,
+        }
+    }
+
     /// Whether a unit is had alone.
     pub fn is_exclusive(&self) -> bool {
         match self {

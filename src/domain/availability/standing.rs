@@ -22,6 +22,8 @@ pub enum Why {
     PodsFull,
     /// Its device plugin does not give them out.
     Unhealthy,
+    /// They are set aside for virtual machines, on purpose.
+    SetAside,
     /// The agent sees them, and no device plugin offers them.
     PluginMissing,
     /// Nobody tells whether they are in use.
@@ -86,6 +88,7 @@ impl Why {
             Self::Tainted => "tainted",
             Self::PodsFull => "pods-full",
             Self::Unhealthy => "unhealthy",
+            Self::SetAside => "set-aside",
             Self::PluginMissing => "plugin-missing",
             Self::UseUnknown => "use-unknown",
             Self::NoSuchNode => "no-such-node",
@@ -108,12 +111,15 @@ impl Why {
             }
             Self::PodsFull => "the node has as many pods as it may have",
             Self::Unhealthy => {
-                "they are not in good health and are not given out; octavo doctor says more"
+                "they are not healthy, so no pod can be allocated them; octavo doctor says more"
+            }
+            Self::SetAside => {
+                "they are set aside for virtual machines; no pod of the node gets them"
             }
             Self::PluginMissing => {
                 "the agent sees them and no device plugin offers them; octavo doctor says more"
             }
-            Self::UseUnknown => "the driver does not tell whether they are in use",
+            Self::UseUnknown => "the driver does not report whether they are in use",
             Self::NoSuchNode => "an agent speaks for a node that the cluster does not have",
         }
     }

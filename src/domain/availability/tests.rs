@@ -110,6 +110,7 @@ fn seen(units: &[(&str, &str, u64)]) -> Seen {
         free: total - 1,
         in_use: 1,
         broken: 0,
+        set_aside: 0,
     });
     Seen {
         units: units.collect(),
@@ -248,6 +249,34 @@ fn types_of_a_mixed_node_are_told_apart_where_the_resource_does() {
         lines(&counted(&[], Some(&labelled))),
         ["mixed nvidia.com/gpu device: 4/4 taken 0 free 4"]
     );
+}
+
+#[test]
+fn memory_of_a_resource_with_several_types_behind_it_is_the_least_of_them() {
+    let mut seen = seen(&[("nvidia-a100-80gb", GPU, 4), ("nvidia-v100-16gb", GPU, 4)]);
+    seen.units[0].memory = Some(Mebibytes::new(81_920));
+    seen.units[1].memory = Some(Mebibytes::new(16_384));
+    let all = sights(vec![node("a", &[], 8)], Vec::new());
+    let counted = counted(&[agent("a", &seen)], Some(&all));
+    assert_eq!(
+        lines(&counted),
+        ["mixed nvidia.com/gpu device: 8/8 taken 0 free 8"]
+    );
+    assert_eq!(counted.rows[0].memory, Some(Mebibytes::new(16_384)));
+}
+
+#[test]
+fn devices_set_aside_for_virtual_machines_are_not_called_unhealthy() {
+    let mut seen = seen(&[(H200, GPU, 4)]);
+    (seen.units[0].free, seen.units[0].in_use) = (0, 0);
+    seen.units[0].set_aside = 4;
+    for cluster in [None, Some(sights(vec![node("a", &[], 0)], Vec::new()))] {
+        let counted = counted(&[agent("a", &seen)], cluster.as_ref());
+        assert_eq!(
+            lines(&counted),
+            ["nvidia-h200-141gb nvidia.com/gpu device: 0/4 taken 0 free 0 set-aside 4"]
+        );
+    }
 }
 
 #[test]

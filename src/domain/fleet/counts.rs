@@ -4,7 +4,7 @@ use super::device::{DeviceSummary, Occupancy, Partitions};
 use crate::domain::id::TypeName;
 use crate::domain::quantity::Mebibytes;
 
-/// Devices, each counted once: `free`, `in_use`, `partitioned`, `unavailable` and `unknown` add up to [`Counts::total`].
+/// Devices, each counted once: `free`, `in_use`, `partitioned`, `unavailable`, `set_aside` and `unknown` add up to [`Counts::total`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Whole, without a process.
@@ -15,6 +15,8 @@ pub struct Counts {
     pub partitioned: u32,
     /// Of no use until somebody does something.
     pub unavailable: u32,
+    /// Of no use to pods on purpose: set aside for virtual machines.
+    pub set_aside: u32,
     /// Nobody can tell now; all devices of a stale node are.
     pub unknown: u32,
     /// The parts of those that are partitioned.
@@ -42,6 +44,7 @@ impl Counts {
             self.in_use,
             self.partitioned,
             self.unavailable,
+            self.set_aside,
             self.unknown,
         ]
         .into_iter()
@@ -59,6 +62,7 @@ impl Counts {
                 &mut self.partitioned
             }
             Occupancy::Unavailable => &mut self.unavailable,
+            Occupancy::SetAside => &mut self.set_aside,
             Occupancy::Unknown => &mut self.unknown,
         };
         *place = place.saturating_add(1);
@@ -73,6 +77,7 @@ impl Counts {
             in_use: self.in_use.saturating_add(other.in_use),
             partitioned: self.partitioned.saturating_add(other.partitioned),
             unavailable: self.unavailable.saturating_add(other.unavailable),
+            set_aside: self.set_aside.saturating_add(other.set_aside),
             unknown: self.unknown.saturating_add(other.unknown),
             partitions: self.partitions.and(other.partitions),
         }

@@ -40,8 +40,10 @@ pub enum Occupancy {
     InUse,
     /// MIG mode is on: it is given out in parts.
     Partitioned(Partitions),
-    /// Nothing: it fails, has no driver, is a virtual machine's, or waits for a reset, a reboot or its replacement.
+    /// Nothing: it fails, has no driver, or waits for a reset, a reboot or its replacement.
     Unavailable,
+    /// Nothing, on purpose: it is set aside for a virtual machine.
+    SetAside,
     /// Nobody can tell now.
     Unknown,
 }
@@ -131,10 +133,10 @@ fn occupancy(device: &Device, state: DeviceState) -> Occupancy {
     match state {
         DeviceState::Failing
         | DeviceState::NoDriver
-        | DeviceState::Passthrough
         | DeviceState::Replace
         | DeviceState::NeedsReboot
         | DeviceState::NeedsReset => return Occupancy::Unavailable,
+        DeviceState::Passthrough => return Occupancy::SetAside,
         DeviceState::Stale | DeviceState::Unread => return Occupancy::Unknown,
         DeviceState::Ok
         | DeviceState::Partial

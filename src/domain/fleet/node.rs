@@ -134,7 +134,10 @@ fn sharing(devices: &[DeviceSummary]) -> Sharing {
     let mut sharing = Sharing::None;
     for device in devices {
         // A driver that hangs changes nothing of how its devices are given out, and the label stays too.
-        let is_there = device.occupancy != Occupancy::Unavailable;
+        let is_there = !matches!(
+            device.occupancy,
+            Occupancy::Unavailable | Occupancy::SetAside
+        );
         let Some(one) = device.given.filter(|_| is_there) else {
             continue;
         };

@@ -5,9 +5,9 @@
 
 use super::layout::{LONGEST_TEXT, LONGEST_WORD, beginning, kept, word};
 use crate::domain::reason::{Kind, Reason};
-use crate::domain::sharing::SharingStatus;
 use crate::domain::sharing::health::Health;
-use crate::domain::sharing::status::{HandOff, Kept, ResourceStatus};
+use crate::domain::sharing::status::{HandOff, Kept, ResourceStatus, UnitStatus};
+use crate::domain::sharing::{ResourceName, SharingStatus};
 
 /// Most resources of a node.
 pub const MOST_RESOURCES: usize = 64;
@@ -79,6 +79,14 @@ impl SharingReport {
         }
     }
 
+    /// Devices and partitions with the resource of each, where what the node allocates is what the layout asks for; empty otherwise.
+    pub fn applied_units(&self) -> impl Iterator<Item = (&ResourceName, &UnitStatus)> {
+        let reason = Reason::of(&self.state);
+        let is_so = matches!(reason, Some(Reason::SharingInForce | Reason::SharingHeld));
+        let resources = self.resources.iter().filter(move |_| is_so);
+        resources.flat_map(|one| one.units.iter().map(move |unit| (&one.name, unit)))
+    }
+
     /// Cuts lists to `few` and texts for a person to `most` bytes. What NVIDIA's plugin shall be told stays whole.
     pub fn shorten(&mut self, few: usize, most: usize) {
         self.kept.truncate(few);
@@ -124,10 +132,7 @@ impl SharingSummary {
 impl ByTurns {
     /// What shall be and is not yet does not count.
     fn of(report: &SharingReport) -> Self {
-        let reason = Reason::of(&report.state);
-        let is_so = matches!(reason, Some(Reason::SharingInForce | Reason::SharingHeld));
-        let units = report.resources.iter().flat_map(|one| &one.units);
-        let units = units.filter(|_| is_so);
+        let units = report.applied_units().map(|(_, unit)| unit);
         let (shared, alone): (Vec<_>, Vec<_>) = units.partition(|unit| unit.replicas.is_some());
         match (shared.is_empty(), alone.is_empty()) {
             (true, _) => Self::None,

@@ -61,6 +61,12 @@ fn bus_only() -> Device {
     })
 }
 
+fn for_virtual_machines() -> Device {
+    conditioned(Condition::PciOnly {
+        kernel_driver: Some("vfio-pci".to_owned()),
+    })
+}
+
 fn asks(action: RecoveryAction) -> Device {
     let mut device = whole(Vec::new());
     device.health.recovery_action = Some(action);
@@ -145,6 +151,7 @@ fn a_device_counts_as_what_can_be_done_with_it() {
         (refuses("nvmlDeviceGetFoo"), Occupancy::Free),
         (failing(), Occupancy::Unavailable),
         (bus_only(), Occupancy::Unavailable),
+        (for_virtual_machines(), Occupancy::SetAside),
         (asks(ResetGpu), Occupancy::Unavailable),
         (asks(RebootNode), Occupancy::Unavailable),
         (asks(DrainP2p), Occupancy::Free),
@@ -253,6 +260,7 @@ fn occupancy() -> impl Strategy<Value = Occupancy> {
         Just(Occupancy::Free),
         Just(Occupancy::InUse),
         Just(Occupancy::Unavailable),
+        Just(Occupancy::SetAside),
         Just(Occupancy::Unknown),
         (0_u32..8, 0_u32..8).prop_map(|(a, b)| partitioned(a.max(b), a.min(b))),
     ]

@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::chosen::{Chosen, chosen};
 use super::edit::{CountError, Counts, NO_TAINT, counted, tolerated, toleration};
 use super::held::WHOLE;
-use super::notes::{because, names, resources, taints};
+use super::notes::{because, instead, names, resources, taints};
 use super::reach::is_passing;
 use super::{
     Count, HardwareProfile, Held, Identifier, ProfileKey, ProfileKind, Said, Scheduling, Specs,
@@ -103,7 +103,7 @@ pub enum Note {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// There is nothing to make one of.
-    #[error("none of these nodes can be used{}; `octavo types` lists the types there are", because(.0))]
+    #[error("none of these nodes can be used{}; {}", because(.0), instead(.0))]
     NoNode(Vec<Note>),
     /// They have several types.
     #[error("these nodes have {} types, {}: a profile's selector cannot say \"this or that\". Make one for each; or give all these nodes a label of your own, such as class=large, and a profile that selects by it", .0.len(), names(.0))]

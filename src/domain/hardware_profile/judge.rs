@@ -158,7 +158,8 @@ fn of_devices(profile: &HardwareProfile, reached: &Reach, sights: &Sights) -> Ve
         .collect()
 }
 
-/// Types that it reaches and is not for. A profile that asks for no device does not care.
+/// Types that it reaches and is not for. A profile that asks for no device does not care, and one that selects nodes by nothing and
+/// names no type accepts every type on purpose.
 fn of_types(profile: &HardwareProfile, reached: &Reach) -> Option<Finding> {
     if profile.devices().is_empty() {
         return None;
@@ -166,7 +167,8 @@ fn of_types(profile: &HardwareProfile, reached: &Reach) -> Option<Finding> {
     let types: Vec<TypeName> = reached.names().into_iter().cloned().collect();
     let said = &profile.said.types;
     if said.is_empty() {
-        return (types.len() > 1).then_some(Finding::SeveralTypes {
+        let selects = profile.selector().is_some_and(|all| !all.is_empty());
+        return (selects && types.len() > 1).then_some(Finding::SeveralTypes {
             types,
             mixed: reached.mixed,
         });

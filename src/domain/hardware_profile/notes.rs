@@ -66,6 +66,15 @@ pub(super) fn because(notes: &[Note]) -> String {
     }
 }
 
+/// Where to look for nodes that can be used.
+pub(super) fn instead(notes: &[Note]) -> &'static str {
+    if notes.is_empty() {
+        "`octavo availability` lists the types there are"
+    } else {
+        "`kubectl get nodes -L octavo.dev/type` shows which nodes have a type"
+    }
+}
+
 pub(super) fn names(all: &[TypeName]) -> String {
     let all: Vec<&str> = all.iter().map(TypeName::as_str).collect();
     all.join(", ")

@@ -24,6 +24,8 @@ pub struct Reach {
     pub types: Vec<TypeReach>,
     /// Of those, nodes with several types: which one a workload gets there is chance.
     pub mixed: u32,
+    /// How many more workloads fit now on nodes with several types.
+    pub mixed_free: u64,
     /// How many more workloads fit now, each with what the profile asks for by default.
     pub free: u64,
     /// Lasting taints that keep it from nodes that have what it asks for, and from how many.
@@ -41,6 +43,10 @@ pub struct TypeReach {
     pub nodes: u32,
     /// Devices on them, given out or not.
     pub devices: u64,
+    /// Of the nodes, those that have other types, too.
+    pub mixed_nodes: u32,
+    /// Devices of this type on such nodes.
+    pub mixed_devices: u64,
     /// How many more workloads fit now on nodes that have this type alone.
     pub free: u64,
 }
@@ -106,9 +112,10 @@ pub fn reach(
         );
         reach.count(node, &wants, free);
         let held = types.get(&node.name);
-        reach.mixed = reach
-            .mixed
-            .saturating_add(u32::from(held.is_some_and(|held| held.len() > 1)));
+        if held.is_some_and(|held| held.len() > 1) {
+            reach.mixed = reach.mixed.saturating_add(1);
+            reach.mixed_free = reach.mixed_free.saturating_add(free);
+        }
         add(&mut by_type, held, free);
     }
     reach.types = by_type.into_values().collect();
@@ -157,12 +164,17 @@ fn add(
                 type_name: name.clone(),
                 nodes: 0,
                 devices: 0,
+                mixed_nodes: 0,
+                mixed_devices: 0,
                 free: 0,
             });
         row.nodes = row.nodes.saturating_add(1);
         row.devices = row.devices.saturating_add(*devices);
         if held.len() == 1 {
             row.free = row.free.saturating_add(free);
+        } else {
+            row.mixed_nodes = row.mixed_nodes.saturating_add(1);
+            row.mixed_devices = row.mixed_devices.saturating_add(*devices);
         }
     }
 }

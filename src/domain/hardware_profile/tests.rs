@@ -182,7 +182,7 @@ fn wrong() -> Vec<(HardwareProfile, &'static str, &'static str)> {
     let elsewhere = with(|one| one.said.types = vec![T4.parse().unwrap()]);
     let off = with(|one| one.is_disabled = true);
     let legacy = with(|one| one.kind = ProfileKind::Accelerator);
-    let anywhere = with(|one| one.scheduling = on_nodes(&[], &[GPU]));
+    let class = with(|one| one.scheduling = on_nodes(&[("class", "large")], &[GPU]));
     vec![
         (
             selecting(TYPE_LABEL, "nvidia-h200-141"),
@@ -222,7 +222,7 @@ fn wrong() -> Vec<(HardwareProfile, &'static str, &'static str)> {
             "its kind is AcceleratorProfile of dashboard.opendatahub.io, which",
         ),
         (
-            anywhere,
+            class,
             "several-types",
             "it reaches 2 types, nvidia-h200-141gb, nvidia-t4-16gb: which one",
         ),
@@ -231,7 +231,11 @@ fn wrong() -> Vec<(HardwareProfile, &'static str, &'static str)> {
 
 #[test]
 fn each_thing_that_is_wrong_is_found_and_says_what_to_do() {
-    let cluster = sights([node("a", H200), node("b", T4)]);
+    let nodes = [node("a", H200), node("b", T4)].map(|mut node| {
+        node.labels.insert("class".to_owned(), "large".to_owned());
+        node
+    });
+    let cluster = sights(nodes);
     for (profile, word, said) in wrong() {
         let told = words(&profile, &cluster);
         let [(found, text)] = told.as_slice() else {
@@ -274,6 +278,29 @@ fn req_011_a_profile_that_says_it_is_for_several_types_may_reach_them() {
         node
     });
     assert_eq!(words(&class, &sights(nodes)), []);
+}
+
+#[test]
+fn ac_011_a_profile_that_selects_by_nothing_accepts_every_type() {
+    let mut generic = profile();
+    generic.scheduling = on_nodes(&[], &[GPU]);
+    let mut mixed = node("c", "mixed");
+    for (key, count) in [(H200, "4"), (T4, "4")] {
+        let key = format!("type.octavo.dev/{key}");
+        mixed.labels.insert(key, count.to_owned());
+    }
+    let (reach, findings) = judged(&generic, &sights([node("a", H200), node("b", T4), mixed]));
+    assert_eq!(findings, []);
+    // Each workload that fits is counted on nodes of one type, or on nodes of several.
+    let reach = reach.unwrap();
+    let alone: u64 = reach.types.iter().map(|one| one.free).sum();
+    assert_eq!((reach.nodes, reach.mixed), (3, 1));
+    assert_eq!((reach.free, alone, reach.mixed_free), (12, 8, 4));
+    let of = reach.types.iter();
+    let of: Vec<_> = of
+        .map(|one| (one.nodes, one.mixed_nodes, one.devices, one.mixed_devices))
+        .collect();
+    assert_eq!(of, [(2, 1, 12, 4); 2]);
 }
 
 #[test]

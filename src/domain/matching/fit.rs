@@ -6,7 +6,7 @@ use std::fmt;
 use super::architectures::generation;
 use super::offer::{Link, Offer, Shape};
 use super::request::{Bytes, Interconnect, Isolation, Request};
-use crate::domain::price::{Amount, Currency, PurchaseOption};
+use crate::domain::price::{Amount, Currency, PurchaseOption, shown};
 use crate::domain::quantity::ComputeCapability;
 
 /// How an offer fits.
@@ -348,6 +348,7 @@ impl fmt::Display for Why {
                 currency,
                 count,
             } => {
+                let [ceiling, price] = [ceiling, price].map(|amount| shown(&amount.to_string()));
                 write!(f, "may cost {ceiling} {currency} an hour; ")?;
                 write!(f, "{count} of it cost {price} {currency}")
             }

@@ -21,7 +21,7 @@ use super::request::{Bytes, Request};
 use super::speed::{Speed, expectation};
 use super::{Match, Standing};
 use crate::domain::id::TypeName;
-use crate::domain::price::Amount;
+use crate::domain::price::{Amount, shown};
 
 /// One of those that fit, beside the others.
 struct Beside<'a> {
@@ -200,6 +200,7 @@ fn reasons(request: &Request, offer: &Offer, fit: &Fit, standing: Standing) -> V
     said.push(availability(offer, fit.count, standing));
     if let (Some(all), Some(price)) = (fit.per_hour, &offer.price) {
         let (count, currency, option) = (fit.count, &price.currency, price.option);
+        let all = shown(&all.to_string());
         said.push(format!("{count} cost {all} {currency} an hour {option}"));
     }
     said

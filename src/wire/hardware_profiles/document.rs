@@ -164,6 +164,9 @@ pub struct ReachJson {
     pub closed: u32,
     /// Of these, those with several types at once.
     pub mixed: u32,
+    /// How many more workloads fit now on nodes with several types at once.
+    #[serde(default)]
+    pub mixed_available: u64,
     /// What they have.
     pub types: Vec<TypeReachJson>,
 }
@@ -177,8 +180,14 @@ pub struct TypeReachJson {
     pub type_name: Option<String>,
     /// Nodes that have it.
     pub nodes: u32,
-    /// Devices on them, given out or not.
+    /// Devices of this type on them, allocated or not.
     pub devices: u64,
+    /// Of the nodes, those that have other types, too.
+    #[serde(default)]
+    pub mixed_nodes: u32,
+    /// Devices of this type on such nodes.
+    #[serde(default)]
+    pub mixed_devices: u64,
     /// How many more workloads fit now on nodes with this type alone.
     pub available: u64,
 }
@@ -289,6 +298,8 @@ impl From<&Reach> for ReachJson {
             type_name: one.type_name.as_ref().map(ToString::to_string),
             nodes: one.nodes,
             devices: one.devices,
+            mixed_nodes: one.mixed_nodes,
+            mixed_devices: one.mixed_devices,
             available: one.free,
         });
         Self {
@@ -296,6 +307,7 @@ impl From<&Reach> for ReachJson {
             nodes: reach.nodes,
             closed: reach.closed,
             mixed: reach.mixed,
+            mixed_available: reach.mixed_free,
             types: types.collect(),
         }
     }

@@ -22,32 +22,41 @@ const LONGEST_REASON: usize = 1000;
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ProfileOrder {
     /// Names of the nodes it is made of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
     /// The type: all its nodes, or those of `nodes` that have it.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     #[schema(example = "nvidia-h200-141gb")]
     pub type_name: Option<String>,
     /// What it asks for, where the nodes give out several resources.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "nvidia.com/gpu")]
     pub resource: Option<String>,
     /// Its name; after its type without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "premium")]
     pub name: Option<String>,
     /// Its namespace; that of all others without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "opendatahub")]
     pub namespace: Option<String>,
     /// What people are shown, in at most 250 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "Premium GPU")]
     pub display_name: Option<String>,
     /// How many of a resource.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<CountsJson>,
     /// The taints of the nodes that do not matter, as `key=value:Effect`; an empty list for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = json!(["nvidia.com/gpu=true:NoSchedule"]))]
     pub tolerations: Option<Vec<String>>,
     /// Why it is made, in at most 1000 characters; kept in an annotation and in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "team vision")]
     pub reason: Option<String>,
     /// Put it in the place of one of this name that was made so, too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replace: bool,
 }
 
@@ -59,15 +68,15 @@ pub struct CountsJson {
     #[schema(example = "nvidia.com/gpu")]
     pub identifier: String,
     /// The least that a person can ask for, as Kubernetes writes amounts.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "1")]
     pub min: Option<String>,
     /// What is asked for where nobody says.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "2")]
     pub default: Option<String>,
     /// The most.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "4")]
     pub max: Option<String>,
 }

@@ -28,6 +28,8 @@ const MISSING: &str = "the browser tests need Chromium and its driver: \
 pub(super) struct Start {
     pub(super) without_scripts: bool,
     pub(super) narrow: bool,
+    /// How wide a narrow one is, in pixels; 380 where nobody says.
+    pub(super) width: Option<u32>,
 }
 
 /// The browser, at one site.
@@ -91,7 +93,7 @@ fn capabilities(start: &Start) -> serde_json::Map<String, Value> {
     }
     if start.narrow {
         // A window is never narrower than 500, a telephone is.
-        options["mobileEmulation"] = json!({"deviceMetrics": {"width": 380, "height": 900, "pixelRatio": 1.0, "touch": false}});
+        options["mobileEmulation"] = json!({"deviceMetrics": {"width": start.width.unwrap_or(380), "height": 900, "pixelRatio": 1.0, "touch": false}});
     }
     let all = json!({"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}});
     all.as_object().unwrap().clone()

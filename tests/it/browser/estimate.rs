@@ -60,9 +60,10 @@ async fn ac_007_a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
         assert!(text.contains("An estimate for one workload of this profile, and never a promise"), "{text}");
         assert!(text.contains("Says: octavo roofline"), "{text}");
         let command = page.text("#estimated > p:last-child code").await;
+        let flags = "--parameters 7B --tokens 1T --precision bf16 --profile premium --namespace opendatahub --count 8";
         assert_eq!(
             command,
-            "octavo estimate training --parameters 7B --tokens 1T --precision bf16 --profile premium --namespace opendatahub --count 8"
+            format!("octavo estimate training {flags} --server {}", site.url)
         );
         let address = page.address().await;
         assert!(address.contains("parameters=7B&tokens=1T"), "{address}");

@@ -6,7 +6,8 @@ use octavo::domain::reconcile::Progress;
 use serde_json::json;
 
 use super::chrome::{Start, browse};
-use super::fixture::{Site, inventory};
+use super::fixture::Site;
+use crate::machine::Machine;
 
 /// On `inventory`: the first device so far with its steps, one of a state each after it, and the rest applied.
 pub(super) fn standing(
@@ -61,10 +62,19 @@ pub(super) const IN_THE_WAY: [(&str, &str); 2] = [
     ("failed", "nvmlDeviceCreateGpuInstance: Unknown Error"),
 ];
 
+/// The machine that these states are of: the partition that would have to go is in use.
+pub(super) async fn blocked_machine() -> Inventory {
+    let scenario = std::fs::read_to_string("demo/machines/hgx-a100.yaml").unwrap();
+    let process = "{pid: 4711, gpu: 0, gi: 2, name: vllm";
+    assert!(scenario.contains(process));
+    let scenario = scenario.replace(process, "{pid: 4711, gpu: 1, gi: 2, name: python");
+    Machine::new(&scenario).observe().await
+}
+
 #[tokio::test]
 async fn a_layout_is_shown_device_by_device_and_its_progress_as_it_goes() {
     let site = Site::of_the_demo().await;
-    let machine = inventory("hgx-a100").await;
+    let machine = blocked_machine().await;
     site.put_standing("hgx-a100", &machine, &standing(&machine, 2, &IN_THE_WAY));
     browse(&site.url.clone(), Start::default(), async move |page| {
         page.open("/nodes/mixed-l40s-a100").await;
@@ -86,6 +96,9 @@ async fn a_layout_is_shown_device_by_device_and_its_progress_as_it_goes() {
         assert!(stands[1].starts_with("GPU 1 blocked"), "{stands:?}");
         assert!(stands[1].contains("pid 4711, python train.py"), "{stands:?}");
         assert_eq!(stands[7], "GPU 7 applied");
+        // What is in the way is at work in the picture below, too.
+        let used = page.texts(".devices .device:nth-child(2) .region.is-used").await;
+        assert!(used.len() == 1 && used[0].contains("3g.40gb"), "{used:?}");
         page.until(".live", &["Live"]).await;
         page.ask("window.marker = 7", json!([])).await;
         assert_eq!(page.violations().await, Vec::<String>::new());

@@ -180,3 +180,24 @@ async fn a_large_fleet_comes_in_pages() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn escape_leaves_the_filter_field_and_the_filter_as_it_is() {
+    let site = Site::of_the_demo().await;
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/").await;
+        let field = page.find("#search").await;
+        field.send_keys("a100").await.unwrap();
+        page.until(NAMES, &["hgx-a100", "mixed-l40s-a100"]).await;
+        page.press("\u{e00c}").await;
+        page.until_true("return document.activeElement === document.body")
+            .await;
+        let value = "return document.getElementById('search').value";
+        assert_eq!(page.ask(value, serde_json::json!([])).await, "a100");
+        page.press("g").await;
+        page.until_true("return location.search === '?search=a100&group=type'")
+            .await;
+        page.assert_clean().await;
+    })
+    .await;
+}

@@ -70,17 +70,6 @@ pub(super) async fn cluster() -> Site {
     site
 }
 
-/// The cluster of the demo's nodes, and two profiles of which one reaches nothing.
-pub(super) fn follow(site: &Site) {
-    cluster_of(
-        site,
-        vec![
-            profile("premium", "Premium <b>GPU</b>", "nvidia-h200-141gb"),
-            profile("gone", "Large GPU", "nvidia-v100-32gb"),
-        ],
-    );
-}
-
 /// The cluster of the demo's nodes, with these profiles.
 pub(super) fn cluster_of(site: &Site, profiles: Vec<HardwareProfile>) {
     let nodes = [
@@ -96,6 +85,15 @@ pub(super) fn cluster_of(site: &Site, profiles: Vec<HardwareProfile>) {
         pods: BTreeMap::new(),
     };
     site.follow(sights, profiles);
+}
+
+/// The cluster of the demo's nodes, and two profiles of which one reaches nothing.
+pub(super) fn follow(site: &Site) {
+    let profiles = vec![
+        profile("premium", "Premium <b>GPU</b>", "nvidia-h200-141gb"),
+        profile("gone", "Large GPU", "nvidia-v100-32gb"),
+    ];
+    cluster_of(site, profiles);
 }
 
 async fn focused(page: &Page, id: &str) {
@@ -179,7 +177,7 @@ async fn several_types_are_refused_in_words_with_each_of_them_to_choose() {
         )
         .await;
         assert_eq!(page.violations().await, Vec::<String>::new());
-        page.click("#refused li:last-child a").await;
+        page.click("#refused li:last-child button").await;
         page.until_true("return document.getElementById('yaml')?.innerText.includes('octavo.dev/type: nvidia-h200-141gb')")
             .await;
         // A page without a selection says how to make one.
@@ -232,9 +230,51 @@ async fn req_008_profiles_are_listed_with_what_they_reach_and_what_is_wrong_with
         page.open("/profiles/opendatahub/premium").await;
         page.until("#reached tbody tr", &["nvidia-h200-141gb 1 8 4"])
             .await;
+        let command = page.text(".same code").await;
+        assert!(
+            command.starts_with(
+                "octavo profiles show premium --namespace opendatahub --server http://127.0.0.1:"
+            ),
+            "{command}"
+        );
         page.assert_clean().await;
         page.open("/profiles/opendatahub/nobody").await;
         page.until("h1", &["No such hardware profile"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ac_011_rows_of_what_a_generic_profile_reaches_add_up_to_what_it_reaches() {
+    let site = cluster().await;
+    let mut generic = profile("generic", "Any GPU", "");
+    generic.scheduling = Scheduling::Node {
+        selector: BTreeMap::new(),
+        tolerations: vec![Toleration::of_key(GPU)],
+    };
+    cluster_of(&site, vec![generic]);
+    browse(&site.url, Start::default(), async |page| {
+        page.open("/profiles/opendatahub/generic").await;
+        page.until(".title .badge", &["ok"]).await;
+        let rows = page.texts("#reached tbody tr").await;
+        assert!(
+            rows.iter()
+                .any(|row| row.starts_with("mixed: nodes with several types 1 6 ")),
+            "{rows:?}"
+        );
+        let sum = |from_the_end: usize| -> u64 {
+            let cells = rows
+                .iter()
+                .map(|row| row.rsplit(' ').nth(from_the_end).unwrap());
+            cells.map(|cell| cell.parse::<u64>().unwrap()).sum()
+        };
+        let facts = page.texts(".facts dd").await;
+        assert!(facts.contains(&format!("{} nodes", sum(2))), "{facts:?}");
+        assert!(
+            facts.contains(&format!("{} more workloads", sum(0))),
+            "{facts:?}"
+        );
+        page.assert_clean().await;
     })
     .await;
 }

@@ -2,7 +2,7 @@
 
 use super::chrome::{Page, Start, browse};
 use super::fixture::{Site, inventory};
-use super::layout::{IN_THE_WAY, standing};
+use super::layout::{IN_THE_WAY, blocked_machine, standing};
 use super::profiles::cluster;
 use super::sharing::give_shares;
 
@@ -25,7 +25,7 @@ async fn check(page: &Page, path: &str) {
 
 /// A node with something to say of its layout, in the list and on its page.
 async fn give_a_layout(site: &Site) {
-    let machine = inventory("hgx-a100").await;
+    let machine = blocked_machine().await;
     let layout = standing(&machine, 2, &IN_THE_WAY);
     site.put_standing("hgx-a100", &machine, &layout);
 }
@@ -108,6 +108,95 @@ async fn a_narrow_page_scrolls_in_one_direction_only() {
             let width = "return document.documentElement.scrollWidth";
             assert_eq!(page.ask(width, serde_json::json!([])).await, 380, "{path}");
             check(&page, path).await;
+        }
+    })
+    .await;
+}
+
+/// Texts of two cells of a row that lie over one another or touch, in words. What nobody sees has no place.
+const TOUCHING: &str = r"
+    const gap = 4, found = [];
+    const boxes = (cell) => {
+        const all = [], walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+        while (walk.nextNode()) {
+            const text = walk.currentNode, range = document.createRange();
+            if (text.data.trim() === '' || text.parentElement.closest('.unseen')) continue;
+            range.selectNodeContents(text);
+            const cut = text.parentElement.closest('.why')?.getBoundingClientRect();
+            for (const box of range.getClientRects())
+                if (box.width > 1 && box.height > 1)
+                    all.push({left: box.left, right: box.right, top: box.top, bottom: cut ? Math.min(box.bottom, cut.bottom) : box.bottom});
+        }
+        return all;
+    };
+    for (const row of document.querySelectorAll('main tr')) {
+        if (getComputedStyle(row.closest('thead') ?? row).clipPath !== 'none') continue;
+        const cells = [...row.children].map((cell) => [cell.innerText.trim(), boxes(cell)]);
+        cells.forEach(([one, here], at) => cells.slice(at + 1).forEach(([other, there]) => {
+            for (const a of here) for (const b of there) {
+                const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+                const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+                if (down > 2 && across > -gap) found.push(`${one} | ${other}`);
+            }
+        }));
+    }
+    return [...new Set(found)];";
+
+/// A fleet with everything that makes a row long.
+async fn crowded() -> Site {
+    let site = cluster().await;
+    site.put_stale("stale", &inventory("t4").await);
+    give_a_layout(&site).await;
+    give_shares(&site).await;
+    site
+}
+
+const ESTIMATE: &str = "/profiles/opendatahub/premium?workload=training&parameters=7B&tokens=1T&precision=bf16&count=64";
+
+#[tokio::test]
+async fn no_text_of_a_row_lies_over_another_on_any_phone() {
+    let site = crowded().await;
+    for width in [320, 375, 430] {
+        let start = Start {
+            narrow: true,
+            width: Some(width),
+            ..Start::default()
+        };
+        browse(&site.url, start, async |page| {
+            for path in ["/", "/?group=type", "/profiles", ESTIMATE] {
+                page.open(path).await;
+                page.until_true(&format!("return innerWidth === {width}"))
+                    .await;
+                let touching = page.ask(TOUCHING, serde_json::json!([])).await;
+                assert_eq!(touching, serde_json::json!([]), "{width} {path}");
+                let wide = page
+                    .ask(
+                        "return document.documentElement.scrollWidth",
+                        serde_json::json!([]),
+                    )
+                    .await;
+                assert_eq!(wide, width, "{path}");
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn columns_of_numbers_do_not_touch_the_column_beside_them() {
+    let site = crowded().await;
+    browse(&site.url, Start::default(), async |page| {
+        for path in [
+            "/",
+            "/profiles",
+            ESTIMATE,
+            "/nodes/hgx-a100",
+            "/nodes/shared",
+        ] {
+            page.open(path).await;
+            page.until(".live", &["Live"]).await;
+            let touching = page.ask(TOUCHING, serde_json::json!([])).await;
+            assert_eq!(touching, serde_json::json!([]), "{path}");
         }
     })
     .await;

@@ -1,9 +1,14 @@
 //! Nodes are selected in the list, and stay selected whatever the list shows meanwhile.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use octavo::domain::cluster::Sights;
 use serde_json::json;
 
 use super::chrome::{Start, browse};
 use super::fixture::{MACHINES, Site, inventory};
+use super::profiles::{cluster, node};
 
 const NAMES: &str = "#main tbody th";
 const ENTER: &str = "\u{e007}";
@@ -168,8 +173,101 @@ async fn without_scripts_the_boxes_and_the_button_are_a_form() {
             "Create Hardware Profile from Selection"
         );
         button.send_keys(ENTER).await.unwrap();
-        page.until_true("return location.search === '?node=dgx-h100&node=h200'")
+        page.until("h1", &["New hardware profile"]).await;
+        let sent =
+            "return [...document.querySelectorAll('#draft [name=node]')].map(one => one.value)";
+        assert_eq!(page.ask(sent, json!([])).await, json!(["dgx-h100", "h200"]));
+        assert_eq!(page.address().await, "/profiles/new");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn without_scripts_one_of_several_types_is_chosen_by_a_button() {
+    let site = cluster().await;
+    let start = Start {
+        without_scripts: true,
+        ..Start::default()
+    };
+    browse(&site.url, start, async |page| {
+        page.open("/").await;
+        page.click("#pick-h200").await;
+        page.click("#pick-dgx-h100").await;
+        page.click("#make-profile").await;
+        page.until(
+            "#refused .chip",
+            &["only nvidia-h100-80gb", "only nvidia-h200-141gb"],
+        )
+        .await;
+        page.click("#refused li:last-child button").await;
+        page.until(".title .soft", &["2 nodes selected: dgx-h100, h200"])
             .await;
+        page.until_true("return document.getElementById('yaml')?.innerText.includes('octavo.dev/type: nvidia-h200-141gb')")
+            .await;
+        assert_eq!(page.address().await, "/profiles/new");
+    })
+    .await;
+}
+
+/// Nodes under the longest names that there can be.
+fn thousand() -> Vec<String> {
+    let label = "x".repeat(60);
+    let rest = [label.as_str(); 4].join(".");
+    (0..1000).map(|at| format!("n{at:04}.{rest}.a")).collect()
+}
+
+#[tokio::test]
+async fn ac_002_a_profile_is_made_of_a_thousand_nodes_of_long_names() {
+    let names = thousand();
+    let site = Site::empty();
+    let machine = inventory("t4").await;
+    for name in &names {
+        site.put(name, &machine);
+    }
+    let of = |names: &[String]| {
+        let nodes = names.iter().map(|name| node(name, "nvidia-t4-16gb"));
+        let nodes = nodes.map(|node| (node.name.clone(), Arc::new(node)));
+        Sights {
+            nodes: nodes.collect(),
+            pods: BTreeMap::new(),
+        }
+    };
+    site.follow(of(&names), Vec::new());
+    browse(&site.url.clone(), Start::default(), async move |page| {
+        page.open("/").await;
+        // As somebody does who ticks the box of every page of the list.
+        page.ask(
+            "sessionStorage.setItem('octavo-picked', JSON.stringify(arguments[0]))",
+            json!([names]),
+        )
+        .await;
+        page.open("/").await;
+        let picked = "1000 nodes selected, 800 of them not listed here";
+        page.until("#picked", &[picked]).await;
+        page.click("#make-profile").await;
+        page.until("h1", &["New hardware profile"]).await;
+        page.until_true("return document.getElementById('yaml')?.innerText.includes('octavo.dev/type: nvidia-t4-16gb')")
+            .await;
+        let selected = page.text(".title .soft").await;
+        assert!(selected.starts_with("1000 nodes selected: n0000."), "{selected}");
+        // What is filled in is sent with them, and no name is in an address or in a link.
+        page.find("#name").await.clear().await.unwrap();
+        page.find("#name").await.send_keys("many").await.unwrap();
+        page.press(ENTER).await;
+        page.until_true("return document.getElementById('yaml').innerText.includes('name: many')")
+            .await;
+        assert_eq!(page.address().await, "/profiles/new");
+        let links = "return [...document.querySelectorAll('[href]')].map(one => one.href.length).every(one => one < 200)";
+        assert_eq!(page.ask(links, json!([])).await, true);
+        // The page follows the cluster all the same.
+        let more: Vec<String> = names.iter().cloned().chain(["another".to_owned()]).collect();
+        site.put("another", &machine);
+        site.follow(of(&more), Vec::new());
+        page.until_true("return document.getElementById('notes')?.innerText.includes('one more node has the type nvidia-t4-16gb') === true")
+            .await;
+        page.until_true("return document.getElementById('yaml').innerText.includes('name: many')")
+            .await;
+        page.assert_clean().await;
     })
     .await;
 }

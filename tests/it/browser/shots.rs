@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::chrome::{Start, browse};
 use super::fixture::{Site, inventory};
-use super::layout::{IN_THE_WAY, standing};
+use super::layout::{IN_THE_WAY, blocked_machine, standing};
 use super::profiles::follow;
 use super::sharing::give_notebooks;
 
@@ -49,7 +49,7 @@ async fn the_pages_can_be_photographed() {
             ("/nodes/notebooks", "sharing", 980),
         ] {
             if name == "layout" {
-                let machine = inventory("hgx-a100").await;
+                let machine = blocked_machine().await;
                 let layout = standing(&machine, 2, &IN_THE_WAY);
                 site.put_standing("hgx-a100", &machine, &layout);
             }

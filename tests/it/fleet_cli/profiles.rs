@@ -72,3 +72,71 @@ fn profiles_that_are_followed_are_told_when_they_change_and_when_they_are_no_mor
         assert_eq!(watch.child.wait().unwrap().code(), Some(0));
     }
 }
+
+#[test]
+fn a_profile_is_named_with_its_namespace_as_other_commands_print_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profiles.yaml");
+    let profile = |namespace: &str, name: &str| {
+        format!(
+            "apiVersion: infrastructure.opendatahub.io/v1\nkind: HardwareProfile\nmetadata: {{name: {name}, namespace: {namespace}}}\n"
+        )
+    };
+    let all = [
+        profile("a", "large"),
+        profile("b", "large"),
+        profile("b", "small"),
+    ];
+    fs::write(&path, all.join("---\n")).unwrap();
+    let aggregator = Aggregator::start(&["--plaintext", "--profiles", path.to_str().unwrap()]);
+    let url = format!("http://{}", aggregator.http);
+    let octavo = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_octavo"))
+            .args(arguments)
+            .args(["--server", &url])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (code, shown, _) = octavo(&["profiles", "show", "b/large"]);
+    assert_eq!(code, Some(0));
+    assert!(
+        shown
+            .lines()
+            .next()
+            .is_some_and(|line| line.ends_with("b/large (HardwareProfile)")),
+        "{shown}"
+    );
+    let (code, _, wrong) = octavo(&["profiles", "show", "large"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        wrong.contains("several namespaces have a profile of this name: a, b"),
+        "{wrong}"
+    );
+    assert!(
+        wrong.contains("try: give its namespace with --namespace, or name it as NAMESPACE/NAME"),
+        "{wrong}"
+    );
+    let (code, _, wrong) = octavo(&["profiles", "show", "b/large", "--namespace", "a"]);
+    assert_eq!(code, Some(1));
+    assert!(wrong.contains("there is no profile"), "{wrong}");
+    let (_, checked, _) = octavo(&["profiles", "check", "b/small", "-o", "name"]);
+    assert_eq!(checked, "");
+    let estimate = [
+        "estimate",
+        "decoding",
+        "--parameters",
+        "7B",
+        "--profile",
+        "b/large",
+    ];
+    let (_, _, wrong) = octavo(&estimate);
+    // It is found; what it gives is another matter.
+    assert!(!wrong.contains("there is no profile"), "{wrong}");
+}

@@ -179,7 +179,7 @@ async fn a_price_is_that_of_the_book_as_it_is_now_and_without_one_there_is_no_co
         .map(|one| said(&one["why"]))
         .collect();
     assert!(
-        whys[0].contains("1 of it cost 3 EUR")
+        whys[0].contains("1 of it cost 3.00 EUR")
             && whys[1].contains("the price book has no line for it"),
         "{whys:?}"
     );

@@ -294,6 +294,36 @@ async fn a_draft_has_the_object_and_what_to_know_before_it_is_made() {
     );
 }
 
+#[tokio::test]
+async fn a_draft_is_made_of_more_nodes_than_an_address_can_name() {
+    let (around, profiles) = Around::new();
+    let aggregator = Aggregator::with_profiles(&Machines::read().await, profiles);
+    let label = "x".repeat(60);
+    let names: Vec<String> = (0..1000)
+        .map(|at| format!("n{at:04}.{}.a", [label.as_str(); 4].join(".")))
+        .collect();
+    let nodes = names
+        .iter()
+        .map(|name| node(name, &[("octavo.dev/type", L4)]));
+    around.cluster.send_replace(followed(nodes));
+    let order = json!({"nodes": names, "name": "many", "counts": [{"identifier": "nvidia.com/gpu", "max": "1"}]});
+    let answer = aggregator
+        .post("/api/v1/profile-draft", &order.to_string())
+        .await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    let draft = answer.json();
+    assert_eq!(draft["nodes"].as_array().unwrap().len(), 1000);
+    assert_eq!(draft["profile"]["metadata"]["name"], "many");
+    let refused = aggregator
+        .post(
+            "/api/v1/profile-draft",
+            r#"{"nodes": ["none"], "name": "A"}"#,
+        )
+        .await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert_eq!(refused.json()["parameter"], "name");
+}
+
 /// A thousand nodes of five types, and two hundred profiles, forty for each.
 fn many() -> (watch::Receiver<Arc<Followed>>, ProfileBook, TempDir) {
     let types = ["l4-24gb", "t4-16gb", "h100-80gb", "h200-141gb", "a100-80gb"];

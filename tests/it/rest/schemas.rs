@@ -162,6 +162,9 @@ async fn answers(aggregator: &Aggregator) -> Vec<Value> {
         ),
         ("/api/v1/match", "{}"),
         ("/api/v1/match", "[]"),
+        ("/api/v1/profile-draft", r#"{"type": "nvidia-l4-24gb"}"#),
+        ("/api/v1/profile-draft", r#"{"nodes": ["none"]}"#),
+        ("/api/v1/profile-draft", "{}"),
     ] {
         let answer = aggregator.post(path, body).await;
         let media_type = answer.header("content-type");

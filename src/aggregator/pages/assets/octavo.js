@@ -52,15 +52,17 @@
     show("lost");
   }
 
-  // Loads what `url` says now. `history` is "push" or "replace" where the address changes with it.
-  async function load(url, history) {
+  // Loads what `url` says now. `history` is "push" or "replace" where the address changes with it. `body` is what a form sends: an
+  // address has no room for the names of a thousand nodes.
+  async function load(url, history, body) {
     if (under_way) under_way.abort();
     const mine = new AbortController();
     under_way = mine;
     const late = setTimeout(() => mine.abort("late"), ANSWER_WITHIN);
     lastLoad = performance.now();
     try {
-      const answer = await fetch(url, { signal: mine.signal, headers: { Accept: "text/html" } });
+      const how = body ? { method: "POST", body } : {};
+      const answer = await fetch(url, { ...how, signal: mine.signal, headers: { Accept: "text/html" } });
       const text = await answer.text();
       if (under_way !== mine) return;
       if (!text.includes('id="main"')) throw new Error(`no page in the answer: ${answer.status}`);
@@ -133,8 +135,17 @@
     // A request that a person made is not thrown away for one that nobody did.
     // What came of something that was done stays until the reader goes on: its address alone does not say it again.
     if (document.querySelector("[data-still]")) return;
-    if (!document.hidden && under_way === null) load(location.href);
+    if (!document.hidden && under_way === null) again();
   }
+
+  // The page as it is now. One that was made of what a form sent is made of the same again, for its address does not say it.
+  let sent = null;
+  const fields = (form, button) => {
+    const data = new URLSearchParams();
+    for (const [name, value] of new FormData(form, button)) if (value !== "") data.append(name, value);
+    return data;
+  };
+  const again = () => (sent ? load(location.pathname, null, sent) : load(location.href));
 
   setInterval(() => {
     if (document.hidden) return;
@@ -164,7 +175,7 @@
   });
   window.addEventListener("pagehide", () => { if (stream) stream.close(); });
   window.addEventListener("pageshow", (event) => { if (event.persisted) { listen(); refresh(); } });
-  window.addEventListener("popstate", () => load(location.href));
+  window.addEventListener("popstate", again);
 
   // The filter, as one types.
   function filtered() {
@@ -196,18 +207,23 @@
     const form = event.target.closest("form[data-stay]");
     if (form) stay(form);
   });
-  function stay(form) {
-    const data = new URLSearchParams();
-    for (const [name, value] of new FormData(form)) if (value !== "") data.append(name, value);
+  function stay(form, button) {
+    const data = fields(form, button);
+    if (form.method === "post") {
+      sent = data;
+      load(location.pathname, null, sent);
+      return;
+    }
     load(data.size ? `${location.pathname}?${data}` : location.pathname, "push");
   }
   document.addEventListener("submit", (event) => {
     if (!event.target.matches("form[data-stay]")) return;
     // A button that does something is no choice of what is shown.
-    if (event.submitter && event.submitter.formMethod === "post") return;
+    const button = event.submitter;
+    if (button && button.name === "do") return;
     event.preventDefault();
     // A field that was changed has asked already.
-    if (under_way === null) stay(event.target);
+    if (under_way === null || (button && button.name)) stay(event.target, button);
   });
   // Links that only change what is shown of the fleet.
   document.addEventListener("click", (event) => {
@@ -310,7 +326,8 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
     const typed = event.target.matches("input:not([type=checkbox]), select, textarea");
-    if (event.key === "Escape" && typed) { event.target.blur(); return; }
+    // Not the browser's own Escape, which empties a search field and leaves the list filtered.
+    if (event.key === "Escape" && typed) { event.preventDefault(); event.target.blur(); return; }
     if (typed) return;
     const onRow = event.target.matches("[data-row]");
     let done = true;
@@ -334,6 +351,8 @@
   });
   document.getElementById("ask").addEventListener("click", () => dialog.showModal());
 
+  const draft = document.querySelector("form[data-stay][method=post]");
+  if (draft) sent = fields(draft);
   pressed();
   showPicked();
   tick();

@@ -2,7 +2,8 @@
 //! object, how it differs from the one of its name that there is, and the commands that make it. Where the aggregator makes profiles
 //! and the reader may, buttons that try it and make it.
 //!
-//! All that was chosen stands in the address, so a page can be sent to somebody who may make profiles.
+//! What was selected in the list is sent, never a part of the address: an address has no room for the names of a thousand nodes. An
+//! address may name nodes all the same, so that a page of a few can be sent to somebody who may make profiles.
 
 mod answer;
 mod asked;
@@ -46,6 +47,8 @@ pub(super) struct DraftPage {
     taints: Vec<TaintBox>,
     made: Option<Made>,
     origin: String,
+    /// How the form is sent: as the page was asked for.
+    method: &'static str,
 }
 
 impl DraftPage {
@@ -70,10 +73,11 @@ struct Refused {
     counts: Option<(String, Part)>,
 }
 
-/// The same with one thing chosen.
+/// The same with one thing chosen: another field of the form.
 #[derive(Debug)]
 struct Choice {
-    href: String,
+    name: &'static str,
+    value: String,
     word: String,
 }
 
@@ -122,10 +126,12 @@ struct Drafted {
 /// What an address asks for.
 pub(super) async fn page(site: &Site, uri: &Uri, reader: Reader) -> (StatusCode, DraftPage) {
     let asked = Asked::of(uri);
-    shown(site, asked, &reader, None).await
+    let (status, page) = shown(site, asked, &reader, None).await;
+    let method = "get";
+    (status, DraftPage { method, ..page })
 }
 
-/// What was sent: tried or made, and then shown with what came of that.
+/// What was sent: shown, and where that is asked for tried or made before, with what came of it.
 pub(super) async fn sent(
     site: &Site,
     pairs: Vec<(String, String)>,
@@ -133,6 +139,7 @@ pub(super) async fn sent(
 ) -> (StatusCode, DraftPage) {
     let asked = Asked::of_pairs(pairs);
     let answer = match &asked {
+        Ok(asked) if asked.doing.is_empty() => None,
         Ok(asked) => match drafted(site, asked).await.draft {
             Ok(draft) => Some(answer::of(asked, &draft, &reader).await),
             Err(_told_beside_the_form) => None,
@@ -191,6 +198,7 @@ async fn shown(
         taints,
         made,
         origin: reader.origin.clone(),
+        method: "post",
         answer,
     };
     let answered = page.answer.as_ref().map(|answer| answer.status);
@@ -223,7 +231,7 @@ async fn drafted(site: &Site, asked: &Asked) -> Drafted {
                 StatusCode::SERVICE_UNAVAILABLE,
                 Refused::plain(&format!("What the nodes can give is not known: {why}.")),
             ),
-            NoDraft::Refused(why) => (StatusCode::UNPROCESSABLE_ENTITY, Refused::of(&why, asked)),
+            NoDraft::Refused(why) => (StatusCode::UNPROCESSABLE_ENTITY, Refused::of(&why)),
         }),
     }
 }
@@ -237,7 +245,7 @@ impl Refused {
         }
     }
 
-    fn of(why: &Refusal, asked: &Asked) -> Self {
+    fn of(why: &Refusal) -> Self {
         let (name, values): (_, Vec<String>) = match why {
             Refusal::SeveralTypes(types) => {
                 ("type", types.iter().map(ToString::to_string).collect())
@@ -249,8 +257,9 @@ impl Refused {
             | Refusal::NoSuchTaint { .. } => ("", Vec::new()),
         };
         let choice = |value: String| Choice {
-            href: format!("/profiles/new?{}", asked.query(name, &value)),
+            name,
             word: printable(&value),
+            value,
         };
         let choices = values.into_iter().map(choice).collect();
         if let Refusal::Counts(CountError { resource, part, .. }) = why {
@@ -300,11 +309,7 @@ impl Made {
             there: There::of(site, draft, &reader.sight),
             offer: Offer::of(reader, draft).await,
             create: asked.command(&reader.origin),
-            apply: format!(
-                "curl -sf '{}/api/v1/profile-draft?{}' | jq .profile | kubectl create -f -",
-                reader.origin,
-                asked.query("", "")
-            ),
+            apply: asked.apply(&reader.origin),
         }
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct Estimate {
     /// As many devices as a workload has where nobody says; empty where it has to be said.
     usual: String,
     outcome: Outcome,
+    /// Where the reader reached this server, for the command.
+    origin: String,
 }
 
 /// What there is to be shown below.
@@ -100,7 +102,7 @@ impl Estimate {
     pub(super) async fn of(
         (view, sight): (&View, &Sight),
         profile: &ProfileRow,
-        uri: &Uri,
+        (uri, origin): (&Uri, &str),
     ) -> Option<Self> {
         if sight.types != Types::All {
             return None;
@@ -131,6 +133,7 @@ impl Estimate {
             count: asked.count,
             usual: { usual.ok().flatten() }.map_or_else(String::new, |count| count.to_string()),
             outcome,
+            origin: origin.to_owned(),
         })
     }
 

@@ -3,6 +3,7 @@
 use askama::Template;
 
 use super::{Assets, Badge, Count, Estimate, Found, key, memory_of, reach, types, verdict};
+use crate::aggregator::pages::address::quoted;
 use crate::aggregator::pages::words::printable;
 use crate::domain::hardware_profile::Said;
 use crate::wire::hardware_profiles::document::ProfileRow;
@@ -13,6 +14,7 @@ use crate::wire::hardware_profiles::document::ProfileRow;
 pub(super) struct OnePage {
     assets: Assets,
     name: String,
+    namespace: String,
     key: String,
     shown: String,
     badge: Badge,
@@ -29,8 +31,8 @@ pub(super) struct OnePage {
     path: String,
 }
 
-/// The devices of one type that it reaches.
-#[derive(Debug)]
+/// Nodes that it reaches, each in one row: those of one type, those of several, and those of which no accelerator is known.
+#[derive(Debug, PartialEq, Eq)]
 struct Reached {
     type_name: String,
     nodes: u32,
@@ -45,19 +47,10 @@ pub(super) fn page(
     notice: Option<String>,
     (origin, estimate): (&str, Option<Estimate>),
 ) -> OnePage {
-    let types_of = row.reach.iter().flat_map(|reach| &reach.types);
-    let reached = types_of.map(|one| Reached {
-        type_name: match &one.type_name {
-            Some(name) => printable(name),
-            None => "type unknown".to_owned(),
-        },
-        nodes: one.nodes,
-        devices: one.devices,
-        available: one.available,
-    });
     OnePage {
         assets: Assets::links(),
-        name: printable(&row.name),
+        name: quoted(&printable(&row.name)),
+        namespace: quoted(&printable(&row.namespace)),
         key: printable(&key(row)),
         shown: printable(&row.display_name),
         badge: verdict(row),
@@ -67,11 +60,54 @@ pub(super) fn page(
         findings: row.findings.iter().map(Found::of).collect(),
         counts: row.identifiers.iter().map(Count::of).collect(),
         goes_to: goes_to(row),
-        reached: reached.collect(),
+        reached: reached(row),
         estimate,
         origin: origin.to_owned(),
         path: super::href(row),
     }
+}
+
+/// Rows that add up to the nodes that it reaches and to the workloads that fit.
+fn reached(row: &ProfileRow) -> Vec<Reached> {
+    let Some(reach) = &row.reach else {
+        return Vec::new();
+    };
+    let alone = reach.types.iter().map(|one| Reached {
+        type_name: match &one.type_name {
+            Some(name) => printable(name),
+            None => "type unknown".to_owned(),
+        },
+        nodes: one.nodes.saturating_sub(one.mixed_nodes),
+        devices: one.devices.saturating_sub(one.mixed_devices),
+        available: one.available,
+    });
+    let mut rows: Vec<Reached> = alone.filter(|one| one.nodes > 0).collect();
+    if reach.mixed > 0 {
+        let devices = reach.types.iter().map(|one| one.mixed_devices);
+        rows.push(Reached {
+            type_name: "mixed: nodes with several types".to_owned(),
+            nodes: reach.mixed,
+            devices: devices.fold(0, u64::saturating_add),
+            available: reach.mixed_available,
+        });
+    }
+    let nodes = rows.iter().map(|one| one.nodes);
+    let available = rows.iter().map(|one| one.available);
+    let other = Reached {
+        type_name: "no accelerator".to_owned(),
+        nodes: reach
+            .nodes
+            .saturating_sub(nodes.fold(0, u32::saturating_add)),
+        devices: 0,
+        available: row
+            .available
+            .unwrap_or(0)
+            .saturating_sub(available.fold(0, u64::saturating_add)),
+    };
+    if other.nodes > 0 {
+        rows.push(other);
+    }
+    rows
 }
 
 fn facts(row: &ProfileRow, said: &Said) -> Vec<(&'static str, String)> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Attempt, CreateSettings, ListSettings, ProfilesCommand, ShowSettings};
+use super::{Attempt, CreateSettings, ListSettings, ProfileWish, ProfilesCommand, ShowSettings};
 use crate::config::octavo::fleet::OutputArgs;
 use crate::config::octavo::server::ServerArgs;
 use crate::domain::hardware_profile::Counts;
@@ -232,31 +232,22 @@ fn usual() -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-fn joined(all: &[impl ToString]) -> Option<String> {
-    let texts: Vec<String> = all.iter().map(ToString::to_string).collect();
-    (!texts.is_empty()).then(|| texts.join(","))
-}
-
 impl From<CreateArgs> for CreateSettings {
     fn from(args: CreateArgs) -> Self {
-        let nodes = args.of.from_nodes;
-        let wish = [
-            ("nodes", (!nodes.is_empty()).then(|| nodes.join(","))),
-            ("type", args.of.type_name),
-            ("resource", args.resource),
-            ("name", args.name),
-            ("namespace", args.namespace),
-            ("displayName", args.display_name),
-            ("counts", joined(&args.counts)),
-            ("tolerate", joined(&args.tolerate)),
-        ];
-        let given = wish.into_iter();
+        let wish = ProfileWish {
+            nodes: args.of.from_nodes,
+            type_name: args.of.type_name,
+            resource: args.resource,
+            name: args.name,
+            namespace: args.namespace,
+            display_name: args.display_name,
+            counts: args.counts,
+            tolerate: args.tolerate,
+        };
         Self {
             server: args.server.into(),
             kubeconfig: args.kubeconfig.or_else(usual),
-            wish: given
-                .filter_map(|(name, value)| Some((name, value?)))
-                .collect(),
+            wish,
             reason: args.reason,
             replaces: args.replace,
             attempt: args.dry_run,

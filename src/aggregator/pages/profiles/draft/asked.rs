@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::extract::Query;
 use axum::http::Uri;
 
-use crate::aggregator::pages::address::{encoded, quoted};
+use crate::aggregator::pages::address::quoted;
 use crate::aggregator::pages::plan::capital;
 use crate::aggregator::pages::words::printable;
 use crate::domain::hardware_profile::{
@@ -207,16 +207,19 @@ impl Asked {
         given.filter(|(_, value)| !value.is_empty()).collect()
     }
 
-    /// The same as a query, with another value of one of them.
-    pub(super) fn query(&self, name: &str, value: &str) -> String {
-        let pairs = self.pairs().into_iter().filter(|(known, _)| *known != name);
-        let mut all: Vec<String> = pairs
-            .map(|(name, value)| format!("{name}={}", encoded(&value)))
-            .collect();
-        if !value.is_empty() {
-            all.push(format!("{name}={}", encoded(value)));
-        }
-        all.join("&")
+    /// The command that makes it with the reader's own kubeconfig and without `octavo`.
+    pub(super) fn apply(&self, origin: &str) -> String {
+        let order = ProfileOrder {
+            // Who makes it and why is for what is made here.
+            reason: None,
+            replace: false,
+            ..self.order()
+        };
+        let document = serde_json::to_string(&order).unwrap_or_default();
+        format!(
+            "curl -sf -H 'Content-Type: application/json' -d {} {origin}/api/v1/profile-draft | jq .profile | kubectl create -f -",
+            quoted(&document)
+        )
     }
 
     /// The command that makes it with the reader's own kubeconfig.
@@ -290,12 +293,10 @@ mod tests {
         let list = asked("/profiles/new?nodes=a,b&displayName=Big%20one").unwrap();
         assert_eq!(boxes.pairs(), list.pairs());
         assert_eq!(
-            boxes.query("type", "nvidia-t4-16gb"),
-            "nodes=a%2Cb&displayName=Big%20one&type=nvidia-t4-16gb"
+            boxes.apply("https://octavo.example"),
+            "curl -sf -H 'Content-Type: application/json' -d '{\"nodes\":[\"a\",\"b\"],\"displayName\":\"Big one\"}' \
+             https://octavo.example/api/v1/profile-draft | jq .profile | kubectl create -f -"
         );
-        // What is chosen again is there once.
-        let again = asked("/profiles/new?node=a&type=nvidia-t4-16gb").unwrap();
-        assert_eq!(again.query("type", "x"), "nodes=a&type=x");
     }
 
     #[test]
@@ -313,7 +314,7 @@ mod tests {
             "octavo profiles create --server https://octavo.example --from-nodes a --counts 'cpu:::8,memory::16Gi:' --tolerate 'a:NoSchedule'"
         );
         let none = asked("/profiles/new?node=a&tolerate=none").unwrap();
-        assert_eq!(none.query("", ""), "nodes=a&tolerate=none");
+        assert!(none.pairs().contains(&("tolerate", "none".to_owned())));
         assert_eq!(none.wish().unwrap().tolerate, Some(BTreeSet::new()));
     }
 
