@@ -292,6 +292,7 @@ impl Giver for Embedded {
         };
         self.setter.look(scene.now, is_decided.then_some(wish));
         let turns = standing::turns(scene.inventory, self.setter.slices());
+        let failing = standing::failing(scene.inventory);
         let sight = Sight {
             scene,
             offers: &offers,
@@ -303,6 +304,7 @@ impl Giver for Embedded {
             warnings: &warnings,
             undelivered: undelivered.as_deref(),
             turns: turns.as_ref(),
+            failing: failing.as_ref(),
             is_decided,
         };
         let fault = sight.fault();
