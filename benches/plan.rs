@@ -308,6 +308,7 @@ fn transitions() {
             pairs += 1;
             let targets = Targets {
                 devices: vec![target(A100, wanted, pci)],
+                ..Targets::default()
             };
             let (plan, _) = planned(&inventory, &targets);
             let (destroyed, created) = counts(&plan);
@@ -368,6 +369,7 @@ fn timing(what: &str, rows: &[Row], every: usize) {
         let device = device(rows, from, 1);
         let targets = Targets {
             devices: vec![target(rows, wanted, device.pci)],
+            ..Targets::default()
         };
         let (_, time) = planned(&node(vec![device]), &targets);
         times.push(time);
@@ -395,6 +397,7 @@ fn eight() {
             .map(|device| target(A100, wanted, device.pci));
         let targets = Targets {
             devices: targets.collect(),
+            ..Targets::default()
         };
         let (_, time) = planned(&node(devices), &targets);
         times.push(time);
@@ -434,6 +437,7 @@ fn hostile() {
             &node(vec![device]),
             &Targets {
                 devices: vec![target],
+                ..Targets::default()
             },
         );
         let verdict = match &plan.devices[0].verdict {

@@ -1,7 +1,7 @@
 //! Layouts that can be asked for by name: a file's, read again when it was replaced, and those made for a node's devices.
 //!
-//! A file that is broken when the program starts is an error of whoever starts it. One that breaks later leaves the layouts
-//! before in use, and everything made of them says so.
+//! A file that is broken when the program starts is an error, or there are no layouts until it is repaired. One that breaks later leaves
+//! the layouts before in use. Everything that uses them reports it.
 
 pub mod catalogue;
 mod choice;
@@ -29,7 +29,7 @@ const LONGEST: u64 = 4 << 20;
 /// The layouts of one file, or of none.
 #[derive(Debug, Default)]
 pub struct Book {
-    file: Option<Kept<Read, BookError>>,
+    file: Option<Kept<Option<Read>, BookError>>,
 }
 
 /// Layouts, and what the file's content is known by.
@@ -78,15 +78,23 @@ impl Book {
         })
     }
 
+    /// The same; there are no layouts until the file can be used.
+    pub fn open_or_empty(path: &Path) -> Self {
+        Self {
+            file: Some(Kept::open_or_empty(path, "layouts", read)),
+        }
+    }
+
     /// The layouts as they are in the file now, or were when it could last be used.
     pub fn current(&self) -> Current {
         let Some(kept) = &self.file else {
             return Current::default();
         };
-        let ((layouts, hash), notice) = kept.current();
+        let (read, notice) = kept.current();
+        let (layouts, hash) = read.unzip();
         Current {
-            layouts: Some(layouts),
-            hash: Some(hash),
+            layouts,
+            hash,
             notice,
         }
     }
@@ -104,13 +112,13 @@ impl Current {
     }
 }
 
-fn read(path: &Path) -> Result<Read, BookError> {
+fn read(path: &Path) -> Result<Option<Read>, BookError> {
     let text = kept::text(path, LONGEST).map_err(|source| BookError::Read {
         path: path.to_owned(),
         source,
     })?;
     match layouts::parse(&text) {
-        Ok(parsed) => Ok((Arc::new(parsed.layouts), hash(&text))),
+        Ok(parsed) => Ok(Some((Arc::new(parsed.layouts), hash(&text)))),
         Err(errors) => Err(BookError::Wrong {
             path: path.to_owned(),
             errors,

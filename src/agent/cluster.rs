@@ -242,12 +242,14 @@ impl Cluster {
             yielded: &yielded,
         };
         if self.seen.is_some() {
-            for event in self.telling.look(now, &scene) {
-                // All else that is told is in the log already, by whom it happened to.
-                if event.reason == Reason::KeysLeftToOthers {
+            for change in self.telling.look(now, &scene) {
+                // All other events are in the log already.
+                if let Some(event) = &change.event
+                    && event.reason == Reason::KeysLeftToOthers
+                {
                     warn!(reason = %event.reason.word(), "{}", event.message);
                 }
-                self.link.tell(event);
+                self.link.tell(change);
             }
         }
         let nothing = Status::default();
@@ -341,11 +343,10 @@ impl Cluster {
         self.view.borrow().clone()
     }
 
-    /// Tells what happened by the way, if there is still room for it.
-    pub fn tell(&mut self, events: Vec<Event>) {
-        let now = self.began.elapsed();
-        for event in self.telling.afford(now, events) {
-            self.link.tell(event);
+    /// Reports these events.
+    pub fn tell(&self, events: Vec<Event>) {
+        for event in events {
+            self.link.tell(event.into());
         }
     }
 

@@ -339,7 +339,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE "))
             .collect();
-        assert_eq!(types.len(), 14, "{types:?}");
+        assert_eq!(types.len(), 15, "{types:?}");
         for told in types {
             let (name, _) = told.split_once(' ').unwrap();
             let entry = format!("| `{name}` |");

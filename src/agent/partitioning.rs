@@ -2,6 +2,7 @@
 
 mod choice;
 mod meaning;
+mod read_only;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::apply::executor::Board;
 use crate::apply::settings::witness;
 use crate::apply::store::StoreError;
 use crate::apply::witness::{Giving, Witness};
-use crate::book::{Book, BookError};
+use crate::book::Book;
 use crate::config::agent::PartitioningSettings;
 use crate::domain::error::chain;
 use crate::domain::inventory::{Inventory, NvmlState};
@@ -53,6 +54,8 @@ pub struct Partitioning {
     book: Book,
     /// The layout that the settings name.
     layout: Option<String>,
+    /// No device is changed, whatever layout is chosen.
+    read_only: bool,
     /// The one that a person chose by hand, which goes before that.
     chosen: Option<Chosen>,
     /// What the Node says, which goes before both.
@@ -81,17 +84,16 @@ pub struct Partitioning {
 
 impl Partitioning {
     /// As `settings` say; the kernel's files are below `sys_root`. Nothing is changed before the first [`Self::round`].
-    pub fn open(settings: &PartitioningSettings, sys_root: &Path) -> Result<Self, BookError> {
-        let layouts = settings.layouts();
-        let book = layouts.map_or_else(|| Ok(Book::default()), Book::open)?;
+    pub fn new(settings: &PartitioningSettings, book: Book, sys_root: &Path) -> Self {
         let engine = settings.engine();
-        Ok(Self {
+        Self {
             folder: engine.state_dir().to_owned(),
             settings: Settings::new(engine, sys_root, settings.drift(), "agent"),
             witness: witness(engine),
             gate: None,
             book,
             layout: settings.layout().map(ToOwned::to_owned),
+            read_only: settings.is_read_only(),
             chosen: None,
             following: Following::Nobody,
             unsettled: false,
@@ -106,7 +108,7 @@ impl Partitioning {
             anew: false,
             meaning: Meaning::default(),
             notice: None,
-        })
+        }
     }
 
     /// The same on a node where this program gives devices to pods, at `gate`.
@@ -207,6 +209,10 @@ impl Partitioning {
         hardware: &Handle,
         inventory: &Arc<Inventory>,
     ) -> Option<Duration> {
+        if self.read_only {
+            self.decline();
+            return None;
+        }
         if let Err(error) = self.take() {
             self.complain(Reason::LayoutNotice, chain(&error));
             return None;
@@ -347,7 +353,8 @@ impl Partitioning {
     fn wanted(&mut self, inventory: &Inventory) -> (Option<String>, Targets) {
         self.refused = false;
         let Some(name) = self.name().map(ToOwned::to_owned) else {
-            self.notice = None;
+            // The log has it already.
+            self.notice = self.book.current().notice;
             self.meant = None;
             return (None, Targets::default());
         };

@@ -344,7 +344,11 @@ impl Observer {
             if pods.is_empty() {
                 info!("no pod is told of it: nobody's UID is known");
             }
-            let event = Event { reason, message };
+            let event = Event {
+                reason,
+                message,
+                unit: None,
+            };
             for pod in &pods {
                 events.tell(pod, &event);
             }

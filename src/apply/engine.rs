@@ -279,7 +279,12 @@ impl Engine {
             policy: &self.settings.policy,
             refused: &BTreeSet::new(),
         });
-        plan.outcome() != plan::Outcome::Nothing
+        // What cannot be read is not changed, whoever uses it.
+        let unverified = |pci| targets.unverified.iter().any(|one| one.pci == pci);
+        let mut devices = plan.devices.iter();
+        devices.any(|device| {
+            device.verdict.outcome() != plan::Outcome::Nothing && !unverified(device.pci)
+        })
     }
 
     /// The journal, and then the change. Without the one not the other.

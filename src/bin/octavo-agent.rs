@@ -23,6 +23,7 @@ use octavo::agent::pulse::Pulse;
 use octavo::agent::uplink::dial::Aggregator;
 use octavo::agent::uplink::{self, Outbox, Uplink};
 use octavo::agent::{self, Outputs};
+use octavo::book::Book;
 use octavo::config::agent::{AgentSettings, Cleanup, Schedule, UplinkSettings};
 use octavo::telemetry::Level;
 use octavo::wire::stream::Identity;
@@ -145,10 +146,16 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
 /// What partitions the node, where it is to be.
 fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dyn Error>> {
     let sys_root = settings.hardware().sys_root();
-    let opened = settings
-        .partitioning()
-        .map(|one| Partitioning::open(one, sys_root));
-    Ok(opened.transpose()?)
+    let Some(partitioning) = settings.partitioning() else {
+        return Ok(None);
+    };
+    let book = match (partitioning.layouts(), settings.schedule()) {
+        (None, _) => Book::default(),
+        // One that looks once cannot wait until the file is repaired.
+        (Some(file), Schedule::Once) => Book::open(file)?,
+        (Some(file), Schedule::Every(_)) => Book::open_or_empty(file),
+    };
+    Ok(Some(Partitioning::new(partitioning, book, sys_root)))
 }
 
 /// Ends the server of metrics, and waits for all that is leaving.

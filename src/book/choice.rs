@@ -49,6 +49,9 @@ pub enum ChoiceError {
         /// What could be.
         known: Names,
     },
+    /// The file cannot be used, and may have a layout of this name.
+    #[error("{0}")]
+    Unusable(String),
     /// The layout cannot be meant for this node.
     #[error("layout {name:?} does not suit this node: {}", joined(.errors))]
     Rules {
@@ -75,6 +78,9 @@ impl Current {
     /// What the layout `name` asks of a node that has this. Layouts are only made where the file has none of this name, as that
     /// takes longer.
     pub fn meant(&self, name: &str, inventory: &Inventory) -> Result<Resolved, ChoiceError> {
+        if let (None, Some(notice)) = (&self.layouts, &self.notice) {
+            return Err(ChoiceError::Unusable(notice.clone()));
+        }
         let file = self.layouts.as_deref();
         if let Some((file, layout)) = file.and_then(|file| Some((file, file.by_name(name)?))) {
             return resolved(layout, file.dialect, inventory);

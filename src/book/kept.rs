@@ -1,7 +1,7 @@
 //! A file that is read again when it was replaced.
 //!
-//! Layouts, prices and hardware profiles are each one of these: what is broken when it is opened is an error of whoever opens it, and
-//! what breaks later leaves in use what was read before, with a notice that says so.
+//! Layouts, prices and hardware profiles are each one of these. A file that is broken when it is opened is an error, or is waited for. One
+//! that breaks later leaves in use what was read before. A notice reports it in both cases.
 
 use std::error::Error;
 use std::io;
@@ -30,6 +30,8 @@ struct Page<T> {
     /// Of the file that was read last, be it in vain.
     stamp: Option<Stamp>,
     wrong: Option<String>,
+    /// Whether the file was ever read successfully.
+    is_read: bool,
 }
 
 impl<T: Clone, E: Error> Kept<T, E> {
@@ -44,6 +46,7 @@ impl<T: Clone, E: Error> Kept<T, E> {
             content: read(path)?,
             stamp,
             wrong: None,
+            is_read: true,
         };
         Ok(Self {
             path: path.to_owned(),
@@ -51,6 +54,36 @@ impl<T: Clone, E: Error> Kept<T, E> {
             read,
             page: Mutex::new(page),
         })
+    }
+
+    /// The same; the content is empty until the file can be used.
+    pub(super) fn open_or_empty(
+        path: &Path,
+        what: &'static str,
+        read: fn(&Path) -> Result<T, E>,
+    ) -> Self
+    where
+        T: Default,
+    {
+        let mut page = Page {
+            content: T::default(),
+            stamp: Stamp::of(path),
+            wrong: None,
+            is_read: false,
+        };
+        match read(path) {
+            Ok(content) => {
+                page.content = content;
+                page.is_read = true;
+            }
+            Err(error) => page.is_broken(what, &error),
+        }
+        Self {
+            path: path.to_owned(),
+            what,
+            read,
+            page: Mutex::new(page),
+        }
     }
 
     /// What the file says now, or said when it could last be used; and why that may not be what it says now.
@@ -71,13 +104,23 @@ impl<T: Clone, E: Error> Kept<T, E> {
                 info!("the {what} in {} were replaced", self.path.display());
                 page.content = content;
                 page.wrong = None;
+                page.is_read = true;
             }
-            Err(error) => {
-                let error = chain(&error);
-                warn!("the {what} before stay in use: {error}");
-                page.wrong = Some(format!("{error}. The {what} before are used"));
-            }
+            Err(error) => page.is_broken(what, &error),
         }
+    }
+}
+
+impl<T> Page<T> {
+    fn is_broken(&mut self, what: &str, error: &dyn Error) {
+        let error = chain(error);
+        self.wrong = Some(if self.is_read {
+            warn!("the {what} before stay in use: {error}");
+            format!("{error}. The {what} before are used")
+        } else {
+            warn!("there are no {what} until the file is repaired: {error}");
+            format!("{error}. There are no {what} until the file is repaired")
+        });
     }
 }
 

@@ -83,7 +83,6 @@ fn exit(errors: &[RuleError]) -> Exit {
         | Reason::NothingAtAll { .. }
         | Reason::NoSuchIndex { .. }
         | Reason::Conflict { .. }
-        | Reason::CapabilityUntold { .. }
         | Reason::NoProfiles { .. }
         | Reason::Ambiguous { .. } => false,
     };

@@ -1,9 +1,10 @@
 //! Events, one request each.
 //!
-//! They are made and never changed, which takes the one permission to create them. What cannot be told for long is dropped: an event
-//! from yesterday helps nobody.
+//! They are created and never changed, so `create` is the only permission they need. An event waits in an [`EventQueue`] until the API server
+//! accepts it. While the API server is away or refuses events, only the latest event of each subject is kept.
 
 use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,22 +12,24 @@ use k8s_openapi::api::core::v1::Event as ApiEvent;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
-use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, warn};
 
 use super::client::{REQUEST, told};
-use super::node::patience;
+use super::node::{LONGEST, Patience, patience};
 use crate::domain::id::NodeName;
+use crate::domain::node::event_queue::{EventQueue, InFlight};
 use crate::domain::node::telling::Event;
+use crate::domain::reason::Reason;
 use crate::domain::sharing::guard::PodRef;
 
 /// Namespace of events about what has none. Source: Kubernetes, `client-go/tools/record`.
 const DEFAULT: &str = "default";
-/// Attempts to tell one event, with ever longer waits between.
-const ATTEMPTS: u32 = 6;
-/// Events of pods that wait to be told; more are dropped.
-const QUEUE: usize = 64;
+/// Longest wait before the next attempt where the API server refuses events: it may take an administrator to end that.
+const MAX_REFUSED_WAIT: Duration = Duration::from_mins(5);
+/// Events of pods are dropped after this. Source: Kubernetes, kube-apiserver, `--event-ttl`, default.
+const MAX_POD_EVENT_AGE: Duration = Duration::from_hours(1);
 
 /// What an event is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,11 +40,22 @@ pub(super) enum About {
     Pod(PodRef),
 }
 
-/// Tells events of a machine.
+/// Creates events about a machine and its pods.
 pub(super) struct Writer {
     client: Client,
     node: String,
+    patience: Patience,
+    on_refusal: OnRefusal,
     refused: bool,
+}
+
+/// What becomes of an event that the API server refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnRefusal {
+    /// It is sent again: its subject stays.
+    Retry,
+    /// It is dropped: its subject may be in a namespace that is gone or ends.
+    Drop,
 }
 
 impl fmt::Debug for Writer {
@@ -52,43 +66,148 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    pub(super) fn new(client: Client, node: &NodeName) -> Self {
+    pub(super) fn new(client: Client, node: &NodeName, on_refusal: OnRefusal) -> Self {
         Self {
             client,
             node: node.as_str().to_owned(),
+            patience: Patience::default(),
+            on_refusal,
             refused: false,
         }
     }
 
-    /// Tells it, or gives up.
-    pub(super) async fn tell(&mut self, about: &About, event: &Event) {
+    /// Creates the event; the error is how long to wait before the next attempt. An event that is invalid is dropped.
+    async fn create(&mut self, about: &About, event: &Event) -> Result<(), Duration> {
         let Some(body) = body(&self.node, about, event) else {
-            return;
+            return Ok(());
         };
         let events: Api<ApiEvent> = Api::namespaced(self.client.clone(), about.namespace());
-        for attempt in 0..ATTEMPTS {
-            let params = PostParams::default();
-            let error = match timeout(REQUEST, events.create(&params, &body)).await {
-                Ok(Ok(_)) => {
-                    self.refused = false;
-                    return;
-                }
-                Ok(Err(error)) if is_final(&error) => return self.give_up(&told(&error)),
-                Ok(Err(error)) => error,
-                Err(_late) => kube::Error::Service("no answer came in time".into()),
-            };
-            debug!("an event could not be told yet: {}", told(&error));
-            let wait = Duration::from_secs(1 << attempt);
-            sleep(wait.max(patience(&error).unwrap_or_default())).await;
+        let params = PostParams::default();
+        let error = match timeout(REQUEST, events.create(&params, &body)).await {
+            Ok(Ok(_)) => {
+                self.refused = false;
+                self.patience = Patience::default();
+                return Ok(());
+            }
+            Ok(Err(error)) => error,
+            Err(_late) => kube::Error::Service("no answer came in time".into()),
+        };
+        let failure = Failure::of(&error);
+        match failure {
+            Failure::Invalid => {
+                warn!("event {} is dropped: {}", event.reason.word(), told(&error));
+                return Ok(());
+            }
+            Failure::Refused if !self.refused => {
+                self.refused = true;
+                warn!("events are refused: {}", told(&error));
+            }
+            Failure::Refused | Failure::Away => debug!("event not sent: {}", told(&error)),
         }
-        debug!("an event is too old to be told: {}", event.reason.word());
+        if failure == Failure::Refused && self.on_refusal == OnRefusal::Drop {
+            return Ok(());
+        }
+        let longest = match failure {
+            Failure::Refused => MAX_REFUSED_WAIT,
+            Failure::Away | Failure::Invalid => LONGEST,
+        };
+        let wait = self.patience.up_to(longest);
+        Err(wait.max(patience(&error).unwrap_or_default()))
+    }
+}
+
+/// Events that wait to be sent.
+#[derive(Debug)]
+struct Shared<S> {
+    queue: Mutex<Option<EventQueue<S>>>,
+    changed: Notify,
+    began: Instant,
+}
+
+/// Adds events to a queue, which ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Sender<S>(Arc<Shared<S>>);
+
+/// Takes events from a queue.
+#[derive(Debug)]
+pub(super) struct Receiver<S>(Arc<Shared<S>>);
+
+/// The two ends of a queue.
+pub(super) fn channel<S>(queue: EventQueue<S>) -> (Sender<S>, Receiver<S>) {
+    let shared = Arc::new(Shared {
+        queue: Mutex::new(Some(queue)),
+        changed: Notify::new(),
+        began: Instant::now(),
+    });
+    (Sender(Arc::clone(&shared)), Receiver(shared))
+}
+
+impl<S> Shared<S> {
+    /// `None` after the end.
+    fn lock(&self) -> MutexGuard<'_, Option<EventQueue<S>>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Clone + Ord> Sender<S> {
+    /// Adds an event; without one, the unsent events of the subject are dropped.
+    pub(super) fn change(&self, subject: S, event: Option<Event>) {
+        let now = self.0.began.elapsed();
+        if let Some(queue) = &mut *self.0.lock() {
+            match event {
+                Some(event) => queue.push(now, subject, event),
+                None => queue.retract(&subject),
+            }
+        }
+        self.0.changed.notify_one();
+    }
+}
+
+impl<S> Drop for Sender<S> {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+        self.0.changed.notify_one();
+    }
+}
+
+impl<S: Clone + Ord> Receiver<S> {
+    /// Sends events until the sender is dropped. What an event of a subject is about may not exist at the moment: then it waits.
+    pub(super) async fn send(self, mut writer: Writer, about: impl Fn(&S) -> Option<About>) {
+        while let Some(next) = self.next().await {
+            let result = match about(&next.subject) {
+                Some(about) => writer.create(&about, &next.event).await,
+                None => Err(LONGEST),
+            };
+            let now = self.0.began.elapsed();
+            if let Some(queue) = &mut *self.0.lock() {
+                match result {
+                    Ok(()) => queue.accepted(now, &next),
+                    Err(_) => queue.not_accepted(next),
+                }
+            }
+            if let Err(wait) = result {
+                sleep(wait).await;
+            }
+        }
     }
 
-    fn give_up(&mut self, why: &str) {
-        if !self.refused {
-            warn!("events cannot be told: {why}");
+    /// Waits for the next event; `None` after the end.
+    async fn next(&self) -> Option<InFlight<S>> {
+        loop {
+            let wait = {
+                let now = self.0.began.elapsed();
+                let mut queue = self.0.lock();
+                let queue = queue.as_mut()?;
+                if let Some(next) = queue.next(now) {
+                    return Some(next);
+                }
+                queue.wait(now)
+            };
+            tokio::select! {
+                () = self.0.changed.notified() => {}
+                () = sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            }
         }
-        self.refused = true;
     }
 }
 
@@ -101,9 +220,29 @@ impl About {
     }
 }
 
-/// Whether the same request would be refused again.
-fn is_final(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if (400..500).contains(&status.code) && !matches!(status.code, 401 | 429))
+/// Why an event was not created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// The API server does not answer, or cannot serve the request now.
+    Away,
+    /// It refuses the request, which a change of its configuration can end.
+    Refused,
+    /// It will never accept this event.
+    Invalid,
+}
+
+impl Failure {
+    fn of(error: &kube::Error) -> Self {
+        let kube::Error::Api(status) = error else {
+            return Self::Away;
+        };
+        match status.code {
+            400 | 413 | 422 => Self::Invalid,
+            401 | 409 | 429 => Self::Away,
+            400..500 => Self::Refused,
+            _ => Self::Away,
+        }
+    }
 }
 
 fn body(node: &str, about: &About, event: &Event) -> Option<ApiEvent> {
@@ -140,39 +279,53 @@ fn whole(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Tells pods of this machine what is so of them. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct PodEvents(mpsc::Sender<(PodRef, Event)>);
+/// What an event about a pod reports.
+type PodSubject = (PodRef, PodFact);
 
-/// What tells it, to be run.
+/// A fact about a pod. A later event about it replaces an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum PodFact {
+    /// Whether a container uses more than its share.
+    Share,
+    /// All else, by its reason.
+    Other(Reason),
+}
+
+/// Reports events about pods of this machine. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct PodEvents(Arc<Sender<PodSubject>>);
+
+/// What sends them, to be run.
 #[derive(Debug)]
 pub struct Herald {
     writer: Writer,
-    queue: mpsc::Receiver<(PodRef, Event)>,
+    queue: Receiver<PodSubject>,
 }
 
 impl PodEvents {
-    /// Where events are given to, and what tells them.
+    /// Where events are given to, and what sends them.
     pub fn new(client: Client, node: &NodeName) -> (Self, Herald) {
-        let (tell, queue) = mpsc::channel(QUEUE);
-        let writer = Writer::new(client, node);
-        (Self(tell), Herald { writer, queue })
+        let (sender, queue) = channel(EventQueue::unlimited(MAX_POD_EVENT_AGE));
+        let writer = Writer::new(client, node, OnRefusal::Drop);
+        (Self(Arc::new(sender)), Herald { writer, queue })
     }
 
-    /// Tells an event of a pod, unless too many wait already.
+    /// Reports an event about a pod.
     pub fn tell(&self, pod: &PodRef, event: &Event) {
-        if self.0.try_send((pod.clone(), event.clone())).is_err() {
-            debug!("too many events wait already: {}", event.reason.word());
-        }
+        let fact = match event.reason {
+            Reason::MemoryOverShare | Reason::MemoryWithinShare => PodFact::Share,
+            reason => PodFact::Other(reason),
+        };
+        self.0.change((pod.clone(), fact), Some(event.clone()));
     }
 }
 
 impl Herald {
-    /// Tells what comes, one after the other, until nothing more can come.
-    pub async fn run(mut self) {
-        while let Some((pod, event)) = self.queue.recv().await {
-            self.writer.tell(&About::Pod(pod), &event).await;
-        }
+    /// Sends events, one after the other, until none can come.
+    pub async fn run(self) {
+        let Self { writer, queue } = self;
+        let about = |(pod, _): &PodSubject| Some(About::Pod(pod.clone()));
+        queue.send(writer, about).await;
     }
 }
 
@@ -186,6 +339,7 @@ mod tests {
         let event = Event {
             reason: Reason::Blocked,
             message: "pid 7".to_owned(),
+            unit: None,
         };
         let of_node = body("n", &About::Node("u".to_owned()), &event).unwrap();
         assert_eq!(of_node.involved_object.uid.as_deref(), Some("u"));
@@ -195,6 +349,7 @@ mod tests {
         let event = Event {
             reason: Reason::MemoryOverShare,
             message: "uses".to_owned(),
+            unit: None,
         };
         let pod = PodRef {
             namespace: "team-a".to_owned(),
@@ -212,12 +367,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_for_good_is_told_from_what_may_pass() {
+    fn only_an_invalid_event_is_dropped_and_one_that_is_refused_is_retried() {
         let of = |code| {
             let status = kube::core::Status::failure("m", "r").with_code(code);
-            is_final(&kube::Error::Api(Box::new(status)))
+            Failure::of(&kube::Error::Api(Box::new(status)))
         };
-        assert!(of(403) && of(404) && of(422));
-        assert!(!of(401) && !of(429) && !of(500) && !of(503));
+        for code in [403, 404, 405] {
+            assert_eq!(of(code), Failure::Refused);
+        }
+        for code in [401, 409, 429, 500, 503] {
+            assert_eq!(of(code), Failure::Away);
+        }
+        for code in [400, 413, 422] {
+            assert_eq!(of(code), Failure::Invalid);
+        }
+        let late = kube::Error::Service("no answer".into());
+        assert_eq!(Failure::of(&late), Failure::Away);
     }
 }

@@ -216,7 +216,10 @@ fn targets(node: &Inventory, wishes: &[Option<TimeSlicing>]) -> Targets {
         })
         .collect();
     devices.sort_by_key(|target| target.pci);
-    Targets { devices }
+    Targets {
+        devices,
+        ..Targets::default()
+    }
 }
 
 fn cases() -> Vec<Case> {

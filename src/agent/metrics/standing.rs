@@ -31,6 +31,8 @@ pub(super) struct Standing(Arc<Mutex<Facts>>);
 struct Facts {
     /// The layout and the reason's word.
     layout: Option<(String, &'static str)>,
+    /// Whether something is wrong with the layouts or the state directory.
+    has_notice: bool,
     /// Devices that wait, by whom they wait for.
     blockers: BTreeMap<Pod, usize>,
     /// Who gives devices out, and the reason's word.
@@ -43,6 +45,7 @@ impl Standing {
     pub(super) fn put(&self, status: &Status) {
         let facts = Facts {
             layout: status.layout.clone().zip(status.state),
+            has_notice: status.notice.is_some(),
             blockers: blockers(status),
             sharing: status
                 .sharing
@@ -62,6 +65,11 @@ impl Collector for Standing {
         if let Some((layout, reason)) = &facts.layout {
             let labels = [("layout", layout.as_str()), ("reason", reason)];
             ConstGauge::new(1_i64).encode(metric.encode_family(&labels)?)?;
+        }
+        let help = "Something is wrong with the file of layouts or the state directory: always 1";
+        let metric = encoder.encode_descriptor("layout_notice", help, None, MetricType::Gauge)?;
+        if facts.has_notice {
+            ConstGauge::new(1_i64).encode(metric)?;
         }
         let help = "Devices whose layout waits for a pod, or for a process of no pod";
         let name = "blocker_devices";

@@ -66,6 +66,7 @@ mod tests {
         };
         Targets {
             devices: devices.iter().map(device).collect(),
+            ..Targets::default()
         }
     }
 

@@ -100,10 +100,9 @@ impl Embedded {
     /// Whether it is known what is asked: at the start, a layout may still be looked up, or the Node that names it be unseen.
     fn is_decided(&self, scene: &Scene<'_>) -> bool {
         let is_unseen = self.rules.follows_node && scene.view.is_none();
-        // As long as a file of layouts is broken, or the layout is none of it, too: what was in force before is not known here.
-        let is_unlooked = scene
-            .status
-            .is_some_and(|status| status.layout.is_some() && status.asked.is_none());
+        let is_unlooked = scene.status.is_some_and(|status| {
+            status.layout.is_some() && status.asked.is_none() && !past::is_unusable(status)
+        });
         !is_unseen && !is_unlooked && self.gate.is_open()
     }
 
@@ -174,10 +173,12 @@ impl Embedded {
                     Health::Unhealthy { reason } if was_healthy => events.push(Event {
                         reason: Reason::DeviceUnhealthy,
                         message: format!("{what} is not given out any more: {reason}"),
+                        unit: Some(unit.uuid.clone()),
                     }),
                     Health::Healthy if !was_healthy => events.push(Event {
                         reason: Reason::DeviceHealthy,
                         message: format!("{what} is given out again"),
+                        unit: Some(unit.uuid.clone()),
                     }),
                     Health::Unhealthy { .. } | Health::Healthy => {}
                 }
@@ -292,6 +293,7 @@ impl Giver for Embedded {
         };
         self.setter.look(scene.now, is_decided.then_some(wish));
         let turns = standing::turns(scene.inventory, self.setter.slices());
+        let failing = standing::failing(scene.inventory);
         let sight = Sight {
             scene,
             offers: &offers,
@@ -303,6 +305,7 @@ impl Giver for Embedded {
             warnings: &warnings,
             undelivered: undelivered.as_deref(),
             turns: turns.as_ref(),
+            failing: failing.as_ref(),
             is_decided,
         };
         let fault = sight.fault();

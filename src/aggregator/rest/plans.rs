@@ -101,6 +101,9 @@ fn refusal(error: &ChoiceError, node: &Node) -> Failure {
             );
             Failure::new(Kind::UnknownLayout, detail).of("layout")
         }
+        ChoiceError::Unusable(_) => {
+            Failure::new(Kind::UnknownLayout, error.to_string()).of("layout")
+        }
         ChoiceError::Rules { .. } => {
             Failure::new(Kind::UnsuitableLayout, error.to_string()).of("layout")
         }

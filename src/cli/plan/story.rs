@@ -188,7 +188,10 @@ fn in_the_way(
     target: Option<&DeviceTarget>,
     words: &Words<'_>,
 ) -> String {
-    let mut said = vec![wish(target, words)];
+    let mut said: Vec<String> = target
+        .iter()
+        .map(|target| wish(Some(target), words))
+        .collect();
     for cause in &blocked.causes {
         let line = folded(&format!("  blocked: {}", words.cause(cause)), 11);
         said.push(Ink::Notice.paint(&line, view.colors));

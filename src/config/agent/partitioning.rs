@@ -32,6 +32,17 @@ pub(super) struct PartitioningArgs {
     )]
     layout: Option<String>,
 
+    /// Change no device: a layout that is chosen for this node is reported as failed
+    ///
+    /// For agents without the permissions that partitioning needs, such as those of the tier reader. The state directory is not used.
+    #[arg(
+        long,
+        env = "OCTAVO_READ_ONLY",
+        hide_env_values = true,
+        conflicts_with_all = ["layouts", "layout"]
+    )]
+    read_only: bool,
+
     /// What is done when somebody else changed a GPU that this node's layout speaks of
     #[arg(
         long,
@@ -60,6 +71,7 @@ enum DriftName {
 pub struct PartitioningSettings {
     layouts: Option<PathBuf>,
     layout: Option<String>,
+    read_only: bool,
     drift: Drift,
     engine: EngineSettings,
 }
@@ -73,6 +85,11 @@ impl PartitioningSettings {
     /// The layout that the node shall have; `None` until somebody chooses one.
     pub fn layout(&self) -> Option<&str> {
         self.layout.as_deref()
+    }
+
+    /// Whether no device is changed.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// What is done about changes by somebody else.
@@ -104,6 +121,7 @@ impl PartitioningArgs {
         Some(PartitioningSettings {
             layouts: self.layouts,
             layout: self.layout,
+            read_only: self.read_only,
             drift: match self.drift {
                 DriftName::Repair => Drift::Repair,
                 DriftName::Report => Drift::Report,

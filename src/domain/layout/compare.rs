@@ -21,6 +21,11 @@ pub struct Difference {
 pub enum DifferenceKind {
     /// The device is gone, or nobody says what it has.
     Untold,
+    /// The state of the device cannot be read.
+    Unread {
+        /// Why not.
+        reason: String,
+    },
     /// MIG mode is the other one.
     Mode {
         /// The one it shall be.
@@ -65,7 +70,29 @@ pub fn compare(targets: &Targets, inventory: &Inventory) -> Vec<Difference> {
             kind,
         }));
     }
+    found.extend(unverified(targets, inventory));
     found
+}
+
+/// The devices whose state cannot be read.
+pub(super) fn unverified<'a>(
+    targets: &'a Targets,
+    inventory: &'a Inventory,
+) -> impl Iterator<Item = Difference> + 'a {
+    targets.unverified.iter().map(|one| {
+        let mut devices = inventory.devices.iter();
+        let device = devices.find(|device| device.pci == one.pci);
+        let unknown = DeviceRef {
+            pci: one.pci,
+            index: None,
+        };
+        Difference {
+            device: device.map_or(unknown, DeviceRef::of),
+            kind: DifferenceKind::Unread {
+                reason: one.reason.clone(),
+            },
+        }
+    })
 }
 
 fn differs(wanted: &MigTarget, device: &Device) -> Vec<DifferenceKind> {
@@ -129,6 +156,7 @@ impl fmt::Display for Difference {
         write!(f, "{}: ", self.device)?;
         match &self.kind {
             DifferenceKind::Untold => f.write_str("nobody says what it has"),
+            DifferenceKind::Unread { reason } => write!(f, "its state cannot be read: {reason}"),
             DifferenceKind::Mode {
                 wanted: MigMode::Enabled,
             } => f.write_str("MIG mode is off and shall be on"),

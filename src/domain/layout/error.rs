@@ -88,12 +88,6 @@ pub enum Reason {
         "it cannot be partitioned; use `devices: all`, which leaves such devices out, or name others"
     )]
     NotMigCapable,
-    /// Nobody says whether the device can be partitioned.
-    #[error("nobody says whether it can be partitioned: {why}")]
-    CapabilityUntold {
-        /// Why not.
-        why: String,
-    },
     /// The driver tells no profiles.
     #[error(
         "the driver does not tell which profiles it offers{}",
@@ -178,9 +172,12 @@ pub enum Surprise {
         /// Where the other rule begins.
         other: Place,
     },
-    /// Nobody says whether the device can be partitioned, so that it is left as it is.
-    #[error("left as it is, because nobody says whether it can be partitioned: {why}")]
-    LeftOut {
+    /// The device is bound to a driver for virtual machines.
+    #[error("not selected: it is passed through to virtual machines")]
+    PassedThrough,
+    /// The state of the device cannot be read. It stays as it is, and the node is not applied.
+    #[error("its state cannot be read: {why}")]
+    Unverified {
         /// Why not.
         why: String,
     },

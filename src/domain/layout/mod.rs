@@ -9,6 +9,7 @@ mod current;
 mod error;
 mod export;
 mod generate;
+mod index;
 mod limits;
 mod modes;
 mod resolve;
@@ -27,7 +28,7 @@ pub use self::modes::{compare_modes, modes, modes_are_set, without_missing};
 pub use self::resolve::{Resolved, resolve};
 pub use self::selector::{Criteria, DeviceFilter, IndexRange, Selector};
 pub use self::sharing::{Item, Rename, Share, ShareOf, SliceLength, TimeSlicing, Which};
-pub use self::target::{DeviceTarget, InstanceTarget, MigTarget, Targets};
+pub use self::target::{DeviceTarget, InstanceTarget, MigTarget, Targets, UnverifiedDevice};
 use crate::domain::profile::ProfileName;
 
 /// A file of layouts, in the order of the file.

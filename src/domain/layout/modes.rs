@@ -1,5 +1,7 @@
 //! Targets as far as MIG modes go: all that is partitioned stays as far as a mode lets it.
 
+use super::compare::unverified;
+use super::index::index;
 use super::{
     Criteria, DeviceRef, DeviceTarget, Difference, DifferenceKind, IndexRange, Layout, MigTarget,
     MigWish, Selector, Targets, standing,
@@ -25,7 +27,8 @@ impl Layout {
 #[must_use]
 pub fn without_missing(layout: &Layout, inventory: &Inventory) -> Layout {
     let mut layout = layout.clone();
-    let indices: Vec<u32> = inventory.devices.iter().filter_map(|is| is.index).collect();
+    let devices = inventory.devices.iter();
+    let indices: Vec<u32> = devices.filter_map(|is| index(is, inventory)).collect();
     layout.rules.retain_mut(|rule| {
         let Selector::Matching(Criteria {
             index: Some(ranges),
@@ -68,6 +71,7 @@ pub fn modes(targets: &Targets, inventory: &Inventory) -> Targets {
     });
     Targets {
         devices: all.collect(),
+        unverified: targets.unverified.clone(),
     }
 }
 
@@ -89,7 +93,7 @@ pub fn compare_modes(targets: &Targets, inventory: &Inventory) -> Vec<Difference
             kind,
         })
     });
-    all.collect()
+    all.chain(unverified(targets, inventory)).collect()
 }
 
 /// Whether every mode that `targets` ask for is there or comes with the next reset.
@@ -98,9 +102,10 @@ pub fn modes_are_set(targets: &Targets, inventory: &Inventory) -> bool {
         .devices
         .iter()
         .filter_map(|target| Some((target, mode(target.mig.as_ref()?))));
-    wishes.all(|(target, wanted)| {
-        state(inventory, target).is_some_and(|state| state.pending == wanted)
-    })
+    targets.unverified.is_empty()
+        && wishes.all(|(target, wanted)| {
+            state(inventory, target).is_some_and(|state| state.pending == wanted)
+        })
 }
 
 fn mode(target: &MigTarget) -> MigMode {

@@ -7,7 +7,8 @@ mod split;
 
 use super::error::{DeviceRef, Reason, RuleError, RuleWarning, Surprise};
 use super::{
-    DeviceTarget, Dialect, Layout, MigTarget, MigWish, Place, ProfileCount, Rule, Targets,
+    DeviceTarget, Dialect, Layout, MigTarget, MigWish, Place, ProfileCount, Rule, Selector,
+    Targets, UnverifiedDevice,
 };
 use crate::domain::catalog::GpuInstanceProfile;
 use crate::domain::id::PciAddress;
@@ -39,20 +40,24 @@ pub fn resolve(
 ) -> Result<Resolved, Vec<RuleError>> {
     let mut report = Report::new(layout);
     let chosen = select::choose(layout, dialect, inventory, &mut report);
-    let mut devices: Vec<DeviceTarget> = chosen
-        .iter()
-        .filter_map(|chosen| {
-            let case = Case {
-                chosen: *chosen,
-                inventory,
-            };
-            case.target(&mut report)
-        })
-        .collect();
-    devices.sort_by_key(|target| target.pci);
+    let mut targets = Targets::default();
+    for chosen in &chosen {
+        let case = Case {
+            chosen: *chosen,
+            inventory,
+        };
+        match chosen.unreadable() {
+            Some(reason) => targets
+                .unverified
+                .push(case.unverified(reason, &mut report)),
+            None => targets.devices.extend(case.target(&mut report)),
+        }
+    }
+    targets.devices.sort_by_key(|target| target.pci);
+    targets.unverified.sort_by_key(|device| device.pci);
     if report.errors.is_empty() {
         Ok(Resolved {
-            targets: Targets { devices },
+            targets,
             covered: chosen.iter().map(|chosen| chosen.device.pci).collect(),
             warnings: report.warnings,
         })
@@ -68,6 +73,24 @@ struct Chosen<'a> {
     rule: &'a Rule,
     /// The rule's number, counted from one.
     number: usize,
+}
+
+impl Chosen<'_> {
+    /// Why it cannot be read whether the device has what the rule asks for; `None` where it can be. Whether a device can be partitioned is of
+    /// no interest to a rule that neither partitions nor selects by it.
+    fn unreadable(&self) -> Option<String> {
+        let Self { device, rule, .. } = self;
+        let by_capability = match &rule.devices {
+            Selector::All | Selector::Rest => false,
+            Selector::Matching(criteria) => criteria.mig_capable.is_some(),
+        };
+        match (&device.condition, Capability::of(device)) {
+            (_, Capability::No) if rule.mig.is_some() => None,
+            (Condition::Failing { reason }, _) => Some(format!("failing: {reason}")),
+            (_, Capability::Untold(why)) if rule.mig.is_some() || by_capability => Some(why),
+            (Condition::Working | Condition::PciOnly { .. }, _) => None,
+        }
+    }
 }
 
 /// A device, its rule, and the node around it.
@@ -87,6 +110,19 @@ struct Entry<'a> {
 }
 
 impl<'a> Case<'a> {
+    fn unverified(self, reason: String, report: &mut Report<'_>) -> UnverifiedDevice {
+        let Chosen { device, rule, .. } = self.chosen;
+        let surprise = Surprise::Unverified {
+            why: reason.clone(),
+        };
+        report.warning(self.chosen, rule.place, surprise);
+        UnverifiedDevice {
+            pci: device.pci,
+            rule: rule.place,
+            reason,
+        }
+    }
+
     fn target(self, report: &mut Report<'_>) -> Option<DeviceTarget> {
         let Chosen { device, rule, .. } = self.chosen;
         let mig = match &rule.mig {
@@ -117,11 +153,8 @@ impl<'a> Case<'a> {
                 report.error(self.chosen, self.chosen.rule.place, Reason::NotMigCapable);
                 return Err(Reported);
             }
-            (Capability::Untold(why), _) => {
-                let reason = Reason::CapabilityUntold { why };
-                report.error(self.chosen, self.chosen.rule.place, reason);
-                return Err(Reported);
-            }
+            // Such a device is unverified, and has no target.
+            (Capability::Untold(_), _) => return Err(Reported),
             (Capability::Yes(state), _) => state,
         };
         match wish {

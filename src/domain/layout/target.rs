@@ -9,6 +9,20 @@ use crate::domain::id::PciAddress;
 pub struct Targets {
     /// Ordered by PCI address, each once.
     pub devices: Vec<DeviceTarget>,
+    /// Devices that a rule selects and whose state cannot be read, ordered by PCI address. Nothing is done to them, and a node that has one
+    /// is not applied.
+    pub unverified: Vec<UnverifiedDevice>,
+}
+
+/// A device that a rule selects and whose state cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnverifiedDevice {
+    /// The device.
+    pub pci: PciAddress,
+    /// Where the rule starts.
+    pub rule: Place,
+    /// Why its state cannot be read, in words for a person.
+    pub reason: String,
 }
 
 /// What one device shall have.

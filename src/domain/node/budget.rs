@@ -30,6 +30,16 @@ impl Budget {
         usize::try_from(BURST.saturating_sub(self.spent)).unwrap_or_default()
     }
 
+    /// After how long one may be sent.
+    pub fn wait(&mut self, now: Duration) -> Duration {
+        if self.room(now) > 0 {
+            return Duration::ZERO;
+        }
+        let missing = self.spent.saturating_sub(BURST).saturating_add(1);
+        let at = self.since.saturating_add(EACH.saturating_mul(missing));
+        at.saturating_sub(now)
+    }
+
     /// So many were told.
     pub fn spend(&mut self, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);

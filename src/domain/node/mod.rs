@@ -14,6 +14,7 @@
 
 pub mod budget;
 pub mod drain;
+pub mod event_queue;
 pub mod keep;
 pub mod operands;
 pub mod pace;

@@ -1,9 +1,12 @@
-//! What of a node's way to its layout is an event of the Node: turns of the way, each once, and not more than a reader can
-//! read.
+//! What of a node's way to its layout is an event of the Node: each change of state once.
+//!
+//! Events are changes of what a [`Subject`] reports. How many are sent, and when, is up to [`super::event_queue::EventQueue`].
+
+mod change;
 
 use std::time::Duration;
 
-use super::budget::{Budget, shorten};
+pub use self::change::{Change, Subject};
 use super::keep::Yielded;
 use super::operands::{Mismatch, News};
 use crate::domain::inventory::NvmlState;
@@ -18,20 +21,23 @@ pub struct Event {
     pub reason: Reason,
     /// In words for a person.
     pub message: String,
+    /// The UUID of the device or partition that it is about, if it is about one.
+    pub unit: Option<String>,
 }
 
-/// What was told last, and how much more may be told.
+/// What was reported last.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Telling {
     layout: Option<Told>,
     sharing: Option<Given>,
+    /// The last event of sharing, if there is one, is a warning.
+    sharing_warned: bool,
     /// Whether anything was looked at before.
     began: bool,
     driver: Option<Reason>,
     notice: Option<String>,
     yielded: Vec<Yielded>,
     drifts: u64,
-    budget: Budget,
 }
 
 /// A turn that was told.
@@ -69,30 +75,20 @@ const SAME_AGAIN: Duration = Duration::from_mins(5);
 
 impl Telling {
     /// What is new in this scene.
-    pub fn look(&mut self, now: Duration, scene: &Scene<'_>) -> Vec<Event> {
-        let mut events = Vec::new();
-        events.extend(self.driver(scene.nvml));
+    pub fn look(&mut self, now: Duration, scene: &Scene<'_>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        changes.extend(self.driver(scene.nvml));
         if let Some(status) = scene.status {
-            events.extend(self.notice(status));
-            events.extend(self.drift(status));
-            events.extend(self.layout(now, status));
-            events.extend(self.sharing(now, status));
+            changes.extend(self.notice(status));
+            changes.extend(self.drift(status));
+            changes.extend(self.layout(now, status));
+            changes.extend(self.sharing(now, status));
         }
-        events.extend(self.others(scene.yielded));
-        self.afford(now, events)
+        changes.extend(self.others(scene.yielded));
+        changes
     }
 
-    /// What happened by the way, if there is still room for it.
-    pub fn afford(&mut self, now: Duration, mut events: Vec<Event>) -> Vec<Event> {
-        events.truncate(self.budget.room(now));
-        self.budget.spend(events.len());
-        for event in &mut events {
-            shorten(&mut event.message);
-        }
-        events
-    }
-
-    fn driver(&mut self, nvml: &NvmlState) -> Option<Event> {
+    fn driver(&mut self, nvml: &NvmlState) -> Option<Change> {
         let event = match nvml {
             NvmlState::Ready(driver) => event(
                 Reason::DriverBack,
@@ -109,36 +105,39 @@ impl Telling {
         };
         let before = self.driver.replace(event.reason);
         let first = before.is_none() && event.reason == Reason::DriverBack;
-        (before != Some(event.reason) && !first).then_some(event)
+        (before != Some(event.reason) && !first).then(|| Change::from(event))
     }
 
-    fn notice(&mut self, status: &Status) -> Option<Event> {
+    fn notice(&mut self, status: &Status) -> Option<Change> {
         if self.notice == status.notice {
             return None;
         }
         self.notice.clone_from(&status.notice);
-        let notice = status.notice.clone()?;
         // Of a layout that means nothing here that is what is told.
-        refusal(status)
-            .is_none()
-            .then(|| event(Reason::LayoutNotice, notice))
+        let notice = status.notice.clone().filter(|_| refusal(status).is_none());
+        Some(Change {
+            subject: Subject::Notice,
+            event: notice.map(|notice| event(Reason::LayoutNotice, notice)),
+        })
     }
 
-    fn drift(&mut self, status: &Status) -> Option<Event> {
+    fn drift(&mut self, status: &Status) -> Option<Change> {
         let known = std::mem::replace(&mut self.drifts, status.past.drifts);
         if known >= status.past.drifts {
             return None;
         }
         let devices = status.past.drifted.join(", ");
         let message = format!("somebody changed what {devices} had; it is brought back");
-        Some(event(Reason::Drifted, message))
+        Some(Change {
+            subject: Subject::Drift,
+            event: Some(event(Reason::Drifted, message)),
+        })
     }
 
-    fn layout(&mut self, now: Duration, status: &Status) -> Option<Event> {
+    fn layout(&mut self, now: Duration, status: &Status) -> Option<Change> {
         let began = std::mem::replace(&mut self.began, true);
         let (Some(layout), Some(state)) = (status.layout.clone(), status.state) else {
-            self.layout = None;
-            return None;
+            return self.layout.take().map(|_| Change::none(Subject::Layout));
         };
         let told = Told {
             devices: status.devices.iter().map(|device| device.state).collect(),
@@ -152,20 +151,23 @@ impl Telling {
         let news = !same || before.is_some_and(|before| before.is_worth_it_again(&told));
         // A node that has what it shall have when we come is nothing new.
         let quiet = !began && Reason::Applied.is(state) && status.past.changes == 0;
-        let event = (news && !quiet).then(|| {
+        let change = (news && !quiet).then(|| {
             let reason = Reason::of(state).unwrap_or(Reason::Failed);
-            event(reason, told.message.clone())
+            Change {
+                subject: Subject::Layout,
+                event: Some(event(reason, told.message.clone())),
+            }
         });
         if news {
             self.layout = Some(told);
         }
-        event
+        change
     }
 
-    fn sharing(&mut self, now: Duration, status: &Status) -> Option<Event> {
+    fn sharing(&mut self, now: Duration, status: &Status) -> Option<Change> {
         let Some(sharing) = &status.sharing else {
-            self.sharing = None;
-            return None;
+            let withdrawn = self.sharing.take().filter(|_| self.sharing_warned);
+            return withdrawn.map(|_| Change::none(Subject::Sharing));
         };
         let given = Given {
             state: sharing.state,
@@ -180,21 +182,30 @@ impl Telling {
         if same && !again {
             return None;
         }
-        // A node that gives out what it shall when we come is nothing new.
-        let quiet = before.is_none() && Reason::SharingInForce.is(given.state);
+        // A node that already offers what it should when the agent starts is no news.
+        let in_force = Reason::SharingInForce.is(given.state);
+        let quiet = before.is_none() && in_force && !self.sharing_warned;
         let reason = Reason::of(given.state).filter(|reason| reason.event().is_some());
         let told = reason.map(|reason| event(reason, given.message.clone()));
         self.sharing = Some(given);
-        told.filter(|_| !quiet)
+        // A warning that waits is withdrawn by a state without an event.
+        let is_change = told.is_some() || self.sharing_warned;
+        if let Some(told) = &told {
+            self.sharing_warned = told.reason != Reason::SharingInForce;
+        }
+        (is_change && !quiet).then_some(Change {
+            subject: Subject::Sharing,
+            event: told,
+        })
     }
 
-    fn others(&mut self, yielded: &[Yielded]) -> Option<Event> {
+    fn others(&mut self, yielded: &[Yielded]) -> Option<Change> {
         if self.yielded == yielded {
             return None;
         }
         self.yielded = yielded.to_vec();
         if yielded.is_empty() {
-            return None;
+            return Some(Change::none(Subject::Keys));
         }
         let keys: Vec<String> = yielded
             .iter()
@@ -204,7 +215,7 @@ impl Telling {
             "others write these, and they are left to them: {}",
             keys.join(", ")
         );
-        Some(event(Reason::KeysLeftToOthers, message))
+        Some(Change::from(event(Reason::KeysLeftToOthers, message)))
     }
 }
 
@@ -315,7 +326,11 @@ fn message(layout: &str, status: &Status) -> String {
 }
 
 pub(super) fn event(reason: Reason, message: String) -> Event {
-    Event { reason, message }
+    Event {
+        reason,
+        message,
+        unit: None,
+    }
 }
 
 #[cfg(test)]

@@ -57,6 +57,11 @@ pub(super) fn verdict<'q>(
     }
 }
 
+/// Of a device whose state cannot be read.
+pub(super) fn unverified(reason: &str) -> Verdict {
+    untold(format!("its state cannot be read: {reason}"))
+}
+
 /// Whether `device` can have `instances` when nothing is on it.
 pub(super) fn feasible(
     device: &Device,

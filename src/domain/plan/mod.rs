@@ -90,7 +90,7 @@ pub struct Refusal {
 /// What would happen to the devices that the targets speak of, in the order of their addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodePlan {
-    /// One for each target.
+    /// One for each target, and for each device whose state cannot be read.
     pub devices: Vec<DevicePlan>,
 }
 
@@ -165,6 +165,13 @@ pub fn plan(question: &Question<'_>) -> NodePlan {
             }),
         })
         .collect();
+    let has_target = |pci| question.targets.devices.iter().any(|one| one.pci == pci);
+    let unverified = question.targets.unverified.iter();
+    let unverified = unverified.filter(|one| !has_target(one.pci));
+    devices.extend(unverified.map(|one| DevicePlan {
+        pci: one.pci,
+        verdict: device::unverified(&one.reason),
+    }));
     devices.sort_by_key(|device| device.pci);
     NodePlan { devices }
 }

@@ -127,8 +127,8 @@ pub(super) const FAILED: Row = told(
     "LayoutFailed",
     Warning,
     (
-        "The change did not work and neither did the way back, or the layout means nothing on this node.",
-        "Read why in the status; mend the layout's name or file, or look at the device.",
+        "The change did not work and neither did the way back, the device does not answer, or the layout means nothing on this node.",
+        "Read the reason in the status; correct the layout's name or file, or check the device.",
     ),
 );
 pub(super) const LAYOUT_NOTICE: Row = told(

@@ -152,8 +152,14 @@ impl Node {
                     decision.finish.push(device.pci);
                 }
                 Verdict::Blocked(blocked) => {
-                    record.state = State::Blocked {
-                        causes: blocked.causes,
+                    record.state = match lost(view, device.pci) {
+                        Some(reason) => State::Failed {
+                            reason,
+                            rollback: None,
+                        },
+                        None => State::Blocked {
+                            causes: blocked.causes,
+                        },
                     };
                 }
                 Verdict::Infeasible(infeasible) => record.state = State::Infeasible(infeasible),
@@ -285,6 +291,15 @@ fn is_lost(reached: &MigTarget, now: Option<&MigTarget>) -> bool {
         }
         (MigTarget::Disabled, _) => false,
     }
+}
+
+/// Why a device that the layout selects does not answer; `None` of one that answers and does not report all.
+fn lost(view: &View<'_>, pci: PciAddress) -> Option<String> {
+    let mut unverified = view.targets.unverified.iter();
+    let unverified = unverified.find(|one| one.pci == pci)?;
+    let mut devices = view.inventory.devices.iter();
+    let answers = devices.any(|one| one.pci == pci && one.condition == Condition::Working);
+    (!answers).then(|| format!("its state cannot be read: {}", unverified.reason))
 }
 
 fn looks(inventory: &Inventory, holders: &[Holder], pci: PciAddress) -> Looks {

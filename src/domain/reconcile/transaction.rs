@@ -158,6 +158,7 @@ impl Transaction {
                 mig: wanted,
                 ..self.job.target.clone()
             }],
+            ..Targets::default()
         };
         let inventory = self.node();
         let planned = plan(&Question {

@@ -4,18 +4,15 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
-use tokio::sync::{mpsc, watch};
-use tracing::debug;
+use tokio::sync::watch;
 
 use super::eyes::Eyes;
 use super::hands::Hands;
 use crate::domain::id::NodeName;
-use crate::domain::node::telling::Event;
+use crate::domain::node::event_queue::EventQueue;
+use crate::domain::node::telling::{Change, Subject};
 use crate::domain::node::{View, Wanted, Yielded};
-use crate::k8s::events::{About, Writer};
-
-/// Events that wait to be told; more are dropped.
-const QUEUE: usize = 64;
+use crate::k8s::events::{self, About, OnRefusal, Writer};
 
 /// A Node's follower and writer, to be run.
 #[derive(Debug)]
@@ -26,7 +23,7 @@ pub struct Keeper {
     wanted: watch::Receiver<(u64, Wanted)>,
     report: watch::Sender<Report>,
     writer: Writer,
-    events: mpsc::Receiver<(String, Event)>,
+    events: events::Receiver<Subject>,
 }
 
 /// The other end of a [`Keeper`], which ends when this is dropped.
@@ -38,7 +35,7 @@ pub struct Link {
     wanted: watch::Sender<(u64, Wanted)>,
     /// How that goes.
     pub report: watch::Receiver<Report>,
-    events: mpsc::Sender<(String, Event)>,
+    events: events::Sender<Subject>,
 }
 
 /// How keeping a Node goes.
@@ -55,14 +52,9 @@ pub struct Report {
 }
 
 impl Link {
-    /// Tells an event about the Node, where there is one and the queue is not full.
-    pub fn tell(&self, event: Event) {
-        let uid = self.view.borrow().as_ref().map(|view| view.uid.clone());
-        if let Some(uid) = uid
-            && self.events.try_send((uid, event)).is_err()
-        {
-            debug!("an event is dropped: too many wait");
-        }
+    /// Reports an event about the Node, or that unsent ones no longer hold.
+    pub fn tell(&self, change: Change) {
+        self.events.change(change.subject, change.event);
     }
 
     /// Waits until the Node says what is wanted, however long that takes.
@@ -105,7 +97,7 @@ impl Keeper {
         let (view, seen) = watch::channel(None);
         let (want, wanted) = watch::channel((0, Wanted::default()));
         let (report, reported) = watch::channel(Report::default());
-        let (tell, events) = mpsc::channel(QUEUE);
+        let (tell, events) = events::channel(EventQueue::limited());
         let link = Link {
             view: seen,
             wanted: want,
@@ -118,7 +110,7 @@ impl Keeper {
             view,
             wanted,
             report,
-            writer: Writer::new(client, name),
+            writer: Writer::new(client, name, OnRefusal::Retry),
             events,
         };
         (link, keeper)
@@ -132,8 +124,8 @@ impl Keeper {
             view,
             wanted,
             report,
-            mut writer,
-            mut events,
+            writer,
+            events,
         } = self;
         let eyes = Eyes {
             nodes: &nodes,
@@ -142,11 +134,12 @@ impl Keeper {
             report: &report,
         };
         let hands = Hands::new(&eyes);
-        let telling = async {
-            while let Some((uid, event)) = events.recv().await {
-                writer.tell(&About::Node(uid), &event).await;
-            }
+        let seen = view.subscribe();
+        let about = |_: &Subject| {
+            let view = seen.borrow();
+            view.as_ref().map(|view| About::Node(view.uid.clone()))
         };
+        let telling = events.send(writer, about);
         tokio::select! {
             () = eyes.follow() => {}
             () = hands.keep(wanted) => {}

@@ -12,5 +12,5 @@ mod read;
 mod write;
 
 pub use keeper::{Keeper, Link, Report};
-pub(super) use patience::Patience;
+pub(super) use patience::{LONGEST, Patience};
 pub(super) use write::patience;

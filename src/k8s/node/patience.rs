@@ -14,12 +14,17 @@ pub(in crate::k8s) struct Patience {
 }
 
 const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30);
+pub(in crate::k8s) const LONGEST: Duration = Duration::from_secs(30);
 /// After so long without a failure the next one is the first.
 const PEACE: Duration = Duration::from_mins(2);
 
 impl Patience {
-    fn wait(&mut self, now: Instant, random: u64) -> Duration {
+    /// The next wait, at most `longest`.
+    pub(in crate::k8s) fn up_to(&mut self, longest: Duration) -> Duration {
+        self.wait(Instant::now(), RandomState::new().hash_one(0), longest)
+    }
+
+    fn wait(&mut self, now: Instant, random: u64, longest: Duration) -> Duration {
         let since = |then: Instant| now.saturating_duration_since(then);
         if self.last.is_some_and(|then| since(then) > PEACE) {
             self.failures = 0;
@@ -27,7 +32,7 @@ impl Patience {
         self.last = Some(now);
         let whole = FIRST
             .saturating_mul(2_u32.saturating_pow(self.failures))
-            .min(LONGEST);
+            .min(longest);
         self.failures = self.failures.saturating_add(1);
         let half = whole / 2;
         let share = u32::try_from(random >> 32).unwrap_or(u32::MAX);
@@ -39,7 +44,7 @@ impl Iterator for Patience {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        Some(self.wait(Instant::now(), RandomState::new().hash_one(0)))
+        Some(self.up_to(LONGEST))
     }
 }
 
@@ -59,13 +64,13 @@ mod tests {
         let waits: Vec<u64> = (0..7)
             .map(|_| {
                 patience.reset();
-                patience.wait(now, u64::MAX).as_secs_f64().round()
+                patience.wait(now, u64::MAX, LONGEST).as_secs_f64().round()
             })
             .map(|seconds| format!("{seconds}").parse().unwrap())
             .collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(patience.wait(now, 0), LONGEST / 2);
+        assert_eq!(patience.wait(now, 0, LONGEST), LONGEST / 2);
         let later = now + PEACE + Duration::from_secs(1);
-        assert_eq!(patience.wait(later, 0), FIRST / 2);
+        assert_eq!(patience.wait(later, 0, LONGEST), FIRST / 2);
     }
 }

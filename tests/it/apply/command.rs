@@ -5,7 +5,7 @@ use super::node::{Node, names};
 const USED: &str = "- {board: A100_40GB, count: 2, mig: enabled, instances: [{profile: 3g.20gb, start: 0}, {profile: 1g.5gb, start: 4}]}\nprocesses:\n- {pid: 4711, gpu: 1, gi: 1, ci: 0, memory_mib: 100}\n";
 
 #[track_caller]
-fn said(output: &std::process::Output, code: i32) -> String {
+pub(super) fn said(output: &std::process::Output, code: i32) -> String {
     let all = [output.stdout.clone(), output.stderr.clone()].concat();
     let text = String::from_utf8(all).unwrap();
     assert_eq!(output.status.code(), Some(code), "{text}");
@@ -37,6 +37,36 @@ fn without_an_agent_the_command_does_it_once_and_says_who_is_in_the_way() {
     );
     // The other GPU was not touched, so nothing was done to it.
     assert_eq!(history.lines().count(), 2, "{history}");
+}
+
+#[test]
+fn no_command_calls_a_node_done_that_has_a_lost_gpu_which_the_layout_selects() {
+    let two = "- {board: A100_40GB, count: 2, mig: enabled}\n";
+    for (rules, lost) in [
+        ("[{devices: all, mig: {3g.20gb: 2}}]", 1),
+        (
+            "[{devices: [0], mig: {3g.20gb: 2}}, {devices: [1], mig: {3g.20gb: 2}}]",
+            0,
+        ),
+        ("[{devices: all, timeSlicing: {replicas: 2}}]", 0),
+    ] {
+        let node = Node::new(two);
+        let file = node.layouts(rules);
+        let slot = node.machine.world().slot_of_index(lost).unwrap();
+        node.machine.change(|world| world.lose_gpu(slot));
+        let apply = said(&node.octavo(&["apply", "wanted", "-f", &file]), 1);
+        assert!(apply.contains("1 applied, 1 failed"), "{rules}: {apply}");
+        let healthy = usize::from(lost == 0);
+        if !rules.contains("timeSlicing") {
+            assert_eq!(names(&node.geometry(healthy)), ["3g.20gb", "3g.20gb"]);
+        }
+        for (command, code) in [("plan", 4), ("assert", 3)] {
+            let output = node.reads(&[command, "wanted", "-f", &file]);
+            let text = said(&output, code);
+            assert!(text.contains("GPU is lost"), "{rules}: {text}");
+            assert!(!text.contains("never touched"), "{rules}: {text}");
+        }
+    }
 }
 
 #[test]

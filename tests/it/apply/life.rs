@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use super::command::said;
 use super::node::{Node, names};
 
 const TWO: &str = "- {board: A100_40GB, count: 2, mig: enabled}\n";
@@ -39,6 +40,26 @@ fn what_somebody_else_changed_is_undone_where_nobody_uses_it_or_left_by_policy()
         }
         assert_eq!(names(&node.geometry(0)), expected, "{policy}");
     }
+}
+
+#[test]
+fn a_gpu_that_is_lost_makes_a_node_failed_until_it_is_back() {
+    let node = Node::new(TWO);
+    let file = node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
+    let mut agent = node.start(&["--layouts", &file, "--layout", "wanted", "--interval=100ms"]);
+    agent.says("GPU 1: applied");
+    let slot = node.machine.world().slot_of_index(1).unwrap();
+    node.machine.change(|world| world.lose_gpu(slot));
+    agent.says("its state cannot be read: failing: ");
+    let text = said(&node.octavo(&["apply", "wanted"]), 1);
+    assert!(
+        text.contains("Layout wanted: 1 applied, 1 failed"),
+        "{text}"
+    );
+    assert!(text.contains("GPU is lost"), "{text}");
+    node.machine.change(|world| world.return_gpu(slot));
+    let text = said(&node.octavo(&["apply", "wanted", "--wait"]), 0);
+    assert!(text.contains("Layout wanted: applied on 2 GPUs"), "{text}");
 }
 
 #[test]

@@ -85,6 +85,18 @@ impl Node {
         self.program(OCTAVO, command).output().unwrap()
     }
 
+    /// A command of `octavo` that only reads the node.
+    pub(crate) fn reads(&self, command: &[&str]) -> Output {
+        let mut program = Command::new(OCTAVO);
+        program
+            .args(command)
+            .arg("--nvml-library")
+            .arg(self.machine.library())
+            .arg("--sys-root")
+            .arg(self.machine.path().join("sys"));
+        program.output().unwrap()
+    }
+
     /// A file of layouts of which one is called `wanted`.
     pub(crate) fn layouts(&self, rules: &str) -> String {
         let path = self.machine.path().join("layouts.yaml");

@@ -144,6 +144,31 @@ const WRONG: &[(&str, &str)] = &[
         "{tier: applier, agent: {sharing: {mode: hand-off}}}",
         "agent.sharing.mode: hand-off needs handOff",
     ),
+    ("{layouts: 'layouts: ['}", "layouts: not YAML: "),
+    (
+        "{layouts: 'halves: 1'}",
+        "layouts: it begins with apiVersion: octavo.dev/v1 or",
+    ),
+    (
+        "{layouts: 'version: v2'}",
+        "layouts: version must be v1, not v2",
+    ),
+    (
+        "{layouts: '{apiVersion: octavo.dev/v1, kind: Layouts, layouts: [7]}'}",
+        "layouts: layouts must be a map from names to lists of rules",
+    ),
+    (
+        "{layouts: '{apiVersion: octavo.dev/v1, kind: Layouts, layouts: {a: 7}}'}",
+        "layouts: a must be a list of rules",
+    ),
+    (
+        "{layouts: '{apiVersion: octavo.dev/v1, kind: Layouts, layouts: {a: [{devices: all, migg: disabled}]}}'}",
+        "layouts: a, rule 1: unknown key \"migg\"; there are devices, mig, timeSlicing",
+    ),
+    (
+        "{layouts: '{version: v1, mig-configs: {a: [{mig-enabled: false}]}}'}",
+        "layouts: a, rule 1: devices is missing",
+    ),
     (
         "{openshift: {enabled: true}, agent: {neuron: {enabled: true}}}",
         "agent.neuron.enabled on OpenShift is for the tier applier",

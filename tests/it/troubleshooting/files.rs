@@ -43,13 +43,19 @@ fn a_mistake_in_an_edited_file_is_named_with_its_place_and_the_file_before_it_st
 }
 
 #[test]
-fn a_mistake_in_the_file_at_the_start_ends_the_agent() {
+fn an_agent_starts_with_a_mistake_in_the_file_and_reads_the_repaired_one() {
     let row = Row::of("file_broken_at_the_start");
     let node = Node::new(ONE);
     let file = node.layouts(MISTAKE);
-    let output = node.agent(&["--layouts", &file]).output().unwrap();
-    assert!(!output.status.success());
-    row.finds("log", &String::from_utf8(output.stderr).unwrap());
+    let arguments = ["--layouts", &file, "--layout=wanted", "--interval=100ms"];
+    let mut agent = node.start(&arguments);
+    row.hears(&mut agent);
+    node.layouts("[{devices: all, mig: {3g.20gb: 2}}]");
+    agent.says("GPU 0: applied");
+    // One that looks once cannot wait for it.
+    node.layouts(MISTAKE);
+    let once = node.agent(&["--oneshot", "--layouts", &file]).output();
+    assert!(!once.unwrap().status.success());
 }
 
 #[test]

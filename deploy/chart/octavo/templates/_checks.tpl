@@ -30,6 +30,7 @@
   {{- if and $agent.devicePluginConfigs (not $agent.compat) }}{{ fail (printf "%sagent.devicePluginConfigs needs agent.compat: mig-manager" $place) }}{{ end -}}
 {{- end -}}
 {{- if ne (empty .Values.handOff.namespace) (empty .Values.handOff.configMap) }}{{ fail "handOff: give both namespace and configMap" }}{{ end -}}
+{{- include "octavo.checkLayouts" . -}}
 {{- if and .Values.layouts .Values.layoutsConfigMap }}{{ fail "layouts and layoutsConfigMap: give one of them" }}{{ end -}}
 {{- $aggregator := include "octavo.aggregatorName" . -}}
 {{- if and .Values.aggregator.enabled (gt (len $aggregator) 63) }}{{ fail (printf "%s is longer than the 63 characters that a Service's name may have: give the release a shorter name" $aggregator) }}{{ end -}}
@@ -41,5 +42,40 @@
   {{- if and .enabled .annotatePods (not $.Values.policy.enabled) }}{{ fail "aggregator.annotatePods needs policy.enabled: nothing else keeps it to three annotations of pods" }}{{ end -}}
   {{- if and .enabled (not .tls.secretName) (not .tls.generate) (not .tls.certManager.enabled) }}{{ fail "aggregator.tls: give secretName, or set generate or certManager.enabled: tokens are never shown unencrypted" }}{{ end -}}
   {{- if and .enabled .tls.certManager.enabled (not .tls.certManager.issuerRef.name) }}{{ fail "aggregator.tls.certManager.issuerRef: name an issuer" }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether `layouts` is a file that agents can read, as far as that can be said without a device: `octavo layouts check` says it all. */}}
+{{- define "octavo.checkLayouts" -}}
+{{- with .Values.layouts -}}
+  {{- $file := fromYaml . -}}
+  {{- if $file.Error }}{{ fail (printf "layouts: not YAML: %s" $file.Error) }}{{ end -}}
+  {{- if not $file }}{{ fail "layouts: the file is empty" }}{{ end -}}
+  {{- $layouts := dict -}}
+  {{- $keys := list -}}
+  {{- if hasKey $file "apiVersion" -}}
+    {{- if or (ne (toString $file.apiVersion) "octavo.dev/v1") (ne (toString $file.kind) "Layouts") }}{{ fail "layouts: apiVersion must be octavo.dev/v1, and kind Layouts" }}{{ end -}}
+    {{- range $key, $_ := omit $file "apiVersion" "kind" "layouts" }}{{ fail (printf "layouts: unknown key %q" $key) }}{{ end -}}
+    {{- $layouts = $file.layouts -}}
+    {{- $keys = list "devices" "mig" "timeSlicing" -}}
+  {{- else if hasKey $file "version" -}}
+    {{- if ne (toString $file.version) "v1" }}{{ fail (printf "layouts: version must be v1, not %v" $file.version) }}{{ end -}}
+    {{- if hasKey $file "mig-configs" }}{{ $layouts = index $file "mig-configs" }}{{ end -}}
+    {{- $keys = list "device-filter" "devices" "mig-enabled" "mig-devices" -}}
+  {{- else -}}
+    {{- fail "layouts: it begins with apiVersion: octavo.dev/v1 or, in NVIDIA's dialects, version: v1" -}}
+  {{- end -}}
+  {{- if not (kindIs "map" $layouts) }}{{ fail "layouts: layouts must be a map from names to lists of rules" }}{{ end -}}
+  {{- range $name, $rules := $layouts -}}
+    {{- if not (kindIs "slice" $rules) }}{{ fail (printf "layouts: %s must be a list of rules" $name) }}{{ end -}}
+    {{- range $number, $rule := $rules -}}
+      {{- $place := printf "layouts: %s, rule %d" $name (add1 $number) -}}
+      {{- if not (kindIs "map" $rule) }}{{ fail (printf "%s must be a map" $place) }}{{ end -}}
+      {{- if not (hasKey $rule "devices") }}{{ fail (printf "%s: devices is missing" $place) }}{{ end -}}
+      {{- range $key, $_ := $rule -}}
+        {{- if not (has $key $keys) }}{{ fail (printf "%s: unknown key %q; there are %s" $place $key (join ", " $keys)) }}{{ end -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end -}}

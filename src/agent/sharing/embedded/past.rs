@@ -16,8 +16,10 @@ use crate::apply::durable;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::{
-    Dialect, Layout, Layouts, Place, Rule, Selector, Targets, TimeSlicing,
+    DeviceTarget, Dialect, Layout, Layouts, Place, Rule, Selector, Targets, TimeSlicing,
 };
+use crate::domain::reason::Reason;
+use crate::domain::reconcile::Status;
 use crate::files;
 use crate::wire::layouts;
 
@@ -73,6 +75,9 @@ impl Past {
         let status = scene.status;
         let asked = status.and_then(|status| status.asked.as_deref());
         let Some((status, asked)) = status.zip(asked) else {
+            if status.is_some_and(is_unusable) {
+                all.targets = self.kept_targets(scene.inventory);
+            }
             return all;
         };
         all.targets = asked.clone();
@@ -97,6 +102,22 @@ impl Past {
         }
         self.keep(scene.inventory);
         all
+    }
+
+    /// Devices shared as they were when their partitioning was last what it should be.
+    fn kept_targets(&self, inventory: &Inventory) -> Targets {
+        let devices = inventory.devices.iter().filter_map(|device| {
+            Some(DeviceTarget {
+                pci: device.pci,
+                rule: Place::default(),
+                mig: None,
+                time_slicing: Some(self.kept_of(inventory, device.pci)?),
+            })
+        });
+        Targets {
+            devices: devices.collect(),
+            ..Targets::default()
+        }
     }
 
     fn kept_of(&self, inventory: &Inventory, pci: PciAddress) -> Option<TimeSlicing> {
@@ -189,6 +210,12 @@ impl Past {
             }
         }
     }
+}
+
+/// Whether the layout that is chosen could not be looked up since this agent was started, as where the file of layouts is broken.
+pub(super) fn is_unusable(status: &Status) -> bool {
+    let is_failed = status.state.is_some_and(|state| Reason::Failed.is(state));
+    status.layout.is_some() && status.asked.is_none() && is_failed
 }
 
 fn text(path: &Path) -> io::Result<String> {

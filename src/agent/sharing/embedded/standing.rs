@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Scene;
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::Inventory;
+use crate::domain::inventory::{Condition, Device, Inventory, Mig, Vendor};
 use crate::domain::plan::words::Words;
 use crate::domain::reason::Reason;
 use crate::domain::sharing::health::Health;
@@ -34,6 +34,8 @@ pub(super) struct Sight<'a> {
     pub(super) undelivered: Option<&'a str>,
     /// Whose turns are not as long as they shall be.
     pub(super) turns: Option<&'a Fault>,
+    /// Devices that cannot be allocated because they fail. All others are.
+    pub(super) failing: Option<&'a Fault>,
     pub(super) is_decided: bool,
 }
 
@@ -96,6 +98,28 @@ pub(super) fn turns(inventory: &Inventory, slices: &Slices) -> Option<Fault> {
     (!pending.is_empty()).then(|| {
         let message = format!("the length of turns is being set: {}", pending.join(", "));
         Fault::patient(Reason::SharingPending, message)
+    })
+}
+
+fn cannot_be_read(device: &Device) -> bool {
+    match device.condition {
+        Condition::Working => device.mig == Mig::Unknown,
+        Condition::Failing { .. } => true,
+        Condition::PciOnly { .. } => false,
+    }
+}
+
+/// Devices that cannot be allocated because they fail. The warnings have the reason for each.
+pub(super) fn failing(inventory: &Inventory) -> Option<Fault> {
+    let devices = inventory.devices.iter();
+    let failing =
+        devices.filter(|device| device.vendor == Vendor::Nvidia && cannot_be_read(device));
+    let names: Vec<String> = failing
+        .map(|device| Words::new(inventory, device.pci).device(device.pci))
+        .collect();
+    (!names.is_empty()).then(|| {
+        let message = format!("failing and not allocated: {}", names.join(", "));
+        Fault::patient(Reason::SharingNotInForce, message)
     })
 }
 
@@ -233,7 +257,7 @@ impl Sight<'_> {
     pub(super) fn status(&self, fault: Option<&Fault>, is_late: bool) -> SharingStatus {
         let (fault, more) = match fault {
             Some(fault) => (Some(fault), self.turns.map(|turns| turns.message.clone())),
-            None => (self.turns, None),
+            None => (self.turns.or(self.failing), None),
         };
         let (reason, message) = match fault {
             None => (Reason::SharingInForce, None),
@@ -339,6 +363,7 @@ mod tests {
                 warnings: &[],
                 undelivered: None,
                 turns: None,
+                failing: None,
                 is_decided,
             };
             sight.resources()[0].units[0].health.clone()

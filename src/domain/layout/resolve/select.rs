@@ -1,9 +1,10 @@
 //! Which rule speaks of which device.
 
 use super::{Capability, Chosen, Report};
-use crate::domain::id::TypeName;
+use crate::domain::id::{GpuUuid, TypeName};
 use crate::domain::inventory::{Device, Identity, Inventory};
 use crate::domain::layout::error::{DeviceRef, Reason, Surprise};
+use crate::domain::layout::index::{index, is_failing};
 use crate::domain::layout::{
     Criteria, DeviceFilter, Dialect, IndexRange, Layout, MigWish, ProfileCount, Rule, Selector,
     TimeSlicing,
@@ -14,8 +15,8 @@ use crate::domain::layout::{
 enum Pick {
     Yes,
     No,
-    /// It would if the device could be partitioned, which nobody says.
-    Untold(String),
+    /// It would, but virtual machines have the device.
+    PassedThrough,
 }
 
 /// The devices that rules speak of, each once, and the rule that counts for it.
@@ -34,6 +35,10 @@ pub(super) fn choose<'a>(
             counting.push(chosen);
             continue;
         };
+        if chosen.unreadable().is_some() && other.unreadable().is_some() {
+            // Which of the two selects it cannot be read either.
+            continue;
+        }
         match dialect {
             Dialect::Octavo | Dialect::DevicePlugin => {
                 let reason = Reason::Conflict {
@@ -81,11 +86,11 @@ fn pairs<'a>(
                 if is_rest && taken.contains(&device.pci) {
                     continue;
                 }
-                match pick(rule, device) {
+                match pick(rule, device, inventory) {
                     Pick::Yes => all.push(chosen),
                     Pick::No => {}
-                    Pick::Untold(why) => {
-                        report.warning(chosen, rule.place, Surprise::LeftOut { why });
+                    Pick::PassedThrough => {
+                        report.warning(chosen, rule.place, Surprise::PassedThrough);
                     }
                 }
             }
@@ -163,7 +168,8 @@ fn missing_indices(selector: &Selector, inventory: &Inventory) -> Vec<IndexRange
     else {
         return Vec::new();
     };
-    let mut indices: Vec<u32> = inventory.devices.iter().filter_map(|d| d.index).collect();
+    let devices = inventory.devices.iter();
+    let mut indices: Vec<u32> = devices.filter_map(|d| index(d, inventory)).collect();
     indices.sort_unstable();
     indices.dedup();
     let is_there = |range: &&IndexRange| {
@@ -175,19 +181,24 @@ fn missing_indices(selector: &Selector, inventory: &Inventory) -> Vec<IndexRange
     missing.copied().collect()
 }
 
-fn pick(rule: &Rule, device: &Device) -> Pick {
+/// A device that cannot be read is selected wherever it may be meant.
+fn pick(rule: &Rule, device: &Device, inventory: &Inventory) -> Pick {
+    let passed_through = device.condition.is_passthrough();
     let mut explicit = false;
     let mut about_capability = false;
     if let Selector::Matching(criteria) = &rule.devices {
-        if !meets(criteria, device) {
+        if !meets(criteria, device, inventory) {
             return Pick::No;
         }
         explicit = criteria.is_explicit();
         about_capability = criteria.mig_capable.is_some();
         match (criteria.mig_capable, Capability::of(device)) {
             (Some(true), Capability::No) | (Some(false), Capability::Yes(_)) => return Pick::No,
-            (Some(_), Capability::Untold(why)) => return Pick::Untold(why),
-            (None, _) | (Some(true), Capability::Yes(_)) | (Some(false), Capability::No) => {}
+            (Some(_), Capability::Untold(_)) if passed_through => return Pick::PassedThrough,
+            (Some(_), Capability::Untold(_))
+            | (None, _)
+            | (Some(true), Capability::Yes(_))
+            | (Some(false), Capability::No) => {}
         }
     }
     if explicit && !about_capability {
@@ -195,29 +206,35 @@ fn pick(rule: &Rule, device: &Device) -> Pick {
     }
     match (&rule.mig, Capability::of(device)) {
         (Some(MigWish::Enabled(_)), Capability::No) if !explicit => Pick::No,
-        (Some(_), Capability::Untold(why)) => Pick::Untold(why),
-        (None, _) | (Some(_), Capability::Yes(_) | Capability::No) => Pick::Yes,
+        (Some(_), Capability::Untold(_)) if passed_through => Pick::PassedThrough,
+        (None, _) | (Some(_), _) => Pick::Yes,
     }
 }
 
-/// Whether a device meets all criteria but that of its capability.
-fn meets(criteria: &Criteria, device: &Device) -> bool {
+/// Whether a device meets all criteria but that of its capability. What a failing device does not report, it may have.
+fn meets(criteria: &Criteria, device: &Device, inventory: &Inventory) -> bool {
     fn any<T>(list: Option<&Vec<T>>, is: impl Fn(&T) -> bool) -> bool {
         list.is_none_or(|list| list.iter().any(is))
     }
+    let is_failing = is_failing(device);
     let has_type = |name: &TypeName| match &device.identity {
         Identity::Known { type_name, .. } | Identity::ByHand { type_name, .. } => type_name == name,
-        Identity::Unknown => false,
+        Identity::Unknown => is_failing,
+    };
+    let is_elsewhere = |uuid: &GpuUuid| {
+        let mut devices = inventory.devices.iter();
+        devices.any(|other| other.uuid.as_ref() == Some(uuid))
     };
     any(criteria.index.as_ref(), |range| {
-        device.index.is_some_and(|index| range.contains(index))
-    }) && any(criteria.uuid.as_ref(), |uuid| {
-        device.uuid.as_ref() == Some(uuid)
+        index(device, inventory).is_some_and(|index| range.contains(index))
+    }) && any(criteria.uuid.as_ref(), |uuid| match &device.uuid {
+        Some(own) => own == uuid,
+        None => is_failing && !is_elsewhere(uuid),
     }) && any(criteria.pci.as_ref(), |pci| device.pci == *pci)
         && any(criteria.type_name.as_ref(), has_type)
         && criteria
             .memory_at_least
-            .is_none_or(|least| device.memory.is_some_and(|memory| memory >= least))
+            .is_none_or(|least| device.memory.map_or(is_failing, |memory| memory >= least))
         && any(criteria.device_filter.as_ref(), |filter| {
             passes(*filter, device)
         })
@@ -308,7 +325,7 @@ fn kind(device: &Device) -> String {
     let can = match Capability::of(device) {
         Capability::Yes(_) => "",
         Capability::No => ", cannot be partitioned",
-        Capability::Untold(_) => ", partitioning untold",
+        Capability::Untold(_) => ", state cannot be read",
     };
     let memory = device
         .memory

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::domain::inventory::Driver;
-use crate::domain::node::budget::LONGEST;
 use crate::domain::reconcile::DeviceStatus;
 
 fn at(seconds: u64) -> Duration {
@@ -29,14 +28,19 @@ fn status(layout: &str, state: &'static str, message: &str) -> Status {
 
 const ABSENT: NvmlState = NvmlState::Loading;
 
+fn events(changes: Vec<Change>) -> Vec<Event> {
+    let events = changes.into_iter();
+    events.filter_map(|change| change.event).collect()
+}
+
 fn look(telling: &mut Telling, seconds: u64, status: &Status) -> Vec<(&'static str, String)> {
     let scene = Scene {
         status: Some(status),
         nvml: &ABSENT,
         yielded: &[],
     };
-    let events = telling.look(at(seconds), &scene);
-    events
+    let changes = telling.look(at(seconds), &scene);
+    events(changes)
         .into_iter()
         .map(|event| (event.reason.event().unwrap(), event.message))
         .collect()
@@ -146,8 +150,7 @@ fn a_driver_that_goes_and_comes_back_is_told_and_one_that_was_always_there_is_no
             nvml,
             yielded: &[],
         };
-        telling
-            .look(at(0), &scene)
+        events(telling.look(at(0), &scene))
             .iter()
             .map(|event| event.reason.event().unwrap())
             .collect()
@@ -160,32 +163,6 @@ fn a_driver_that_goes_and_comes_back_is_told_and_one_that_was_always_there_is_no
 }
 
 #[test]
-fn i10_a_flapping_node_tells_no_more_than_a_reader_can_read() {
-    let mut telling = Telling::default();
-    let mut count = 0;
-    for turn in 0..36_000_u64 {
-        let state = ["blocked", "applied"][usize::from(turn % 2 == 0)];
-        let now = Duration::from_millis(turn * 100);
-        let scene = Scene {
-            status: Some(&status("night", state, "")),
-            nvml: &ABSENT,
-            yielded: &[],
-        };
-        count += telling.look(now, &scene).len();
-    }
-    // 25 at once, and one each half a minute of the hour.
-    assert!((100..=146).contains(&count), "{count}");
-}
-
-#[test]
-fn a_message_is_as_long_as_an_event_may_be_and_stays_text() {
-    let mut telling = Telling::default();
-    let long = "ä".repeat(900);
-    let told = look(&mut telling, 0, &status("night", "blocked", &long));
-    assert!(told[0].1.len() <= LONGEST && told[0].1.ends_with('…'));
-}
-
-#[test]
 fn keys_of_others_are_told_when_they_change() {
     let yielded = [Yielded {
         key: "nvidia.com/gpu.count".to_owned(),
@@ -193,14 +170,14 @@ fn keys_of_others_are_told_when_they_change() {
     }];
     let mut telling = Telling::default();
     let mut told = |yielded: &[Yielded]| {
-        telling.look(
+        events(telling.look(
             at(0),
             &Scene {
                 status: None,
                 nvml: &ABSENT,
                 yielded,
             },
-        )
+        ))
     };
     let first = told(&yielded);
     assert_eq!(first[0].reason, Reason::KeysLeftToOthers);
@@ -286,7 +263,44 @@ fn each_turn_of_what_is_given_out_is_told_once() {
         (305, Status::default(), None),
         (306, shared(Reason::SharingInForce, None), None),
     ] {
-        let events = look(&mut telling, seconds, &status);
-        assert_eq!(events, Vec::from_iter(told), "at {seconds}");
+        let found = look(&mut telling, seconds, &status);
+        assert_eq!(found, Vec::from_iter(told), "at {seconds}");
     }
+}
+
+#[test]
+fn events_that_wait_are_withdrawn_with_what_they_report() {
+    let mut telling = Telling::default();
+    let mut withdrawn = |status: &Status, yielded: &[Yielded]| -> Vec<Subject> {
+        let scene = Scene {
+            status: Some(status),
+            nvml: &ABSENT,
+            yielded,
+        };
+        let changes = telling.look(at(0), &scene).into_iter();
+        let none = changes.filter(|change| change.event.is_none());
+        none.map(|change| change.subject).collect()
+    };
+    let mut troubled = status("night", "blocked", "");
+    troubled.notice = Some("line 3".to_owned());
+    troubled.sharing = shared(Reason::SharingHeld, None).sharing;
+    let yielded = [Yielded {
+        key: "nvidia.com/gpu.count".to_owned(),
+        owner: "nfd-master".to_owned(),
+    }];
+    assert_eq!(withdrawn(&troubled, &yielded), []);
+    let gone = [
+        Subject::Notice,
+        Subject::Layout,
+        Subject::Sharing,
+        Subject::Keys,
+    ];
+    assert_eq!(withdrawn(&Status::default(), &[]), gone);
+    assert_eq!(withdrawn(&Status::default(), &[]), []);
+    // What has no event of its own ends what had one.
+    withdrawn(&shared(Reason::SharingHeld, None), &[]);
+    let pending = shared(Reason::SharingPending, None);
+    assert_eq!(withdrawn(&pending, &[]), [Subject::Sharing]);
+    withdrawn(&shared(Reason::SharingInForce, None), &[]);
+    assert_eq!(withdrawn(&pending, &[]), []);
 }

@@ -163,6 +163,7 @@ pub(super) fn targets(device: &Device, mig: MigTarget) -> Targets {
             mig: Some(mig),
             time_slicing: None,
         }],
+        ..Targets::default()
     }
 }
 

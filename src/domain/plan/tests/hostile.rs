@@ -53,6 +53,7 @@ fn planned(devices: Vec<Device>, target: &MigTarget) -> NodePlan {
     });
     let targets = Targets {
         devices: list.collect(),
+        ..Targets::default()
     };
     plan(&Question {
         inventory: &node(devices),

@@ -7,10 +7,10 @@ use super::hardware::Hardware;
 use super::wants;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
-    Device, Driver, Inventory, Mig, MigMode, NvmlState, Process, ProcessKind,
+    Condition, Device, Driver, Inventory, Mig, MigMode, NvmlState, Process, ProcessKind,
 };
-use crate::domain::layout::tests_support::{A100_40, node, t4};
-use crate::domain::layout::{DeviceTarget, MigTarget, Place, Targets};
+use crate::domain::layout::tests_support::{A100_40, failing, node, t4};
+use crate::domain::layout::{DeviceTarget, MigTarget, Place, Targets, UnverifiedDevice};
 use crate::domain::plan::Policy;
 use crate::domain::reconcile::{Decision, Drift, Ending, Node, State, View};
 
@@ -46,6 +46,7 @@ impl Case {
                         time_slicing: None,
                     })
                     .collect(),
+                ..Targets::default()
             },
             drift: Drift::Repair,
             unfinished: BTreeSet::new(),
@@ -229,6 +230,7 @@ fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
     let job = hardware.job(wants(&[5, 14]));
     let targets = Targets {
         devices: vec![job.target.clone()],
+        ..Targets::default()
     };
     let policy = Policy::default();
     let (nothing, begun) = (BTreeSet::new(), BTreeSet::from([job.target.pci]));
@@ -294,4 +296,30 @@ fn a_device_that_was_reset_is_tried_at_once_but_not_twice_in_a_row() {
         case.node.was_reset(at(0));
         assert_eq!(case.look(SECOND).change, again);
     }
+}
+
+#[test]
+fn a_device_that_the_layout_selects_and_that_is_lost_has_failed_and_the_others_are_changed() {
+    let mut case = Case::new(vec![A100_40.gpu(0), failing(1)], vec![wants(&[0])]);
+    let lost = case.inventory.devices[1].pci;
+    case.targets.unverified.push(UnverifiedDevice {
+        pci: lost,
+        rule: Place::default(),
+        reason: "failing: GPU is lost".to_owned(),
+    });
+    let here = case.inventory.devices[0].pci;
+    assert_eq!(case.look(SECOND).change, [here]);
+    case.becomes(&[(0, 0, &[7])]);
+    assert!(case.look(SECOND).change.is_empty());
+    let states: Vec<(PciAddress, &str)> = case
+        .node
+        .states()
+        .map(|(pci, state)| (pci, state.as_str()))
+        .collect();
+    assert_eq!(states, [(here, "applied"), (lost, "failed")]);
+    assert_eq!(case.node.worst().map(State::as_str), Some("failed"));
+    // The driver answers again, and what it has is not known yet.
+    case.inventory.devices[1].condition = Condition::Working;
+    case.look(SECOND);
+    assert_eq!(case.node.worst().map(State::as_str), Some("blocked"));
 }

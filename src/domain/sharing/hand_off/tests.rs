@@ -159,6 +159,7 @@ fn how_long_a_turn_is_cannot_be_told_and_is_no_matter_where_nothing_is_shared() 
                 slice,
             }),
         }],
+        ..Targets::default()
     };
     let why = has_no_lengths(&asked(&[2], Some(SliceLength::Long))).unwrap_err();
     let why = why.to_string();

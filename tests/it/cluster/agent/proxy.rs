@@ -20,6 +20,7 @@ use crate::cluster::Api;
 pub(crate) enum To {
     Patches,
     Watches,
+    Events,
     All,
 }
 
@@ -156,6 +157,7 @@ fn take(shared: &Shared, line: &str) -> Option<Fault> {
     let met = match fault.to {
         To::Patches => line.starts_with("PATCH"),
         To::Watches => line.contains("watch=true"),
+        To::Events => line.starts_with("POST") && line.contains("/events"),
         To::All => true,
     };
     if !met || fault.times == 0 {

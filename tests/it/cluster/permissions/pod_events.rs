@@ -17,7 +17,7 @@ use crate::sharing::plugin::{GPU, Rig, shared};
 const NAMESPACE: &str = "team-a";
 const PODS: [&str; 4] = ["first", "second", "third", "fourth"];
 /// What cannot be told is said with these words.
-const REFUSED: &str = "events cannot be told";
+const REFUSED: &str = "events are refused";
 
 /// A node whose pods each share a GPU, and their UIDs.
 struct Stage {

@@ -1,0 +1,27 @@
+//! NVML's index of a device, also of one that NVML counts and cannot name.
+
+use std::collections::BTreeSet;
+
+use crate::domain::inventory::{Condition, Device, Inventory, Vendor};
+
+/// The index by which a layout selects `device`.
+///
+/// NVML counts a GPU that was lost before the driver was loaded, and does not name it. NVML enumerates by PCI address, so the n-th unnamed
+/// device gets the n-th index that no other device has. A failing device is never changed: the index only decides which rule reports it.
+pub(super) fn index(device: &Device, inventory: &Inventory) -> Option<u32> {
+    if device.index.is_some() || !is_unnamed(device) {
+        return device.index;
+    }
+    let mut unnamed = inventory.devices.iter().filter(|one| is_unnamed(one));
+    let position = unnamed.position(|one| one.pci == device.pci)?;
+    let named: BTreeSet<u32> = inventory.devices.iter().filter_map(|d| d.index).collect();
+    (0..).filter(|index| !named.contains(index)).nth(position)
+}
+
+pub(super) fn is_failing(device: &Device) -> bool {
+    matches!(device.condition, Condition::Failing { .. })
+}
+
+fn is_unnamed(device: &Device) -> bool {
+    device.vendor == Vendor::Nvidia && device.index.is_none() && is_failing(device)
+}

@@ -1,0 +1,205 @@
+//! Events that wait for the API server. Of each subject only the latest counts, and an event is done once the API server has accepted it.
+//!
+//! There is a budget for events that another one follows, such as `LayoutApplying`, and one for all others: neither can use up the other's.
+//! An event without budget waits, and is replaced by the next one of its subject.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use super::budget::{Budget, shorten};
+use super::telling::Event;
+use crate::domain::reason::Reason;
+
+/// Events that wait for the API server. There is one sender, which has one event in flight at a time.
+#[derive(Debug, Clone)]
+pub struct EventQueue<S> {
+    /// In the order in which they are sent.
+    pending: VecDeque<Pending<S>>,
+    in_flight: Option<S>,
+    rates: Rates,
+    /// Older events are dropped.
+    max_age: Duration,
+}
+
+#[derive(Debug, Clone)]
+struct Pending<S> {
+    subject: S,
+    event: Event,
+    since: Duration,
+}
+
+/// An event in flight, to be handed back with what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InFlight<S> {
+    /// What it is about.
+    pub subject: S,
+    /// The event.
+    pub event: Event,
+    since: Duration,
+}
+
+#[derive(Debug, Clone)]
+enum Rates {
+    Unlimited,
+    Limited { passing: Budget, lasting: Budget },
+}
+
+/// Beyond these the oldest are dropped: a node has ten subjects and one for each device or partition.
+const MAX_PENDING: usize = 512;
+
+impl<S: Clone + Ord> EventQueue<S> {
+    /// Limited in rate; events wait for as long as it takes.
+    pub fn limited() -> Self {
+        Self {
+            pending: VecDeque::new(),
+            in_flight: None,
+            rates: Rates::Limited {
+                passing: Budget::default(),
+                lasting: Budget::default(),
+            },
+            max_age: Duration::MAX,
+        }
+    }
+
+    /// Not limited in rate; events older than `max_age` are dropped.
+    pub fn unlimited(max_age: Duration) -> Self {
+        Self {
+            rates: Rates::Unlimited,
+            max_age,
+            ..Self::limited()
+        }
+    }
+
+    /// Adds an event.
+    pub fn push(&mut self, now: Duration, subject: S, mut event: Event) {
+        shorten(&mut event.message);
+        self.pending.push_back(Pending {
+            subject,
+            event,
+            since: now,
+        });
+        if self.pending.len() > MAX_PENDING {
+            self.coalesce();
+        }
+        if self.pending.len() > MAX_PENDING {
+            self.pending.pop_front();
+        }
+    }
+
+    /// Drops the unsent events of a subject: they no longer hold.
+    pub fn retract(&mut self, subject: &S) {
+        self.pending.retain(|one| one.subject != *subject);
+        if self.in_flight.as_ref() == Some(subject) {
+            self.in_flight = None;
+        }
+    }
+
+    /// The next event to send. Older events of its subject are dropped.
+    pub fn next(&mut self, now: Duration) -> Option<InFlight<S>> {
+        let max_age = self.max_age;
+        let is_new = |one: &Pending<S>| now.saturating_sub(one.since) <= max_age;
+        self.pending.retain(is_new);
+        let rates = &mut self.rates;
+        let has_room = |one: &Pending<S>| rates.wait(now, one.event.reason).is_zero();
+        let Some(at) = self.pending.iter().position(has_room) else {
+            self.coalesce();
+            return None;
+        };
+        let Pending {
+            subject,
+            event,
+            since,
+        } = self.pending.remove(at)?;
+        let mut position = 0;
+        self.pending.retain(|one| {
+            let is_later = position >= at;
+            position = position.saturating_add(1);
+            is_later || one.subject != subject
+        });
+        self.in_flight = Some(subject.clone());
+        Some(InFlight {
+            subject,
+            event,
+            since,
+        })
+    }
+
+    /// After how long [`Self::next`] has an event; `None` where none waits.
+    pub fn wait(&mut self, now: Duration) -> Option<Duration> {
+        let rates = &mut self.rates;
+        let all = self.pending.iter();
+        all.map(|one| rates.wait(now, one.event.reason)).min()
+    }
+
+    /// The API server has accepted the event.
+    pub fn accepted(&mut self, now: Duration, sent: &InFlight<S>) {
+        self.in_flight = None;
+        self.rates.spend(now, sent.event.reason);
+    }
+
+    /// The API server has not accepted the event. It is sent again, unless it no longer holds or a later one of its subject waits.
+    pub fn not_accepted(&mut self, sent: InFlight<S>) {
+        let InFlight {
+            subject,
+            event,
+            since,
+        } = sent;
+        let holds = self.in_flight.take().is_some();
+        let is_latest = self.pending.iter().all(|one| one.subject != subject);
+        if holds && is_latest {
+            // Behind the others, which may be accepted.
+            self.pending.push_back(Pending {
+                subject,
+                event,
+                since,
+            });
+        }
+        self.coalesce();
+    }
+
+    /// Keeps the last event of each subject.
+    fn coalesce(&mut self) {
+        let mut known = BTreeSet::new();
+        let mut latest = VecDeque::new();
+        for one in std::mem::take(&mut self.pending).into_iter().rev() {
+            if known.insert(one.subject.clone()) {
+                latest.push_front(one);
+            }
+        }
+        self.pending = latest;
+    }
+}
+
+impl Rates {
+    fn wait(&mut self, now: Duration, reason: Reason) -> Duration {
+        self.of(reason)
+            .map_or(Duration::ZERO, |budget| budget.wait(now))
+    }
+
+    fn spend(&mut self, now: Duration, reason: Reason) {
+        if let Some(budget) = self.of(reason) {
+            budget.room(now);
+            budget.spend(1);
+        }
+    }
+
+    fn of(&mut self, reason: Reason) -> Option<&mut Budget> {
+        match self {
+            Self::Unlimited => None,
+            Self::Limited { passing, lasting } => {
+                Some(if is_passing(reason) { passing } else { lasting })
+            }
+        }
+    }
+}
+
+/// Whether another event of the same subject follows by itself.
+fn is_passing(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Pending | Reason::Applying | Reason::OperandsPaused | Reason::DevicePluginRefreshed
+    )
+}
+
+#[cfg(test)]
+mod tests;
