@@ -100,6 +100,7 @@ fn embedded(
     let rules = Rules {
         strategy: settings.labels().options(Timestamp::now()).mig_strategy,
         deadline: sharing.deadline(),
+        withhold_after: sharing.withhold_after(),
         follows_node: settings.cluster().is_some_and(ClusterSettings::follows),
         xids: xids(settings),
         nvidia_smi: engine
