@@ -6,7 +6,7 @@
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +41,18 @@ pub struct Desk {
     pub asked: mpsc::Receiver<Asked>,
     /// Where the node stands, for those who watch.
     pub status: watch::Sender<Arc<Status>>,
+    /// The socket's file, which goes with this.
+    _file: SocketFile,
+}
+
+/// A socket's file; removed when this is dropped, which is before the lock of the folder is released.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _gone_already = fs::remove_file(&self.0);
+    }
 }
 
 /// What commands can be told.
@@ -71,7 +83,11 @@ pub fn listen(folder: &Path, usage: Option<watch::Receiver<Arc<Usage>>>) -> io::
         usage,
     };
     tokio::spawn(accept(listener, owner, ask, told));
-    Ok(Desk { asked, status })
+    Ok(Desk {
+        asked,
+        status,
+        _file: SocketFile(path),
+    })
 }
 
 async fn accept(listener: UnixListener, owner: u32, ask: mpsc::Sender<Asked>, told: Told) {
