@@ -1,5 +1,6 @@
 //! A machine with a state directory of its own.
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -75,6 +76,15 @@ impl Node {
         String::from_utf8(output.stderr).unwrap()
     }
 
+    /// The same for a layout that fails: the exit code is 1.
+    #[track_caller]
+    pub(crate) fn once_failing(&self, layout: &str) -> String {
+        let output = self.agent(&["--oneshot", "--layout", layout]).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
     /// An agent that goes on.
     pub(crate) fn start(&self, arguments: &[&str]) -> Program {
         Program::start(&mut self.agent(arguments))
@@ -83,6 +93,16 @@ impl Node {
     /// A command of `octavo` that changes the node.
     pub(crate) fn octavo(&self, command: &[&str]) -> Output {
         self.program(OCTAVO, command).output().unwrap()
+    }
+
+    /// A command of `octavo` that reads this machine.
+    pub(crate) fn octavo_hardware(&self, command: &[&str]) -> Output {
+        let mut read = self.machine.command(OCTAVO);
+        // The command goes before its flags.
+        let mut arguments: Vec<OsString> = read.get_args().map(OsString::from).collect();
+        arguments.splice(0..0, command.iter().map(OsString::from));
+        read = Command::new(OCTAVO);
+        read.args(arguments).output().unwrap()
     }
 
     /// A file of layouts of which one is called `wanted`.
