@@ -7,7 +7,7 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub struct Desk {
     /// Where the node stands, for those who watch.
     pub status: watch::Sender<Arc<Status>>,
     accepting: JoinSet<()>,
+    /// The socket's file, which goes with this.
+    _file: SocketFile,
 }
 
 impl Desk {
@@ -60,6 +62,16 @@ impl Desk {
                 None
             }
         }
+    }
+}
+
+/// A socket's file; removed when this is dropped, which is before the lock of the directory is released.
+#[derive(Debug)]
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _gone_already = fs::remove_file(&self.0);
     }
 }
 
@@ -96,6 +108,7 @@ pub fn listen(folder: &Path, usage: Option<watch::Receiver<Arc<Usage>>>) -> io::
         asked,
         status,
         accepting,
+        _file: SocketFile(path),
     })
 }
 

@@ -50,6 +50,7 @@ use crate::agent::teller::{News, Teller, publish};
 use crate::agent::uplink::Outbox;
 use crate::domain::error::chain;
 use crate::domain::labels::{self, LayoutState, Options};
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::Status;
 use crate::domain::sharing::Offers;
 use crate::domain::sharing::health::Table;
@@ -143,14 +144,17 @@ impl Ears {
     }
 }
 
-/// Looks once and publishes once; before that it partitions the node as far as that is possible now. An error is that of the
-/// sink.
+/// Looks once and publishes once; before that it partitions the node as far as that is possible now. Returns why the layout failed,
+/// if it did.
+///
+/// # Errors
+/// The sink's.
 pub async fn run_once(
     hardware: &Handle,
     outputs: Outputs<'_>,
     mut partitioning: Option<Partitioning>,
     labels: &Options,
-) -> Result<(), SinkError> {
+) -> Result<Option<String>, SinkError> {
     let mut inventory = hardware.observe().await;
     let mut layout = None;
     let mut cluster = outputs.cluster;
@@ -178,7 +182,26 @@ pub async fn run_once(
     if let Some(cluster) = &mut cluster {
         cluster.leave().await;
     }
-    Ok(())
+    Ok(partitioning.and_then(|partitioning| failure(&partitioning, status.as_ref()?)))
+}
+
+/// Why the node does not have its layout, where that failed; what is blocked, impossible or waits for a reset did not fail.
+fn failure(partitioning: &Partitioning, status: &Status) -> Option<String> {
+    let failed = Reason::Failed.word();
+    if partitioning.is_open() && status.state != Some(failed) {
+        return None;
+    }
+    let layout = status.layout.as_deref()?;
+    let mut devices = status.devices.iter();
+    let device = devices.find(|device| device.state == failed);
+    let why = status.notice.clone().or_else(|| {
+        let device = device?;
+        Some(format!("{}: {}", device.pci, device.message))
+    });
+    Some(format!(
+        "layout {layout} failed: {}",
+        why.unwrap_or_default()
+    ))
 }
 
 /// Looks, publishes and partitions until `shutdown` resolves. What was published stays.

@@ -167,6 +167,11 @@ impl Engine {
         wanted: Wanted<'_>,
     ) -> Round {
         let began = Instant::now();
+        let settled = self.settings.resets.settle(hardware).await;
+        let inventory = match &settled {
+            Ok(Some(fresh)) => fresh,
+            Ok(None) | Err(_) => inventory,
+        };
         if self.stale {
             self.keep();
         }
@@ -200,7 +205,10 @@ impl Engine {
         };
         // To the end of the round, when what there is now has been read.
         let _closed = self.witness.close(&decision.change);
-        let mut outcomes = self.change(hardware, task).await;
+        let mut outcomes = match &settled {
+            Ok(_) => self.change(hardware, task).await,
+            Err(reason) => refused_all(&decision, &format!("nothing was changed: {reason}")),
+        };
         // From before a reset: a device looks otherwise after it, and is gone on with at once.
         let read = hardware.latest();
         let reset = self.reset(hardware, &mut outcomes).await;
@@ -295,10 +303,7 @@ impl Engine {
 
     /// The journal, and then the change. Without the one not the other.
     async fn change(&mut self, hardware: &Handle, task: Task<'_>) -> Vec<Outcome> {
-        let all = |reason: &str| {
-            let devices = task.decision.change.iter();
-            devices.map(|pci| refused(*pci, reason)).collect()
-        };
+        let all = |reason: &str| refused_all(task.decision, reason);
         let jobs = self.jobs(task);
         let record = self.record_of(task, &jobs);
         if let Err(error) = self.store.begin(&record) {
@@ -370,6 +375,11 @@ fn find(inventory: &Inventory, pci: PciAddress) -> Option<&Device> {
     inventory.devices.iter().find(|device| device.pci == pci)
 }
 
+fn refused_all(decision: &Decision, reason: &str) -> Vec<Outcome> {
+    let devices = decision.change.iter();
+    devices.map(|pci| refused(*pci, reason)).collect()
+}
+
 fn refused(pci: PciAddress, reason: &str) -> Outcome {
     Outcome {
         pci,
@@ -383,8 +393,9 @@ fn refused(pci: PciAddress, reason: &str) -> Outcome {
     }
 }
 
-/// When it was made, and which of this process: `20261121T193044Z-3`.
+/// When it was made, to the microsecond, and which of this process: `20261121T193044.012345Z-3`. One process at a time makes plans, so
+/// no two have the same id.
 fn plan_id(round: u32) -> String {
-    let now = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let now = Timestamp::now().strftime("%Y%m%dT%H%M%S.%6fZ").to_string();
     format!("{now}-{round}")
 }

@@ -1,12 +1,13 @@
 //! Resets of a GPU. NVML has no call for it: `nvidia-smi` has, and the kernel has for whoever may write to sysfs.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::process::Command;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tracing::info;
 
 use super::program::{self, LONGEST};
@@ -18,6 +19,9 @@ use crate::domain::plan::{Cause, ResetScope};
 use crate::domain::reconcile::Ending;
 use crate::hw::Handle;
 
+/// How often the lock of a reset that still runs is tried.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
+
 /// By which means a GPU may be reset; none of them is no mistake, and then a person is asked to.
 #[derive(Debug, Clone, Default)]
 pub struct Resets {
@@ -27,6 +31,8 @@ pub struct Resets {
     pub sysfs: Option<PathBuf>,
     /// What reboots the node, by its whole path, where that is allowed.
     pub reboot: Option<PathBuf>,
+    /// The file that a reset holds a lock on for as long as any process or call of it goes on, whatever became of us.
+    pub lock: Option<PathBuf>,
 }
 
 /// What came of a reset.
@@ -75,7 +81,11 @@ impl Resets {
             drop(released);
             return needs(causes);
         }
-        let done = self.reset(scope.device).await;
+        // A reset of an earlier attempt that outlived its time-out would be the second one at the same time.
+        let done = match self.lock() {
+            Ok(lock) => self.reset(scope.device, lock).await,
+            Err(reason) => Err(reason),
+        };
         drop(released);
         // Work waits until the library is open again: before that, whoever looks sees what was before the reset.
         let _is_back = hardware.work(|_, _| ()).await;
@@ -98,12 +108,77 @@ impl Resets {
         self.reboot.as_ref().filter(|_| !others)
     }
 
-    async fn reset(&self, pci: PciAddress) -> Result<(), String> {
+    /// Waits until no reset of an earlier attempt goes on, be it one of a process that was killed: it could reset a GPU that was
+    /// partitioned meanwhile. After waiting, returns the hardware as it is then.
+    pub(super) async fn settle(&self, hardware: &Handle) -> Result<Option<Arc<Inventory>>, String> {
+        // Where no reset was ever begun there is no file.
+        if !self.lock.as_ref().is_some_and(|path| path.exists()) {
+            return Ok(None);
+        }
+        let Some(file) = self.lock_file()? else {
+            return Ok(None);
+        };
+        let mut waited = false;
+        let end = Instant::now() + LONGEST;
+        loop {
+            match file.try_lock() {
+                Ok(()) if waited => return Ok(Some(hardware.observe().await)),
+                Ok(()) => return Ok(None),
+                Err(TryLockError::WouldBlock) if Instant::now() >= end => {
+                    return Err(self.still_runs());
+                }
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(self.no_lock(&error)),
+            }
+            if !waited {
+                info!("a reset that was begun before still runs; waiting for it to end");
+                waited = true;
+            }
+            // The kernel reports the release of a lock only to a thread that waits for it, and such a thread could never be ended.
+            sleep(LOCK_POLL_INTERVAL).await;
+        }
+    }
+
+    /// The lock, for a reset that begins now.
+    fn lock(&self) -> Result<Option<File>, String> {
+        let Some(file) = self.lock_file()? else {
+            return Ok(None);
+        };
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Err(self.still_runs()),
+            Err(TryLockError::Error(error)) => Err(self.no_lock(&error)),
+        }
+    }
+
+    fn lock_file(&self) -> Result<Option<File>, String> {
+        let Some(path) = &self.lock else {
+            return Ok(None);
+        };
+        let mut options = File::options();
+        // Read as well: it is the standard input of the program that resets.
+        let opened = options.create(true).read(true).append(true).open(path);
+        opened.map(Some).map_err(|error| self.no_lock(&error))
+    }
+
+    fn no_lock(&self, error: &io::Error) -> String {
+        let path = self.lock.as_deref().unwrap_or(Path::new(""));
+        format!("cannot lock {}: {error}", path.display())
+    }
+
+    fn still_runs(&self) -> String {
+        let path = self.lock.as_deref().unwrap_or(Path::new(""));
+        let path = path.display();
+        format!("a reset that was begun before still runs: it holds {path}")
+    }
+
+    /// The lock goes to whatever resets, and is released when that has ended.
+    async fn reset(&self, pci: PciAddress, lock: Option<File>) -> Result<(), String> {
         match (&self.nvidia_smi, &self.sysfs) {
             (Some(tool), _) => {
-                let mut command = Command::new(tool);
-                command.arg("--gpu-reset").arg("-i").arg(pci.to_string());
-                program::run(&mut command).await
+                let arguments = ["--gpu-reset".to_owned(), "-i".to_owned(), pci.to_string()];
+                let stdin = lock.map_or_else(Stdio::null, Stdio::from);
+                program::run(tool, arguments, stdin).await
             }
             (None, Some(sysfs)) => {
                 let path = sysfs
@@ -112,7 +187,9 @@ impl Resets {
                     .join("reset");
                 // It takes as long as the reset, and for ever with a board that dies of it.
                 let written = tokio::task::spawn_blocking(move || {
-                    fs::write(&path, "1").map_err(|error| format!("{}: {error}", path.display()))
+                    let written = fs::write(&path, "1");
+                    drop(lock);
+                    written.map_err(|error| format!("{}: {error}", path.display()))
                 });
                 timeout(LONGEST, written)
                     .await
@@ -150,16 +227,7 @@ async fn in_the_way(
 
 /// Reboots the node; it takes some time until that is felt.
 pub(super) async fn reboot(program: &Path) -> Result<(), String> {
-    let mut command = Command::new(program);
-    command.env_clear().stdin(Stdio::null());
-    let done = timeout(LONGEST, command.status())
-        .await
-        .map_err(|_| format!("{} does not end", program.display()))?
-        .map_err(|error| format!("{}: {error}", program.display()))?;
-    if done.success() {
-        return Ok(());
-    }
-    Err(format!("{} failed", program.display()))
+    program::run_detached(program).await
 }
 
 /// The node without the processes that its driver named a while ago.

@@ -21,6 +21,7 @@ impl Settings {
                 nvidia_smi: program.exists().then(|| program.to_owned()),
                 sysfs: settings.sysfs_reset().then(|| sys_root.to_owned()),
                 reboot: settings.reboot_program().map(Path::to_owned),
+                lock: Some(settings.state_dir().join("reset.lock")),
             },
             by,
         }

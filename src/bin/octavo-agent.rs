@@ -25,6 +25,7 @@ use octavo::agent::uplink::{self, Outbox, Uplink};
 use octavo::agent::{self, Outputs};
 use octavo::book::Book;
 use octavo::config::agent::{AgentSettings, Cleanup, Schedule, UplinkSettings};
+use octavo::config::child::child;
 use octavo::telemetry::Level;
 use octavo::wire::stream::Identity;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -41,6 +42,9 @@ struct Served {
 }
 
 fn main() -> ExitCode {
+    if let Some(child) = child() {
+        return hardware::child(&child);
+    }
     program::main(AgentSettings::from_process(), AgentSettings::log, start)
 }
 
@@ -93,7 +97,9 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
     let Schedule::Every(interval) = settings.schedule() else {
         return tokio::select! {
             () = shutdown => Err("stopped before the hardware had answered".into()),
-            done = agent::run_once(&hardware, outputs, partitioning, &labels) => Ok(done?),
+            done = agent::run_once(&hardware, outputs, partitioning, &labels) => {
+                done?.map_or(Ok(()), |failure| Err(failure.into()))
+            }
             error = panicked(&mut tasks) => Err(error.into()),
         };
     };

@@ -3,13 +3,18 @@
 mod hardware;
 
 use std::io;
+use std::process::{ExitCode, Termination};
 
-use octavo::cli::{self, Exit};
+use octavo::cli;
+use octavo::config::child::child;
 use octavo::config::hardware::HardwareSettings;
 use octavo::hw::Handle;
 
-fn main() -> Exit {
-    cli::main(open)
+fn main() -> ExitCode {
+    match child() {
+        Some(child) => hardware::child(&child),
+        None => cli::main(open).report(),
+    }
 }
 
 fn open(settings: &HardwareSettings) -> io::Result<Handle> {

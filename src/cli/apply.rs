@@ -4,6 +4,11 @@ pub(super) mod direct;
 pub(super) mod show;
 mod through;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use self::show::Show;
 pub(super) use self::through::connect;
 use super::sheet::Sheet;
@@ -28,6 +33,7 @@ pub(super) async fn apply(
     (colors, screen): (Colors, Screen),
 ) -> Result<Report, CliError> {
     let run = settings.run();
+    let end_at = Instant::now() + run.patience().limit();
     let show = Show::new(screen);
     let ChoiceSettings::Layout { name, layouts } = settings.choice() else {
         let connected = through::connect(run.engine().state_dir()).await?;
@@ -60,19 +66,19 @@ pub(super) async fn apply(
         return Err(CliError::NoAgent);
     }
     let handle = open(run)?;
-    let inventory = handle.observe().await;
+    let inventory = look(&handle, end_at).await?;
     let sheet = sheet.unwrap_or_else(|| Sheet::generated(&inventory));
     let layout = sheet.layout(name)?;
     let case = match case::held(&sheet, layout, &inventory) {
         Ok(case) => case,
-        Err(refused) => return Ok(refused),
+        Err(refused) => return Ok(refused.report),
     };
     // A device tells more of itself once MIG mode is on: so the layout is looked up again before every round.
     let meant = |inventory: &Inventory| {
         let held = case::held(&sheet, layout, inventory);
         held.map_or_else(|_| case.targets.clone(), |case| case.targets)
     };
-    let status = direct::run(&handle, run, (name, &meant), &show).await?;
+    let status = direct::run(&handle, run, (name, &meant), (&show, end_at)).await?;
     let mut report = end(&status, run, colors)?;
     report.notes.insert_str(0, &case.notes);
     Ok(report)
@@ -85,6 +91,7 @@ pub(super) async fn restore(
     (colors, screen): (Colors, Screen),
 ) -> Result<Report, CliError> {
     let run = settings.run();
+    let end_at = Instant::now() + run.patience().limit();
     let text = input::checkpoint(settings.file())?;
     let show = Show::new(screen);
     if let Some(agent) = through::connect(run.engine().state_dir()).await? {
@@ -97,15 +104,23 @@ pub(super) async fn restore(
         return end(&status, run, colors);
     }
     let handle = open(run)?;
-    let inventory = handle.observe().await;
+    let inventory = look(&handle, end_at).await?;
     let read = |inventory: &Inventory| checkpoint::read(&text, inventory);
     let targets: Targets = read(&inventory).map_err(|source| CliError::Checkpoint {
         place: input::place(settings.file()),
         source,
     })?;
     let meant = |inventory: &Inventory| read(inventory).unwrap_or_else(|_| targets.clone());
-    let status = direct::run(&handle, run, (Choice::CHECKPOINT, &meant), &show).await?;
+    let status = direct::run(&handle, run, (Choice::CHECKPOINT, &meant), (&show, end_at)).await?;
     end(&status, run, colors)
+}
+
+async fn look(handle: &Handle, end: Instant) -> Result<Arc<Inventory>, CliError> {
+    let looked = direct::look(handle, end).await;
+    looked.ok_or_else(|| {
+        let call = handle.unanswered(Duration::ZERO);
+        CliError::Unanswered(call.unwrap_or("a call"))
+    })
 }
 
 fn end(status: &Status, run: &RunSettings, colors: Colors) -> Result<Report, CliError> {

@@ -11,7 +11,7 @@ use crate::domain::layout::compare;
 pub(super) fn report(inventory: &Inventory, settings: &AssertSettings) -> Result<Report, CliError> {
     let case = match case::open(settings.wish(), inventory)? {
         Ok(case) => case,
-        Err(refused) => return Ok(refused),
+        Err(refused) => return Ok(refused.report),
     };
     let differences = compare(&case.targets, inventory);
     let output = lines(differences.iter().map(|one| folded(&one.to_string(), 2)));

@@ -20,21 +20,30 @@ pub(super) struct Case {
     pub(super) notes: String,
 }
 
-/// The layout that is wished for; a report where the file or the layout cannot be used here.
-pub(super) fn open(wish: &Wish, inventory: &Inventory) -> Result<Result<Case, Report>, CliError> {
+/// A layout that cannot be used on a node, or in a file that cannot be used.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// What people read.
+    pub(super) report: Report,
+    /// What is wrong with the layout here; empty where the file cannot be used.
+    pub(super) errors: Vec<RuleError>,
+}
+
+/// The layout that is wished for, if the file and the layout can be used here.
+pub(super) fn open(wish: &Wish, inventory: &Inventory) -> Result<Result<Case, Refused>, CliError> {
     let sheet = match wish.layouts() {
         None => Sheet::generated(inventory),
         Some(input) => match Sheet::read(input)? {
             Ok(sheet) => sheet,
-            Err(refused) => return Ok(Err(refusal(refused.said, Exit::Failed))),
+            Err(refused) => return Ok(Err(refusal(refused.said, Vec::new()))),
         },
     };
     let layout = sheet.layout(wish.layout())?;
     Ok(held(&sheet, layout, inventory))
 }
 
-/// A layout of a sheet, held against a node; a report where it cannot be used here.
-pub(super) fn held(sheet: &Sheet, layout: &Layout, inventory: &Inventory) -> Result<Case, Report> {
+/// A layout of a sheet, held against a node, if it can be used there.
+pub(super) fn held(sheet: &Sheet, layout: &Layout, inventory: &Inventory) -> Result<Case, Refused> {
     let page = sheet.page();
     let resolved = match resolve(layout, sheet.layouts.dialect, inventory) {
         Ok(resolved) => resolved,
@@ -42,7 +51,7 @@ pub(super) fn held(sheet: &Sheet, layout: &Layout, inventory: &Inventory) -> Res
             let said = errors
                 .iter()
                 .map(|error| page.at(Severity::Error, error.place(), &error.to_string()));
-            return Err(refusal(said.collect(), exit(&errors)));
+            return Err(refusal(said.collect(), errors));
         }
     };
     Ok(Case {
@@ -62,11 +71,14 @@ pub(super) fn oddities(sheet: &Sheet, warnings: &[RuleWarning]) -> String {
     sheet.warnings().into_iter().chain(here).collect()
 }
 
-fn refusal(notes: String, exit: Exit) -> Report {
-    Report {
-        notes,
-        exit,
-        ..Report::default()
+fn refusal(notes: String, errors: Vec<RuleError>) -> Refused {
+    Refused {
+        report: Report {
+            notes,
+            exit: exit(&errors),
+            ..Report::default()
+        },
+        errors,
     }
 }
 
@@ -86,7 +98,7 @@ fn exit(errors: &[RuleError]) -> Exit {
         | Reason::NoProfiles { .. }
         | Reason::Ambiguous { .. } => false,
     };
-    if errors.iter().all(by_hardware) {
+    if !errors.is_empty() && errors.iter().all(by_hardware) {
         Exit::Infeasible
     } else {
         Exit::Failed

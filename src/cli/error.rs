@@ -14,6 +14,7 @@ use super::simulated::SimulationError;
 use crate::apply::durable::DurableError;
 use crate::apply::store::StoreError;
 use crate::domain::error::chain;
+use crate::domain::inventory::NvmlState;
 use crate::domain::layout::ExportError;
 use crate::k8s::client::ConnectError;
 use crate::k8s::hardware_profiles::WriteError;
@@ -64,6 +65,9 @@ pub enum CliError {
         /// The names there are, the nearest first.
         known: Vec<String>,
     },
+    /// The driver did not answer in the time that there was.
+    #[error("the NVIDIA driver has not returned from {0} within --timeout")]
+    Unanswered(&'static str),
     /// The state directory cannot be used.
     #[error("cannot use the state directory")]
     State(#[source] StoreError),
@@ -229,8 +233,9 @@ impl CliError {
             ),
             Self::Dialect(_) => Some("write them in the other dialect, with --dialect"),
             Self::State(StoreError::Locked(_)) => Some(
-                "an agent manages this node: use `octavo apply`, which asks it, or stop it first",
+                "wait until the other command has ended; where an agent manages this node, `octavo apply` asks it, once it has started",
             ),
+            Self::Unanswered(call) => Some(NvmlState::remedy_of_stall(call)),
             Self::State(_) => Some("run as root, or give another folder with --state-dir"),
             Self::Agent { .. } => Some("run as root, or as the user that the agent runs as"),
             Self::NoAgent => Some(

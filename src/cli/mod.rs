@@ -308,7 +308,10 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliError> {
         .enable_all()
         .build()
         .map_err(CliError::Runtime)?;
-    Ok(runtime.block_on(future))
+    let done = runtime.block_on(future);
+    // A thread that waits for a file or a reset that never ends is not waited for.
+    runtime.shutdown_background();
+    Ok(done)
 }
 
 fn json(value: &impl Serialize) -> Result<String, CliError> {

@@ -14,7 +14,7 @@ mod summary;
 
 use std::collections::BTreeSet;
 
-use super::case::{self, Case};
+use super::case::{self, Case, Refused};
 use super::text::lines;
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::Colors;
@@ -23,6 +23,7 @@ use crate::domain::holder::Holder;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::Targets;
 use crate::domain::plan::{NodePlan, Outcome, Question, plan};
+use crate::wire;
 use crate::wire::plan::{Subject, document};
 
 /// What is drawn.
@@ -54,7 +55,7 @@ pub(super) fn report(
 ) -> Result<Report, CliError> {
     let case = match case::open(settings.wish(), inventory)? {
         Ok(case) => case,
-        Err(refused) => return Ok(refused),
+        Err(refused) => return refusal(inventory, holders, settings, refused),
     };
     let plan = plan(&Question {
         inventory,
@@ -87,6 +88,40 @@ pub(super) fn report(
         output,
         notes,
         exit: exit(plan.outcome()),
+    })
+}
+
+/// What is wrong with the layout, and, where a document is asked for and the hardware is what forbids it, that document.
+fn refusal(
+    inventory: &Inventory,
+    holders: &[Holder],
+    settings: &PlanSettings,
+    refused: Refused,
+) -> Result<Report, CliError> {
+    let targets = Targets::default();
+    let subject = Subject {
+        inventory,
+        node: None,
+        layout: settings.wish().layout(),
+        targets: &targets,
+        holders,
+        warnings: &[],
+    };
+    let Some(document) = wire::plan::refused(&subject, &refused.errors) else {
+        return Ok(refused.report);
+    };
+    let output = match settings.format() {
+        PlanFormat::Json if !refused.errors.is_empty() => json(&document)?,
+        PlanFormat::Yaml if !refused.errors.is_empty() => yaml(&document)?,
+        PlanFormat::Json
+        | PlanFormat::Yaml
+        | PlanFormat::Table
+        | PlanFormat::Wide
+        | PlanFormat::Name => String::new(),
+    };
+    Ok(Report {
+        output,
+        ..refused.report
     })
 }
 

@@ -83,7 +83,7 @@ fn outlook(
     let layout = layout?;
     let case = match case::held(&sheet, layout, inventory) {
         Ok(case) => case,
-        Err(refused) => return Ok(Err(refused)),
+        Err(refused) => return Ok(Err(refused.report)),
     };
     Ok(given(case, settings, inventory))
 }

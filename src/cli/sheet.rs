@@ -57,7 +57,12 @@ impl Sheet {
     /// Those that all GPUs of a node can have.
     pub(super) fn generated(inventory: &Inventory) -> Self {
         Self {
-            name: "the layouts generated for this node".to_owned(),
+            name: match inventory.nvml.trouble() {
+                Some(trouble) if inventory.is_nvml_of_interest() => {
+                    format!("the layouts generated for this node ({trouble})")
+                }
+                Some(_) | None => "the layouts generated for this node".to_owned(),
+            },
             text: String::new(),
             layouts: generate(inventory, Dialect::Octavo),
             warnings: Vec::new(),

@@ -17,6 +17,9 @@ const SIMULATOR: &str = "nvml-simctl";
 /// Answers as NVML.
 const LIBRARY: &str = "libnvml_sim.so";
 
+/// Variables of the simulator that name another machine: a scenario that was named goes before them.
+pub(in crate::cli) const SIMULATOR_VARIABLES: [&str; 2] = ["NVML_SIM_SCENARIO", "NVML_SIM_STATE"];
+
 /// What a driver's library is called where it is installed.
 const NVML: &str = "libnvidia-ml.so.1";
 
@@ -117,6 +120,9 @@ impl Simulated {
             // Searched in vain, in a folder of its own and never in this machine's.
             command.env_remove("OCTAVO_NVML_LIBRARY");
             command.arg("--driver-root").arg(folder);
+        }
+        for variable in SIMULATOR_VARIABLES {
+            command.env_remove(variable);
         }
         let output = command
             .stdin(Stdio::null())

@@ -10,6 +10,7 @@
 
 pub mod agent;
 pub mod aggregator;
+pub mod child;
 pub mod duration;
 pub mod engine;
 pub mod hardware;

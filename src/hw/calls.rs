@@ -80,8 +80,12 @@ impl CallWatch {
 
     /// The call that has been running for longer than the deadline; of several the oldest.
     pub fn stalled(&self) -> Option<InFlight> {
-        self.oldest()
-            .filter(|call| call.since.elapsed() >= self.deadline)
+        self.running(self.deadline)
+    }
+
+    /// The call that has been running for at least this long; of several the oldest.
+    pub fn running(&self, least: Duration) -> Option<InFlight> {
+        self.oldest().filter(|call| call.since.elapsed() >= least)
     }
 
     /// How long to wait until [`Self::stalled`] can have changed from `None`.

@@ -231,6 +231,30 @@ impl LoadError {
 mod tests {
     use super::*;
     use crate::domain::error::chain;
+    use crate::domain::inventory::NvmlState;
+
+    #[test]
+    fn a_library_that_is_missing_differs_from_one_that_cannot_be_used() {
+        let path = PathBuf::from("/usr/lib64/libnvidia-ml.so.1");
+        let is_without = |error: &LoadError| {
+            let reason = chain(error);
+            NvmlState::Absent { reason }.is_without_library()
+        };
+        assert!(is_without(&LoadError::NotFound {
+            name: "libnvidia-ml.so.1".to_owned(),
+            looked: "/".to_owned(),
+        }));
+        let (reason, missing) = ("too short".to_owned(), "nvmlInit_v2".to_owned());
+        for error in [
+            LoadError::Unloadable {
+                path: path.clone(),
+                reason,
+            },
+            LoadError::NotNvml { path, missing },
+        ] {
+            assert!(!is_without(&error), "{error}");
+        }
+    }
 
     #[test]
     fn every_answer_has_one_remedy() {

@@ -4,8 +4,8 @@
 //! zero, because kernels, drivers and container runtimes each leave some of them out.
 
 use std::collections::VecDeque;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 use crate::domain::quantity::Mebibytes;
@@ -68,7 +68,14 @@ impl Sysfs {
     /// At most `limit` bytes of a file. A configuration space is asked of the device itself, which may not answer: whoever reads it is
     /// on record with the call, and waits. For what is no file, such as a FIFO, nobody waits.
     pub(crate) fn bytes(&self, path: &str, limit: u64) -> Option<Vec<u8>> {
-        files::beginning(&self.root.join(path), limit).ok()
+        let path = self.root.join(path);
+        if !fs::metadata(&path).ok()?.is_file() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        let file = File::open(path).ok()?;
+        file.take(limit).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// A text attribute as it is, or why there is none.

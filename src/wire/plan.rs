@@ -5,6 +5,7 @@
 //! person and may change; everything else is for programs. `docs/plan-document.md` describes the fields.
 
 mod blocked;
+mod refused;
 mod sharing;
 mod write;
 
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::blocked::{CauseJson, CauseKind, HolderJson, PodJson};
+pub use self::refused::refused;
 pub use self::sharing::{ShareJson, TimeSlicingJson};
 pub use self::write::{Subject, document};
 use super::api::API_VERSION;

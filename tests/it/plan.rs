@@ -190,6 +190,68 @@ fn a_scenario_is_a_machine_as_good_as_its_recording() {
 }
 
 #[test]
+fn a_scenario_is_simulated_whatever_other_machine_the_environment_names() {
+    let programs = programs();
+    let other = Machine::new("machine: other\ngpus: [{board: T4, count: 3}]\n");
+    let shown = |state: Option<PathBuf>| {
+        let mut command = Command::new(programs.path().join("octavo"));
+        command
+            .args(["inspect", "-o", "json", "--from"])
+            .arg("tests/golden/plan/machines/a30.yaml")
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .stdin(Stdio::null());
+        if let Some(state) = state {
+            command.env("NVML_SIM_STATE", state);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let named = other.path().join("nvml-sim.state");
+    assert_eq!(shown(Some(named)), shown(None));
+}
+
+#[test]
+fn a_document_is_printed_for_a_layout_that_the_hardware_forbids() {
+    let machine = Machine::new("machine: two\ngpus: [{board: A100_40GB}, {board: T4}]\n");
+    let layouts = machine.path().join("layouts.yaml");
+    for (rules, rule) in [
+        ("[{devices: 0, mig: {9g.90gb: 1}}]", "noSuchProfile"),
+        ("[{devices: 0, mig: {3g.20gb: 3}}]", "tooMany"),
+        ("[{devices: 1, mig: {1g.5gb: 1}}]", "notMigCapable"),
+        ("[{devices: 0, mig: {3c.2g.10gb: 1}}]", "computeSplit"),
+    ] {
+        let file =
+            format!("apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  wanted: {rules}\n");
+        fs::write(&layouts, file).unwrap();
+        let output = machine_plan(&machine, &layouts, "json");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{said}");
+        let document: plan::Document = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document.outcome, plan::OutcomeJson::Infeasible);
+        let [device] = document.devices.as_slice() else {
+            panic!("{rules}: {document:?}");
+        };
+        let why = device.infeasible.as_ref().unwrap();
+        assert_eq!(why.rule, rule, "{rules}");
+        // The place in the file stays on standard error.
+        assert!(said.contains(&why.message), "{said}");
+        let yaml = machine_plan(&machine, &layouts, "yaml");
+        let yaml: plan::Document = serde_saphyr::from_str(text(&yaml.stdout)).unwrap();
+        assert_eq!(document, yaml);
+    }
+}
+
+fn machine_plan(machine: &Machine, layouts: &Path, format: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
+    command.args(["plan", "wanted", "-o", format, "--nvml-library"]);
+    command.arg(machine.library()).arg("--sys-root");
+    command.arg(machine.path().join("sys")).arg("--layouts");
+    command.arg(layouts);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
 fn a_scenario_needs_what_simulates_it_and_says_so() {
     let programs = programs();
     fs::remove_file(programs.path().join("nvml-simctl")).unwrap();

@@ -122,6 +122,11 @@ impl Program {
         self.child.wait().unwrap()
     }
 
+    /// Waits for it to end by itself.
+    pub(crate) fn ends(mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
     /// Kills it, and gives all that it ever said.
     pub(crate) fn kill(&mut self) -> Vec<String> {
         let _gone_already = self.child.kill();

@@ -145,7 +145,7 @@ fn region(stretch: &Stretch<'_>, state: &MigState, usage: Usage<'_>) -> Region {
     let (class, name, lines, id) = match stretch {
         Stretch::Free { .. } => ("is-free", "free".to_owned(), Vec::new(), None),
         Stretch::Instance { instance, .. } => {
-            let how = usage.of(instance);
+            let how = usage.of(instance, state);
             let name = printable(&state.profile_name(instance));
             let lines = vec![say::ids(instance), say::used(&how)];
             (class(&how), name, lines, Some(instance.id))

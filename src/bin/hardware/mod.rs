@@ -1,13 +1,18 @@
 //! Builds the hardware's adapter out of settings; shared by the programs, which alone may name it.
 
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
+use octavo::apply::program::{end_with_parent, own_id};
 use octavo::book::catalogue;
+use octavo::config::child::{Child, ChildTask, load_command};
 use octavo::config::hardware::{HardwareSettings, NvmlLibrary};
 use octavo::domain::accelerators::Catalogue;
 use octavo::domain::error::chain;
-use octavo::hw::nvml::Loader;
+use octavo::hw::nvml::{self, Loader};
 use octavo::hw::{self, Handle};
 
 /// An administrator's own catalogue, where there is one.
@@ -33,5 +38,26 @@ pub(crate) fn open(
         own: own.unwrap_or_default(),
         call_deadline: settings.call_deadline(),
     };
-    hw::spawn(Box::new(Loader::new(&settings)), &settings)
+    let loader = Loader::new(&settings).rehearsing(|path| load_command(own_id(), path));
+    hw::spawn(Box::new(loader), &settings)
+}
+
+/// Does what another process of ours started this one for.
+pub(crate) fn child(child: &Child) -> ExitCode {
+    let done = end_with_parent(child.parent).and_then(|()| match &child.task {
+        ChildTask::Exec { program, arguments } => Err(Command::new(program).args(arguments).exec()),
+        ChildTask::Load(library) => nvml::load(library),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The parent reads the last line as the reason.
+            let what = match &child.task {
+                ChildTask::Exec { program, .. } => Path::new(program),
+                ChildTask::Load(library) => library,
+            };
+            let _unread = writeln!(io::stderr(), "{}: {error}", what.display());
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! By this process, which then holds the lock of the state directory, as an agent would.
 
+use std::sync::Arc;
+
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, interval_at, sleep_until, timeout_at};
 
@@ -10,7 +12,7 @@ use crate::apply::settings::witness;
 use crate::cli::CliError;
 use crate::config::engine::EngineSettings;
 use crate::config::octavo::apply::{Patience, RunSettings};
-use crate::domain::inventory::{Inventory, NvmlState};
+use crate::domain::inventory::Inventory;
 use crate::domain::layout::Targets;
 use crate::domain::reconcile::Drift;
 use crate::hw::Handle;
@@ -34,7 +36,7 @@ pub(super) async fn run(
     hardware: &Handle,
     settings: &RunSettings,
     meant: Meant<'_>,
-    show: &Show,
+    (show, end): (&Show, Instant),
 ) -> Result<Status, CliError> {
     let how = Settings::new(
         settings.engine(),
@@ -44,7 +46,7 @@ pub(super) async fn run(
     );
     let mut hand = Hand::take(settings.engine(), how)?;
     let patience = settings.patience();
-    Ok(hand.rounds(hardware, patience, meant, show).await)
+    Ok(hand.rounds(hardware, (patience, end), meant, show).await)
 }
 
 impl Hand {
@@ -66,15 +68,18 @@ impl Hand {
     pub(in crate::cli) async fn rounds(
         &mut self,
         hardware: &Handle,
-        patience: Patience,
+        (patience, end): (Patience, Instant),
         (layout, meant): Meant<'_>,
         show: &Show,
     ) -> Status {
         let Self { engine, board } = self;
-        let end = Instant::now() + patience.limit();
         let mut hints = hardware.hints();
         loop {
-            let inventory = hardware.observe().await;
+            let Some(inventory) = look(hardware, end).await else {
+                let mut status = Status::from(&engine.status(&hardware.latest(), Some(layout)));
+                status.notice = unanswered(hardware);
+                return status;
+            };
             let targets = meant(&inventory);
             let wanted = Wanted {
                 layout,
@@ -88,7 +93,7 @@ impl Hand {
                         round = &mut round => break Some(round),
                         Ok(()) = board.changed() => show.board(&inventory, &board.borrow_and_update()),
                         // What was begun is brought to its end, unless the driver does not let it.
-                        _ = late.tick() => if stalled(hardware).is_some() {
+                        _ = late.tick() => if unanswered(hardware).is_some() {
                             break None;
                         },
                     }
@@ -97,7 +102,7 @@ impl Hand {
             let mut status = Status::from(&engine.status(&hardware.latest(), Some(layout)));
             show.progress(&status);
             let Some(round) = round else {
-                status.notice = stalled(hardware);
+                status.notice = unanswered(hardware);
                 return status;
             };
             if !round.outcomes.is_empty() && Instant::now() < end {
@@ -122,15 +127,24 @@ impl Hand {
     }
 }
 
-/// Which call of the driver does not return, if one does not.
-fn stalled(hardware: &Handle) -> Option<String> {
-    match &hardware.latest().nvml {
-        NvmlState::Stalled { call, .. } => Some(format!(
-            "the driver does not return from {call}; what was begun is in the journal, and is taken up by the next start"
-        )),
-        NvmlState::Absent { .. }
-        | NvmlState::Loading
-        | NvmlState::Ready(_)
-        | NvmlState::Lost { .. } => None,
+/// Reads the hardware; `None` when a call of the driver has not returned at `end`.
+pub(super) async fn look(hardware: &Handle, end: Instant) -> Option<Arc<Inventory>> {
+    let mut observed = std::pin::pin!(hardware.observe());
+    let mut late = interval_at(end, LOOK);
+    loop {
+        tokio::select! {
+            inventory = &mut observed => return Some(inventory),
+            _ = late.tick() => if hardware.unanswered(LOOK).is_some() {
+                return None;
+            },
+        }
     }
+}
+
+/// Which call of the driver has not returned, if one has not.
+fn unanswered(hardware: &Handle) -> Option<String> {
+    let call = hardware.unanswered(LOOK)?;
+    Some(format!(
+        "the driver does not return from {call}; what was begun is in the journal, and is taken up by the next start"
+    ))
 }

@@ -8,6 +8,7 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
+use super::super::simulated::SIMULATOR_VARIABLES;
 use super::DemoError;
 use super::programs::Programs;
 use super::scenario::Scenario;
@@ -106,6 +107,9 @@ impl<'a> Machine<'a> {
     /// error of whoever names it.
     pub(super) fn agent(&self, aggregator: &str) -> Command {
         let mut command = Command::new(&self.programs.agent);
+        for variable in SIMULATOR_VARIABLES {
+            command.env_remove(variable);
+        }
         if self.scenario.has_driver() {
             command.arg("--nvml-library").arg(self.library());
         } else {

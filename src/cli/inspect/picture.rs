@@ -102,7 +102,7 @@ fn cell(region: &Region<'_>, state: &MigState, usage: Usage<'_>) -> Cell {
     let (paragraphs, ink) = match region {
         Region::Free { .. } => (vec!["free".to_owned()], Ink::Faint),
         Region::Instance { instance, .. } => {
-            let how = usage.of(instance);
+            let how = usage.of(instance, state);
             let paragraphs = vec![
                 state.profile_name(instance),
                 say::ids(instance),

@@ -44,9 +44,9 @@ fn amdgpu(inventory: &Inventory) -> Option<String> {
     Some(said.trim_end().to_owned())
 }
 
-/// A machine without accelerators is most often just that.
+/// A machine without accelerators is most often just that; a library that was found and cannot be used is a reason.
 fn nothing_found(nvml: &NvmlState, colors: Colors) -> Vec<String> {
-    if matches!(nvml, NvmlState::Absent { .. }) {
+    if nvml.is_without_library() {
         return vec![
             "No accelerator here: there is none on the PCI bus and no driver for one.".to_owned(),
             "That is as it should be on a CPU-only node.".to_owned(),

@@ -65,7 +65,7 @@ pub(super) fn report(
                 report.notes.push_str(&case.notes);
             }
             Err(refused) => {
-                report.notes.push_str(&refused.notes);
+                report.notes.push_str(&refused.report.notes);
                 report.exit = Exit::Failed;
             }
         }

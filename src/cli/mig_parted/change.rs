@@ -5,6 +5,8 @@
 //! always apply-exit. Modes and partitions are one transaction, unless somebody wants to run something between the two or
 //! a driver tells its profiles only then.
 
+use tokio::time::Instant;
+
 use super::config::Meaning;
 use super::hooks::Runner;
 use super::{Open, failed};
@@ -216,7 +218,7 @@ impl Change<'_> {
         };
         self.hand.select();
         let show = Show::new(Screen::Scroll);
-        let patience = Patience::Once(LONGEST);
+        let patience = (Patience::Once(LONGEST), Instant::now() + LONGEST);
         let rounds = self
             .hand
             .rounds(&self.hardware, patience, (self.wish.name, &meant), &show);
@@ -233,8 +235,9 @@ impl Change<'_> {
         self.hand.select();
         let show = Show::new(Screen::Scroll);
         let meant = (self.wish.name, meant);
+        let patience = (Patience::Once(LONGEST), Instant::now() + LONGEST);
         self.hand
-            .rounds(&self.hardware, Patience::Once(LONGEST), meant, &show)
+            .rounds(&self.hardware, patience, meant, &show)
             .await
     }
 

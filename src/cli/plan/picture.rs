@@ -19,7 +19,7 @@ use crate::cli::text::{folded, lines};
 use crate::domain::holder::Holder;
 use crate::domain::inventory::{Device, GpuInstance, InstanceUse, MigMode, MigState, Usage};
 use crate::domain::plan::words::{Words, split};
-use crate::domain::plan::{Change, Fate, PlannedInstance, Verdict};
+use crate::domain::plan::{Change, Fate, PlannedInstance, Verdict, is_in_use};
 use crate::domain::slices::{Region, Slices, words as say};
 
 /// What the signs in a picture mean.
@@ -128,11 +128,11 @@ fn present(
     let Region::Instance { instance, .. } = region else {
         return Cell::free();
     };
-    let held =
-        |holder: &Holder| holder.device == device.pci && holder.gpu_instance == Some(instance.id);
-    let how = match device.usage().of(instance) {
-        // Of whoever has it open the driver does not know.
-        InstanceUse::Idle | InstanceUse::NoComputeInstance if holders.iter().any(held) => {
+    let how = match device.usage().of(instance, state) {
+        // The driver does not know the processes that only have it open, nor the pods it is allocated to.
+        InstanceUse::Idle | InstanceUse::NoComputeInstance
+            if is_in_use(device, holders, instance) =>
+        {
             InstanceUse::InUse
         }
         how @ (InstanceUse::Unknown

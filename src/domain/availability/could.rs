@@ -96,7 +96,7 @@ fn partitioned(device: &Device, state: &MigState, given: &BTreeSet<&str>) -> Opt
         return None;
     };
     let is_idle = |instance: &&GpuInstance| {
-        let used = device.usage().of(instance);
+        let used = device.usage().of(instance, state);
         let uuids = instance.compute_instances.iter();
         let mut uuids = uuids.filter_map(|compute| compute.uuid.as_ref());
         let is_had = uuids.any(|uuid| given.contains(uuid.as_str()));

@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 
 use super::device::{DeviceSummary, Occupancy};
-use crate::domain::inventory::{ComputeInstance, Device, GpuInstance, MigState, NvmlState};
+use crate::domain::inventory::{
+    ComputeInstance, Device, GpuInstance, MigState, NvmlState, Process,
+};
 use crate::domain::quantity::Mebibytes;
 
 /// A partition that a container can be given.
@@ -48,16 +50,29 @@ pub(super) fn instances<'d>(
     mig: &'d MigState,
 ) -> Vec<(&'d GpuInstance, &'d ComputeInstance, bool)> {
     // Looked up and not searched: who made the lists may have made them long.
-    let processes = device.processes.iter();
-    let places: BTreeSet<(Option<u32>, Option<u32>)> = processes
-        .map(|process| (process.gpu_instance, process.compute_instance))
+    let listed: BTreeSet<(u32, u32)> = mig
+        .gpu_instances
+        .iter()
+        .flat_map(|instance| {
+            let computes = instance.compute_instances.iter();
+            computes.map(|compute| (instance.id, compute.id))
+        })
         .collect();
+    let known: BTreeSet<u32> = mig.gpu_instances.iter().map(|one| one.id).collect();
+    // An instance that is not listed is none that a process is known to be in.
+    let place = |process: &Process| {
+        let gpu = process.gpu_instance.filter(|id| known.contains(id));
+        let part = gpu.zip(process.compute_instance);
+        let part = part.filter(|place| listed.contains(place));
+        (gpu, part.map(|(_, part)| part))
+    };
+    let places: BTreeSet<(Option<u32>, Option<u32>)> = device.processes.iter().map(place).collect();
     let mut all = Vec::new();
     for instance in &mig.gpu_instances {
         for compute in &instance.compute_instances {
             let (gpu, part) = (Some(instance.id), Some(compute.id));
             // A process that does not say where it runs may be anywhere.
-            let used = [(gpu, part), (gpu, None), (None, part), (None, None)]
+            let used = [(gpu, part), (gpu, None), (None, None)]
                 .iter()
                 .any(|place| places.contains(place));
             all.push((instance, compute, used));

@@ -89,6 +89,22 @@ impl Inventory {
 }
 
 impl NvmlState {
+    /// Why the driver reports no devices, or old ones; `None` while it works or is being loaded.
+    pub fn trouble(&self) -> Option<String> {
+        match self {
+            Self::Ready(_) | Self::Loading => None,
+            Self::Absent { reason } => Some(format!("NVML is absent: {reason}")),
+            Self::Lost { reason } => Some(format!("NVML is lost: {reason}")),
+            Self::Stalled { call, .. } => Some(format!("NVML is stalled: {call} does not return")),
+        }
+    }
+
+    /// Whether no library was found, as on a node without GPUs. One that was found and cannot be used is another matter: its reason
+    /// begins with what failed.
+    pub fn is_without_library(&self) -> bool {
+        matches!(self, Self::Absent { reason } if reason.starts_with("no "))
+    }
+
     /// The call that stands for all that is read of sysfs: it hangs where a device does not answer, whoever made it.
     pub const READING_SYS: &str = "reading /sys";
 

@@ -1,6 +1,6 @@
 //! Who runs on a device and on its partitions, as far as it is known.
 
-use super::{Condition, Device, GpuInstance, Problem, Process, Vendor};
+use super::{Condition, Device, GpuInstance, MigState, Problem, Process, Vendor};
 
 /// Who runs on a device, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,20 +59,23 @@ fn is_about_processes(problem: &Problem) -> bool {
 }
 
 impl<'a> Usage<'a> {
-    /// Who runs in the GPU instance with the driver's `id`; `None` when the driver would not say.
-    pub fn within(self, id: u32) -> Option<Vec<&'a Process>> {
-        match self {
-            Self::Unknown => None,
-            Self::Known(processes) => {
-                let inside = |process: &&Process| process.gpu_instance == Some(id);
-                Some(processes.iter().filter(inside).collect())
-            }
-        }
+    /// Processes that run, or may run, in `instance`; `None` when the driver would not report them. A process of which the driver does
+    /// not name an instance of `state` may run in any.
+    fn within(self, instance: &GpuInstance, state: &MigState) -> Option<Vec<&'a Process>> {
+        let Self::Known(processes) = self else {
+            return None;
+        };
+        let listed = |id: u32| state.gpu_instances.iter().any(|other| other.id == id);
+        let inside = |process: &&Process| match process.gpu_instance {
+            Some(id) => id == instance.id || !listed(id),
+            None => true,
+        };
+        Some(processes.iter().filter(inside).collect())
     }
 
-    /// Whether `instance`, of the same device, is in use.
-    pub fn of(self, instance: &GpuInstance) -> InstanceUse {
-        let Some(here) = self.within(instance.id) else {
+    /// Whether `instance` of `state`, of the same device, is in use.
+    pub fn of(self, instance: &GpuInstance, state: &MigState) -> InstanceUse {
+        let Some(here) = self.within(instance, state) else {
             return InstanceUse::Unknown;
         };
         match (here.as_slice(), instance.compute_instances.as_slice()) {
@@ -81,8 +84,10 @@ impl<'a> Usage<'a> {
             (_, [] | [_]) => InstanceUse::InUse,
             (here, several) => {
                 let busy = |id| {
-                    here.iter()
-                        .any(|process| process.compute_instance == Some(id))
+                    here.iter().any(|process| {
+                        process.gpu_instance == Some(instance.id)
+                            && process.compute_instance == Some(id)
+                    })
                 };
                 let ids = several.iter().map(|compute| compute.id);
                 InstanceUse::InUseBy(ids.filter(|id| busy(*id)).collect())
@@ -94,7 +99,20 @@ impl<'a> Usage<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::catalog::ProfileCatalog;
     use crate::domain::inventory::tests_support::{compute_instance, gpu, gpu_instance, process};
+    use crate::domain::inventory::{Completeness, MigMode};
+
+    fn mig_of(instances: &[u32]) -> MigState {
+        let instances = instances.iter().map(|id| gpu_instance(*id, 0, 1));
+        MigState {
+            current: MigMode::Enabled,
+            pending: MigMode::Enabled,
+            catalog: ProfileCatalog::new(Vec::new()),
+            gpu_instances: instances.collect(),
+            geometry: Completeness::Complete,
+        }
+    }
 
     fn problem(what: &str) -> Problem {
         Problem {
@@ -153,21 +171,29 @@ mod tests {
             process(11, Some(2), Some(0)),
             process(12, None, None),
             process(13, Some(1), None),
+            process(14, Some(8), Some(0)),
         ];
-        let within = |id| {
-            let here = Usage::Known(&processes).within(id).unwrap();
-            here.iter().map(|process| process.pid).collect::<Vec<_>>()
+        let state = mig_of(&[1, 2, 3]);
+        let within = |usage: Usage<'_>, id| {
+            let here = usage.within(&gpu_instance(id, 0, 1), &state)?;
+            Some(here.iter().map(|process| process.pid).collect::<Vec<_>>())
         };
-        assert_eq!(within(1), [10, 13]);
-        assert_eq!(within(2), [11]);
-        assert!(within(3).is_empty());
-        assert_eq!(Usage::Unknown.within(1), None);
+        let known = Usage::Known(&processes);
+        // Of process 12 the driver names no instance, and process 14 is in one that is not listed.
+        assert_eq!(within(known, 1), Some(vec![10, 12, 13, 14]));
+        assert_eq!(within(known, 2), Some(vec![11, 12, 14]));
+        assert_eq!(within(known, 3), Some(vec![12, 14]));
+        assert_eq!(within(Usage::Unknown, 1), None);
     }
 
     #[test]
     fn the_use_of_an_instance_follows_its_processes_and_compute_instances() {
-        let others = [process(1, Some(9), Some(0)), process(2, None, None)];
-        let cases: [(&[u32], &[Process], InstanceUse); 9] = [
+        let others = [process(1, Some(9), Some(0))];
+        let anywhere = [process(2, None, None)];
+        let cases: [(&[u32], &[Process], InstanceUse); 12] = [
+            (&[], &anywhere, InstanceUse::InUse),
+            (&[0], &anywhere, InstanceUse::InUse),
+            (&[0, 1], &anywhere, InstanceUse::InUseBy(vec![])),
             (&[], &[], InstanceUse::NoComputeInstance),
             (&[], &others, InstanceUse::NoComputeInstance),
             (&[], &[process(3, Some(4), None)], InstanceUse::InUse),
@@ -193,9 +219,11 @@ mod tests {
         for (computes, processes, expected) in cases {
             let mut instance = gpu_instance(4, 0, 4);
             instance.compute_instances = computes.iter().copied().map(compute_instance).collect();
-            let found = Usage::Known(processes).of(&instance);
+            let state = mig_of(&[4, 9]);
+            let found = Usage::Known(processes).of(&instance, &state);
             assert_eq!(found, expected, "{computes:?} {processes:?}");
-            assert_eq!(Usage::Unknown.of(&instance), InstanceUse::Unknown);
+            let untold = Usage::Unknown.of(&instance, &state);
+            assert_eq!(untold, InstanceUse::Unknown);
         }
     }
 }

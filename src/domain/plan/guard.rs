@@ -6,7 +6,13 @@ use super::modes;
 use super::pins::Users;
 use crate::domain::call::Call;
 use crate::domain::holder::Holder;
-use crate::domain::inventory::Device;
+use crate::domain::inventory::{Device, GpuInstance};
+
+/// Whether `instance` of `device` counts as in use, by the processes that the driver reports and `holders` beside them: the same answer
+/// that plans are made with.
+pub fn is_in_use(device: &Device, holders: &[Holder], instance: &GpuInstance) -> bool {
+    Users::of(holders, device).pin(instance).is_set()
+}
 
 /// What is in the way of `call` on `device` now, by the processes that the device names and `holders` beside them. What is
 /// not told counts as in use; an instance that is not there is in nobody's use.

@@ -42,7 +42,7 @@ use std::collections::BTreeSet;
 
 pub use self::blocked::{Blocked, Cause};
 pub use self::fate::Fate;
-pub use self::guard::in_the_way;
+pub use self::guard::{in_the_way, is_in_use};
 pub use self::infeasible::{HardwareRule, Infeasible, Offer};
 pub use self::mode::{Disruption, ModeChange, ResetScope};
 pub use self::outcome::Outcome;

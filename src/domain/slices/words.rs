@@ -45,6 +45,7 @@ pub fn used(how: &InstanceUse) -> String {
         InstanceUse::NoComputeInstance => "no ci".to_owned(),
         InstanceUse::Idle => "idle".to_owned(),
         InstanceUse::InUse => "in use".to_owned(),
+        InstanceUse::InUseBy(ids) if ids.is_empty() => "in use".to_owned(),
         InstanceUse::InUseBy(ids) => {
             let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
             format!("in use: ci {}", ids.join(","))

@@ -1,8 +1,8 @@
 //! What a MIG-capable device offers, read from that very device.
 
 use nvml_wrapper_sys::bindings::{
-    nvmlComputeInstanceProfileInfo_t, nvmlGpuInstance_t, nvmlGpuInstancePlacement_t,
-    nvmlGpuInstanceProfileInfo_t, nvmlGpuInstanceProfileInfo_v2_t,
+    nvmlComputeInstanceProfileInfo_t, nvmlComputeInstanceProfileInfo_v2_t, nvmlGpuInstance_t,
+    nvmlGpuInstancePlacement_t, nvmlGpuInstanceProfileInfo_t, nvmlGpuInstanceProfileInfo_v2_t,
 };
 
 use crate::domain::catalog::{
@@ -11,7 +11,7 @@ use crate::domain::catalog::{
 use crate::domain::inventory::{Completeness, Problem};
 use crate::domain::profile::{InstanceShape, ProfileName};
 use crate::domain::quantity::Mebibytes;
-use crate::hw::error::{Code, DriverError};
+use crate::hw::error::{Code, DriverError, Remedy};
 use crate::hw::nvml::session::{
     DeviceHandle, Session, failed, optional, privileged, raw, struct_version,
 };
@@ -40,7 +40,10 @@ impl Offer {
     ) -> Result<Self, DriverError> {
         let mut offer = Self::default();
         for index in 0..LAST_INDEX {
-            let answer = profile_info(session, device, index);
+            let answer = confirmed(
+                || profile_info(session, device, index),
+                || driver_name(session, device, index),
+            );
             if matches!(&answer, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
                 break;
             }
@@ -82,7 +85,15 @@ impl Offer {
     }
 
     pub(super) fn completeness(&self) -> Completeness {
+        if self.is_empty() {
+            return Completeness::Partial;
+        }
         self.completeness
+    }
+
+    /// Whether the driver reported no profile at all, which is no answer for a device that has a MIG mode.
+    pub(super) fn is_empty(&self) -> bool {
+        self.profiles.is_empty() && self.nameless.is_empty()
     }
 
     pub(super) fn problems(&self) -> &[Problem] {
@@ -136,6 +147,26 @@ impl Offer {
             });
         }
         Ok(named)
+    }
+}
+
+/// The answer to `ask`. That a profile does not exist is kept for the driver's life, so it is only believed when another form of the
+/// call, `confirm`, returns the same; where it does not, `ask` decides once more.
+fn confirmed<T, U>(
+    ask: impl Fn() -> Result<T, DriverError>,
+    confirm: impl FnOnce() -> Result<U, DriverError>,
+) -> Result<T, DriverError> {
+    let answer = ask();
+    let Err(error) = &answer else {
+        return answer;
+    };
+    if !error.is(Code::INVALID_ARGUMENT) && error.remedy() != Remedy::Unavailable {
+        return answer;
+    }
+    match confirm() {
+        // Old libraries have the first form only.
+        Err(other) if other.code == error.code || other.is(Code::NoSuchFunction) => answer,
+        Ok(_) | Err(_) => ask(),
     }
 }
 
@@ -228,18 +259,12 @@ pub(super) fn compute_profiles(
     instance: nvmlGpuInstance_t,
     problems: &mut Vec<Problem>,
 ) -> Result<(Vec<ComputeInstanceProfile>, Completeness), DriverError> {
-    const SHARED_ENGINES: u32 = 0;
     let mut profiles = Vec::new();
     let mut completeness = Completeness::Complete;
     for index in 0..LAST_INDEX {
-        // SAFETY: a structure of numbers, for which zero is a value.
-        let mut told: nvmlComputeInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the instance was listed by this library in this reading, and NVML checks that it still is one;
-        // `told` may be written until the call returns.
-        let answer = raw!(
-            session,
-            nvmlGpuInstanceGetComputeInstanceProfileInfo,
-            |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut told) }
+        let answer = confirmed(
+            || compute_profile_info(session, instance, index),
+            || compute_profile_info_v2(session, instance, index),
         );
         if matches!(&answer, Err(error) if error.is(Code::INVALID_ARGUMENT)) {
             break;
@@ -247,7 +272,7 @@ pub(super) fn compute_profiles(
         if failed(&answer) {
             completeness = Completeness::Partial;
         }
-        if privileged(answer, problems)?.is_some() {
+        if let Some(told) = privileged(answer, problems)? {
             profiles.push(ComputeInstanceProfile {
                 id: told.id,
                 index,
@@ -258,4 +283,41 @@ pub(super) fn compute_profiles(
         }
     }
     Ok((profiles, completeness))
+}
+
+/// Engines that all compute instances of a GPU instance share.
+const SHARED_ENGINES: u32 = 0;
+
+fn compute_profile_info(
+    session: Session<'_>,
+    instance: nvmlGpuInstance_t,
+    index: u32,
+) -> Result<nvmlComputeInstanceProfileInfo_t, DriverError> {
+    // SAFETY: a structure of numbers, for which zero is a value.
+    let mut told: nvmlComputeInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the instance was listed by this library in this reading, and NVML checks that it still is one;
+    // `told` may be written until the call returns.
+    raw!(
+        session,
+        nvmlGpuInstanceGetComputeInstanceProfileInfo,
+        |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut told) }
+    )?;
+    Ok(told)
+}
+
+/// The second form of the call, of which nothing but the outcome is used.
+fn compute_profile_info_v2(
+    session: Session<'_>,
+    instance: nvmlGpuInstance_t,
+    index: u32,
+) -> Result<(), DriverError> {
+    // SAFETY: a structure of numbers and characters, for which zero is a value.
+    let mut told: nvmlComputeInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
+    told.version = struct_version::<nvmlComputeInstanceProfileInfo_v2_t>(2);
+    // SAFETY: as above; the version says to NVML that it may write a structure of this size.
+    raw!(
+        session,
+        nvmlGpuInstanceGetComputeInstanceProfileInfoV,
+        |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut told) }
+    )
 }

@@ -39,6 +39,13 @@ struct Facts {
     problems: Vec<Problem>,
 }
 
+impl Facts {
+    /// Whether they can be kept for the driver's life: every device has a UUID and a name, whatever a single answer says.
+    fn are_whole(&self) -> bool {
+        self.problems.is_empty() && self.uuid.is_some() && self.product_name.is_some()
+    }
+}
+
 impl KnownDevice {
     pub(super) fn new(handle: DeviceHandle, pci: PciAddress, ids: PciIds) -> Self {
         Self {
@@ -69,7 +76,7 @@ impl KnownDevice {
             let facts = read_facts(session, self.handle)?;
             tell(&facts, device);
             // Facts with a gap are asked for again the next time.
-            self.facts = Some(facts).filter(|facts| facts.problems.is_empty());
+            self.facts = Some(facts).filter(Facts::are_whole);
         }
         if let Some(modes) = mode {
             device.mig = self.mig(session, modes, device)?;
@@ -140,7 +147,8 @@ impl KnownDevice {
     ) -> Result<Mig, DriverError> {
         let known = self.offer.take().filter(|(mode, _)| *mode == current);
         let mut offer = match known {
-            Some((_, offer)) if offer.problems().is_empty() => offer,
+            // One with a gap, or with nothing in it, is read again.
+            Some((_, offer)) if offer.problems().is_empty() && !offer.is_empty() => offer,
             Some(_) | None => Offer::read(session, self.handle, device.memory)?,
         };
         let (gpu_instances, geometry) = match current {
@@ -191,8 +199,12 @@ fn read_facts(session: Session<'_>, handle: DeviceHandle) -> Result<Facts, Drive
     let minor = session.wrapped("nvmlDeviceGetMinorNumber", || device.minor_number());
     facts.minor = optional(minor, problems)?;
     let architecture = session.wrapped("nvmlDeviceGetArchitecture", || device.architecture());
-    // An architecture newer than the wrapper is no problem: the catalogue may know it.
-    facts.architecture = architecture.ok().as_ref().and_then(architecture_name);
+    facts.architecture = match architecture {
+        Ok(architecture) => architecture_name(&architecture),
+        // An architecture newer than the wrapper is no problem: the catalogue may know it.
+        Err(error) if error.remedy() == Remedy::Bug => None,
+        Err(error) => optional(Err(error), problems)?,
+    };
     let capability = session.wrapped("nvmlDeviceGetCudaComputeCapability", || {
         device.cuda_compute_capability()
     });

@@ -12,9 +12,9 @@ use crate::domain::catalog::{InstanceResources, Placement};
 use crate::domain::id::MigUuid;
 use crate::domain::inventory::{Completeness, ComputeInstance, GpuInstance, Problem};
 use crate::domain::quantity::Mebibytes;
-use crate::hw::error::{Code, DriverError};
+use crate::hw::error::{DriverError, Remedy};
 use crate::hw::nvml::catalog::Offer;
-use crate::hw::nvml::session::{DeviceHandle, Session, failed, optional, privileged, raw};
+use crate::hw::nvml::session::{DeviceHandle, Session, optional, privileged, raw};
 
 /// More instances than any device has; NVML takes the room for granted and is not told how much there is.
 const ROOM: usize = 64;
@@ -27,11 +27,18 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// A list of instances. That there are none is an answer; a library that cannot list them gives none.
+    /// A list of instances of a profile that the device has. That there are none is an answer; that the question has no answer is not.
     fn list<T>(&mut self, answer: Result<Vec<T>, DriverError>) -> Result<Vec<T>, DriverError> {
-        let lacks = matches!(&answer, Err(error) if error.is(Code::NoSuchFunction));
-        if lacks || failed(&answer) {
+        if let Err(error) = &answer {
             self.geometry = Completeness::Partial;
+            // Elsewhere this means that the device lacks something, and is no problem; here the device has the profile.
+            if error.remedy() == Remedy::Unavailable {
+                self.problems.push(Problem {
+                    what: error.call.to_owned(),
+                    error: error.code.to_string(),
+                });
+                self.problems.dedup();
+            }
         }
         Ok(privileged(answer, self.problems)?.unwrap_or_default())
     }

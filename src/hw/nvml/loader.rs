@@ -1,6 +1,9 @@
 //! Finds, checks and starts `libnvidia-ml.so.1`.
 
+use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use nvml_wrapper::Nvml;
@@ -21,7 +24,11 @@ use crate::hw::{DriverLoader, GpuDriver, Settings};
 pub struct Loader {
     library: Option<PathBuf>,
     roots: Vec<PathBuf>,
+    rehearsal: Option<Rehearsal>,
 }
+
+/// Makes the command that loads a library in a process of its own.
+pub type Rehearsal = fn(&Path) -> Command;
 
 impl Loader {
     /// A loader for the libraries that `settings` name.
@@ -29,8 +36,41 @@ impl Loader {
         Self {
             library: settings.library.clone(),
             roots: settings.driver_roots.clone(),
+            rehearsal: None,
         }
     }
+
+    /// The same, which has each library loaded by another process first. While a library is being loaded the dynamic loader holds a lock
+    /// that other threads need for thread-local data and at exit: a library that never finishes would freeze the whole process.
+    #[must_use]
+    pub fn rehearsing(self, rehearsal: Rehearsal) -> Self {
+        Self {
+            rehearsal: Some(rehearsal),
+            ..self
+        }
+    }
+
+    /// Waits until another process has loaded the library, however that went: what is wrong with it shows when this process loads it. A
+    /// library that kills whoever loads it is not loaded here.
+    fn rehearse(&self, path: &Path) -> Result<(), LoadError> {
+        let Some(rehearsal) = self.rehearsal else {
+            return Ok(());
+        };
+        // Without another process there is no rehearsal.
+        let status = rehearsal(path).status().ok();
+        match status.and_then(|status| status.signal()) {
+            Some(signal) => Err(LoadError::Unloadable {
+                path: path.to_owned(),
+                reason: format!("a process that loaded it was killed by signal {signal}"),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Loads the file and forgets it.
+pub fn load(path: &Path) -> io::Result<()> {
+    check(path).map(drop).map_err(io::Error::other)
 }
 
 impl DriverLoader for Loader {
@@ -41,7 +81,9 @@ impl DriverLoader for Loader {
     fn open(&mut self, path: &Path, calls: &CallWatch) -> Result<Box<dyn GpuDriver>, LoadError> {
         // Held until NVML is started, so that the wrapper opens this very file.
         let _library = calls
-            .during("dlopen", None, || check(path))
+            .during("dlopen", None, || {
+                self.rehearse(path).and_then(|()| check(path))
+            })
             .map_err(|error| self.with_places(path, error))?;
         let nvml = calls
             .during("nvmlInit_v2", None, || {

@@ -4,6 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::time::{self, Instant};
@@ -213,6 +214,12 @@ impl Handle {
             Some(call) => self.stalled(call),
             None => Arc::clone(&self.shared.latest.borrow()),
         }
+    }
+
+    /// The driver call that has been running for at least this long; of several the oldest.
+    pub fn unanswered(&self, least: Duration) -> Option<&'static str> {
+        let call = self.shared.calls.running(least)?;
+        Some(call.function)
     }
 
     /// Tells when the hardware is worth another look.

@@ -1,7 +1,5 @@
 //! The way out: a plan as a document. Nothing can fail here.
 
-use std::collections::BTreeSet;
-
 use super::blocked::cause;
 use super::{
     API_VERSION, AfterJson, BeforeJson, DeviceJson, DisruptionJson, Document, InfeasibleJson,
@@ -10,12 +8,13 @@ use super::{
 };
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
-use crate::domain::inventory::{Device, GpuInstance, InstanceUse, Inventory, MigMode};
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Device, GpuInstance, Inventory, MigMode, Usage};
 use crate::domain::layout::Targets;
 use crate::domain::plan::words::Words;
 use crate::domain::plan::{
     Change, DevicePlan, Disruption, HardwareRule, Infeasible, InstanceRef, ModeChange, NodePlan,
-    Outcome, PlannedInstance, ResetScope, Step, Verdict,
+    Outcome, PlannedInstance, ResetScope, Step, Verdict, is_in_use,
 };
 
 /// What a plan was made for and from.
@@ -59,16 +58,16 @@ pub fn document(subject: &Subject<'_>, plan: &NodePlan) -> Document {
 }
 
 /// A device of which nothing is said yet but what it is.
-fn bare(subject: &Subject<'_>, plan: &DevicePlan, device: Option<&Device>) -> DeviceJson {
+fn bare(subject: &Subject<'_>, pci: PciAddress, device: Option<&Device>) -> DeviceJson {
     let identity = device.map(|device| &device.identity);
     let state = device.and_then(|device| device.mig.state());
     let slices = state.map(|state| state.catalog.memory_slices());
     let mut targets = subject.targets.devices.iter();
-    let target = targets.find(|target| target.pci == plan.pci);
+    let target = targets.find(|target| target.pci == pci);
     let time_slicing = target.and_then(|target| target.time_slicing.as_ref());
     DeviceJson {
         index: device.and_then(|device| device.index),
-        pci: plan.pci.to_string(),
+        pci: pci.to_string(),
         uuid: device.and_then(|device| device.uuid.as_ref().map(ToString::to_string)),
         type_name: identity.and_then(|identity| identity.type_name().map(ToString::to_string)),
         verdict: VerdictJson::Unchanged,
@@ -83,14 +82,25 @@ fn bare(subject: &Subject<'_>, plan: &DevicePlan, device: Option<&Device>) -> De
     }
 }
 
+/// A device and what it has now.
+pub(super) fn present(
+    subject: &Subject<'_>,
+    pci: PciAddress,
+    verdict: Option<&Verdict>,
+) -> DeviceJson {
+    let words = Words::new(subject.inventory, pci);
+    let mut devices = subject.inventory.devices.iter();
+    let device = devices.find(|device| device.pci == pci);
+    let mut json = bare(subject, pci, device);
+    if let Some(device) = device {
+        json.before = before(subject, device, verdict, &words);
+    }
+    json
+}
+
 fn planned(subject: &Subject<'_>, plan: &DevicePlan) -> DeviceJson {
     let words = Words::new(subject.inventory, plan.pci);
-    let mut devices = subject.inventory.devices.iter();
-    let device = devices.find(|device| device.pci == plan.pci);
-    let mut json = bare(subject, plan, device);
-    if let Some(device) = device {
-        json.before = before(subject, device, &plan.verdict, &words);
-    }
+    let mut json = present(subject, plan.pci, Some(&plan.verdict));
     match &plan.verdict {
         Verdict::Unchanged => json.after = Some(json.before.iter().map(stays).collect()),
         Verdict::Change(change) => {
@@ -116,22 +126,19 @@ fn planned(subject: &Subject<'_>, plan: &DevicePlan) -> DeviceJson {
 fn before(
     subject: &Subject<'_>,
     device: &Device,
-    verdict: &Verdict,
+    verdict: Option<&Verdict>,
     words: &Words<'_>,
 ) -> Vec<BeforeJson> {
     let instances = device.mig.state().map(|state| &state.gpu_instances);
     let mut instances: Vec<&GpuInstance> = instances.into_iter().flatten().collect();
     instances.sort_by_key(|instance| (instance.placement, instance.id));
-    let held: BTreeSet<u32> = subject
-        .holders
-        .iter()
-        .filter(|holder| holder.device == device.pci)
-        .filter_map(|holder| holder.gpu_instance)
-        .collect();
+    let is_told = matches!(device.usage(), Usage::Known(_));
     let kept = |id: u32| match verdict {
-        Verdict::Unchanged => Some(true),
-        Verdict::Change(change) => Some(change.after.iter().any(|after| after.kept == Some(id))),
-        Verdict::Blocked(_) | Verdict::Infeasible(_) => None,
+        Some(Verdict::Unchanged) => Some(true),
+        Some(Verdict::Change(change)) => {
+            Some(change.after.iter().any(|after| after.kept == Some(id)))
+        }
+        Some(Verdict::Blocked(_) | Verdict::Infeasible(_)) | None => None,
     };
     let each = instances.into_iter().map(|instance| {
         let computes = instance.compute_instances.iter();
@@ -147,16 +154,22 @@ fn before(
                     slices,
                 })
                 .collect(),
-            in_use: match device.usage().of(instance) {
-                _ if held.contains(&instance.id) => Some(true),
-                InstanceUse::InUse | InstanceUse::InUseBy(_) => Some(true),
-                InstanceUse::Unknown => None,
-                InstanceUse::NoComputeInstance | InstanceUse::Idle => Some(false),
+            // Absent where the driver does not report processes, unless somebody else is known to use it.
+            in_use: if is_held(subject.holders, device, instance) {
+                Some(true)
+            } else {
+                is_told.then(|| is_in_use(device, subject.holders, instance))
             },
             kept: kept(instance.id),
         }
     });
     each.collect()
+}
+
+fn is_held(holders: &[Holder], device: &Device, instance: &GpuInstance) -> bool {
+    let held =
+        |holder: &Holder| holder.device == device.pci && holder.gpu_instance == Some(instance.id);
+    holders.iter().any(held)
 }
 
 fn stays(before: &BeforeJson) -> AfterJson {

@@ -239,7 +239,7 @@ fn i4_without_a_journal_nothing_is_touched() {
     let before = node.geometry(0);
     // A folder where the draft would be written: root cannot write there either, as on a full or read-only disk.
     fs::create_dir_all(node.state().join("journal.draft")).unwrap();
-    let said = node.once("all-7g.40gb");
+    let said = node.once_failing("all-7g.40gb");
     assert!(
         said.contains("nothing was changed: cannot write ") && said.contains("journal.draft"),
         "{said}"
@@ -302,7 +302,7 @@ fn i12_a_state_directory_that_others_may_write_to_is_refused() {
     fs::create_dir_all(node.state()).unwrap();
     fs::set_permissions(node.state(), fs::Permissions::from_mode(0o777)).unwrap();
     let before = node.geometry(0);
-    let said = node.once("all-7g.40gb");
+    let said = node.once_failing("all-7g.40gb");
     assert!(said.contains("others may write to it"), "{said}");
     assert_eq!(node.geometry(0), before);
 }

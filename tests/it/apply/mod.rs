@@ -1,6 +1,7 @@
 //! Layouts put in force by the real programs on simulated machines: what is asked for, what is in the way, what goes wrong.
 
 mod command;
+mod driver;
 mod faults;
 pub(crate) mod kubelet;
 mod life;

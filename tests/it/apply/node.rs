@@ -75,6 +75,15 @@ impl Node {
         String::from_utf8(output.stderr).unwrap()
     }
 
+    /// The same for a layout that fails: the exit code is 1.
+    #[track_caller]
+    pub(crate) fn once_failing(&self, layout: &str) -> String {
+        let output = self.agent(&["--oneshot", "--layout", layout]).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
     /// An agent that goes on.
     pub(crate) fn start(&self, arguments: &[&str]) -> Program {
         Program::start(&mut self.agent(arguments))

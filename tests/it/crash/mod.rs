@@ -12,6 +12,7 @@
 mod cases;
 mod journal;
 mod kills;
+mod resets;
 mod rig;
 mod tally;
 

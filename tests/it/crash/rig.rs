@@ -114,6 +114,11 @@ impl Rig {
         fs::rename(folder.join("state.new"), folder.join("state.json")).unwrap();
     }
 
+    /// Where everything of the machine is.
+    pub(super) fn folder(&self) -> &Path {
+        self.machine.path()
+    }
+
     pub(super) fn state_dir(&self) -> PathBuf {
         self.machine.path().join("state")
     }
@@ -146,7 +151,8 @@ impl Rig {
         output.status.signal() == Some(KILLED)
     }
 
-    fn agent(&self) -> Command {
+    /// The agent, which looks once.
+    pub(super) fn agent(&self) -> Command {
         let path = self.machine.path();
         let mut command = self.machine.command(AGENT);
         command

@@ -2,9 +2,9 @@
 
 use std::future::pending;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::info;
@@ -84,17 +84,17 @@ impl Setter {
 
     fn start(&self, order: &Order) -> (watch::Receiver<Answer>, JoinSet<()>) {
         let (say, answer) = watch::channel(None);
-        let mut command = Command::new(&self.program);
-        command
-            .args(["compute-policy", "-i"])
-            .arg(order.uuid.as_str())
-            .arg("--set-timeslice")
-            .arg(order.number().to_string())
-            // One that hangs is not to be in the way of the next.
-            .kill_on_drop(true);
+        let program = self.program.clone();
+        let arguments = [
+            "compute-policy".to_owned(),
+            "-i".to_owned(),
+            order.uuid.as_str().to_owned(),
+            "--set-timeslice".to_owned(),
+            order.number().to_string(),
+        ];
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let done = program::run(&mut command).await;
+            let done = program::run(&program, arguments, Stdio::null()).await;
             say.send_replace(Some(done));
         });
         (answer, task)

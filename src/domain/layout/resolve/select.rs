@@ -293,8 +293,12 @@ fn words(ranges: &[IndexRange]) -> String {
 /// What the node has, for somebody who looks for something else.
 fn has(inventory: &Inventory) -> String {
     const SHOWN: usize = 8;
+    let trouble = inventory.nvml.trouble();
     if inventory.devices.is_empty() {
-        return "no accelerator".to_owned();
+        return match trouble {
+            Some(trouble) => format!("no accelerator: {trouble}"),
+            None => "no accelerator".to_owned(),
+        };
     }
     // Most nodes have many of one kind, which is told once.
     let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
@@ -318,6 +322,7 @@ fn has(inventory: &Inventory) -> String {
     if more > 0 {
         all.push(format!("and {more} more kinds"));
     }
+    all.extend(trouble.filter(|_| inventory.is_nvml_of_interest()));
     all.join("; ")
 }
 

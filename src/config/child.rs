@@ -1,0 +1,104 @@
+//! The hidden arguments with which a program of ours starts itself: to become another program that ends with it, and to find out
+//! whether a library can be loaded.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// This very program, even after its file was replaced.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+// No option or command of a program of ours begins like these.
+const EXEC: &str = "@exec";
+const LOAD: &str = "@load";
+
+/// What a process does that another process of ours started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Child {
+    /// The process that started this one.
+    pub parent: i32,
+    /// What to do.
+    pub task: ChildTask,
+}
+
+/// What to do in a process of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChildTask {
+    /// To become this program.
+    Exec {
+        /// The program.
+        program: OsString,
+        /// Its arguments.
+        arguments: Vec<OsString>,
+    },
+    /// To load this library.
+    Load(PathBuf),
+}
+
+/// What this process is to do; `None` for a process that people or Kubernetes started.
+pub fn child() -> Option<Child> {
+    parse(env::args_os().skip(1))
+}
+
+/// Starts this program once more, to become `program`; its arguments follow. `parent` is this process.
+pub fn exec_command(parent: i32, program: &Path) -> Command {
+    let mut command = own(EXEC, parent);
+    command.arg(program);
+    command
+}
+
+/// Starts this program once more, to load `library`. `parent` is this process.
+pub fn load_command(parent: i32, library: &Path) -> Command {
+    let mut command = own(LOAD, parent);
+    command
+        .arg(library)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+fn own(task: &str, parent: i32) -> Command {
+    let mut command = Command::new(OWN_PROGRAM);
+    command.arg(task).arg(parent.to_string());
+    command
+}
+
+fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Child> {
+    let task = arguments.next()?;
+    let task = task.to_str().filter(|task| [EXEC, LOAD].contains(task))?;
+    let parent = arguments.next()?.to_str()?.parse().ok()?;
+    let object = arguments.next()?;
+    let task = if task == EXEC {
+        ChildTask::Exec {
+            program: object,
+            arguments: arguments.collect(),
+        }
+    } else {
+        ChildTask::Load(object.into())
+    };
+    Some(Child { parent, task })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_reads_what_its_parent_wrote_and_no_option_is_taken_for_it() {
+        let of = |command: &Command| parse(command.get_args().map(OsString::from));
+        let mut command = exec_command(7, Path::new("/bin/nvidia-smi"));
+        command.args(["-i", "0"]);
+        let task = ChildTask::Exec {
+            program: "/bin/nvidia-smi".into(),
+            arguments: vec!["-i".into(), "0".into()],
+        };
+        assert_eq!(of(&command), Some(Child { parent: 7, task }));
+        let task = ChildTask::Load("/lib/x.so".into());
+        let command = load_command(8, Path::new("/lib/x.so"));
+        assert_eq!(of(&command), Some(Child { parent: 8, task }));
+        for words in [&["--oneshot"][..], &["apply", EXEC, "7"], &[EXEC, "x", "y"]] {
+            assert_eq!(parse(words.iter().map(OsString::from)), None);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The document of a layout that the hardware can never have: no plan was made, and each device has the rule that forbids it.
+
+use super::write::{Subject, present};
+use super::{API_VERSION, DisruptionJson, Document, InfeasibleJson, OutcomeJson, VerdictJson};
+use crate::domain::id::PciAddress;
+use crate::domain::layout::{Reason, RuleError};
+
+/// `errors`, because of which no plan was made for `subject`, as a document; `None` if one of them is about something other than the
+/// hardware.
+pub fn refused(subject: &Subject<'_>, errors: &[RuleError]) -> Option<Document> {
+    let rules: Option<Vec<&str>> = errors.iter().map(|error| rule(&error.reason)).collect();
+    let mut devices: Vec<(PciAddress, InfeasibleJson)> = Vec::new();
+    for (error, rule) in errors.iter().zip(rules?) {
+        for device in &error.devices {
+            // A device is in the document once, with the first rule that forbids its part.
+            if devices.iter().all(|(known, _)| *known != device.pci) {
+                let why = InfeasibleJson {
+                    rule: rule.to_owned(),
+                    message: error.reason.to_string(),
+                    nearest: Vec::new(),
+                };
+                devices.push((device.pci, why));
+            }
+        }
+    }
+    devices.sort_by_key(|(pci, _)| *pci);
+    let devices = devices.into_iter().map(|(pci, why)| {
+        let mut json = present(subject, pci, None);
+        json.verdict = VerdictJson::Infeasible;
+        json.infeasible = Some(why);
+        json
+    });
+    Some(Document {
+        api_version: API_VERSION.to_owned(),
+        kind: "Plan".to_owned(),
+        layout: subject.layout.to_owned(),
+        node: subject.node.map(str::to_owned),
+        outcome: OutcomeJson::Infeasible,
+        disruption: DisruptionJson::None,
+        destroyed: 0,
+        created: 0,
+        warnings: subject.warnings.to_vec(),
+        devices: devices.collect(),
+    })
+}
+
+/// The rule of the hardware, where the reason is one.
+fn rule(reason: &Reason) -> Option<&'static str> {
+    match reason {
+        Reason::NotMigCapable => Some("notMigCapable"),
+        Reason::UnknownProfile { .. } => Some("noSuchProfile"),
+        Reason::ComputeSplit { .. } => Some("computeSplit"),
+        Reason::TooMany { .. } | Reason::TooManySplit { .. } => Some("tooMany"),
+        Reason::Nothing { .. }
+        | Reason::NothingAtAll { .. }
+        | Reason::NoSuchIndex { .. }
+        | Reason::Conflict { .. }
+        | Reason::CapabilityUntold { .. }
+        | Reason::NoProfiles { .. }
+        | Reason::Ambiguous { .. } => None,
+    }
+}

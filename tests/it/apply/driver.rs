@@ -1,0 +1,223 @@
+//! Drivers that answer wrongly once, hang, or cannot be loaded: the cause is named, and no deadline is missed.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use nvml_sim::model::{Process, ProcessKind};
+use octavo::wire::plan::Document;
+use tokio::time::Instant;
+
+use super::node::{Node, names};
+
+const SEVEN: &str =
+    "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}\n";
+/// Its second instance is in no layout of these tests.
+const FOREIGN: &str = "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
+/// A hanging call that is not given up on would take this long at least; how long one is given up on is a few seconds.
+const HANGS: Duration = Duration::from_secs(60);
+
+fn text(output: &Output) -> String {
+    let all = [output.stdout.clone(), output.stderr.clone()].concat();
+    String::from_utf8(all).unwrap()
+}
+
+#[test]
+fn one_wrong_answer_about_a_profile_hides_no_instance() {
+    for code in ["NOT_SUPPORTED", "NO_DATA", "INVALID_ARGUMENT", "TIMEOUT"] {
+        // The profiles are asked for in the order of their indices, of which 0 is 1g.5gb.
+        for (nth, call) in [
+            (1, "nvmlDeviceGetGpuInstanceProfileInfo*"),
+            (1, "nvmlGpuInstanceGetComputeInstanceProfileInfo*"),
+            (1, "nvmlDeviceGetGpuInstances"),
+            (1, "nvmlGpuInstanceGetComputeInstances"),
+        ] {
+            let node = Node::new(FOREIGN);
+            node.machine.faults(&format!(
+                "- {{call: \"{call}\", nth: {nth}, times: 1, return: {code}}}"
+            ));
+            let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
+            let output = node.octavo(&["apply", "wanted", "-f", &file]);
+            let said = text(&output);
+            let has = node.geometry(0);
+            assert!(
+                !output.status.success() || names(&has) == ["3g.20gb"],
+                "{call} {code}: {has:?} {said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn i5_one_invalid_argument_about_profiles_does_not_make_a_layout_fail_for_ever() {
+    let node = Node::new(SEVEN);
+    node.machine.faults(
+        "- {call: \"nvmlDeviceGetGpuInstanceProfileInfo*\", times: 2, return: INVALID_ARGUMENT}",
+    );
+    let mut agent = node.start(&["--layout", "all-3g.20gb", "--interval", "1s"]);
+    agent.says("applied in");
+    assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
+}
+
+#[test]
+fn a_process_without_an_instance_is_in_use_in_the_picture_and_in_the_document() {
+    let node = Node::new(SEVEN);
+    node.machine.change(|world| {
+        let gpu_uuid = world.gpus[0].uuid.clone();
+        world.add_process(Process {
+            pid: 77,
+            name: "train".to_owned(),
+            gpu_uuid,
+            gi: None,
+            ci: None,
+            memory_mib: 1,
+            kind: ProcessKind::Compute,
+        })
+    });
+    let proc = node.machine.path().join("proc").display().to_string();
+    let plan = |format: &str| {
+        let plan = ["plan", "all-7g.40gb", "--proc-root", &proc, "-o", format];
+        let output = node.reads(&plan);
+        assert_eq!(output.status.code(), Some(4), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let picture = plan("table");
+    assert!(
+        picture.contains("in use") && !picture.contains("idle"),
+        "{picture}"
+    );
+    let document: Document = serde_json::from_str(&plan("json")).unwrap();
+    let mut before = document.devices[0].before.iter();
+    assert!(before.all(|one| one.in_use == Some(true)));
+    let inspect = text(&node.reads(&["inspect", "-o", "wide"]));
+    assert!(!inspect.contains("idle"), "{inspect}");
+}
+
+#[test]
+fn a_stalled_or_unusable_driver_is_named_as_the_cause() {
+    let node = Node::new(SEVEN);
+    // Nothing is on the bus, so that the driver is all that could report a GPU.
+    fs::remove_dir_all(node.machine.path().join("sys/bus")).unwrap();
+    let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
+    node.machine.faults("- {call: nvmlInit_v2, hang: forever}");
+    let plan = |node: &Node| {
+        let plan = ["plan", "wanted", "-f", &file, "--call-deadline", "1s"];
+        text(&node.reads(&plan))
+    };
+    let said = plan(&node);
+    assert!(
+        said.contains("NVML is stalled: nvmlInit_v2 does not return"),
+        "{said}"
+    );
+    node.machine.faults("[]");
+    let whole = fs::read(node.machine.library()).unwrap();
+    fs::write(node.machine.library(), &whole[..whole.len() / 2]).unwrap();
+    let said = plan(&node);
+    assert!(
+        said.contains("NVML is absent: cannot load") && said.contains("still being copied"),
+        "{said}"
+    );
+    let said = text(&node.reads(&["inspect"]));
+    assert!(
+        said.contains("still being copied") && !said.contains("CPU-only"),
+        "{said}"
+    );
+}
+
+/// Puts a library in the place of the driver's that is never done being loaded.
+fn install_endless_library(library: &Path) {
+    let source = library.with_extension("c");
+    let text = "#include <unistd.h>\n\
+        __attribute__((constructor)) static void never(void) { for (;;) pause(); }\n";
+    fs::write(&source, text).unwrap();
+    fs::remove_file(library).unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(library)
+        .arg(&source)
+        .status();
+    assert!(built.unwrap().success());
+}
+
+#[test]
+fn i8_a_library_that_never_loads_delays_no_command_and_no_end() {
+    let node = Node::new(SEVEN);
+    install_endless_library(&node.machine.library());
+    for command in ["inspect", "doctor"] {
+        let began = Instant::now();
+        let output = node.reads(&[command, "--call-deadline", "1s"]);
+        let said = text(&output);
+        assert!(began.elapsed() < HANGS, "{command}");
+        assert!(said.contains("dlopen"), "{command}: {said}");
+    }
+    let mut agent = node.start(&["--call-deadline", "1s", "--interval", "1s"]);
+    let line = agent.says("nvml: stalled");
+    assert!(line.contains("dlopen"), "{line}");
+    assert!(agent.stop().success());
+}
+
+#[test]
+fn the_time_limit_of_apply_is_heeded_during_a_call_that_hangs() {
+    let node = Node::new(SEVEN);
+    for call in ["nvmlInit_v2", "nvmlGpuInstanceDestroy"] {
+        node.machine
+            .faults(&format!("- {{call: {call}, hang: forever}}"));
+        let began = Instant::now();
+        let output = node.octavo(&[
+            "apply",
+            "all-7g.40gb",
+            "--timeout",
+            "3s",
+            "--call-deadline",
+            "10m",
+        ]);
+        let said = text(&output);
+        assert!(began.elapsed() < HANGS, "{call}");
+        assert!(!output.status.success() && said.contains(call), "{said}");
+    }
+}
+
+#[test]
+fn an_agent_that_looks_once_fails_with_the_layout() {
+    let node = Node::new(SEVEN);
+    let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");
+    let once = ["--oneshot", "--layouts", &file, "--layout", "another"];
+    let output = node.agent(&once).output().unwrap();
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("layout another failed: "), "{said}");
+    node.machine
+        .faults("- {call: nvmlGpuInstanceDestroy, return: IN_USE}");
+    // What is blocked did not fail.
+    node.once("all-7g.40gb");
+}
+
+#[test]
+fn the_socket_goes_with_the_agent() {
+    let node = Node::new(SEVEN);
+    let mut agent = node.start(&["--layout", "all-1g.5gb"]);
+    agent.says("listening for commands");
+    assert!(node.state().join("agent.sock").exists());
+    assert!(agent.stop().success());
+    assert!(!node.state().join("agent.sock").exists());
+}
+
+#[test]
+fn two_commands_within_a_second_never_share_a_plan_id() {
+    let node = Node::new(SEVEN);
+    for layout in ["all-7g.40gb", "all-1g.5gb", "all-3g.20gb", "all-2g.10gb"] {
+        assert!(node.octavo(&["apply", layout]).status.success());
+    }
+    let history = fs::read_to_string(node.state().join("history.jsonl")).unwrap();
+    let ids = history.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["plan"].as_str().unwrap().to_owned()
+    });
+    let mut ids: Vec<String> = ids.collect();
+    let count = ids.len();
+    // Two in the same second have different fractions of it.
+    assert!(ids.iter().all(|id| id.contains('.')), "{ids:?}");
+    ids.dedup();
+    assert_eq!((ids.len(), count), (4, 4));
+}

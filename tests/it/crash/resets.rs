@@ -1,0 +1,97 @@
+//! I3: a reset never works on a GPU that was partitioned after the process that asked for the reset had died.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use super::cases::CASES;
+use super::rig::Rig;
+use crate::machine::simulator;
+use crate::process::Program;
+
+fn rig() -> Rig {
+    let case = CASES.iter().find(|case| case.nvidia_smi);
+    let rig = Rig::new(case.unwrap());
+    rig.reset();
+    rig
+}
+
+/// A program in place of `nvidia-smi`; `RESET` in it resets the first GPU.
+fn install(rig: &Rig, script: &str) {
+    let folder = rig.folder();
+    let program = folder.join("nvidia-smi");
+    let reset = format!(
+        "'{}' --state '{}' reset 0",
+        simulator().display(),
+        folder.join("nvml-sim.state").display()
+    );
+    let folder = folder.display().to_string();
+    let text = script.replace("RESET", &reset).replace("FOLDER", &folder);
+    fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Waits until the file is there, and is not empty.
+fn wait_for(file: &Path) -> String {
+    loop {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        if text.ends_with('\n') {
+            return text;
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn i3_a_reset_ends_with_the_agent_that_is_killed_while_it_runs() {
+    let rig = rig();
+    install(
+        &rig,
+        "echo $$ > 'FOLDER/pid'; while [ ! -e 'FOLDER/go' ]; do sleep 0.02; done; RESET; echo > 'FOLDER/done'",
+    );
+    let folder = rig.folder();
+    let mut killed = Program::start(&mut rig.agent());
+    let pid = wait_for(&folder.join("pid"));
+    killed.kill();
+    let process = PathBuf::from(format!("/proc/{}", pid.trim()));
+    while is_running(&process) {
+        thread::yield_now();
+    }
+    // Nothing is left that could see this.
+    fs::write(folder.join("go"), "").unwrap();
+    install(&rig, "exec RESET");
+    let ran = rig.run();
+    assert_eq!(rig.sides(), Ok(vec![true]), "{}", ran.said());
+    assert!(!folder.join("done").exists());
+}
+
+/// A process that has ended and was not waited for is not running.
+fn is_running(process: &Path) -> bool {
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
+    state.is_some_and(|state| !state.trim().starts_with(['Z', 'X']))
+}
+
+#[test]
+fn i3_a_reset_that_outlives_the_agent_is_waited_for_before_anything_is_created() {
+    let rig = rig();
+    // What a wrapper starts does not end with it.
+    install(
+        &rig,
+        "(while [ ! -e 'FOLDER/go' ]; do sleep 0.02; done; RESET; echo > 'FOLDER/done') <&0 >/dev/null 2>&1 &\n\
+         echo $$ > 'FOLDER/pid'; wait",
+    );
+    let folder = rig.folder();
+    let mut killed = Program::start(&mut rig.agent());
+    wait_for(&folder.join("pid"));
+    killed.kill();
+    install(&rig, "exec RESET");
+    let mut second = Program::start(&mut rig.agent());
+    second.says("a reset that was begun before still runs");
+    fs::write(folder.join("go"), "").unwrap();
+    wait_for(&folder.join("done"));
+    second.says("applied in");
+    assert!(second.ends().success());
+    assert_eq!(rig.sides(), Ok(vec![true]));
+}
