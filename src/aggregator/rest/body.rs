@@ -38,7 +38,7 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
             return Err(Failure::new(Kind::WrongEncoding, detail));
         }
         let body = to_bytes(request.into_body(), LONGEST).await;
-        let body = body.map_err(unread)?;
+        let body = body.map_err(|error| unread(&error))?;
         // The message names the field, or what is there instead, and line and column.
         strict::from_slice(&body)
             .map(Self)
@@ -47,8 +47,8 @@ impl<S: Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
 }
 
 /// Why a body could not be read to its end.
-fn unread(error: axum::Error) -> Failure {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+fn unread(error: &axum::Error) -> Failure {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
         if error.is::<SlowBody>() {
             let detail = "send the body without pauses, at 4 KiB a second or more";

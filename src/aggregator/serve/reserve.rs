@@ -25,12 +25,11 @@ impl Reserve {
     pub(super) fn enter(&self, peer: Peer) -> bool {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.push_back(peer);
-        let oldest = if open.len() > PLACES {
-            open.pop_front()
-        } else {
-            None
-        };
-        oldest.as_ref().map(Peer::end).is_some()
+        let oldest = (open.len() > PLACES).then(|| open.pop_front()).flatten();
+        if let Some(oldest) = &oldest {
+            oldest.end();
+        }
+        oldest.is_some()
     }
 
     /// Removes a connection that has ended.
