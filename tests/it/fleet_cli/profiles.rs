@@ -110,7 +110,7 @@ fn a_profile_is_named_with_its_namespace_as_other_commands_print_it() {
         shown
             .lines()
             .next()
-            .is_some_and(|line| line.ends_with("b/large (HardwareProfile)")),
+            .is_some_and(|line| line.ends_with("b/large (hardware-profile)")),
         "{shown}"
     );
     let (code, _, wrong) = octavo(&["profiles", "show", "large"]);

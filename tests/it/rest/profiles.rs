@@ -140,7 +140,7 @@ async fn ac_005_profiles_say_what_they_are_for_and_how_much_is_free_there() {
     assert_eq!(large["memoryBandwidthGBs"], 300.0);
     assert_eq!(
         large["reach"]["types"],
-        json!([{"type": L4, "nodes": 2, "devices": 2, "available": 2}])
+        json!([{"type": L4, "nodes": 2, "devices": 2, "mixedNodes": 0, "mixedDevices": 0, "available": 2}])
     );
     assert_eq!(large["findings"], json!([]));
     let few = aggregator

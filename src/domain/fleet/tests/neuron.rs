@@ -51,13 +51,14 @@ fn inventory(functions: Vec<Device>, chips: Vec<NeuronDevice>) -> Inventory {
     }
 }
 
-/// How many devices, how many of them are of no use, and what they make of their node.
+/// How many devices, how many of them no pod can use, and what they make of their node.
 fn counted(inventory: &Inventory) -> (u32, u32, &'static str) {
     let devices = DeviceSummary::all(inventory);
     let node = NodeSummary::of(&devices, &inventory.nvml, None);
     let node = node.with_neuron(inventory.neuron.as_ref());
     let counts = node.counts();
-    (counts.total(), counts.unavailable, node.state.as_str())
+    let unusable = counts.unavailable + counts.set_aside;
+    (counts.total(), unusable, node.state.as_str())
 }
 
 #[test]
