@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::{Changed, Giver, Outcome, Scene};
 use crate::domain::inventory::NvmlState;
 use crate::domain::labels::MigStrategy;
-use crate::domain::layout::{Targets, TimeSlicing};
+use crate::domain::layout::{DeviceTarget, Targets, TimeSlicing};
 use crate::domain::node::keep::{PLUGIN_CONFIG, SHARING_MANAGER};
 use crate::domain::node::{PluginLabel, View};
 use crate::domain::reason::{Kind, Reason};
@@ -101,7 +101,7 @@ impl HandOff {
         if !shares_anything(asked) {
             return Err(Box::default());
         }
-        if let Some(words) = before(status) {
+        if let Some(words) = before(status, asked) {
             return leave(Some(said(Reason::SharingPending, words, &offers, scene)));
         }
         let refused = |why: String| leave(Some(said(Reason::SharingRefused, why, &offers, scene)));
@@ -314,8 +314,18 @@ fn shares_anything(asked: &Targets) -> bool {
 }
 
 /// What is waited for while what there is now is not what shall be given out.
-fn before(status: &Status) -> Option<String> {
+fn before(status: &Status, asked: &Targets) -> Option<String> {
     let state = status.state?;
+    // A device that cannot be read keeps nothing from the others.
+    let is_applied = |target: &DeviceTarget| {
+        let mut devices = status.devices.iter();
+        devices.any(|one| one.pci == target.pci && Reason::Applied.is(one.state))
+    };
+    let ends = [Reason::Failed, Reason::Blocked].map(Reason::word);
+    let is_unverified = !asked.unverified.is_empty() && ends.contains(&state);
+    if is_unverified && asked.devices.iter().all(is_applied) {
+        return None;
+    }
     let is_moving = [Reason::Pending, Reason::Applying].map(Reason::word);
     match state {
         _ if state == Reason::Applied.word() => None,

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::domain::inventory::{Inventory, Machine};
+use crate::domain::layout::{Place, UnverifiedDevice};
+use crate::domain::reconcile::DeviceStatus;
 use crate::domain::sharing::ResourceName;
 use crate::domain::sharing::offer::{Offer, Unit};
 
@@ -120,10 +122,11 @@ fn what_was_verified_is_in_force_until_label_or_capacity_say_otherwise() {
 #[test]
 fn what_failed_or_is_blocked_is_not_said_to_be_on_its_way() {
     let said = |reason: Reason| {
-        before(&Status {
+        let status = Status {
             state: Some(reason.word()),
             ..Status::default()
-        })
+        };
+        before(&status, &Targets::default())
     };
     assert_eq!(said(Reason::Applied), None);
     for moving in [Reason::Pending, Reason::Applying] {
@@ -134,4 +137,47 @@ fn what_failed_or_is_blocked_is_not_said_to_be_on_its_way() {
         let state = format!("whose state is {}", stuck.word());
         assert!(said.contains(&state) && !said.contains("waits"), "{said}");
     }
+}
+
+#[test]
+fn a_device_that_cannot_be_read_does_not_hold_up_what_is_offered_of_the_others() {
+    let lost = Targets {
+        unverified: vec![UnverifiedDevice {
+            pci: "0000:1b:00.0".parse().unwrap(),
+            rule: Place::default(),
+            reason: "failing: GPU is lost".to_owned(),
+        }],
+        ..Targets::default()
+    };
+    let with = |devices: &[(&str, Reason)]| {
+        let target = |(pci, _): &(&str, Reason)| DeviceTarget {
+            pci: pci.parse().unwrap(),
+            rule: Place::default(),
+            mig: None,
+            time_slicing: None,
+        };
+        let device = |(pci, reason): &(&str, Reason)| DeviceStatus {
+            pci: pci.parse().unwrap(),
+            name: String::new(),
+            state: reason.word(),
+            message: String::new(),
+            is_held: false,
+            holders: Vec::new(),
+            waits_for_holders: false,
+            progress: None,
+        };
+        let asked = Targets {
+            devices: devices.iter().map(target).collect(),
+            ..lost.clone()
+        };
+        let status = Status {
+            state: Some(Reason::Failed.word()),
+            devices: devices.iter().map(device).collect(),
+            ..Status::default()
+        };
+        before(&status, &asked)
+    };
+    assert_eq!(with(&[("0000:2b:00.0", Reason::Applied)]), None);
+    let blocked = with(&[("0000:2b:00.0", Reason::Blocked)]).unwrap();
+    assert!(blocked.contains("whose state is failed"), "{blocked}");
 }
