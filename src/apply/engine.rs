@@ -172,11 +172,11 @@ impl Engine {
         }
         self.drop_strangers(inventory);
         let targets = self.with_unfinished(inventory, wanted.targets);
-        let mut holders = Vec::new();
+        let (mut holders, mut untold) = (Vec::new(), None);
         if self.has_to_do(inventory, &targets) {
-            holders = self.holders(inventory).await;
+            (holders, untold) = witness::everybody(&self.witness, inventory).await;
         }
-        let decision = self.decide(inventory, &targets, &holders);
+        let decision = self.decide(inventory, &targets, (&holders, untold.as_deref()));
         self.say_left(inventory);
         self.settle_reached();
         if decision.change.is_empty() {
@@ -249,13 +249,19 @@ impl Engine {
         }
     }
 
-    fn decide(&mut self, inventory: &Inventory, targets: &Targets, holders: &[Holder]) -> Decision {
+    fn decide(
+        &mut self,
+        inventory: &Inventory,
+        targets: &Targets,
+        (holders, untold): (&[Holder], Option<&str>),
+    ) -> Decision {
         let now = self.began.elapsed();
         let unfinished = self.unsettled(inventory);
         let view = View {
             inventory,
             targets,
             holders,
+            untold,
             policy: &self.settings.policy,
             drift: self.settings.drift,
             unfinished: &unfinished,

@@ -51,6 +51,20 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// Whether it is taken only while nobody uses what it changes: the users are looked up right before it.
+    pub fn needs_idle(&self) -> bool {
+        match self {
+            Self::DestroyComputeInstance { .. }
+            | Self::DestroyGpuInstance { .. }
+            | Self::SetMigMode { .. } => true,
+            Self::Reset { .. }
+            | Self::CreateGpuInstance { .. }
+            | Self::CreateComputeInstance { .. } => false,
+        }
+    }
+}
+
 /// A GPU instance that a step speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InstanceRef {

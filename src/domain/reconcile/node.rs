@@ -13,7 +13,7 @@ use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, MigMode};
 use crate::domain::layout::{MigTarget, Targets, standing};
-use crate::domain::plan::{NodePlan, Outcome, Policy, Question, Verdict, plan};
+use crate::domain::plan::{Cause, NodePlan, Outcome, Policy, Question, Step, Verdict, plan};
 
 /// What is done about changes by somebody else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,6 +34,8 @@ pub struct View<'a> {
     pub targets: &'a Targets,
     /// Who uses its devices, beside the processes that the inventory names.
     pub holders: &'a [Holder],
+    /// Why not all of them are known, in words for a person: kubelet was started just now, or does not answer.
+    pub untold: Option<&'a str>,
     /// What may be done.
     pub policy: &'a Policy,
     /// What is done about changes by somebody else.
@@ -58,6 +60,8 @@ pub struct Decision {
 
 /// Between two attempts at least this long, however much changes: whoever is in the way may come and go all the time.
 const BREATH: Duration = Duration::from_secs(1);
+/// Interval at which the users of devices are looked up again while they are not known.
+pub(super) const UNTOLD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Remembers what was tried.
 #[derive(Debug, Clone, Default)]
@@ -141,8 +145,21 @@ impl Node {
             let record = self.devices.entry(device.pci).or_insert_with(Record::new);
             match device.verdict {
                 Verdict::Unchanged => record.reached(looks),
-                Verdict::Change(_) if !impossible => {
-                    decision.take(device.pci, &record.due(now, &looks, view.drift));
+                Verdict::Change(change) if !impossible => {
+                    let due = record.due(now, &looks, view.drift);
+                    let needs_idle = change.steps.iter().any(Step::needs_idle);
+                    match view.untold.filter(|_| needs_idle) {
+                        // Known before the plan: the change would be begun and given up, again and again.
+                        Some(reason) if matches!(due, Due::Now { .. }) => {
+                            record.state = State::Blocked {
+                                causes: vec![Cause::Untold {
+                                    reason: reason.to_owned(),
+                                }],
+                            };
+                            decision.look_again_at(now.saturating_add(UNTOLD_INTERVAL));
+                        }
+                        Some(_) | None => decision.take(device.pci, &due),
+                    }
                 }
                 // It cannot be left half-way.
                 Verdict::Change(_) | Verdict::Blocked(_) | Verdict::Infeasible(_)
@@ -269,9 +286,13 @@ impl Decision {
                 self.change.push(pci);
                 self.drifted.extend(drifted.then_some(pci));
             }
-            Due::At(at) => self.again = Some(self.again.map_or(*at, |again| again.min(*at))),
+            Due::At(at) => self.look_again_at(*at),
             Due::Never => {}
         }
+    }
+
+    fn look_again_at(&mut self, at: Duration) {
+        self.again = Some(self.again.map_or(at, |again| again.min(at)));
     }
 }
 

@@ -117,3 +117,38 @@ fn i1_a_kubelet_that_gives_way_to_another_while_it_is_asked_takes_nothing_from_i
         .wait("four questions", |known| known.asked >= asked + 4);
     rig.kubelet.offers(GPU, &held);
 }
+
+#[test]
+fn i1_a_kubelet_that_was_started_just_now_makes_a_change_wait_once_and_offers_what_it_offered() {
+    let mut rig = Rig::new(ONE);
+    let mut agent = rig.agent(HALVES, &[MIXED]);
+    rig.kubelet.counts(HALF, 2);
+    agent.says("sharing-in-force");
+    rig.kubelet.behaves(|manners| manners.is_young = true);
+    rig.kubelet.restart();
+    rig.kubelet.counts(HALF, 2);
+    let lists = rig.kubelet.knows(|known| known.resources[HALF].lists);
+    rig.node.layouts(SEVENTHS);
+    let line = agent.says("GPU 0: blocked");
+    assert!(line.contains("kubelet was started just now"), "{line}");
+    // The engine asks kubelet for each of its rounds.
+    let asked = rig.kubelet.knows(|known| known.asked);
+    rig.kubelet.wait("questions of many rounds", |known| {
+        known.asked >= asked + 12
+    });
+    assert_eq!(
+        rig.kubelet.knows(|known| known.resources[HALF].lists),
+        lists
+    );
+    rig.kubelet.offers(HALF, &partitions(&rig));
+    age(&rig.node.kubelet());
+    rig.kubelet.counts(SEVENTH, 7);
+    let said = agent.kill();
+    let plans: Vec<&String> = said
+        .iter()
+        .filter(|line| line.contains("devices to change"))
+        .collect();
+    assert_eq!(plans.len(), 2, "{plans:?}");
+    let blocked = said.iter().filter(|line| line.contains("GPU 0: blocked"));
+    assert_eq!(blocked.count(), 1, "{said:?}");
+}

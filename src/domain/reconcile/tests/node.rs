@@ -12,6 +12,8 @@ use crate::domain::inventory::{
 use crate::domain::layout::tests_support::{A100_40, node, t4};
 use crate::domain::layout::{DeviceTarget, MigTarget, Place, Targets};
 use crate::domain::plan::Policy;
+use crate::domain::plan::words::Words;
+use crate::domain::reconcile::node::UNTOLD_INTERVAL;
 use crate::domain::reconcile::{Decision, Drift, Ending, Node, State, View};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,6 +23,7 @@ struct Case {
     targets: Targets,
     drift: Drift,
     unfinished: BTreeSet<PciAddress>,
+    untold: Option<&'static str>,
     node: Node,
 }
 
@@ -49,6 +52,7 @@ impl Case {
             },
             drift: Drift::Repair,
             unfinished: BTreeSet::new(),
+            untold: None,
             node: Node::default(),
         }
     }
@@ -61,6 +65,7 @@ impl Case {
                 inventory: &self.inventory,
                 targets: &self.targets,
                 holders: &[],
+                untold: self.untold,
                 policy: &policy,
                 drift: self.drift,
                 unfinished: &self.unfinished,
@@ -106,6 +111,33 @@ fn i4_one_device_that_can_never_have_its_part_keeps_all_from_being_changed() {
         .collect();
     assert_eq!(states, ["pending", "infeasible"]);
     assert_eq!(case.node.worst().unwrap().as_str(), "infeasible");
+}
+
+#[test]
+fn unknown_holders_block_what_would_be_destroyed_without_an_attempt_and_nothing_that_is_only_created()
+ {
+    let full = A100_40.with(0, &[(9, 0, &[3])]);
+    let mut case = Case::new(
+        vec![full, A100_40.with(1, &[])],
+        vec![wants(&[0]), wants(&[9])],
+    );
+    case.untold = Some("kubelet was started just now");
+    let decision = case.look(SECOND);
+    assert_eq!(decision.change, [at(1)]);
+    assert_eq!(decision.again, Some(SECOND + UNTOLD_INTERVAL));
+    let message = case.state().message(&Words::new(&case.inventory, at(0)));
+    assert_eq!(case.state().as_str(), "blocked");
+    assert!(
+        message.contains("kubelet was started just now"),
+        "{message}"
+    );
+    case.ended(SECOND, at(1), Ending::Applied);
+    // As long as that lasts nothing is tried, and no backoff is due when it is over.
+    for second in 2..60 {
+        assert_eq!(case.look(SECOND * second).change, [at(1)]);
+    }
+    case.untold = None;
+    assert_eq!(case.look(SECOND * 60).change, [at(0), at(1)]);
 }
 
 #[test]
@@ -236,6 +268,7 @@ fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
         inventory: &job.inventory,
         targets: &targets,
         holders: &[],
+        untold: None,
         policy: &policy,
         drift: Drift::Repair,
         unfinished,
