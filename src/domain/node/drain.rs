@@ -3,16 +3,19 @@
 //! ```text
 //!   Idle --> Looking --> Tainting --> Emptying --> Idle
 //!               |            \____________|
-//!            Refused                   GaveUp: for what was chosen then it is not begun again
+//!            Refused                   Refused: every pod that may be evicted has gone, and others block the device
+//!                                      GaveUp: the deadline has passed; retried after a backoff
 //! ```
 //!
 //! First the Node gets our taint, so that what is evicted does not come back, and not before it was seen there is anything
 //! evicted. The taint goes with whatever ends a drain, and is all that could outlive us: the next agent takes it off. Draining
 //! only makes holders go. What is changed then is decided elsewhere, as ever, by who holds what.
 //!
-//! For one choice of a layout pods are evicted within one deadline, counted from the first taint: a layout that does not change
-//! must not empty a node again and again.
+//! An attempt lasts for one deadline at most, counted from its taint. As long as the choice of a layout stands, another attempt
+//! follows after a backoff that doubles each time. Only the first attempt evicts by the policy's scope: a layout that does not
+//! change must not empty a node again and again, so a retry evicts the pods that block a device and no others.
 
+mod attempts;
 mod facts;
 mod outcome;
 mod pod;
@@ -21,11 +24,11 @@ mod words;
 
 use std::time::Duration;
 
+use self::attempts::{Attempts, Choice};
 pub use self::facts::{Answer, Facts, Heard, Policy, Scope, Trouble};
 pub use self::outcome::{Name, News, Orders, Outcome, Stage, Standing, Waiting};
 pub use self::pod::{Kept, Pod, PodId};
 use self::sight::{Sight, is_asked};
-use crate::domain::reconcile::Status;
 
 /// While something is to happen it is looked so often.
 const OFTEN: Duration = Duration::from_secs(1);
@@ -40,13 +43,12 @@ const CALM: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_mins(1);
 /// The same refusal in other words is told again after this.
 const REFUSED_AGAIN: Duration = Duration::from_mins(5);
-
 /// A drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drain {
     policy: Policy,
     phase: Phase,
-    spent: Option<Spent>,
+    attempts: Option<Attempts>,
     refused: Option<(Choice, Duration, Vec<Waiting>)>,
     /// Since when nothing but pods that are not listed keeps a drain from beginning.
     unlisted: Option<Duration>,
@@ -68,34 +70,6 @@ enum Phase {
         last: Duration,
     },
     GaveUp,
-}
-
-/// What was chosen for the node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Choice {
-    generation: u64,
-    layout: Option<String>,
-    /// What it means here: another layout of the same file may be edited at any time.
-    meaning: u64,
-}
-
-/// What a choice has had of its deadline.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Spent {
-    choice: Choice,
-    since: Duration,
-    /// Who was there when it was given up.
-    over: Option<Vec<Waiting>>,
-}
-
-impl Choice {
-    fn of(status: &Status) -> Self {
-        Self {
-            generation: status.generation,
-            layout: status.layout.clone(),
-            meaning: status.meaning,
-        }
-    }
 }
 
 impl Phase {
@@ -125,7 +99,7 @@ impl Drain {
         Self {
             policy,
             phase: Phase::Idle,
-            spent: None,
+            attempts: None,
             refused: None,
             unlisted: None,
         }
@@ -135,12 +109,12 @@ impl Drain {
     pub fn look(&mut self, now: Duration, facts: &Facts<'_>) -> Outcome {
         let mut news = Vec::new();
         let choice = Choice::of(facts.status);
-        if let Some(spent) = &self.spent
-            && spent.choice != choice
+        if let Some(attempts) = &self.attempts
+            && attempts.choice != choice
         {
             news.extend(self.phase.last().map(|_| News::Withdrawn));
             self.phase = Phase::Idle;
-            self.spent = None;
+            self.attempts = None;
         }
         let sight = Sight::new(facts);
         self.phase = match self.phase.last() {
@@ -172,11 +146,9 @@ impl Drain {
         if !sight.is_held() || !is_asked(facts.status) {
             return Phase::Idle;
         }
-        let is_late = self.is_late(now);
-        if let Some(spent) = &mut self.spent
-            && (spent.over.is_some() || is_late)
-        {
-            spent.over.get_or_insert_with(Vec::new);
+        // Between two attempts nothing is evicted, whoever blocks the devices now.
+        let is_waiting = self.retry_at(now).is_some_and(|at| now < at);
+        if is_waiting && (facts.heard.pods.is_none() || sight.may_go()) {
             return Phase::GaveUp;
         }
         if facts.heard.trouble == Some(Trouble::Forbidden) {
@@ -186,19 +158,7 @@ impl Drain {
             return Phase::Looking;
         }
         if sight.may_begin {
-            news.push(News::Began {
-                scope: self.policy.scope,
-                devices: sight.devices.clone(),
-                pods: sight.in_the_way.keys().map(|id| id.name()).collect(),
-            });
-            self.refused = None;
-            let over = None;
-            let since = now;
-            self.spent.get_or_insert(Spent {
-                choice,
-                since,
-                over,
-            });
+            self.begin(now, choice, sight, news);
             return Phase::Tainting { last: now };
         }
         if !sight.obstacles.is_empty() {
@@ -213,6 +173,40 @@ impl Drain {
             return self.refuse(now, choice, sight.unlisted.clone(), news);
         }
         Phase::Looking
+    }
+
+    /// Begins an attempt, or goes on with one that is within its deadline.
+    fn begin(&mut self, now: Duration, choice: Choice, sight: &Sight<'_>, news: &mut Vec<News>) {
+        let is_new = self.attempts.is_none() || self.retry_at(now).is_some();
+        let attempts = self.attempts.get_or_insert_with(|| Attempts::new(choice));
+        if is_new {
+            attempts.count = attempts.count.saturating_add(1);
+            attempts.since = now;
+            attempts.gave_up = None;
+        }
+        attempts.devices.extend(sight.addresses.iter().copied());
+        self.refused = None;
+        news.push(News::Began {
+            scope: self.scope(),
+            devices: sight.devices.clone(),
+            pods: sight.in_the_way.keys().map(|id| id.name()).collect(),
+        });
+    }
+
+    /// When the next attempt may begin; `None` while the latest one may go on, or there was none.
+    fn retry_at(&self, now: Duration) -> Option<Duration> {
+        let attempts = self.attempts.as_ref()?;
+        attempts.retry_at(now, self.policy.deadline)
+    }
+
+    /// Which pods this attempt evicts.
+    fn scope(&self) -> Scope {
+        let is_retry = |attempts: &Attempts| attempts.count > 1;
+        if self.attempts.as_ref().is_some_and(is_retry) {
+            Scope::Affected
+        } else {
+            self.policy.scope
+        }
     }
 
     /// Nothing is begun. Processes come and go: the same in other words is told seldom.
@@ -252,32 +246,40 @@ impl Drain {
             news.push(News::Withdrawn);
             return Phase::Idle;
         }
-        let last = if is_busy || sight.is_held() {
-            now
-        } else {
-            last
-        };
-        let is_calm = !sight.is_unfinished || now.saturating_sub(last) >= CALM;
-        if !is_busy && !sight.is_held() && is_calm {
-            news.push(News::Ended);
-            return Phase::Idle;
+        let is_waited_for = self.is_waited_for(now, sight);
+        let last = if is_busy || is_waited_for { now } else { last };
+        let calm = now.saturating_sub(last) >= CALM;
+        if !is_busy && !is_waited_for && (calm || !sight.is_unfinished) {
+            if !sight.is_held() {
+                news.push(News::Ended);
+                if let Some(attempts) = &mut self.attempts {
+                    attempts.devices.clear();
+                }
+                return Phase::Idle;
+            }
+            // A process may be gone in a moment.
+            if calm || !sight.is_held_by_a_process() {
+                let blockers = sight.waits(facts);
+                return self.refuse(now, Choice::of(facts.status), blockers, news);
+            }
         }
         let deadline = self.policy.deadline;
-        let Some(spent) = &mut self.spent else {
+        let Some(attempts) = &mut self.attempts else {
             return Phase::Idle;
         };
-        let spent_so_far = now.saturating_sub(spent.since);
+        let spent = now.saturating_sub(attempts.since);
         let is_forbidden = sight.is_forbidden(facts.heard);
-        let is_over = !is_busy && sight.is_held() && (spent_so_far >= deadline || is_forbidden);
-        if is_over || spent_so_far >= deadline.saturating_add(STUCK) {
-            let waits_for = sight.waits(facts);
-            spent.over = Some(waits_for.clone());
+        let is_over = !is_busy && sight.is_held() && (spent >= deadline || is_forbidden);
+        if is_over || spent >= deadline.saturating_add(STUCK) {
+            let blockers = sight.waits(facts);
+            attempts.give_up(now, blockers.clone());
             news.push(if is_forbidden {
                 News::Forbidden
             } else {
                 News::GaveUp {
-                    after: spent_so_far,
-                    waits_for,
+                    after: spent,
+                    retry: attempts.backoff(deadline),
+                    waits_for: blockers,
                 }
             });
             return Phase::GaveUp;
@@ -289,13 +291,28 @@ impl Drain {
         }
     }
 
+    /// Whether a pod that goes by itself or may be evicted blocks a device, or one of which that is not known yet.
+    fn is_waited_for(&mut self, now: Duration, sight: &Sight<'_>) -> bool {
+        if sight.goes_by_itself() {
+            self.unlisted = None;
+            return true;
+        }
+        if sight.unlisted.is_empty() {
+            self.unlisted = None;
+            // A device may be blocked by nobody that is known for a moment.
+            return sight.is_held() && sight.obstacles.is_empty();
+        }
+        let since = *self.unlisted.get_or_insert(now);
+        now.saturating_sub(since) < LOOK
+    }
+
     fn outcome(
         &self,
         now: Duration,
         (facts, sight): (&Facts<'_>, &Sight<'_>),
         news: Vec<News>,
     ) -> Outcome {
-        let going = match self.policy.scope {
+        let going = match self.scope() {
             Scope::Affected => sight.affected(),
             Scope::Node => sight.everybody(facts.heard),
         };
@@ -316,35 +333,48 @@ impl Drain {
         let list = match self.phase {
             Phase::Looking | Phase::Tainting { .. } | Phase::Emptying { .. } => Some(LIST),
             // Who holds the devices now may be somebody else soon.
-            Phase::Idle | Phase::Refused => is_asked.then_some(LIST_SELDOM),
-            Phase::GaveUp => None,
+            Phase::Idle | Phase::Refused | Phase::GaveUp => is_asked.then_some(LIST_SELDOM),
         };
+        let retry = self
+            .retry_at(now)
+            .filter(|_| matches!(self.phase, Phase::GaveUp));
         let unheard = facts.heard.pods.is_none() && facts.heard.trouble.is_none();
         Outcome {
             is_tainted: is_on,
             orders: Orders { list, evict },
             waits_for_pods: (looks && unheard) || (is_on && !sight.in_the_way.is_empty()),
-            again: (is_on || looks).then(|| now.saturating_add(OFTEN)),
+            again: (is_on || looks)
+                .then(|| now.saturating_add(OFTEN))
+                .or(retry),
+            devices: self
+                .attempts
+                .as_ref()
+                .map(|one| one.devices.clone())
+                .unwrap_or_default(),
             news,
             standing: self.standing(facts, sight, &going),
         }
     }
 
-    /// Whether the choice has had its deadline.
+    /// Whether the latest attempt has had its deadline.
     fn is_late(&self, now: Duration) -> bool {
-        let since = self.spent.as_ref().map(|spent| spent.since);
+        let since = self.attempts.as_ref().map(|attempts| attempts.since);
         since.is_some_and(|since| now.saturating_sub(since) >= self.policy.deadline)
     }
 
     fn standing(&self, facts: &Facts<'_>, sight: &Sight<'_>, going: &[PodId]) -> Option<Standing> {
         let waits_for = match self.phase {
-            Phase::GaveUp => self.spent.clone()?.over?,
+            Phase::GaveUp => {
+                let waits = sight.waits(facts);
+                let attempts = self.attempts.as_ref();
+                attempts.map_or_else(Vec::new, |attempts| attempts.with_reasons(waits))
+            }
             Phase::Emptying { .. } => sight.waits_for(facts, going),
             Phase::Idle | Phase::Looking | Phase::Refused | Phase::Tainting { .. } => {
                 sight.waits(facts)
             }
         };
-        // Who was there when it was given up says enough.
+        // Who blocks the devices says enough.
         let message = self.phase.message(facts.heard);
         let says_enough = matches!(self.phase, Phase::GaveUp) && !waits_for.is_empty();
         Some(Standing {
@@ -353,21 +383,6 @@ impl Drain {
             message: message.filter(|_| !says_enough),
             waits_for,
         })
-    }
-}
-
-impl Phase {
-    fn message(self, heard: &Heard) -> Option<String> {
-        let forbidden = heard
-            .answers
-            .values()
-            .any(|answer| *answer == Answer::Forbidden);
-        match (&heard.trouble, self) {
-            (_, Self::GaveUp) => Some(words::SPENT.to_owned()),
-            (Some(Trouble::Forbidden), _) => Some(words::FORBIDDEN.to_owned()),
-            (Some(Trouble::Other(trouble)), _) => Some(trouble.clone()),
-            (None, _) => forbidden.then(|| words::FORBIDDEN.to_owned()),
-        }
     }
 }
 

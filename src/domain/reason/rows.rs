@@ -263,8 +263,8 @@ pub(super) const DRAIN_GAVE_UP: Row = told(
     "DrainGaveUp",
     Warning,
     (
-        "Pods are still in the way when the drain's time is over; new pods may come.",
-        "Make room for the pods named, such as by another replica, and set the layout's label anew.",
+        "Pods still block the layout at the deadline of a drain; new pods may come, and the drain is retried after a backoff.",
+        "Make room for the pods named, such as by another replica.",
     ),
 );
 pub(super) const DRAIN_REFUSED: Row = told(
@@ -272,7 +272,7 @@ pub(super) const DRAIN_REFUSED: Row = told(
     "DrainRefused",
     Warning,
     (
-        "Nothing is evicted, for somebody would stay in the way who is never evicted, or agents may not evict.",
-        "End who is named, or give agents the permission that is named.",
+        "Nothing can be evicted, or nothing more: what blocks the layout is never evicted, or agents lack the permission to evict.",
+        "End the pods or processes named, or give agents the permission that is named.",
     ),
 );

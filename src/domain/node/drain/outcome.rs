@@ -1,9 +1,11 @@
 //! What comes of a drain.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::facts::Scope;
 use super::pod::PodId;
+use crate::domain::id::PciAddress;
 
 /// What is asked of whoever speaks to the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,6 +27,8 @@ pub struct Outcome {
     pub waits_for_pods: bool,
     /// When to look again at the latest.
     pub again: Option<Duration>,
+    /// Devices that pods were evicted for, for the layout that is chosen now.
+    pub devices: BTreeSet<PciAddress>,
     /// What just happened.
     pub news: Vec<News>,
     /// Where it stands; `None` while there is nothing to drain for.
@@ -42,7 +46,7 @@ pub enum Stage {
     Tainting,
     /// Pods are evicted.
     Emptying,
-    /// It has had its deadline.
+    /// It has had its deadline, and is retried after a backoff.
     GaveUp,
 }
 
@@ -123,12 +127,14 @@ pub enum News {
     GaveUp {
         /// How long it went on.
         after: Duration,
+        /// The backoff before the next attempt.
+        retry: Duration,
         /// Who is still there.
         waits_for: Vec<Waiting>,
     },
-    /// Nothing is evicted because of these.
+    /// Nothing more is evicted because of these.
     Refused {
-        /// Who would stay in the way.
+        /// The blockers that stay.
         waits_for: Vec<Waiting>,
     },
     /// We may not list or evict pods.

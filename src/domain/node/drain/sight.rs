@@ -5,15 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::pod::{Found, Kept, Pod, PodId, find};
 use super::{Answer, Facts, Heard, Name, Waiting};
 use crate::domain::holder::Holder;
+use crate::domain::id::PciAddress;
 use crate::domain::plan::words::holders;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::{DeviceStatus, State, Status};
+
+/// Why a pod that may be evicted is still there.
+const NEXT: &str = "is to be evicted";
+const WHEN_TAINTED: &str = "is evicted when the node has the taint";
 
 /// What is seen of the node.
 #[derive(Debug, Default)]
 pub(super) struct Sight<'a> {
     /// Names of the devices for which it is enough that pods go.
     pub(super) devices: Vec<String>,
+    /// Their addresses.
+    pub(super) addresses: BTreeSet<PciAddress>,
     /// The pods in the way of these that may be evicted or were told to end.
     pub(super) in_the_way: BTreeMap<&'a PodId, &'a Pod>,
     /// Who is in the way of any device and will not go.
@@ -22,7 +29,7 @@ pub(super) struct Sight<'a> {
     pub(super) unlisted: Vec<Waiting>,
     /// Whether a device is such that a drain may begin for it.
     pub(super) may_begin: bool,
-    /// Whether a device is not in the way of anybody and not done either.
+    /// Whether a device that nobody blocks is not done.
     pub(super) is_unfinished: bool,
     /// Whether some device waits for somebody to go.
     held: bool,
@@ -55,10 +62,11 @@ impl<'a> Sight<'a> {
         let mut sight = Self::default();
         let pods = facts.heard.pods.as_deref();
         for device in &facts.status.devices {
-            sight.is_unfinished |= is_one_of(device, [Reason::Pending, Reason::NeedsReset]);
             if is_held(device) {
                 sight.held = true;
                 sight.take(device, pods, facts.pauses_operands);
+            } else {
+                sight.is_unfinished |= is_one_of(device, [Reason::Pending, Reason::NeedsReset]);
             }
         }
         for list in [&mut sight.obstacles, &mut sight.unlisted, &mut sight.others] {
@@ -92,6 +100,7 @@ impl<'a> Sight<'a> {
         }
         if goes {
             self.devices.push(device.name.clone());
+            self.addresses.insert(device.pci);
             self.may_begin |= is_known;
         }
     }
@@ -99,6 +108,22 @@ impl<'a> Sight<'a> {
     /// Whether some device waits for somebody to go.
     pub(super) fn is_held(&self) -> bool {
         self.held
+    }
+
+    /// Whether a pod that may be evicted blocks a device, or one that is not listed yet.
+    pub(super) fn may_go(&self) -> bool {
+        !self.in_the_way.is_empty() || !self.unlisted.is_empty()
+    }
+
+    /// Whether a blocker was told to end, may be evicted, or is made to let go by another part of the agent or of the node.
+    pub(super) fn goes_by_itself(&self) -> bool {
+        !self.in_the_way.is_empty() || !self.others.is_empty()
+    }
+
+    /// Whether a process of no pod blocks a device.
+    pub(super) fn is_held_by_a_process(&self) -> bool {
+        let mut obstacles = self.obstacles.iter();
+        obstacles.any(|one| matches!(one.who, Name::Process(_)))
     }
 
     /// Whether we may not evict one of the pods in the way.
@@ -141,8 +166,8 @@ impl<'a> Sight<'a> {
         let pods = all.into_iter().filter_map(|id| {
             let reason = match facts.heard.answers.get(id) {
                 _ if ending.contains(id) => "is ending",
-                None if facts.is_tainted => "is to be evicted",
-                None => "is evicted when the node has the taint",
+                None if facts.is_tainted => NEXT,
+                None => WHEN_TAINTED,
                 Some(Answer::Ending) => "is ending",
                 Some(Answer::Budget) => "its disruption budget allows no eviction",
                 Some(Answer::Forbidden) => "the agent may not evict it",
@@ -154,6 +179,11 @@ impl<'a> Sight<'a> {
         let rest = [&self.obstacles, &self.unlisted, &self.others];
         pods.chain(rest.into_iter().flatten().cloned()).collect()
     }
+}
+
+/// Whether this is why a pod is still there that nobody was asked to evict yet.
+pub(super) fn is_yet_to_be_evicted(waiting: &Waiting) -> bool {
+    [NEXT, WHEN_TAINTED].contains(&waiting.reason.as_str())
 }
 
 /// Whether it is to be told to end.

@@ -1,5 +1,6 @@
 //! Drains through whole stories, and at random.
 
+mod attempts;
 mod ends;
 mod random;
 
@@ -8,7 +9,7 @@ use crate::domain::holder::{self, Holder, Who};
 use crate::domain::id::PciAddress;
 use crate::domain::node::telling::Event;
 use crate::domain::reason::Kind;
-use crate::domain::reconcile::{DeviceStatus, State};
+use crate::domain::reconcile::{DeviceStatus, State, Status};
 
 const DEADLINE: Duration = Duration::from_mins(10);
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Name, News, Scope, Stage, Standing, Waiting};
+use super::{Answer, Heard, Name, News, Phase, Scope, Stage, Standing, Trouble, Waiting};
 use crate::domain::node::telling::{Event, event};
 use crate::domain::reason::Reason;
 
@@ -10,13 +10,31 @@ use crate::domain::reason::Reason;
 pub(super) const FORBIDDEN: &str = "the agent may not list pods or create pods/eviction: set agent.drain.policy of the chart, \
      or kubectl apply -k deploy/options/drain";
 
-/// Where the choice has had its time.
-pub(super) const SPENT: &str =
-    "pods were evicted for this choice of a layout before, and it is not done twice";
+/// Between two attempts.
+pub(super) const BACKOFF: &str = "the drain is retried after a backoff";
+
+/// Why a pod that was not asked to end is still there between two attempts.
+pub(super) const NEXT_ATTEMPT: &str = "is evicted by the next attempt";
 
 /// Longest text of one who is waited for, and how many are named.
 const LONGEST: usize = 300;
 const MOST: usize = 12;
+
+impl Phase {
+    /// What is wrong, where it is no pod's fault.
+    pub(super) fn message(self, heard: &Heard) -> Option<String> {
+        let forbidden = heard
+            .answers
+            .values()
+            .any(|answer| *answer == Answer::Forbidden);
+        match (&heard.trouble, self) {
+            (_, Self::GaveUp) => Some(BACKOFF.to_owned()),
+            (Some(Trouble::Forbidden), _) => Some(FORBIDDEN.to_owned()),
+            (Some(Trouble::Other(trouble)), _) => Some(trouble.clone()),
+            (None, _) => forbidden.then(|| FORBIDDEN.to_owned()),
+        }
+    }
+}
 
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,20 +109,21 @@ impl From<News> for Event {
                 "nothing can be changed now: the driver does not answer, the Node is gone, or the agent ends; new pods may come"
                     .to_owned(),
             ),
-            News::GaveUp { after, waits_for } => {
+            News::GaveUp {
+                after,
+                retry,
+                waits_for,
+            } => {
                 let rest = told(&waits_for).map_or_else(
-                    || "Nobody is in the way, but a change of a device does not end".to_owned(),
-                    |all| format!("Still in the way: {all}"),
+                    || "a change of a device does not end".to_owned(),
+                    |all| format!("blocked by {all}"),
                 );
-                let seconds = after.as_secs();
-                let message = format!("gave up after {seconds} s, until another layout is chosen. {rest}");
+                let (after, retry) = (after.as_secs(), retry.as_secs());
+                let message = format!("gave up after {after} s, next attempt in {retry} s: {rest}");
                 event(Reason::DrainGaveUp, message)
             }
             News::Refused { waits_for } => {
-                let message = format!(
-                    "nothing is evicted, for this would stay in the way: {}",
-                    who(&waits_for)
-                );
+                let message = format!("nothing can be evicted: blocked by {}", who(&waits_for));
                 event(Reason::DrainRefused, message)
             }
             News::Forbidden => event(Reason::DrainRefused, FORBIDDEN.to_owned()),

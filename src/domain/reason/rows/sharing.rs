@@ -25,8 +25,8 @@ pub(in crate::domain::reason) const SHARING_HELD: Row = told(
     "SharingHeld",
     Warning,
     (
-        "Pods have what is to be given out otherwise; it stays theirs, and nothing more is given out of it.",
-        "End the pods named, or wait: it goes on by itself.",
+        "Pods have what the layout changes; it stays theirs, and nothing more of it is allocated.",
+        "End the pods that the message or the state of the layout names, or wait: it goes on by itself.",
     ),
 );
 pub(in crate::domain::reason) const SHARING_NOT_IN_FORCE: Row = told(

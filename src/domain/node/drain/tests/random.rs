@@ -119,8 +119,9 @@ proptest! {
         let scope = if node { Scope::Node } else { Scope::Affected };
         let mut drain = drain(scope);
         let (mut now, mut generation) = (0, 1);
-        // By choice: since when it was drained for. What has no layout is another.
+        // By choice: start of the latest attempt, and when it gave up. What has no layout is another choice.
         let mut since: Option<((u64, bool), u64)> = None;
+        let mut gave_up: Option<u64> = None;
         let mut was_tainted = false;
         // When a device was last seen in work: what it leaves free and not done is waited for from then on.
         let mut busy_at = 0;
@@ -136,6 +137,7 @@ proptest! {
             }
             if since.is_some_and(|(known, _)| known != choice) {
                 since = None;
+                gave_up = None;
             }
             let (status, heard) = scene(moment, generation);
             let facts = Facts { pauses_operands: pauses, ..facts(&status, &heard, moment.is_tainted) };
@@ -154,6 +156,16 @@ proptest! {
             }
             if outcome.is_tainted {
                 prop_assert!(moment.layout);
+                let ended = |from: u64| {
+                    let until = from + DEADLINE.as_secs();
+                    gave_up.or((!was_tainted && now >= until).then_some(until))
+                };
+                if let Some(end) = since.and_then(|(_, from)| ended(from)) {
+                    // A retry, and not too soon.
+                    prop_assert!(now - end >= DEADLINE.as_secs(), "{now} {end}");
+                    since = None;
+                    gave_up = None;
+                }
                 let (_, from) = *since.get_or_insert((choice, now));
                 let spent = now - from;
                 prop_assert!(spent < (DEADLINE + STUCK).as_secs(), "{now} {from}");
@@ -165,6 +177,14 @@ proptest! {
                 }
                 prop_assert!(outcome.orders.evict.is_empty() || spent < DEADLINE.as_secs());
             }
+            let is_on = matches!(phase(&outcome), "tainting" | "emptying");
+            prop_assert_eq!(outcome.is_tainted, is_on);
+            prop_assert!(!(moment.listed && is_vain(&status) && outcome.is_tainted));
+            if outcome.news.iter().any(|news| matches!(news, News::GaveUp { .. }))
+                || (phase(&outcome) == "gave-up" && outcome.news.contains(&News::Forbidden))
+            {
+                gave_up = Some(now);
+            }
             was_tainted = outcome.is_tainted;
             // A drain that is on ends with its reason, whatever is seen of taint and pods.
             let mut end = drain.clone();
@@ -172,6 +192,27 @@ proptest! {
             prop_assert!(!done.is_tainted && done.orders.evict.is_empty());
         }
     }
+}
+
+/// Whether devices are blocked, and only by pods that are never evicted.
+fn is_vain(status: &Status) -> bool {
+    let stays = |holder: &Holder| ["p3", "p4", "p5", "p7"].map(held_by).contains(holder);
+    let blocked = |device: &DeviceStatus| {
+        let is_held = matches!(device.state, "blocked" | "needs-reset");
+        is_held && device.waits_for_holders
+    };
+    let mut held = status
+        .devices
+        .iter()
+        .filter(|device| blocked(device))
+        .peekable();
+    let is_held = held.peek().is_some();
+    let only = held.all(|device| device.holders.iter().all(stays));
+    let is_settled = status
+        .devices
+        .iter()
+        .all(|device| blocked(device) || matches!(device.state, "applied" | "failed" | "blocked"));
+    is_held && only && is_settled
 }
 
 fn applied_of(generation: u64) -> Status {

@@ -1,0 +1,95 @@
+//! Attempts of a drain: how many were made for a choice, and the backoff between them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::outcome::Waiting;
+use super::sight::is_yet_to_be_evicted;
+use super::words;
+use crate::domain::id::PciAddress;
+use crate::domain::reconcile::Status;
+
+/// Lower bound of the first backoff after an attempt; it is also at least as long as an attempt, so that a node is tainted for
+/// no more than half of the time.
+const FIRST_BACKOFF: Duration = Duration::from_mins(1);
+/// Upper bound of the backoff, unless the deadline is longer.
+const MAX_BACKOFF: Duration = Duration::from_hours(1);
+/// Caps the exponent: beyond this, every backoff is the upper bound.
+const MAX_DOUBLINGS: u32 = 16;
+
+/// What was chosen for the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Choice {
+    generation: u64,
+    layout: Option<String>,
+    /// What it means here: another layout of the same file may be edited at any time.
+    meaning: u64,
+}
+
+/// The attempts that were made for a choice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Attempts {
+    pub(super) choice: Choice,
+    pub(super) count: u32,
+    /// Start of the latest attempt.
+    pub(super) since: Duration,
+    /// When the latest attempt gave up before or at its deadline.
+    pub(super) gave_up: Option<Duration>,
+    /// The blockers at that time, with the reasons that the API server gave.
+    blockers: Vec<Waiting>,
+    /// The devices that pods were evicted for.
+    pub(super) devices: BTreeSet<PciAddress>,
+}
+
+impl Attempts {
+    pub(super) fn new(choice: Choice) -> Self {
+        Self {
+            choice,
+            count: 0,
+            since: Duration::ZERO,
+            gave_up: None,
+            blockers: Vec::new(),
+            devices: BTreeSet::new(),
+        }
+    }
+
+    /// When the next attempt may begin; `None` while the latest one may still go on.
+    pub(super) fn retry_at(&self, now: Duration, deadline: Duration) -> Option<Duration> {
+        let until = self.since.saturating_add(deadline);
+        let ended = self.gave_up.or((now >= until).then_some(until))?;
+        Some(ended.saturating_add(self.backoff(deadline)))
+    }
+
+    /// The pause after the latest attempt.
+    pub(super) fn backoff(&self, deadline: Duration) -> Duration {
+        let doublings = self.count.saturating_sub(1).min(MAX_DOUBLINGS);
+        let wait = FIRST_BACKOFF.max(deadline).saturating_mul(1 << doublings);
+        wait.min(MAX_BACKOFF.max(deadline))
+    }
+
+    /// Gives up the latest attempt.
+    pub(super) fn give_up(&mut self, now: Duration, blockers: Vec<Waiting>) {
+        self.gave_up = Some(now);
+        self.blockers = blockers;
+    }
+
+    /// `waits` with the reasons of when the latest attempt gave up: between attempts no pod is asked about.
+    pub(super) fn with_reasons(&self, mut waits: Vec<Waiting>) -> Vec<Waiting> {
+        for waiting in waits.iter_mut().filter(|one| is_yet_to_be_evicted(one)) {
+            let known = self.blockers.iter().find(|known| known.who == waiting.who);
+            let reason = known.map_or(words::NEXT_ATTEMPT, |known| known.reason.as_str());
+            reason.clone_into(&mut waiting.reason);
+        }
+        waits
+    }
+}
+
+impl Choice {
+    pub(super) fn of(status: &Status) -> Self {
+        Self {
+            generation: status.generation,
+            layout: status.layout.clone(),
+            meaning: status.meaning,
+        }
+    }
+}
