@@ -24,7 +24,7 @@ use self::uplink::UplinkArgs;
 pub use self::uplink::{Security, UplinkSettings};
 use super::engine::EngineSettings;
 use super::hardware::{HardwareArgs, HardwareSettings};
-use super::labels::{LabelArgs, LabelSettings};
+use super::labels::{LabelArgs, LabelSettings, MigStrategy};
 use super::log::{LogArgs, LogSettings};
 use super::{Answer, parse};
 use crate::domain::id::NodeName;
@@ -213,6 +213,12 @@ impl AgentArgs {
         let engine = engine.meeting_in(sharing.device_plugins());
         // Who gives devices out has to know of every change of them.
         let gives = sharing.giver() == Giver::Embedded;
+        // Partitions that no resource stands for would be of no use to anybody.
+        let strategy = if gives {
+            MigStrategy::Mixed
+        } else {
+            MigStrategy::None
+        };
         let node = self.uplink.node().ok();
         let uplink = match schedule {
             Schedule::Once => None,
@@ -223,7 +229,7 @@ impl AgentArgs {
             engine,
             node,
             hardware: self.hardware.into(),
-            labels: self.labels.into(),
+            labels: self.labels.resolve(strategy),
             sink,
             schedule,
             partitioning,
@@ -251,7 +257,7 @@ mod tests {
     use super::*;
     use crate::config::duration::Expiry;
     use crate::config::hardware::NvmlLibrary;
-    use crate::domain::labels::Options;
+    use crate::domain::labels::{self, Options};
 
     fn settings(arguments: &[&str]) -> AgentSettings {
         let program = ["octavo-agent"].iter();
@@ -296,6 +302,26 @@ mod tests {
             hardware.driver_roots(),
             ["/", "/run/nvidia/driver", "/home/kubernetes/bin/nvidia"].map(PathBuf::from)
         );
+    }
+
+    #[test]
+    fn agent_that_is_the_device_plugin_offers_partitions_unless_another_strategy_is_given() {
+        let strategy = |arguments: &[&str]| {
+            let options = settings(arguments).labels().options(Timestamp::UNIX_EPOCH);
+            options.mig_strategy
+        };
+        assert_eq!(
+            strategy(&["--sharing=embedded"]),
+            labels::MigStrategy::Mixed
+        );
+        assert_eq!(strategy(&["--sharing=hand-off"]), labels::MigStrategy::None);
+        for (name, expected) in [
+            ("none", labels::MigStrategy::None),
+            ("single", labels::MigStrategy::Single),
+        ] {
+            let given = format!("--mig-strategy={name}");
+            assert_eq!(strategy(&["--sharing=embedded", &given]), expected);
+        }
     }
 
     #[test]

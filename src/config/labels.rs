@@ -10,16 +10,16 @@ use crate::domain::labels::{self, Options, Publication};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Labels")]
 pub(super) struct LabelArgs {
-    /// How NVIDIA's labels present partitions, as in NVIDIA's device plugin
+    /// How NVIDIA's labels and resources present partitions, as in NVIDIA's device plugin [default: none; of an agent with --sharing
+    /// embedded: mixed]
     #[arg(
         long,
         value_enum,
         value_name = "STRATEGY",
         env = "OCTAVO_MIG_STRATEGY",
-        hide_env_values = true,
-        default_value = "none"
+        hide_env_values = true
     )]
-    mig_strategy: MigStrategy,
+    mig_strategy: Option<MigStrategy>,
 
     /// Write NVIDIA's labels (nvidia.com/*) beside our own
     ///
@@ -65,8 +65,8 @@ pub(super) struct LabelArgs {
 
 /// How NVIDIA's labels present partitions, as it is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum MigStrategy {
-    /// As if there were no partitions
+pub(super) enum MigStrategy {
+    /// As if there were no partitions; --sharing embedded offers nothing of a GPU with MIG mode enabled
     None,
     /// As whole GPUs, where all partitions are alike
     Single,
@@ -112,11 +112,18 @@ fn publication(switch: Switch) -> Publication {
 
 impl From<LabelArgs> for LabelSettings {
     fn from(args: LabelArgs) -> Self {
-        Self {
-            mig_strategy: args.mig_strategy,
-            nvidia_labels: args.nvidia_labels,
-            timestamp: args.timestamp,
-            machine_type: args.machine_type,
+        args.resolve(MigStrategy::None)
+    }
+}
+
+impl LabelArgs {
+    /// Where no strategy is given, it is `strategy`.
+    pub(super) fn resolve(self, strategy: MigStrategy) -> LabelSettings {
+        LabelSettings {
+            mig_strategy: self.mig_strategy.unwrap_or(strategy),
+            nvidia_labels: self.nvidia_labels,
+            timestamp: self.timestamp,
+            machine_type: self.machine_type,
         }
     }
 }

@@ -12,6 +12,8 @@ mod shares;
 mod units;
 mod warnings;
 
+use std::collections::BTreeSet;
+
 pub use self::compile::compile;
 pub use self::units::find;
 use super::resource::{ResourceName, ShareId};
@@ -74,6 +76,8 @@ pub struct Compiled {
     pub offers: Offers,
     /// What is not, and why, in words for a person.
     pub warnings: Vec<String>,
+    /// Devices with MIG mode enabled of which nothing is offered because the MIG strategy does not fit.
+    pub unoffered: BTreeSet<PciAddress>,
 }
 
 impl Unit {

@@ -40,10 +40,10 @@ pub fn compile(inventory: &Inventory, targets: &Targets, strategy: MigStrategy) 
             name,
         }
     });
+    let resources = resources.collect();
     Compiled {
-        offers: Offers {
-            resources: resources.collect(),
-        },
+        offers: Offers { resources },
+        unoffered: std::mem::take(&mut warnings.unoffered),
         warnings: warnings.finish(),
     }
 }

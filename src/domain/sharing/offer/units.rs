@@ -152,6 +152,7 @@ impl Parts {
         let called = called(device);
         if strategy == MigStrategy::None {
             let why = "its partitions are given out only with --mig-strategy single or mixed";
+            warnings.unoffered.insert(device.pci);
             return warnings.of(&called, why);
         }
         if !device.mig.is_told() {
@@ -202,7 +203,8 @@ impl Parts {
         } else {
             return self.found;
         };
-        for (_, called) in &self.devices {
+        for (pci, called) in &self.devices {
+            warnings.unoffered.insert(*pci);
             let why = format!(
                 "partitions are not given out, because --mig-strategy single does not fit: {reason}"
             );

@@ -1,8 +1,14 @@
 //! What is to be known of what is given out: whoever has the same trouble stands in one sentence.
 
+use std::collections::BTreeSet;
+
+use crate::domain::id::PciAddress;
+
 /// What was found so far, in the order in which it was met.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
+    /// Devices of which nothing is offered because the MIG strategy does not fit.
+    pub(super) unoffered: BTreeSet<PciAddress>,
     /// Who it is about, and what.
     all: Vec<(Vec<String>, String)>,
 }
