@@ -6,6 +6,7 @@
 mod facet;
 mod words;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::agent::sink::SinkError;
 use crate::agent::soonest;
 use crate::config::agent::ClusterSettings;
 use crate::domain::accelerators::Catalogue;
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, NvmlState};
 use crate::domain::labels::LabelSet;
 use crate::domain::node::drain::Standing;
@@ -334,6 +336,11 @@ impl Cluster {
             self.tell(vec![event]);
         }
         outcome
+    }
+
+    /// Devices that pods were evicted for, for the layout that is chosen now.
+    pub fn drained(&self) -> &BTreeSet<PciAddress> {
+        &self.shown.devices
     }
 
     /// The Node, where it was seen.

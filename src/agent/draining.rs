@@ -1,10 +1,12 @@
 //! Drains as the agent carries them: what the API server said is held against where the node stands, and what shall be is handed
 //! over. Nothing here waits.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tracing::{info, warn};
 
+use crate::domain::id::PciAddress;
 use crate::domain::node::View;
 use crate::domain::node::drain::{Drain, Facts, Orders, Outcome, Policy, Standing};
 use crate::domain::node::operands::{CLIENTS, PAUSED, RUNNING};
@@ -48,6 +50,8 @@ pub(super) struct Shown {
     pub(super) again: Option<Duration>,
     /// What is to be told.
     pub(super) events: Vec<Event>,
+    /// Devices that pods were evicted for, for the layout that is chosen now.
+    pub(super) devices: BTreeSet<PciAddress>,
 }
 
 impl Draining {
@@ -122,6 +126,7 @@ impl Draining {
             waits_for_pods: outcome.waits_for_pods,
             again: outcome.again,
             events,
+            devices: outcome.devices,
         }
     }
 }
@@ -143,7 +148,6 @@ pub(super) fn is_tainted(view: &View) -> bool {
 mod tests {
     use super::*;
     use crate::domain::holder::{self, Holder, Who};
-    use crate::domain::id::PciAddress;
     use crate::domain::node::Taint;
     use crate::domain::node::drain::{Heard, Pod, PodId, Scope};
     use crate::domain::reconcile::DeviceStatus;

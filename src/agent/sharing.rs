@@ -7,11 +7,13 @@ pub mod embedded;
 pub mod hand_off;
 pub mod machine;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::node::telling::Event;
 use crate::domain::node::{PluginLabel, View};
@@ -46,6 +48,8 @@ pub struct Scene<'a> {
     pub status: Option<&'a Status>,
     /// The Node, where it is followed and was seen.
     pub view: Option<&'a View>,
+    /// Devices that pods were evicted for, for the layout that is chosen now.
+    pub drained: &'a BTreeSet<PciAddress>,
 }
 
 /// What a look came to.

@@ -1,5 +1,6 @@
 //! Says what was seen, wherever it is to be said: in the log, in labels, to the aggregator, to commands, in the Node.
 
+use std::collections::BTreeSet;
 use std::future::{Future, pending};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -265,6 +266,8 @@ impl<'a> Teller<'a> {
             return (None, None);
         };
         let view = cluster.as_ref().and_then(Cluster::view);
+        let nothing = BTreeSet::new();
+        let drained = cluster.as_ref().map_or(&nothing, Cluster::drained);
         let outcome = giver.look(Scene {
             now: self.began.elapsed(),
             inventory,
@@ -272,6 +275,7 @@ impl<'a> Teller<'a> {
             xids: &xids,
             status,
             view: view.as_deref(),
+            drained,
         });
         if let Some(cluster) = cluster {
             cluster.tell(outcome.events);

@@ -8,6 +8,7 @@
 //!                                     +--> diagnosis: why it did not come about
 //!   Xids, condition --------> health: whether it is fit to be given out, and the way back
 //!   what kubelet asks ------> allocation: which of what is free
+//!   status of the layout ---> withhold: of which devices nothing new is allocated until their layout is applied
 //!   processes, pods --------> usage: who has what, and how much of it
 //! ```
 //!
@@ -29,6 +30,7 @@ pub mod resource;
 pub mod slice;
 pub mod status;
 pub mod usage;
+pub mod withhold;
 
 pub use offer::{Compiled, Offer, Offers, Partition, Unit};
 pub use resource::{ResourceName, ShareId};

@@ -28,6 +28,7 @@ use crate::domain::sharing::health::{Health, Monitor, Table};
 use crate::domain::sharing::hold::{Held, Listing, hold};
 use crate::domain::sharing::slice;
 use crate::domain::sharing::status::SharingStatus;
+use crate::domain::sharing::withhold::Withholding;
 use crate::domain::sharing::{Compiled, Offers, ResourceName, Unit, offer};
 use crate::k8s::device_plugin::{Answer, Gate, Report, Told};
 
@@ -38,6 +39,8 @@ pub struct Rules {
     pub strategy: MigStrategy,
     /// After how long what is not in force is looked into.
     pub deadline: Duration,
+    /// After how long idle partitions and replicas of a device are withheld whose layout is blocked; `None` for never.
+    pub withhold_after: Option<Duration>,
     /// Whether the Node chooses the layout, so that before it was seen nobody knows which.
     pub follows_node: bool,
     /// What errors of devices say of them.
@@ -62,6 +65,7 @@ pub struct Embedded {
     monitor: Monitor,
     setter: Setter,
     past: Past,
+    withholding: Withholding,
     /// What was last given out of each device that answered.
     units: BTreeMap<PciAddress, Vec<(ResourceName, Unit)>>,
     /// How each unit was when it was last looked at.
@@ -88,6 +92,7 @@ impl Embedded {
             monitor: Monitor::new(rules.xids.clone()),
             setter: Setter::new(rules.nvidia_smi.clone()),
             past: Past::new(rules.state.clone()),
+            withholding: Withholding::new(rules.withhold_after),
             rules,
             units: BTreeMap::new(),
             health: BTreeMap::new(),
@@ -231,6 +236,7 @@ impl Embedded {
         is_decided: bool,
     ) -> BTreeSet<PciAddress> {
         let monitor = &self.monitor;
+        let withheld = self.withholding.devices();
         let mut changing = BTreeSet::new();
         self.gate.list(inventory, |view| {
             changing.clone_from(&view.changing);
@@ -238,6 +244,7 @@ impl Embedded {
                 given: &view.given,
                 is_all: view.is_all && is_decided,
                 inventory,
+                withheld: &withheld,
             };
             hold(offers, held, view.before, |unit| {
                 if view.changing.contains(&unit.pci) {
@@ -268,10 +275,13 @@ impl Giver for Embedded {
         let Compiled {
             mut offers,
             warnings,
+            unoffered,
         } = offer::compile(scene.inventory, &targets, self.rules.strategy);
         leave_out(&mut offers, &unknown);
         let (offers, away) = self.with_absent(&offers, scene.inventory);
         let is_decided = self.is_decided(&scene);
+        self.withholding
+            .look(scene.now, scene.status, scene.drained);
         let changing = self.list(scene.inventory, &offers, &away, is_decided);
         let listing = Arc::clone(&self.gate.listing().borrow());
         // No kubelet can ask in between: the program has one thread, and nothing is waited for here.
@@ -292,6 +302,7 @@ impl Giver for Embedded {
         };
         self.setter.look(scene.now, is_decided.then_some(wish));
         let turns = standing::turns(scene.inventory, self.setter.slices());
+        let unoffered = standing::unoffered(scene.inventory, &unoffered);
         let sight = Sight {
             scene,
             offers: &offers,
@@ -302,7 +313,7 @@ impl Giver for Embedded {
             unknown: &unknown,
             warnings: &warnings,
             undelivered: undelivered.as_deref(),
-            turns: turns.as_ref(),
+            beside: [unoffered.as_ref(), turns.as_ref()],
             is_decided,
         };
         let fault = sight.fault();
@@ -319,13 +330,15 @@ impl Giver for Embedded {
             (fault.is_some() && !is_late).then(|| self.rules.deadline.saturating_sub(waited));
         let health = self.monitor.again();
         let slices = self.setter.slices().again();
-        let [health, slices] = [health, slices].map(|at| Some(at?.saturating_sub(scene.now)));
+        let withhold = self.withholding.again();
+        let at = [health, slices, withhold].into_iter().flatten().min();
+        let at = at.map(|at| at.saturating_sub(scene.now));
         Outcome {
             status: Some(status),
             in_force: self.in_force.clone(),
             plugin_label: PluginLabel::Absent,
             events,
-            again: [deadline, health, slices].into_iter().flatten().min(),
+            again: [deadline, at].into_iter().flatten().min(),
         }
     }
 

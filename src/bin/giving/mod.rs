@@ -95,6 +95,7 @@ fn embedded(settings: &AgentSettings) -> Option<(Box<dyn Port>, Arc<Gate>)> {
     let rules = Rules {
         strategy: settings.labels().options(Timestamp::now()).mig_strategy,
         deadline: sharing.deadline(),
+        withhold_after: sharing.withhold_after(),
         follows_node: settings.cluster().is_some_and(ClusterSettings::follows),
         xids: xids(settings),
         nvidia_smi: engine

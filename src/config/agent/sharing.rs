@@ -103,6 +103,20 @@ pub(super) struct SharingArgs {
     )]
     sharing_deadline: Duration,
 
+    /// After this time, idle partitions and replicas of a GPU with a blocked layout are not allocated; `none` for never; for --sharing embedded
+    ///
+    /// Pods keep what they have. The partitions and replicas are offered again when the layout is applied or another one is chosen.
+    /// A GPU that pods are evicted for (--drain) is withheld immediately.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        env = "OCTAVO_WITHHOLD_AFTER",
+        hide_env_values = true,
+        value_parser = optional,
+        default_value = "5m"
+    )]
+    withhold_after: OptionalDuration,
+
     /// How long kubelet may take to bring a new key of that ConfigMap to the plugin's pod; for --sharing hand-off
     #[arg(
         long,
@@ -120,10 +134,10 @@ pub(super) struct SharingArgs {
         value_name = "DURATION",
         env = "OCTAVO_USAGE_INTERVAL",
         hide_env_values = true,
-        value_parser = usage_interval,
+        value_parser = optional,
         default_value = "none"
     )]
-    usage_interval: UsageInterval,
+    usage_interval: OptionalDuration,
 
     /// Serve what dcgm-exporter would, under its names, beside our own metrics
     #[arg(long, env = "OCTAVO_DCGM_METRICS", hide_env_values = true)]
@@ -188,9 +202,9 @@ pub enum Giver {
     Embedded,
 }
 
-/// How often it is looked who uses what; none: never.
+/// A duration, or `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct UsageInterval(Option<Duration>);
+struct OptionalDuration(Option<Duration>);
 
 /// Who gives devices out to pods, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,6 +218,7 @@ pub struct SharingSettings {
     plugin_config_map: Option<ConfigMapName>,
     deadline: Duration,
     delay: Duration,
+    withhold_after: Option<Duration>,
     usage: UsageSettings,
 }
 
@@ -261,6 +276,11 @@ impl SharingSettings {
         self.delay
     }
 
+    /// After how long idle partitions and replicas of a GPU with a blocked layout are not allocated; `None` for never.
+    pub fn withhold_after(&self) -> Option<Duration> {
+        self.withhold_after
+    }
+
     /// Who uses what.
     pub fn usage(&self) -> UsageSettings {
         self.usage
@@ -292,7 +312,7 @@ impl SharingArgs {
                 "--sharing embedded needs --pod-resources: who has what is asked of kubelet",
             ));
         }
-        let UsageInterval(interval) = self.usage_interval;
+        let OptionalDuration(interval) = self.usage_interval;
         if interval.is_some_and(|interval| interval < SHORTEST_LOOK) {
             return Err(usage("--usage-interval: at least a second is needed"));
         }
@@ -323,6 +343,7 @@ impl SharingArgs {
             plugin_config_map: self.plugin_config_map,
             deadline: self.sharing_deadline,
             delay: self.plugin_config_delay,
+            withhold_after: self.withhold_after.0,
             usage: UsageSettings {
                 interval,
                 dcgm: self.dcgm_metrics,
@@ -332,11 +353,11 @@ impl SharingArgs {
     }
 }
 
-fn usage_interval(text: &str) -> Result<UsageInterval, duration::DurationError> {
+fn optional(text: &str) -> Result<OptionalDuration, duration::DurationError> {
     if text == "none" {
-        return Ok(UsageInterval(None));
+        return Ok(OptionalDuration(None));
     }
-    duration::positive(text).map(|interval| UsageInterval(Some(interval)))
+    duration::positive(text).map(|duration| OptionalDuration(Some(duration)))
 }
 
 fn usage(message: &str) -> Answer {

@@ -10,6 +10,7 @@ use super::offer::{self, Offer, Offers, Unit};
 use super::resource::{ResourceName, ShareId};
 use super::status::Kept;
 use crate::domain::holder::PodDevice;
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 
 /// All that is listed to kubelet.
@@ -19,6 +20,8 @@ pub struct Listing {
     pub resources: BTreeMap<ResourceName, Listed>,
     /// What is listed otherwise than it shall be, for as long as pods have it.
     pub kept: Vec<Kept>,
+    /// Devices of which nothing new is allocated.
+    pub withheld: BTreeSet<PciAddress>,
 }
 
 /// What is listed under one name.
@@ -37,6 +40,15 @@ pub struct Item {
     pub id: ShareId,
     /// Whether it is fit to be given out.
     pub health: Health,
+    /// Whether it is idle and not allocated, since its device waits for its layout.
+    pub is_withheld: bool,
+}
+
+impl Item {
+    /// Whether kubelet may allocate it. What a pod has stays so: kubelet refuses to restart a pod whose device is unhealthy.
+    pub fn is_fit(&self) -> bool {
+        self.health.is_healthy() && !self.is_withheld
+    }
 }
 
 /// What pods have.
@@ -48,6 +60,8 @@ pub struct Held<'a> {
     pub is_all: bool,
     /// The devices: what is there may be held and not be asked for.
     pub inventory: &'a Inventory,
+    /// Devices of which nothing new is allocated.
+    pub withheld: &'a BTreeSet<PciAddress>,
 }
 
 /// An id under a name.
@@ -73,7 +87,11 @@ pub fn hold(
             holders.insert((name, id), Some(one));
         }
     }
-    let mut draft = Draft::default();
+    let mut draft = Draft {
+        withheld: held.withheld,
+        before,
+        listing: Listing::default(),
+    };
     for offer in &asked.resources {
         draft.open(&offer.name, offer.fail_requests_greater_than_one);
         for unit in &offer.units {
@@ -106,12 +124,15 @@ fn left(uuid: &str, is_held: bool, known: (&Listing, &Inventory)) -> Option<Unit
     listed.filter(|_| is_kept).cloned().or(there)
 }
 
-#[derive(Default)]
-struct Draft {
+struct Draft<'a> {
+    /// Devices of which nothing new is allocated.
+    withheld: &'a BTreeSet<PciAddress>,
+    /// What was listed so far.
+    before: &'a Listing,
     listing: Listing,
 }
 
-impl Draft {
+impl Draft<'_> {
     fn open(&mut self, name: &ResourceName, fail: bool) -> &mut Listed {
         let listed = self.listing.resources.entry(name.clone());
         let listed = listed.or_insert_with(|| Listed {
@@ -134,7 +155,8 @@ impl Draft {
     ) {
         let asked = unit.ids();
         for ((name, id), by) in holders {
-            self.put(name, unit, id, health);
+            let is_withheld = by.is_none() && self.was_withheld(name, unit, id);
+            self.put(name, unit, id, (health, is_withheld));
             let is_as_asked = *name == offer.name && asked.contains(id);
             if let (false, Some(by)) = (is_as_asked, by) {
                 self.listing.kept.push(Kept {
@@ -151,8 +173,9 @@ impl Draft {
         let taken: BTreeSet<&ShareId> = holders.iter().map(|((_, id), _)| id).collect();
         let room = asked.len().saturating_sub(holders.len());
         let free = asked.iter().filter(|id| !taken.contains(id));
+        let is_withheld = self.withheld.contains(&unit.pci);
         for id in free.take(room) {
-            self.put(&offer.name, unit, id, health);
+            self.put(&offer.name, unit, id, (health, is_withheld));
         }
     }
 
@@ -164,14 +187,28 @@ impl Draft {
         unit: &Unit,
         health: &Health,
     ) {
-        self.put(name, unit, id, health);
+        let is_withheld = by.is_none() && self.was_withheld(name, unit, id);
+        self.put(name, unit, id, (health, is_withheld));
         let by = by.cloned();
         self.listing
             .kept
             .extend(by.map(|by| Kept { id: id.clone(), by }));
     }
 
-    fn put(&mut self, name: &ResourceName, unit: &Unit, id: &ShareId, health: &Health) {
+    /// Whether an id that a pod may have was idle and withheld before that became unknown.
+    fn was_withheld(&self, name: &ResourceName, unit: &Unit, id: &ShareId) -> bool {
+        let listed = self.before.resources.get(name);
+        let item = listed.and_then(|listed| listed.item(id));
+        self.withheld.contains(&unit.pci) && item.is_some_and(|item| item.is_withheld)
+    }
+
+    fn put(
+        &mut self,
+        name: &ResourceName,
+        unit: &Unit,
+        id: &ShareId,
+        (health, is_withheld): (&Health, bool),
+    ) {
         let listed = self.open(name, false);
         if listed.offer.units.iter().all(|one| one.uuid != unit.uuid) {
             listed.offer.units.push(unit.clone());
@@ -179,6 +216,7 @@ impl Draft {
         listed.items.push(Item {
             id: id.clone(),
             health: health.clone(),
+            is_withheld,
         });
     }
 
@@ -195,6 +233,7 @@ impl Draft {
             listed.items.sort_by_key(key);
         }
         self.listing.kept.sort();
+        self.listing.withheld.clone_from(self.withheld);
         self.listing
     }
 }
@@ -225,7 +264,7 @@ impl Listed {
 
     /// The ids that are fit to be given out.
     pub fn fit(&self) -> impl Iterator<Item = &ShareId> {
-        let fit = self.items.iter().filter(|item| item.health.is_healthy());
+        let fit = self.items.iter().filter(|item| item.is_fit());
         fit.map(|item| &item.id)
     }
 }

@@ -91,6 +91,12 @@ impl Ledger {
         self.is_all = true;
     }
 
+    /// Nobody has this any more.
+    pub fn release(&mut self, resource: &ResourceName, id: &ShareId) {
+        let key = (resource.to_string(), id.to_string());
+        self.entries.remove(&key);
+    }
+
     /// Kubelet does not tell.
     pub fn untold(&mut self) {
         self.is_all = false;
@@ -105,6 +111,12 @@ impl Ledger {
     pub fn given(&self) -> Vec<PodDevice> {
         let all = self.entries.values();
         all.map(|entry| entry.by.clone()).collect()
+    }
+
+    /// Whether this was given out and kubelet has yet to report it.
+    pub fn is_unseen(&self, resource: &ResourceName, id: &ShareId) -> bool {
+        let entry = self.entries.get(&(resource.to_string(), id.to_string()));
+        entry.is_some_and(|entry| entry.unseen.is_some())
     }
 
     /// What kubelet has yet to tell of.

@@ -46,6 +46,14 @@ pub enum Refusal {
         /// The device.
         pci: PciAddress,
     },
+    /// Its device waits for its layout. Kubelet chose it before it received the list without it.
+    #[error("{id} is of {pci}, of which nothing is allocated until its layout is applied")]
+    Withheld {
+        /// What was asked for.
+        id: ShareId,
+        /// The device.
+        pci: PciAddress,
+    },
     /// The layout lets a container have one.
     #[error(
         "{count} of {resource} were asked for: the layout says failRequestsGreaterThanOne, as more replicas are no more of a GPU"
@@ -161,6 +169,45 @@ impl Gate {
         resource: &ResourceName,
         requests: &[Vec<String>],
     ) -> Result<Vec<Vec<ShareId>>, Refusal> {
+        let given = self.give(resource, requests);
+        match &given {
+            Ok(_) => self
+                .given
+                .send_modify(|count| *count = count.saturating_add(1)),
+            Err(Refusal::Withheld { id, .. }) => {
+                self.release(resource, id);
+                self.doubt();
+            }
+            Err(_) => {}
+        }
+        given
+    }
+
+    /// Kubelet asks only for what no pod has: what it was refused is idle and withheld from now on, or it would choose it again
+    /// for the next pod.
+    fn release(&self, resource: &ResourceName, id: &ShareId) {
+        let mut state = self.state();
+        state.ledger.release(resource, id);
+        self.listing.send_if_modified(|listing| {
+            let mut now = Listing::clone(listing);
+            let listed = now.resources.get_mut(resource);
+            let items = listed.into_iter().flat_map(|listed| &mut listed.items);
+            for item in items.filter(|item| item.id == *id) {
+                item.is_withheld = true;
+            }
+            let differs = **listing != now;
+            if differs {
+                *listing = Arc::new(now);
+            }
+            differs
+        });
+    }
+
+    fn give(
+        &self,
+        resource: &ResourceName,
+        requests: &[Vec<String>],
+    ) -> Result<Vec<Vec<ShareId>>, Refusal> {
         let mut state = self.state();
         let listing = Arc::clone(&self.listing.borrow());
         let listed = listing.resources.get(resource);
@@ -168,7 +215,7 @@ impl Gate {
         for ids in requests {
             let ids: Result<Vec<ShareId>, Refusal> = ids
                 .iter()
-                .map(|id| state.check(resource, listed, id))
+                .map(|id| state.check(resource, (&listing, listed), id))
                 .collect();
             let ids = ids?;
             let only_one = listed.is_some_and(|listed| listed.offer.fail_requests_greater_than_one);
@@ -184,9 +231,6 @@ impl Gate {
         for ids in &all {
             state.ledger.give(now, resource, ids);
         }
-        drop(state);
-        self.given
-            .send_modify(|count| *count = count.saturating_add(1));
         Ok(all)
     }
 
@@ -274,7 +318,7 @@ impl State {
     fn check(
         &self,
         resource: &ResourceName,
-        listed: Option<&Listed>,
+        (listing, listed): (&Listing, Option<&Listed>),
         text: &str,
     ) -> Result<ShareId, Refusal> {
         let unknown = || Refusal::Unknown {
@@ -287,6 +331,10 @@ impl State {
         let pci = listed.unit(&id).ok_or_else(unknown)?.pci;
         if self.closed.contains_key(&pci) || self.stale.contains(&pci) {
             return Err(Refusal::Changing { id, pci });
+        }
+        // A pod's containers are asked for one after the other, and may have the same: what it was just given stays its own.
+        if listing.withheld.contains(&pci) && !self.ledger.is_unseen(resource, &id) {
+            return Err(Refusal::Withheld { id, pci });
         }
         match health {
             Health::Healthy => Ok(id),

@@ -152,6 +152,7 @@ mod tests {
                 .map(|id| Item {
                     id,
                     health: Health::Healthy,
+                    is_withheld: false,
                 })
                 .collect(),
         };

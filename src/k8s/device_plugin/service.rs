@@ -79,11 +79,7 @@ pub(super) struct Service {
 pub(super) fn devices(listed: &Listed) -> Vec<Device> {
     let all = listed.items.iter().map(|item| {
         let node = listed.unit(&item.id).and_then(|unit| unit.numa_node);
-        let health = if item.health.is_healthy() {
-            HEALTHY
-        } else {
-            UNHEALTHY
-        };
+        let health = if item.is_fit() { HEALTHY } else { UNHEALTHY };
         Device {
             id: item.id.to_string(),
             health: health.to_owned(),
@@ -235,7 +231,7 @@ fn status(refusal: &Refusal) -> Status {
     match refusal {
         Refusal::Unknown { .. } => Status::not_found(message),
         Refusal::Unhealthy { .. } => Status::failed_precondition(message),
-        Refusal::Changing { .. } => Status::unavailable(message),
+        Refusal::Changing { .. } | Refusal::Withheld { .. } => Status::unavailable(message),
         Refusal::MoreThanOne { .. } => Status::invalid_argument(message),
     }
 }

@@ -131,6 +131,36 @@ fn what_is_to_be_ignored_of_devices_is_told_the_agent_where_it_gives_them_out() 
 }
 
 #[test]
+fn strategy_and_withholding_reach_the_agent_that_is_the_device_plugin() {
+    let flags = |tier: &str, agent: Value| {
+        let all = render_with(&serde_json::json!({"tier": tier, "agent": agent}));
+        let agent = all.iter().find(|one| one["kind"] == "DaemonSet").unwrap();
+        let flags = agent["spec"]["template"]["spec"]["containers"][0]["args"].as_array();
+        let flags = flags.unwrap().iter().filter_map(Value::as_str);
+        let asked =
+            |flag: &&str| flag.contains("--mig-strategy") || flag.contains("--withhold-after");
+        flags
+            .filter(asked)
+            .map(ToOwned::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let embedded = serde_json::json!({"sharing": {"mode": "embedded"}});
+    // The agent's own default strategy offers partitions.
+    assert_eq!(flags("applier", embedded), ["--withhold-after=5m"]);
+    let single = serde_json::json!({
+        "migStrategy": "single",
+        "sharing": {"mode": "embedded", "withholdAfter": "none"},
+    });
+    assert_eq!(
+        flags("applier", single),
+        ["--mig-strategy=single", "--withhold-after=none"]
+    );
+    let mixed = || serde_json::json!({"migStrategy": "mixed"});
+    assert_eq!(flags("reader", mixed()), ["--mig-strategy=mixed"]);
+    assert!(flags("reporter", mixed()).is_empty());
+}
+
+#[test]
 fn helm_finds_nothing_to_complain_of() {
     let chart = path();
     let chart = chart.to_str().unwrap();

@@ -1,6 +1,7 @@
 //! Partitions given out, and changed while pods have them.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use super::kubelet::Tells;
 use super::plugin::{GPU, Rig};
@@ -227,4 +228,77 @@ fn of_requests_and_changes_that_meet_each_request_gets_what_stays_or_nothing() {
         rig.kubelet.counts(new, if new == HALF { 2 } else { 7 });
         rig.kubelet.offers(new, &partitions(&rig));
     }
+}
+
+#[test]
+fn without_a_strategy_partitions_are_offered_under_their_profile() {
+    let rig = Rig::new(ONE);
+    let mut agent = rig.agent(HALVES, &[]);
+    rig.kubelet.counts(HALF, 2);
+    agent.says("sharing-in-force");
+}
+
+#[test]
+fn partitions_that_the_strategy_leaves_out_are_a_warning() {
+    for strategy in ["none", "single"] {
+        let rig = Rig::new("- {board: A100_40GB, mig: enabled, count: 2}\n");
+        let rules = "[{devices: 0, mig: {3g.20gb: 2}}, {devices: 1, mig: {1g.5gb: 7}}]";
+        let mut agent = rig.agent(rules, &[&format!("--mig-strategy={strategy}")]);
+        let line = agent.says("sharing-not-in-force");
+        assert!(
+            line.contains("GPU 0, GPU 1") && line.contains("agent.migStrategy"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn blocked_gpu_is_withheld_after_the_time_and_its_layout_is_applied_though_pods_keep_coming() {
+    let rig = Rig::new(ONE);
+    let mut agent = rig.agent(HALVES, &[MIXED, "--withhold-after=1s"]);
+    rig.kubelet.counts(HALF, 2);
+    for pod in ["p0", "p1"] {
+        rig.kubelet.admit(pod, HALF, 1).unwrap();
+    }
+    rig.node.layouts(SEVENTHS);
+    agent.says("GPU 0: blocked");
+    let end = Instant::now() + Duration::from_mins(2);
+    let mut next = 2;
+    // The next pod takes what the last one has released; one pod is there at any time.
+    while rig.kubelet.knows(|known| known.healthy(SEVENTH).count()) < 7 {
+        assert!(Instant::now() < end, "{next} pods");
+        rig.kubelet.ended(&format!("p{}", next - 2));
+        let _refused_or_none_is_free = rig.kubelet.admit(&format!("p{next}"), HALF, 1);
+        next += 1;
+        let asked = rig.kubelet.knows(|known| known.asked);
+        rig.kubelet.wait("a question", |known| known.asked > asked);
+    }
+    let said = agent.kill();
+    assert!(
+        said.iter()
+            .any(|line| line.contains("withheld from allocation")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn withheld_gpu_is_offered_again_when_the_choice_is_taken_back() {
+    let rig = Rig::new(ONE);
+    let mut agent = rig.agent(HALVES, &[MIXED, "--withhold-after=1s"]);
+    rig.kubelet.counts(HALF, 2);
+    let pod = rig.kubelet.admit("train", HALF, 1).unwrap();
+    let all = partitions(&rig);
+    rig.node.layouts(SEVENTHS);
+    agent.says("idle partitions and replicas are withheld from allocation until the layout is applied: GPU 0");
+    rig.kubelet.offers(HALF, &pod.ids);
+    let idle: Vec<String> = all
+        .iter()
+        .filter(|id| **id != pod.ids[0])
+        .cloned()
+        .collect();
+    let refused = rig.kubelet.allocate(HALF, &idle).unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unavailable);
+    rig.node.layouts(HALVES);
+    rig.kubelet.offers(HALF, &all);
+    rig.kubelet.admit("next", HALF, 1).unwrap();
 }

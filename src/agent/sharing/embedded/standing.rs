@@ -32,8 +32,9 @@ pub(super) struct Sight<'a> {
     pub(super) warnings: &'a [String],
     /// Why containers would not get what they are given.
     pub(super) undelivered: Option<&'a str>,
-    /// Whose turns are not as long as they shall be.
-    pub(super) turns: Option<&'a Fault>,
+    /// Faults that keep nothing else from being offered: devices that the MIG strategy leaves out, and time slices of the wrong
+    /// length.
+    pub(super) beside: [Option<&'a Fault>; 2],
     pub(super) is_decided: bool,
 }
 
@@ -99,6 +100,20 @@ pub(super) fn turns(inventory: &Inventory, slices: &Slices) -> Option<Fault> {
     })
 }
 
+/// Devices of which nothing is offered because the MIG strategy does not fit.
+pub(super) fn unoffered(inventory: &Inventory, devices: &BTreeSet<PciAddress>) -> Option<Fault> {
+    let words = |pci: &PciAddress| Words::new(inventory, *pci).device(*pci);
+    let all: Vec<String> = devices.iter().map(words).collect();
+    (!all.is_empty()).then(|| {
+        let message = format!(
+            "nothing of these devices is offered to pods, because --mig-strategy does not fit: {}; set it to mixed (of the chart, \
+             agent.migStrategy)",
+            all.join(", ")
+        );
+        Fault::patient(Reason::SharingNotInForce, message)
+    })
+}
+
 impl Sight<'_> {
     /// What is in the way, the most important first.
     pub(super) fn fault(&self) -> Option<Fault> {
@@ -129,6 +144,7 @@ impl Sight<'_> {
             .find_map(|(name, listed)| self.untold(name, listed))
             .or_else(|| self.unknown())
             .or_else(|| self.held())
+            .or_else(|| self.withheld())
             .or_else(|| self.unpartitioned())
     }
 
@@ -212,6 +228,18 @@ impl Sight<'_> {
         Some(Fault::patient(Reason::SharingHeld, message))
     }
 
+    fn withheld(&self) -> Option<Fault> {
+        let words = |pci: &PciAddress| Words::new(self.scene.inventory, *pci).device(*pci);
+        let all: Vec<String> = self.listing.withheld.iter().map(words).collect();
+        (!all.is_empty()).then(|| {
+            let message = format!(
+                "idle partitions and replicas are withheld from allocation until the layout is applied: {}",
+                all.join(", ")
+            );
+            Fault::patient(Reason::SharingHeld, message)
+        })
+    }
+
     fn unpartitioned(&self) -> Option<Fault> {
         let words = |pci: &PciAddress| Words::new(self.scene.inventory, *pci).device(*pci);
         let all: Vec<String> = self.waiting.iter().map(words).collect();
@@ -231,10 +259,9 @@ impl Sight<'_> {
 
     /// The status for everybody who asks.
     pub(super) fn status(&self, fault: Option<&Fault>, is_late: bool) -> SharingStatus {
-        let (fault, more) = match fault {
-            Some(fault) => (Some(fault), self.turns.map(|turns| turns.message.clone())),
-            None => (self.turns, None),
-        };
+        let mut all = fault.into_iter().chain(self.beside.into_iter().flatten());
+        let fault = all.next();
+        let more: Vec<String> = all.map(|fault| fault.message.clone()).collect();
         let (reason, message) = match fault {
             None => (Reason::SharingInForce, None),
             Some(fault) if is_late && !fault.is_patient => {
@@ -268,10 +295,17 @@ impl Sight<'_> {
     fn unit(&self, unit: &Unit) -> UnitStatus {
         let mut items = self.listing.resources.values().flat_map(|one| &one.items);
         let item = items.find(|item| item.id.uuid() == unit.uuid);
+        let health = item.map_or_else(|| self.unlisted(), |item| item.health.clone());
+        let is_withheld = self.listing.withheld.contains(&unit.pci);
         UnitStatus {
             uuid: unit.uuid.clone(),
             replicas: unit.replicas,
-            health: item.map_or_else(|| self.unlisted(), |item| item.health.clone()),
+            health: if is_withheld && health.is_healthy() {
+                let reason = "withheld from allocation until its layout is applied".to_owned();
+                Health::Unhealthy { reason }
+            } else {
+                health
+            },
         }
     }
 
@@ -329,6 +363,7 @@ mod tests {
                     xids: &[],
                     status: None,
                     view: None,
+                    drained: &BTreeSet::new(),
                 },
                 offers: &offers,
                 listing,
@@ -338,7 +373,7 @@ mod tests {
                 unknown: &BTreeSet::new(),
                 warnings: &[],
                 undelivered: None,
-                turns: None,
+                beside: [None, None],
                 is_decided,
             };
             sight.resources()[0].units[0].health.clone()
@@ -360,6 +395,7 @@ mod tests {
                         .parse()
                         .unwrap(),
                     health: Health::Healthy,
+                    is_withheld: false,
                 }],
             },
         );

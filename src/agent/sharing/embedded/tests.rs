@@ -19,6 +19,7 @@ fn giver() -> Embedded {
     let rules = Rules {
         strategy: MigStrategy::None,
         deadline: Duration::from_mins(3),
+        withhold_after: None,
         follows_node: false,
         xids: Table::default(),
         nvidia_smi: nowhere,

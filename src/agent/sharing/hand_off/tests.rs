@@ -1,5 +1,6 @@
 //! What is told and kept while nothing can be handed over.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
@@ -66,6 +67,7 @@ fn look(giver: &mut HandOff, view: Option<&View>) -> Outcome {
         xids: &[],
         status: None,
         view,
+        drained: &BTreeSet::new(),
     })
 }
 

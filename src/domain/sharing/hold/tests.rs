@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Machine, NvmlState, PciIds};
 
 const GPUS: [&str; 2] = [
@@ -78,6 +77,11 @@ fn list(asked: &Offers, given: &[PodDevice], before: &Listing) -> Listing {
     list_on(&node(&[]), asked, given, before)
 }
 
+/// No device.
+fn none() -> BTreeSet<PciAddress> {
+    BTreeSet::new()
+}
+
 fn list_on(
     inventory: &Inventory,
     asked: &Offers,
@@ -88,6 +92,7 @@ fn list_on(
         given,
         is_all: true,
         inventory,
+        withheld: &none(),
     };
     hold(asked, held, before, |_| Health::Healthy)
 }
@@ -165,6 +170,7 @@ fn where_kubelet_does_not_tell_nothing_is_taken_away_and_of_what_is_new_nothing_
         given: &[],
         is_all: false,
         inventory: &node(&[]),
+        withheld: &none(),
     };
     let healthy = |_: &Unit| Health::Healthy;
     let first = hold(&gpu(Some(4)), unknown, &Listing::default(), healthy);
@@ -215,6 +221,7 @@ fn where_kubelet_does_not_tell_a_unit_of_which_nothing_is_asked_stays_only_where
             given: &[],
             is_all: false,
             inventory: &node(there),
+            withheld: &none(),
         };
         let listing = hold(&Offers::default(), unknown, &before, |_| Health::Healthy);
         assert_eq!(ids(&listing, &ResourceName::gpu()).len(), count);
@@ -236,6 +243,8 @@ fn ids_of_units_that_are_not_there_are_not_listed_whoever_has_them() {
 enum Event {
     /// The layout asks for these replicas of each GPU, under the other name or not.
     Ask(Option<u32>, Option<u32>, bool),
+    /// These GPUs are withheld.
+    Withhold(bool, bool),
     /// Nothing can be given out any more, as under the strategy `single` of partitions that differ.
     AskNothing,
     /// Kubelet takes the n-th of what is free.
@@ -257,6 +266,7 @@ fn event() -> impl Strategy<Value = Event> {
         (0..20_usize).prop_map(Event::Take),
         (0..20_usize).prop_map(Event::Release),
         any::<bool>().prop_map(Event::Tells),
+        (any::<bool>(), any::<bool>()).prop_map(|(a, b)| Event::Withhold(a, b)),
         Just(Event::AskNothing),
     ]
 }
@@ -277,13 +287,18 @@ proptest! {
         let mut asked = asked_of(None, None, false);
         let mut taken: Vec<Place> = Vec::new();
         let mut tells = true;
+        let mut withheld = none();
         let mut listing = Listing::default();
         for event in events {
             match event {
                 Event::Ask(a, b, renamed) => asked = asked_of(a, b, renamed),
                 Event::Take(nth) => {
+                    let fit = |(name, id): &(&ResourceName, &ShareId)| {
+                        listing.resources[*name].fit().any(|fit| fit == *id)
+                    };
                     let free: Vec<Place> = listing
                         .places()
+                        .filter(fit)
                         .map(|(name, id)| (name.clone(), id.clone()))
                         .filter(|place| !taken.contains(place))
                         .collect();
@@ -295,12 +310,31 @@ proptest! {
                     taken.remove(nth % taken.len());
                 },
                 Event::Tells(now) => tells = now,
+                Event::Withhold(a, b) => {
+                    let all = [(0, a), (1, b)].into_iter().filter(|(_, is_withheld)| *is_withheld);
+                    withheld = all.map(|(gpu, _)| unit(gpu, None).pci).collect();
+                }
                 Event::AskNothing => asked = Offers::default(),
             }
             let given: Vec<PodDevice> = taken.iter().map(|(name, id)| by(name, id)).collect();
             let given_now = if tells { &given[..] } else { &[] };
-            let held = Held { given: given_now, is_all: tells, inventory: &node(&[0, 1]) };
-            listing = hold(&asked, held, &listing, |_| Health::Healthy);
+            let (inventory, before) = (node(&[0, 1]), listing.clone());
+            let held = Held { given: given_now, is_all: tells, inventory: &inventory, withheld: &withheld };
+            listing = hold(&asked, held, &before, |_| Health::Healthy);
+            let nothing = Held { withheld: &none(), ..held };
+            let without = hold(&asked, nothing, &before, |_| Health::Healthy);
+            prop_assert!(listing.places().eq(without.places()), "what is withheld stays listed");
+            for (name, listed) in &listing.resources {
+                for item in &listed.items {
+                    let is_taken = taken.contains(&(name.clone(), item.id.clone()));
+                    prop_assert!(!is_taken || item.is_fit(), "{:?} is taken away from a pod", item);
+                    let is_of_withheld = listed.unit(&item.id).is_some_and(|unit| withheld.contains(&unit.pci));
+                    prop_assert!(is_of_withheld || item.is_fit(), "{:?} is not withheld", item);
+                    if tells && !is_taken {
+                        prop_assert_eq!(item.is_fit(), !is_of_withheld);
+                    }
+                }
+            }
             let listed: BTreeSet<Place> = listing
                 .places()
                 .map(|(name, id)| (name.clone(), id.clone()))

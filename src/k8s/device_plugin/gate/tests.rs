@@ -50,11 +50,20 @@ fn offers(uuids: &[&str], replicas: Option<u32>, only_one: bool) -> Offers {
 }
 
 fn list(gate: &Gate, offers: &Offers, health: &Health) {
+    list_without(gate, offers, (health, &BTreeSet::new()));
+}
+
+fn list_without(
+    gate: &Gate,
+    offers: &Offers,
+    (health, withheld): (&Health, &BTreeSet<PciAddress>),
+) {
     gate.list(&nothing(), |view| {
         let held = Held {
             given: &view.given,
             is_all: view.is_all,
             inventory: &nothing(),
+            withheld,
         };
         hold(offers, held, view.before, |_| health.clone())
     });
@@ -65,6 +74,34 @@ fn open(offers: &Offers) -> Arc<Gate> {
     gate.told(Duration::ZERO, Vec::new(), false);
     list(&gate, offers, &Health::Healthy);
     gate
+}
+
+#[test]
+fn withheld_device_is_allocated_to_no_other_pod_and_its_pod_keeps_what_it_has() {
+    let offers = offers(&MIGS, None, false);
+    let gate = open(&offers);
+    ask(&gate, &[MIGS[0]]).unwrap();
+    list_without(&gate, &offers, (&Health::Healthy, &BTreeSet::from([pci()])));
+    let listing = Arc::clone(&gate.listing().borrow());
+    let fit = listing.resources[&ResourceName::gpu()].fit();
+    let fit: Vec<String> = fit.map(ToString::to_string).collect();
+    assert_eq!(fit, [MIGS[0]]);
+    // Another container of the pod that is being admitted.
+    ask(&gate, &[MIGS[0]]).unwrap();
+    let refused = |id: &str| matches!(ask(&gate, &[id]), Err(Refusal::Withheld { .. }));
+    assert!(refused(MIGS[1]));
+    // Once kubelet reports the pod, whoever asks for the same is another one, and kubelet is asked whether the first has ended.
+    let by = gate.held();
+    gate.told(gate.now(), by, false);
+    let mut asked = gate.given();
+    asked.mark_unchanged();
+    assert!(refused(MIGS[0]));
+    assert!(asked.has_changed().unwrap());
+    let listing = Arc::clone(&gate.listing().borrow());
+    assert_eq!(listing.resources[&ResourceName::gpu()].fit().count(), 0);
+    assert_eq!(gate.held(), []);
+    list(&gate, &offers, &Health::Healthy);
+    ask(&gate, &[MIGS[1]]).unwrap();
 }
 
 fn ask(gate: &Gate, ids: &[&str]) -> Result<(), Refusal> {
