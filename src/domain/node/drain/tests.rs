@@ -1,5 +1,6 @@
 //! Drains through whole stories, and at random.
 
+mod attempts;
 mod ends;
 mod random;
 
