@@ -85,7 +85,8 @@ fn exit(errors: &[RuleError]) -> Exit {
         | Reason::Conflict { .. }
         | Reason::CapabilityUntold { .. }
         | Reason::NoProfiles { .. }
-        | Reason::Ambiguous { .. } => false,
+        | Reason::Ambiguous { .. }
+        | Reason::SameName { .. } => false,
     };
     if errors.iter().all(by_hardware) {
         Exit::Infeasible
