@@ -64,8 +64,8 @@ async fn ac_007_a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
             command,
             "octavo estimate training --parameters 7B --tokens 1T --precision bf16 --profile premium --namespace opendatahub --count 8"
         );
-        let address = page.address().await;
-        assert!(address.contains("parameters=7B&tokens=1T"), "{address}");
+        page.until_address(|address| address.contains("parameters=7B&tokens=1T"))
+            .await;
         page.assert_clean().await;
     })
     .await;
