@@ -168,7 +168,7 @@ impl Node {
     }
 }
 
-/// What mig-parted looks for before it asks NVML: the module in `/proc/modules`, and two files of each device.
+/// What mig-parted looks for before it asks NVML: the module in `/proc/modules`.
 fn prepare_for_peer(folder: &Path) {
     fs::create_dir_all(folder.join("peer/real")).unwrap();
     fs::write(
@@ -177,14 +177,6 @@ fn prepare_for_peer(folder: &Path) {
     )
     .unwrap();
     std::os::unix::fs::symlink("real/self", folder.join("peer/self")).unwrap();
-    for device in fs::read_dir(folder.join("sys/bus/pci/devices")).unwrap() {
-        let device = device.unwrap().path();
-        for (file, text) in [("numa_node", "-1\n"), ("resource", "0x0 0x0 0x0\n")] {
-            if !device.join(file).exists() {
-                fs::write(device.join(file), text).unwrap();
-            }
-        }
-    }
 }
 
 impl Peer {

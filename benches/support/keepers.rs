@@ -150,7 +150,9 @@ impl Fleet {
     async fn start(bed: &Bed, names: &[String]) -> Self {
         let (mut links, mut keepers) = (Vec::new(), Vec::new());
         for name in names {
-            let client = client::connect(Some(&bed.agents.path())).await.unwrap();
+            let client = client::connect(Some(&bed.agents.path()), client::Program::Agent)
+                .await
+                .unwrap();
             let (link, keeper) = Keeper::new(client, &name.parse().unwrap());
             links.push(Arc::new(link));
             keepers.push(tokio::spawn(keeper.run()));

@@ -96,7 +96,8 @@ fn exit(errors: &[RuleError]) -> Exit {
         | Reason::NoSuchIndex { .. }
         | Reason::Conflict { .. }
         | Reason::NoProfiles { .. }
-        | Reason::Ambiguous { .. } => false,
+        | Reason::Ambiguous { .. }
+        | Reason::SameName { .. } => false,
     };
     if !errors.is_empty() && errors.iter().all(by_hardware) {
         Exit::Infeasible

@@ -21,7 +21,7 @@ pub(super) use self::table::Columns;
 use super::text::lines;
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::{Colors, Headers, InspectFormat, InspectSettings};
-use crate::domain::inventory::Inventory;
+use crate::domain::inventory::{Condition, Inventory};
 use crate::wire::inventory::Document;
 
 /// The inventory in the form asked for.
@@ -37,11 +37,26 @@ pub(super) fn report(
         InspectFormat::Yaml => yaml(&Document::from(inventory))?,
         InspectFormat::Name => names(inventory),
     };
+    let (notes, exit) = match failing(inventory) {
+        0 => (String::new(), Exit::Done),
+        1 => ("1 accelerator is failing\n".to_owned(), Exit::Failed),
+        several => (
+            format!("{several} accelerators are failing\n"),
+            Exit::Failed,
+        ),
+    };
     Ok(Report {
         output,
-        notes: String::new(),
-        exit: Exit::Done,
+        notes,
+        exit,
     })
+}
+
+/// How many devices their driver lists and cannot read.
+fn failing(inventory: &Inventory) -> usize {
+    let devices = inventory.devices.iter();
+    let failing = devices.filter(|device| matches!(device.condition, Condition::Failing { .. }));
+    failing.count()
 }
 
 /// The inventory for a person to read.

@@ -155,6 +155,23 @@ impl PciAddress {
             function,
         })
     }
+
+    /// A stand-in for the address of a device whose driver reports none, from the driver's index. Its domain is `ffffffff`, like the
+    /// address that NVML returns for devices that are not on the PCI bus.
+    pub fn unreported(index: u32) -> Self {
+        let [.., device, bus] = index.to_be_bytes();
+        Self {
+            domain: u32::MAX,
+            bus,
+            device: device % 32,
+            function: 0,
+        }
+    }
+
+    /// Whether it is a stand-in for an address that the driver does not report.
+    pub fn is_unreported(&self) -> bool {
+        self.domain == u32::MAX
+    }
 }
 
 impl FromStr for PciAddress {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Condition, Device, Inventory, LinkRemote, Vendor};
+use crate::domain::inventory::{Condition, Device, Inventory, LinkRemote, SwitchGroup, Vendor};
 
 /// How the devices of a node are linked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,9 +55,9 @@ impl fmt::Display for InterconnectKind {
 
 /// How `devices` are linked; `None` where there are no two to link, or where their links are not known.
 ///
-/// Links are known of NVIDIA devices that answer. A link whose far end is not told (a guest that hides the switches) makes the
-/// kind unknown, unless others tell it; so does a device that would not talk about its links, or one of another maker. AMD's
-/// devices are looked at where there is none of NVIDIA's.
+/// Links are known of NVIDIA devices that answer. A link with an unknown remote makes the kind unknown, unless other links have a known
+/// one. So does a device whose links cannot be read, a device of another vendor, and a hidden switch for which NVML does not report
+/// which GPUs it connects. AMD devices count only where there is no NVIDIA device.
 pub fn of(devices: &[Device]) -> Option<Interconnect> {
     let mut nodes: Vec<&Device> = devices.iter().filter(|device| answers(device)).collect();
     nodes.sort_by_key(|device| device.pci);
@@ -104,7 +104,13 @@ fn answers(device: &Device) -> bool {
 fn kind_of(nodes: &[&Device], devices: &[Device]) -> Option<InterconnectKind> {
     let remotes = || nodes.iter().flat_map(|device| &device.links);
     let any = |wanted: fn(&LinkRemote) -> bool| remotes().any(|link| wanted(&link.remote));
-    if any(|remote| matches!(remote, LinkRemote::Switch(_))) {
+    let is_ungrouped = |device: &&Device| {
+        device.has_hidden_switch() && device.switch_group(LinkRemote::HiddenSwitch).is_none()
+    };
+    if nodes.iter().any(is_ungrouped) {
+        return None;
+    }
+    if any(|remote| matches!(remote, LinkRemote::Switch(_) | LinkRemote::HiddenSwitch)) {
         return Some(InterconnectKind::NvSwitch);
     }
     if any(|remote| matches!(remote, LinkRemote::Device(_))) {
@@ -132,15 +138,14 @@ fn adjacency(nodes: &[&Device]) -> Option<Vec<u64>> {
     let place: BTreeMap<PciAddress, usize> =
         nodes.iter().map(|device| device.pci).zip(0..).collect();
     let mut pairs: BTreeSet<(usize, usize)> = BTreeSet::new();
-    let mut behind: BTreeMap<PciAddress, Vec<usize>> = BTreeMap::new();
+    let mut behind: BTreeMap<SwitchGroup<'_>, Vec<usize>> = BTreeMap::new();
     for (at, device) in nodes.iter().enumerate() {
         for link in &device.links {
-            match link.remote {
-                LinkRemote::Device(address) => {
-                    pairs.extend(place.get(&address).map(|other| (at, *other)));
-                }
-                LinkRemote::Switch(address) => behind.entry(address).or_default().push(at),
-                LinkRemote::Unknown => {}
+            if let LinkRemote::Device(address) = link.remote {
+                pairs.extend(place.get(&address).map(|other| (at, *other)));
+            }
+            if let Some(group) = device.switch_group(link.remote) {
+                behind.entry(group).or_default().push(at);
             }
         }
     }

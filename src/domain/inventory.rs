@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 pub use amd::{Amd, AmdPartition, Mode};
 pub use health::{Health, Problem, RecoveryAction, RemappedRows};
-pub use links::{Fabric, LinkRemote, NvLink};
+pub use links::{Fabric, LinkRemote, NvLink, SwitchGroup};
 pub use mig::{Completeness, ComputeInstance, GpuInstance, Mig, MigMode, MigState};
 pub use neuron::{
     DriverLayout, LogicalCores, LogicalSource, Neuron, NeuronDevice, NeuronErrors, NeuronIdentity,
@@ -146,6 +146,9 @@ pub struct Device {
     pub links: Vec<NvLink>,
     /// Membership of a multi-node NVLink fabric.
     pub fabric: Option<Fabric>,
+    /// Number of the group of this machine's GPUs that reach each other by NVLink peer-to-peer; read only of GPUs behind hidden
+    /// switches ([`LinkRemote::HiddenSwitch`]) without a fabric. Source: `nvmlDeviceGetP2PStatus`.
+    pub p2p_group: Option<u32>,
     /// Error counters and what the driver asks for.
     pub health: Health,
     /// What AMD's driver says.
@@ -388,6 +391,7 @@ impl Device {
             processes: Vec::new(),
             links: Vec::new(),
             fabric: None,
+            p2p_group: None,
             health: Health::default(),
             amd: None,
             problems: Vec::new(),

@@ -27,6 +27,8 @@ pub enum Code {
     NoSuchFunction,
     /// The answer was no text.
     NotText,
+    /// The answer has no PCI address.
+    NoAddress,
     /// A number of `nvmlReturn_t`.
     Nvml(u32),
 }
@@ -70,7 +72,7 @@ impl Code {
     pub fn remedy(self) -> Remedy {
         match self {
             Self::NoSuchFunction => Remedy::Unavailable,
-            Self::NotText => Remedy::Bug,
+            Self::NotText | Self::NoAddress => Remedy::Bug,
             Self::Nvml(number) => match number {
                 1 | 9 | 18 => Remedy::Reinitialise,
                 3 | 13 | 21 => Remedy::Unavailable,
@@ -105,7 +107,9 @@ impl DriverError {
 impl Code {
     fn failure_kind(self, concerns: Concerns) -> FailureKind {
         let number = match self {
-            Self::NoSuchFunction | Self::NotText => return FailureKind::Refused,
+            Self::NoSuchFunction | Self::NotText | Self::NoAddress => {
+                return FailureKind::Refused;
+            }
             Self::Nvml(number) => number,
         };
         match (number, concerns) {
@@ -125,6 +129,7 @@ impl fmt::Display for Code {
         let number = match self {
             Self::NoSuchFunction => return f.pad("not in this driver's library"),
             Self::NotText => return f.pad("answered with bytes that are no text"),
+            Self::NoAddress => return f.pad("no PCI address in the response"),
             Self::Nvml(number) => *number,
         };
         let words = match number {

@@ -8,10 +8,13 @@ use crate::domain::id::PciAddress;
 use crate::domain::inventory::{
     Condition, Device, Inventory, Machine, Mig, NvmlState, PciIds, Problem, Vendor,
 };
-use crate::hw::Observation;
 use crate::hw::amd::Told;
 use crate::hw::calls::InFlight;
 use crate::hw::pci::PciFunction;
+use crate::hw::{Observation, Unnamed};
+
+/// NVIDIA's PCI vendor id.
+const NVIDIA: u16 = 0x10de;
 
 /// The node's inventory, before its devices have names. `observation` is absent while no driver answers.
 pub(crate) fn merge(
@@ -27,6 +30,20 @@ pub(crate) fn merge(
     for told in observation.into_iter().flat_map(|all| &all.devices) {
         let seen = devices.remove(&told.pci);
         devices.insert(told.pci, from_driver(told.clone(), seen.as_ref()));
+    }
+    if let Some(observation) = observation {
+        let is_named = |address: PciAddress| {
+            let mut named = observation.devices.iter();
+            named.any(|device| device.pci == address)
+        };
+        let on_bus = functions
+            .iter()
+            .filter(|function| may_be_unnamed(function) && !is_named(function.address));
+        // One function for each of them. Where the bus shows fewer, the others still exist and fail.
+        for unnamed in observation.unnamed.iter().skip(on_bus.count()) {
+            let device = without_address(unnamed);
+            devices.insert(device.pci, device);
+        }
     }
     Inventory {
         neuron: None,
@@ -56,17 +73,38 @@ pub(crate) fn stalled(last: &Inventory, call: InFlight) -> Inventory {
     inventory
 }
 
-/// A device that NVML did not name. When NVML counts more devices than it names, an NVIDIA device that no other kernel
-/// driver holds is one of those.
+/// Whether NVML may count this function as a device without naming it: an NVIDIA device that no other kernel driver holds.
+fn may_be_unnamed(function: &PciFunction) -> bool {
+    let driver = function.kernel_driver.as_deref();
+    Vendor::from_pci(function.ids.vendor) == Vendor::Nvidia
+        && matches!(driver, None | Some("nvidia"))
+}
+
+/// A device that NVML counts without an address, and that the bus does not show.
+fn without_address(unnamed: &Unnamed) -> Device {
+    let ids = PciIds {
+        vendor: NVIDIA,
+        device: 0,
+        subsystem_vendor: 0,
+        subsystem_device: 0,
+        class: None,
+    };
+    let mut device = Device::new(PciAddress::unreported(unnamed.index), ids);
+    device.index = Some(unnamed.index);
+    device.condition = Condition::Failing {
+        reason: unnamed.reason.clone(),
+    };
+    device
+}
+
+/// A device that NVML did not name.
 fn from_bus(function: &PciFunction, observation: Option<&Observation>) -> Device {
     let mut device = Device::new(function.address, function.ids);
     device.numa_node = function.numa_node;
-    let driver = function.kernel_driver.as_deref();
-    let counted = device.vendor == Vendor::Nvidia && matches!(driver, None | Some("nvidia"));
     let unnamed = observation.map_or(&[][..], |all| &all.unnamed);
     device.condition = match unnamed.first() {
-        Some(reason) if counted => Condition::Failing {
-            reason: reason.clone(),
+        Some(unnamed) if may_be_unnamed(function) => Condition::Failing {
+            reason: unnamed.reason.clone(),
         },
         Some(_) | None => Condition::PciOnly {
             kernel_driver: function.kernel_driver.clone(),
@@ -165,7 +203,13 @@ mod tests {
         let observation = Observation {
             driver: ready(),
             devices,
-            unnamed: unnamed.iter().map(|&reason| reason.to_owned()).collect(),
+            unnamed: (0..)
+                .zip(unnamed)
+                .map(|(index, &reason)| Unnamed {
+                    index,
+                    reason: reason.to_owned(),
+                })
+                .collect(),
         };
         let nvml = NvmlState::Ready(ready());
         merge(Machine::default(), functions, nvml, Some(&observation)).devices
@@ -219,6 +263,37 @@ mod tests {
                 }
             ]
         );
+    }
+
+    #[test]
+    fn devices_counted_by_nvml_and_absent_from_the_bus_are_failing() {
+        let reason = "nvmlDeviceGetPciInfo_v3: no PCI address in the response";
+        let devices = merged(&[], vec![told("0000:3b:00.0")], &[reason, reason]);
+        let failing = Condition::Failing {
+            reason: reason.to_owned(),
+        };
+        let seen: Vec<(String, Option<u32>, &Condition)> = devices
+            .iter()
+            .map(|device| (device.pci.to_string(), device.index, &device.condition))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("0000:3b:00.0".to_owned(), None, &Condition::Working),
+                ("ffffffff:00:00.0".to_owned(), Some(0), &failing),
+                ("ffffffff:01:00.0".to_owned(), Some(1), &failing),
+            ]
+        );
+        let one_on_bus = [
+            function("0000:3b:00.0", "nvidia"),
+            function("0000:86:00.0", "nvidia"),
+        ];
+        let devices = merged(&one_on_bus, vec![told("0000:3b:00.0")], &[reason, reason]);
+        let seen: Vec<String> = devices
+            .iter()
+            .map(|device| device.pci.to_string())
+            .collect();
+        assert_eq!(seen, ["0000:3b:00.0", "0000:86:00.0", "ffffffff:01:00.0"]);
     }
 
     #[test]

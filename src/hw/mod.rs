@@ -81,8 +81,17 @@ pub struct Observation {
     /// The devices it speaks for. What only the machine knows of them (NUMA node, class) and what only the catalogue
     /// knows (identity) is left absent.
     pub devices: Vec<Device>,
-    /// Why it would not name further devices that it counts, one reason each.
-    pub unnamed: Vec<String>,
+    /// Further devices that it counts, without a PCI address.
+    pub unnamed: Vec<Unnamed>,
+}
+
+/// A device that a driver counts and whose PCI address it does not report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unnamed {
+    /// The driver's index for it.
+    pub index: u32,
+    /// The call that failed, and how.
+    pub reason: String,
 }
 
 /// Finds and starts a driver library.

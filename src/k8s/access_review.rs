@@ -11,7 +11,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::time::timeout;
 
-use super::client::{ConnectError, connect};
+use super::client::{ConnectError, Program, connect};
 use super::token_review::{DEADLINE, ReviewError};
 use crate::domain::access::{Caller, GROUP, Proof, Question};
 use crate::domain::credential::{Audience, Token};
@@ -32,7 +32,7 @@ impl Asker {
         kubeconfig: Option<&Path>,
         audience: Option<Audience>,
     ) -> Result<Self, ConnectError> {
-        let client: Client = connect(kubeconfig).await?;
+        let client: Client = connect(kubeconfig, Program::Aggregator).await?;
         Ok(Self {
             tokens: Api::all(client.clone()),
             rights: Api::all(client),

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use self::chase::{Chase, Kind};
 use self::read::Read;
 use self::sight::Sight;
-use super::client::{ConnectError, connect};
+use super::client::{ConnectError, Program, connect};
 use crate::domain::cluster::{ClusterNode, ClusterPod, Sights};
 
 /// A cluster as it was known at one moment.
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Follower {
 impl Follower {
     /// Of the cluster of `kubeconfig`, or of the one whose pod this is. Nothing is asked yet.
     pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
-        Ok(Self::new(connect(kubeconfig).await?))
+        Ok(Self::new(connect(kubeconfig, Program::Aggregator).await?))
     }
 
     /// The same with a client that is there.

@@ -22,7 +22,7 @@ use self::follow::{profiles, queues};
 pub use self::write::{
     Applied, DryRun, Existing, MANAGER, Outcome, Trouble, WriteError, Writer, key,
 };
-use super::client::{ConnectError, connect};
+use super::client::{ConnectError, Program, connect};
 use crate::domain::hardware_profile::{HardwareProfile, ProfileKey, ProfileKind, Queues};
 
 /// What a cluster has of profiles and queues.
@@ -72,7 +72,7 @@ impl Profiles {
 impl ProfileFollower {
     /// Of the cluster of `kubeconfig`, or of the one whose pod this is. Nothing is asked yet.
     pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
-        Ok(Self::new(connect(kubeconfig).await?))
+        Ok(Self::new(connect(kubeconfig, Program::Aggregator).await?))
     }
 
     /// The same with a client that is there.

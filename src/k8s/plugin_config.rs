@@ -14,7 +14,7 @@ use serde_json::json;
 use thiserror::Error;
 use tokio::time::timeout;
 
-use super::client::{ConnectError, REQUEST, connect, told};
+use super::client::{ConnectError, Program, REQUEST, connect, told};
 
 /// Who we are among those who write to it.
 pub const MANAGER: &str = "octavo-aggregator";
@@ -68,7 +68,7 @@ impl Shelf {
         kubeconfig: Option<&Path>,
         place: (&str, &str),
     ) -> Result<Self, ConnectError> {
-        let client = connect(kubeconfig).await?;
+        let client = connect(kubeconfig, Program::Aggregator).await?;
         Ok(Self::new(client, place))
     }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use super::client::{ConnectError, REQUEST, connect, told};
+use super::client::{ConnectError, Program, REQUEST, connect, told};
 use super::node::patience;
 use super::plugin_config::MANAGER;
 use crate::domain::workload::{KEYS, Patch, Place, Pod};
@@ -70,7 +70,7 @@ impl PodTypeError {
 impl Pods {
     /// Those of the cluster of `kubeconfig`, or of the one whose pod this is. Nothing is asked yet.
     pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
-        let client = connect(kubeconfig).await?;
+        let client = connect(kubeconfig, Program::Aggregator).await?;
         Ok(Self { client })
     }
 

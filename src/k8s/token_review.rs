@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use thiserror::Error;
 use tokio::time::timeout;
 
-use super::client::{ConnectError, connect};
+use super::client::{ConnectError, Program, connect};
 use crate::domain::credential::{Audience, NODE_CLAIM, Review, Token};
 
 /// How long a review may take. The one who waits for it is an agent on its way in.
@@ -47,7 +47,7 @@ impl Reviewer {
         kubeconfig: Option<&Path>,
         audience: Audience,
     ) -> Result<Self, ConnectError> {
-        let client: Client = connect(kubeconfig).await?;
+        let client: Client = connect(kubeconfig, Program::Aggregator).await?;
         Ok(Self {
             reviews: Api::all(client),
             audience,

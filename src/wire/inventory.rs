@@ -161,6 +161,9 @@ struct DeviceJson {
     links: Vec<LinkJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fabric: Option<FabricJson>,
+    /// Number of the group of GPUs that reach each other by NVLink peer-to-peer, where NVML hides the switches and reports no fabric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    p2p_group: Option<u32>,
     #[serde(default, skip_serializing_if = "HealthJson::is_empty")]
     health: HealthJson,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -344,6 +347,8 @@ struct LinkJson {
 enum RemoteJson {
     Device,
     Switch,
+    /// An NVSwitch that is not on the PCI bus: NVML reports no address for it.
+    HiddenSwitch,
     Unknown,
 }
 

@@ -28,6 +28,7 @@ pub use self::show::show;
 use self::tree::{Entry, Node, Value};
 pub use self::write::{CannotWrite, write, write_json};
 use crate::domain::layout::{Layouts, Place, Rule, TimeSlicing};
+use crate::domain::near;
 
 /// Version of our dialect.
 const API_VERSION: &str = "octavo.dev/v1";
@@ -46,6 +47,9 @@ const ONLY_DEVICE_PLUGIN: &[&str] = &["flags", "resources", "sharing", "imex"];
 
 /// Keys of our dialect at the top.
 const OCTAVO_KEYS: &[&str] = &["apiVersion", "kind", "layouts"];
+
+/// Keys of all dialects at the top.
+const ALL_TOP_KEYS: [&[&str]; 3] = [OCTAVO_KEYS, MIG_PARTED_KEYS, DEVICE_PLUGIN_KEYS];
 
 /// A layout file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +99,7 @@ fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
         return None;
     };
     // `version` is mig-parted's as well as the device plugin's.
-    let plugin = first_of(entries, ONLY_DEVICE_PLUGIN);
+    let plugin = first_of(entries, ONLY_DEVICE_PLUGIN).or_else(|| meant_for_plugin(entries));
     let theirs = first_of(entries, MIG_PARTED_KEYS).or(plugin);
     let mig_configs = first_of(entries, &["mig-configs"]);
     let place = match (first_of(entries, OCTAVO_KEYS), theirs, plugin, mig_configs) {
@@ -111,6 +115,20 @@ fn read(text: &str, findings: &mut Findings) -> Option<Layouts> {
     };
     findings.error(place, LayoutProblem::NoDialect);
     None
+}
+
+/// Of a file that is no other dialect's, the first key that was meant for the device plugin's configuration: misspelt, or at the top
+/// instead of in its section.
+fn meant_for_plugin(entries: &[Entry]) -> Option<&Entry> {
+    if first_of(entries, OCTAVO_KEYS).is_some() || first_of(entries, &["mig-configs"]).is_some() {
+        return None;
+    }
+    entries.iter().find(|entry| {
+        let all = ALL_TOP_KEYS.iter().flat_map(|keys| keys.iter().copied());
+        let is_misspelt = near::meant(&entry.key, all)
+            .is_some_and(|nearest| ONLY_DEVICE_PLUGIN.contains(&nearest));
+        is_misspelt || device_plugin::has_section_for(&entry.key)
+    })
 }
 
 fn first_of<'n>(entries: &'n [Entry], keys: &[&str]) -> Option<&'n Entry> {

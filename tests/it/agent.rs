@@ -22,7 +22,7 @@ fn arguments(file: &Path) -> Vec<String> {
     let file = file.to_str().unwrap();
     [
         "--interval=100ms",
-        "--call-deadline=300ms",
+        "--call-deadline=2s",
         "--label-sink=file",
         "--feature-file-expiry=4s",
         "--log-level=debug",

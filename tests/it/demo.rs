@@ -138,7 +138,7 @@ fn the_demo_s_devices_of_amd_s_are_repartitioned_while_it_runs_and_seen_as_they_
     fs::create_dir(&machines).unwrap();
     let file = "mi300x.yaml";
     fs::copy(format!("{MACHINES}/{file}"), machines.join(file)).unwrap();
-    let mut demo = place.start(&["--seconds=60", "--machines", machines.to_str().unwrap()]);
+    let mut demo = place.start(&["--seconds=600", "--machines", machines.to_str().unwrap()]);
     let try_this = demo.says(" top");
     let server = try_this.trim().split(' ').next().unwrap();
     let server = server.strip_prefix("OCTAVO_SERVER=").unwrap();

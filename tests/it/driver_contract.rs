@@ -264,7 +264,13 @@ async fn more_processes_than_there_was_room_for_are_all_told() {
 
 #[tokio::test]
 async fn links_are_told_with_their_far_ends() {
-    for topology in ["nvswitch", "nvlink-mesh", "nvlink-pairs", "none"] {
+    for topology in [
+        "nvswitch",
+        "hidden-nvswitch",
+        "nvlink-mesh",
+        "nvlink-pairs",
+        "none",
+    ] {
         let machine = Machine::new(&format!(
             "machine: links\nlinks: {topology}\ngpus: [{{board: A100_80GB, count: 4}}, {{board: T4}}]\n"
         ));
@@ -278,6 +284,7 @@ async fn links_are_told_with_their_far_ends() {
                     let remote = match link.remote {
                         model::RemoteKind::Gpu => LinkRemote::Device(pci),
                         model::RemoteKind::Switch => LinkRemote::Switch(pci),
+                        model::RemoteKind::HiddenSwitch => LinkRemote::HiddenSwitch,
                     };
                     NvLink {
                         link: number,

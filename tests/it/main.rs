@@ -20,6 +20,7 @@ mod demo;
 mod deploy;
 mod doctor;
 mod driver_contract;
+mod driver_gaps;
 mod driver_life;
 mod driver_xids;
 mod engine;

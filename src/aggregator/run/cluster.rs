@@ -21,6 +21,7 @@ use crate::aggregator::view::View;
 use crate::book::profiles::ProfileBook;
 use crate::config::aggregator::{AggregatorSettings, ClusterSettings, PluginConfigs, PodTypes};
 use crate::config::kubernetes::ConfigMapName;
+use crate::k8s::client::Program;
 use crate::k8s::cluster::{Followed, Follower};
 use crate::k8s::hardware_profiles::{ProfileFollower, Writer as ProfileWriter};
 use crate::k8s::plugin_config::Shelf;
@@ -149,7 +150,7 @@ pub(super) fn maker(
     let Some(cluster) = wanted else {
         return Ok(None);
     };
-    let connect = ProfileWriter::connect(cluster.kubeconfig.as_deref());
+    let connect = ProfileWriter::connect(cluster.kubeconfig.as_deref(), Program::Aggregator);
     let writer = runtime.block_on(connect).map_err(StartError::Cluster)?;
     info!("hardware profiles are made in the cluster, for people who may make them there");
     Ok(Some(Maker::new(writer, guard.clone())))

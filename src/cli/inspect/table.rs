@@ -145,7 +145,7 @@ fn links(device: &Device) -> String {
     for link in &device.links {
         let kind = match link.remote {
             LinkRemote::Device(_) => "gpu",
-            LinkRemote::Switch(_) => "switch",
+            LinkRemote::Switch(_) | LinkRemote::HiddenSwitch => "switch",
             LinkRemote::Unknown => "other",
         };
         let count: &mut usize = counts.entry(kind).or_default();

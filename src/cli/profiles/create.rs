@@ -7,6 +7,7 @@ use crate::cli::client::{Client, Target};
 use crate::cli::{CliError, Exit, Report};
 use crate::config::octavo::profiles::{Attempt, CreateSettings, ProfileWish};
 use crate::domain::hardware_profile::{CREATED_BY, REASON};
+use crate::k8s::client::Program;
 use crate::k8s::hardware_profiles::{DryRun, Existing, Outcome, Writer};
 use crate::wire::hardware_profiles::document::ProfileDraft;
 use crate::wire::hardware_profiles::order::{CountsJson, ProfileOrder};
@@ -34,7 +35,7 @@ pub(super) async fn create(settings: &CreateSettings) -> Result<Report, CliError
     if text(&object, "namespace").is_empty() {
         return Err(CliError::NoNamespace);
     }
-    let writer = Writer::connect(settings.kubeconfig()).await;
+    let writer = Writer::connect(settings.kubeconfig(), Program::Octavo).await;
     let writer = writer.map_err(CliError::Connect)?;
     if let Some(user) = writer.user().await {
         annotate(&mut object, CREATED_BY, &user);

@@ -14,7 +14,8 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let devices = &facts.inventory.devices;
     let strangers = devices
         .iter()
-        .filter(|device| device.identity == Identity::Unknown);
+        // Without an address its ids are unknown too; the check of its health reports why.
+        .filter(|device| device.identity == Identity::Unknown && !device.pci.is_unreported());
     all.extend(strangers.map(stranger));
     if devices.is_empty() {
         let evidence = "there is nothing that a driver could be bound to";
@@ -97,6 +98,10 @@ fn binding(facts: &Facts<'_>, device: &Device) -> Finding {
     };
     match (&device.condition, bound(device), expected) {
         (Condition::Working, ..) => check.ok(subject, "its driver answers"),
+        (Condition::Failing { .. }, ..) if device.pci.is_unreported() => {
+            let evidence = "NVML counts it and reports no PCI address for it, and no PCI function stands for it";
+            check.unknown(subject, evidence)
+        }
         (Condition::Failing { .. }, ..) => check.ok(subject, "its driver lists it"),
         (condition @ Condition::PciOnly { .. }, Some(driver), _) if condition.is_passthrough() => check.ok(
             subject,

@@ -119,6 +119,18 @@ pub enum Reason {
         /// The names it could stand for.
         candidates: Vec<String>,
     },
+    /// The driver lists several profiles under one name.
+    #[error(
+        "the driver lists {} profiles named {name} (ids {}), which a layout cannot tell apart; create the instance with \
+         `nvidia-smi mig -cgi {}`, and then `octavo export` and layouts with {name} use its profile",
+        .ids.len(), listed(.ids, ", "), listed(.ids, "` or `nvidia-smi mig -cgi ")
+    )]
+    SameName {
+        /// The name.
+        name: String,
+        /// The driver's ids.
+        ids: Vec<u32>,
+    },
     /// A GPU instance cannot be split so.
     #[error("{asked} cannot be had: a GPU instance {whole} is split into {}", .legal.join(", "))]
     ComputeSplit {
@@ -151,6 +163,11 @@ pub enum Reason {
         /// How many there can be.
         most: u64,
     },
+}
+
+fn listed(ids: &[u32], between: &str) -> String {
+    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+    ids.join(between)
 }
 
 /// What a person may not have meant.

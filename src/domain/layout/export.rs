@@ -1,13 +1,13 @@
 //! What a node has now, as a layout that asks for just that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
 use super::error::{DeviceRef, RuleError};
 use super::{
-    Criteria, Dialect, Difference, IndexRange, Layout, MigWish, Place, ProfileCount, Rule,
-    Selector, compare, current, resolve,
+    Criteria, DeviceFilter, Dialect, Difference, IndexRange, Layout, MigWish, Place, ProfileCount,
+    Rule, Selector, compare, current, resolve,
 };
 use crate::domain::inventory::{Condition, Device, Inventory, Mig, MigMode, MigState, Vendor};
 use crate::domain::profile::ProfileName;
@@ -55,32 +55,49 @@ pub enum ExportError {
 /// Mode, and partitions by name.
 type Has = (MigMode, BTreeMap<ProfileName, u32>);
 
+/// Devices that have the same.
+type Group<'a> = (Has, Vec<&'a Device>);
+
 /// What the devices of a node that can be partitioned have now, as a layout that means just that on this node.
+///
+/// In mig-parted's dialect, GPUs that cannot be partitioned are listed with MIG off, rules are in the order of their first GPU, and a
+/// rule for every GPU of a model selects the model by its PCI ids, so that it means the same on a node with its GPUs in another order.
+/// Source: NVIDIA mig-parted v0.15.0, `cmd/nvidia-mig-parted/export/config.go`.
 ///
 /// # Errors
 /// Where something is not known, or cannot be asked for by a layout.
 pub fn export(inventory: &Inventory, name: &str, dialect: Dialect) -> Result<Layout, ExportError> {
-    let mut groups: BTreeMap<Has, Vec<&Device>> = BTreeMap::new();
-    for device in &inventory.devices {
-        if let Some(state) = partitionable(device)? {
-            let group = groups.entry(has(device, state)?).or_default();
-            group.push(device);
+    let mut devices: Vec<&Device> = inventory.devices.iter().collect();
+    devices.sort_by_key(|device| device.index.unwrap_or(u32::MAX));
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut is_any_capable = false;
+    for device in devices {
+        let has = match partitionable(device)? {
+            Some(state) => {
+                is_any_capable = true;
+                has(device, state)?
+            }
+            None if dialect == Dialect::MigParted && device.vendor == Vendor::Nvidia => {
+                (MigMode::Disabled, BTreeMap::new())
+            }
+            None => continue,
+        };
+        match groups.iter_mut().find(|(known, _)| *known == has) {
+            Some((_, alike)) => alike.push(device),
+            None => groups.push((has, vec![device])),
         }
     }
-    if groups.is_empty() {
+    if !is_any_capable {
         return Err(ExportError::Nothing);
     }
-    let one = groups.len() == 1;
-    let rules = groups
-        .into_iter()
-        .map(|(has, devices): (Has, Vec<&Device>)| {
-            let selector = if one {
-                Selector::All
-            } else {
-                selector(&devices, dialect)?
-            };
-            Ok(rule(selector, has))
-        });
+    let rules = groups.iter().map(|(has, devices)| {
+        let selector = match (groups.as_slice(), dialect) {
+            ([_], _) => Selector::All,
+            (groups, Dialect::MigParted) => selector_of_models(devices, groups)?,
+            (_, Dialect::Octavo | Dialect::DevicePlugin) => selector(devices, dialect)?,
+        };
+        Ok(rule(selector, has.clone()))
+    });
     let layout = Layout {
         name: name.to_owned(),
         place: Place::default(),
@@ -91,6 +108,43 @@ pub fn export(inventory: &Inventory, name: &str, dialect: Dialect) -> Result<Lay
     match compare(&resolved.targets, inventory) {
         same if same.is_empty() => Ok(layout),
         differences => Err(ExportError::NotExact(differences)),
+    }
+}
+
+/// By model, where there are several, and by index where the rule is not about every device of its models.
+fn selector_of_models(devices: &[&Device], groups: &[Group<'_>]) -> Result<Selector, ExportError> {
+    let models = |devices: &[&Device]| -> BTreeSet<DeviceFilter> {
+        devices.iter().copied().map(model).collect()
+    };
+    let own = models(devices);
+    let is_of_own = |device: &&&Device| own.contains(&model(device));
+    let all = groups.iter().flat_map(|(_, devices)| devices);
+    let is_whole = all.clone().filter(is_of_own).count() == devices.len();
+    let has_several = all
+        .map(|device| model(device))
+        .collect::<BTreeSet<_>>()
+        .len()
+        > 1;
+    let criteria = if is_whole {
+        Criteria::default()
+    } else {
+        match selector(devices, Dialect::MigParted)? {
+            Selector::Matching(criteria) => criteria,
+            Selector::All | Selector::Rest => Criteria::default(),
+        }
+    };
+    Ok(Selector::Matching(Criteria {
+        device_filter: has_several.then(|| own.into_iter().collect()),
+        ..criteria
+    }))
+}
+
+/// The PCI ids of a model.
+fn model(device: &Device) -> DeviceFilter {
+    DeviceFilter {
+        device: device.pci_ids.device,
+        vendor: device.pci_ids.vendor,
+        subsystem: None,
     }
 }
 

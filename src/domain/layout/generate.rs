@@ -112,6 +112,8 @@ fn uniform(offers: &[Offer<'_>]) -> Vec<Layout> {
             let rule = rule(selector.clone(), wish);
             let name = format!("all-{}", profile.name.to_string().replace('+', "."));
             match layouts.iter_mut().find(|known| known.name == name) {
+                // Two profiles of one name, which no layout can tell apart, make one rule.
+                Some(known) if known.rules.contains(&rule) => {}
                 Some(known) => known.rules.push(rule),
                 None => layouts.push(layout(&name, vec![rule])),
             }

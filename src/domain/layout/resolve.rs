@@ -211,7 +211,7 @@ impl<'a> Case<'a> {
         asked: &ProfileName,
         report: &mut Report<'_>,
     ) -> Option<&'a GpuInstanceProfile> {
-        let reason = match names::look_up(&state.catalog, asked) {
+        let reason = match names::look_up(state, asked) {
             Ok(found) => {
                 if !found.exact {
                     let surprise = Surprise::OtherSpelling {
@@ -222,6 +222,10 @@ impl<'a> Case<'a> {
                 }
                 return Some(found.profile);
             }
+            Err(names::Missing::SameName(ids)) => Reason::SameName {
+                name: asked.gpu_instance().to_string(),
+                ids,
+            },
             Err(names::Missing::Ambiguous(candidates)) => Reason::Ambiguous {
                 asked: asked.to_string(),
                 candidates,

@@ -12,9 +12,9 @@ use crate::hw::error::{Code, DriverError, Remedy};
 use crate::hw::nvml::control::NvmlControl;
 use crate::hw::nvml::device::KnownDevice;
 use crate::hw::nvml::events::NvmlEvents;
-use crate::hw::nvml::readings;
 use crate::hw::nvml::session::{DeviceHandle, Session};
-use crate::hw::{EventSource, GpuControl, GpuDriver, Observation};
+use crate::hw::nvml::{links, readings};
+use crate::hw::{EventSource, GpuControl, GpuDriver, Observation, Unnamed};
 
 /// A started NVML.
 #[derive(Debug)]
@@ -32,6 +32,12 @@ impl NvmlDriver {
             driver,
             devices: Vec::new(),
         }
+    }
+
+    /// The devices that have names.
+    fn handles(&self) -> Vec<(PciAddress, DeviceHandle)> {
+        let known = self.devices.iter().flatten();
+        known.map(|known| (known.pci, known.handle)).collect()
     }
 }
 
@@ -51,9 +57,13 @@ impl GpuDriver for NvmlDriver {
             match observe_one(session, index, slot) {
                 Ok(device) => devices.push(device),
                 Err(error) if error.remedy() == Remedy::Reinitialise => return Err(error),
-                Err(error) => unnamed.push(error.to_string()),
+                Err(error) => unnamed.push(Unnamed {
+                    index,
+                    reason: error.to_string(),
+                }),
             }
         }
+        links::group_by_p2p(session, &self.handles(), &mut devices)?;
         Ok(Observation {
             driver: self.driver.clone(),
             devices,
@@ -82,13 +92,7 @@ impl GpuDriver for NvmlDriver {
 
     fn events(&mut self, calls: &CallWatch) -> Result<Option<Box<dyn EventSource>>, DriverError> {
         let session = Session::new(&self.nvml, calls);
-        let devices: Vec<(PciAddress, DeviceHandle)> = self
-            .devices
-            .iter()
-            .flatten()
-            .map(|known| (known.pci, known.handle))
-            .collect();
-        let events = NvmlEvents::register(&self.nvml, session, &devices)?;
+        let events = NvmlEvents::register(&self.nvml, session, &self.handles())?;
         Ok(events.map(|events| Box::new(events) as Box<dyn EventSource>))
     }
 
@@ -149,7 +153,7 @@ pub(super) fn name(session: Session<'_>, index: u32) -> Result<KnownDevice, Driv
         handle,
         told.bus_id.parse().map_err(|_| DriverError {
             call: "nvmlDeviceGetPciInfo_v3",
-            code: Code::NotText,
+            code: Code::NoAddress,
         })?,
         PciIds {
             vendor,

@@ -115,7 +115,9 @@ impl NvmlEvents {
         match Code::Nvml(code) {
             Code::Nvml(0) => Ok(One::Event(data)),
             Code::TIMEOUT => Ok(One::Nothing),
-            code @ (Code::Nvml(_) | Code::NoSuchFunction | Code::NotText) => Err(error(code)),
+            code @ (Code::Nvml(_) | Code::NoSuchFunction | Code::NotText | Code::NoAddress) => {
+                Err(error(code))
+            }
         }
     }
 

@@ -72,7 +72,7 @@ fn recovery_action(
         // Fields that a driver does not know are an invalid argument to it.
         let code = match Code::Nvml(field.nvmlReturn) {
             Code::INVALID_ARGUMENT => Code::NOT_SUPPORTED,
-            code @ (Code::Nvml(_) | Code::NoSuchFunction | Code::NotText) => code,
+            code @ (Code::Nvml(_) | Code::NoSuchFunction | Code::NotText | Code::NoAddress) => code,
         };
         return Err(DriverError { call: CALL, code });
     }

@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 
 use nvml_wrapper_sys::bindings::{
+    nvmlGpuP2PCapsIndex_enum_NVML_P2P_CAPS_INDEX_NVLINK as P2P_NVLINK,
+    nvmlGpuP2PStatus_enum_NVML_P2P_STATUS_OK as P2P_OK,
+    nvmlGpuP2PStatus_enum_NVML_P2P_STATUS_UNKNOWN as P2P_UNKNOWN,
     nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_GPU as GPU,
     nvmlIntNvLinkDeviceType_enum_NVML_NVLINK_DEVICE_TYPE_SWITCH as SWITCH,
 };
 
-use crate::domain::inventory::{LinkRemote, NvLink, Problem};
+use crate::domain::id::PciAddress;
+use crate::domain::inventory::{Device, LinkRemote, NvLink, Problem};
 use crate::hw::error::{Code, DriverError};
 use crate::hw::nvml::session::{DeviceHandle, Session, optional, raw};
 
@@ -85,33 +89,83 @@ impl Links {
     }
 }
 
+/// The kind first: for switches that are not on the PCI bus, NVML answers `FFFFFFFF:FF:FF.0` as their address.
 fn ask_remote(
     session: Session<'_>,
     device: DeviceHandle,
     link: u32,
     problems: &mut Vec<Problem>,
 ) -> Result<LinkRemote, DriverError> {
+    let mut number = u32::MAX;
+    // SAFETY: the handle is this library's, and `number` may be written until the call returns.
+    let answer = raw!(session, nvmlDeviceGetNvLinkRemoteDeviceType, |f| unsafe {
+        f(device.0, link, &raw mut number)
+    });
+    let kind = optional(answer, problems)?.map(|()| number);
     let wrapped = session.device(device);
     let pci = session.wrapped("nvmlDeviceGetNvLinkRemotePciInfo_v2", || {
         wrapped.link_wrapper_for(link).remote_pci_info()
     });
-    let Some(pci) = optional(pci, problems)? else {
-        return Ok(LinkRemote::Unknown);
-    };
-    let Ok(address) = pci.bus_id.parse() else {
-        return Ok(LinkRemote::Unknown);
-    };
-    let mut kind = u32::MAX;
-    // SAFETY: the handle is this library's, and `kind` may be written until the call returns.
-    let answer = raw!(session, nvmlDeviceGetNvLinkRemoteDeviceType, |f| unsafe {
-        f(device.0, link, &raw mut kind)
-    });
-    let told = optional(answer, problems)?.is_some();
-    Ok(match kind {
-        GPU => LinkRemote::Device(address),
-        SWITCH => LinkRemote::Switch(address),
-        _ if told => LinkRemote::Unknown,
-        _ if SWITCH_IDS.contains(&pci.pci_device_id) => LinkRemote::Switch(address),
-        _ => LinkRemote::Device(address),
+    let pci = optional(pci, problems)?;
+    let address = pci.as_ref().and_then(|pci| pci.bus_id.parse().ok());
+    let has_switch_id = pci.is_some_and(|pci| SWITCH_IDS.contains(&pci.pci_device_id));
+    Ok(match (kind, address) {
+        (Some(SWITCH), Some(address)) => LinkRemote::Switch(address),
+        (Some(SWITCH), None) => LinkRemote::HiddenSwitch,
+        (Some(GPU), Some(address)) => LinkRemote::Device(address),
+        (None, Some(address)) if has_switch_id => LinkRemote::Switch(address),
+        (None, Some(address)) => LinkRemote::Device(address),
+        (Some(_), _) | (None, None) => LinkRemote::Unknown,
     })
+}
+
+/// Numbers the groups of GPUs that reach each other through hidden switches, where no fabric identifies the groups.
+///
+/// In a guest, GPUs behind the same switches can be in different partitions, which have no peer-to-peer with each other. A switch
+/// connects every pair of a partition, so each GPU is only compared with the first one of each group.
+pub(super) fn group_by_p2p(
+    session: Session<'_>,
+    handles: &[(PciAddress, DeviceHandle)],
+    devices: &mut [Device],
+) -> Result<(), DriverError> {
+    let mut hidden: Vec<&mut Device> = devices
+        .iter_mut()
+        .filter(|device| device.has_hidden_switch() && device.fabric.is_none())
+        .collect();
+    // NVML's order changes between drivers and reboots, and the numbers must not.
+    hidden.sort_by_key(|device| device.pci);
+    let mut groups: Vec<DeviceHandle> = Vec::new();
+    for device in hidden {
+        let Some((_, handle)) = handles.iter().find(|(pci, _)| *pci == device.pci) else {
+            continue;
+        };
+        let session = session.about(device.pci);
+        device.p2p_group = group_of(session, &mut groups, *handle, &mut device.problems)?;
+    }
+    Ok(())
+}
+
+/// The number of the group of `device`, which is a new one where it reaches no other; `None` where NVML does not report it.
+fn group_of(
+    session: Session<'_>,
+    groups: &mut Vec<DeviceHandle>,
+    device: DeviceHandle,
+    problems: &mut Vec<Problem>,
+) -> Result<Option<u32>, DriverError> {
+    let mut number = 0;
+    for first in groups.iter() {
+        let mut status = P2P_UNKNOWN;
+        // SAFETY: the handles are this library's, and `status` may be written until the call returns.
+        let answer = raw!(session, nvmlDeviceGetP2PStatus, |f| unsafe {
+            f(first.0, device.0, P2P_NVLINK, &raw mut status)
+        });
+        let status = optional(answer, problems)?.map(|()| status);
+        match status.filter(|status| *status != P2P_UNKNOWN) {
+            Some(P2P_OK) => return Ok(Some(number)),
+            Some(_) => number += 1,
+            None => return Ok(None),
+        }
+    }
+    groups.push(device);
+    Ok(Some(number))
 }

@@ -15,7 +15,7 @@ use crate::hw::error::{Code, LoadError};
 use crate::hw::{EventSource, GpuControl, Heard};
 
 /// Long enough for a busy machine, and only ever waited out where a call hangs.
-const DEADLINE: Duration = Duration::from_millis(400);
+const DEADLINE: Duration = Duration::from_secs(2);
 
 const MISMATCH: DriverError = DriverError {
     call: "nvmlDeviceGetCount_v2",

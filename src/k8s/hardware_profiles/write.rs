@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::time::timeout;
 
 use crate::domain::hardware_profile::{CREATED_BY, ProfileKey, ProfileKind};
-use crate::k8s::client::{ConnectError, REQUEST, connect, told};
+use crate::k8s::client::{ConnectError, Program, REQUEST, connect, told};
 use crate::wire::hardware_profiles::differences;
 
 /// Who we are among those who write profiles.
@@ -116,8 +116,11 @@ impl std::fmt::Debug for Writer {
 
 impl Writer {
     /// For the cluster of `kubeconfig`, or for the one whose pod this is. Nothing is asked yet.
-    pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, ConnectError> {
-        Ok(Self::new(connect(kubeconfig).await?))
+    pub async fn connect(
+        kubeconfig: Option<&Path>,
+        program: Program,
+    ) -> Result<Self, ConnectError> {
+        Ok(Self::new(connect(kubeconfig, program).await?))
     }
 
     /// The same with a client that is there.

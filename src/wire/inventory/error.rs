@@ -58,8 +58,8 @@ pub enum FieldProblem {
     /// A link to a device or a switch says where that is.
     #[error("missing, and the far end of the link is a device or a switch")]
     RemoteMissing,
-    /// A link to something unknown cannot say where that is.
-    #[error("given, and the far end of the link is unknown")]
+    /// A link to something hidden or unknown has no remote address.
+    #[error("given, and the remote of the link has no address")]
     RemoteNeedless,
 }
 

@@ -168,6 +168,7 @@ fn device(json: DeviceJson) -> Result<Device, FieldError> {
             cluster_uuid: fabric.cluster_uuid,
             clique_id: fabric.clique_id,
         }),
+        p2p_group: json.p2p_group,
         health: health(json.health).map_err(|error| error.within("health"))?,
         problems: json.problems.into_iter().map(Into::into).collect(),
     })
@@ -347,11 +348,12 @@ fn link(json: LinkJson) -> Result<NvLink, FieldError> {
     let remote = match (json.remote, pci) {
         (RemoteJson::Device, Some(pci)) => LinkRemote::Device(pci),
         (RemoteJson::Switch, Some(pci)) => LinkRemote::Switch(pci),
+        (RemoteJson::HiddenSwitch, None) => LinkRemote::HiddenSwitch,
         (RemoteJson::Unknown, None) => LinkRemote::Unknown,
         (RemoteJson::Device | RemoteJson::Switch, None) => {
             return Err(FieldError::new("remotePci", FieldProblem::RemoteMissing));
         }
-        (RemoteJson::Unknown, Some(_)) => {
+        (RemoteJson::HiddenSwitch | RemoteJson::Unknown, Some(_)) => {
             return Err(FieldError::new("remotePci", FieldProblem::RemoteNeedless));
         }
     };

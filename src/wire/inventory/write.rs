@@ -105,6 +105,7 @@ impl From<&Device> for DeviceJson {
             processes: all(&device.processes),
             links: all(&device.links),
             fabric: device.fabric.as_ref().map(FabricJson::from),
+            p2p_group: device.p2p_group,
             health: device.health.into(),
             amd: device.amd.as_ref().map(AmdJson::from),
             problems: all(&device.problems),
@@ -269,6 +270,7 @@ impl From<&NvLink> for LinkJson {
         let (remote, remote_pci) = match link.remote {
             LinkRemote::Device(pci) => (RemoteJson::Device, Some(pci)),
             LinkRemote::Switch(pci) => (RemoteJson::Switch, Some(pci)),
+            LinkRemote::HiddenSwitch => (RemoteJson::HiddenSwitch, None),
             LinkRemote::Unknown => (RemoteJson::Unknown, None),
         };
         Self {

@@ -57,6 +57,11 @@ const IMEX: Shape = Shape {
 /// The longest name of a resource, its domain and all. Source: as above, `MaxResourceNameLength`.
 const LONGEST: usize = 63;
 
+/// Whether a key belongs into one of the sections of the file.
+pub(super) fn has_section_for(key: &str) -> bool {
+    SHARING.keys.contains(&key) || flags::has(key)
+}
+
 pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> Option<Layouts> {
     findings.known(entries, FILE);
     match value_of(entries, "version") {

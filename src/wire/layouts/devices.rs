@@ -100,6 +100,15 @@ pub(super) fn read_or_absent<T>(read: Option<Option<T>>) -> Option<Option<T>> {
 pub(super) fn index(node: &Node, findings: &mut Findings) -> Option<Vec<IndexRange>> {
     let expected = ("an index", "a whole number from 0, or a range as 0-3");
     let read = |node: &Node, findings: &mut Findings| one_index(node, expected, findings);
+    indices_of(node, read, findings)
+}
+
+/// One of what `read` reads, or a list of them in which none is there twice.
+pub(super) fn indices_of(
+    node: &Node,
+    read: impl Fn(&Node, &mut Findings) -> Option<IndexRange>,
+    findings: &mut Findings,
+) -> Option<Vec<IndexRange>> {
     let ranges = list(node, "index", read, findings)?;
     let mut sorted: Vec<(IndexRange, Place)> = ranges.clone();
     sorted.sort();

@@ -144,7 +144,7 @@ pub enum LayoutProblem {
     OwnAlias,
     /// A second document.
     #[error(
-        "a second document begins here; a layout file has one (mig-parted ignores what follows, silently)"
+        "a second document begins here; a file has one (NVIDIA's programs ignore all others without a message)"
     )]
     SecondDocument,
     /// A key that is a list or mapping.

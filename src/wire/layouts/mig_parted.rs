@@ -41,10 +41,21 @@ pub(super) fn read(root: &Node, entries: &[Entry], findings: &mut Findings) -> O
         let (what, example) = ("mig-configs", EXAMPLE);
         findings.error(node.place, LayoutProblem::Empty { what, example });
     }
-    let layouts = named.iter().filter_map(|entry| layout(entry, findings));
+    let mut layouts: Vec<Layout> = Vec::new();
+    for entry in named {
+        let Some(layout) = layout(entry, findings) else {
+            continue;
+        };
+        // `16` and `0x10` are different keys of one name.
+        if let Some(known) = layouts.iter().find(|known| known.name == layout.name) {
+            let (key, first) = (quoted(&layout.name), known.place);
+            findings.error(entry.place, LayoutProblem::DuplicateKey { key, first });
+        }
+        layouts.push(layout);
+    }
     Some(Layouts {
         dialect: Dialect::MigParted,
-        layouts: layouts.collect(),
+        layouts,
     })
 }
 
@@ -57,8 +68,10 @@ fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
         findings.error(entry.place, LayoutProblem::LongName { most });
         return None;
     }
-    if !is_label_value(&entry.key) {
-        let name = quoted(&entry.key);
+    let number = entry.plain.then(|| scalar::number_as_name(&entry.key));
+    let name = number.flatten().unwrap_or_else(|| entry.key.to_string());
+    if !is_label_value(&name) {
+        let name = quoted(&name);
         findings.warning(entry.place, WarningProblem::Name { name });
     }
     let Value::List(items) = &entry.value.value else {
@@ -71,7 +84,7 @@ fn layout(entry: &Entry, findings: &mut Findings) -> Option<Layout> {
     }
     let rules = items.iter().filter_map(|item| rule(item, findings));
     Some(Layout {
-        name: entry.key.to_string(),
+        name,
         place: entry.place,
         rules: rules.collect(),
     })
@@ -113,26 +126,26 @@ fn selector(index: Option<Vec<IndexRange>>, filter: Option<Vec<DeviceFilter>>) -
     reason = "whether it could be read, and whether it is there"
 )]
 fn indices(node: &Node, findings: &mut Findings) -> Option<Option<Vec<IndexRange>>> {
-    let Value::List(items) = &node.value else {
+    if !matches!(node.value, Value::List(_)) {
         if scalar::text(node) == Some("all") {
             return Some(None);
         }
         let expected = "\"all\" or a list of indices as [0, 1]";
         findings.wrong_kind(node, "devices", expected);
         return None;
-    };
+    }
     // mig-parted has no ranges.
-    let mut wrong = false;
-    for item in items {
-        if scalar::number(item).is_none() {
+    let read = |item: &Node, findings: &mut Findings| {
+        let index = scalar::whole(item);
+        if index.is_none() {
             findings.wrong_kind(item, "an index", "a whole number from 0");
-            wrong = true;
         }
-    }
-    if wrong {
-        return None;
-    }
-    devices::index(node, findings).map(Some)
+        index.map(|index| IndexRange {
+            first: index,
+            last: index,
+        })
+    };
+    devices::indices_of(node, read, findings).map(Some)
 }
 
 /// `None` within is every device: no filter, an empty text or an empty list.

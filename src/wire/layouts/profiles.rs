@@ -60,7 +60,7 @@ fn wrong_count(entry: &Entry, value: &Node, findings: &mut Findings) {
 pub(super) fn name(entry: &Entry, findings: &mut Findings) -> Option<ProfileName> {
     // A name that is far too long would be repeated whole in the message.
     let shown = entry.key.chars().take(60).collect::<String>();
-    let profile = match shown.parse::<ProfileName>() {
+    let profile = match without_leading_zeros(&shown).parse::<ProfileName>() {
         Ok(profile) if shown.len() == entry.key.len() => profile,
         Ok(_) => {
             let error = crate::domain::profile::ProfileNameError::Malformed(shown);
@@ -81,6 +81,22 @@ pub(super) fn name(entry: &Entry, findings: &mut Findings) -> Option<ProfileName
         return None;
     }
     Some(profile)
+}
+
+/// Numbers as mig-parted reads them: `01g.05gb` is `1g.5gb`.
+fn without_leading_zeros(name: &str) -> String {
+    let mut text = String::new();
+    let mut letters = name.chars().peekable();
+    let mut is_in_number = false;
+    while let Some(letter) = letters.next() {
+        let is_before_digit = letters.peek().is_some_and(char::is_ascii_digit);
+        if letter == '0' && !is_in_number && is_before_digit {
+            continue;
+        }
+        is_in_number = letter.is_ascii_digit();
+        text.push(letter);
+    }
+    text
 }
 
 /// Source: go-nvlib v0.8.1, `pkg/nvlib/device/mig_profile.go`, which knows `me`, `me.all` and `gfx` beside the lack of

@@ -28,6 +28,73 @@ pub(super) fn number(node: &Node) -> Option<u32> {
     digits(plain(node)?)
 }
 
+/// The same, also with a fraction of zero: `1.0`, which mig-parted's reader takes for 1.
+pub(super) fn whole(node: &Node) -> Option<u32> {
+    let text = plain(node)?;
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_zero = fraction.bytes().all(|digit| digit == b'0');
+    digits(whole).filter(|_| is_zero && (whole == text || !whole.starts_with("0x")))
+}
+
+/// Whether NVIDIA's programs read it as a duration: a number of nanoseconds, or a text with units. Source: k8s-device-plugin v0.20.0,
+/// `api/config/v1/duration.go`, and Go, `time.ParseDuration`.
+pub(super) fn is_go_duration(node: &Node) -> bool {
+    let Some(scalar) = scalar(node) else {
+        return false;
+    };
+    if scalar.plain && scalar.text.parse::<f64>().is_ok_and(f64::is_finite) {
+        return true;
+    }
+    let text = scalar.text.strip_prefix(['+', '-']);
+    let mut rest = text.unwrap_or(&scalar.text);
+    if rest == "0" {
+        return true;
+    }
+    let mut parts = 0;
+    while !rest.is_empty() {
+        let end = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
+        let (number, after) = rest.split_at(end);
+        let units = ["ns", "us", "µs", "μs", "ms", "s", "m", "h"];
+        let unit_end = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let has_digit = number.bytes().any(|byte| byte.is_ascii_digit());
+        if !has_digit || number.matches('.').count() > 1 || !units.contains(&unit) {
+            return false;
+        }
+        rest = after;
+        parts += 1;
+    }
+    parts > 0
+}
+
+/// The name that mig-parted's reader makes of a key that YAML 1.1 takes for a whole number: `0x10` is `16`.
+pub(super) fn number_as_name(text: &str) -> Option<String> {
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text.strip_prefix('+').unwrap_or(text)),
+    };
+    let plain = rest.replace('_', "");
+    if !rest.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let number = if let Some(hex) = plain.strip_prefix("0x") {
+        u64::from_str_radix(hex, 16)
+    } else if let Some(octal) = plain.strip_prefix("0o") {
+        u64::from_str_radix(octal, 8)
+    } else if let Some(binary) = plain.strip_prefix("0b") {
+        u64::from_str_radix(binary, 2)
+    } else if plain.len() > 1 && plain.starts_with('0') {
+        u64::from_str_radix(&plain, 8)
+    } else {
+        plain.parse()
+    };
+    number.ok().map(|number| format!("{sign}{number}"))
+}
+
 /// A number from zero, with or without a fraction: `1979`, `835.5`.
 pub(super) fn figure(node: &Node) -> Option<f64> {
     let text = plain(node)?;

@@ -53,6 +53,8 @@ pub(super) struct Scalar {
 pub(super) struct Entry {
     pub(super) place: Place,
     pub(super) key: Rc<str>,
+    /// Whether the key has no quotes.
+    pub(super) plain: bool,
     pub(super) value: Rc<Node>,
 }
 
@@ -312,7 +314,7 @@ impl Builder {
             } => match key.take() {
                 None => *key = Some(as_key(&node, place)?),
                 Some((at, text, plain)) if plain && *text == *"<<" => merged.push((at, node)),
-                Some((at, text, _)) => {
+                Some((at, text, plain)) => {
                     if let Some(first) = seen.get(&text).copied() {
                         let key = quoted(&text);
                         findings.error(at, LayoutProblem::DuplicateKey { key, first });
@@ -321,6 +323,7 @@ impl Builder {
                         entries.push(Entry {
                             place: at,
                             key: text,
+                            plain,
                             value: node,
                         });
                     }
@@ -333,8 +336,12 @@ impl Builder {
 
 fn as_key(node: &Node, place: Place) -> Result<(Place, Rc<str>, bool), Failure> {
     match &node.value {
-        Value::Scalar(scalar) => Ok((place, Rc::from(&*scalar.text), scalar.plain)),
-        Value::List(_) | Value::Map(_) => Err((place, LayoutProblem::KeyNotText)),
+        Value::Scalar(scalar) if !node.is_null() => {
+            Ok((place, Rc::from(&*scalar.text), scalar.plain))
+        }
+        Value::Scalar(_) | Value::List(_) | Value::Map(_) => {
+            Err((place, LayoutProblem::KeyNotText))
+        }
     }
 }
 

@@ -191,7 +191,11 @@ fn mig_parted(rule: &Rule) -> Result<Out, &'static str> {
     }
     match &rule.mig {
         None => return Err("that partitioning stays as it is"),
-        Some(MigWish::Disabled) => entries.push(("mig-enabled", Out::Bool(false))),
+        // mig-parted writes the empty mapping too, and scripts index it.
+        Some(MigWish::Disabled) => {
+            entries.push(("mig-enabled", Out::Bool(false)));
+            entries.push(("mig-devices", counts_out(&[])));
+        }
         Some(MigWish::Enabled(counts)) => {
             entries.push(("mig-enabled", Out::Bool(true)));
             entries.push(("mig-devices", counts_out(counts)));

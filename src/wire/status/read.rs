@@ -126,6 +126,7 @@ pub(super) fn device(
             cluster_uuid: cut(LONGEST_WORD, fabric.cluster_uuid),
             clique_id: fabric.clique_id,
         }),
+        p2p_group: device.p2p_group,
         health: device.health.map(health).unwrap_or_default(),
         amd: device
             .amd
@@ -292,6 +293,7 @@ fn link(link: &v1::NvLink) -> Read<NvLink> {
     let remote = match Remote::try_from(link.remote) {
         Ok(Remote::Device) => LinkRemote::Device(pci()?),
         Ok(Remote::Switch) => LinkRemote::Switch(pci()?),
+        Ok(Remote::HiddenSwitch) => LinkRemote::HiddenSwitch,
         Ok(Remote::Unspecified | Remote::Unknown) | Err(_) => LinkRemote::Unknown,
     };
     let link = link.link;

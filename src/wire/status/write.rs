@@ -110,6 +110,7 @@ pub(super) fn device(device: &Device, profiles: String) -> v1::Device {
         processes: device.processes.iter().map(process).collect(),
         links: device.links.iter().map(link).collect(),
         fabric: device.fabric.as_ref().map(fabric),
+        p2p_group: device.p2p_group,
         health: Some(health(device.health)),
         problems: device.problems.iter().map(problem).collect(),
         amd: device.amd.as_ref().map(amd::write),
@@ -227,6 +228,7 @@ fn link(link: &NvLink) -> v1::NvLink {
     let (remote, pci) = match link.remote {
         LinkRemote::Device(pci) => (Remote::Device, Some(pci)),
         LinkRemote::Switch(pci) => (Remote::Switch, Some(pci)),
+        LinkRemote::HiddenSwitch => (Remote::HiddenSwitch, None),
         LinkRemote::Unknown => (Remote::Unknown, None),
     };
     v1::NvLink {

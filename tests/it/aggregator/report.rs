@@ -162,7 +162,7 @@ async fn a_node_more_than_the_fleet_takes_is_refused() {
 async fn a_stream_without_a_hello_ends_at_its_deadline() {
     let plan = Plan {
         patience: Patience {
-            hello: Duration::from_millis(50),
+            hello: Duration::from_secs(1),
             ..Patience::default()
         },
         ..Plan::default()
@@ -206,7 +206,7 @@ async fn of_two_that_claim_a_node_the_one_that_started_later_speaks() {
 
 #[tokio::test]
 async fn who_never_reads_its_answers_is_not_read_either_and_then_cut_off() {
-    let fleet = FleetSettings::new(Duration::from_millis(200), Duration::from_hours(1), 9);
+    let fleet = FleetSettings::new(Duration::from_secs(2), Duration::from_hours(1), 9);
     let plan = Plan {
         fleet,
         ..Plan::default()

@@ -86,7 +86,7 @@ async fn a_watcher_of_some_nodes_gets_only_those() {
 /// A node that says nothing any more, and who follows it.
 async fn silent(forget_after: Duration) -> (Site, Line, Streaming<v1::WatchEvent>) {
     let plan = Plan {
-        fleet: FleetSettings::new(Duration::from_millis(100), forget_after, 9),
+        fleet: FleetSettings::new(Duration::from_secs(1), forget_after, 9),
         ..Plan::default()
     };
     let site = plan.start().await;

@@ -74,9 +74,7 @@ fn with_wait_it_is_done_as_soon_as_nobody_is_in_the_way() {
     let node = Node::new(USED);
     let waiting = std::thread::scope(|scope| {
         let command = scope.spawn(|| node.octavo(&["apply", "all-2g.10gb", "--wait"]));
-        while names(&node.geometry(0)) != ["2g.10gb"; 3] {
-            std::thread::yield_now();
-        }
+        node.settles(0, &["2g.10gb"; 3]);
         node.machine.change(|world| world.remove_process(4711));
         command.join().unwrap()
     });

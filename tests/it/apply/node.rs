@@ -4,9 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use crate::machine::{Machine, simulator};
 use crate::process::Program;
+
+/// How long a change may take; it bounds a hang only.
+const PATIENCE: Duration = Duration::from_mins(3);
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
 const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
@@ -146,6 +150,16 @@ impl Node {
             .collect();
         all.sort_by_key(|one| one.1);
         all
+    }
+
+    /// Waits until the GPU has these instances.
+    #[track_caller]
+    pub(crate) fn settles(&self, gpu: usize, wanted: &[&str]) {
+        let began = Instant::now();
+        while names(&self.geometry(gpu)) != wanted {
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.geometry(gpu));
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
     }
 
     /// Whether MIG mode is in force on the GPU.

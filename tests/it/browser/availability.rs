@@ -85,8 +85,8 @@ async fn ac_008_the_page_says_what_is_free_who_waits_and_how_honestly_that_can_b
         later.pods.clear();
         site.follow(later, Vec::new());
         page.open("/availability").await;
-        let headline = page.text(".offer .headline").await;
-        assert!(headline.starts_with("8 available "), "{headline}");
+        page.until_text(".offer .headline", |text| text.starts_with("8 available "))
+            .await;
     })
     .await;
 }

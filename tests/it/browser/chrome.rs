@@ -18,7 +18,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 
 /// As long as anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 const MISSING: &str = "the browser tests need Chromium and its driver: \
     apt-get install --no-install-recommends chromium chromium-driver fonts-dejavu-core (hack/setup.sh does it)";
@@ -190,6 +190,32 @@ impl Page {
             }
         }
         panic!("never true: {script}");
+    }
+
+    /// Waits until the text of the first element that `css` selects is as wanted.
+    pub(super) async fn until_text(&self, css: &str, wanted: impl Fn(&str) -> bool) {
+        let mut last = String::new();
+        let begun = tokio::time::Instant::now();
+        while begun.elapsed() < PATIENCE {
+            last = self.text(css).await;
+            if wanted(&last) {
+                return;
+            }
+        }
+        panic!("{css} is {last:?}");
+    }
+
+    /// Waits until path and query of the address are as wanted: scripts change them after the page.
+    pub(super) async fn until_address(&self, wanted: impl Fn(&str) -> bool) {
+        let mut last = String::new();
+        let begun = tokio::time::Instant::now();
+        while begun.elapsed() < PATIENCE {
+            last = self.address().await;
+            if wanted(&last) {
+                return;
+            }
+        }
+        panic!("the address is {last}");
     }
 
     /// What `script` returns.

@@ -65,8 +65,8 @@ async fn ac_007_a_profile_says_how_long_a_training_takes_by_keyboard_alone() {
             command,
             format!("octavo estimate training {flags} --server {}", site.url)
         );
-        let address = page.address().await;
-        assert!(address.contains("parameters=7B&tokens=1T"), "{address}");
+        page.until_address(|address| address.contains("parameters=7B&tokens=1T"))
+            .await;
         page.assert_clean().await;
     })
     .await;

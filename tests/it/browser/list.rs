@@ -49,7 +49,8 @@ async fn ac_001_nodes_are_filtered_as_one_types_and_by_a_click_on_a_type() {
         let field = page.find("#search").await;
         field.send_keys("a100").await.unwrap();
         page.until(NAMES, &["hgx-a100", "mixed-l40s-a100"]).await;
-        assert_eq!(page.address().await, "/?search=a100&sort=name");
+        page.until_address(|address| address == "/?search=a100&sort=name")
+            .await;
         page.until_true("return document.activeElement.id === 'search'")
             .await;
 
@@ -125,7 +126,8 @@ async fn ac_001_nodes_are_ordered_by_a_click_on_a_head_and_by_keyboard() {
             page.ask(sorted, serde_json::json!([])).await,
             "Devices ascending"
         );
-        assert_eq!(page.address().await, "/?sort=devices");
+        page.until_address(|address| address == "/?sort=devices")
+            .await;
         page.assert_clean().await;
     })
     .await;

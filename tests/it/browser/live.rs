@@ -73,7 +73,7 @@ async fn a_lost_connection_is_said_and_ends_when_the_aggregator_is_back() {
             banner.starts_with("No connection to the aggregator since"),
             "{banner}"
         );
-        assert_eq!(page.text(".live").await, "Not connected");
+        page.until(".live", &["Not connected"]).await;
         site.start_again();
         page.until_true("return document.getElementById('banner').hidden")
             .await;

@@ -64,7 +64,8 @@ async fn ac_004_an_unknown_type_is_picked_from_the_catalogue_by_keyboard_alone_a
         page.press(ENTER).await;
         page.until("#names-title", &["Name the unknown devices"])
             .await;
-        assert!(page.address().await.ends_with("#name-them"));
+        page.until_address(|address| address.ends_with("#name-them"))
+            .await;
         tab_to(&page, "type-override").await;
         // Only types of who made them are offered.
         let foreign = "return [...document.querySelectorAll('#known-types option')]
@@ -93,11 +94,9 @@ async fn ac_004_an_unknown_type_is_picked_from_the_catalogue_by_keyboard_alone_a
         let comes = "comes octavo.dev/type=nvidia-b300-288gb".to_owned();
         assert!(labels.contains(&comes), "{labels:?}");
         assert_eq!(page.violations().await, Vec::<String>::new());
-        let address = page.address().await;
-        assert_eq!(
-            address.split('#').next(),
-            Some("/nodes/new-cards?type-override=nvidia-b300-288gb")
-        );
+        let wanted = Some("/nodes/new-cards?type-override=nvidia-b300-288gb");
+        page.until_address(|address| address.split('#').next() == wanted)
+            .await;
 
         // Somebody ran it: the page follows, says that it was by hand, and how to take it back.
         site.put("new-cards", &named(machine, "nvidia-b300-288gb"));

@@ -73,7 +73,8 @@ async fn a_layout_is_chosen_and_what_it_would_change_is_drawn_and_can_be_sent_to
         assert_eq!(page.count("#plan").await, 0);
         page.click("#layout option:nth-of-type(2)").await;
         page.until("#plan .verdict .badge", &["blocked"]).await;
-        assert!(page.address().await.contains("?layout="));
+        page.until_address(|address| address.contains("?layout="))
+            .await;
 
         // The address is enough for somebody else.
         page.open("/nodes/rtx-pro-6000?layout=all-balanced").await;

@@ -145,7 +145,10 @@ impl Api {
     /// An administrator's client. To be called within a runtime, to which its connections belong.
     pub(crate) fn client(&self) -> kube::Client {
         // Nothing in there waits when a file has all the credentials.
-        let connecting = pin!(octavo::k8s::client::connect(Some(self.kubeconfig())));
+        let connecting = pin!(octavo::k8s::client::connect(
+            Some(self.kubeconfig()),
+            octavo::k8s::client::Program::Agent
+        ));
         match connecting.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(client) => client.unwrap(),
             Poll::Pending => panic!("reading a kubeconfig waits for something"),

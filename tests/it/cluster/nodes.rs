@@ -155,7 +155,7 @@ mod tests {
         api.apply(&pod(&namespace, "one", node, container).to_string());
         let done = "--for=jsonpath={.status.phase}=Succeeded";
         let waited =
-            api.try_kubectl(&["wait", "-n", &namespace, "pod/one", done, "--timeout=120s"]);
+            api.try_kubectl(&["wait", "-n", &namespace, "pod/one", done, "--timeout=300s"]);
         let log = api.kubectl(&["logs", "-n", &namespace, "one"]);
         assert!(
             waited.status.success(),
@@ -183,7 +183,7 @@ mod tests {
     fn two_nodes_with_kubelets_are_ready() {
         let nodes = Nodes::shared();
         for node in ["node-1", "node-2"] {
-            let ready = ["wait", "--for=condition=Ready", "--timeout=120s"];
+            let ready = ["wait", "--for=condition=Ready", "--timeout=300s"];
             let api = nodes.api();
             api.kubectl(&[&ready[..], &[&format!("node/{node}")]].concat());
             let runtime = "-o=jsonpath={.status.nodeInfo.containerRuntimeVersion}";

@@ -93,7 +93,7 @@ impl Place {
     fn await_allocatable(&self, resource: &str, count: usize) {
         let resource = resource.replace('.', "\\.");
         let allocatable = format!("--for=jsonpath={{.status.allocatable.{resource}}}={count}");
-        let wait = ["wait", "node", NODE, &allocatable, "--timeout=120s"];
+        let wait = ["wait", "node", NODE, &allocatable, "--timeout=300s"];
         self.nodes.api().kubectl(&wait);
     }
 
@@ -129,7 +129,7 @@ impl Place {
             namespace,
             &pod,
             "--for=condition=Ready",
-            "--timeout=120s",
+            "--timeout=300s",
         ];
         let waited = api.try_kubectl(&ready);
         let described = || api.kubectl(&["describe", "-n", namespace, &pod]);
@@ -143,7 +143,7 @@ impl Place {
     fn refusal(&self, name: &str) -> String {
         let (pod, namespace) = (format!("pod/{name}"), &self.namespace);
         let failed = "--for=jsonpath={.status.phase}=Failed";
-        let wait = ["wait", "-n", namespace, &pod, failed, "--timeout=120s"];
+        let wait = ["wait", "-n", namespace, &pod, failed, "--timeout=300s"];
         self.nodes.api().kubectl(&wait);
         let status = &self.pod(name)["status"];
         assert_eq!(status["reason"], "UnexpectedAdmissionError", "{status:#}");

@@ -18,7 +18,7 @@ use crate::machine::{Machine, start};
 async fn a_change_that_hangs_is_named_and_everybody_is_answered() {
     let machine = Machine::new(A100S);
     let settings = Settings {
-        call_deadline: Duration::from_millis(500),
+        call_deadline: Duration::from_secs(2),
         ..machine.settings()
     };
     let handle = start(&settings);

@@ -15,7 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsConnector;
 
 /// Longer than anything takes on a loaded machine; only a failing test waits for it.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Where the API is.
 #[derive(Clone)]
@@ -189,6 +189,23 @@ impl Api {
             }
             let changed = timeout(PATIENCE, events.next()).await;
             assert!(changed.is_ok(), "{path} stays {answer:?}");
+        }
+    }
+
+    /// Waits until the metrics have all these lines, and gives them. No event reports a change of metrics.
+    pub(crate) async fn metrics_with(&self, lines: &[&str]) -> String {
+        let began = tokio::time::Instant::now();
+        let mut pace = pace();
+        loop {
+            pace.tick().await;
+            let text = self.get("/metrics").await.body;
+            let missing = lines
+                .iter()
+                .find(|line| !text.lines().any(|one| one == **line));
+            let Some(missing) = missing else {
+                return text;
+            };
+            assert!(began.elapsed() < PATIENCE, "{missing}\n{text}");
         }
     }
 

@@ -100,10 +100,7 @@ async fn a_layout_that_was_put_in_force_is_seen_to_be() {
         (&json!("applied"), &Value::Null)
     );
 
-    let text = Api::at(metrics).get("/metrics").await;
-    assert_eq!(text.status, 200);
-    let text = text.body;
-    for sample in [
+    let samples = [
         "octavo_applies_total{result=\"applied\"} 1",
         "octavo_applies_total{result=\"failed\"} 0",
         "octavo_instances_destroyed_total 1",
@@ -114,9 +111,8 @@ async fn a_layout_that_was_put_in_force_is_seen_to_be() {
         "octavo_apply_hardware_seconds_count 1",
         "octavo_layout_state{state=\"applied\"} 1",
         "octavo_layout_state{state=\"blocked\"} 0",
-    ] {
-        assert!(text.lines().any(|line| line == sample), "{sample}\n{text}");
-    }
+    ];
+    let text = Api::at(metrics).metrics_with(&samples).await;
     promtool::finds_no_fault(&text);
     assert_eq!(Api::at(metrics).get("/elsewhere").await.status, 404);
     assert!(agent.stop().success());
@@ -148,12 +144,11 @@ async fn what_somebody_else_changed_is_brought_back_and_counted() {
         (instances(&machine, 0), label(&node)),
         (2, &json!("applied"))
     );
-    let text = Api::at(metrics).get("/metrics").await.body;
-    assert!(text.contains("octavo_drift_total 1\n"), "{text}");
-    assert!(
-        text.contains("octavo_applies_total{result=\"applied\"} 2\n"),
-        "{text}"
-    );
+    let samples = [
+        "octavo_drift_total 1",
+        "octavo_applies_total{result=\"applied\"} 2",
+    ];
+    Api::at(metrics).metrics_with(&samples).await;
 }
 
 #[tokio::test]
@@ -187,14 +182,12 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
         );
     }
     assert_eq!(instances(&machine, 1), 1, "what is in use stays");
-    let text = Api::at(metrics).get("/metrics").await.body;
-    for sample in [
+    let samples = [
         "octavo_layout_state{state=\"blocked\"} 1",
         "octavo_layout_info{layout=\"both\",reason=\"blocked\"} 1",
         "octavo_blocker_devices{namespace=\"\",pod=\"\"} 1",
-    ] {
-        assert!(text.lines().any(|line| line == sample), "{sample}\n{text}");
-    }
+    ];
+    let text = Api::at(metrics).metrics_with(&samples).await;
     let blocked = text
         .lines()
         .find_map(|line| line.strip_prefix("octavo_blocked_seconds_total "))
@@ -214,9 +207,8 @@ async fn a_device_that_is_in_use_blocks_the_layout_and_everybody_sees_by_whom() 
         (&json!("ok"), &json!("applied"))
     );
     assert_eq!(node["reason"], Value::Null);
-    let text = Api::at(metrics).get("/metrics").await.body;
     let applied = "octavo_layout_info{layout=\"both\",reason=\"applied\"} 1";
-    assert!(text.lines().any(|line| line == applied), "{text}");
+    let text = Api::at(metrics).metrics_with(&[applied]).await;
     assert!(!text.contains("octavo_blocker_devices{"), "{text}");
     drop(agent);
 }

@@ -62,12 +62,8 @@ async fn unknown(api: &Api) -> (u64, u64) {
 
 #[tokio::test]
 async fn i9_a_node_whose_agent_was_killed_is_stale_in_time_and_not_before_and_is_forgotten() {
-    let bound = Duration::from_millis(1500);
-    let aggregator = Aggregator::start(&[
-        "--plaintext",
-        "--stale-after=1500ms",
-        "--forget-after=1500ms",
-    ]);
+    let bound = Duration::from_secs(4);
+    let aggregator = Aggregator::start(&["--plaintext", "--stale-after=4s", "--forget-after=4s"]);
     let api = Api::at(aggregator.http);
     let machine = Machine::new(MIXED);
     let live = |node: &Value| node["state"] == "ok" && node["connected"] == true;
@@ -112,7 +108,7 @@ async fn i8_a_driver_that_hangs_for_ever_stops_no_heartbeat() {
     let aggregator = Aggregator::start(&["--plaintext", "--stale-after=3s"]);
     let api = Api::at(aggregator.http);
     let machine = Machine::new(SINGLE);
-    let arguments = ["--heartbeat=100ms", "--call-deadline=300ms"];
+    let arguments = ["--heartbeat=100ms", "--call-deadline=2s"];
     let _agent = machine.report(&aggregator, "n", &arguments);
     let before = api.node("n", |node| node["state"] == "ok").await;
     machine.faults("- {call: nvmlDeviceGetMigMode, hang: forever}\n");

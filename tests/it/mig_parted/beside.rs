@@ -298,3 +298,31 @@ fn variables_and_standard_input_do_what_flags_do() {
         Some(1)
     );
 }
+
+/// Nodes whose configuration is exported.
+const EXPORTED: [&str; 5] = [
+    "  - {board: A100_40GB}\n",
+    "  - {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\n  - {board: H100_80GB_SXM, mig: enabled, instances: [{profile: 1g.10gb, count: 2}]}\n",
+    "  - {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb}]}\n  - {board: A100_40GB}\n",
+    "  - {board: T4}\n  - {board: A100_40GB, mig: enabled, instances: [{profile: 2g.10gb}]}\n  - {board: A100_40GB}\n",
+    "  - {board: H100_80GB_SXM, count: 2, mig: enabled}\n  - {board: A100_40GB, mig: enabled}\n",
+];
+
+#[test]
+fn export_writes_what_nvidias_mig_parted_writes() {
+    for gpus in EXPORTED {
+        let node = Node::new(gpus);
+        let [theirs, ours] = [
+            node.theirs(&["export", "-o", "json"]),
+            node.ours(&["export", "-o", "json"]),
+        ]
+        .map(|ran| {
+            let document = serde_json::from_str::<serde_json::Value>(&ran.out);
+            document.unwrap_or_else(|error| panic!("{gpus}: {error}: {ran:#?}"))
+        });
+        assert_eq!(ours, theirs, "{gpus}");
+        let text = node.ours(&["export"]).out;
+        let again: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(again, theirs, "{gpus}");
+    }
+}

@@ -72,7 +72,6 @@ impl Node {
             machine: Machine::new(&scenario),
         };
         node.write_proc();
-        node.write_pci();
         node.write_reset();
         node
     }
@@ -206,15 +205,6 @@ impl Node {
         // All that theirs looks at.
         fs::create_dir_all(self.path("their-proc")).unwrap();
         self.file("their-proc/modules", "nvidia 1 0 - Live 0x0\n");
-    }
-
-    /// What NVIDIA's library for the PCI bus wants beside what the simulator writes.
-    fn write_pci(&self) {
-        for entry in fs::read_dir(self.path("sys/bus/pci/devices")).unwrap() {
-            let folder = entry.unwrap().path();
-            fs::write(folder.join("resource"), "0x0 0x0 0x0\n").unwrap();
-            fs::write(folder.join("config"), "").unwrap();
-        }
     }
 
     /// A program that resets the simulated GPUs it is told to, by address.

@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use super::fleet::{Aggregator, Machines};
 
 /// Longer than anything takes on a loaded machine; only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// A reader of one stream.
 pub(crate) struct Reader {

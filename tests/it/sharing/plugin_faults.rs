@@ -392,7 +392,7 @@ fn a_thousand_pods_are_given_a_replica_each_and_no_replica_is_given_twice() {
         rig.kubelet.admit(&format!("pod-{number}"), GPU, 1).unwrap();
     }
     let took = began.elapsed();
-    assert!(took < Duration::from_mins(1), "{took:?}");
+    assert!(took < Duration::from_mins(5), "{took:?}");
     let (ids, pods) = rig.kubelet.knows(|known| {
         let ids: BTreeSet<String> = known.pods.iter().flat_map(|pod| pod.ids.clone()).collect();
         (ids.len(), known.pods.len())

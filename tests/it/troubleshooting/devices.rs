@@ -21,7 +21,7 @@ fn a_driver_that_comes_late_is_waited_for() {
 fn a_driver_that_hangs_is_named_with_its_call_and_the_agent_lives() {
     let row = Row::of("driver_stalled");
     let node = Node::new(TWO);
-    let mut agent = node.start(&["--call-deadline=300ms", "--interval=100ms"]);
+    let mut agent = node.start(&["--call-deadline=2s", "--interval=100ms"]);
     agent.says("labels published");
     node.machine
         .faults("- {call: nvmlDeviceGetMigMode, hang: forever}");

@@ -47,7 +47,7 @@ async fn a_kubelet_that_is_away_or_slow_leaves_what_it_said_and_comes_back() {
         seen.usage.missing
     );
     assert_eq!(named(unit(&seen, 0)), both());
-    assert!(seen.took < Duration::from_secs(20), "{:?}", seen.took);
+    assert!(seen.took < Duration::from_mins(2), "{:?}", seen.took);
     rig.kubelet.answers_slowly(false);
     watching.until(|seen| seen.answered.kubelet).await;
 }

@@ -21,11 +21,22 @@ const AMAZON: u16 = 0x1D0F;
 /// PCI class of a bridge of no particular kind, which is what an `NVSwitch` says it is.
 const CLASS_OTHER_BRIDGE: u32 = 0x0006_8000;
 
+/// Lines of a function's `resource` file: the BARs, the ROM and the windows of a bridge.
+const RESOURCES: usize = 13;
+
+/// A line of it: nothing is mapped.
+const NO_RESOURCE: &str = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
+
+/// Size of a function's PCI configuration space without extensions.
+const CONFIG_BYTES: usize = 256;
+
 /// What stands at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A file with this text.
     Text(String),
+    /// A file with these bytes.
+    Bytes(Vec<u8>),
     /// A symbolic link there.
     Link(String),
 }
@@ -108,6 +119,8 @@ pub fn write(world: &World, root: &Path) -> io::Result<()> {
             // Who reads at this moment finds no file emptied that says the same as before.
             Entry::Text(text) if fs::read_to_string(&path).is_ok_and(|old| old == text) => {}
             Entry::Text(text) => fs::write(path, text)?,
+            Entry::Bytes(bytes) if fs::read(&path).is_ok_and(|old| old == bytes) => {}
+            Entry::Bytes(bytes) => fs::write(path, bytes)?,
             Entry::Link(target) => match symlink(target, path) {
                 // What a link leads to never changes.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -152,11 +165,32 @@ impl Device {
             ("class", format!("{:#08x}", self.class)),
             ("revision", format!("{:#04x}", self.revision)),
             ("numa_node", self.numa.to_string()),
+            ("resource", [NO_RESOURCE; RESOURCES].join("\n")),
         ];
         for (name, text) in texts {
             let path = format!("sys/bus/pci/devices/{}/{name}", address.sysfs());
             files.text(&path, &text);
         }
+        let path = format!("sys/bus/pci/devices/{}/config", address.sysfs());
+        files.0.insert(path, Entry::Bytes(self.config_space()));
+    }
+
+    /// The header of the configuration space, without capabilities.
+    fn config_space(&self) -> Vec<u8> {
+        let mut bytes = vec![0; CONFIG_BYTES];
+        let mut put = |at: usize, part: &[u8]| {
+            if let Some(place) = bytes.get_mut(at..at.saturating_add(part.len())) {
+                place.copy_from_slice(part);
+            }
+        };
+        put(0x00, &self.vendor.to_le_bytes());
+        put(0x02, &self.id.to_le_bytes());
+        let [class @ .., _] = self.class.to_le_bytes();
+        put(0x08, &[self.revision]);
+        put(0x09, &class);
+        put(0x2c, &self.subsystem.0.to_le_bytes());
+        put(0x2e, &self.subsystem.1.to_le_bytes());
+        bytes
     }
 }
 
@@ -204,7 +238,7 @@ gpus:
         let file = |path: &str| match files.get(path) {
             Some(Entry::Text(text)) => Some(text.as_str()),
             Some(Entry::Link(target)) => Some(target.as_str()),
-            None => None,
+            Some(Entry::Bytes(_)) | None => None,
         };
         let gpu = "sys/bus/pci/devices/0000:0f:00.0";
         assert_eq!(file(&format!("{gpu}/vendor")), Some("0x10de\n"));
@@ -217,7 +251,39 @@ gpus:
             Some("0x1af1\n")
         );
         assert_eq!(file("sys/class/dmi/id/product_name"), Some("DGXA100\n"));
-        assert_eq!(files.len(), 7 * 7 + 1);
+        assert_eq!(
+            file(&format!("{gpu}/resource")).unwrap().lines().count(),
+            13
+        );
+        assert_eq!(files.len(), 7 * 9 + 1);
+    }
+
+    #[test]
+    fn hidden_switches_are_not_on_the_bus() {
+        let count = |links: &str| {
+            let text = format!("machine: m\nlinks: {links}\ngpus: [{{board: A100_40GB}}]");
+            let world = Scenario::parse(Path::new("m"), &text).unwrap().world();
+            let files = tree(&world.unwrap());
+            files
+                .keys()
+                .filter(|path| path.ends_with("/vendor"))
+                .count()
+        };
+        assert_eq!((count("nvswitch"), count("hidden-nvswitch")), (7, 1));
+    }
+
+    #[test]
+    fn the_configuration_space_has_the_ids_of_the_function() {
+        let text = "machine: m\ngpus: [{board: A100_40GB, pci: '0000:0f:00.0'}]";
+        let world = Scenario::parse(Path::new("m"), text).unwrap().world();
+        let files = tree(&world.unwrap());
+        let config = files.get("sys/bus/pci/devices/0000:0f:00.0/config");
+        let Some(Entry::Bytes(config)) = config else {
+            panic!("{config:?}");
+        };
+        assert_eq!(config.len(), CONFIG_BYTES);
+        assert_eq!(config.get(..4), Some(&[0xde, 0x10, 0xb0, 0x20][..]));
+        assert_eq!(config.get(0x08..0x0c), Some(&[0xa1, 0x00, 0x02, 0x03][..]));
     }
 
     #[test]
@@ -230,6 +296,7 @@ gpus:
             let path = root.path().join(path);
             match entry {
                 Entry::Text(text) => assert_eq!(fs::read_to_string(path).unwrap(), text),
+                Entry::Bytes(bytes) => assert_eq!(fs::read(path).unwrap(), bytes),
                 Entry::Link(target) => {
                     assert_eq!(fs::read_link(path).unwrap(), Path::new(&target));
                 }

@@ -1,7 +1,7 @@
 //! What a profile name that a person wrote means on one device.
 
-use crate::domain::catalog::{GpuInstanceProfile, ProfileCatalog};
-use crate::domain::inventory::Inventory;
+use crate::domain::catalog::GpuInstanceProfile;
+use crate::domain::inventory::{Inventory, MigState};
 use crate::domain::layout::error::DeviceRef;
 use crate::domain::profile::ProfileName;
 
@@ -14,17 +14,18 @@ pub(super) struct Found<'a> {
 
 /// Why a name means no profile.
 pub(super) enum Missing {
+    /// Several profiles have exactly this name; their ids.
+    SameName(Vec<u32>),
     /// It is not quite any of these.
     Ambiguous(Vec<String>),
     /// It is none of these, the nearest first.
     Unknown(Vec<String>),
 }
 
-/// The profile of a GPU instance that `asked` means on a device with this catalogue, whatever its compute part.
-pub(super) fn look_up<'a>(
-    catalog: &'a ProfileCatalog,
-    asked: &ProfileName,
-) -> Result<Found<'a>, Missing> {
+/// The profile of a GPU instance that `asked` means on this device, whatever its compute part. Of several profiles with exactly that
+/// name, it is the one that the device has instances of.
+pub(super) fn look_up<'a>(state: &'a MigState, asked: &ProfileName) -> Result<Found<'a>, Missing> {
+    let catalog = &state.catalog;
     let whole = asked.gpu_instance();
     for (exact, is_meant) in [
         (true, is_same as fn(&ProfileName, &ProfileName) -> bool),
@@ -37,6 +38,19 @@ pub(super) fn look_up<'a>(
         match meant.as_slice() {
             [] => {}
             [profile] => return Ok(Found { profile, exact }),
+            several if exact => {
+                let has = |profile: &&&GpuInstanceProfile| {
+                    let mut instances = state.gpu_instances.iter();
+                    instances.any(|instance| instance.profile_id == profile.id)
+                };
+                let used: Vec<_> = several.iter().filter(has).collect();
+                return match used.as_slice() {
+                    [profile] => Ok(Found { profile, exact }),
+                    [] | [_, _, ..] => Err(Missing::SameName(
+                        several.iter().map(|profile| profile.id).collect(),
+                    )),
+                };
+            }
             several => return Err(Missing::Ambiguous(names(several))),
         }
     }

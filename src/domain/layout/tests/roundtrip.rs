@@ -1,5 +1,7 @@
 //! Layouts that are made from a node mean something on it: generated ones fit, exported ones mean what it has.
 
+use crate::domain::catalog::ProfileCatalog;
+use crate::domain::inventory::Mig;
 use crate::domain::layout::tests_support::*;
 use crate::domain::layout::{
     Dialect, ExportError, MigTarget, MigWish, Place, Selector, compare, export, generate, resolve,
@@ -74,7 +76,73 @@ fn what_is_exported_means_what_the_node_has() {
         let resolved = resolve(&layout, dialect, &node).unwrap();
         assert_eq!(compare(&resolved.targets, &node), []);
         assert_eq!(resolved.targets.devices.len(), 3);
-        assert_eq!(layout.rules.len(), 2);
+        // mig-parted lists the GPU that cannot be partitioned, too.
+        let rules = if dialect == Dialect::MigParted { 3 } else { 2 };
+        assert_eq!(layout.rules.len(), rules);
+    }
+}
+
+#[test]
+fn export_for_mig_parted_selects_models_in_the_order_of_their_gpus() {
+    let seven: &[(u32, u32, &[u32])] = &[(19, 0, &[1]), (19, 1, &[1])];
+    let selectors = |node| -> Vec<String> {
+        let layout = export(&node, "current", Dialect::MigParted).unwrap();
+        let rules = layout.rules.iter();
+        rules.map(|rule| rule.devices.to_string()).collect()
+    };
+    let filter = |gpu: &crate::domain::inventory::Device| {
+        format!("device-filter 0x{:04X}10DE", gpu.pci_ids.device)
+    };
+    let (h100, a30) = (H100.with(0, seven), A30.with(1, &[(5, 0, &[2])]));
+    let expected = [filter(&h100), filter(&a30)];
+    assert_eq!(selectors(node([h100.clone(), a30.clone()])), expected);
+    // One of a model differs from the others: both rules name indices, of one model or of several.
+    let (other, off) = (H100.with(2, &[(9, 0, &[3])]), H100.gpu(3));
+    assert_eq!(
+        selectors(node([h100.clone(), other.clone(), off.clone()])),
+        ["index 0", "index 2", "index 3"]
+    );
+    assert_eq!(
+        selectors(node([h100.clone(), a30.clone(), other])),
+        [
+            format!("index 0 and {}", filter(&h100)),
+            filter(&a30),
+            format!("index 2 and {}", filter(&h100)),
+        ]
+    );
+    assert_eq!(selectors(node([off])), ["all"]);
+}
+
+#[test]
+fn of_two_profiles_of_one_name_the_one_in_use_is_exported() {
+    let seven: &[(u32, u32, &[u32])] = &[(19, 0, &[1])];
+    let twin = |instances| {
+        let mut gpu = H100.with(0, instances);
+        let Mig::Capable(state) = &mut gpu.mig else {
+            panic!("{gpu:?}");
+        };
+        let mut profiles = state.catalog.profiles().to_vec();
+        let mut twin = profiles.iter().find(|one| one.id == 19).unwrap().clone();
+        twin.id = 77;
+        profiles.push(twin);
+        state.catalog = ProfileCatalog::new(profiles);
+        node([gpu])
+    };
+    let has = twin(seven);
+    for dialect in DIALECTS {
+        let layout = export(&has, "current", dialect).unwrap();
+        assert!(resolve(&layout, dialect, &has).is_ok());
+    }
+    let empty = twin(&[]);
+    let wanted = ours([partition(Selector::All, &[("1g.10gb", 1)])], &empty);
+    let error = wanted.unwrap_err()[0].to_string();
+    assert!(
+        error.contains("2 profiles named 1g.10gb (ids 19, 77)"),
+        "{error}"
+    );
+    assert!(error.contains("`nvidia-smi mig -cgi 19`"), "{error}");
+    for layout in generate(&has, Dialect::MigParted).layouts {
+        assert_eq!(layout.rules.len(), 1, "{layout:?}");
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use super::{Row, ShareId};
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Condition, Device, Inventory, LinkRemote};
+use crate::domain::inventory::{Condition, Device, Inventory, LinkRemote, SwitchGroup};
 
 /// How many sets are tried: all eights of sixteen are 12870.
 const SETS: u64 = 20_000;
@@ -180,19 +180,17 @@ fn strengths(devices: &[Option<&Device>]) -> BTreeMap<(usize, usize), usize> {
         .zip(devices)
         .filter_map(|(node, device)| Some((device.as_ref()?.pci, node)))
         .collect();
-    let mut behind: BTreeMap<PciAddress, BTreeMap<usize, usize>> = BTreeMap::new();
+    let mut behind: BTreeMap<SwitchGroup<'_>, BTreeMap<usize, usize>> = BTreeMap::new();
     for (node, device) in (0..).zip(devices) {
-        for link in device.iter().flat_map(|device| &device.links) {
-            match link.remote {
-                LinkRemote::Device(other) => {
-                    if let Some(other) = at.get(&other).filter(|other| **other != node) {
-                        *direct.entry((node, *other)).or_default() += 1;
-                    }
-                }
-                LinkRemote::Switch(switch) => {
-                    *behind.entry(switch).or_default().entry(node).or_default() += 1;
-                }
-                LinkRemote::Unknown => {}
+        let Some(device) = device else { continue };
+        for link in &device.links {
+            if let LinkRemote::Device(other) = link.remote
+                && let Some(other) = at.get(&other).filter(|other| **other != node)
+            {
+                *direct.entry((node, *other)).or_default() += 1;
+            }
+            if let Some(group) = device.switch_group(link.remote) {
+                *behind.entry(group).or_default().entry(node).or_default() += 1;
             }
         }
     }

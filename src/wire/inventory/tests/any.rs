@@ -146,7 +146,7 @@ fn device() -> impl Strategy<Value = Device> {
         (0..20_u32, 0..10_u32).prop_map(|(major, minor)| ComputeCapability { major, minor });
     let facts = (
         option::of(words()),
-        any::<[Option<u32>; 3]>(),
+        any::<[Option<u32>; 4]>(),
         option::of("[A-Za-z ]{0,12}"),
         option::of(capability),
         any::<Option<u64>>(),
@@ -182,6 +182,7 @@ fn device() -> impl Strategy<Value = Device> {
             cluster_uuid,
             clique_id,
         }),
+        p2p_group: facts.1[3],
         health: lists.4,
         problems: lists.5,
     })
@@ -307,6 +308,7 @@ fn link() -> impl Strategy<Value = NvLink> {
     let remote = prop_oneof![
         pci().prop_map(LinkRemote::Device),
         pci().prop_map(LinkRemote::Switch),
+        Just(LinkRemote::HiddenSwitch),
         Just(LinkRemote::Unknown),
     ];
     (any::<u32>(), remote).prop_map(|(link, remote)| NvLink { link, remote })

@@ -11,6 +11,8 @@ use crate::wire::layouts::tree::{Entry, Node, Value};
 enum Kind {
     Switch,
     Text,
+    /// Go's `time.Duration`: a text such as `60s`, or a number of nanoseconds.
+    Duration,
     /// One of these words.
     Word(&'static [&'static str]),
     /// One of these words, or a list of them.
@@ -110,10 +112,16 @@ const OF_PLUGIN: &[Flag] = &[
 const OF_GFD: &[Flag] = &[
     ("oneshot", Kind::Switch, Some("--oneshot")),
     ("noTimestamp", Kind::Switch, Some("--timestamp")),
-    ("sleepInterval", Kind::Text, Some("--interval")),
+    ("sleepInterval", Kind::Duration, Some("--interval")),
     ("outputFile", Kind::Text, Some("--feature-file")),
     ("machineTypeFile", Kind::Text, None),
 ];
+
+/// Whether it is the key of a flag.
+pub(super) fn has(key: &str) -> bool {
+    let mut sections = [FLAGS, PLUGIN, GFD].into_iter();
+    sections.any(|shape| shape.keys.contains(&key))
+}
 
 pub(super) fn read(node: &Node, findings: &mut Findings) {
     let Some(entries) = findings.mapping(node, FLAGS) else {
@@ -151,6 +159,7 @@ fn wrong(node: &Node, kind: Kind) -> Option<&'static str> {
     let (is_right, expected) = match kind {
         Kind::Switch => (scalar::old_boolean(node).is_some(), "true or false"),
         Kind::Text => (scalar::text(node).is_some(), "a text"),
+        Kind::Duration => (scalar::is_go_duration(node), "a duration such as 60s"),
         Kind::Word(words) => (is_one_of(node, words), expected(words)),
         Kind::Words(words) => {
             let is_right = match &node.value {

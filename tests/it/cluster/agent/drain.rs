@@ -43,7 +43,7 @@ fn only_pods_in_the_way_are_evicted_after_the_taint_is_there_and_a_cordon_stays_
     site.await_drain(&mut agent, &drain);
     assert!(site.is_tainted());
     // What nobody has is done meanwhile.
-    assert_eq!(names(&site.rig.machine.geometry(0)), ["7g.40gb"]);
+    site.rig.machine.settles(0, &["7g.40gb"]);
     assert_eq!(names(&site.rig.machine.geometry(1)), ["3g.20gb", "3g.20gb"]);
     site.end("notebook-7");
     agent.says("GPU 1: applied");

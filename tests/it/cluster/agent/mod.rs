@@ -93,7 +93,7 @@ impl<'a> Rig<'a> {
         let name = format!("node/{}", self.name());
         let wanted = format!("--for=jsonpath={path}");
         self.api
-            .kubectl(&["wait", &name, &wanted, "--timeout=100s"]);
+            .kubectl(&["wait", &name, &wanted, "--timeout=300s"]);
     }
 
     #[track_caller]

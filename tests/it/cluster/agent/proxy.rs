@@ -113,9 +113,10 @@ fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build().unwrap();
     runtime.block_on(async {
-        let client = octavo::k8s::client::connect(Some(kubeconfig))
-            .await
-            .unwrap();
+        let client =
+            octavo::k8s::client::connect(Some(kubeconfig), octavo::k8s::client::Program::Agent)
+                .await
+                .unwrap();
         let router = Router::new()
             .fallback(pass)
             .with_state(Behind { client, shared });

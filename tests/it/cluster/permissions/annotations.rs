@@ -308,7 +308,7 @@ async fn with_that_token_the_program_does_its_work(place: &Place, token: &str) {
         "train",
         "-n",
         "octavo-system",
-        "--timeout=120s",
+        "--timeout=300s",
     ];
     place.kubectl(&[&wait[..], &[&condition]].concat());
 }

@@ -256,7 +256,7 @@ impl Place {
     pub(super) fn define(&self, definition: &str) {
         self.api.apply(definition);
         let wait = "--for=condition=Established";
-        self.kubectl(&["wait", wait, "crd", "--all", "--timeout=120s"]);
+        self.kubectl(&["wait", wait, "crd", "--all", "--timeout=300s"]);
     }
 
     pub(super) fn kubectl(&self, arguments: &[&str]) -> String {
@@ -327,9 +327,10 @@ impl Place {
     pub(super) async fn bearer(&self, token: &str) -> Who {
         let bearer = self.api.as_bearer(token);
         // The token is read at once, and the client outlives the file by far less than it reads it again.
-        let client = octavo::k8s::client::connect(Some(&bearer.path()))
-            .await
-            .unwrap();
+        let client =
+            octavo::k8s::client::connect(Some(&bearer.path()), octavo::k8s::client::Program::Agent)
+                .await
+                .unwrap();
         Who { client }
     }
 }

@@ -95,7 +95,7 @@ impl Host {
             self.type_name
         );
         for condition in [count, label] {
-            api.kubectl(&["wait", "node", self.name, &condition, "--timeout=120s"]);
+            api.kubectl(&["wait", "node", self.name, &condition, "--timeout=300s"]);
         }
     }
 
@@ -116,7 +116,7 @@ impl Host {
         assert!(done.status.success(), "{done:?}");
         api.kubectl(&["taint", "node", self.name, &format!("{TAINT}-")]);
         let none = "--for=jsonpath={.status.allocatable.nvidia\\.com/gpu}=0";
-        api.kubectl(&["wait", "node", self.name, none, "--timeout=120s"]);
+        api.kubectl(&["wait", "node", self.name, none, "--timeout=300s"]);
     }
 }
 
@@ -165,7 +165,7 @@ async fn made(site: &Site<'_>, namespace: &str, name: &str, host: &Host) -> (Val
 /// Where a pod runs, and what it finds in itself.
 fn runs(api: &Api, namespace: &str, name: &str) -> (String, String) {
     let pod = ["-n", namespace, &format!("pod/{name}")];
-    let ready = ["wait", "--for=condition=Ready", "--timeout=120s"];
+    let ready = ["wait", "--for=condition=Ready", "--timeout=300s"];
     let waited = api.try_kubectl(&[&ready[..], &pod].concat());
     let described = || api.kubectl(&[&["describe"], &pod[..]].concat());
     assert!(waited.status.success(), "{}", described());
@@ -179,7 +179,7 @@ fn runs(api: &Api, namespace: &str, name: &str) -> (String, String) {
 fn waits(api: &Api, namespace: &str, name: &str) {
     let unscheduled = "--for=condition=PodScheduled=false";
     let pod = format!("pod/{name}");
-    api.kubectl(&["wait", "-n", namespace, &pod, unscheduled, "--timeout=120s"]);
+    api.kubectl(&["wait", "-n", namespace, &pod, unscheduled, "--timeout=300s"]);
     let node = ["get", "-n", namespace, &pod, "-o=jsonpath={.spec.nodeName}"];
     assert_eq!(api.kubectl(&node), "", "{name}");
 }
@@ -213,7 +213,7 @@ fn all_land(api: &Api, namespace: &str, (profile, room): &(Value, usize), host: 
             host.type_name
         );
         let pod = format!("pod/{name}");
-        api.kubectl(&["wait", "-n", namespace, &pod, &told, "--timeout=120s"]);
+        api.kubectl(&["wait", "-n", namespace, &pod, &told, "--timeout=300s"]);
     }
 }
 
@@ -276,7 +276,7 @@ async fn ac_009_a_real_scheduler_places_all_work_of_a_profile_where_its_type_is_
         site.profile(&path, |one| one["available"] == 0).await;
     }
     nobody_has_it(&site, &namespace).await;
-    api.kubectl(&["delete", "namespace", &namespace, "--timeout=120s"]);
+    api.kubectl(&["delete", "namespace", &namespace, "--timeout=300s"]);
     for host in hosts {
         host.leaves(api);
     }

@@ -140,7 +140,9 @@ fn a_layout_that_shares_reaches_nvidias_plugin_is_verified_edited_and_taken_back
     agent.says("the Node offers 8 nvidia.com/gpu.shared");
     let second = stage.followed().unwrap();
     assert_ne!(first, second);
-    assert_eq!(stage.allocatable("nvidia.com/gpu"), "0");
+    stage
+        .rig
+        .await_path("{.status.allocatable.nvidia\\.com/gpu}=0");
 
     // An agent that is started again writes nothing and finds it so.
     agent.kill();

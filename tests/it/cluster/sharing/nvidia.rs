@@ -63,9 +63,10 @@ impl Drop for Plugin {
 }
 
 async fn follow(place: &Place) {
-    let client = octavo::k8s::client::connect(Some(&place.kubeconfig))
-        .await
-        .unwrap();
+    let client =
+        octavo::k8s::client::connect(Some(&place.kubeconfig), octavo::k8s::client::Program::Agent)
+            .await
+            .unwrap();
     let nodes: Api<Node> = Api::all(client.clone());
     let maps: Api<ConfigMap> = Api::namespaced(client, &place.namespace);
     let only = watcher::Config::default().fields(&format!("metadata.name={}", place.node));

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use nvml_wrapper_sys::bindings as sys;
 
-use crate::model::{Code, Gpu, RemoteKind};
+use crate::model::{Code, Gpu};
 
 use super::export::exports;
 use super::handle::DeviceHandle;
@@ -111,7 +111,7 @@ fn switched_links(gpu: &Gpu) -> c_uint {
     let switched = gpu
         .links
         .iter()
-        .filter(|link| link.active && link.remote == RemoteKind::Switch);
+        .filter(|link| link.active && link.remote.is_switch());
     count(switched.count())
 }
 

@@ -195,6 +195,19 @@ pub(super) fn pci_info(
     }
 }
 
+/// What NVML reports, with SUCCESS, for a switch that is not on the PCI bus: all bits of the address set.
+pub(super) fn no_pci_info() -> sys::nvmlPciInfo_t {
+    sys::nvmlPciInfo_t {
+        busIdLegacy: field("FFFF:FF:FF.0"),
+        domain: c_uint::MAX,
+        bus: 0xff,
+        device: 0xff,
+        pciDeviceId: c_uint::MAX,
+        pciSubSystemId: c_uint::MAX,
+        busId: field("FFFFFFFF:FF:FF.0"),
+    }
+}
+
 /// The older layout of the same facts.
 pub(super) fn older(info: sys::nvmlPciInfo_t) -> PciInfoV2 {
     PciInfoV2 {

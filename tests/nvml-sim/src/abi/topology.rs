@@ -9,7 +9,7 @@ use crate::model::{Architecture, Code, Gpu, NvLink, RemoteKind};
 use super::call::Call;
 use super::export::exports;
 use super::handle::DeviceHandle;
-use super::identity::{PciInfoV2, device_id, older, pci_info, subsystem_id};
+use super::identity::{PciInfoV2, device_id, no_pci_info, older, pci_info, subsystem_id};
 use super::pointer::{Out, version_of};
 
 /// `NVML_NVLINK_MAX_LINKS`.
@@ -89,7 +89,7 @@ exports! {
     fn nvmlDeviceGetNvLinkRemoteDeviceType(device: DeviceHandle, number: c_uint, kind: Out<c_uint>) |call| {
         kind.put(match active_link(call.gpu(device)?.1, number)?.remote {
             RemoteKind::Gpu => 0,
-            RemoteKind::Switch => 2,
+            RemoteKind::Switch | RemoteKind::HiddenSwitch => 2,
         })
     }
 
@@ -137,6 +137,9 @@ fn remote_pci_info(
     number: c_uint,
 ) -> Result<sys::nvmlPciInfo_t, Code> {
     let link = active_link(call.gpu(device)?.1, number)?;
+    if link.remote == RemoteKind::HiddenSwitch {
+        return Ok(no_pci_info());
+    }
     let gpus = &call.world().gpus;
     let peer = gpus.iter().find(|gpu| gpu.pci == link.remote_pci);
     let (device, subsystem) = peer.map_or_else(
@@ -234,7 +237,7 @@ fn p2p(
 fn are_linked(one: &Gpu, other: &Gpu) -> bool {
     let switched = |gpu: &Gpu| {
         let mut links = gpu.links.iter();
-        links.any(|link| link.active && link.remote == RemoteKind::Switch)
+        links.any(|link| link.active && link.remote.is_switch())
     };
     let direct = one
         .links

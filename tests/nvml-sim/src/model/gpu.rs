@@ -155,6 +155,19 @@ pub enum RemoteKind {
     Gpu,
     /// An `NVSwitch`.
     Switch,
+    /// An `NVSwitch` that is not on the PCI bus, so that NVML reports no address for it.
+    #[serde(rename = "hidden-switch")]
+    HiddenSwitch,
+}
+
+impl RemoteKind {
+    /// Whether it is an `NVSwitch`, with or without an address.
+    pub fn is_switch(self) -> bool {
+        match self {
+            Self::Switch | Self::HiddenSwitch => true,
+            Self::Gpu => false,
+        }
+    }
 }
 
 /// One NVLink of a GPU.

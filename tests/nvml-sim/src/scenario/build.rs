@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use serde_saphyr::Spanned;
 
-use super::format::{FabricEntry, GpuEntry, LatencyEntry, LatencyName, OneOrMany, ProcessEntry};
+use super::format::{
+    FabricEntry, GpuEntry, LatencyEntry, LatencyName, OneOrMany, ProcessEntry, Topology,
+};
 use super::gpu::gpu;
 use super::instances::add_instances;
 use super::{Place, Scenario, ScenarioError, topology};
@@ -180,7 +182,10 @@ fn register_fabric(scenario: &Scenario, world: &mut World) -> Result<(), Scenari
             })
         })
         .transpose()?;
-    let switched = machine.links == super::format::Topology::Nvswitch;
+    let switched = match machine.links {
+        Topology::Nvswitch | Topology::HiddenNvswitch => true,
+        Topology::None | Topology::NvlinkPairs | Topology::NvlinkMesh => false,
+    };
     for gpu in &mut world.gpus {
         if gpu.links.is_empty() && named.is_none() {
             continue;

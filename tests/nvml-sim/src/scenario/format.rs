@@ -163,6 +163,8 @@ pub(super) enum Topology {
     None,
     /// Every link to a switch.
     Nvswitch,
+    /// The same, with switches that are not on the PCI bus: NVML reports the address `FFFFFFFF:FF:FF.0` for each.
+    HiddenNvswitch,
     /// GPUs 0 and 1, 2 and 3, and so on, by a bridge.
     NvlinkPairs,
     /// Every GPU to every other.

@@ -12,7 +12,8 @@ pub(super) fn wire(gpus: &mut [Gpu], ports: &[u32], topology: Topology) {
     for (place, (gpu, &ports)) in gpus.iter_mut().zip(ports).enumerate() {
         let peers: Vec<(RemoteKind, PciAddress)> = match topology {
             Topology::None => Vec::new(),
-            Topology::Nvswitch => switches(gpu.architecture, ports),
+            Topology::Nvswitch => switches(gpu.architecture, ports, RemoteKind::Switch),
+            Topology::HiddenNvswitch => switches(gpu.architecture, ports, RemoteKind::HiddenSwitch),
             Topology::NvlinkPairs => {
                 let peer = addresses.get(place ^ 1);
                 let link =
@@ -35,7 +36,11 @@ pub(super) fn wire(gpus: &mut [Gpu], ports: &[u32], topology: Topology) {
 }
 
 /// Links go round the switches: six on the A100 machines, four since.
-fn switches(architecture: Architecture, ports: u32) -> Vec<(RemoteKind, PciAddress)> {
+fn switches(
+    architecture: Architecture,
+    ports: u32,
+    kind: RemoteKind,
+) -> Vec<(RemoteKind, PciAddress)> {
     let count: u8 = if architecture <= Architecture::Ampere {
         6
     } else {
@@ -51,7 +56,7 @@ fn switches(architecture: Architecture, ports: u32) -> Vec<(RemoteKind, PciAddre
                 device: 0,
                 function: 0,
             };
-            (RemoteKind::Switch, address)
+            (kind, address)
         })
         .collect()
 }

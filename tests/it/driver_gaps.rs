@@ -1,0 +1,153 @@
+//! What NVML leaves out: addresses of NVSwitches, and addresses of GPUs.
+
+use std::process::{Command, Output};
+
+use octavo::domain::inventory::{Condition, Inventory, LinkRemote};
+use octavo::domain::{id::PciAddress, interconnect};
+use octavo::hw::Settings;
+
+use crate::machine::{Machine, start};
+
+const FABRIC: &str = "fabric: {cluster_uuid: 11111111-2222-3333-4444-555555555555, clique: 3}\n";
+
+/// Four GPUs behind hidden switches.
+fn hidden(board: &str, fabric: &str, gpus: &str) -> Machine {
+    Machine::new(
+        &format!("machine: hidden\nlinks: hidden-nvswitch\n{fabric}gpus: [{gpus}]\n")
+            .replace("BOARD", board),
+    )
+}
+
+/// Kind of the interconnect, and the sizes of its domains.
+fn domains(inventory: &Inventory) -> Option<(String, usize, Vec<usize>)> {
+    let found = interconnect::of_node(inventory)?;
+    let sizes = found.domains.iter().map(Vec::len).collect();
+    Some((found.kind.to_string(), found.domain_size, sizes))
+}
+
+fn nvswitch(largest: usize, sizes: &[usize]) -> Option<(String, usize, Vec<usize>)> {
+    Some(("nvswitch".to_owned(), largest, sizes.to_vec()))
+}
+
+#[tokio::test]
+async fn gpus_behind_hidden_switches_are_one_domain_by_their_fabric() {
+    let machine = hidden("GB200_186GB", FABRIC, "{board: BOARD, count: 4}");
+    let inventory = machine.observe().await;
+    for device in &inventory.devices {
+        assert_eq!(device.links.len(), 18);
+        let mut links = device.links.iter();
+        assert!(links.all(|link| link.remote == LinkRemote::HiddenSwitch));
+        // The fabric says it, so nothing else is asked.
+        assert_eq!(device.p2p_group, None);
+    }
+    assert_eq!(domains(&inventory), nvswitch(4, &[4]));
+
+    let output = machine.agent_once(&["--log-level=error"]);
+    let labels = String::from_utf8(output.stdout).unwrap();
+    for label in [
+        "octavo.dev/interconnect=nvswitch",
+        "octavo.dev/interconnect-domain=4",
+    ] {
+        assert!(labels.lines().any(|line| line == label), "{labels}");
+    }
+}
+
+#[tokio::test]
+async fn gpus_behind_hidden_switches_are_grouped_by_peer_to_peer_without_a_fabric() {
+    for board in ["A100_80GB", "H100_80GB_SXM"] {
+        let machine = hidden(board, "", "{board: BOARD, count: 4}");
+        assert_eq!(
+            domains(&machine.observe().await),
+            nvswitch(4, &[4]),
+            "{board}"
+        );
+    }
+    // A GPU in MIG mode has no peers.
+    let machine = hidden(
+        "A100_80GB",
+        "",
+        "{board: BOARD, mig: enabled}, {board: BOARD, count: 3}",
+    );
+    let inventory = machine.observe().await;
+    assert_eq!(domains(&inventory), nvswitch(3, &[1, 3]));
+    let groups: Vec<Option<u32>> = inventory.devices.iter().map(|one| one.p2p_group).collect();
+    assert_eq!(groups, [Some(0), Some(1), Some(1), Some(1)]);
+}
+
+#[tokio::test]
+async fn the_interconnect_is_unknown_where_nvml_does_not_report_peers() {
+    let machine =
+        hidden("A100_80GB", "", "{board: BOARD, count: 2}").without(&["nvmlDeviceGetP2PStatus"]);
+    let inventory = machine.observe().await;
+    assert_eq!(domains(&inventory), None);
+    assert!(inventory.devices.iter().all(|one| one.problems.is_empty()));
+}
+
+/// Two GPUs, of the second of which NVML writes no address.
+fn unreported() -> Machine {
+    Machine::new(
+        "machine: gaps\ngpus: [{board: T4, count: 2}]\nfaults: [{call: nvmlDeviceGetPciInfo_v3, gpu: 1, lie: true}]\n",
+    )
+}
+
+/// The program, where the bus shows nothing.
+fn octavo(machine: &Machine, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_octavo"));
+    command.args(arguments);
+    command.arg("--nvml-library").arg(machine.library());
+    command.arg("--sys-root").arg(machine.path().join("empty"));
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test]
+async fn a_gpu_without_an_address_and_absent_from_the_bus_is_failing() {
+    let machine = unreported();
+    let settings = Settings {
+        sys_root: machine.path().join("empty"),
+        ..machine.settings()
+    };
+    let devices = start(&settings).observe().await.devices.clone();
+    assert_eq!(devices.len(), 2);
+    assert_eq!(devices[0].condition, Condition::Working);
+    assert_eq!(devices[1].pci, PciAddress::unreported(1));
+    let reason = "nvmlDeviceGetPciInfo_v3: no PCI address in the response".to_owned();
+    assert_eq!(devices[1].condition, Condition::Failing { reason });
+}
+
+#[test]
+fn inspect_shows_a_gpu_without_an_address_and_fails() {
+    let output = octavo(&unreported(), &["inspect"]);
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("GPU 1 (ffffffff:01:00.0): failing: nvmlDeviceGetPciInfo_v3"),
+        "{shown}"
+    );
+    assert_eq!(text(&output.stderr), "1 accelerator is failing\n");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn doctor_reports_a_gpu_without_an_address() {
+    let output = octavo(&unreported(), &["doctor"]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    assert!(shown.contains("failing  device-health"), "{shown}");
+    assert!(shown.contains("NVML counts it"), "{shown}");
+}
+
+#[test]
+fn the_agent_logs_a_gpu_without_an_address() {
+    let machine = unreported();
+    let empty = machine.path().join("empty");
+    let root = format!("--sys-root={}", empty.display());
+    let output = machine.agent_once(&[&root]);
+    let log = text(&output.stderr);
+    assert!(
+        log.contains("ffffffff:01:00.0") && log.contains("no PCI address in the response"),
+        "{log}"
+    );
+}
