@@ -23,13 +23,14 @@ use octavo::agent::pulse::Pulse;
 use octavo::agent::uplink::dial::Aggregator;
 use octavo::agent::uplink::{self, Outbox, Uplink};
 use octavo::agent::{self, Outputs};
+use octavo::apply::store;
 use octavo::config::agent::{AgentSettings, Cleanup, Schedule, UplinkSettings};
 use octavo::telemetry::Level;
 use octavo::wire::stream::Identity;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
-use tracing::info;
+use tracing::{info, warn};
 
 /// The server of metrics, and what ends it.
 type Metrics = (oneshot::Sender<()>, JoinHandle<()>);
@@ -130,10 +131,14 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
 /// What partitions the node, where it is to be.
 fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dyn Error>> {
     let sys_root = settings.hardware().sys_root();
-    let opened = settings
-        .partitioning()
-        .map(|one| Partitioning::open(one, sys_root));
-    Ok(opened.transpose()?)
+    let Some(partitioning) = settings.partitioning() else {
+        // This agent changes no device, so that it cannot finish what another program began.
+        for notice in store::interrupted(settings.engine().state_dir()).notices() {
+            warn!("{notice}");
+        }
+        return Ok(None);
+    };
+    Ok(Some(Partitioning::open(partitioning, sys_root)?))
 }
 
 /// Ends the server of metrics.

@@ -12,7 +12,7 @@ use super::demo::DemoError;
 use super::mig_parted::MigPartedError;
 use super::simulated::SimulationError;
 use crate::apply::durable::DurableError;
-use crate::apply::store::StoreError;
+use crate::apply::store::{LockHolder, StoreError};
 use crate::domain::error::chain;
 use crate::domain::layout::ExportError;
 use crate::k8s::client::ConnectError;
@@ -228,9 +228,7 @@ impl CliError {
                 "name one of these; -f gives a file, and without it they are generated for the node",
             ),
             Self::Dialect(_) => Some("write them in the other dialect, with --dialect"),
-            Self::State(StoreError::Locked(_)) => Some(
-                "an agent manages this node: use `octavo apply`, which asks it, or stop it first",
-            ),
+            Self::State(StoreError::Locked { by, .. }) => Some(locked(by.as_ref())),
             Self::State(_) => Some("run as root, or give another folder with --state-dir"),
             Self::Agent { .. } => Some("run as root, or as the user that the agent runs as"),
             Self::NoAgent => Some(
@@ -259,6 +257,19 @@ impl CliError {
             | Self::Rows { .. }
             | Self::NotOfProfile { .. }
             | Self::Print(_) => None,
+        }
+    }
+}
+
+/// What to do while another process changes this node.
+fn locked(by: Option<&LockHolder>) -> &'static str {
+    match by.map(|by| by.by.as_str()) {
+        Some("agent") => {
+            "use `octavo apply`, which asks the agent; one that has just started accepts commands after its first round"
+        }
+        Some(_) => "run this again when it has ended",
+        None => {
+            "run this again when it has ended, or use `octavo apply`, which asks a running agent"
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The way out: a plan as a document. Nothing can fail here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::blocked::cause;
 use super::{
@@ -10,6 +10,7 @@ use super::{
 };
 use crate::domain::catalog::Placement;
 use crate::domain::holder::Holder;
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, GpuInstance, InstanceUse, Inventory, MigMode};
 use crate::domain::layout::Targets;
 use crate::domain::plan::words::Words;
@@ -33,6 +34,8 @@ pub struct Subject<'a> {
     pub holders: &'a [Holder],
     /// What is odd about the layout on this node.
     pub warnings: &'a [String],
+    /// Devices whose interrupted change is finished, and the layout of that change.
+    pub interrupted: &'a BTreeMap<PciAddress, String>,
 }
 
 /// `plan`, which was made for `subject`, as a document.
@@ -79,6 +82,7 @@ fn bare(subject: &Subject<'_>, plan: &DevicePlan, device: Option<&Device>) -> De
         mode_change: None,
         blocked_by: Vec::new(),
         infeasible: None,
+        interrupted_layout: subject.interrupted.get(&plan.pci).cloned(),
         time_slicing: time_slicing.map(TimeSlicingJson::from),
     }
 }

@@ -2,6 +2,8 @@
 
 mod command;
 mod faults;
+mod interrupted;
+mod journal;
 pub(crate) mod kubelet;
 mod life;
 pub(crate) mod node;
