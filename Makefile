@@ -48,7 +48,7 @@ bench: ## measure: start to labels, memory, idle CPU; applies; in a cluster; the
 fuzz: ## change layout files at random and read them; FUZZ_SECONDS=600 for longer, FUZZ_SEED=1 for the same again
 	$(CARGO) bench --locked --bench fuzz_layouts
 
-crash-sweep: ## kill the agent at every call and tear its journal at every byte (about ten minutes)
+crash-sweep: ## kill agent and command at every call, also for another layout, and tear the journal at every byte (about half an hour)
 	OCTAVO_CRASH_SWEEP=full TMPDIR="$$(test -w /dev/shm && echo /dev/shm || echo "$${TMPDIR:-/tmp}")" \
 	  $(CARGO) test --locked --test it -- crash:: --nocapture --test-threads=1
 

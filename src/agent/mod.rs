@@ -320,7 +320,7 @@ async fn next(desk: &mut Option<Desk>) -> Option<Asked> {
 fn answer(partitioning: &mut Partitioning, hardware: &Handle, asked: Asked) {
     let answer = match &asked.choice {
         Some(choice) => partitioning.choose(choice, &hardware.latest()),
-        None => partitioning.forget(),
+        None => partitioning.forget(&hardware.latest()),
     };
     // Who has gone meanwhile is no reason not to do it.
     let _gone = asked.reply.send(answer.map_err(|error| chain(&error)));

@@ -175,9 +175,12 @@ impl Partitioning {
         Ok(self.turn())
     }
 
-    /// Goes back to the settings' layout.
-    pub fn forget(&mut self) -> Result<u64, ChoiceRefused> {
+    /// Goes back to the settings' layout, and discards changes that cannot be finished.
+    pub fn forget(&mut self, inventory: &Inventory) -> Result<u64, ChoiceRefused> {
         kept::forget(&self.folder)?;
+        if let Some(engine) = &mut self.engine {
+            engine.discard(inventory)?;
+        }
         info!("what was chosen by hand is forgotten");
         self.chosen = None;
         Ok(self.turn())
@@ -269,7 +272,8 @@ impl Partitioning {
         status.asked = self.meant.as_ref().map(|(_, targets)| Arc::clone(targets));
         status.generation = self.looked_at;
         status.meaning = self.meaning.count();
-        status.notice = self.notice.clone().or(status.notice);
+        let notices = self.notice.iter().cloned().chain(status.notice);
+        status.notice = notices.reduce(|one, other| format!("{one}; {other}"));
         status
     }
 

@@ -1,6 +1,6 @@
 //! Files that survive a crash whole: written beside, synced, renamed, and their folder synced.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use thiserror::Error;
 
+use crate::files::ReadError;
+
 /// `O_NOFOLLOW` as the system has it.
 const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
+/// `O_NONBLOCK`: opening a FIFO otherwise waits for its other end, possibly without end.
+const NO_WAIT: i32 = OFlags::NONBLOCK.bits().cast_signed();
 
 /// A step that failed. The file is as it was, or, where its folder could not be synced, perhaps the new one.
 #[derive(Debug, Error)]
@@ -49,6 +53,15 @@ pub fn folder(path: &Path) -> &Path {
     }
 }
 
+/// Opens a file for writing as `options` say, if it is a regular one. A FIFO, a device or a folder is an error, and is not waited for.
+pub fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.custom_flags(NO_WAIT).open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(ReadError::NotAFile.into())
+}
+
 fn sync_folder(path: &Path) -> Result<(), DurableError> {
     let folder = folder(path);
     File::open(folder)
@@ -62,7 +75,7 @@ fn write_synced(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
         .create(true)
         .write(true)
         .truncate(true)
-        .custom_flags(NO_LINKS)
+        .custom_flags(NO_LINKS | NO_WAIT)
         .open(path)?;
     // Its reader may be another user's process, whatever our umask is.
     file.set_permissions(Permissions::from_mode(mode))?;

@@ -27,7 +27,8 @@ use crate::domain::plan::words::Words;
 use crate::domain::plan::{self, Policy, Question, plan};
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::{
-    Decision, DeviceStatus, Drift, Ending, Limits, Node, Past, Record, State, Status, View,
+    Decision, DeviceStatus, Drift, Ending, InterruptedChange, Limits, Node, Past, Record, State,
+    Status, View,
 };
 use crate::hw::Handle;
 
@@ -55,6 +56,9 @@ pub struct Wanted<'a> {
     pub targets: &'a Targets,
 }
 
+/// Devices whose interrupted change is finished although something else is asked of them, or nothing; and the layout of that change.
+type Others = BTreeMap<PciAddress, String>;
+
 /// What a round is to change.
 #[derive(Clone, Copy)]
 struct Task<'a> {
@@ -64,6 +68,8 @@ struct Task<'a> {
     decision: &'a Decision,
     plan: &'a str,
     layout: &'a str,
+    /// Devices whose interrupted change is finished, and the layout of that.
+    others: &'a Others,
 }
 
 /// What a round came to.
@@ -94,6 +100,10 @@ pub struct Engine {
     rounds: u32,
     /// What is wrong with the journal or the state directory.
     notice: Option<String>,
+    /// Unreadable journals that were not discarded yet, one report each.
+    unreadable: Vec<String>,
+    /// What was done for other layouts since this one was chosen.
+    interrupted: BTreeMap<PciAddress, InterruptedChange>,
     /// What was last said of devices that are left as they are.
     said: BTreeMap<PciAddress, String>,
     /// The journal's file says something else than it should.
@@ -109,27 +119,22 @@ impl Engine {
         witness: Arc<dyn Witness>,
         progress: watch::Sender<Board>,
     ) -> Result<Self, StoreError> {
-        let store = Store::open(folder)?;
-        let (record, notice) = match store.journal()? {
-            Found::Nothing => (None, None),
+        let store = Store::open(folder, settings.by)?;
+        let record = match store.journal()? {
+            // That a journal is unreadable is reported below, with those of earlier starts.
+            Found::Nothing | Found::Unreadable { .. } => None,
             Found::Begun(record) => {
                 warn!(
                     "plan {} (layout {}) was begun and not ended; it is taken up again",
                     record.plan, record.layout
                 );
-                (Some(record), None)
-            }
-            Found::Unreadable { kept, reason } => {
-                let notice = format!(
-                    "the journal could not be read ({}): it is kept as {}, and what the hardware has now is taken for what it \
-                    had",
-                    chain(&reason),
-                    kept.display()
-                );
-                error!("{notice}");
-                (None, Some(notice))
+                Some(record)
             }
         };
+        let unreadable = store.unreadable();
+        for notice in &unreadable {
+            error!("{notice}");
+        }
         let last_plan = store.last_plan();
         Ok(Self {
             store,
@@ -141,7 +146,9 @@ impl Engine {
             began: Instant::now(),
             plan: last_plan,
             rounds: 0,
-            notice,
+            notice: None,
+            unreadable,
+            interrupted: BTreeMap::new(),
             said: BTreeMap::new(),
             stale: false,
             past: Past::default(),
@@ -151,6 +158,7 @@ impl Engine {
     /// Something else is asked of these devices.
     pub fn select(&mut self, devices: &BTreeSet<PciAddress>) {
         self.node.select(devices);
+        self.interrupted.clear();
     }
 
     /// Something else is asked of all devices.
@@ -176,6 +184,7 @@ impl Engine {
             self.keep();
         }
         self.drop_strangers(inventory);
+        self.drop_untouched(inventory);
         let targets = self.with_unfinished(inventory, wanted.targets);
         let (mut holders, mut untold) = (Vec::new(), None);
         if self.has_to_do(inventory, &targets) {
@@ -183,7 +192,7 @@ impl Engine {
         }
         let decision = self.decide(inventory, &targets, (&holders, untold.as_deref()));
         self.say_left(inventory);
-        self.settle_reached();
+        self.settle_reached(inventory, wanted);
         if decision.change.is_empty() {
             self.forget_reboot();
             return Round {
@@ -195,6 +204,7 @@ impl Engine {
         let plan = plan_id(self.rounds);
         self.plan = Some(plan.clone());
         self.say_drifted(inventory, &decision.drifted);
+        let others = self.others(inventory, wanted, &decision);
         let task = Task {
             inventory,
             targets: &targets,
@@ -202,6 +212,7 @@ impl Engine {
             decision: &decision,
             plan: &plan,
             layout: wanted.layout,
+            others: &others,
         };
         // To the end of the round, when what there is now has been read.
         let _closed = self.witness.close(&decision.change);
@@ -220,10 +231,12 @@ impl Engine {
         for pci in reset {
             self.node.was_reset(pci);
         }
+        self.say_interrupted(&read, (&others, &outcomes));
+        let took = began.elapsed();
+        // Before the journal is cleared: a crash in between leaves a change that is in both, and never one that is in none.
+        self.remember(&read, (&plan, wanted.layout), (&others, &outcomes), took);
         // Once for all of them: each writing waits for the disk.
         self.keep();
-        let took = began.elapsed();
-        self.remember(&read, (&plan, wanted.layout), &outcomes, took);
         Round {
             outcomes,
             drifted: decision.drifted,
@@ -237,7 +250,7 @@ impl Engine {
         let board = self.progress.borrow();
         let devices = self.node.states().map(|(pci, state)| DeviceStatus {
             progress: board.get(&pci).cloned(),
-            ..DeviceStatus::new(inventory, pci, state)
+            ..self.device_status(inventory, layout, (pci, state))
         });
         Status {
             layout: layout.map(ToOwned::to_owned),
@@ -248,9 +261,10 @@ impl Engine {
             meaning: 0,
             plan: self.plan.clone(),
             state: self.node.worst().map(State::as_str),
-            notice: self.notice.clone(),
+            notice: self.notices(inventory),
             drain: None,
             devices: devices.collect(),
+            interrupted: self.interrupted.values().cloned().collect(),
             asked: None,
             sharing: None,
             past: self.past.clone(),
@@ -265,6 +279,7 @@ impl Engine {
     ) -> Decision {
         let now = self.began.elapsed();
         let unfinished = self.unsettled(inventory);
+        let absent = self.absent(inventory);
         let view = View {
             inventory,
             targets,
@@ -273,6 +288,7 @@ impl Engine {
             policy: &self.settings.policy,
             drift: self.settings.drift,
             unfinished: &unfinished,
+            absent: &absent,
         };
         let mut decision = self.node.look(now, &view);
         decision.again = decision.again.map(|at| at.saturating_sub(now));

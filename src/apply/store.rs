@@ -1,5 +1,7 @@
 //! The state directory: a lock, the journal, the history. One process at a time changes a node's devices, and holds the lock.
 
+mod interrupted;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -7,9 +9,14 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+pub use self::interrupted::{Interrupted, interrupted};
+use self::interrupted::{aside_names, set_aside, unreadable};
 use super::durable::{self, DurableError};
+use crate::domain::id::PciAddress;
+use crate::domain::reason::Reason;
 use crate::domain::reconcile::Record;
-use crate::wire::history::{self, Attempt};
+use crate::files::{self, ReadError};
+use crate::wire::history::{self, Attempt, DeviceAttempt};
 use crate::wire::journal::{self, JournalError};
 
 /// More than the journal of a node with sixteen devices can be.
@@ -43,11 +50,25 @@ pub enum StoreError {
     #[error("{} belongs to somebody else, or others may write to it", .0.display())]
     Unsafe(PathBuf),
     /// Another agent, or a command, changes this node now.
-    #[error("another process changes this node's devices: it holds {}", .0.display())]
-    Locked(PathBuf),
+    #[error("{}: it holds {}", running(.by.as_ref()), .path.display())]
+    Locked {
+        /// The lock.
+        path: PathBuf,
+        /// Who holds it, where that is known.
+        by: Option<LockHolder>,
+    },
     /// A file could not be replaced or removed.
     #[error(transparent)]
     Durable(#[from] DurableError),
+}
+
+/// The process that holds the lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockHolder {
+    /// Its process id, where this process can see it: one in a container has another.
+    pub pid: Option<u32>,
+    /// As in the history: `agent`, `command`, `mig-parted`.
+    pub by: String,
 }
 
 /// What the journal says.
@@ -67,8 +88,8 @@ pub enum Found {
 }
 
 impl Store {
-    /// Opens `folder`, which is made if need be, and locks it.
-    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+    /// Opens `folder`, which is made if need be, and locks it for this process, which others know as `by`.
+    pub fn open(folder: &Path, by: &str) -> Result<Self, StoreError> {
         // Layouts and processes of others are named in it.
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
@@ -79,23 +100,30 @@ impl Store {
             return Err(StoreError::Unsafe(folder.to_owned()));
         }
         let path = folder.join("lock");
-        let lock = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(failed("open", &path))?;
+        let mut options = OpenOptions::new();
+        let options = options.create(true).read(true).write(true).truncate(false);
+        let mut lock = durable::open(options, &path).map_err(failed("open", &path))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self {
-                folder: folder.to_owned(),
-                _lock: lock,
-            }),
-            Err(TryLockError::WouldBlock) => Err(StoreError::Locked(path)),
+            Ok(()) => {
+                // Only for messages: a full disk is no reason to do nothing.
+                let _unnamed = lock
+                    .set_len(0)
+                    .and_then(|()| writeln!(lock, "{} {by}", std::process::id()));
+                Ok(Self {
+                    folder: folder.to_owned(),
+                    _lock: lock,
+                })
+            }
+            Err(TryLockError::WouldBlock) => {
+                let by = holder(&mut lock);
+                Err(StoreError::Locked { path, by })
+            }
             Err(TryLockError::Error(source)) => Err(failed("lock", &path)(source)),
         }
     }
 
-    /// What the journal says. One that cannot be read is put aside: the hardware is the truth, and the next apply
-    /// begins from it.
+    /// What the journal says. One that cannot be read is put aside until it is discarded: the hardware is the truth, and
+    /// the next apply begins from it.
     pub fn journal(&self) -> Result<Found, StoreError> {
         let path = self.journal_path();
         let Some(bytes) = read(&path, LONGEST_JOURNAL)? else {
@@ -128,12 +156,9 @@ impl Store {
     pub fn remember(&self, attempt: &Attempt) -> Result<(), StoreError> {
         let path = history_path(&self.folder);
         self.shorten(&path)?;
-        let mut file = OpenOptions::new()
-            .create(true)
-            .read(true)
-            .append(true)
-            .open(&path)
-            .map_err(failed("open", &path))?;
+        let mut options = OpenOptions::new();
+        let options = options.create(true).read(true).append(true);
+        let mut file = durable::open(options, &path).map_err(failed("open", &path))?;
         let mut line = history::line(attempt);
         if is_torn(&mut file).map_err(failed("read", &path))? {
             line.insert(0, '\n');
@@ -146,6 +171,30 @@ impl Store {
     pub fn last_plan(&self) -> Option<String> {
         let text = history_text(&self.folder).ok()?;
         history::last(&text).map(|attempt| attempt.plan)
+    }
+
+    /// Whether the history has it that `plan` was applied to the device at `pci`.
+    pub fn has_applied(&self, plan: &str, pci: PciAddress) -> bool {
+        let pci = pci.to_string();
+        let is_applied =
+            |device: &DeviceAttempt| device.pci == pci && Reason::Applied.is(&device.result);
+        let attempts = history(&self.folder).unwrap_or_default();
+        let mut attempts = attempts.iter().filter(|attempt| attempt.plan == plan);
+        attempts.any(|attempt| attempt.devices.iter().any(is_applied))
+    }
+
+    /// Reports the unreadable journals that were not discarded yet, with the reason of each.
+    pub fn unreadable(&self) -> Vec<String> {
+        unreadable(&self.folder)
+    }
+
+    /// Discards journals that could not be read; which.
+    pub fn discard_unreadable(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let all: Vec<PathBuf> = set_aside(&self.folder).collect();
+        for path in &all {
+            durable::remove(path)?;
+        }
+        Ok(all)
     }
 
     fn shorten(&self, path: &Path) -> Result<(), StoreError> {
@@ -189,17 +238,43 @@ impl Store {
 
     /// Where an unreadable journal is put: beside those that were put there before, as far as there are not very many.
     fn aside(&self) -> PathBuf {
-        let names = (0..100).map(|number| match number {
-            0 => self.folder.join("journal.unreadable"),
-            number => self.folder.join(format!("journal.unreadable.{number}")),
-        });
-        let mut free = names.skip_while(|path| path.exists());
+        let mut free = aside_names(&self.folder).skip_while(|path| path.exists());
         free.next()
             .unwrap_or_else(|| self.folder.join("journal.unreadable"))
     }
 
     fn journal_path(&self) -> PathBuf {
         self.folder.join("journal")
+    }
+}
+
+/// Who wrote its name into the lock.
+fn holder(lock: &mut File) -> Option<LockHolder> {
+    const LONGEST: u64 = 64;
+    let mut text = String::new();
+    lock.take(LONGEST).read_to_string(&mut text).ok()?;
+    let (pid, by) = text.trim_end().split_once(' ')?;
+    let pid: u32 = pid.parse().ok()?;
+    // The number may be of another container, and then mean another process here.
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let is_ours = ["octavo", "nvidia-mig"]
+        .iter()
+        .any(|ours| name.starts_with(ours));
+    Some(LockHolder {
+        pid: is_ours.then_some(pid),
+        by: by.to_owned(),
+    })
+}
+
+fn running(by: Option<&LockHolder>) -> String {
+    let Some(LockHolder { pid, by }) = by else {
+        return "another process changes this node's devices".to_owned();
+    };
+    let pid = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+    match by.as_str() {
+        "agent" => format!("octavo-agent is running{pid}"),
+        "mig-parted" => format!("octavo mig-parted is running{pid}"),
+        _ => format!("another octavo apply is running{pid}"),
     }
 }
 
@@ -238,16 +313,11 @@ fn is_torn(file: &mut File) -> io::Result<bool> {
 
 /// `None` where there is no such file.
 fn read(path: &Path, longest: u64) -> Result<Option<Vec<u8>>, StoreError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed("read", path)(error)),
-    };
-    let mut bytes = Vec::new();
-    file.take(longest)
-        .read_to_end(&mut bytes)
-        .map_err(failed("read", path))?;
-    Ok(Some(bytes))
+    match files::beginning(path, longest) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(ReadError::Missing(_)) => Ok(None),
+        Err(error) => Err(failed("read", path)(error.into())),
+    }
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
@@ -261,7 +331,10 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreE
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+    use crate::domain::error::chain;
     use crate::domain::layout::MigTarget;
     use crate::domain::reconcile::Entry;
 
@@ -272,6 +345,8 @@ mod tests {
             devices: vec![Entry {
                 pci: "0000:07:00.0".parse().unwrap(),
                 uuid: None,
+                plan: "p".to_owned(),
+                layout: "l".to_owned(),
                 previous: None,
                 target: MigTarget::Disabled,
             }],
@@ -293,16 +368,19 @@ mod tests {
     fn one_process_at_a_time_has_the_state_directory() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b");
-        let store = Store::open(&path).unwrap();
-        assert!(matches!(Store::open(&path), Err(StoreError::Locked(_))));
+        let store = Store::open(&path, "command").unwrap();
+        let error = Store::open(&path, "agent").unwrap_err();
+        let own = std::process::id();
+        let said = format!("another octavo apply is running (pid {own}): it holds ");
+        assert!(error.to_string().starts_with(&said), "{error}");
         drop(store);
-        Store::open(&path).unwrap();
+        Store::open(&path, "command").unwrap();
     }
 
     #[test]
     fn a_journal_is_there_until_it_is_cleared() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
+        let store = Store::open(folder.path(), "command").unwrap();
         assert!(matches!(store.journal().unwrap(), Found::Nothing));
         store.begin(&record()).unwrap();
         assert!(matches!(store.journal().unwrap(), Found::Begun(found) if found == record()));
@@ -314,7 +392,7 @@ mod tests {
     #[test]
     fn i12_a_journal_that_cannot_be_read_is_kept_aside_and_told() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
+        let store = Store::open(folder.path(), "command").unwrap();
         store.begin(&record()).unwrap();
         let path = folder.path().join("journal");
         let whole = fs::read(&path).unwrap();
@@ -328,9 +406,56 @@ mod tests {
     }
 
     #[test]
+    fn an_unreadable_journal_is_reported_until_it_is_discarded() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), "command").unwrap();
+        fs::write(folder.path().join("journal"), "octavo-journal 1 9 0\n").unwrap();
+        let [said] = &interrupted(folder.path()).unreadable[..] else {
+            panic!("it cannot be read");
+        };
+        assert!(said.contains("torn or cut"), "{said}");
+        assert!(matches!(store.journal().unwrap(), Found::Unreadable { .. }));
+        store.begin(&record()).unwrap();
+        store.clear().unwrap();
+        let [said] = &interrupted(folder.path()).unreadable[..] else {
+            panic!("it is kept");
+        };
+        assert!(said.contains("journal.unreadable"), "{said}");
+        assert_eq!(store.unreadable().len(), 1);
+        assert_eq!(store.discard_unreadable().unwrap().len(), 1);
+        assert_eq!(interrupted(folder.path()), Interrupted::default());
+    }
+
+    #[test]
+    fn i12_a_fifo_instead_of_a_file_is_an_error_and_is_not_waited_for() {
+        for name in ["journal", "lock", "history.jsonl", "rebooted"] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+            let path = folder.path().join(name);
+            rustix::fs::mknodat(
+                rustix::fs::CWD,
+                &path,
+                rustix::fs::FileType::Fifo,
+                rustix::fs::Mode::from_raw_mode(0o600),
+                0,
+            )
+            .unwrap();
+            let error = match Store::open(folder.path(), "command") {
+                Err(error) => error,
+                Ok(store) => match name {
+                    "journal" => store.journal().unwrap_err(),
+                    "rebooted" => store.rebooted().unwrap_err(),
+                    _ => store.remember(&attempt("1")).unwrap_err(),
+                },
+            };
+            assert!(chain(&error).contains("no regular file"), "{error:?}");
+        }
+    }
+
+    #[test]
     fn i4_a_journal_that_cannot_be_written_is_an_error_and_leaves_the_one_before() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
+        let store = Store::open(folder.path(), "command").unwrap();
         store.begin(&record()).unwrap();
         // A folder where the draft would be: as good as a full or read-only disk, and root cannot write to it either.
         fs::create_dir(folder.path().join("journal.draft")).unwrap();
@@ -346,7 +471,7 @@ mod tests {
     #[test]
     fn the_history_outlives_a_torn_line_and_does_not_grow_for_ever() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
+        let store = Store::open(folder.path(), "command").unwrap();
         store.remember(&attempt("1")).unwrap();
         let path = history_path(folder.path());
         let mut torn = fs::read(&path).unwrap();

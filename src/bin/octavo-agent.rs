@@ -23,6 +23,7 @@ use octavo::agent::pulse::Pulse;
 use octavo::agent::uplink::dial::Aggregator;
 use octavo::agent::uplink::{self, Outbox, Uplink};
 use octavo::agent::{self, Outputs};
+use octavo::apply::store;
 use octavo::book::Book;
 use octavo::config::agent::{AgentSettings, Cleanup, Schedule, UplinkSettings};
 use octavo::config::child::child;
@@ -31,7 +32,7 @@ use octavo::wire::stream::Identity;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
-use tracing::info;
+use tracing::{info, warn};
 
 /// What is served as metrics.
 struct Served {
@@ -153,6 +154,10 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
 fn partitioning(settings: &AgentSettings) -> Result<Option<Partitioning>, Box<dyn Error>> {
     let sys_root = settings.hardware().sys_root();
     let Some(partitioning) = settings.partitioning() else {
+        // This agent changes no device, so that it cannot finish what another program began.
+        for notice in store::interrupted(settings.engine().state_dir()).notices() {
+            warn!("{notice}");
+        }
         return Ok(None);
     };
     let book = match (partitioning.layouts(), settings.schedule()) {

@@ -4,24 +4,34 @@ pub(super) mod direct;
 pub(super) mod show;
 mod through;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::direct::COMMAND;
 use self::show::Show;
 pub(super) use self::through::connect;
+use super::case::Case;
 use super::sheet::Sheet;
-use super::{CliError, Exit, Report, case, input, json};
+use super::text::lines;
+use super::{CliError, Report, case, explain, input, json};
+use crate::apply::choice;
+use crate::apply::store::{self, Interrupted, Store};
 use crate::config::octavo::apply::{
     ApplyFormat, ApplySettings, ChoiceSettings, Doer, RestoreSettings, RunSettings,
 };
 use crate::config::octavo::{Colors, Screen};
 use crate::domain::inventory::Inventory;
-use crate::domain::layout::Targets;
+use crate::domain::layout::{Layout, Targets};
+use crate::domain::reconcile::Entry;
 use crate::hw::Handle;
 use crate::wire::checkpoint;
 use crate::wire::local::{Choice, Request, Status};
+
+/// What a round without a layout is called.
+const NO_LAYOUT: &str = "(none)";
 
 /// Opens this machine's hardware.
 pub(super) type Open<'a> = &'a dyn Fn(&RunSettings) -> Result<Handle, CliError>;
@@ -34,25 +44,23 @@ pub(super) async fn apply(
 ) -> Result<Report, CliError> {
     let run = settings.run();
     let end_at = Instant::now() + run.patience().limit();
+    let folder = run.engine().state_dir();
     let show = Show::new(screen);
     let ChoiceSettings::Layout { name, layouts } = settings.choice() else {
-        let connected = through::connect(run.engine().state_dir()).await?;
-        let agent = connected.ok_or(CliError::NoAgent)?;
-        let status = through::ask(agent, &Request::Forget {}, run.patience(), &show).await?;
-        return end(&status, run, colors);
+        return forget(settings, (&show, colors)).await;
     };
-    let sheet = match layouts.as_ref().map(Sheet::read).transpose()? {
-        None => None,
-        Some(Ok(sheet)) => Some(sheet),
-        Some(Err(refused)) => {
-            return Ok(Report {
-                notes: refused.said,
-                exit: Exit::Failed,
-                ..Report::default()
-            });
-        }
+    let sheet = match layouts.as_ref().map(Sheet::read).transpose() {
+        Ok(None) => Ok(None),
+        Ok(Some(Ok(sheet))) => Ok(Some(sheet)),
+        Ok(Some(Err(refused))) => Err(Report::refused(refused.said)),
+        Err(error) => Err(Report::refused(explain(&error))),
     };
-    if let Some(agent) = through::connect(run.engine().state_dir()).await? {
+    if let Some(agent) = through::connect(folder).await? {
+        // The agent finishes interrupted changes by itself, and reports them.
+        let sheet = match sheet {
+            Ok(sheet) => sheet,
+            Err(refused) => return Ok(refused),
+        };
         let choice = Choice {
             layout: name.clone(),
             layouts: sheet.map(|sheet| sheet.text),
@@ -62,26 +70,131 @@ pub(super) async fn apply(
         let status = through::ask(agent, &request, run.patience(), &show).await?;
         return end(&status, run, colors);
     }
+    let is_begun = store::interrupted(folder).record.is_some();
+    let sheet = match sheet {
+        Err(refused) if !is_begun => return Ok(warned(refused, folder)),
+        sheet => sheet,
+    };
     if settings.doer() == Doer::Agent {
         return Err(CliError::NoAgent);
     }
     let handle = open(run)?;
     let inventory = look(&handle, end_at).await?;
-    let sheet = sheet.unwrap_or_else(|| Sheet::generated(&inventory));
-    let layout = sheet.layout(name)?;
-    let case = match case::held(&sheet, layout, &inventory) {
-        Ok(case) => case,
-        Err(refused) => return Ok(refused.report),
+    let held = sheet.and_then(|sheet| here(sheet, name, &inventory));
+    let (sheet, layout, case) = match held {
+        Ok(held) => held,
+        Err(refused) if is_begun => {
+            return finish(&handle, run, (&show, end_at, colors), refused).await;
+        }
+        Err(refused) => return Ok(warned(refused, folder)),
     };
     // A device tells more of itself once MIG mode is on: so the layout is looked up again before every round.
     let meant = |inventory: &Inventory| {
-        let held = case::held(&sheet, layout, inventory);
+        let held = case::held(&sheet, &layout, inventory);
         held.map_or_else(|_| case.targets.clone(), |case| case.targets)
     };
     let status = direct::run(&handle, run, (name, &meant), (&show, end_at)).await?;
     let mut report = end(&status, run, colors)?;
     report.notes.insert_str(0, &case.notes);
     Ok(report)
+}
+
+/// The layout as it is on this node; a report where it is none.
+fn here(
+    sheet: Option<Sheet>,
+    name: &str,
+    inventory: &Inventory,
+) -> Result<(Sheet, Layout, Case), Report> {
+    let sheet = sheet.unwrap_or_else(|| Sheet::generated(inventory));
+    let layout = sheet.layout(name);
+    let layout = layout.map_err(|error| Report::refused(explain(&error)))?;
+    let layout = layout.clone();
+    let case = case::held(&sheet, &layout, inventory).map_err(|refused| refused.report)?;
+    Ok((sheet, layout, case))
+}
+
+/// Finishes interrupted changes where what was asked for cannot be used.
+async fn finish(
+    handle: &Handle,
+    run: &RunSettings,
+    (show, end_at, colors): (&Show, Instant, Colors),
+    refused: Report,
+) -> Result<Report, CliError> {
+    let nothing = |_: &Inventory| Targets::default();
+    let status = match direct::run(handle, run, (NO_LAYOUT, &nothing), (show, end_at)).await {
+        Ok(status) => status,
+        Err(error) => {
+            let notes = refused.notes.clone() + &explain(&error);
+            return Ok(Report { notes, ..refused });
+        }
+    };
+    let output = match run.format() {
+        ApplyFormat::Table => show::devices(&status, colors),
+        ApplyFormat::Json => json(&Status {
+            layout: None,
+            ..status
+        })?,
+    };
+    Ok(Report { output, ..refused })
+}
+
+/// `report` with what the state directory in `folder` has of interrupted changes.
+pub(super) fn warned(report: Report, folder: &Path) -> Report {
+    Report {
+        notes: report.notes + &store::interrupted(folder).warnings(),
+        ..report
+    }
+}
+
+/// Goes back to the layout of the agent's settings, and discards changes that cannot be finished.
+async fn forget(
+    settings: &ApplySettings,
+    (show, colors): (&Show, Colors),
+) -> Result<Report, CliError> {
+    let run = settings.run();
+    let folder = run.engine().state_dir();
+    if let Some(agent) = through::connect(folder).await? {
+        let status = through::ask(agent, &Request::Forget {}, run.patience(), show).await?;
+        return end(&status, run, colors);
+    }
+    let found = store::interrupted(folder);
+    let chosen = choice::read(folder).ok().flatten();
+    let is_empty = chosen.is_none() && found == Interrupted::default();
+    if settings.doer() == Doer::Agent || is_empty {
+        return Err(CliError::NoAgent);
+    }
+    let store = Store::open(folder, COMMAND).map_err(CliError::State)?;
+    store.clear().map_err(CliError::State)?;
+    let unreadable = store.discard_unreadable().map_err(CliError::State)?;
+    choice::forget(folder).map_err(|error| CliError::State(error.into()))?;
+    let mut said = Vec::new();
+    for entry in found.record.iter().flat_map(|record| &record.devices) {
+        let Entry {
+            plan, layout, pci, ..
+        } = entry;
+        said.push(format!(
+            "Discarded the interrupted change of the GPU at {pci} (plan {plan}, layout {layout}): it keeps what it has now"
+        ));
+    }
+    let unreadable = unreadable.iter();
+    said.extend(unreadable.map(|path| format!("Discarded {}", path.display())));
+    if let Some(choice) = chosen {
+        said.push(format!("Forgot layout {}", choice.layout));
+    }
+    if said.is_empty() {
+        said.push("Discarded the journal, which could not be read".to_owned());
+    }
+    let output = match run.format() {
+        ApplyFormat::Table => lines(said),
+        ApplyFormat::Json => json(&Status {
+            notice: Some(said.join("; ")),
+            ..Status::default()
+        })?,
+    };
+    Ok(Report {
+        output,
+        ..Report::default()
+    })
 }
 
 /// Brings back what a checkpoint has.
@@ -91,8 +204,13 @@ pub(super) async fn restore(
     (colors, screen): (Colors, Screen),
 ) -> Result<Report, CliError> {
     let run = settings.run();
-    let end_at = Instant::now() + run.patience().limit();
-    let text = input::checkpoint(settings.file())?;
+    let text = match input::checkpoint(settings.file()) {
+        Ok(text) => text,
+        Err(error) => {
+            let refused = Report::refused(explain(&error));
+            return Ok(warned(refused, run.engine().state_dir()));
+        }
+    };
     let show = Show::new(screen);
     if let Some(agent) = through::connect(run.engine().state_dir()).await? {
         let request = Request::Apply(Choice {
@@ -106,10 +224,18 @@ pub(super) async fn restore(
     let handle = open(run)?;
     let inventory = look(&handle, end_at).await?;
     let read = |inventory: &Inventory| checkpoint::read(&text, inventory);
-    let targets: Targets = read(&inventory).map_err(|source| CliError::Checkpoint {
-        place: input::place(settings.file()),
-        source,
-    })?;
+    let targets: Targets = match read(&inventory) {
+        Ok(targets) => targets,
+        Err(source) => {
+            let place = input::place(settings.file());
+            let refused = Report::refused(explain(&CliError::Checkpoint { place, source }));
+            let folder = run.engine().state_dir();
+            return match store::interrupted(folder).record {
+                Some(_) => finish(&handle, run, (&show, end_at, colors), refused).await,
+                None => Ok(warned(refused, folder)),
+            };
+        }
+    };
     let meant = |inventory: &Inventory| read(inventory).unwrap_or_else(|_| targets.clone());
     let status = direct::run(&handle, run, (Choice::CHECKPOINT, &meant), (&show, end_at)).await?;
     end(&status, run, colors)

@@ -12,7 +12,7 @@ use super::demo::DemoError;
 use super::mig_parted::MigPartedError;
 use super::simulated::SimulationError;
 use crate::apply::durable::DurableError;
-use crate::apply::store::StoreError;
+use crate::apply::store::{LockHolder, StoreError};
 use crate::domain::error::chain;
 use crate::domain::inventory::NvmlState;
 use crate::domain::layout::ExportError;
@@ -232,9 +232,7 @@ impl CliError {
                 "name one of these; -f gives a file, and without it they are generated for the node",
             ),
             Self::Dialect(_) => Some("write them in the other dialect, with --dialect"),
-            Self::State(StoreError::Locked(_)) => Some(
-                "wait until the other command has ended; where an agent manages this node, `octavo apply` asks it, once it has started",
-            ),
+            Self::State(StoreError::Locked { by, .. }) => Some(locked(by.as_ref())),
             Self::Unanswered(call) => Some(NvmlState::remedy_of_stall(call)),
             Self::State(_) => Some("run as root, or give another folder with --state-dir"),
             Self::Agent { .. } => Some("run as root, or as the user that the agent runs as"),
@@ -264,6 +262,19 @@ impl CliError {
             | Self::Rows { .. }
             | Self::NotOfProfile { .. }
             | Self::Print(_) => None,
+        }
+    }
+}
+
+/// What to do while another process changes this node.
+fn locked(by: Option<&LockHolder>) -> &'static str {
+    match by.map(|by| by.by.as_str()) {
+        Some("agent") => {
+            "use `octavo apply`, which asks the agent; one that has just started accepts commands after its first round"
+        }
+        Some(_) => "run this again when it has ended",
+        None => {
+            "run this again when it has ended, or use `octavo apply`, which asks a running agent"
         }
     }
 }

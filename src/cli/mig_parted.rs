@@ -20,6 +20,7 @@ use self::change::Wish;
 use self::config::{Config, Meaning};
 pub use self::error::MigPartedError;
 use self::hooks::Runner;
+use super::apply::warned;
 use super::{CliError, Exit, Report, checkpoint, explain, input, layouts};
 use crate::apply::durable;
 use crate::config::hardware::HardwareSettings;
@@ -64,11 +65,13 @@ async fn apply(
     settings: &ApplySettings,
     (compat, talk): (Compat, Talk),
 ) -> Result<Report, CliError> {
-    let config = match Config::read(settings.config(), compat)? {
-        Ok(config) => config,
-        Err(refused) => return Ok(refused),
-    };
     let run = settings.run();
+    let folder = run.engine().state_dir();
+    let config = match Config::read(settings.config(), compat) {
+        Ok(Ok(config)) => config,
+        Ok(Err(refused)) => return Ok(warned(refused, folder)),
+        Err(error) => return Ok(warned(failed(explain(&error)), folder)),
+    };
     let text = |is: bool| is.to_string();
     let variables = BTreeMap::from([
         (
@@ -97,9 +100,12 @@ async fn restore(
     settings: &RestoreSettings,
     talk: Talk,
 ) -> Result<Report, CliError> {
-    let text = input::checkpoint(settings.file())?;
-    let place = input::place(settings.file());
     let run = settings.run();
+    let text = match input::checkpoint(settings.file()) {
+        Ok(text) => text,
+        Err(error) => return Ok(warned(failed(explain(&error)), run.engine().state_dir())),
+    };
+    let place = input::place(settings.file());
     let variables = BTreeMap::from([
         (
             "MIG_PARTED_CHECKPOINT_FILE",

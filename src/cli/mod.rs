@@ -58,6 +58,7 @@ use self::naming::Names;
 use self::print::publish;
 pub use self::simulated::SimulationError;
 use self::users::Users;
+use crate::apply::store::{self, Interrupted};
 use crate::config::hardware::HardwareSettings;
 use crate::config::octavo::apply::RunSettings;
 use crate::config::octavo::doctor::DoctorSettings;
@@ -221,15 +222,19 @@ fn of_sharing(command: &SharingCommand, open: Open, colors: Colors) -> Result<Re
 fn planned(settings: &PlanSettings, open: Open, colors: Colors) -> Result<Report, CliError> {
     let source = settings.wish().source();
     let inventory = inventory(source, open)?;
+    let (users, interrupted) = match source {
+        Source::Recording(_) => (users::recorded(inventory), Interrupted::default()),
+        Source::Machine(_) => (
+            users::live(inventory, settings.proc_root()),
+            store::interrupted(settings.state_dir()),
+        ),
+    };
     let Users {
         inventory,
         holders,
         notes,
-    } = match source {
-        Source::Recording(_) => users::recorded(inventory),
-        Source::Machine(_) => users::live(inventory, settings.proc_root()),
-    };
-    let report = plan::report(&inventory, &holders, settings, colors)?;
+    } = users;
+    let report = plan::report(&inventory, (&holders, interrupted), settings, colors)?;
     Ok(Report {
         notes: notes + &report.notes,
         ..report

@@ -12,17 +12,21 @@ mod steps;
 mod story;
 mod summary;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::case::{self, Case, Refused};
 use super::text::lines;
-use super::{CliError, Exit, Report, json, yaml};
+use super::{CliError, Exit, Report, explain, json, yaml};
+use crate::apply::store::Interrupted;
 use crate::config::octavo::Colors;
 use crate::config::octavo::layouts::{PlanFormat, PlanSettings};
 use crate::domain::holder::Holder;
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::Targets;
-use crate::domain::plan::{NodePlan, Outcome, Question, plan};
+use crate::domain::plan::{NodePlan, Outcome, Policy, Question, plan};
+use crate::domain::reconcile::{self, Drift, Node};
 use crate::wire;
 use crate::wire::plan::{Subject, document};
 
@@ -33,6 +37,7 @@ struct View<'a> {
     holders: &'a [Holder],
     targets: &'a Targets,
     plan: &'a NodePlan,
+    interrupted: &'a BTreeMap<PciAddress, String>,
     detail: Detail,
     colors: Colors,
 }
@@ -46,22 +51,29 @@ enum Detail {
     Calls,
 }
 
-/// The plan in the form asked for; its outcome is the exit code.
+/// The plan in the form asked for; its outcome is the exit code. An interrupted change is part of it, as it is of an apply.
 pub(super) fn report(
     inventory: &Inventory,
-    holders: &[Holder],
+    (holders, found): (&[Holder], Interrupted),
     settings: &PlanSettings,
     colors: Colors,
 ) -> Result<Report, CliError> {
-    let case = match case::open(settings.wish(), inventory)? {
-        Ok(case) => case,
-        Err(refused) => return refusal(inventory, holders, settings, refused),
+    let found = left(found, inventory);
+    let mut case = match case::open(settings.wish(), inventory) {
+        Ok(Ok(case)) => case,
+        Ok(Err(refused)) => {
+            let report = refusal(inventory, holders, settings, refused)?;
+            return Ok(warned(report, &found));
+        }
+        Err(error) => return Ok(warned(Report::refused(explain(&error)), &found)),
     };
+    let policy = settings.policy();
+    let interrupted = taken_up(&mut case, inventory, (holders, &policy), &found);
     let plan = plan(&Question {
         inventory,
         targets: &case.targets,
         holders,
-        policy: &settings.policy(),
+        policy: &policy,
         refused: &BTreeSet::new(),
     });
     let view = |detail| View {
@@ -69,14 +81,16 @@ pub(super) fn report(
         holders,
         targets: &case.targets,
         plan: &plan,
+        interrupted: &interrupted,
         detail,
         colors,
     };
+    let written = || written(inventory, &case, (holders, &interrupted), &plan);
     let output = match settings.format() {
         PlanFormat::Table => people(&view(Detail::Instances), &case),
         PlanFormat::Wide => people(&view(Detail::Calls), &case),
-        PlanFormat::Json => json(&written(inventory, &case, holders, &plan))?,
-        PlanFormat::Yaml => yaml(&written(inventory, &case, holders, &plan))?,
+        PlanFormat::Json => json(&written())?,
+        PlanFormat::Yaml => yaml(&written())?,
         PlanFormat::Name => names(inventory, &plan),
     };
     let notes = match settings.format() {
@@ -84,11 +98,66 @@ pub(super) fn report(
         // The document has them.
         PlanFormat::Json | PlanFormat::Yaml => String::new(),
     };
-    Ok(Report {
+    let report = Report {
         output,
         notes,
         exit: exit(plan.outcome()),
-    })
+    };
+    Ok(warned(report, &found))
+}
+
+/// What an apply would take up: an interrupted change that left a device as it was is dropped.
+fn left(mut found: Interrupted, inventory: &Inventory) -> Interrupted {
+    if let Some(record) = &mut found.record {
+        record
+            .devices
+            .retain(|entry| !entry.is_at_previous(inventory));
+    }
+    found
+}
+
+/// Adds to the targets what an apply adds. Devices whose interrupted change is finished although the layout asks nothing of them,
+/// or something that they cannot have now; each with the layout of that change.
+fn taken_up(
+    case: &mut Case,
+    inventory: &Inventory,
+    (holders, policy): (&[Holder], &Policy),
+    found: &Interrupted,
+) -> BTreeMap<PciAddress, String> {
+    let Some(record) = &found.record else {
+        return BTreeMap::new();
+    };
+    let is_asked = |pci: PciAddress| {
+        let mut devices = case.targets.devices.iter();
+        devices.any(|target| target.pci == pci && target.mig.is_some())
+    };
+    let unfinished = record.interrupted(inventory);
+    let mut others: BTreeSet<PciAddress> = unfinished.clone();
+    others.retain(|pci| !is_asked(*pci));
+    let targets = record.complete(inventory, &case.targets);
+    let decision = Node::default().look(
+        Duration::ZERO,
+        &reconcile::View {
+            inventory,
+            targets: &targets,
+            holders,
+            policy,
+            drift: Drift::Repair,
+            unfinished: &unfinished,
+            absent: &record.absent(inventory),
+        },
+    );
+    case.targets = targets;
+    others.extend(decision.finish);
+    let layout = |pci: PciAddress| Some((pci, record.entry(inventory, pci)?.layout.clone()));
+    others.into_iter().filter_map(layout).collect()
+}
+
+fn warned(report: Report, found: &Interrupted) -> Report {
+    Report {
+        notes: report.notes + &found.warnings(),
+        ..report
+    }
 }
 
 /// What is wrong with the layout, and, where a document is asked for and the hardware is what forbids it, that document.
@@ -99,11 +168,13 @@ fn refusal(
     refused: Refused,
 ) -> Result<Report, CliError> {
     let targets = Targets::default();
+    let interrupted = BTreeMap::new();
     let subject = Subject {
         inventory,
         node: None,
         layout: settings.wish().layout(),
         targets: &targets,
+        interrupted: &interrupted,
         holders,
         warnings: &[],
     };
@@ -137,7 +208,7 @@ fn exit(outcome: Outcome) -> Exit {
 fn written(
     inventory: &Inventory,
     case: &Case,
-    holders: &[Holder],
+    (holders, interrupted): (&[Holder], &BTreeMap<PciAddress, String>),
     plan: &NodePlan,
 ) -> crate::wire::plan::Document {
     let subject = Subject {
@@ -147,6 +218,7 @@ fn written(
         targets: &case.targets,
         holders,
         warnings: &case.warnings,
+        interrupted,
     };
     document(&subject, plan)
 }
@@ -170,6 +242,7 @@ pub(super) fn result(
         holders: &[],
         targets,
         plan,
+        interrupted: &BTreeMap::new(),
         detail: Detail::Instances,
         colors,
     })

@@ -60,6 +60,12 @@ struct EntryJson {
     pci: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uuid: Option<String>,
+    /// Absent where it is the record's own, as earlier versions write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plan: Option<String>,
+    /// Likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    layout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     previous: Option<TargetJson>,
     target: TargetJson,
@@ -88,7 +94,11 @@ pub fn write(record: &Record) -> String {
     let body = RecordJson {
         plan: record.plan.clone(),
         layout: record.layout.clone(),
-        devices: record.devices.iter().map(entry_out).collect(),
+        devices: record
+            .devices
+            .iter()
+            .map(|entry| entry_out(record, entry))
+            .collect(),
     };
     // Numbers, texts and lists: there is nothing that JSON does not have.
     let body = serde_json::to_string(&body).unwrap_or_default();
@@ -121,12 +131,17 @@ pub fn parse(bytes: &[u8]) -> Result<Record, JournalError> {
         return Err(JournalError::Hash);
     }
     let body: RecordJson = serde_json::from_slice(body).map_err(JournalError::Content)?;
-    let devices: Result<Vec<Entry>, JournalError> =
-        body.devices.into_iter().map(entry_in).collect();
+    let (plan, layout) = (&body.plan, &body.layout);
+    let devices: Result<Vec<Entry>, JournalError> = body
+        .devices
+        .into_iter()
+        .map(|entry| entry_in(entry, (plan, layout)))
+        .collect();
+    let devices = devices?;
     Ok(Record {
         plan: body.plan,
         layout: body.layout,
-        devices: devices?,
+        devices,
     })
 }
 
@@ -134,10 +149,13 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, JournalError> {
     text.parse().map_err(|_| JournalError::NotAJournal)
 }
 
-fn entry_out(entry: &Entry) -> EntryJson {
+fn entry_out(record: &Record, entry: &Entry) -> EntryJson {
+    let other = |own: &str, common: &str| (own != common).then(|| own.to_owned());
     EntryJson {
         pci: entry.pci.to_string(),
         uuid: entry.uuid.as_ref().map(ToString::to_string),
+        plan: other(&entry.plan, &record.plan),
+        layout: other(&entry.layout, &record.layout),
         previous: entry.previous.as_ref().map(target_out),
         target: target_out(&entry.target),
     }
@@ -158,7 +176,7 @@ fn target_out(target: &MigTarget) -> TargetJson {
     }
 }
 
-fn entry_in(entry: EntryJson) -> Result<Entry, JournalError> {
+fn entry_in(entry: EntryJson, (plan, layout): (&str, &str)) -> Result<Entry, JournalError> {
     let value = |what: &str| JournalError::Value(what.to_owned());
     let uuid = entry
         .uuid
@@ -166,6 +184,8 @@ fn entry_in(entry: EntryJson) -> Result<Entry, JournalError> {
     Ok(Entry {
         pci: entry.pci.parse().map_err(|_| value(&entry.pci))?,
         uuid: uuid.transpose()?,
+        plan: entry.plan.unwrap_or_else(|| plan.to_owned()),
+        layout: entry.layout.unwrap_or_else(|| layout.to_owned()),
         previous: entry.previous.map(target_in),
         target: target_in(entry.target),
     })
@@ -205,12 +225,16 @@ mod tests {
                 Entry {
                     pci: "0000:07:00.0".parse().unwrap(),
                     uuid: "GPU-3f1c9a52-7d0b-4a6e-9c7f-0d3b8e5a1c24".parse().ok(),
+                    plan: "20261121T120000Z-1".to_owned(),
+                    layout: "serving".to_owned(),
                     previous: Some(MigTarget::Enabled(vec![instance(0), instance(4)])),
                     target: MigTarget::Disabled,
                 },
                 Entry {
                     pci: "0000:08:00.0".parse().unwrap(),
                     uuid: None,
+                    plan: "20261121T110000Z-1".to_owned(),
+                    layout: "training".to_owned(),
                     previous: None,
                     target: MigTarget::Enabled(vec![InstanceTarget {
                         placement: None,
@@ -226,6 +250,18 @@ mod tests {
         let text = write(&record());
         assert_eq!(parse(text.as_bytes()).unwrap(), record());
         assert!(record().devices[0].uuid.is_some());
+    }
+
+    #[test]
+    fn a_journal_of_an_earlier_version_has_one_plan_for_all_its_devices() {
+        let body =
+            r#"{"plan":"p","layout":"l","devices":[{"pci":"0000:07:00.0","target":"disabled"}]}"#;
+        let hash = Digest::of(body.as_bytes());
+        let text = format!("{NAME} {VERSION} {} {hash:016x}\n{body}", body.len());
+        let record = parse(text.as_bytes()).unwrap();
+        let entry = &record.devices[0];
+        assert_eq!((entry.plan.as_str(), entry.layout.as_str()), ("p", "l"));
+        assert_eq!(write(&record), text);
     }
 
     #[test]

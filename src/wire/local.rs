@@ -99,6 +99,26 @@ pub struct Status {
     /// The devices that something is asked of.
     #[serde(default)]
     pub devices: Vec<Device>,
+    /// Devices that were changed for another layout, whose change was interrupted before this one was chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupted: Vec<InterruptedChange>,
+}
+
+/// How an interrupted change of a device ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InterruptedChange {
+    /// Its PCI address.
+    pub pci: String,
+    /// What people call it: `GPU 3`.
+    pub name: String,
+    /// The layout of the interrupted change.
+    pub layout: String,
+    /// How its last attempt ended: a device's `state`.
+    pub state: String,
+    /// Why, where there is something to explain.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// Where a device stands.
@@ -148,7 +168,15 @@ impl From<&reconcile::Status> for Status {
                 back: progress.back,
             }),
         });
+        let interrupted = status.interrupted.iter().map(|change| InterruptedChange {
+            pci: change.pci.to_string(),
+            name: change.name.clone(),
+            layout: change.layout.clone(),
+            state: change.state.to_owned(),
+            message: change.message.clone(),
+        });
         Self {
+            interrupted: interrupted.collect(),
             layout: status.layout.clone(),
             by_hand: status.by_hand,
             generation: status.generation,

@@ -45,7 +45,7 @@ pub struct Document {
     /// What is odd about the layout on this node, and does not keep it from being planned.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// The devices that the layout speaks of, by PCI address. All others stay untouched.
+    /// The devices that the layout speaks of and those whose change was interrupted, by PCI address. All others stay untouched.
     pub devices: Vec<DeviceJson>,
 }
 
@@ -116,6 +116,10 @@ pub struct DeviceJson {
     /// Why it cannot be; only of a device that never can have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infeasible: Option<InfeasibleJson>,
+    /// The layout of its interrupted change, where an apply finishes that, or takes it back: the layout of this plan does not speak
+    /// of the device, or the device cannot have it now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted_layout: Option<String>,
     /// How it or its partitions shall be shared. It is read and checked; no step of this plan puts it in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_slicing: Option<TimeSlicingJson>,

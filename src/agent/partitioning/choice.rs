@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::apply::durable::DurableError;
+use crate::apply::store::StoreError;
 use crate::book::{BookError, ChoiceError, Current};
 use crate::domain::node::Selected;
 use crate::wire::checkpoint::CheckpointError;
@@ -86,4 +87,7 @@ pub enum ChoiceRefused {
     /// It could not be kept.
     #[error(transparent)]
     Keep(#[from] DurableError),
+    /// What could not be finished could not be discarded.
+    #[error(transparent)]
+    Discard(#[from] StoreError),
 }

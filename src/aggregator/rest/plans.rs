@@ -1,5 +1,7 @@
 //! What a layout would do to a node. Nothing is changed by asking.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -87,6 +89,8 @@ pub(super) async fn plan(
             targets: &run.targets,
             holders: &[],
             warnings: &run.warnings,
+            // The status of a node has those.
+            interrupted: &BTreeMap::new(),
         },
         &run.plan,
     )))

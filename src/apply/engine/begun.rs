@@ -3,23 +3,57 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
-use super::{Engine, Task, find};
+use super::{Engine, Others, Task, Wanted, find};
+use crate::apply::store::StoreError;
 use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
-use crate::domain::inventory::{Device, Inventory};
-use crate::domain::layout::{DeviceTarget, Place, Targets, standing};
-use crate::domain::reconcile::{Entry, Job, Record, State};
+use crate::domain::inventory::Inventory;
+use crate::domain::layout::{Targets, standing};
+use crate::domain::reconcile::{Decision, Entry, Job, Record, State};
+
+impl Wanted<'_> {
+    /// Whether something is asked of the partitions of the device at `pci`.
+    pub(super) fn asks(self, pci: PciAddress) -> bool {
+        let mut devices = self.targets.devices.iter();
+        devices.any(|target| target.pci == pci && target.mig.is_some())
+    }
+}
 
 impl Engine {
-    /// Devices that the journal has and that are neither at their target nor as they were.
+    /// Devices that the journal has and that are there.
     pub(super) fn unsettled(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
-        let entries = self.record.iter().flat_map(|record| &record.devices);
-        entries
-            .map(|entry| entry.pci)
-            .filter(|pci| self.begun(inventory, *pci).is_some())
-            .collect()
+        let record = self.record.as_ref();
+        record.map_or_else(BTreeSet::new, |record| record.interrupted(inventory))
+    }
+
+    /// Devices that the journal has and that are not there now.
+    pub(super) fn absent(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
+        let record = self.record.as_ref();
+        record.map_or_else(BTreeSet::new, |record| record.absent(inventory))
+    }
+
+    /// Forgets devices that have just what they had before their change: it never touched them, or was taken back. What is asked
+    /// of them now is all that counts.
+    pub(super) fn drop_untouched(&mut self, inventory: &Inventory) {
+        let Some(record) = &mut self.record else {
+            return;
+        };
+        let before = record.devices.len();
+        record.devices.retain(|entry| {
+            let is_at_previous = entry.is_at_previous(inventory);
+            if is_at_previous {
+                let Entry {
+                    plan, layout, pci, ..
+                } = entry;
+                info!("plan {plan} (layout {layout}) left the device at {pci} as it was: nothing of it is finished");
+            }
+            !is_at_previous
+        });
+        if record.devices.len() != before {
+            self.keep();
+        }
     }
 
     /// Forgets devices whose place another one has taken: what was begun with them is of no meaning for it.
@@ -30,7 +64,7 @@ impl Engine {
         let before = record.devices.len();
         record.devices.retain(|entry| {
             let device = find(inventory, entry.pci);
-            let stays = device.is_none_or(|device| is_same(entry, device));
+            let stays = device.is_none_or(|device| entry.is_of(device));
             if !stays {
                 warn!(
                     "what was begun with the device at {} is forgotten: another one is there now",
@@ -47,29 +81,30 @@ impl Engine {
     /// Devices that were being changed when the agent was killed are brought to an end, whatever is asked for now. One that is
     /// not there waits until it is.
     pub(super) fn with_unfinished(&self, inventory: &Inventory, targets: &Targets) -> Targets {
-        let mut targets = targets.clone();
-        let unfinished = self.record.iter().flat_map(|record| &record.devices);
-        for entry in unfinished.filter(|entry| find(inventory, entry.pci).is_some()) {
-            let asked = targets.devices.iter_mut();
-            let target = asked.into_iter().find(|target| target.pci == entry.pci);
-            match target {
-                Some(target) if target.mig.is_some() => {}
-                Some(target) => target.mig = Some(entry.target.clone()),
-                None => targets.devices.push(DeviceTarget {
-                    pci: entry.pci,
-                    rule: Place::default(),
-                    mig: Some(entry.target.clone()),
-                    time_slicing: None,
-                }),
-            }
-        }
-        targets.devices.sort_by_key(|target| target.pci);
-        targets
+        let record = self.record.as_ref();
+        record.map_or_else(
+            || targets.clone(),
+            |record| record.complete(inventory, targets),
+        )
     }
 
-    /// A device of the journal that has what it shall have needs it no more.
-    pub(super) fn settle_reached(&mut self) {
-        let reached: Vec<PciAddress> = self
+    /// Devices whose interrupted change is finished, as nothing else is asked of them or can be had now.
+    pub(super) fn others(
+        &self,
+        inventory: &Inventory,
+        wanted: Wanted<'_>,
+        decision: &Decision,
+    ) -> Others {
+        let is_other = |pci: &&PciAddress| decision.finish.contains(pci) || !wanted.asks(**pci);
+        let devices = decision.change.iter().filter(is_other);
+        let layout = |pci: &PciAddress| Some((*pci, self.begun(inventory, *pci)?.layout.clone()));
+        devices.filter_map(layout).collect()
+    }
+
+    /// Drops devices of the journal that are at their target. They get into the history even if the process that changed them was
+    /// killed before that.
+    pub(super) fn settle_reached(&mut self, inventory: &Inventory, wanted: Wanted<'_>) {
+        let reached: BTreeSet<PciAddress> = self
             .node
             .states()
             .filter(|(_, state)| **state == State::Applied)
@@ -78,12 +113,17 @@ impl Engine {
         let Some(record) = &mut self.record else {
             return;
         };
-        let before = record.devices.len();
-        let devices = &mut record.devices;
-        devices.retain(|entry| !reached.contains(&entry.pci));
-        if record.devices.len() != before {
-            self.keep();
+        let is_reached = |entry: &Entry| reached.contains(&entry.pci);
+        let (settled, open) = record.devices.drain(..).partition(is_reached);
+        record.devices = open;
+        let settled: Vec<Entry> = settled;
+        if settled.is_empty() {
+            return;
         }
+        for entry in &settled {
+            self.remember_reached(inventory, wanted, entry);
+        }
+        self.keep();
     }
 
     pub(super) fn jobs(&self, task: Task<'_>) -> Vec<Job> {
@@ -115,9 +155,7 @@ impl Engine {
 
     /// What the journal says of this very device.
     pub(super) fn begun(&self, inventory: &Inventory, pci: PciAddress) -> Option<&Entry> {
-        let mut entries = self.record.iter().flat_map(|record| &record.devices);
-        let device = find(inventory, pci)?;
-        entries.find(|entry| entry.pci == pci && is_same(entry, device))
+        self.record.as_ref()?.entry(inventory, pci)
     }
 
     pub(super) fn record_of(&self, task: Task<'_>, jobs: &[Job]) -> Record {
@@ -128,6 +166,12 @@ impl Engine {
                 Some(Entry {
                     pci,
                     uuid: find(task.inventory, pci).and_then(|device| device.uuid.clone()),
+                    plan: task.plan.to_owned(),
+                    layout: task
+                        .others
+                        .get(&pci)
+                        .map_or(task.layout, String::as_str)
+                        .to_owned(),
                     previous: job.previous.clone(),
                     target: job.target.mig.clone()?,
                 })
@@ -142,6 +186,27 @@ impl Engine {
             layout: task.layout.to_owned(),
             devices,
         }
+    }
+
+    /// Discards interrupted changes of devices that are not there, and journals that could not be read: nothing else can end
+    /// these.
+    pub fn discard(&mut self, inventory: &Inventory) -> Result<(), StoreError> {
+        let absent = self.absent(inventory);
+        if let Some(record) = &mut self.record
+            && !absent.is_empty()
+        {
+            record.devices.retain(|entry| !absent.contains(&entry.pci));
+            for pci in &absent {
+                warn!("the interrupted change of the device at {pci} is discarded");
+            }
+            self.keep();
+        }
+        let discarded = self.store.discard_unreadable()?;
+        for path in &discarded {
+            warn!("{} is discarded", path.display());
+        }
+        self.unreadable = self.store.unreadable();
+        Ok(())
     }
 
     /// Brings the journal's file up to what is known.
@@ -165,10 +230,4 @@ impl Engine {
             }
         }
     }
-}
-
-/// Whether it is the device that was begun with: another one only where both tell who they are.
-fn is_same(entry: &Entry, device: &Device) -> bool {
-    let both = entry.uuid.as_ref().zip(device.uuid.as_ref());
-    both.is_none_or(|(begun, now)| begun == now)
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tracing::warn;
 
-use super::Engine;
+use super::{Engine, Others, Wanted, find};
 use crate::apply::executor::Outcome;
 use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::plan::words::Words;
 use crate::domain::reason::Reason;
-use crate::domain::reconcile::State;
+use crate::domain::reconcile::{DeviceStatus, Entry, InterruptedChange, State};
 use crate::wire::history::{Attempt, DeviceAttempt};
 
 impl Engine {
@@ -61,39 +61,166 @@ impl Engine {
         }
     }
 
+    /// A line of the history for each layout, that of the node last.
     pub(super) fn remember(
         &self,
         inventory: &Inventory,
         (plan, layout): (&str, &str),
-        outcomes: &[Outcome],
+        (others, outcomes): (&Others, &[Outcome]),
         took: Duration,
     ) {
-        let devices = outcomes.iter().map(|outcome| {
-            let state = State::from(outcome.ending.clone());
-            DeviceAttempt {
-                pci: outcome.pci.to_string(),
-                result: outcome.ending.as_str().to_owned(),
-                message: state.message(&Words::new(inventory, outcome.pci)),
-                destroyed: outcome.work.destroyed,
-                created: outcome.work.created,
-                retries: outcome.work.retries,
-                rolled_back: outcome.work.rollbacks > 0,
-                duration_ms: millis(outcome.took),
-                hardware_ms: millis(outcome.hardware),
-            }
-        });
+        let mut lines: BTreeMap<(bool, &str), Vec<DeviceAttempt>> = BTreeMap::new();
+        for outcome in outcomes {
+            let of = others.get(&outcome.pci).map_or(layout, String::as_str);
+            let line = lines.entry((of == layout, of)).or_default();
+            line.push(attempt(inventory, outcome));
+        }
+        for ((_, layout), devices) in lines {
+            self.record_attempt((plan, layout), devices, took);
+        }
+    }
+
+    /// Records a change that was interrupted after its last call: the device is at its target, and the history does not have it.
+    pub(super) fn remember_reached(
+        &mut self,
+        inventory: &Inventory,
+        wanted: Wanted<'_>,
+        entry: &Entry,
+    ) {
+        if self.store.has_applied(&entry.plan, entry.pci) {
+            return;
+        }
+        let is_other = !wanted.asks(entry.pci);
+        let layout = if is_other {
+            entry.layout.as_str()
+        } else {
+            wanted.layout
+        };
+        let message =
+            "its change was interrupted after its last step; the GPU was found as the layout asks";
+        self.record_attempt(
+            (&entry.plan, layout),
+            vec![DeviceAttempt {
+                pci: entry.pci.to_string(),
+                result: Reason::Applied.word().to_owned(),
+                message: message.to_owned(),
+                destroyed: 0,
+                created: 0,
+                retries: 0,
+                rolled_back: false,
+                duration_ms: 0,
+                hardware_ms: 0,
+            }],
+            Duration::ZERO,
+        );
+        if is_other {
+            let change = InterruptedChange {
+                pci: entry.pci,
+                name: Words::new(inventory, entry.pci).device(entry.pci),
+                layout: layout.to_owned(),
+                state: Reason::Applied.word(),
+                message: message.to_owned(),
+            };
+            self.interrupted.insert(entry.pci, change);
+        }
+    }
+
+    fn record_attempt(
+        &self,
+        (plan, layout): (&str, &str),
+        devices: Vec<DeviceAttempt>,
+        took: Duration,
+    ) {
         let attempt = Attempt {
             time: Timestamp::now().to_string(),
             plan: plan.to_owned(),
             layout: layout.to_owned(),
             by: self.settings.by.to_owned(),
             duration_ms: millis(took),
-            devices: devices.collect(),
+            devices,
         };
         if let Err(error) = self.store.remember(&attempt) {
             warn!("the history lacks plan {plan}: {}", chain(&error));
         }
     }
+
+    /// Keeps how interrupted changes ended, so that a command for another layout reports them.
+    pub(super) fn say_interrupted(
+        &mut self,
+        inventory: &Inventory,
+        (others, outcomes): (&Others, &[Outcome]),
+    ) {
+        for outcome in outcomes {
+            let Some(other) = others.get(&outcome.pci) else {
+                continue;
+            };
+            let state = State::from(outcome.ending.clone()).without_arguments();
+            let words = Words::new(inventory, outcome.pci);
+            let change = InterruptedChange {
+                pci: outcome.pci,
+                name: words.device(outcome.pci),
+                layout: other.clone(),
+                state: state.as_str(),
+                message: state.message(&words),
+            };
+            self.interrupted.insert(outcome.pci, change);
+        }
+    }
+
+    /// Where a device stands. One that is there only because its change for another layout was interrupted names that layout.
+    pub(super) fn device_status(
+        &self,
+        inventory: &Inventory,
+        layout: Option<&str>,
+        (pci, state): (PciAddress, &State),
+    ) -> DeviceStatus {
+        let mut status = DeviceStatus::new(inventory, pci, state);
+        let other = self.begun(inventory, pci).map(|entry| &entry.layout);
+        if let Some(other) = other.filter(|other| Some(other.as_str()) != layout)
+            && !status.message.is_empty()
+        {
+            status.message = format!("layout {other}: {}", status.message);
+        }
+        status
+    }
+
+    /// What is wrong with the journal, and what of it waits for a device.
+    pub(super) fn notices(&self, inventory: &Inventory) -> Option<String> {
+        let mut all: Vec<String> = self
+            .notice
+            .iter()
+            .chain(&self.unreadable)
+            .cloned()
+            .collect();
+        let entries = self.record.iter().flat_map(|record| &record.devices);
+        let absent = entries.filter(|entry| find(inventory, entry.pci).is_none());
+        all.extend(absent.map(absent_notice));
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+}
+
+fn attempt(inventory: &Inventory, outcome: &Outcome) -> DeviceAttempt {
+    let state = State::from(outcome.ending.clone());
+    DeviceAttempt {
+        pci: outcome.pci.to_string(),
+        result: outcome.ending.as_str().to_owned(),
+        message: state.message(&Words::new(inventory, outcome.pci)),
+        destroyed: outcome.work.destroyed,
+        created: outcome.work.created,
+        retries: outcome.work.retries,
+        rolled_back: outcome.work.rollbacks > 0,
+        duration_ms: millis(outcome.took),
+        hardware_ms: millis(outcome.hardware),
+    }
+}
+
+/// An interrupted change of a device that is not there.
+fn absent_notice(entry: &Entry) -> String {
+    format!(
+        "plan {} (layout {}) was interrupted on the GPU at {}, which this node does not have now: it is finished when the GPU is back, \
+        or discarded with `octavo apply --forget`",
+        entry.plan, entry.layout, entry.pci
+    )
 }
 
 fn millis(span: Duration) -> u64 {

@@ -21,6 +21,9 @@ use crate::wire::local::Status;
 /// How often it is looked whether what was in the way has gone; processes say nothing when they end.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How the history and the lock name this program.
+pub(super) const COMMAND: &str = "command";
+
 /// Who changes this node now.
 #[derive(Debug)]
 pub(in crate::cli) struct Hand {
@@ -42,7 +45,7 @@ pub(super) async fn run(
         settings.engine(),
         settings.hardware().sys_root(),
         Drift::Repair,
-        "command",
+        COMMAND,
     );
     let mut hand = Hand::take(settings.engine(), how)?;
     let patience = settings.patience();

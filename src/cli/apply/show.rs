@@ -9,7 +9,7 @@ use crate::config::octavo::{Colors, Screen};
 use crate::domain::inventory::Inventory;
 use crate::domain::plan::words::Words;
 use crate::domain::reason::Reason;
-use crate::wire::local::{Device, Status};
+use crate::wire::local::{Device, InterruptedChange, Status};
 
 /// One line that is written over, on a terminal.
 #[derive(Debug)]
@@ -66,6 +66,13 @@ impl Show {
 
 /// Where the node stands, a line for each device and one for all.
 pub(in crate::cli) fn people(status: &Status, colors: Colors) -> String {
+    let mut text = devices(status, colors);
+    text.push_str(&summary(status));
+    text
+}
+
+/// Where each device stands, and what was done for other layouts.
+pub(in crate::cli) fn devices(status: &Status, colors: Colors) -> String {
     let mut text = String::new();
     for note in status.notice.iter().chain(&status.drain) {
         text.push_str(&folded(&format!("Note: {note}"), 6));
@@ -88,8 +95,26 @@ pub(in crate::cli) fn people(status: &Status, colors: Colors) -> String {
         text.push('\n');
         text.push_str(&reason(device));
     }
-    text.push_str(&summary(status));
+    text.push_str(&lines(interrupted(status)));
     text
+}
+
+/// How interrupted changes of other layouts ended, a line for each device.
+pub(in crate::cli) fn interrupted(status: &Status) -> Vec<String> {
+    let changes = status.interrupted.iter().map(|change| {
+        let InterruptedChange {
+            pci,
+            name,
+            layout,
+            state,
+            message,
+        } = change;
+        let why = if message.is_empty() { "" } else { ": " };
+        let line =
+            format!("Interrupted change to layout {layout}: {name} ({pci}) {state}{why}{message}");
+        folded(&line, 2)
+    });
+    changes.collect()
 }
 
 fn reason(device: &Device) -> String {

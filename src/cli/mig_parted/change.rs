@@ -13,7 +13,8 @@ use super::{Open, failed};
 use crate::apply::engine::Settings;
 use crate::apply::reset::Resets;
 use crate::cli::apply::direct::Hand;
-use crate::cli::apply::show::{Show, people};
+use crate::cli::apply::show::{Show, interrupted, people};
+use crate::cli::apply::warned;
 use crate::cli::print::note;
 use crate::cli::text::{folded, lines};
 use crate::cli::{CliError, Report, explain};
@@ -73,10 +74,10 @@ pub(super) async fn change(
     let hardware = open(run.hardware())?;
     let inventory = hardware.observe().await;
     let notes = match (wish.meaning)(&inventory) {
-        Meaning::Refused(errors) => return Ok(failed(errors + NOTHING)),
+        Meaning::Refused(errors) => return Ok(refused(errors + NOTHING, run)),
         Meaning::Whole(resolved, notes) => match impossible(&resolved.targets, run, &inventory) {
             None => notes,
-            Some(rules) => return Ok(failed(notes + &rules + NOTHING)),
+            Some(rules) => return Ok(refused(notes + &rules + NOTHING, run)),
         },
         Meaning::ModesFirst(_, notes) => notes,
     };
@@ -110,6 +111,18 @@ pub(super) async fn change(
         notes,
         ..Report::default()
     })
+}
+
+/// What is wrong, and what of earlier changes was interrupted.
+fn refused(errors: String, run: &RunSettings) -> Report {
+    warned(failed(errors), run.engine().state_dir())
+}
+
+/// Notes what was done for other layouts, and what is wrong with the journal.
+fn note_journal(status: &Status) {
+    for line in status.notice.iter().chain(&interrupted(status)) {
+        note(line);
+    }
 }
 
 const NOTHING: &str = "error: nothing was changed\n";
@@ -187,6 +200,7 @@ impl Change<'_> {
         let latest = self.hardware.observe().await;
         let differences = compare_modes(targets, &latest);
         if differences.is_empty() && modes_are_set(targets, &latest) {
+            note_journal(&status);
             return Ok(self.done());
         }
         let waits = modes_are_set(targets, &latest);
@@ -226,6 +240,7 @@ impl Change<'_> {
         let latest = self.hardware.observe().await;
         let differences = compare(&meant(&latest), &latest);
         if status.is_applied() && differences.is_empty() {
+            note_journal(&status);
             return Ok(self.done());
         }
         Err(not_had(&status, &differences))

@@ -133,6 +133,17 @@ fn story(view: &View<'_>, device: &Device, plan: &DevicePlan) -> String {
         Verdict::Blocked(blocked) => in_the_way(view, blocked, target, &words),
         Verdict::Infeasible(why) => impossible(view, why, target, &words),
     });
+    if let Some(layout) = view.interrupted.get(&plan.pci) {
+        let why = match &plan.verdict {
+            Verdict::Blocked(_) | Verdict::Infeasible(_) => "an apply finishes it or takes it back",
+            Verdict::Unchanged | Verdict::Change(_) => "this finishes it",
+        };
+        let line = format!(
+            "  interrupted: the change of this GPU to layout {} has not ended; {why}",
+            printable(layout)
+        );
+        text.push_str(&lines([folded(&line, 4)]));
+    }
     if let Some(sharing) = target.and_then(|target| target.time_slicing.as_ref()) {
         let line = format!(
             "  time-slicing: {sharing}; this plan is about partitions and leaves sharing as it is",

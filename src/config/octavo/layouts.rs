@@ -20,6 +20,7 @@ pub struct PlanSettings {
     wish: Wish,
     policy: Policy,
     proc_root: PathBuf,
+    state_dir: PathBuf,
     format: PlanFormat,
 }
 
@@ -119,6 +120,11 @@ impl PlanSettings {
     /// Where procfs is mounted.
     pub fn proc_root(&self) -> &Path {
         &self.proc_root
+    }
+
+    /// Where interrupted changes of this machine are recorded.
+    pub fn state_dir(&self) -> &Path {
+        &self.state_dir
     }
 
     /// How the plan is printed.

@@ -133,8 +133,8 @@ pub struct Layout {
     pub notice: Option<String>,
     /// Devices that something is asked of.
     pub devices: Vec<LayoutDevice>,
-    /// Whether a change was begun and is not known to have ended.
-    pub is_begun: bool,
+    /// Changes that were begun and are not known to have ended, and journals that cannot be read; in words for a person.
+    pub journal: Vec<String>,
 }
 
 /// How far a device is.

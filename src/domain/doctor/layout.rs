@@ -80,11 +80,13 @@ fn of_agent(layout: &Layout) -> Finding {
 /// What an agent or a command left, and no agent is there to say how it is now.
 fn left(folder: &str, layout: &Layout) -> Finding {
     let check = Check::Layout;
-    if layout.is_begun {
+    if !layout.journal.is_empty() {
         let evidence = format!(
-            "a change of partitions was begun and not ended ({folder}/journal), and no agent answers"
+            "no agent that changes devices answers ({folder}); {}",
+            layout.journal.join("; ")
         );
-        let remedy = "start the agent, or apply a layout with `octavo apply`: what was begun is ended or brought back first";
+        let remedy = "start the agent with a layout, or apply one with `octavo apply`: an interrupted change is finished or brought back \
+            first; `octavo apply --forget` discards what cannot be finished";
         return check.warning(Subject::Node, evidence, remedy);
     }
     let Some(name) = &layout.name else {

@@ -15,7 +15,7 @@ pub use self::node::{Decision, Drift, Node, View};
 pub use self::record::{Entry, Record};
 pub use self::state::State;
 pub(in crate::domain) use self::state::{LONGEST_WAIT, wait};
-pub use self::status::{DeviceStatus, Past, Status};
+pub use self::status::{DeviceStatus, InterruptedChange, Past, Status};
 pub use self::transaction::Transaction;
 
 #[cfg(test)]

@@ -42,6 +42,8 @@ pub struct View<'a> {
     pub drift: Drift,
     /// Devices that somebody began to change and was killed, or could neither bring to their target nor back.
     pub unfinished: &'a BTreeSet<PciAddress>,
+    /// The same of devices that are not there now.
+    pub absent: &'a BTreeSet<PciAddress>,
 }
 
 /// What to do now.
@@ -168,6 +170,8 @@ impl Node {
                     decision.take(device.pci, &record.due(now, &looks, view.drift));
                     decision.finish.push(device.pci);
                 }
+                // It does not have what it had: "blocked" would say so.
+                Verdict::Blocked(_) if view.absent.contains(&device.pci) => record.lost(),
                 Verdict::Blocked(blocked) => {
                     record.state = match lost(view, device.pci) {
                         Some(reason) => State::Failed {
@@ -251,6 +255,17 @@ impl Record {
         self.failures = 0;
         self.put_off = None;
         self.reached = looks.geometry;
+    }
+
+    /// It went away while it was being changed. Why is known best where that was seen.
+    fn lost(&mut self) {
+        if !matches!(self.state, State::Failed { .. }) {
+            self.state = State::Failed {
+                reason: "its change was interrupted, and this node has no such device now"
+                    .to_owned(),
+                rollback: None,
+            };
+        }
     }
 
     /// It could be changed now: unless it was tried a moment ago, or somebody else's change is to be left.

@@ -1,7 +1,10 @@
 //! What must be known after a crash and cannot be read from the hardware: what devices had before anything was done to them.
 
+use std::collections::BTreeSet;
+
 use crate::domain::id::{GpuUuid, PciAddress};
-use crate::domain::layout::MigTarget;
+use crate::domain::inventory::{Condition, Device, GpuInstance, Inventory, NvmlState};
+use crate::domain::layout::{DeviceTarget, MigTarget, Place, Targets, standing};
 
 /// An apply that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +24,93 @@ pub struct Entry {
     pub pci: PciAddress,
     /// Tells it from another that took its slot.
     pub uuid: Option<GpuUuid>,
+    /// The plan that this device was changed by.
+    pub plan: String,
+    /// The layout of that plan.
+    pub layout: String,
     /// What it had, each instance in its place; `None` where nobody could tell.
     pub previous: Option<MigTarget>,
     /// What it shall have.
     pub target: MigTarget,
+}
+
+impl Record {
+    /// The entry of the device at `pci`, if it is still the same device.
+    pub fn entry(&self, inventory: &Inventory, pci: PciAddress) -> Option<&Entry> {
+        let device = find(inventory, pci)?;
+        let mut entries = self.devices.iter();
+        entries.find(|entry| entry.pci == pci && entry.is_of(device))
+    }
+
+    /// Devices whose change was interrupted and that are there.
+    pub fn interrupted(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
+        let entries = self.devices.iter().map(|entry| entry.pci);
+        entries
+            .filter(|pci| self.entry(inventory, *pci).is_some())
+            .collect()
+    }
+
+    /// Devices whose change was interrupted and that are not there now.
+    pub fn absent(&self, inventory: &Inventory) -> BTreeSet<PciAddress> {
+        let entries = self.devices.iter().map(|entry| entry.pci);
+        entries
+            .filter(|pci| find(inventory, *pci).is_none())
+            .collect()
+    }
+
+    /// `targets` with the interrupted changes of devices of which they ask nothing. A device that is absent is left out.
+    pub fn complete(&self, inventory: &Inventory, targets: &Targets) -> Targets {
+        let mut targets = targets.clone();
+        for pci in self.interrupted(inventory) {
+            let Some(entry) = self.entry(inventory, pci) else {
+                continue;
+            };
+            let target = targets.devices.iter_mut().find(|target| target.pci == pci);
+            match target {
+                Some(target) if target.mig.is_some() => {}
+                Some(target) => target.mig = Some(entry.target.clone()),
+                None => targets.devices.push(DeviceTarget {
+                    pci,
+                    rule: Place::default(),
+                    mig: Some(entry.target.clone()),
+                    time_slicing: None,
+                }),
+            }
+        }
+        targets.devices.sort_by_key(|target| target.pci);
+        targets
+    }
+}
+
+impl Entry {
+    /// Whether `device` is the one that the change was begun on. It is another one only where both UUIDs are known.
+    pub fn is_of(&self, device: &Device) -> bool {
+        let both = self.uuid.as_ref().zip(device.uuid.as_ref());
+        both.is_none_or(|(begun, now)| begun == now)
+    }
+
+    /// Whether the device is known to have exactly what it had before the change. Then the change never touched it, or was
+    /// taken back, and nothing of it is left to finish.
+    pub fn is_at_previous(&self, inventory: &Inventory) -> bool {
+        let is_ready = matches!(inventory.nvml, NvmlState::Ready(_));
+        let Some(device) = find(inventory, self.pci).filter(|_| is_ready) else {
+            return false;
+        };
+        if device.condition != Condition::Working || !device.mig.is_told() {
+            return false;
+        }
+        let Some(state) = device.mig.state() else {
+            return false;
+        };
+        // A GPU instance without a compute instance is not part of a target, and may be half of what was being created.
+        let is_whole = |one: &GpuInstance| !one.compute_instances.is_empty();
+        state.current == state.pending
+            && state.gpu_instances.iter().all(is_whole)
+            && self.previous.is_some()
+            && standing(state) == self.previous
+    }
+}
+
+fn find(inventory: &Inventory, pci: PciAddress) -> Option<&Device> {
+    inventory.devices.iter().find(|device| device.pci == pci)
 }

@@ -37,6 +37,8 @@ pub struct Status {
     pub drain: Option<String>,
     /// The devices that something is asked of, in the order of their addresses.
     pub devices: Vec<DeviceStatus>,
+    /// What was done for other layouts, whose changes were interrupted, since this one was chosen; in the order of addresses.
+    pub interrupted: Vec<InterruptedChange>,
     /// What is asked of them; absent where nothing is.
     pub asked: Option<Arc<Targets>>,
     /// How far what is given out to pods is what shall be; absent where nobody says.
@@ -54,6 +56,21 @@ pub struct Past {
     pub drifts: u64,
     /// Which, the last time.
     pub drifted: Vec<String>,
+}
+
+/// How an interrupted change of a device ended, for a layout that is not the node's now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterruptedChange {
+    /// The device.
+    pub pci: PciAddress,
+    /// What people call it: `GPU 3`.
+    pub name: String,
+    /// The layout of the interrupted change.
+    pub layout: String,
+    /// How its last attempt ended, in a word: [`State::as_str`].
+    pub state: &'static str,
+    /// Why, in words for a person and without the arguments of programs; empty where there is nothing to explain.
+    pub message: String,
 }
 
 impl Status {

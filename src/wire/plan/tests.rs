@@ -28,6 +28,7 @@ fn told(verdict: Verdict) -> Value {
         targets: &targets,
         holders: &[],
         warnings: &["odd".to_owned()],
+        interrupted: &BTreeMap::new(),
     };
     let plan = NodePlan {
         devices: vec![DevicePlan {

@@ -1,5 +1,7 @@
 //! The way out: a plan as a document. Nothing can fail here.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::blocked::cause;
 use super::{
     API_VERSION, AfterJson, BeforeJson, DeviceJson, DisruptionJson, Document, InfeasibleJson,
@@ -32,6 +34,8 @@ pub struct Subject<'a> {
     pub holders: &'a [Holder],
     /// What is odd about the layout on this node.
     pub warnings: &'a [String],
+    /// Devices whose interrupted change is finished, and the layout of that change.
+    pub interrupted: &'a BTreeMap<PciAddress, String>,
 }
 
 /// `plan`, which was made for `subject`, as a document.
@@ -78,6 +82,7 @@ fn bare(subject: &Subject<'_>, pci: PciAddress, device: Option<&Device>) -> Devi
         mode_change: None,
         blocked_by: Vec::new(),
         infeasible: None,
+        interrupted_layout: subject.interrupted.get(&plan.pci).cloned(),
         time_slicing: time_slicing.map(TimeSlicingJson::from),
     }
 }

@@ -278,6 +278,8 @@ fn i2_a_board_that_took_anothers_slot_does_not_get_what_was_begun_with_that_one(
         devices: vec![Entry {
             pci: pci.parse().unwrap(),
             uuid: "GPU-3f1c9a52-7d0b-4a6e-9c7f-0d3b8e5a1c24".parse().ok(),
+            plan: "20261121T120000Z-1".to_owned(),
+            layout: "wanted".to_owned(),
             previous: Some(MigTarget::Disabled),
             target: MigTarget::Enabled(Vec::new()),
         }],

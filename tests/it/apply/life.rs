@@ -68,7 +68,7 @@ fn a_second_agent_waits_until_the_first_is_gone() {
     let mut first = node.start(&["--layout", "all-3g.20gb"]);
     first.says("GPU 1: applied");
     let mut second = node.start(&["--layout", "all-7g.40gb", "--interval=100ms"]);
-    second.says("another process changes this node's devices");
+    second.says("octavo-agent is running (pid ");
     assert_eq!(names(&node.geometry(0)), ["3g.20gb", "3g.20gb"]);
     first.kill();
     second.says("GPU 0: applied");

@@ -3,6 +3,8 @@
 mod command;
 mod driver;
 mod faults;
+mod interrupted;
+mod journal;
 pub(crate) mod kubelet;
 mod life;
 pub(crate) mod node;

@@ -95,7 +95,12 @@ impl Node {
 
     /// A command of `octavo` that changes the node.
     pub(crate) fn octavo(&self, command: &[&str]) -> Output {
-        self.program(OCTAVO, command).output().unwrap()
+        self.command(command).output().unwrap()
+    }
+
+    /// The same, not started yet.
+    pub(crate) fn command(&self, command: &[&str]) -> Command {
+        self.program(OCTAVO, command)
     }
 
     /// A command of `octavo` that only reads the node.

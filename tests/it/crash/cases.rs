@@ -14,14 +14,35 @@ pub(super) struct Case {
     pub(super) wanted: &'static str,
     /// Faults of the driver that stay.
     pub(super) faults: &'static [&'static str],
-    /// How each GPU may end, as one character: `t` at its target, `p` as it was, `e` either.
+    /// How each GPU may end, as one character: `t` at its target, `p` as it was, `e` either, `b` as the first layout
+    /// has it or as it was.
     pub(super) ends: &'static str,
     /// While the agent is down somebody begins to use this instance, if it is there.
     pub(super) newcomer: Option<Newcomer>,
     /// While the agent is down somebody writes other rules for the same layout.
     pub(super) afterwards: Option<&'static str>,
+    /// What is asked for when the change was interrupted, where that is another layout.
+    pub(super) other: Option<Other>,
+    /// The GPUs as the first layout has them, where they may stay so.
+    pub(super) begun: Option<&'static str>,
+    /// Faults of the first start after the crash.
+    pub(super) first_reading: &'static [&'static str],
     /// Whether `nvidia-smi` is there, which resets a GPU.
     pub(super) nvidia_smi: bool,
+}
+
+/// Another layout.
+#[derive(Debug)]
+pub(super) struct Other {
+    pub(super) rules: &'static str,
+    pub(super) by: By,
+}
+
+/// Who applies it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    Agent,
+    Command,
 }
 
 /// Somebody who begins to use an instance.
@@ -33,7 +54,7 @@ pub(super) struct Newcomer {
 }
 
 /// A change without faults, which always ends at its target.
-const PLAIN: Case = Case {
+pub(super) const PLAIN: Case = Case {
     name: "",
     gpus: "",
     processes: "[]",
@@ -43,10 +64,14 @@ const PLAIN: Case = Case {
     ends: "t",
     newcomer: None,
     afterwards: None,
+    other: None,
+    begun: None,
+    first_reading: &[],
     nvidia_smi: false,
 };
 
-const SEVEN: &str = "[{board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}]";
+pub(super) const SEVEN: &str =
+    "[{board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, count: 7}]}]";
 
 pub(super) const CASES: &[Case] = &[
     Case {

@@ -1,8 +1,9 @@
 //! I3: the real agent is killed at any call and beside any state of its journal, started again, and ends at the target or at
-//! what was before; I1: what is in use outlives all of it.
+//! what was before; I1: what is in use outlives all of it; I2: the plan has, and output and history name, every device that the next
+//! start changes, be it an agent or a command, for the same layout or for another one.
 //!
-//! `make crash-sweep` kills before and after every call of every case and tears the journal at every byte; `cargo test` takes
-//! a sample that is the same in every run.
+//! `make crash-sweep` kills before and after every call of every case, and again at every call of some of the starts that follow, and
+//! tears the journal at every byte; `cargo test` takes a sample that is the same in every run.
 
 #![expect(
     clippy::print_stderr,
@@ -10,31 +11,38 @@
 )]
 
 mod cases;
+mod chosen;
 mod journal;
 mod kills;
 mod resets;
 mod rig;
 mod tally;
+mod world;
 
+use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use self::cases::{CASES, Case};
+use self::chosen::CHOSEN;
 use self::journal::Recorded;
-use self::kills::{Reach, points, strike};
+use self::kills::{Reach, points, resumed, strike};
 use self::rig::Rig;
 use self::tally::{Lcg, Tally};
 
 /// Of the numbers that choose where to kill; printed, and the same in every run.
 const SEED: u64 = 20_261_121;
-/// So many points are in the air at once.
-const THREADS: usize = 2;
 /// So many failures say enough.
 const ENOUGH: usize = 8;
 
 fn is_full() -> bool {
     std::env::var_os("OCTAVO_CRASH_SWEEP").is_some_and(|reach| reach == "full")
+}
+
+/// So many points are tried at the same time.
+fn threads() -> usize {
+    thread::available_parallelism().map_or(2, NonZero::get)
 }
 
 /// Runs `strike` on all of `points`, each of a few threads with a machine of its own.
@@ -46,7 +54,7 @@ fn sweep<P: Copy + Sync + std::fmt::Debug>(
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for _ in 0..THREADS {
+        for _ in 0..threads() {
             scope.spawn(|| {
                 let rig = Rig::new(case);
                 while failures.lock().unwrap().len() < ENOUGH
@@ -69,7 +77,7 @@ fn kill_everywhere(reach: Reach) -> Tally {
     let total = Tally::default();
     let mut failures = Vec::new();
     eprintln!("seed {SEED}");
-    for case in CASES {
+    for case in CHOSEN.iter().chain(CASES) {
         let rig = Rig::new(case);
         rig.reset();
         let whole = rig.run();
@@ -80,17 +88,19 @@ fn kill_everywhere(reach: Reach) -> Tally {
             case.name,
             whole.said()
         );
-        if case.newcomer.is_none() {
+        if case.newcomer.is_none() && case.other.is_none() {
             rig.sides()
                 .unwrap_or_else(|what| panic!("{}: {what}: {}", case.name, whole.said()));
         }
         // A reset waits seconds for whoever listens to the driver's events, so that few of them must do.
         let reach = match reach {
-            Reach::Every if case.nvidia_smi => Reach::Some(12),
+            Reach::Every | Reach::Most if case.nvidia_smi => Reach::Some(12),
             Reach::Some(_) if case.nvidia_smi => Reach::Some(0),
-            Reach::Every | Reach::Some(_) => reach,
+            Reach::Every if case.other.is_some() || !case.first_reading.is_empty() => Reach::Most,
+            Reach::Every | Reach::Most | Reach::Some(_) => reach,
         };
-        let points = points(&whole.calls, reach, &mut lcg);
+        let mut points = points(&whole.calls, reach, &mut lcg);
+        points.extend(resumed(&rig, &whole.calls, reach, &mut lcg));
         let before = total.points();
         failures.extend(sweep(case, &points, |rig, point| {
             strike(rig, point, &total)
@@ -111,7 +121,7 @@ fn i3_an_agent_that_is_killed_at_any_call_converges_when_it_starts_again() {
     let reach = if is_full() {
         Reach::Every
     } else {
-        Reach::Some(3)
+        Reach::Some(2)
     };
     let total = kill_everywhere(reach);
     eprintln!("killed at calls: {total}");

@@ -51,7 +51,7 @@ fn i3_a_reset_ends_with_the_agent_that_is_killed_while_it_runs() {
         "echo $$ > 'FOLDER/pid'; while [ ! -e 'FOLDER/go' ]; do sleep 0.02; done; RESET; echo > 'FOLDER/done'",
     );
     let folder = rig.folder();
-    let mut killed = Program::start(&mut rig.agent());
+    let mut killed = Program::start(&mut rig.program());
     let pid = wait_for(&folder.join("pid"));
     killed.kill();
     let process = PathBuf::from(format!("/proc/{}", pid.trim()));
@@ -83,11 +83,11 @@ fn i3_a_reset_that_outlives_the_agent_is_waited_for_before_anything_is_created()
          echo $$ > 'FOLDER/pid'; wait",
     );
     let folder = rig.folder();
-    let mut killed = Program::start(&mut rig.agent());
+    let mut killed = Program::start(&mut rig.program());
     wait_for(&folder.join("pid"));
     killed.kill();
     install(&rig, "exec RESET");
-    let mut second = Program::start(&mut rig.agent());
+    let mut second = Program::start(&mut rig.program());
     second.says("a reset that was begun before still runs");
     fs::write(folder.join("go"), "").unwrap();
     wait_for(&folder.join("done"));

@@ -1,5 +1,6 @@
 //! A machine on which one change is interrupted again and again, each time from the same beginning.
 
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -8,22 +9,16 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use nvml_sim::model::{Gpu, GpuInstance, Process, ProcessKind, World};
+use octavo::wire::history;
 
-use super::cases::Case;
+use super::cases::{By, Case, Other};
+use super::world::{Geometry, changes, geometry, instances, shape};
 use crate::machine::{Machine, simulator};
 
 const AGENT: &str = env!("CARGO_BIN_EXE_octavo-agent");
+const OCTAVO: &str = env!("CARGO_BIN_EXE_octavo");
 /// `SIGKILL`.
 const KILLED: i32 = 9;
-/// Functions that change something begin like one of these.
-const CHANGES: [&str; 5] = [
-    "nvmlDeviceSet",
-    "nvmlDeviceCreateGpuInstance",
-    "nvmlGpuInstanceCreateComputeInstance",
-    "nvmlGpuInstanceDestroy",
-    "nvmlComputeInstanceDestroy",
-];
-
 /// The agent dies at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kill {
@@ -39,14 +34,6 @@ pub(super) enum When {
     After,
 }
 
-/// What a device has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Geometry {
-    mode: Option<(bool, bool)>,
-    /// Profile, first slice, profiles of the compute instances.
-    instances: Vec<(u32, u32, Vec<u32>)>,
-}
-
 /// A machine, a case and where everything is.
 pub(super) struct Rig {
     machine: Machine,
@@ -55,9 +42,12 @@ pub(super) struct Rig {
     fresh: Vec<u8>,
     previous: Vec<Geometry>,
     target: Vec<Geometry>,
+    begun: Option<Vec<Geometry>>,
+    /// Another layout is asked for now.
+    is_other: Cell<bool>,
 }
 
-/// One run of the agent.
+/// One run of the agent, or of a command.
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) output: Output,
@@ -68,7 +58,7 @@ pub(super) struct Ran {
 impl Rig {
     pub(super) fn new(case: &'static Case) -> Self {
         let machine = Machine::new(&scenario(case.gpus, case.processes));
-        let wanted = Machine::without_driver(&scenario(case.wanted, "[]")).world();
+        let of = |gpus| geometry(&Machine::without_driver(&scenario(gpus, "[]")).world());
         let path = machine.path();
         fs::create_dir(path.join("proc")).unwrap();
         let devices = "Character devices:\n  1 mem\n\nBlock devices:\n  8 sd\n";
@@ -80,7 +70,9 @@ impl Rig {
         assert_eq!(case.ends.len(), previous.len(), "{}", case.name);
         Self {
             fresh: fs::read(path.join("nvml-sim.state/state.json")).unwrap(),
-            target: geometry(&wanted),
+            target: of(case.wanted),
+            begun: case.begun.map(of),
+            is_other: Cell::new(false),
             previous,
             machine,
             case,
@@ -93,13 +85,23 @@ impl Rig {
         // A first point has none.
         let _absent = fs::remove_dir_all(self.state_dir());
         self.machine.faults(&faults(self.case, None));
+        self.is_other.set(false);
         self.lay_out(self.case.layout);
     }
 
     fn lay_out(&self, rules: &str) {
         let layouts =
             format!("apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  wanted: {rules}\n");
-        fs::write(self.machine.path().join("layouts.yaml"), layouts).unwrap();
+        fs::write(self.layouts(), layouts).unwrap();
+    }
+
+    fn layouts(&self) -> PathBuf {
+        self.machine.path().join("layouts.yaml")
+    }
+
+    /// What is run after the crash, and for which layout.
+    fn other(&self) -> Option<&'static Other> {
+        self.case.other.as_ref().filter(|_| self.is_other.get())
     }
 
     /// The hardware as the simulator keeps it.
@@ -127,11 +129,11 @@ impl Rig {
         self.state_dir().join("journal")
     }
 
-    /// Runs the agent once.
+    /// Runs the agent once, or the command that applies the other layout.
     pub(super) fn run(&self) -> Ran {
         let log = self.machine.path().join("calls.jsonl");
         let _absent = fs::remove_file(&log);
-        let output = self.agent().env("NVML_SIM_LOG", &log).output().unwrap();
+        let output = self.program().env("NVML_SIM_LOG", &log).output().unwrap();
         let text = fs::read_to_string(&log).unwrap_or_default();
         let calls = text.lines().map(|line| {
             let entry: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -143,22 +145,47 @@ impl Rig {
         }
     }
 
-    /// Runs the agent until the call at which it is killed; whether it came so far.
+    /// Runs it until the call at which it is killed; whether it came so far.
     pub(super) fn kill_at(&self, kill: Kill) -> bool {
         self.machine.faults(&faults(self.case, Some(kill)));
-        let output = self.agent().output().unwrap();
+        let output = self.program().output().unwrap();
         self.machine.faults(&faults(self.case, None));
         output.status.signal() == Some(KILLED)
     }
 
-    /// The agent, which looks once.
-    pub(super) fn agent(&self) -> Command {
+    /// Runs it once with the faults of a first reading. It may do nothing, and the next start finishes what it left.
+    pub(super) fn read_badly(&self) {
+        if self.case.first_reading.is_empty() {
+            return;
+        }
+        let rules = [self.case.faults, self.case.first_reading].concat();
+        self.machine.faults(&format!("[{}]\n", rules.join(", ")));
+        self.program().output().unwrap();
+        self.machine.faults(&faults(self.case, None));
+    }
+
+    pub(super) fn program(&self) -> Command {
         let path = self.machine.path();
-        let mut command = self.machine.command(AGENT);
+        let layout = self.other().map_or("wanted", |_| "other");
+        let mut command = match self.by() {
+            By::Agent => {
+                let mut command = Command::new(AGENT);
+                command.arg("--layouts").arg(self.layouts());
+                command.args(["--layout", layout, "--oneshot"]);
+                command
+            }
+            By::Command => {
+                let mut command = Command::new(OCTAVO);
+                command.args(["apply", layout, "-o", "json", "-f"]);
+                command.arg(self.layouts());
+                command
+            }
+        };
         command
-            .arg("--layouts")
-            .arg(path.join("layouts.yaml"))
-            .args(["--layout", "wanted", "--oneshot"])
+            .arg("--nvml-library")
+            .arg(self.machine.library())
+            .arg("--sys-root")
+            .arg(path.join("sys"))
             .arg("--state-dir")
             .arg(self.state_dir())
             .arg("--proc-root")
@@ -170,11 +197,86 @@ impl Rig {
         command
     }
 
+    /// Who is run now.
+    pub(super) fn by(&self) -> By {
+        self.other().map_or(By::Agent, |other| other.by)
+    }
+
+    /// The labels of the hardware, as a command prints them.
+    pub(super) fn labels(&self) -> String {
+        let output = Command::new(OCTAVO)
+            .arg("labels")
+            .arg("--nvml-library")
+            .arg(self.machine.library())
+            .arg("--sys-root")
+            .arg(self.machine.path().join("sys"))
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Layout and PCI address of each device in the history.
+    pub(super) fn history(&self) -> Vec<(String, String)> {
+        let text = fs::read_to_string(self.state_dir().join("history.jsonl"));
+        let attempts = history::parse(&text.unwrap_or_default());
+        let devices = attempts.iter().flat_map(|attempt| {
+            let devices = attempt.devices.iter();
+            devices.map(|device| (attempt.layout.clone(), device.pci.clone()))
+        });
+        devices.collect()
+    }
+
+    /// The GPUs whose partitions are not as they were before anything was done, by PCI address.
+    pub(super) fn reshaped(&self) -> Vec<String> {
+        let world = self.world();
+        let geometries = geometry(&world).into_iter().zip(&self.previous);
+        let gpus = world.gpus.iter().zip(geometries);
+        let reshaped = gpus.filter(|(_, (has, had))| has != *had);
+        reshaped.map(|(gpu, _)| gpu.pci.sysfs()).collect()
+    }
+
+    /// The plan of what is run now, as JSON; `None` where there is none.
+    pub(super) fn plan(&self) -> Option<serde_json::Value> {
+        let (layouts, state) = (self.layouts(), self.state_dir());
+        let proc = self.machine.path().join("proc");
+        let [layouts, state, proc] = [layouts, state, proc].map(|path| path.display().to_string());
+        let output = Command::new(OCTAVO)
+            .args(["plan", "other", "-o", "json", "-f", &layouts])
+            .args(["--state-dir", &state, "--proc-root", &proc])
+            .arg("--nvml-library")
+            .arg(self.machine.library())
+            .arg("--sys-root")
+            .arg(self.machine.path().join("sys"))
+            .output()
+            .unwrap();
+        serde_json::from_slice(&output.stdout).ok()
+    }
+
+    /// The GPUs that differ between two worlds, by PCI address.
+    pub(super) fn changed(before: &World, after: &World) -> Vec<String> {
+        let parts = |gpu: &Gpu| -> Vec<String> {
+            let all = instances(gpu).flat_map(|gi| &gi.compute);
+            all.map(|ci| ci.uuid.clone()).collect()
+        };
+        let pairs = before.gpus.iter().zip(&after.gpus);
+        let geometries = geometry(before).into_iter().zip(geometry(after));
+        let changed = pairs
+            .zip(geometries)
+            .filter(|((before, after), (had, has))| had != has || parts(before) != parts(after));
+        changed.map(|((gpu, _), _)| gpu.pci.sysfs()).collect()
+    }
+
     /// What happens while the agent is down: other rules are written, and somebody begins to use the instance that the case
     /// says, if it is there.
     pub(super) fn meanwhile(&self) {
         if let Some(rules) = self.case.afterwards {
             self.lay_out(rules);
+        }
+        if let Some(other) = &self.case.other {
+            let mut layouts = fs::read_to_string(self.layouts()).unwrap();
+            layouts.push_str(&format!("  other: {}\n", other.rules));
+            fs::write(self.layouts(), layouts).unwrap();
+            self.is_other.set(true);
         }
         let Some(newcomer) = &self.case.newcomer else {
             return;
@@ -212,10 +314,14 @@ impl Rig {
         let all = now.iter().zip(&self.previous).zip(&self.target).zip(ends);
         all.enumerate()
             .map(|(gpu, (((now, previous), target), end))| {
-                let at_target = now.mode == target.mode && shape(now) == shape(target);
-                match (at_target, now == previous, end) {
+                let is_at =
+                    |wanted: &Geometry| now.mode == wanted.mode && shape(now) == shape(wanted);
+                let begun = self.begun.as_ref().and_then(|begun| begun.get(gpu));
+                let at_begun = begun.is_some_and(is_at);
+                match (is_at(target), now == previous, end) {
                     (true, _, 't' | 'e') => Ok(true),
-                    (_, true, 'p' | 'e') => Ok(false),
+                    (_, true, 'p' | 'e' | 'b') => Ok(false),
+                    (_, _, 'b') if at_begun => Ok(true),
                     _ => Err(format!(
                         "GPU {gpu} has {now:?}; it had {previous:?}, and shall have {target:?}"
                     )),
@@ -229,6 +335,12 @@ impl Ran {
     /// Whether it changed the hardware, or tried to.
     pub(super) fn changed(&self) -> bool {
         self.calls.iter().any(|name| changes(name))
+    }
+
+    /// All that it printed.
+    pub(super) fn all(&self) -> String {
+        let text = [self.output.stdout.clone(), self.output.stderr.clone()].concat();
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     pub(super) fn said(&self) -> String {
@@ -246,68 +358,6 @@ fn install_nvidia_smi(machine: &Path) {
     );
     fs::write(&program, text).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-/// Whether a function changes the hardware.
-pub(super) fn changes(function: &str) -> bool {
-    CHANGES.iter().any(|begin| function.starts_with(begin))
-}
-
-/// The MIG UUIDs of everything that somebody uses.
-pub(super) fn in_use(world: &World) -> Vec<String> {
-    let uses = world.processes.iter().filter_map(|process| {
-        let gpu = world.gpus.iter().find(|gpu| gpu.uuid == process.gpu_uuid);
-        let gi = gpu
-            .into_iter()
-            .flat_map(instances)
-            .find(|gi| Some(gi.id) == process.gi);
-        let ci = gi
-            .into_iter()
-            .flat_map(|gi| &gi.compute)
-            .find(|ci| Some(ci.id) == process.ci);
-        ci.map(|ci| ci.uuid.clone())
-    });
-    uses.collect()
-}
-
-/// The MIG UUIDs of everything that is there.
-pub(super) fn there(world: &World) -> Vec<String> {
-    let all = world.gpus.iter().flat_map(instances);
-    let parts = all.flat_map(|gi| &gi.compute);
-    parts.map(|ci| ci.uuid.clone()).collect()
-}
-
-fn instances(gpu: &Gpu) -> impl Iterator<Item = &GpuInstance> {
-    gpu.mig.iter().flat_map(|mig| &mig.instances)
-}
-
-fn geometry(world: &World) -> Vec<Geometry> {
-    let gpus = world.gpus.iter();
-    gpus.map(|gpu| {
-        let mut instances: Vec<_> = instances(gpu)
-            .map(|gi| {
-                let mut compute: Vec<u32> = gi.compute.iter().map(|ci| ci.profile_id).collect();
-                compute.sort_unstable();
-                (gi.profile_id, gi.placement.start, compute)
-            })
-            .collect();
-        instances.sort();
-        Geometry {
-            mode: gpu.mig.as_ref().map(|mig| (mig.current, mig.pending)),
-            instances,
-        }
-    })
-    .collect()
-}
-
-/// What a layout asks for: profiles and splits, wherever they lie.
-fn shape(geometry: &Geometry) -> Vec<(u32, Vec<u32>)> {
-    let all = geometry.instances.iter();
-    let mut shape: Vec<_> = all
-        .map(|(profile, _, compute)| (*profile, compute.clone()))
-        .collect();
-    shape.sort();
-    shape
 }
 
 fn scenario(gpus: &str, processes: &str) -> String {

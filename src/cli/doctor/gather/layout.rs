@@ -14,9 +14,6 @@ use crate::domain::doctor::{Layout, LayoutDevice, Told};
 use crate::domain::error::chain;
 use crate::wire::local::{Answer, LONGEST_LINE, Request, Status, line};
 
-/// What a change that was not ended leaves.
-const JOURNAL: &str = "journal";
-
 pub(super) async fn layout(settings: &DoctorSettings) -> Told<Option<Layout>> {
     let folder = settings.state_dir();
     let asked = timeout(PATIENCE, of_agent(folder)).await;
@@ -77,7 +74,7 @@ impl From<Status> for Layout {
             state: status.state,
             notice: status.notice,
             devices: devices.collect(),
-            is_begun: false,
+            journal: Vec::new(),
         }
     }
 }
@@ -90,11 +87,12 @@ fn left(folder: &Path, in_pod: bool) -> Told<Option<Layout>> {
         }
         return Ok(None);
     }
-    let is_begun = folder.join(JOURNAL).try_exists().map_err(failed)?;
+    let journal = store::interrupted(folder).notices();
     let mut attempts = store::history(folder).map_err(|error| chain(&error))?;
     let Some(last) = attempts.pop() else {
+        let is_begun = !journal.is_empty();
         let begun = Layout {
-            is_begun,
+            journal,
             ..Layout::default()
         };
         return Ok(is_begun.then_some(begun));
@@ -107,7 +105,7 @@ fn left(folder: &Path, in_pod: bool) -> Told<Option<Layout>> {
     Ok(Some(Layout {
         name: Some(last.layout),
         devices: devices.collect(),
-        is_begun,
+        journal,
         ..Layout::default()
     }))
 }

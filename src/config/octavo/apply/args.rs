@@ -25,7 +25,7 @@ Examples:
   # Wait for up to an hour until nobody uses what is in the way
   octavo apply serving -f layouts.yaml --wait --timeout 1h
 
-  # Where an agent runs: go back to the layout that its settings name
+  # Where an agent runs: go back to the layout that its settings name. Discards interrupted changes that cannot be finished
   octavo apply --forget
 
 Where an agent runs it does the work, and keeps the node so; else this command does it itself, once. What is in use is not
@@ -64,7 +64,10 @@ pub(in crate::config::octavo) struct ApplyArgs {
     #[arg(short = 'f', long, value_name = "FILE")]
     layouts: Option<PathBuf>,
 
-    /// Forget what was chosen by hand: the agent goes back to the layout of its settings
+    /// Go back to the layout of the agent's settings, and discard interrupted changes that cannot be finished
+    ///
+    /// Discards journals that could not be read, and changes of GPUs that this node does not have. Where no agent runs, discards the
+    /// whole journal: GPUs stay as they are.
     #[arg(long, conflicts_with_all = ["layout", "layouts"])]
     forget: bool,
 

@@ -114,6 +114,16 @@ pub(in crate::config::octavo) struct PlanArgs {
     )]
     proc_root: PathBuf,
 
+    /// Where the journal of interrupted changes is; not used with --from
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "OCTAVO_STATE_DIR",
+        hide_env_values = true,
+        default_value = "/var/lib/octavo"
+    )]
+    state_dir: PathBuf,
+
     /// How to print it
     #[arg(
         short,
@@ -270,6 +280,7 @@ impl PlanArgs {
                 },
             },
             proc_root: self.proc_root,
+            state_dir: self.state_dir,
             format: self.output,
         })
     }

@@ -110,7 +110,7 @@ fn laid(state: Option<&str>, notice: Option<&str>, devices: &[(&str, &str)]) -> 
         state: state.map(ToOwned::to_owned),
         notice: notice.map(ToOwned::to_owned),
         devices: devices.collect(),
-        is_begun: false,
+        journal: Vec::new(),
     }
 }
 
@@ -195,9 +195,13 @@ fn what_a_layout_left_is_told_where_no_agent_answers() {
         "it was layout serving is not in force: GPU 0 rolled-back",
     );
     says(
-        &|layout| layout.is_begun = true,
+        &|layout| {
+            layout
+                .journal
+                .push("plan p has begun and not ended".to_owned())
+        },
         Verdict::Warning,
-        "begun and not ended (/var/lib/octavo/journal), and no agent answers",
+        "no agent that changes devices answers (/var/lib/octavo); plan p has begun and not ended",
     );
 }
 

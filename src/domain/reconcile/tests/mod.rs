@@ -3,6 +3,7 @@
 mod hardware;
 mod node;
 mod random;
+mod record;
 mod tables;
 
 use crate::domain::layout::{InstanceTarget, MigTarget};

@@ -70,6 +70,7 @@ impl Case {
                 policy: &policy,
                 drift: self.drift,
                 unfinished: &self.unfinished,
+                absent: &BTreeSet::new(),
             },
         )
     }
@@ -257,6 +258,35 @@ fn i2_a_device_that_nothing_is_asked_of_any_more_is_forgotten() {
 }
 
 #[test]
+fn a_device_that_goes_away_during_its_change_is_failed_with_the_cause_and_not_blocked() {
+    let mut case = Case::new(vec![A100_40.gpu(0)], vec![wants(&[9])]);
+    assert_eq!(case.look(SECOND).change, [at(0)]);
+    let failed = Ending::Failed {
+        reason: "driver not loaded (9)".to_owned(),
+        rollback: None,
+    };
+    case.ended(SECOND, at(0), failed.clone());
+    case.inventory.devices.clear();
+    let policy = Policy::default();
+    let (nothing, absent) = (BTreeSet::new(), BTreeSet::from([at(0)]));
+    let view = View {
+        inventory: &case.inventory,
+        targets: &case.targets,
+        holders: &[],
+        policy: &policy,
+        drift: Drift::Repair,
+        unfinished: &nothing,
+        absent: &absent,
+    };
+    case.node.look(SECOND * 9, &view);
+    assert_eq!(case.node.worst(), Some(&State::from(failed)));
+    // A new process does not know the cause, and that it is unfinished.
+    let mut node = Node::default();
+    node.look(SECOND, &view);
+    assert_eq!(node.worst().map(State::as_str), Some("failed"));
+}
+
+#[test]
 fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
     let hardware = Hardware::new(&[(19, 0, &[1]), (19, 1, &[])]).used_by(1, 0);
     let job = hardware.job(wants(&[5, 14]));
@@ -266,6 +296,7 @@ fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
     };
     let policy = Policy::default();
     let (nothing, begun) = (BTreeSet::new(), BTreeSet::from([job.target.pci]));
+    let none = BTreeSet::new();
     let view = |unfinished| View {
         inventory: &job.inventory,
         targets: &targets,
@@ -274,6 +305,7 @@ fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
         policy: &policy,
         drift: Drift::Repair,
         unfinished,
+        absent: &none,
     };
     let mut node = Node::default();
     let decision = node.look(Duration::ZERO, &view(&nothing));

@@ -3,7 +3,7 @@
 use super::{Aim, Pass, Transaction};
 use crate::domain::plan::words::Words;
 use crate::domain::plan::{Cause, Infeasible};
-use crate::domain::reconcile::ending::Ending;
+use crate::domain::reconcile::ending::{Ending, Work};
 use crate::domain::reconcile::job::Action;
 
 /// Why it goes no further.
@@ -17,6 +17,7 @@ pub(super) enum Stop {
 impl Transaction {
     /// Nothing can be done to the device now, not even going back.
     pub(super) fn lost(&mut self, what: String) -> Action {
+        let what = self.with_work(what);
         Action::End(match self.given_up() {
             Some(stop) => Ending::Failed {
                 reason: self.say(&stop),
@@ -27,6 +28,17 @@ impl Transaction {
                 rollback: None,
             },
         })
+    }
+
+    /// `what`, and what was done to the device before.
+    fn with_work(&self, what: String) -> String {
+        let Work {
+            destroyed, created, ..
+        } = self.work;
+        if destroyed == 0 && created == 0 {
+            return what;
+        }
+        format!("{what}; before that, GPU instances destroyed: {destroyed}, created: {created}")
     }
 
     /// Why it is on its way back.

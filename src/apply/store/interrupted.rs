@@ -1,0 +1,97 @@
+//! What a state directory has of changes that were begun and not ended, for those who do not hold its lock.
+
+use std::path::{Path, PathBuf};
+
+use super::{LONGEST_JOURNAL, read};
+use crate::domain::error::chain;
+use crate::domain::reconcile::{Entry, Record};
+use crate::wire::journal;
+
+/// What a state directory has of changes that were begun and not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Interrupted {
+    /// The journal.
+    pub record: Option<Record>,
+    /// Why a journal cannot be read, and where it is; for a person.
+    pub unreadable: Vec<String>,
+}
+
+impl Interrupted {
+    /// All of it, each in words for a person.
+    pub fn notices(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        let entries = self.record.iter().flat_map(|record| &record.devices);
+        for entry in entries {
+            let Entry {
+                plan, layout, pci, ..
+            } = entry;
+            all.push(format!(
+                "plan {plan} (layout {layout}) has begun and not ended on the GPU at {pci}: unless a process applies it now, the next \
+                `octavo apply` finishes it or brings back what the GPU had, whatever layout is applied"
+            ));
+        }
+        all.extend(self.unreadable.iter().cloned());
+        all
+    }
+
+    /// The same as warnings of a command.
+    pub fn warnings(&self) -> String {
+        let all = self.notices();
+        all.iter()
+            .map(|notice| format!("warning: {notice}\n"))
+            .collect()
+    }
+}
+
+/// What `folder` has of interrupted changes; needs no lock. An apply that runs now is one of them.
+pub fn interrupted(folder: &Path) -> Interrupted {
+    let path = folder.join("journal");
+    let mut found = Interrupted {
+        record: None,
+        unreadable: unreadable(folder),
+    };
+    match read(&path, LONGEST_JOURNAL) {
+        Ok(None) => {}
+        Err(error) => found.unreadable.push(chain(&error)),
+        Ok(Some(bytes)) => match journal::parse(&bytes) {
+            Ok(record) => found.record = Some(record),
+            Err(reason) => found.unreadable.push(cannot_read(&path, &chain(&reason))),
+        },
+    }
+    found
+}
+
+/// How a journal that cannot be read is reported.
+fn cannot_read(path: &Path, reason: &str) -> String {
+    format!(
+        "the journal could not be read ({reason}): it is kept as {}. A GPU may be left between two layouts: compare `octavo inspect` \
+        with the layout that it should have, and then discard this file with `octavo apply --forget`",
+        path.display()
+    )
+}
+
+pub(super) fn unreadable(folder: &Path) -> Vec<String> {
+    let reports = set_aside(folder).map(|path| {
+        let reason = match read(&path, LONGEST_JOURNAL) {
+            Err(error) => chain(&error),
+            Ok(bytes) => match journal::parse(&bytes.unwrap_or_default()) {
+                Err(reason) => chain(&reason),
+                Ok(_) => "an earlier version could not read it".to_owned(),
+            },
+        };
+        cannot_read(&path, &reason)
+    });
+    reports.collect()
+}
+
+pub(super) fn set_aside(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    aside_names(folder).filter(|path| path.exists())
+}
+
+/// The names that unreadable journals are kept under, in the order in which they are used.
+pub(super) fn aside_names(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    (0..100).map(|number| match number {
+        0 => folder.join("journal.unreadable"),
+        number => folder.join(format!("journal.unreadable.{number}")),
+    })
+}

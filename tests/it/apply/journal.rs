@@ -1,0 +1,166 @@
+//! The journal: who reports it when it cannot be read, and who holds its lock.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use super::interrupted::{Case, DESTROY, TWO, eventually, said};
+
+#[test]
+fn an_unreadable_journal_is_reported_by_every_command_until_it_is_discarded() {
+    let case = Case::new(TWO);
+    case.dies("first", DESTROY, 3, "after");
+    let journal = case.node.state().join("journal");
+    let whole = fs::read(&journal).unwrap();
+    fs::write(&journal, &whole[..100]).unwrap();
+    let report = "the journal could not be read";
+    let plan = said(&case.plan("second", &[]), 3);
+    assert!(plan.contains(report), "{plan}");
+    for _ in 0..2 {
+        let text = said(&case.apply("second", &[]), 0);
+        assert!(text.contains(report), "{text}");
+        assert!(text.contains("octavo apply --forget"), "{text}");
+    }
+    assert_eq!(case.node.geometry(0).len(), 4, "it is not in the layout");
+    let mig_parted = case.node.machine.path().join("mig-parted.yaml");
+    let text = "version: v1\nmig-configs:\n  one:\n  - {devices: [1], mig-enabled: true, mig-devices: {7g.40gb: 1}}\n";
+    fs::write(&mig_parted, text).unwrap();
+    let file = mig_parted.display().to_string();
+    for (config, code) in [("one", 0), ("none", 1)] {
+        let verb = ["mig-parted", "apply", "-f", &file, "-c", config];
+        let text = said(&case.node.octavo(&verb), code);
+        assert!(text.contains(report), "{text}");
+    }
+    let doctor = Command::new(env!("CARGO_BIN_EXE_octavo"))
+        .args(["doctor", "-o", "json", "--nvml-library"])
+        .arg(case.node.machine.library())
+        .arg("--state-dir")
+        .arg(case.node.state())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(doctor.stdout).unwrap();
+    assert!(text.contains(report), "{text}");
+    let observer = case.node.agent(&["--oneshot"]).output().unwrap();
+    let text = String::from_utf8(observer.stderr).unwrap();
+    assert!(text.contains(report), "{text}");
+    let mut agent = case
+        .node
+        .start(&["--layouts", &case.file, "--layout", "second"]);
+    agent.says(report);
+    agent.says("listening for commands");
+    let text = said(&case.apply("second", &[]), 0);
+    assert!(text.contains(report), "{text}");
+    let text = said(&case.node.octavo(&["apply", "--forget"]), 0);
+    assert!(!text.contains(report), "{text}");
+    agent.kill();
+    assert!(!case.node.state().join("journal.unreadable").exists());
+}
+
+#[test]
+fn forget_without_an_agent_discards_what_is_left_and_says_so() {
+    let case = Case::new(TWO);
+    let text = said(&case.node.octavo(&["apply", "--forget"]), 1);
+    assert!(text.contains("no agent runs on this node"), "{text}");
+    case.dies("first", DESTROY, 3, "after");
+    let half = case.node.geometry(0);
+    let text = said(&case.node.octavo(&["apply", "--forget"]), 0);
+    let line = format!(
+        "Discarded the interrupted change of the GPU at {}",
+        case.pci(0)
+    );
+    assert!(text.contains(&line), "{text}");
+    assert!(case.node.is_clear());
+    said(&case.apply("second", &[]), 0);
+    assert_eq!(case.node.geometry(0), half);
+}
+
+#[test]
+fn an_agent_without_a_layout_reports_an_interrupted_change() {
+    let case = Case::new(TWO);
+    case.dies("first", DESTROY, 3, "after");
+    let output = case.node.agent(&["--oneshot"]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("(layout first) has begun and not ended on the GPU at "),
+        "{text}"
+    );
+    assert!(!case.node.is_clear(), "it finishes nothing");
+}
+
+#[test]
+fn i12_a_journal_that_is_a_fifo_is_an_error_at_once() {
+    let case = Case::new(TWO);
+    let before = case.node.geometry(1);
+    fs::create_dir_all(case.node.state()).unwrap();
+    let journal = case.node.state().join("journal");
+    nix::unistd::mkfifo(&journal, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    let text = said(&case.apply("second", &[]), 1);
+    assert!(text.contains("it is no regular file"), "{text}");
+    let plan = said(&case.plan("second", &[]), 3);
+    assert!(plan.contains("it is no regular file"), "{plan}");
+    assert_eq!(case.node.geometry(1), before);
+    said(&case.node.octavo(&["apply", "--forget"]), 0);
+    said(&case.apply("second", &[]), 0);
+}
+
+#[test]
+fn who_holds_the_lock_is_named_while_it_does_not_accept_commands_yet() {
+    for (by, who) in [
+        ("octavo", "another octavo apply is running"),
+        ("octavo-agent", "octavo-agent is running"),
+    ] {
+        let case = Case::new(TWO);
+        let go = case.node.machine.path().join("go");
+        case.node.machine.faults(&format!(
+            "- {{call: {DESTROY}, nth: 1, times: 1, hang: {{until_file: {}}}}}",
+            go.display()
+        ));
+        let arguments = ["--layouts", &case.file, "--layout", "first"];
+        let mut first = match by {
+            "octavo" => case
+                .node
+                .command(&["apply", "first", "-f", &case.file])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+            _ => case
+                .node
+                .agent(&arguments)
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap(),
+        };
+        eventually(|| !case.node.is_clear());
+        let text = said(&case.apply("second", &[]), 1);
+        let holder = format!("{who} (pid {})", first.id());
+        assert!(text.contains(&holder), "{text}");
+        assert!(!text.contains("an agent manages this node"), "{text}");
+        fs::write(&go, "").unwrap();
+        if by == "octavo" {
+            assert!(first.wait().unwrap().success());
+            said(&case.apply("second", &[]), 0);
+        } else {
+            first.kill().unwrap();
+            first.wait().unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_agent_names_a_gpu_that_is_still_changed_for_an_earlier_layout() {
+    let case = Case::new(TWO);
+    case.node.machine.faults(&format!(
+        "- {{call: {DESTROY}, gpu: 0, nth: 3, return: NO_PERMISSION}}\n- {{call: nvmlDeviceCreateGpuInstance*, gpu: 0, return: NO_PERMISSION}}"
+    ));
+    let mut agent = case
+        .node
+        .start(&["--layouts", &case.file, "--layout", "first"]);
+    agent.says("GPU 0: failed");
+    agent.says("listening for commands");
+    let text = said(&case.apply("second", &[]), 1);
+    assert!(
+        text.contains("GPU 0") && text.contains("layout first: "),
+        "{text}"
+    );
+    assert_eq!(case.node.geometry(1).len(), 1, "{text}");
+    assert!(!case.node.is_clear());
+}

@@ -1,0 +1,82 @@
+//! What a machine has: its partitions, and who uses them.
+
+use nvml_sim::model::{Gpu, GpuInstance, World};
+
+/// Functions that change something begin like one of these.
+const CHANGES: [&str; 5] = [
+    "nvmlDeviceSet",
+    "nvmlDeviceCreateGpuInstance",
+    "nvmlGpuInstanceCreateComputeInstance",
+    "nvmlGpuInstanceDestroy",
+    "nvmlComputeInstanceDestroy",
+];
+
+/// What a device has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Geometry {
+    pub(super) mode: Option<(bool, bool)>,
+    /// Profile, first slice, profiles of the compute instances.
+    instances: Vec<(u32, u32, Vec<u32>)>,
+}
+
+/// Whether a function changes the hardware.
+pub(super) fn changes(function: &str) -> bool {
+    CHANGES.iter().any(|begin| function.starts_with(begin))
+}
+
+/// The MIG UUIDs of everything that somebody uses.
+pub(super) fn in_use(world: &World) -> Vec<String> {
+    let uses = world.processes.iter().filter_map(|process| {
+        let gpu = world.gpus.iter().find(|gpu| gpu.uuid == process.gpu_uuid);
+        let gi = gpu
+            .into_iter()
+            .flat_map(instances)
+            .find(|gi| Some(gi.id) == process.gi);
+        let ci = gi
+            .into_iter()
+            .flat_map(|gi| &gi.compute)
+            .find(|ci| Some(ci.id) == process.ci);
+        ci.map(|ci| ci.uuid.clone())
+    });
+    uses.collect()
+}
+
+/// The MIG UUIDs of everything that is there.
+pub(super) fn there(world: &World) -> Vec<String> {
+    let all = world.gpus.iter().flat_map(instances);
+    let parts = all.flat_map(|gi| &gi.compute);
+    parts.map(|ci| ci.uuid.clone()).collect()
+}
+
+pub(super) fn instances(gpu: &Gpu) -> impl Iterator<Item = &GpuInstance> {
+    gpu.mig.iter().flat_map(|mig| &mig.instances)
+}
+
+pub(super) fn geometry(world: &World) -> Vec<Geometry> {
+    let gpus = world.gpus.iter();
+    gpus.map(|gpu| {
+        let mut instances: Vec<_> = instances(gpu)
+            .map(|gi| {
+                let mut compute: Vec<u32> = gi.compute.iter().map(|ci| ci.profile_id).collect();
+                compute.sort_unstable();
+                (gi.profile_id, gi.placement.start, compute)
+            })
+            .collect();
+        instances.sort();
+        Geometry {
+            mode: gpu.mig.as_ref().map(|mig| (mig.current, mig.pending)),
+            instances,
+        }
+    })
+    .collect()
+}
+
+/// What a layout asks for: profiles and splits, wherever they lie.
+pub(super) fn shape(geometry: &Geometry) -> Vec<(u32, Vec<u32>)> {
+    let all = geometry.instances.iter();
+    let mut shape: Vec<_> = all
+        .map(|(profile, _, compute)| (*profile, compute.clone()))
+        .collect();
+    shape.sort();
+    shape
+}
