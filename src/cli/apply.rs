@@ -204,6 +204,7 @@ pub(super) async fn restore(
     (colors, screen): (Colors, Screen),
 ) -> Result<Report, CliError> {
     let run = settings.run();
+    let end_at = Instant::now() + run.patience().limit();
     let text = match input::checkpoint(settings.file()) {
         Ok(text) => text,
         Err(error) => {

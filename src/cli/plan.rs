@@ -145,6 +145,7 @@ fn taken_up(
             drift: Drift::Repair,
             unfinished: &unfinished,
             absent: &record.absent(inventory),
+            untold: None,
         },
     );
     case.targets = targets;

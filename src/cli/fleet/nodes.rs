@@ -14,7 +14,7 @@ use crate::wire::api::NodeRow;
 const FEW: [&str; 9] = [
     "NAME", "TYPES", "DEVICES", "FREE", "PARTS", "MEMORY", "SHARING", "STATE", "AGE",
 ];
-const MORE: [&str; 10] = [
+const MORE: [&str; 11] = [
     "LAYOUT",
     "LAYOUT STATE",
     "IN USE",

@@ -163,6 +163,7 @@ nvidia-a100-80gb  n1    8      2     1       4            5/12        ok
         let types = [TypeRow {
             of_all: node.types[0].clone(),
             nodes: 1,
+            nodes_without_agent: 0,
         }];
         let printed = Printed {
             format: FleetFormat::Table,

@@ -55,8 +55,8 @@ fn rule(reason: &Reason) -> Option<&'static str> {
         | Reason::NothingAtAll { .. }
         | Reason::NoSuchIndex { .. }
         | Reason::Conflict { .. }
-        | Reason::CapabilityUntold { .. }
         | Reason::NoProfiles { .. }
-        | Reason::Ambiguous { .. } => None,
+        | Reason::Ambiguous { .. }
+        | Reason::SameName { .. } => None,
     }
 }

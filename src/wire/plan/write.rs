@@ -1,6 +1,6 @@
 //! The way out: a plan as a document. Nothing can fail here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::blocked::cause;
 use super::{
@@ -82,7 +82,7 @@ fn bare(subject: &Subject<'_>, pci: PciAddress, device: Option<&Device>) -> Devi
         mode_change: None,
         blocked_by: Vec::new(),
         infeasible: None,
-        interrupted_layout: subject.interrupted.get(&plan.pci).cloned(),
+        interrupted_layout: subject.interrupted.get(&pci).cloned(),
         time_slicing: time_slicing.map(TimeSlicingJson::from),
     }
 }

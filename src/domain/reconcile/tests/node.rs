@@ -277,6 +277,7 @@ fn a_device_that_goes_away_during_its_change_is_failed_with_the_cause_and_not_bl
         drift: Drift::Repair,
         unfinished: &nothing,
         absent: &absent,
+        untold: None,
     };
     case.node.look(SECOND * 9, &view);
     assert_eq!(case.node.worst(), Some(&State::from(failed)));

@@ -52,6 +52,7 @@ fn status(devices: Vec<(DeviceStatus, MigTarget)>) -> Status {
     };
     let targets = Targets {
         devices: devices.iter().map(target).collect(),
+        unverified: Vec::new(),
     };
     Status {
         layout: Some("night".to_owned()),
