@@ -3,3 +3,4 @@
 mod names;
 mod roundtrip;
 mod select;
+mod unverified;

@@ -55,7 +55,10 @@ fn no_command_calls_a_node_done_that_has_a_lost_gpu_which_the_layout_selects() {
         let slot = node.machine.world().slot_of_index(lost).unwrap();
         node.machine.change(|world| world.lose_gpu(slot));
         let apply = said(&node.octavo(&["apply", "wanted", "-f", &file]), 1);
-        assert!(apply.contains("1 applied, 1 failed"), "{rules}: {apply}");
+        assert!(
+            apply.contains("1 applied") && apply.contains("1 failed"),
+            "{rules}: {apply}"
+        );
         let healthy = usize::from(lost == 0);
         if !rules.contains("timeSlicing") {
             assert_eq!(names(&node.geometry(healthy)), ["3g.20gb", "3g.20gb"]);

@@ -5,5 +5,6 @@ pub(crate) mod kubelet;
 pub(crate) mod plugin;
 mod plugin_faults;
 mod plugin_mig;
+mod plugin_start;
 mod slices;
 mod unheard;

@@ -30,8 +30,8 @@
   {{- if and $agent.devicePluginConfigs (not $agent.compat) }}{{ fail (printf "%sagent.devicePluginConfigs needs agent.compat: mig-manager" $place) }}{{ end -}}
 {{- end -}}
 {{- if ne (empty .Values.handOff.namespace) (empty .Values.handOff.configMap) }}{{ fail "handOff: give both namespace and configMap" }}{{ end -}}
-{{- include "octavo.checkLayouts" . -}}
 {{- if and .Values.layouts .Values.layoutsConfigMap }}{{ fail "layouts and layoutsConfigMap: give one of them" }}{{ end -}}
+{{- include "octavo.checkLayouts" . -}}
 {{- $aggregator := include "octavo.aggregatorName" . -}}
 {{- if and .Values.aggregator.enabled (gt (len $aggregator) 63) }}{{ fail (printf "%s is longer than the 63 characters that a Service's name may have: give the release a shorter name" $aggregator) }}{{ end -}}
 {{- with .Values.aggregator -}}

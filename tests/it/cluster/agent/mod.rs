@@ -6,6 +6,7 @@ mod naming;
 pub(crate) mod operands;
 mod places;
 pub(crate) mod proxy;
+mod reported;
 mod selection;
 
 use std::process::Command;

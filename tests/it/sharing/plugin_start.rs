@@ -1,0 +1,34 @@
+//! An agent that starts with a lost GPU, or with a broken file of layouts.
+
+use super::plugin::{GPU, Rig, shared};
+
+const ONE: &str = "- {board: A100_40GB}\n";
+
+#[test]
+fn a_gpu_that_was_lost_before_the_start_is_a_warning_of_sharing_until_it_is_back() {
+    let rig = Rig::new("- {board: A100_40GB, count: 2}\n");
+    let slot = rig.node.machine.world().slot_of_index(1).unwrap();
+    rig.node.machine.change(|world| world.lose_gpu(slot));
+    let mut agent = rig.agent(&shared(2), &[]);
+    let line = agent.says("failing and not allocated: ");
+    assert!(line.contains("sharing-not-in-force"), "{line}");
+    rig.kubelet.counts(GPU, 2);
+    rig.node.machine.change(|world| world.return_gpu(slot));
+    agent.says("sharing-in-force");
+    rig.kubelet.counts(GPU, 4);
+}
+
+#[test]
+fn a_file_of_layouts_that_is_broken_when_the_agent_starts_takes_no_device_away() {
+    let rig = Rig::new(ONE);
+    let mut agent = rig.agent(&shared(4), &[]);
+    rig.kubelet.counts(GPU, 4);
+    agent.says("sharing-in-force");
+    agent.kill();
+    let mut agent = rig.agent("[{devices: all, migg: disabled}]", &[]);
+    agent.says("there are no layouts until the file is repaired");
+    agent.says("sharing-in-force");
+    rig.kubelet.counts(GPU, 4);
+    rig.node.layouts(&shared(2));
+    rig.kubelet.counts(GPU, 2);
+}
