@@ -117,8 +117,8 @@ mod tests {
             uuid: "GPU-0a0a0a0a-0000-0000-0000-000000000001".parse().unwrap(),
             length: Some(SliceLength::Short),
         };
-        let answer = setter.start(&order);
-        setter.running = Some((order, answer));
+        let (answer, task) = setter.start(&order);
+        setter.running = Some((order, answer, task));
         setter.changed().await;
         setter.look(Duration::ZERO, None);
         let mut now = Context::from_waker(Waker::noop());
