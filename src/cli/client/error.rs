@@ -353,8 +353,8 @@ mod tests {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = verifier.build().unwrap();
         let name = "localhost".try_into().unwrap();
-        let verified = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
-        let error = ClientError::of_tls(verified.unwrap_err());
+        let outcome = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
+        let error = ClientError::of_tls(outcome.unwrap_err());
         (error.to_string(), error.advice())
     }
 
