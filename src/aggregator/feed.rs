@@ -57,7 +57,7 @@ mod tests {
         let mut feed = Feed::start(1, |sender| async move {
             let _held = held;
             let _read = sender.send(1).await;
-            pending().await
+            pending::<()>().await;
         });
         assert_eq!(feed.next().await, Some(1));
         drop(feed);

@@ -133,7 +133,7 @@ async fn changed(cluster: &mut Option<watch::Receiver<Arc<Followed>>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 impl fmt::Display for StartupProgress {

@@ -225,7 +225,7 @@ async fn changed(startup: Option<&mut watch::Receiver<Option<StartupProgress>>>)
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 #[cfg(test)]

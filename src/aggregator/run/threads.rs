@@ -39,7 +39,7 @@ struct Alive {
     stopped: watch::Receiver<bool>,
     fails: watch::Sender<Option<&'static str>>,
     /// Disconnects the other end when the last thread has dropped it.
-    _alive: mpsc::Sender<()>,
+    _ended: mpsc::Sender<()>,
 }
 
 impl Drop for Alive {
@@ -115,7 +115,7 @@ impl Threads {
             name,
             stopped: self.stopped(),
             fails: self.fails.clone(),
-            _alive: self.alive.clone(),
+            _ended: self.alive.clone(),
         };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(|| {
             // Dropped when it returns and when it panics.

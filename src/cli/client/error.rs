@@ -147,6 +147,39 @@ fn fault(error: &CertificateError) -> String {
     }
 }
 
+/// What the person can do about a certificate.
+fn certificate_advice(error: &CertificateError) -> &'static str {
+    match error {
+        CertificateError::UnknownIssuer => {
+            "give the certificate of the authority that signed it with --ca FILE or OCTAVO_CA"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "ask by a name that the certificate has, with --server"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "renew the aggregator's certificate; is the clock of this machine right?"
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "is the clock of this machine right?"
+        }
+        error => match Flaw::of(error) {
+            Some(Flaw::Authority) => {
+                "make a server certificate for the aggregator: with openssl req -x509, add -addext basicConstraints=critical,CA:FALSE"
+            }
+            Some(Flaw::NoAuthority) => {
+                "give the certificate of an authority with --ca, or the server's own where it signs itself"
+            }
+            Some(Flaw::Version) => {
+                "make one of version 3: with openssl x509 -req, add an -extfile that has subjectAltName"
+            }
+            Some(Flaw::Purpose) => {
+                "make one for servers: its extendedKeyUsage must have serverAuth, or be absent"
+            }
+            None => "replace the certificate the aggregator was started with",
+        },
+    }
+}
+
 impl ClientError {
     /// What a failed request says; the chain of its causes is searched, because each layer wraps the one below.
     pub(super) fn of(error: &legacy::Error) -> Self {
@@ -229,33 +262,7 @@ impl ClientError {
             Self::TokenInClear => {
                 Some("ask by an address that begins with https://, or without --token-file")
             }
-            Self::Certificate(CertificateError::UnknownIssuer) => Some(
-                "give the certificate of the authority that signed it with --ca FILE or OCTAVO_CA",
-            ),
-            Self::Certificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            ) => Some("ask by a name that the certificate has, with --server"),
-            Self::Certificate(
-                CertificateError::Expired | CertificateError::ExpiredContext { .. },
-            ) => Some("renew the aggregator's certificate; is the clock of this machine right?"),
-            Self::Certificate(
-                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
-            ) => Some("is the clock of this machine right?"),
-            Self::Certificate(error) => Some(match Flaw::of(error) {
-                Some(Flaw::Authority) => {
-                    "make a server certificate for the aggregator: with openssl req -x509, add -addext basicConstraints=critical,CA:FALSE"
-                }
-                Some(Flaw::NoAuthority) => {
-                    "give the certificate of an authority with --ca, or the server's own where it signs itself"
-                }
-                Some(Flaw::Version) => {
-                    "make one of version 3: with openssl x509 -req, add an -extfile that has subjectAltName"
-                }
-                Some(Flaw::Purpose) => {
-                    "make one for servers: its extendedKeyUsage must have serverAuth, or be absent"
-                }
-                None => "replace the certificate the aggregator was started with",
-            }),
+            Self::Certificate(error) => Some(certificate_advice(error)),
             Self::Tls(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) => {
                 Some("ask at the address for people and programs, not at that for agents")
             }
@@ -356,8 +363,8 @@ mod tests {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = verifier.build().unwrap();
         let name = "localhost".try_into().unwrap();
-        let verified = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
-        let error = ClientError::of_tls(verified.unwrap_err());
+        let outcome = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
+        let error = ClientError::of_tls(outcome.unwrap_err());
         (error.to_string(), error.advice())
     }
 
