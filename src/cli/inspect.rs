@@ -21,7 +21,7 @@ pub(super) use self::table::Columns;
 use super::text::lines;
 use super::{CliError, Exit, Report, json, yaml};
 use crate::config::octavo::{Colors, Headers, InspectFormat, InspectSettings};
-use crate::domain::inventory::{Condition, Inventory};
+use crate::domain::inventory::Inventory;
 use crate::wire::inventory::Document;
 
 /// The inventory in the form asked for.
@@ -37,11 +37,10 @@ pub(super) fn report(
         InspectFormat::Yaml => yaml(&Document::from(inventory))?,
         InspectFormat::Name => names(inventory),
     };
-    let (notes, exit) = match failing(inventory) {
+    let (notes, exit) = match unreported(inventory) {
         0 => (String::new(), Exit::Done),
-        1 => ("1 accelerator is failing\n".to_owned(), Exit::Failed),
-        several => (
-            format!("{several} accelerators are failing\n"),
+        count => (
+            format!("NVML reports no PCI address for {count} GPU(s), which are failing\n"),
             Exit::Failed,
         ),
     };
@@ -52,11 +51,10 @@ pub(super) fn report(
     })
 }
 
-/// How many devices their driver lists and cannot read.
-fn failing(inventory: &Inventory) -> usize {
+/// Number of GPUs that NVML counts and that are on no known PCI address: what is shown of the machine is incomplete.
+fn unreported(inventory: &Inventory) -> usize {
     let devices = inventory.devices.iter();
-    let failing = devices.filter(|device| matches!(device.condition, Condition::Failing { .. }));
-    failing.count()
+    devices.filter(|device| device.pci.is_unreported()).count()
 }
 
 /// The inventory for a person to read.

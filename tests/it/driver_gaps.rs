@@ -126,7 +126,10 @@ fn inspect_shows_a_gpu_without_an_address_and_fails() {
         shown.contains("GPU 1 (ffffffff:01:00.0): failing: nvmlDeviceGetPciInfo_v3"),
         "{shown}"
     );
-    assert_eq!(text(&output.stderr), "1 accelerator is failing\n");
+    assert_eq!(
+        text(&output.stderr),
+        "NVML reports no PCI address for 1 GPU(s), which are failing\n"
+    );
     assert_eq!(output.status.code(), Some(1));
 }
 

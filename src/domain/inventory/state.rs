@@ -188,6 +188,8 @@ impl Device {
     pub fn nameless(&self) -> Option<Complaint> {
         let text = match &self.identity {
             Identity::Known { .. } => return None,
+            // Nothing is known of its ids either, and why is another complaint.
+            Identity::Unknown if self.pci.is_unreported() => return None,
             Identity::ByHand { .. } => {
                 format!("its type was named by hand; its PCI id is {}", self.pci_ids)
             }

@@ -28,7 +28,7 @@ Examples:
 In the pictures, one cell is one memory slice. `gi 2/0` is GPU instance 2 with compute instance 0; `gi 2/-` has no
 compute instance, so nothing can use it.
 
-The exit code is 1 if an accelerator is failing.";
+The exit code is 1 if NVML reports no PCI address for a GPU.";
 
 pub(super) const LABELS_EXAMPLES: &str = "\
 Examples:
