@@ -48,6 +48,12 @@ impl Moment {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// The moment so long before this one; the clock's start at the earliest.
+    #[must_use]
+    pub fn before(self, age: Duration) -> Self {
+        Self(self.0.saturating_sub(age))
+    }
+
     /// How long before `later` it was; nothing where it was after.
     pub fn age(self, later: Self) -> Duration {
         later.0.saturating_sub(self.0)

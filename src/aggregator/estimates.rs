@@ -60,7 +60,7 @@ pub async fn estimate(
 
 /// One device of each type that the fleet has.
 fn of_fleet(view: &View, notices: &mut Vec<String>) -> Vec<Devices> {
-    let types = view.fleet().types(view.clock().now());
+    let types = view.listed().types(view.clock().now());
     let mut all: Vec<Devices> = types
         .into_iter()
         .filter_map(|one| one.counts.type_name)

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::clock::Moment;
 use super::roster::{Difference, Keyed, Roster};
+use crate::domain::availability::Source;
 use crate::domain::fleet::{
     Counts, DeviceSummary, LayoutStatus, LayoutSummary, NodeState, NodeSummary, SharingSummary,
     TypeCounts, UsageRank,
@@ -32,6 +33,8 @@ pub struct Fleet {
 pub struct Node {
     /// Its name.
     pub name: NodeName,
+    /// Its agent, or the label that names its type where no agent reports it.
+    pub source: Source,
     /// The run of the agent that speaks for it.
     pub run: Run,
     /// That agent's version.
@@ -94,13 +97,20 @@ impl Fleet {
         // A tree, because peers say what types there are: one that invents them shall not make this slow.
         let mut all: BTreeMap<Option<TypeName>, TypeOfFleet> = BTreeMap::new();
         for node in self.nodes.iter() {
+            let without_agent = u32::from(!node.has_agent());
             for counts in node.types(now) {
                 if let Some(known) = all.get_mut(&counts.type_name) {
                     known.counts.merge(&counts);
                     known.nodes = known.nodes.saturating_add(1);
+                    known.without_agent = known.without_agent.saturating_add(without_agent);
                 } else {
                     let counts = counts.into_owned();
-                    all.insert(counts.type_name.clone(), TypeOfFleet { counts, nodes: 1 });
+                    let one = TypeOfFleet {
+                        counts,
+                        nodes: 1,
+                        without_agent,
+                    };
+                    all.insert(one.counts.type_name.clone(), one);
                 }
             }
         }
@@ -121,6 +131,8 @@ pub struct TypeOfFleet {
     pub counts: TypeCounts,
     /// Nodes that have at least one.
     pub nodes: u32,
+    /// How many of these nodes no agent reports.
+    pub without_agent: u32,
 }
 
 impl Gist {
@@ -159,6 +171,7 @@ impl Node {
     pub fn new(origin: Origin, parts: Parts, gist: Gist, freshness: Freshness) -> Self {
         Self {
             name: origin.name,
+            source: Source::Agent,
             run: origin.run,
             agent_version: origin.agent_version,
             parts,
@@ -170,6 +183,37 @@ impl Node {
             changed: freshness.confirmed(),
             freshness,
         }
+    }
+
+    /// A node of the cluster that no agent reports, as its labels describe it.
+    pub fn without_agent(
+        name: NodeName,
+        (summary, source): (NodeSummary, Source),
+        labels: Arc<LabelSet>,
+        freshness: Freshness,
+    ) -> Self {
+        Self {
+            name,
+            source,
+            run: Run {
+                epoch: 0,
+                boot_id: String::new(),
+            },
+            agent_version: String::new(),
+            parts: Parts::default(),
+            labels,
+            devices: Vec::new(),
+            summary,
+            usage: UsageRank::default(),
+            connected: false,
+            changed: freshness.confirmed(),
+            freshness,
+        }
+    }
+
+    /// Whether an agent reports it, or did.
+    pub fn has_agent(&self) -> bool {
+        self.source == Source::Agent
     }
 
     /// How it is at `now`.

@@ -37,3 +37,4 @@ pub mod tls;
 pub mod usage;
 pub mod view;
 mod watch;
+mod without_agent;

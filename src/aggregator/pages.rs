@@ -116,7 +116,7 @@ async fn one_node(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let fleet = site.view.fleet();
+    let fleet = site.view.listed();
     let known = name.parse::<NodeName>().ok();
     let known = known.and_then(|name| fleet.nodes.get(&name));
     let Some(node) = known else {

@@ -8,8 +8,10 @@ use super::clock::{Clock, Moment};
 use super::engine::Engine;
 use super::fleet::{Fleet, TypeOfFleet};
 use super::profiles::Profiles;
+use super::without_agent::ClusterNodes;
 use crate::book::prices::{CurrentPrices, Prices};
 use crate::book::{Book, Current};
+use crate::k8s::cluster::Followed;
 
 /// The fleet as it is and as it becomes. Cheap to clone; whoever holds one delays nobody.
 #[derive(Debug, Clone)]
@@ -21,6 +23,9 @@ pub struct View {
     prices: Arc<Prices>,
     engine: Option<Arc<Engine>>,
     types: Arc<Mutex<Option<TypesThen>>>,
+    cluster: Option<ClusterNodes>,
+    /// The revision that [`View::listed_changed`] returned last.
+    listed: Option<u64>,
 }
 
 /// The types of one fleet in one second: which nodes are stale is a matter of time.
@@ -41,6 +46,8 @@ impl View {
             prices: Arc::default(),
             engine: None,
             types: Arc::default(),
+            cluster: None,
+            listed: None,
         }
     }
 
@@ -67,6 +74,15 @@ impl View {
     pub fn with_prices(self, prices: Prices) -> Self {
         Self {
             prices: Arc::new(prices),
+            ..self
+        }
+    }
+
+    /// The same, which lists the nodes of this cluster that no agent reports too.
+    #[must_use]
+    pub fn with_cluster(self, followed: Option<watch::Receiver<Arc<Followed>>>) -> Self {
+        Self {
+            cluster: followed.map(ClusterNodes::new),
             ..self
         }
     }
@@ -100,7 +116,7 @@ impl View {
         self.book.current()
     }
 
-    /// Devices of all nodes of `fleet` by type, as [`Fleet::types`] has them. All who ask within one second are told the same.
+    /// Devices of all nodes of `fleet`, a result of [`View::listed`], by type, as [`Fleet::types`] has them. All who ask within one second are told the same.
     pub fn types(&self, fleet: &Fleet, now: Moment) -> Arc<[TypeOfFleet]> {
         let of = (fleet.revision, now.as_millis() / 1000);
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +129,35 @@ impl View {
         all
     }
 
-    /// The fleet now.
+    /// The fleet now, as people and programs list it: the nodes that agents report, and those of the cluster that none does.
+    pub fn listed(&self) -> Fleet {
+        match &self.cluster {
+            Some(cluster) => cluster.merge(&self.fleet, self.clock.now()),
+            None => self.fleet(),
+        }
+    }
+
+    /// Waits until [`View::listed`] is another one than at the last call, and returns it; `None` once the store is gone.
+    pub async fn listed_changed(&mut self) -> Option<Fleet> {
+        loop {
+            match &mut self.cluster {
+                Some(cluster) => {
+                    tokio::select! {
+                        changed = self.fleet.changed() => changed.ok()?,
+                        () = cluster.changed() => {}
+                    }
+                }
+                None => self.fleet.changed().await.ok()?,
+            }
+            let listed = self.listed();
+            if self.listed != Some(listed.revision) {
+                self.listed = Some(listed.revision);
+                return Some(listed);
+            }
+        }
+    }
+
+    /// The nodes that agents report.
     pub fn fleet(&self) -> Fleet {
         self.fleet.borrow().clone()
     }

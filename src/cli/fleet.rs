@@ -22,7 +22,7 @@ use crate::config::octavo::fleet::{
     AvailabilitySettings, Filter, FleetFormat, GroupBy, NodeSettings, NodesSettings, TypesSettings,
 };
 use crate::domain::fleet::NodeState;
-use crate::wire::api::{NodeDetail, NodeList, NodeRow, TypeList};
+use crate::wire::api::{NodeDetail, NodeList, NodeRow, TypeList, TypeRow};
 use crate::wire::availability::AvailabilityList;
 
 /// The aggregator's own limit of a page.
@@ -48,7 +48,7 @@ pub(super) async fn nodes(settings: &NodesSettings, colors: Colors) -> Result<Re
     }
     if list.items.is_empty() {
         notes.push(
-            "no node matches; without filters all are listed that an agent speaks for".to_owned(),
+            "no node matches; without filters the list has all nodes that an agent reports, and those of a followed cluster whose labels show an accelerator".to_owned(),
         );
     } else if list.items.len() < list.total {
         notes.push(format!(
@@ -92,6 +92,7 @@ pub(super) async fn types(settings: &TypesSettings, colors: Colors) -> Result<Re
                 || vec!["on which nodes they are is for who may list nodes.octavo.dev".to_owned()],
                 stale,
             );
+            notes.extend(without_agent(&types.items));
             types::tables(&types.items, places.as_deref(), printed, colors)
         }
     };
@@ -251,6 +252,25 @@ fn stale(rows: &[NodeRow]) -> Vec<String> {
         counted(stale.len(), "node was", "nodes were"),
         shown.join(", ")
     )]
+}
+
+/// Which of the devices are counted by labels alone.
+fn without_agent(types: &[TypeRow]) -> Option<String> {
+    let types: Vec<String> = types
+        .iter()
+        .filter(|row| row.nodes_without_agent > 0)
+        .map(|row| {
+            let nodes = usize::try_from(row.nodes_without_agent).unwrap_or(usize::MAX);
+            let name = printable(words::type_name(&row.of_all));
+            format!("{name} on {}", counted(nodes, "node", "nodes"))
+        })
+        .collect();
+    (!types.is_empty()).then(|| {
+        format!(
+            "no agent reports these, so they are counted by labels and use is unknown: {}; see octavo nodes --state no-agent",
+            types.join(", ")
+        )
+    })
 }
 
 /// Why nodes are not as they should be, of the first few that say so.

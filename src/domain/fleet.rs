@@ -7,6 +7,7 @@
 mod counts;
 mod device;
 mod group;
+mod labeled;
 mod layout;
 mod neuron;
 mod node;

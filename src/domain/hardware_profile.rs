@@ -5,6 +5,7 @@
 //! beyond its own fields is kept in annotations, because the schema has no place for it. `wire` reads and writes the objects, the
 //! aggregator and the command line ask. Source of the schema: opendatahub-operator, `api/infrastructure/v1`.
 
+mod chosen;
 mod draft;
 mod edit;
 mod finding;
@@ -20,7 +21,7 @@ use std::fmt;
 pub use self::draft::{Draft, Note, Refusal, Wish, draft};
 pub use self::edit::{CountError, CountProblem, Counts, CountsError, NO_TAINT, Part};
 pub use self::finding::{Finding, Gravity};
-pub use self::held::{Held, of_labels};
+pub use self::held::{Held, Labeled, counts_parts, labeled, of_labels, selecting_label};
 pub use self::judge::{Queues, Surroundings, judge};
 pub use self::reach::{Reach, TypeReach, reach};
 pub use self::specs::Specs;

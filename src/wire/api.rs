@@ -3,6 +3,8 @@
 //! Fields are only ever added, so a reader passes over those it does not know. Units are in the names; what is not known is
 //! left out. Times are RFC 3339, in UTC.
 
+mod layout;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +13,8 @@ use utoipa::ToSchema;
 use super::inventory::Document;
 use super::sharing::SharingJson;
 use super::usage::UsageJson;
-use crate::domain::fleet::{Counts, DeviceLayout, LayoutSummary, Partitions, TypeCounts};
+use crate::domain::availability::Source;
+use crate::domain::fleet::{Counts, Partitions, TypeCounts};
 use crate::domain::id::TypeName;
 use crate::domain::quantity::Mebibytes;
 
@@ -43,15 +46,19 @@ pub struct NodeList {
 pub struct NodeRow {
     /// The Kubernetes node's name.
     pub name: String,
-    /// How it is, the gravest of what is to be said: `empty`, `ok`, `attention`, `degraded`, `no-driver`, `nvml-lost`,
-    /// `nvml-stalled`, `stale`.
+    /// How it is, the gravest of what is to be said: `empty`, `ok`, `no-agent`, `attention`, `degraded`, `no-driver`,
+    /// `nvml-lost`, `nvml-stalled`, `stale`.
     pub state: String,
     /// Why it is not as it should be, in words for a person; absent where it is, and of a stale node, of which nobody knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Where its types and counts are from: `agent`; or, of a node of the cluster that no agent reports, the key of the label that
+    /// names its type, and `nothing` where none does.
+    #[serde(default = "agent")]
+    pub source: String,
     /// Whether its agent is connected now.
     pub connected: bool,
-    /// When its agent last confirmed what is shown.
+    /// When its agent last confirmed what is shown; of a node that no agent reports, when the cluster did.
     pub last_confirmed: String,
     /// How long ago that was.
     pub age_seconds: u64,
@@ -271,6 +278,9 @@ pub struct TypeRow {
     pub of_all: NodeType,
     /// Nodes that have at least one.
     pub nodes: u32,
+    /// How many of these nodes no agent reports: their devices are counted by labels, and are all `unknown`.
+    #[serde(default)]
+    pub nodes_without_agent: u32,
 }
 
 /// What went wrong. Source of the form: RFC 9457, `application/problem+json`.
@@ -317,6 +327,11 @@ pub enum Event {
     },
 }
 
+/// What aggregators meant that did not say it.
+fn agent() -> String {
+    Source::Agent.as_str().to_owned()
+}
+
 impl From<TypeCounts> for NodeType {
     fn from(counts: TypeCounts) -> Self {
         Self {
@@ -335,40 +350,6 @@ fn source(of: &TypeCounts) -> String {
         _ => "manual",
     };
     word.to_owned()
-}
-
-impl From<&LayoutSummary> for LayoutRow {
-    fn from(layout: &LayoutSummary) -> Self {
-        Self {
-            name: layout.layout.clone(),
-            by_hand: layout.by_hand,
-            state: layout.state.clone(),
-            message: layout.message.clone(),
-            drain: layout.drain.clone(),
-            plan: layout.plan.clone(),
-            progress: layout
-                .progress
-                .map(|(done, steps)| StepsJson { done, steps }),
-            devices: Vec::new(),
-        }
-    }
-}
-
-impl From<&DeviceLayout> for DeviceLayoutJson {
-    fn from(device: &DeviceLayout) -> Self {
-        Self {
-            pci: device.pci.to_string(),
-            name: device.name.clone(),
-            state: device.state.clone(),
-            message: device.message.clone(),
-            progress: device.progress.as_ref().map(|progress| ProgressJson {
-                doing: progress.doing.clone(),
-                done: progress.done,
-                steps: progress.steps,
-                back: progress.back,
-            }),
-        }
-    }
 }
 
 impl From<Counts> for CountsJson {

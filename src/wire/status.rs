@@ -60,6 +60,26 @@ pub struct Status {
     pub usage: Option<Usage>,
 }
 
+impl Status {
+    /// Of a node that no agent reports: nothing is known of its devices one by one.
+    pub fn without_agent() -> Self {
+        Self {
+            inventory: Inventory {
+                machine: Machine::default(),
+                nvml: NvmlState::Absent {
+                    reason: "no agent reports this node".to_owned(),
+                },
+                neuron: None,
+                devices: Vec::new(),
+            },
+            labels: LabelSet::default(),
+            layout: None,
+            sharing: None,
+            usage: None,
+        }
+    }
+}
+
 /// What the MIG-capable devices of one status offer, by the part that says so.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Catalogs(BTreeMap<Box<str>, ProfileCatalog>);

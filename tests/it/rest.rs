@@ -13,6 +13,7 @@ mod reference;
 mod schemas;
 mod slo;
 pub(crate) mod usage;
+mod without_agent;
 
 use axum::Router;
 use axum::body::Body;

@@ -196,10 +196,8 @@ impl Checks {
     /// are more than can be asked about.
     async fn names(&self) -> Vec<TypeName> {
         let view = self.counter.view();
-        let of_agents = view.types(&view.fleet(), view.clock().now());
-        let names = of_agents
-            .iter()
-            .filter_map(|one| one.counts.type_name.clone());
+        let listed = view.types(&view.listed(), view.clock().now());
+        let names = listed.iter().filter_map(|one| one.counts.type_name.clone());
         let mut names: Vec<TypeName> = names.collect();
         let counted = if self.counter.follows() {
             self.counter.current().await

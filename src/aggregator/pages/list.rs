@@ -116,7 +116,7 @@ impl ListPage {
 /// Who may not list nodes sees types and nothing of nodes.
 pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListPage {
     let now = view.clock().now();
-    let fleet = view.fleet();
+    let fleet = view.listed();
     let asked = Asked::of(uri);
     let query = asked.as_ref().map_or_else(
         || Err("the address is not encoded as addresses are".to_owned()),
@@ -247,7 +247,9 @@ fn glance(
     let nodes = fleet.nodes.len();
     let wanting: usize = by_state
         .iter()
-        .filter(|(state, _)| !matches!(state, NodeState::Ok | NodeState::Empty))
+        .filter(|(state, _)| {
+            !matches!(state, NodeState::Ok | NodeState::Empty | NodeState::NoAgent)
+        })
         .map(|(_, count)| count)
         .sum();
     let partitions = counts.partitions;
@@ -270,17 +272,31 @@ fn glance(
         legend: legend(counts),
         nodes,
         nodes_noun: if nodes == 1 { "node" } else { "nodes" },
-        verdict: match wanting {
-            0 => "all as they should be".to_owned(),
-            1 => "1 wants a look".to_owned(),
-            several => format!("{several} want a look"),
-        },
+        verdict: verdict(wanting, fleet),
         are: match nodes {
             1 => "is 1 node".to_owned(),
             several => format!("are {several} nodes"),
         },
         states: chips(&by_state, asked),
     }
+}
+
+/// What there is to say of all nodes together.
+fn verdict(wanting: usize, fleet: &Fleet) -> String {
+    let without_agent = fleet.nodes.iter().filter(|node| !node.has_agent()).count();
+    let verdict = match (wanting, without_agent) {
+        (0, 0) => return "all as they should be".to_owned(),
+        (0, without) if without == fleet.nodes.len() => None,
+        (0, _) => Some("the others as they should be".to_owned()),
+        (1, _) => Some("1 needs attention".to_owned()),
+        (several, _) => Some(format!("{several} need attention")),
+    };
+    let without_agent = match without_agent {
+        0 => None,
+        count => Some(format!("{count} without an agent, by labels")),
+    };
+    let parts: Vec<String> = without_agent.into_iter().chain(verdict).collect();
+    parts.join("; ")
 }
 
 fn chips(by_state: &[(NodeState, usize)], asked: &Asked) -> Vec<Chip> {
@@ -299,10 +315,14 @@ fn chips(by_state: &[(NodeState, usize)], asked: &Asked) -> Vec<Chip> {
 }
 
 fn card(one: &TypeOfFleet, asked: &Asked) -> TypeCard {
-    let TypeOfFleet { counts, nodes } = one;
+    let TypeOfFleet { counts, nodes, .. } = one;
     let value = type_value(one);
     let nodes = usize::try_from(*nodes).unwrap_or(usize::MAX);
     let on = format!("on {}", counted(nodes, "node", "nodes"));
+    let on = match one.without_agent {
+        0 => on,
+        without => format!("{on}, {without} without an agent"),
+    };
     TypeCard {
         href: asked.toggled("type", &value),
         chosen: asked.get("type") == value,

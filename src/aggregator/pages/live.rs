@@ -47,7 +47,7 @@ async fn tell(
     apart.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         apart.tick().await;
-        let event = match timeout(BEAT, view.changed()).await {
+        let event = match timeout(BEAT, view.listed_changed()).await {
             Ok(Some(fleet)) => Event::default()
                 .event("change")
                 .data(fleet.revision.to_string()),

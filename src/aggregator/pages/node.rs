@@ -12,10 +12,11 @@ use super::layout::Section;
 use super::names::NameForm;
 use super::plan::WhatIf;
 use super::shares::{Given, of_device};
-use super::words::{Badge, age, counted, millis, node_state, printable, time};
+use super::words::{Badge, age, counted, millis, node_state, printable, time, type_name};
 use crate::aggregator::clock::{Clock, Moment};
 use crate::aggregator::fleet::Node;
 use crate::book::Current;
+use crate::domain::availability::Source;
 use crate::domain::error::chain;
 use crate::domain::fleet::Counts;
 use crate::domain::interconnect::{self, Interconnect, InterconnectKind};
@@ -88,8 +89,9 @@ struct Named {
 pub(super) fn page(node: &Node, clock: &Clock, reader: Reader) -> NodePage {
     let now = clock.now();
     let mut notices = freshness(node, clock, now);
-    let told = match status::decode(&node.parts) {
-        Ok(status) => Some(status),
+    let told = node.has_agent().then(|| status::decode(&node.parts));
+    let told = match told.transpose() {
+        Ok(status) => status,
         Err(error) => {
             let text = printable(&chain(&error));
             let text = format!("What its agent sent cannot be read as a whole: {text}");
@@ -168,7 +170,12 @@ fn summary(node: &Node, now: Moment) -> String {
 
 fn freshness(node: &Node, clock: &Clock, now: Moment) -> Vec<Notice> {
     let mut notices = Vec::new();
-    if node.freshness.is_stale(now) {
+    if !node.has_agent() {
+        notices.push(Notice {
+            text: without_agent(node),
+            since: None,
+        });
+    } else if node.freshness.is_stale(now) {
         let bound = age(node.freshness.bound().max(Duration::from_secs(1)));
         notices.push(Notice {
             text: format!(
@@ -184,6 +191,30 @@ fn freshness(node: &Node, clock: &Clock, now: Moment) -> Vec<Notice> {
         });
     }
     notices
+}
+
+/// What is known of a node that no agent reports, and what to do.
+fn without_agent(node: &Node) -> String {
+    let types = node.summary.types.iter().map(|one| {
+        let name = type_name(one.type_name.as_ref());
+        match one.counts.total() {
+            0 => format!("{name}, number not reported"),
+            count => format!("{count} x {name}"),
+        }
+    });
+    let types: Vec<String> = types.collect();
+    let by = match node.source {
+        Source::Label(key) => format!("by its label {key}"),
+        Source::Agent | Source::Nothing => {
+            "by its capacity, and no label names the type".to_owned()
+        }
+    };
+    format!(
+        "No agent reports this node. It has {} {by}. To see devices, state and use, deploy octavo-agent to it: check that the \
+         DaemonSet's node selector and tolerations admit this node, and that its pod there runs. Until then a hardware profile \
+         can select the node by its label.",
+        types.join(", ")
+    )
 }
 
 fn nvml(state: &NvmlState) -> Option<Notice> {
@@ -256,7 +287,18 @@ fn facts(node: &Node, inventory: Option<&Inventory>) -> Vec<Named> {
         ),
         ("Links", found.map(|found| links(&found, topology))),
         ("Sharing", Some(node.summary.sharing.to_string())),
-        ("Agent", Some(printable(&node.agent_version))),
+        (
+            "Agent",
+            Some(if node.has_agent() {
+                printable(&node.agent_version)
+            } else {
+                "none".to_owned()
+            }),
+        ),
+        (
+            "Type by",
+            (!node.has_agent()).then(|| node.source.as_str().to_owned()),
+        ),
     ];
     all.into_iter()
         .filter_map(|(name, value)| value.map(|value| Named { name, value }))

@@ -15,6 +15,8 @@ pub(super) struct Row {
     pub(super) name: String,
     pub(super) stale: bool,
     pub(super) connected: bool,
+    /// No agent reports it: what is shown is what its labels say.
+    pub(super) by_labels: bool,
     pub(super) types: Vec<Kind>,
     pub(super) bar: Option<Bar>,
     pub(super) words: String,
@@ -78,6 +80,7 @@ impl Row {
             name: node.name.to_string(),
             stale: state == NodeState::Stale,
             connected: node.connected,
+            by_labels: !node.has_agent(),
             types: types.collect(),
             bar: has_devices.then(|| Bar::of(counts, 11)),
             words: in_words(counts),

@@ -22,6 +22,7 @@ pub(super) fn node_state(state: NodeState) -> Badge {
     let (tone, icon) = match state {
         NodeState::Empty => ("soft", "empty"),
         NodeState::Ok => ("good", "ok"),
+        NodeState::NoAgent => ("soft", "empty"),
         NodeState::Attention => ("warn", "warn"),
         NodeState::Degraded => ("bad", "bad"),
         NodeState::NoDriver => ("warn", "off"),

@@ -95,7 +95,7 @@ fn begin(pairs: Vec<(String, String)>) -> Result<Begin, Failure> {
 
 /// Feeds one reader until it or the store is gone. Holds the permit so long.
 async fn feed(mut view: View, begin: Begin, sender: Sender, permit: OwnedSemaphorePermit) {
-    let mut told = view.fleet();
+    let mut told = view.listed();
     let known = match begin {
         Begin::WithAll => Fleet::default(),
         Begin::WithChanges => told.clone(),
@@ -108,7 +108,7 @@ async fn feed(mut view: View, begin: Begin, sender: Sender, permit: OwnedSemapho
     drop(known);
     while sent.is_ok() {
         let changed = tokio::select! {
-            changed = view.changed() => changed,
+            changed = view.listed_changed() => changed,
             () = sender.closed() => None,
         };
         let Some(fleet) = changed else { break };

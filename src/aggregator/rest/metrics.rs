@@ -79,7 +79,7 @@ struct FleetMetrics {
 impl Collector for FleetMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.view.clock().now();
-        let fleet = self.view.fleet();
+        let fleet = self.view.listed();
         let types = types(&fleet, now);
         build_info(&mut encoder)?;
         nodes(&mut encoder, &fleet, now)?;
@@ -94,7 +94,7 @@ impl Collector for FleetMetrics {
 /// those that peers call by our words: no series may be told twice.
 fn types(fleet: &Fleet, now: Moment) -> Types {
     let mut types = Types::new();
-    for TypeOfFleet { counts, nodes } in fleet.types(now) {
+    for TypeOfFleet { counts, nodes, .. } in fleet.types(now) {
         let room = types.len() < MAX_TYPES;
         let name = match &counts.type_name {
             None => "unknown",

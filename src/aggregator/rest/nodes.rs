@@ -67,7 +67,7 @@ pub(super) async fn list(
     Pairs(pairs): Pairs,
 ) -> Result<Json<NodeList>, Failure> {
     let query = Query::parse(pairs)?;
-    let (fleet, clock) = (api.view.fleet(), api.view.clock());
+    let (fleet, clock) = (api.view.listed(), api.view.clock());
     let now = clock.now();
     let page = query::run(&fleet, &query, now);
     let items = page.items.iter();
@@ -100,7 +100,7 @@ pub(super) async fn get(
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<NodeDetail>, Failure> {
     pairs.none()?;
-    let fleet = api.view.fleet();
+    let fleet = api.view.listed();
     let node = known(&fleet, name)?;
     let status = status(node)?;
     let clock = api.view.clock();
@@ -125,7 +125,7 @@ pub(super) fn known(
     })?;
     fleet.nodes.get(&name).map(AsRef::as_ref).ok_or_else(|| {
         let detail = format!(
-            "no agent of a node {name} has been heard of; /api/v1/nodes?search={name} lists the nodes there are"
+            "no agent of a node {name} has reported; /api/v1/nodes?search={name} lists the nodes there are"
         );
         Failure::new(Kind::UnknownNode, detail).of("name")
     })
@@ -137,6 +137,9 @@ pub(super) fn inventory(node: &Node) -> Result<Inventory, Failure> {
 }
 
 fn status(node: &Node) -> Result<Status, Failure> {
+    if !node.has_agent() {
+        return Ok(Status::without_agent());
+    }
     status::decode(&node.parts).map_err(|error| {
         let detail = format!(
             "the status of {} cannot be read: {}",
@@ -163,7 +166,7 @@ pub(super) async fn types(
     pairs: Pairs,
 ) -> Result<Json<TypeList>, Failure> {
     pairs.none()?;
-    let fleet = api.view.fleet();
+    let fleet = api.view.listed();
     let all = api.view.types(&fleet, api.view.clock().now());
     Ok(Json(rows::types(&fleet, &all, &sight.types)))
 }

@@ -18,6 +18,7 @@ pub fn row(node: &Node, clock: &Clock, now: Moment) -> NodeRow {
         name: node.name.as_str().to_owned(),
         state: node.state(now).as_str().to_owned(),
         reason: node.reason(now).map(str::to_owned),
+        source: node.source.as_str().to_owned(),
         connected: node.connected,
         last_confirmed: clock.wall(node.freshness.confirmed()).to_string(),
         age_seconds: node.freshness.age(now).as_secs(),
@@ -79,6 +80,7 @@ pub fn types(fleet: &Fleet, all: &[TypeOfFleet], seen: &Types) -> TypeList {
     let row = |one: &TypeOfFleet| TypeRow {
         of_all: one.counts.clone().into(),
         nodes: one.nodes,
+        nodes_without_agent: one.without_agent,
     };
     TypeList {
         api_version: API_VERSION.to_owned(),

@@ -46,7 +46,7 @@ pub(super) async fn meet(
     let (measured, judged) = judging.await.map_err(|_ended| {
         Failure::new(Kind::Internal, "the rows could not be judged; try again")
     })?;
-    let types = api.view.fleet().types(api.view.clock().now());
+    let types = api.view.listed().types(api.view.clock().now());
     let named = types.into_iter().filter_map(|one| one.counts.type_name);
     let here: Vec<String> = named.map(|name| name.to_string()).collect();
     let currency = prices.book.as_deref().map(|book| book.currency().clone());

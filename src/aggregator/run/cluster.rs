@@ -48,6 +48,7 @@ impl Cluster {
         let sights = follower.as_ref().map(Follower::followed);
         let known = profiles.as_ref().map(ProfileFollower::known);
         let view = view.with_profiles(Profiles::new(known, sights.clone(), book));
+        let view = view.with_cluster(sights.clone());
         Ok(Self {
             availability: Counter::new(view.clone(), sights),
             keeper: plugin_configs(runtime, settings.plugin_configs(), view.clone())?,

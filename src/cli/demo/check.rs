@@ -112,7 +112,11 @@ mod tests {
             let mut of_all = row("n", "ok").types[0].clone();
             of_all.type_name = Some(name.clone());
             of_all.devices.total = *count;
-            TypeRow { of_all, nodes: 1 }
+            TypeRow {
+                of_all,
+                nodes: 1,
+                nodes_without_agent: 0,
+            }
         })
         .collect()
     }

@@ -8,7 +8,7 @@ use crate::config::octavo::Colors;
 use crate::config::octavo::fleet::{FleetFormat, Printed};
 use crate::domain::inventory::Inventory;
 use crate::domain::reason::Reason;
-use crate::wire::api::{LayoutRow, NodeDetail};
+use crate::wire::api::{LayoutRow, NodeDetail, NodeRow};
 
 pub(super) fn text(
     detail: &NodeDetail,
@@ -47,11 +47,7 @@ fn facts(detail: &NodeDetail, colors: Colors) -> String {
         );
         said.push(Ink::Notice.paint(&warning, colors));
     }
-    let agent = if row.connected { "connected" } else { "away" };
-    said.push(format!(
-        "Agent: {} {agent}, confirmed {age} ago",
-        printable(&row.agent_version)
-    ));
+    said.push(agent(row, &age));
     said.push(format!(
         "Last change: {}",
         printable(&words::second(&detail.last_changed))
@@ -67,6 +63,21 @@ fn facts(detail: &NodeDetail, colors: Colors) -> String {
         said.push(folded(&line, 2));
     }
     lines(said)
+}
+
+/// Whose word all this is.
+fn agent(row: &NodeRow, age: &str) -> String {
+    if !words::has_agent(row) {
+        let types = printable(&words::types(row));
+        let reason = row.reason.as_deref().map(printable).unwrap_or_default();
+        return folded(
+            &format!("Agent: none. {types}, confirmed by the cluster {age} ago. {reason}"),
+            2,
+        );
+    }
+    let agent = if row.connected { "connected" } else { "away" };
+    let version = printable(&row.agent_version);
+    format!("Agent: {version} {agent}, confirmed {age} ago")
 }
 
 /// The layout, and every device that has not what it says.

@@ -14,7 +14,7 @@ use crate::wire::api::NodeRow;
 const FEW: [&str; 9] = [
     "NAME", "TYPES", "DEVICES", "FREE", "PARTS", "MEMORY", "SHARING", "STATE", "AGE",
 ];
-const MORE: [&str; 9] = [
+const MORE: [&str; 10] = [
     "LAYOUT",
     "LAYOUT STATE",
     "IN USE",
@@ -24,6 +24,7 @@ const MORE: [&str; 9] = [
     "CONNECTED",
     "CONFIRMED",
     "AGENT",
+    "SOURCE",
 ];
 
 /// One row a node, in the order given. PARTS is free of all; AGE is how long ago the agent confirmed it.
@@ -69,6 +70,14 @@ pub(in crate::cli) fn by_type(rows: &[NodeRow], printed: Printed, colors: Colors
             counted(sum(|row| row.devices.total), "device", "devices"),
             sum(|row| row.devices.free)
         );
+        let without = rows.iter().filter(|row| !words::has_agent(row)).count();
+        let head = match without {
+            0 => head,
+            without => format!(
+                "{head}, {}",
+                counted(without, "node without agent", "nodes without agent")
+            ),
+        };
         // Who uses some devices nobody tells.
         let head = match sum(|row| row.devices.unknown) {
             0 => head,
@@ -112,7 +121,11 @@ fn cells(row: &NodeRow, wide: bool) -> Vec<Cell> {
             number(devices.unknown),
             Cell::plain(if row.connected { "yes" } else { "no" }),
             Cell::plain(&words::second(&row.last_confirmed)),
-            Cell::plain(&row.agent_version),
+            Cell::plain(match row.agent_version.as_str() {
+                "" => words::NONE,
+                version => version,
+            }),
+            Cell::plain(&row.source),
         ]);
     }
     cells
@@ -147,6 +160,7 @@ pub(in crate::cli) mod tests {
             name: name.to_owned(),
             state: state.to_owned(),
             reason: None,
+            source: "agent".to_owned(),
             connected: true,
             last_confirmed: "2026-11-21T10:00:00Z".to_owned(),
             age_seconds: 3,
@@ -235,7 +249,7 @@ b     8x unknown  8        2     5/12   640Gi   mixed    ok     3s
                 printed(FleetFormat::Wide, Headers::Hidden),
                 Colors::Off
             ),
-            "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent away  3s  serving  blocked  1  4  1  0  no  2026-11-21T10:00:00Z  0.1.0\n"
+            "a  8x nvidia-a100-80gb  8  2  5/12  640Gi  mixed  ok, agent away  3s  serving  blocked  1  4  1  0  no  2026-11-21T10:00:00Z  0.1.0  agent\n"
         );
     }
 

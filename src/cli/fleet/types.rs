@@ -117,6 +117,7 @@ mod tests {
         let types = [TypeRow {
             of_all: node.types[0].clone(),
             nodes: 1,
+            nodes_without_agent: 0,
         }];
         let text = |headers| {
             let format = FleetFormat::Table;

@@ -2,6 +2,7 @@
 
 use crate::cli::paint::Ink;
 use crate::cli::text::Cell;
+use crate::domain::availability::Source;
 use crate::domain::fleet::NodeState;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::State;
@@ -95,9 +96,14 @@ pub(in crate::cli) fn is_stale(row: &NodeRow) -> bool {
     row.state == NodeState::Stale.as_str()
 }
 
+/// Whether an agent reports the node, or did.
+pub(in crate::cli) fn has_agent(row: &NodeRow) -> bool {
+    row.source == Source::Agent.as_str()
+}
+
 /// The state in a word, and whether its agent is away.
 pub(in crate::cli) fn state(row: &NodeRow) -> Cell {
-    let text = if row.connected || is_stale(row) {
+    let text = if row.connected || is_stale(row) || !has_agent(row) {
         row.state.clone()
     } else {
         format!("{}, agent away", row.state)
@@ -135,7 +141,7 @@ pub(in crate::cli) fn ink(state: &str) -> Ink {
     match known {
         Some(NodeState::Ok) => Ink::Good,
         Some(NodeState::Empty) => Ink::Faint,
-        Some(NodeState::Attention | NodeState::Stale) | None => Ink::Notice,
+        Some(NodeState::NoAgent | NodeState::Attention | NodeState::Stale) | None => Ink::Notice,
         Some(
             NodeState::Degraded
             | NodeState::NoDriver

@@ -36,15 +36,6 @@ pub enum Source {
 /// Our own label of the type, and its word for several.
 const TYPE: &str = "octavo.dev/type";
 const MIXED: &str = "mixed";
-/// Labels of others that name a product, in the order in which they are believed: by the device, then by the machine.
-const OTHERS: [AliasKind; 6] = [
-    AliasKind::Gfd,
-    AliasKind::AmdLabeller,
-    AliasKind::Karpenter,
-    AliasKind::KarpenterAzure,
-    AliasKind::Gke,
-    AliasKind::Instance,
-];
 /// Labels by which Node Feature Discovery says that a maker's device is there. Source: Node Feature Discovery, `pci` source.
 const PRESENT: [&str; 6] = [
     "feature.node.kubernetes.io/pci-10de.present",
@@ -89,7 +80,7 @@ impl Names {
             }
             None => {}
         }
-        let labels = OTHERS
+        let labels = AliasKind::OF_NODES
             .into_iter()
             .flat_map(|kind| kind.labels().iter().map(move |label| (kind, *label)));
         for (kind, label) in labels {

@@ -53,6 +53,8 @@ pub enum NodeState {
     Empty,
     /// As it should be.
     Ok,
+    /// No agent reports it: types and counts are those of the Node's labels.
+    NoAgent,
     /// A device wants attention, and works; or it has not what its layout says, and somebody should know why.
     Attention,
     /// A device is of no use.
@@ -205,9 +207,10 @@ impl Sharing {
 
 impl NodeState {
     /// All of them, in order of gravity.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Empty,
         Self::Ok,
+        Self::NoAgent,
         Self::Attention,
         Self::Degraded,
         Self::NoDriver,
@@ -221,6 +224,7 @@ impl NodeState {
         match self {
             Self::Empty => "empty",
             Self::Ok => "ok",
+            Self::NoAgent => "no-agent",
             Self::Attention => "attention",
             Self::Degraded => "degraded",
             Self::NoDriver => Reason::NoDriver.word(),

@@ -1,19 +1,20 @@
 //! A new profile, made of nodes that a person selected or of all nodes of a type.
 //!
-//! It selects by the label of ours that says the type, because that one stays when devices are shared. What it asks for and at
-//! most is what the nodes have. Nodes that would make it mean several things are left out, and why is said.
+//! It selects by the label of ours that says the type, because that one stays when devices are shared; where no agent has labeled the
+//! nodes, by the vendor's label that names the type. What it asks for and at most is what the nodes have. Nodes that would make it
+//! mean several things are left out, and why is said.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
+use super::chosen::{Chosen, chosen};
 use super::edit::{CountError, Counts, NO_TAINT, counted, tolerated, toleration};
 use super::held::WHOLE;
-use super::notes::{because, has, names, resources, taints};
+use super::notes::{because, names, resources, taints};
 use super::reach::is_passing;
 use super::{
     Count, HardwareProfile, Held, Identifier, ProfileKey, ProfileKind, Said, Scheduling, Specs,
-    TYPE_LABEL,
 };
 use crate::domain::accelerators::Catalogue;
 use crate::domain::cluster::{CPU, ClusterNode, Sights, Taint, Toleration};
@@ -69,6 +70,22 @@ pub enum Note {
     Missing(String),
     /// A node without our label was left out: nothing would be placed there.
     Unlabelled(String),
+    /// No node has our label, so the profile selects by one of another vendor.
+    VendorLabel {
+        /// Its key.
+        key: String,
+        /// Its value.
+        value: String,
+    },
+    /// A node was left out because its label has another value than the profile selects by.
+    OtherLabel {
+        /// Which.
+        node: String,
+        /// The key that the profile selects by.
+        key: String,
+        /// The value.
+        value: String,
+    },
     /// Nodes that were not selected are reached too.
     More {
         /// How many.
@@ -130,7 +147,11 @@ pub fn draft(
     catalogue: &Catalogue,
 ) -> Result<Draft, Refusal> {
     let mut remarks = Vec::new();
-    let (type_name, nodes) = chosen(wish, sights, types, &mut remarks)?;
+    let Chosen {
+        type_name,
+        nodes,
+        label: (key_of_label, value),
+    } = chosen(wish, sights, types, catalogue, &mut remarks)?;
     let (resource, display) = resource(wish, &nodes)?;
     let nodes: Vec<&ClusterNode> = nodes
         .into_iter()
@@ -143,7 +164,7 @@ pub fn draft(
     let labelled = sights
         .nodes
         .values()
-        .filter(|node| is_labelled(node, &type_name));
+        .filter(|node| node.label(key_of_label) == Some(value));
     let more = labelled.count().saturating_sub(nodes.len());
     if more > 0 {
         remarks.push(Note::More {
@@ -167,7 +188,7 @@ pub fn draft(
         is_disabled: false,
         identifiers,
         scheduling: Scheduling::Node {
-            selector: BTreeMap::from([(TYPE_LABEL.to_owned(), type_name.to_string())]),
+            selector: BTreeMap::from([(key_of_label.to_owned(), value.to_owned())]),
             tolerations,
         },
         said: Said {
@@ -193,59 +214,6 @@ fn called(wish: &Wish, specs: &Specs, resource: &str) -> String {
         let part = part(resource).map(|part| format!(" ({part})"));
         format!("{}{}", specs.name, part.unwrap_or_default())
     })
-}
-
-/// The one type, and the nodes that have it alone; why others are left out goes into `remarks`.
-fn chosen<'a>(
-    wish: &Wish,
-    sights: &'a Sights,
-    types: &BTreeMap<String, Held>,
-    remarks: &mut Vec<Note>,
-) -> Result<(TypeName, Vec<&'a ClusterNode>), Refusal> {
-    let is_asked = !wish.nodes.is_empty();
-    let missing = wish
-        .nodes
-        .iter()
-        .filter(|name| !sights.nodes.contains_key(*name));
-    remarks.extend(missing.cloned().map(Note::Missing));
-    let mut by_type: BTreeMap<TypeName, Vec<&ClusterNode>> = BTreeMap::new();
-    let nodes = sights.nodes.values();
-    for node in nodes.filter(|node| !is_asked || wish.nodes.contains(&node.name)) {
-        let name = node.name.clone();
-        let held: Vec<_> = types.get(&name).into_iter().flatten().collect();
-        let wanted = wish.type_name.as_ref();
-        let concerns =
-            wanted.is_none_or(|wanted| held.iter().any(|(one, _)| one.as_ref() == Some(wanted)));
-        match held.as_slice() {
-            [(Some(one), _)] if wanted.is_none_or(|wanted| wanted == one) => {
-                if is_labelled(node, one) {
-                    by_type.entry((*one).clone()).or_default().push(node);
-                } else {
-                    remarks.push(Note::Unlabelled(name));
-                }
-            }
-            [_, _, ..] if is_asked || concerns => remarks.push(Note::Mixed {
-                node: name,
-                has: has(&held),
-            }),
-            [(None, _)] if is_asked => remarks.push(Note::Unknown(name)),
-            [] if is_asked => remarks.push(Note::Bare(name)),
-            _ => {}
-        }
-    }
-    let mut all = by_type.into_iter();
-    match (all.next(), all.next()) {
-        (None, _) => Err(Refusal::NoNode(std::mem::take(remarks))),
-        (Some(one), None) => Ok(one),
-        (Some(first), Some(second)) => {
-            let names = [first, second].into_iter().chain(all);
-            Err(Refusal::SeveralTypes(names.map(|(name, _)| name).collect()))
-        }
-    }
-}
-
-fn is_labelled(node: &ClusterNode, type_name: &TypeName) -> bool {
-    node.label(TYPE_LABEL) == Some(type_name.as_str())
 }
 
 /// The resource to ask for, and what people are shown for it.

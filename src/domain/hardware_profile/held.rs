@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::accelerators::{AliasKind, Catalogue, Lookup};
+use crate::domain::availability::Source;
 use crate::domain::cluster::ClusterNode;
 use crate::domain::id::TypeName;
 
@@ -16,6 +17,11 @@ const COUNTED: &str = "type.octavo.dev/";
 /// What gpu-feature-discovery adds to a product's name where devices are shared or partitioned.
 const SHARED: &str = "-SHARED";
 const IN_PARTS: &str = "-MIG-";
+/// GPU Feature Discovery's number of devices. Under time-slicing the capacity counts replicas, and this label still counts devices.
+/// Source: k8s-device-plugin, README, "Catalog of Labels".
+const GFD_COUNT: &str = "nvidia.com/gpu.count";
+/// GPU Feature Discovery's label of the product.
+const GFD_PRODUCT: &str = "nvidia.com/gpu.product";
 /// Resources that stand for whole devices. Where a node has several, the first counts.
 pub(super) const WHOLE: [&str; 6] = [
     "nvidia.com/gpu",
@@ -26,9 +32,23 @@ pub(super) const WHOLE: [&str; 6] = [
     "google.com/tpu",
 ];
 
+/// The devices of a node by its labels, and the label that names their type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Labeled {
+    /// Number of devices by type.
+    pub held: Held,
+    /// The label that names the type.
+    pub source: Source,
+}
+
 /// What the labels of a node say that it has: ours first, then those that vendors and clouds write. Nothing where neither labels
 /// nor capacity speak of a device.
 pub fn of_labels(node: &ClusterNode, catalogue: &Catalogue) -> Held {
+    labeled(node, catalogue).held
+}
+
+/// The same, with the label that names the type.
+pub fn labeled(node: &ClusterNode, catalogue: &Catalogue) -> Labeled {
     let counted = node.labels.iter().filter_map(|(key, count)| {
         let name = key.strip_prefix(COUNTED)?;
         Some((
@@ -38,40 +58,83 @@ pub fn of_labels(node: &ClusterNode, catalogue: &Catalogue) -> Held {
     });
     let counted: Held = counted.collect();
     if !counted.is_empty() {
-        return counted;
+        return Labeled {
+            held: counted,
+            source: Source::Label(TYPE_LABEL),
+        };
     }
     let own = node
         .label(TYPE_LABEL)
         .filter(|name| !matches!(*name, "mixed" | "unknown"));
-    let own = own.and_then(|name| name.parse().ok());
-    let name = own.or_else(|| of_vendor(node, catalogue));
+    let own = own.and_then(|name| Some((TYPE_LABEL, name.parse().ok()?)));
+    let named = own.or_else(|| of_vendor(node, catalogue));
     let count = whole(node);
-    if name.is_none() && count == 0 {
-        return Held::new();
+    let source = named
+        .as_ref()
+        .map_or(Source::Nothing, |(key, _)| Source::Label(key));
+    let held = match named {
+        None if count == 0 => Held::new(),
+        named => Held::from([(named.map(|(_, name)| name), count)]),
+    };
+    Labeled { held, source }
+}
+
+/// The label by which a selector finds this node as one of `type_name`: ours, or the first of other vendors' whose value names the type
+/// alone.
+pub fn selecting_label<'a>(
+    node: &'a ClusterNode,
+    type_name: &TypeName,
+    catalogue: &Catalogue,
+) -> Option<(&'a str, &'a str)> {
+    if let Some(value) = node.label(TYPE_LABEL)
+        && value == type_name.as_str()
+    {
+        return node.labels.get_key_value(TYPE_LABEL).map(text);
     }
-    Held::from([(name, count)])
+    let all = AliasKind::OF_NODES.into_iter();
+    let mut all = all.flat_map(|kind| kind.labels().iter().map(move |key| (kind, *key)));
+    all.find_map(|(kind, key)| {
+        let found = node.labels.get_key_value(key)?;
+        let named = type_of(catalogue, kind, bare(found.1))?;
+        (named == *type_name).then(|| text(found))
+    })
 }
 
-/// How many whole devices kubelet says there are.
+fn text<'a>((key, value): (&'a String, &'a String)) -> (&'a str, &'a str) {
+    (key, value)
+}
+
+/// Number of whole devices: as GPU Feature Discovery counts them, or as kubelet does.
 fn whole(node: &ClusterNode) -> u64 {
+    let counted = node.label(GFD_COUNT).filter(|_| !counts_parts(node));
+    let counted = counted.and_then(|count| count.parse().ok());
     let mut counts = WHOLE.iter().map(|name| node.capacity.get(name));
-    counts.find(|count| *count > 0).unwrap_or(0)
+    let capacity = counts.find(|count| *count > 0).unwrap_or(0);
+    counted.filter(|count| *count > 0).unwrap_or(capacity)
 }
 
-/// The one type that the labels of others agree on. A name that several types share says nothing.
-fn of_vendor(node: &ClusterNode, catalogue: &Catalogue) -> Option<TypeName> {
-    let mut found: Option<TypeName> = None;
-    for (key, value) in &node.labels {
-        let Some(kind) = AliasKind::of_label(key) else {
+/// Whether labels and capacity count MIG partitions as if they were devices, as the strategy `single` does.
+pub fn counts_parts(node: &ClusterNode) -> bool {
+    let product = node.label(GFD_PRODUCT);
+    product.is_some_and(|product| product.contains(IN_PARTS))
+}
+
+/// The one type that the labels of others agree on, and the first label that names it. A name that several types share says nothing.
+fn of_vendor(node: &ClusterNode, catalogue: &Catalogue) -> Option<(&'static str, TypeName)> {
+    let mut found: Option<(&'static str, TypeName)> = None;
+    let all = AliasKind::OF_NODES.into_iter();
+    for (kind, key) in all.flat_map(|kind| kind.labels().iter().map(move |key| (kind, *key))) {
+        let Some(value) = node.label(key) else {
             continue;
         };
         let Some(name) = type_of(catalogue, kind, bare(value)) else {
             continue;
         };
-        if found.as_ref().is_some_and(|found| *found != name) {
-            return None;
+        match &found {
+            Some((_, found)) if *found != name => return None,
+            Some(_) => {}
+            None => found = Some((key, name)),
         }
-        found = Some(name);
     }
     found
 }

@@ -25,6 +25,14 @@ impl fmt::Display for Note {
                 f,
                 "{node} is left out: it lacks the label octavo.dev/type, which its agent writes; without it nothing would be placed there"
             ),
+            Self::VendorLabel { key, value } => write!(
+                f,
+                "no agent has labeled these nodes with octavo.dev/type, so the profile selects by {key}={value}; that value changes when devices are shared or partitioned: create the profile again once an agent runs there"
+            ),
+            Self::OtherLabel { node, key, value } => write!(
+                f,
+                "{node} is left out: it has another label than {key}={value}, and a selector cannot name both"
+            ),
             Self::More {
                 nodes: 1,
                 type_name,

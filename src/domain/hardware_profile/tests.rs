@@ -1,6 +1,7 @@
 //! What profiles reach in clusters made by hand, and what is found wrong with them.
 
 mod draft;
+mod vendor;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

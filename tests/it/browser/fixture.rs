@@ -131,6 +131,7 @@ impl Site {
         let (known, followed) = (self.known.subscribe(), self.followed.subscribe());
         let counted = self.counts.then(|| followed.clone());
         let view = view.with_profiles(Profiles::new(Some(known), Some(followed), None));
+        let view = view.with_cluster(counted.clone());
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread();

@@ -16,3 +16,4 @@ mod quality;
 mod selection;
 mod sharing;
 mod shots;
+mod without_agent;

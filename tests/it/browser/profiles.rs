@@ -39,7 +39,7 @@ pub(super) fn node(name: &str, type_name: &str) -> ClusterNode {
 }
 
 /// A profile that selects by a type.
-fn profile(name: &str, shown: &str, type_name: &str) -> HardwareProfile {
+pub(super) fn profile(name: &str, shown: &str, type_name: &str) -> HardwareProfile {
     HardwareProfile {
         key: ProfileKey {
             namespace: "opendatahub".to_owned(),
@@ -72,6 +72,17 @@ pub(super) async fn cluster() -> Site {
 
 /// The cluster of the demo's nodes, and two profiles of which one reaches nothing.
 pub(super) fn follow(site: &Site) {
+    cluster_of(
+        site,
+        vec![
+            profile("premium", "Premium <b>GPU</b>", "nvidia-h200-141gb"),
+            profile("gone", "Large GPU", "nvidia-v100-32gb"),
+        ],
+    );
+}
+
+/// The cluster of the demo's nodes, with these profiles.
+pub(super) fn cluster_of(site: &Site, profiles: Vec<HardwareProfile>) {
     let nodes = [
         node("dgx-h100", "nvidia-h100-80gb"),
         node("h200", "nvidia-h200-141gb"),
@@ -84,10 +95,6 @@ pub(super) fn follow(site: &Site) {
         nodes: nodes.into_iter().collect(),
         pods: BTreeMap::new(),
     };
-    let profiles = vec![
-        profile("premium", "Premium <b>GPU</b>", "nvidia-h200-141gb"),
-        profile("gone", "Large GPU", "nvidia-v100-32gb"),
-    ];
     site.follow(sights, profiles);
 }
 

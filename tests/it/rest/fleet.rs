@@ -101,7 +101,8 @@ impl Aggregator {
         profiles: Profiles,
         cluster: watch::Receiver<Arc<Followed>>,
     ) -> Self {
-        let more = |view: View| view.with_profiles(profiles);
+        let followed = cluster.clone();
+        let more = |view: View| view.with_profiles(profiles).with_cluster(Some(followed));
         Self::made(machines, more, 8, Some(cluster))
     }
 

@@ -128,6 +128,16 @@ impl AliasKind {
         }
     }
 
+    /// Kinds of names that are values of Node labels, in the order in which they are believed: by the device, then by the machine.
+    pub const OF_NODES: [Self; 6] = [
+        Self::Gfd,
+        Self::AmdLabeller,
+        Self::Karpenter,
+        Self::KarpenterAzure,
+        Self::Gke,
+        Self::Instance,
+    ];
+
     /// Labels of a Node whose values are such names. Sources: gpu-feature-discovery, AMD's node labeller, Karpenter's providers
     /// for AWS and Azure, EKS Auto Mode and GKE, in their documentation.
     pub const fn labels(self) -> &'static [&'static str] {
@@ -152,16 +162,9 @@ impl AliasKind {
 
     /// Whose names the values of a label are.
     pub(crate) fn of_label(key: &str) -> Option<Self> {
-        [
-            Self::Gfd,
-            Self::AmdLabeller,
-            Self::Karpenter,
-            Self::KarpenterAzure,
-            Self::Gke,
-            Self::Instance,
-        ]
-        .into_iter()
-        .find(|kind| kind.labels().contains(&key))
+        Self::OF_NODES
+            .into_iter()
+            .find(|kind| kind.labels().contains(&key))
     }
 }
 

@@ -62,11 +62,11 @@ fn types_are_read_from_labels_ours_first_and_others_without_what_sharing_adds() 
     assert_eq!(labelled(&[("a", "b")], 0), []);
 }
 
-fn drafted(wish: &Wish, sights: &Sights) -> Result<Draft, Refusal> {
+pub(super) fn drafted(wish: &Wish, sights: &Sights) -> Result<Draft, Refusal> {
     draft(wish, sights, &types(sights), &Catalogue::built_in())
 }
 
-fn selection(nodes: &[&str]) -> Wish {
+pub(super) fn selection(nodes: &[&str]) -> Wish {
     Wish {
         nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
         ..Wish::default()

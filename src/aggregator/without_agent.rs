@@ -1,0 +1,279 @@
+//! Nodes of the cluster that no agent reports, beside those that agents do.
+//!
+//! Merged when somebody asks, and not again until agents or cluster change. A node that an agent has reported is the agent's, connected
+//! or not, so no node is there twice. Only what is listed for people and programs has both; whoever counts what pods can have reads
+//! agents and cluster apart.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use super::availability::STALE_AFTER;
+use super::clock::Moment;
+use super::fleet::{Fleet, Freshness, Node};
+use crate::domain::accelerators::Catalogue;
+use crate::domain::cluster::{ClusterNode, Sights};
+use crate::domain::fleet::NodeSummary;
+use crate::domain::labels::{LabelKey, LabelSet, LabelValue};
+use crate::k8s::cluster::Followed;
+
+/// A followed cluster whose nodes are listed. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct ClusterNodes {
+    followed: watch::Receiver<Arc<Followed>>,
+    merged: Arc<Mutex<Merged>>,
+}
+
+/// The last merge, and what it was made of.
+#[derive(Debug)]
+struct Merged {
+    catalogue: Catalogue,
+    sights: Arc<Sights>,
+    /// Nodes of the cluster, each with its entry where it has an accelerator.
+    known: BTreeMap<String, (Arc<ClusterNode>, Option<Arc<Node>>)>,
+    agents: Fleet,
+    /// Entries that are in `fleet`.
+    listed: Vec<Arc<Node>>,
+    /// How often `listed` became another one.
+    changes: u64,
+    fleet: Fleet,
+    /// When the cluster was heard of last; shared by all entries.
+    freshness: Freshness,
+}
+
+impl ClusterNodes {
+    /// Of this cluster.
+    pub(super) fn new(followed: watch::Receiver<Arc<Followed>>) -> Self {
+        let merged = Merged {
+            catalogue: Catalogue::built_in(),
+            sights: Arc::default(),
+            known: BTreeMap::new(),
+            agents: Fleet::default(),
+            listed: Vec::new(),
+            changes: 0,
+            fleet: Fleet::default(),
+            freshness: Freshness::new(Moment::default(), STALE_AFTER),
+        };
+        Self {
+            followed,
+            merged: Arc::new(Mutex::new(merged)),
+        }
+    }
+
+    /// The nodes that agents report and those of the cluster that none does, at `now`.
+    pub(super) fn merge(&self, agents: &watch::Receiver<Fleet>, now: Moment) -> Fleet {
+        let mut merged = self.merged.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read under the lock: whoever merges later has nothing older.
+        let followed = Arc::clone(&self.followed.borrow());
+        let agents = agents.borrow().clone();
+        merged.merge(agents, &followed, now)
+    }
+
+    /// Waits until the cluster changes; for ever once nobody follows it.
+    pub(super) async fn changed(&mut self) {
+        if self.followed.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+impl Merged {
+    fn merge(&mut self, agents: Fleet, followed: &Followed, now: Moment) -> Fleet {
+        if let Some(heard) = followed.heard {
+            self.freshness.confirm(now.before(heard.elapsed()));
+        }
+        let is_same_cluster = Arc::ptr_eq(&self.sights, &followed.sights);
+        if !is_same_cluster {
+            self.look(&followed.sights);
+        }
+        if is_same_cluster && agents.revision == self.agents.revision {
+            return self.fleet.clone();
+        }
+        let entries = self.known.values().filter_map(|(_, entry)| entry.as_ref());
+        let alone = entries.filter(|entry| agents.nodes.get(&entry.name).is_none());
+        let listed: Vec<Arc<Node>> = alone.map(Arc::clone).collect();
+        let mut pairs = listed.iter().zip(&self.listed);
+        let is_same =
+            listed.len() == self.listed.len() && pairs.all(|(one, other)| Arc::ptr_eq(one, other));
+        if !is_same {
+            self.changes = self.changes.saturating_add(1);
+        }
+        let mut fleet = agents.clone();
+        for entry in &listed {
+            fleet.nodes.insert(Arc::clone(entry));
+        }
+        // Both only grow, so each other fleet has a greater number.
+        fleet.revision = agents.revision.saturating_add(self.changes);
+        self.agents = agents;
+        self.listed = listed;
+        self.fleet = fleet.clone();
+        fleet
+    }
+
+    /// Reads the nodes that changed.
+    fn look(&mut self, sights: &Arc<Sights>) {
+        self.known.retain(|name, _| sights.nodes.contains_key(name));
+        for (name, node) in &sights.nodes {
+            let known = self.known.get(name);
+            if known.is_some_and(|(of, _)| Arc::ptr_eq(of, node)) {
+                continue;
+            }
+            let before = known.and_then(|(_, entry)| entry.as_ref());
+            let entry = self.entry(node, before);
+            self.known.insert(name.clone(), (Arc::clone(node), entry));
+        }
+        self.sights = Arc::clone(sights);
+    }
+
+    /// The entry of a node; the one `before` where it says the same.
+    fn entry(&self, node: &ClusterNode, before: Option<&Arc<Node>>) -> Option<Arc<Node>> {
+        let name = node.name.parse().ok()?;
+        let (summary, source) = NodeSummary::of_labels(node, &self.catalogue)?;
+        let labels = labels(node);
+        let same = |known: &&Arc<Node>| {
+            known.summary == summary && known.source == source && *known.labels == labels
+        };
+        if let Some(before) = before.filter(same) {
+            return Some(Arc::clone(before));
+        }
+        let freshness = self.freshness.clone();
+        let entry = Node::without_agent(name, (summary, source), Arc::new(labels), freshness);
+        Some(Arc::new(entry))
+    }
+}
+
+/// The labels of a Node, as the API server has them.
+fn labels(node: &ClusterNode) -> LabelSet {
+    let all = node.labels.iter();
+    all.filter_map(|(key, value)| {
+        let key: LabelKey = key.parse().ok()?;
+        let value: LabelValue = value.parse().ok()?;
+        Some((key, value))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::aggregator::fleet::{Gist, Origin};
+    use crate::domain::cluster::Amounts;
+    use crate::domain::fleet::NodeState;
+    use crate::domain::inventory::{Inventory, Machine, NvmlState};
+    use crate::domain::stream::{Parts, Run};
+
+    fn cluster_node(name: &str, product: &str) -> ClusterNode {
+        ClusterNode {
+            name: name.to_owned(),
+            labels: [("nvidia.com/gpu.product".to_owned(), product.to_owned())].into(),
+            capacity: Amounts::default().with("nvidia.com/gpu", 4),
+            ..ClusterNode::default()
+        }
+    }
+
+    fn followed(nodes: Vec<ClusterNode>) -> Arc<Followed> {
+        Arc::new(Followed {
+            sights: Arc::new(Sights::of(nodes, [])),
+            heard: Some(Instant::now()),
+            trouble: None,
+            odd: 0,
+        })
+    }
+
+    fn agent_node(name: &str) -> Node {
+        let inventory = Inventory {
+            machine: Machine::default(),
+            nvml: NvmlState::Loading,
+            neuron: None,
+            devices: Vec::new(),
+        };
+        let origin = Origin {
+            name: name.parse().unwrap(),
+            run: Run {
+                epoch: 1,
+                boot_id: String::new(),
+            },
+            agent_version: "1".to_owned(),
+        };
+        let gist = Gist::of(&inventory, Arc::default(), None);
+        let freshness = Freshness::new(Moment::default(), Duration::from_hours(1));
+        Node::new(origin, Parts::default(), gist, freshness)
+    }
+
+    fn names(fleet: &Fleet) -> Vec<(String, bool)> {
+        let nodes = fleet.nodes.iter();
+        nodes
+            .map(|node| (node.name.to_string(), node.has_agent()))
+            .collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ac_001_a_node_without_agent_is_there_until_its_agent_is_and_never_twice() {
+        let (agents, of_agents) = watch::channel(Fleet::default());
+        let (cluster, of_cluster) = watch::channel(Arc::new(Followed::default()));
+        let nodes = ClusterNodes::new(of_cluster);
+        let merge = || nodes.merge(&of_agents, Moment::default());
+        assert_eq!(names(&merge()), []);
+
+        let cpu = ClusterNode {
+            name: "cpu-1".to_owned(),
+            ..ClusterNode::default()
+        };
+        let gpus = ["a100", "b100"].map(|name| cluster_node(name, "NVIDIA-A100-SXM4-40GB"));
+        let all: Vec<ClusterNode> = gpus.into_iter().chain([cpu]).collect();
+        cluster.send_replace(followed(all.clone()));
+        let first = merge();
+        let owned = |name: &str, has_agent: bool| (name.to_owned(), has_agent);
+        assert_eq!(names(&first), [owned("a100", false), owned("b100", false)]);
+        assert!(Arc::ptr_eq(
+            first.nodes.iter().next().unwrap(),
+            merge().nodes.iter().next().unwrap()
+        ));
+        assert_eq!(merge().revision, first.revision);
+
+        // An agent reports; the cluster is read again and says the same.
+        agents.send_modify(|fleet| {
+            fleet.revision += 1;
+            fleet.nodes.insert(Arc::new(agent_node("a100")));
+        });
+        let second = merge();
+        assert_eq!(names(&second), [owned("a100", true), owned("b100", false)]);
+        assert!(second.revision > first.revision);
+        cluster.send_replace(followed(all));
+        let third = merge();
+        assert_eq!(third.revision, second.revision);
+        let difference = third.since(&second);
+        assert!(difference.changed.is_empty() && difference.gone.is_empty());
+
+        // The node leaves the cluster, and the agent's node stays as long as the agent's word does.
+        cluster.send_replace(followed(Vec::new()));
+        let last = merge();
+        assert_eq!(names(&last), [owned("a100", true)]);
+        assert!(last.revision > third.revision);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn i9_a_node_without_agent_is_stale_once_the_cluster_is_not_heard_of() {
+        let (_agents, of_agents) = watch::channel(Fleet::default());
+        let nodes = vec![cluster_node("a100", "NVIDIA-L4")];
+        let (_cluster, of_cluster) = watch::channel(followed(nodes));
+        let nodes = ClusterNodes::new(of_cluster);
+        let began = Moment::from_millis(500_000);
+        let state = |fleet: &Fleet, at: Moment| fleet.nodes.iter().next().unwrap().state(at);
+        assert_eq!(
+            state(&nodes.merge(&of_agents, began), began),
+            NodeState::NoAgent
+        );
+        tokio::time::advance(STALE_AFTER + Duration::from_secs(1)).await;
+        let later = Moment::from_millis(500_000 + 61_000);
+        assert_eq!(
+            state(&nodes.merge(&of_agents, later), later),
+            NodeState::Stale
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! Which nodes a new profile is made of: those of one type that one label finds.
+
+use std::collections::BTreeMap;
+
+use super::draft::{Note, Refusal, Wish};
+use super::notes::has;
+use super::{Held, TYPE_LABEL, selecting_label};
+use crate::domain::accelerators::Catalogue;
+use crate::domain::cluster::{ClusterNode, Sights};
+use crate::domain::id::TypeName;
+
+/// The nodes of a draft: all of one type, and found by one label.
+pub(super) struct Chosen<'a> {
+    pub(super) type_name: TypeName,
+    pub(super) nodes: Vec<&'a ClusterNode>,
+    /// The label by which a selector finds them.
+    pub(super) label: (&'a str, &'a str),
+}
+
+/// Nodes of one type, by the label that a selector finds them by.
+type Found<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a ClusterNode>>;
+
+/// The one type, and the nodes that have it alone; why others are left out goes into `remarks`.
+pub(super) fn chosen<'a>(
+    wish: &Wish,
+    sights: &'a Sights,
+    types: &BTreeMap<String, Held>,
+    catalogue: &Catalogue,
+    remarks: &mut Vec<Note>,
+) -> Result<Chosen<'a>, Refusal> {
+    let is_asked = !wish.nodes.is_empty();
+    let missing = wish
+        .nodes
+        .iter()
+        .filter(|name| !sights.nodes.contains_key(*name));
+    remarks.extend(missing.cloned().map(Note::Missing));
+    let mut by_type: BTreeMap<TypeName, Found<'a>> = BTreeMap::new();
+    let nodes = sights.nodes.values();
+    for node in nodes.filter(|node| !is_asked || wish.nodes.contains(&node.name)) {
+        let name = node.name.clone();
+        let held: Vec<_> = types.get(&name).into_iter().flatten().collect();
+        let wanted = wish.type_name.as_ref();
+        let concerns =
+            wanted.is_none_or(|wanted| held.iter().any(|(one, _)| one.as_ref() == Some(wanted)));
+        match held.as_slice() {
+            [(Some(one), _)] if wanted.is_none_or(|wanted| wanted == one) => {
+                if let Some(label) = selecting_label(node, one, catalogue) {
+                    let found = by_type.entry((*one).clone()).or_default();
+                    found.entry(label).or_default().push(node);
+                } else {
+                    remarks.push(Note::Unlabelled(name));
+                }
+            }
+            [_, _, ..] if is_asked || concerns => remarks.push(Note::Mixed {
+                node: name,
+                has: has(&held),
+            }),
+            [(None, _)] if is_asked => remarks.push(Note::Unknown(name)),
+            [] if is_asked => remarks.push(Note::Bare(name)),
+            _ => {}
+        }
+    }
+    let mut all = by_type.into_iter();
+    match (all.next(), all.next()) {
+        (None, _) => Err(Refusal::NoNode(std::mem::take(remarks))),
+        (Some((type_name, found)), None) => match by_label(found, remarks) {
+            Some((label, nodes)) => Ok(Chosen {
+                type_name,
+                nodes,
+                label,
+            }),
+            None => Err(Refusal::NoNode(std::mem::take(remarks))),
+        },
+        (Some(first), Some(second)) => {
+            let names = [first, second].into_iter().chain(all);
+            Err(Refusal::SeveralTypes(names.map(|(name, _)| name).collect()))
+        }
+    }
+}
+
+/// The nodes that one label finds: those with ours, which stays when devices are shared, or else the most that another label finds.
+fn by_label<'a>(
+    mut found: Found<'a>,
+    remarks: &mut Vec<Note>,
+) -> Option<((&'a str, &'a str), Vec<&'a ClusterNode>)> {
+    let ours = found.keys().find(|(key, _)| *key == TYPE_LABEL).copied();
+    // Of labels with equally many nodes the first.
+    let most = || {
+        let all = found.iter().rev();
+        let most = all.max_by_key(|(_, nodes)| nodes.len());
+        most.map(|(label, _)| *label)
+    };
+    let label = ours.or_else(most)?;
+    let nodes = found.remove(&label)?;
+    let left = found.into_values().flatten().map(|node| node.name.clone());
+    if ours.is_some() {
+        remarks.extend(left.map(Note::Unlabelled));
+    } else {
+        let note = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let (key, value) = note(label);
+        remarks.push(Note::VendorLabel { key, value });
+        remarks.extend(left.map(|node| {
+            let (key, value) = note(label);
+            Note::OtherLabel { node, key, value }
+        }));
+    }
+    Some((label, nodes))
+}

@@ -1,0 +1,61 @@
+//! Profiles drafted of nodes that no agent has labeled.
+
+use super::draft::{drafted, selection};
+use super::*;
+
+/// A node with eight of a type that only the vendor's label names.
+fn vendor(name: &str, product: &str) -> ClusterNode {
+    let mut node = node(name, H200);
+    node.labels = [("nvidia.com/gpu.product".to_owned(), product.to_owned())].into();
+    node
+}
+
+#[test]
+fn ac_003_nodes_that_no_agent_has_labeled_are_selected_by_the_label_of_their_vendor() {
+    let all = [
+        vendor("a", "NVIDIA-H200"),
+        vendor("b", "NVIDIA-H200"),
+        vendor("c", "NVIDIA-H200-NVL"),
+    ];
+    let cluster = sights(all.clone());
+    let selects = |made: &Draft| made.profile.wants().selector;
+    let by = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    let made = drafted(&selection(&["a"]), &cluster).unwrap();
+    assert_eq!(selects(&made), by("nvidia.com/gpu.product", "NVIDIA-H200"));
+    assert_eq!(made.nodes, ["a"]);
+    let notes: Vec<String> = made.notes.iter().map(ToString::to_string).collect();
+    assert!(
+        notes[0].contains("selects by nvidia.com/gpu.product=NVIDIA-H200"),
+        "{notes:?}"
+    );
+    assert!(
+        notes[1].starts_with("one more node has the type"),
+        "{notes:?}"
+    );
+
+    // Two labels cannot be in one selector: the one with most nodes is taken.
+    let of_type = Wish {
+        type_name: Some(H200.parse().unwrap()),
+        ..Wish::default()
+    };
+    let made = drafted(&of_type, &cluster).unwrap();
+    assert_eq!(made.nodes, ["a", "b"]);
+    let notes: Vec<String> = made.notes.iter().map(ToString::to_string).collect();
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.starts_with("c is left out: it has another label")),
+        "{notes:?}"
+    );
+
+    // Where an agent has labeled one, our label stays the selector, and the others are left out.
+    let ours = all.into_iter().chain([node("d", H200)]);
+    let made = drafted(&of_type, &sights(ours)).unwrap();
+    assert_eq!(selects(&made), by(TYPE_LABEL, H200));
+    assert_eq!(made.nodes, ["d"]);
+    let left = made
+        .notes
+        .iter()
+        .filter(|note| matches!(note, Note::Unlabelled(_)));
+    assert_eq!(left.count(), 3);
+}

@@ -1,0 +1,38 @@
+//! Layouts of nodes and devices as they are served.
+
+use super::{DeviceLayoutJson, LayoutRow, ProgressJson, StepsJson};
+use crate::domain::fleet::{DeviceLayout, LayoutSummary};
+
+impl From<&LayoutSummary> for LayoutRow {
+    fn from(layout: &LayoutSummary) -> Self {
+        Self {
+            name: layout.layout.clone(),
+            by_hand: layout.by_hand,
+            state: layout.state.clone(),
+            message: layout.message.clone(),
+            drain: layout.drain.clone(),
+            plan: layout.plan.clone(),
+            progress: layout
+                .progress
+                .map(|(done, steps)| StepsJson { done, steps }),
+            devices: Vec::new(),
+        }
+    }
+}
+
+impl From<&DeviceLayout> for DeviceLayoutJson {
+    fn from(device: &DeviceLayout) -> Self {
+        Self {
+            pci: device.pci.to_string(),
+            name: device.name.clone(),
+            state: device.state.clone(),
+            message: device.message.clone(),
+            progress: device.progress.as_ref().map(|progress| ProgressJson {
+                doing: progress.doing.clone(),
+                done: progress.done,
+                steps: progress.steps,
+                back: progress.back,
+            }),
+        }
+    }
+}
