@@ -31,6 +31,7 @@ pub mod rest;
 pub mod roster;
 pub mod run;
 pub mod serve;
+pub mod slo;
 pub mod stats;
 pub mod store;
 pub mod tls;

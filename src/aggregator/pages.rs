@@ -71,6 +71,13 @@ pub fn router(availability: Counter) -> Router {
         .route("/nodes", get(to_the_list))
         .route("/nodes/", get(to_the_list))
         .route("/availability", get(what_is_to_be_had))
+        .route("/compare", get(profiles::compare::page))
+        .route(
+            "/objectives",
+            get(profiles::objectives::form)
+                .post(profiles::objectives::answer)
+                .layer(DefaultBodyLimit::max(profiles::LONGEST)),
+        )
         .route("/profiles", get(profiles::list))
         .route(
             "/profiles/new",

@@ -9,9 +9,10 @@ use crate::config::octavo::fleet::{FleetFormat, Printed};
 use crate::config::octavo::slo::{SloSettings, Wanted};
 use crate::wire::slo::{ObjectivesJson, RowJson, SloAnswer, SloRequest, SloRow, parse};
 
-const OF_ROW: [&str; 7] = [
-    "HARDWARE", "DEVICES", "COPIES", "COST/H", "HERE", "KEEPS", "REQ/S",
-];
+const OF_ROW: [&str; 5] = ["HARDWARE", "DEVICES", "COPIES", "COST/H", "HERE"];
+/// Columns that are there where a row has a hardware profile.
+const OF_PROFILE: [&str; 2] = ["PROFILE", "FREE"];
+const OF_FIGURES: [&str; 2] = ["KEEPS", "REQ/S"];
 
 /// `octavo slo`.
 pub(super) async fn slo(settings: &SloSettings, colors: Colors) -> Result<Report, CliError> {
@@ -80,18 +81,22 @@ fn table(
     printed: Printed,
     colors: Colors,
 ) -> String {
+    let with_profiles = answer.items.iter().any(|row| !row.profiles.is_empty());
     let rows = answer.items.iter().map(|row| {
         let of = measured.get(row.row);
-        cells(row, of, wanted)
+        cells(row, (of, with_profiles), wanted)
     });
     if !printed.with_headers() {
         return columns(&rows.collect::<Vec<_>>(), colors);
     }
     let latencies = wanted.latencies.iter().map(|(name, _)| name.to_uppercase());
-    let names = OF_ROW.into_iter().map(str::to_owned).chain(latencies);
+    let of_profile = OF_PROFILE.into_iter().filter(|_| with_profiles);
+    let names = OF_ROW.into_iter().chain(of_profile).chain(OF_FIGURES);
+    let names = names.map(str::to_owned).chain(latencies);
     let header = names.map(|name| Cell::new(&name, Ink::Strong)).collect();
     let all: Vec<Vec<Cell>> = [header].into_iter().chain(rows).collect();
     let mut parts = vec![columns(&all, colors)];
+    parts.extend(choices(answer));
     let misses = answer.items.iter().filter(|row| !row.misses.is_empty());
     let misses: Vec<String> = misses
         .map(|row| {
@@ -125,7 +130,23 @@ fn table(
     parts.join("\n")
 }
 
-fn cells(row: &SloRow, measured: Option<&RowJson>, wanted: &Wanted) -> Vec<Cell> {
+/// The hardware profiles of rows that keep all, in the order of the rows.
+fn choices(answer: &SloAnswer) -> Option<String> {
+    let kept = answer.items.iter().filter(|row| row.misses.is_empty());
+    let mut all: Vec<String> = Vec::new();
+    for row in kept {
+        let offers = row.offers().into_iter();
+        let line = |offer: String| format!("  {} x {}: {offer}", row.count, row.hardware);
+        all.extend(offers.map(|offer| folded(&line(offer), 4)));
+    }
+    (!all.is_empty()).then(|| lines(["profiles to choose:".to_owned()].into_iter().chain(all)))
+}
+
+fn cells(
+    row: &SloRow,
+    (measured, with_profiles): (Option<&RowJson>, bool),
+    wanted: &Wanted,
+) -> Vec<Cell> {
     let (word, ink) = if row.misses.is_empty() {
         ("yes", Ink::Good)
     } else {
@@ -142,22 +163,37 @@ fn cells(row: &SloRow, measured: Option<&RowJson>, wanted: &Wanted) -> Vec<Cell>
         let had = measured.and_then(|of| of.more.get(name)?.as_f64());
         Cell::plain(&or_dash(had.map(|had| had.to_string())))
     });
+    let profile = row.profiles.first();
+    let named = profile.map(|one| match row.profiles.len().saturating_sub(1) {
+        0 => one.key(),
+        more => format!("{} +{more}", one.key()),
+    });
+    let free = profile.and_then(|one| one.available);
     let first = [
         Cell::plain(&row.hardware),
         Cell::plain(&row.count.to_string()),
         Cell::plain(&or_dash(row.replicas.map(|copies| copies.to_string()))),
         Cell::plain(&or_dash(cost)),
         Cell::plain(here),
+    ];
+    let of_profile = [
+        Cell::plain(&or_dash(named)),
+        Cell::plain(&or_dash(free.map(|free| free.to_string()))),
+    ];
+    let figures = [
         Cell::new(word, ink),
         Cell::plain(&or_dash(rate.map(|rate| rate.to_string()))),
     ];
-    first.into_iter().chain(latencies).collect()
+    let of_profile = of_profile.into_iter().filter(|_| with_profiles);
+    let all = first.into_iter().chain(of_profile).chain(figures);
+    all.chain(latencies).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::octavo::Headers;
+    use crate::wire::slo::SloProfile;
 
     fn judged(at: usize, hardware: &str, misses: &[&str]) -> SloRow {
         SloRow {
@@ -170,6 +206,13 @@ mod tests {
             per_hour: Some("9.00".to_owned()),
             currency: Some("USD".to_owned()),
             misses: misses.iter().map(ToString::to_string).collect(),
+            profiles: vec![SloProfile {
+                namespace: "opendatahub".to_owned(),
+                name: hardware.to_owned(),
+                display_name: "Premium GPU".to_owned(),
+                types: vec![format!("acme-{hardware}")],
+                available: Some(4),
+            }],
         }
     }
 
@@ -178,6 +221,7 @@ mod tests {
         let mut unknown = judged(1, "b", &["nobody knows which hardware this is"]);
         unknown.types.clear();
         unknown.here.clear();
+        unknown.profiles.clear();
         unknown.per_hour = None;
         unknown.replicas = None;
         let answer = SloAnswer {
@@ -203,9 +247,12 @@ mod tests {
         assert_eq!(
             text(FleetFormat::Table, Headers::Shown),
             "\
-HARDWARE  DEVICES  COPIES  COST/H    HERE  KEEPS  REQ/S  TTFT_P90
-a         2        3       9.00 USD  yes   yes    4.5    180.5
-b         2        -       -         no    no     -      -
+HARDWARE  DEVICES  COPIES  COST/H    HERE  PROFILE        FREE  KEEPS  REQ/S  TTFT_P90
+a         2        3       9.00 USD  yes   opendatahub/a  4     yes    4.5    180.5
+b         2        -       -         no    -              -     no     -      -
+
+profiles to choose:
+  2 x a: Premium GPU (opendatahub/a) - 4 available - 9.00 USD/h - keeps all
 
 does not keep all:
   2 x b: nobody knows which hardware this is

@@ -114,6 +114,64 @@ pub struct SloRow {
     pub currency: Option<String>,
     /// What it misses; empty where it meets all.
     pub misses: Vec<String>,
+    /// Hardware profiles whose workloads get these devices, at most 16: those with most free first. Empty too for users who may not
+    /// list profiles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<SloProfile>,
+}
+
+/// A hardware profile that gives the devices of a row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SloProfile {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its display name.
+    pub display_name: String,
+    /// The types that its workloads may get.
+    pub types: Vec<String>,
+    /// How many more workloads of its default size fit now; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available: Option<u64>,
+}
+
+impl SloProfile {
+    /// `opendatahub/premium`.
+    pub fn key(&self) -> String {
+        match self.namespace.as_str() {
+            "" => self.name.clone(),
+            namespace => format!("{namespace}/{}", self.name),
+        }
+    }
+}
+
+impl SloRow {
+    /// What a person can pick for it and what that means: `Premium GPU (opendatahub/premium) - 4 available - 5 USD/h - keeps all`.
+    pub fn offers(&self) -> Vec<String> {
+        let cost = match (&self.per_hour, &self.currency) {
+            (Some(price), Some(currency)) => format!("{price} {currency}/h"),
+            (Some(price), None) => format!("{price}/h"),
+            (None, _) => "no price".to_owned(),
+        };
+        let keeps = match self.misses.len() {
+            0 => "keeps all".to_owned(),
+            1 => "misses 1 objective".to_owned(),
+            several => format!("misses {several} objectives"),
+        };
+        let profiles = self.profiles.iter();
+        profiles
+            .map(|one| {
+                let free = match one.available {
+                    Some(free) => format!("{free} available"),
+                    None => "availability unknown".to_owned(),
+                };
+                let (shown, key) = (&one.display_name, one.key());
+                format!("{shown} ({key}) - {free} - {cost} - {keeps}")
+            })
+            .collect()
+    }
 }
 
 impl TryFrom<ObjectivesJson> for Objectives {
@@ -242,6 +300,7 @@ impl SloAnswer {
                 currency: one.per_hour.and(currency).map(ToString::to_string),
                 per_hour: one.per_hour.map(|price| price.to_string()),
                 misses: one.misses,
+                profiles: Vec::new(),
             })
         });
         Self {

@@ -3,8 +3,10 @@
 //! A page shows the object and the commands that make it, and the cluster decides by the rights of the person who runs them. Where
 //! the aggregator was started to make profiles, a page makes one for who may make it.
 
+pub(super) mod compare;
 mod draft;
 mod estimate;
+pub(super) mod objectives;
 mod one;
 
 use askama::Template;

@@ -59,6 +59,9 @@ pub const TABLE: &[Row] = &[
     read("/nodes/", Need::Overview),
     read("/nodes/{name}", Need::Node),
     read("/availability", Need::Types),
+    read(COMPARE, TYPES),
+    read(OBJECTIVES, TYPES),
+    post(OBJECTIVES, TYPES),
     read("/profiles", PROFILES),
     // A draft is made of nodes, and names those that it leaves out.
     read(DRAFT, NODES),
@@ -70,7 +73,7 @@ pub const TABLE: &[Row] = &[
     read("/api/v1/availability", Need::Types),
     post("/api/v1/match", Need::Match),
     post("/api/v1/estimates", TYPES),
-    post("/api/v1/slo", TYPES),
+    post(SLO, TYPES),
     read("/api/hardware-profiles", PROFILES),
     read("/api/v1/profiles", PROFILES),
     post("/api/v1/profiles", NODES),
@@ -91,6 +94,11 @@ pub const TABLE: &[Row] = &[
 ];
 
 const DRAFT: &str = "/profiles/new";
+const SLO: &str = "/api/v1/slo";
+const COMPARE: &str = "/compare";
+const OBJECTIVES: &str = "/objectives";
+/// Paths that name hardware profiles beside what they are asked for.
+const BESIDE: [&str; 4] = [DRAFT, SLO, COMPARE, OBJECTIVES];
 const NODES: Need = Need::All(Verb::List, Resource::Nodes);
 const PROFILES: Need = Need::Profiles(Verb::List);
 const TYPES: Need = Need::All(Verb::List, Resource::AcceleratorTypes);
@@ -196,7 +204,7 @@ impl Row {
 
     /// Whether hardware profiles are told of beside it, to who may list those.
     pub fn asks_for_profiles(&self) -> bool {
-        // A draft has what differs from the one of its name.
-        self.need == Need::Match || self.path == DRAFT
+        // A draft has what differs from the one of its name; estimates and objectives are compared by profile.
+        self.need == Need::Match || BESIDE.contains(&self.path)
     }
 }

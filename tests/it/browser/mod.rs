@@ -2,6 +2,7 @@
 
 mod availability;
 mod chrome;
+mod compare;
 mod estimate;
 mod fixture;
 mod keyboard;

@@ -2,9 +2,11 @@
 
 use axum::http::StatusCode;
 use octavo::book::prices::Prices;
+use octavo::domain::access::{Sight, Types};
 use serde_json::{Value, json};
 
 use super::fleet::{Aggregator, Machines};
+use super::profiles::{Around, L4, node, profile};
 
 const SLO: &str = "/api/v1/slo";
 
@@ -124,4 +126,52 @@ async fn objectives_and_rows_that_cannot_be_are_problems_that_name_the_field() {
             "{problem}"
         );
     }
+}
+
+#[tokio::test]
+async fn req_003_rows_name_the_hardware_profiles_to_choose_and_how_many_are_available() {
+    let label = "octavo.dev/type";
+    let nodes = ["gpu-1", "gpu-2"].map(|name| node(name, &[(label, L4)]));
+    let mut disabled = profile("a", "disabled", label, L4);
+    disabled["metadata"]["annotations"]["opendatahub.io/disabled"] = json!("true");
+    let profiles = [
+        profile("a", "premium", label, L4),
+        profile("a", "gone", label, "nvidia-h200-141gb"),
+        disabled,
+    ];
+    let (_around, profiles, seen) = Around::of(nodes.into(), Vec::new(), &profiles);
+    let aggregator = Aggregator::following(&Machines::read().await, profiles, seen);
+    let request = json!({
+        "objectives": {"requestsPerSecondAtLeast": 1},
+        "rows": [
+            {"hardware_type": "L4", "hardware_count": 1, "requests_per_second": 1.5},
+            {"hardware_type": "H100 80GB", "hardware_count": 2, "requests_per_second": 7.0},
+        ],
+    })
+    .to_string();
+    let answer = aggregator.post(SLO, &request).await.json();
+    let of = |hardware: &str| {
+        let mut items = answer["items"].as_array().unwrap().iter();
+        items.find(|one| one["hardware"] == hardware).unwrap()
+    };
+    let chosen = of("L4")["profiles"].as_array().unwrap();
+    let names: Vec<&Value> = chosen.iter().map(|one| &one["name"]).collect();
+    assert!(names.contains(&&json!("premium")), "{answer:#}");
+    assert!(!names.contains(&&json!("gone")), "{answer:#}");
+    let premium = chosen.iter().find(|one| one["name"] == "premium").unwrap();
+    assert_eq!(
+        *premium,
+        json!({"namespace": "a", "name": "premium", "displayName": "Premium GPU", "types": [L4], "available": 2})
+    );
+    assert_eq!(of("H100 80GB")["profiles"], Value::Null);
+
+    // NFR-003: profiles are named to who may list them.
+    let sight = Sight {
+        types: Types::All,
+        nodes: false,
+        profiles: false,
+    };
+    let answer = aggregator.post_as(sight, SLO, &request).await;
+    assert!(!answer.body.contains("premium"), "{}", answer.body);
+    assert!(answer.body.contains("hardwareprofiles"), "{}", answer.body);
 }

@@ -20,7 +20,7 @@ use crate::wire::hardware_profiles::document::ProfileRow;
 /// What somebody asks for who says nothing.
 const TRAINING: &str = "training";
 /// What somebody can ask for.
-const KINDS: [(&str, &str); 2] = [
+pub(super) const KINDS: [(&str, &str); 2] = [
     (TRAINING, "A training: how long it takes"),
     ("decoding", "Writing: how fast one sequence is"),
 ];
@@ -55,11 +55,12 @@ enum Outcome {
     Told(Told),
 }
 
+/// An option of a select.
 #[derive(Debug)]
-struct Choice {
-    value: &'static str,
-    word: &'static str,
-    chosen: bool,
+pub(super) struct Choice {
+    pub(super) value: &'static str,
+    pub(super) word: &'static str,
+    pub(super) chosen: bool,
 }
 
 #[derive(Debug)]
@@ -86,12 +87,12 @@ struct Line {
 
 /// What the address asks for.
 #[derive(Debug, Default)]
-struct Asked {
-    kind: String,
-    parameters: String,
-    tokens: String,
-    precision: String,
-    count: String,
+pub(super) struct Asked {
+    pub(super) kind: String,
+    pub(super) parameters: String,
+    pub(super) tokens: String,
+    pub(super) precision: String,
+    pub(super) count: String,
 }
 
 impl Estimate {
@@ -120,18 +121,11 @@ impl Estimate {
                 },
             },
         };
-        let choice = |now: &str, value: &'static str, word: &'static str| Choice {
-            value,
-            word,
-            chosen: now == value,
-        };
-        let kinds = KINDS.map(|(value, word)| choice(&asked.kind, value, word));
-        let precisions = Precision::ALL.map(Precision::as_str);
-        let precisions = precisions.map(|word| choice(&asked.precision, word, word));
+        let (kinds, precisions) = asked.choices();
         Some(Self {
             path: super::href(profile),
-            kinds: kinds.into(),
-            precisions: precisions.into(),
+            kinds,
+            precisions,
             parameters: asked.parameters,
             tokens: asked.tokens,
             count: asked.count,
@@ -164,7 +158,7 @@ impl Estimate {
 
 impl Asked {
     /// Of the page's address; what is not known there is passed over, as on other pages.
-    fn of(uri: &Uri) -> Self {
+    pub(super) fn of(uri: &Uri) -> Self {
         let mut asked = Self::default();
         let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
         let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();
@@ -189,21 +183,39 @@ impl Asked {
         asked
     }
 
-    fn request(&self, profile: &ProfileRow) -> Result<EstimateRequest, String> {
-        let count = match self.count.as_str() {
-            "" => None,
-            text => Some(
-                text.parse()
-                    .map_err(|_| format!("{text:?} is no number of devices such as 8"))?,
-            ),
+    /// What can be chosen: workloads and precisions.
+    pub(super) fn choices(&self) -> (Vec<Choice>, Vec<Choice>) {
+        let choice = |now: &str, value: &'static str, word: &'static str| Choice {
+            value,
+            word,
+            chosen: now == value,
         };
+        let kinds = KINDS.map(|(value, word)| choice(&self.kind, value, word));
+        let precisions = Precision::ALL.map(Precision::as_str);
+        let precisions = precisions.map(|word| choice(&self.precision, word, word));
+        (kinds.into(), precisions.into())
+    }
+
+    /// The number of devices, where one is said.
+    pub(super) fn devices(&self) -> Result<Option<u64>, String> {
+        match self.count.as_str() {
+            "" => Ok(None),
+            text => match text.parse() {
+                Ok(count) => Ok(Some(count)),
+                Err(_) => Err(format!("{text:?} is no number of devices such as 8")),
+            },
+        }
+    }
+
+    /// What shall run.
+    pub(super) fn workload(&self) -> Result<WorkloadJson, String> {
         let parameters = amount(&self.parameters)?;
         let precision = self.precision.clone();
-        let workload = if self.is_training() {
+        if self.is_training() {
             if self.tokens.is_empty() {
                 return Err("Say how many tokens it is trained on, too.".to_owned());
             }
-            WorkloadJson::Training {
+            Ok(WorkloadJson::Training {
                 model: None,
                 parameters,
                 tokens: Some(amount(&self.tokens)?),
@@ -211,14 +223,19 @@ impl Asked {
                 tokens_per_sample: None,
                 batch: None,
                 precision,
-            }
+            })
         } else {
-            WorkloadJson::Decoding {
+            Ok(WorkloadJson::Decoding {
                 model: None,
                 parameters,
                 precision,
-            }
-        };
+            })
+        }
+    }
+
+    fn request(&self, profile: &ProfileRow) -> Result<EstimateRequest, String> {
+        let count = self.devices()?;
+        let workload = self.workload()?;
         let devices = of_profile(profile, count).map_err(|why| match &why {
             NotOfProfile::Count(..) => {
                 "Say on how many devices together: the profile names no number of them.".to_owned()
@@ -235,7 +252,7 @@ impl Asked {
         })
     }
 
-    fn is_training(&self) -> bool {
+    pub(super) fn is_training(&self) -> bool {
         self.kind == TRAINING
     }
 

@@ -1,0 +1,304 @@
+//! Estimates of all hardware profiles side by side: a form, and below it a row a profile with time, cost, what is free and warnings.
+//!
+//! What is asked stands in the page's address. An engine that is away leaves the table without times, and the page says why.
+
+mod figures;
+
+use std::collections::BTreeMap;
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
+
+use self::figures::{Limits, Worst, cost};
+use super::estimate::{Asked, Choice};
+use super::{href, key, types};
+use crate::aggregator::estimates;
+use crate::aggregator::pages::assets::Assets;
+use crate::aggregator::pages::words::printable;
+use crate::aggregator::pages::{Site, html, origin};
+use crate::aggregator::rest::seen::Seen;
+use crate::aggregator::slo::{allows, is_usable};
+use crate::domain::access::Sight;
+use crate::domain::availability::is_accelerator;
+use crate::domain::price::Amount;
+use crate::wire::estimates::{
+    DevicesJson, EstimateAnswer, EstimateRequest, EstimateRow, MOST_ITEMS, of_profile,
+};
+use crate::wire::hardware_profiles::document::ProfileRow;
+
+/// The longest objective that is repeated in the form.
+const LONGEST: usize = 32;
+/// Warnings of one profile.
+const MOST_WARNINGS: usize = 4;
+
+/// The page.
+#[derive(Template)]
+#[template(path = "compare.html")]
+struct ComparePage {
+    assets: Assets,
+    kinds: Vec<Choice>,
+    precisions: Vec<Choice>,
+    asked: Asked,
+    /// The longest time in days, or the lowest speed in tokens a second.
+    limit: String,
+    budget: String,
+    refused: Option<String>,
+    /// Why no profile can be compared.
+    nothing: Option<String>,
+    table: Option<Table>,
+    notice: Option<String>,
+    origin: String,
+}
+
+/// The answer.
+#[derive(Debug)]
+struct Table {
+    /// Why there are no times.
+    reason: Option<String>,
+    notices: Vec<String>,
+    lines: Vec<Line>,
+    source: String,
+    assumptions: Vec<String>,
+}
+
+/// One profile.
+#[derive(Debug)]
+struct Line {
+    href: String,
+    shown: String,
+    key: String,
+    types: String,
+    count: String,
+    figure: Option<String>,
+    is_fastest: bool,
+    cost: Option<String>,
+    is_cheapest: bool,
+    available: String,
+    warnings: Vec<String>,
+    /// What the rows are ordered by.
+    rank: Rank,
+}
+
+/// What of a profile is compared, the worst of its types.
+#[derive(Debug, Clone, PartialEq)]
+struct Rank {
+    misses: bool,
+    cost: Option<Amount>,
+    /// Seconds, or seconds of one token.
+    time: Option<f64>,
+}
+
+/// The page that `uri` asks for.
+pub(in crate::aggregator::pages) async fn page(
+    State(site): State<Site>,
+    Seen(sight): Seen,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let asked = Asked::of(&uri);
+    let (limit, budget) = (parameter(&uri, "limit"), parameter(&uri, "budget"));
+    let profiles = site.view.profiles();
+    let judged = profiles.judged(site.view.fleet()).await;
+    let seen = judged.seen(&sight).map(|(row, _)| row);
+    let all: Vec<&ProfileRow> = seen.filter(|row| gives_devices(row)).collect();
+    let nothing = if !sight.profiles {
+        Some("Hardware profiles are shown to users who may list hardwareprofiles.infrastructure.opendatahub.io.".to_owned())
+    } else if all.is_empty() {
+        Some("No hardware profile that users can pick asks for an accelerator.".to_owned())
+    } else {
+        None
+    };
+    let told = if nothing.is_some() || asked.parameters.is_empty() {
+        None
+    } else {
+        let limits = Limits::of(&limit, &budget);
+        match limits {
+            Ok(limits) => Some(table(&site, &sight, (&asked, &limits), &all).await),
+            Err(why) => Some(Err(why)),
+        }
+    };
+    let (table, refused) = match told {
+        None => (None, None),
+        Some(Ok(table)) => (Some(table), None),
+        Some(Err(why)) => (None, Some(printable(&why))),
+    };
+    let (kinds, precisions) = asked.choices();
+    let page = ComparePage {
+        assets: Assets::links(),
+        kinds,
+        precisions,
+        asked,
+        limit,
+        budget,
+        refused,
+        nothing,
+        table,
+        notice: profiles.notice(&sight).map(|text| printable(&text)),
+        origin: origin(&uri, &headers),
+    };
+    html(StatusCode::OK, &page)
+}
+
+fn parameter(uri: &Uri, name: &str) -> String {
+    let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
+    let pairs = pairs.map(|Query(pairs)| pairs).unwrap_or_default();
+    let found = pairs.into_iter().find(|(known, _)| known == name);
+    let value = found.map(|(_, value)| value).unwrap_or_default();
+    value.trim().chars().take(LONGEST).collect()
+}
+
+/// Whether people can pick it for work with devices.
+fn gives_devices(row: &ProfileRow) -> bool {
+    let mut all = row.identifiers.iter();
+    is_usable(row) && all.any(|one| is_accelerator(&one.identifier))
+}
+
+/// All profiles, estimated with one question.
+async fn table(
+    site: &Site,
+    sight: &Sight,
+    (asked, limits): (&Asked, &Limits),
+    profiles: &[&ProfileRow],
+) -> Result<Table, String> {
+    let count = asked.devices()?;
+    let workload = asked.workload()?;
+    let of_profiles: Vec<Result<Vec<DevicesJson>, String>> = profiles
+        .iter()
+        .map(|row| of_profile(row, count).map_err(|why| why.to_string()))
+        .collect();
+    let mut devices: Vec<DevicesJson> = Vec::new();
+    for one in of_profiles.iter().flatten().flatten() {
+        if !devices.contains(one) {
+            devices.push(one.clone());
+        }
+    }
+    let more = devices.len().saturating_sub(MOST_ITEMS);
+    devices.truncate(MOST_ITEMS);
+    let request = EstimateRequest {
+        workload,
+        devices: Some(devices),
+        purchase_option: None,
+    };
+    let answer = estimates::estimate(&site.view, sight, request).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    let lines = profiles.iter().zip(&of_profiles);
+    let lines = lines.map(|(row, devices)| Line::of(row, devices, &answer, limits));
+    let mut lines: Vec<Line> = lines.collect();
+    mark(&mut lines);
+    let all =
+        |texts: &[String]| -> Vec<String> { texts.iter().map(|text| printable(text)).collect() };
+    let mut notices = all(&answer.notices);
+    if more > 0 {
+        notices.push(format!(
+            "{more} more types have no estimate here: one question has at most {MOST_ITEMS}"
+        ));
+    }
+    Ok(Table {
+        reason: answer.reason.as_deref().map(printable),
+        notices,
+        lines,
+        source: printable(&answer.source),
+        assumptions: all(&answer.assumptions),
+    })
+}
+
+/// Orders the rows and marks the cheapest and the fastest: of what can be compared, by the worst that is estimated.
+fn mark(lines: &mut [Line]) {
+    lines.sort_by(|one, other| {
+        let (a, b) = (&one.rank, &other.rank);
+        let by_cost =
+            (a.misses, a.cost.is_none(), a.cost).cmp(&(b.misses, b.cost.is_none(), b.cost));
+        let time = |rank: &Rank| rank.time.unwrap_or(f64::INFINITY);
+        by_cost
+            .then_with(|| time(a).total_cmp(&time(b)))
+            .then_with(|| one.key.cmp(&other.key))
+    });
+    let cheapest = lines.iter().filter_map(|line| line.rank.cost).min();
+    let times = lines.iter().filter_map(|line| line.rank.time);
+    let fastest = times.min_by(f64::total_cmp);
+    for line in lines {
+        line.is_cheapest = cheapest.is_some() && line.rank.cost == cheapest;
+        let time = line.rank.time.zip(fastest);
+        line.is_fastest = time.is_some_and(|(time, fastest)| time <= fastest);
+    }
+}
+
+impl Line {
+    fn of(
+        row: &ProfileRow,
+        devices: &Result<Vec<DevicesJson>, String>,
+        answer: &EstimateAnswer,
+        limits: &Limits,
+    ) -> Self {
+        let mut warnings = Vec::new();
+        let by_key: BTreeMap<(&str, u64), &EstimateRow> = { answer.items.iter() }
+            .map(|one| ((one.type_name.as_str(), u64::from(one.count)), one))
+            .collect();
+        let found: Vec<&EstimateRow> = match devices {
+            Ok(devices) => {
+                let all = devices.iter();
+                all.filter_map(|one| by_key.get(&(one.type_name.as_str(), one.count)).copied())
+                    .collect()
+            }
+            Err(why) => {
+                warnings.push(why.clone());
+                Vec::new()
+            }
+        };
+        let is_whole = devices.as_ref().is_ok_and(|all| all.len() == found.len());
+        let worst = Worst::of(&found).filter(|_| is_whole && !found.is_empty());
+        let cost = cost(&found).filter(|_| is_whole);
+        let span = cost.as_ref().map(|(_, span)| *span);
+        let why_not = found.iter().filter_map(|one| one.why_not.clone());
+        warnings.extend(why_not.take(1));
+        let misses = limits.misses(worst.as_ref(), span);
+        let is_missed = !misses.is_empty() || worst.is_none();
+        warnings.extend(misses);
+        warnings.extend(of_profile_itself(row, devices.as_ref().ok()));
+        if found.iter().any(|one| one.interpolated) {
+            warnings.push("interpolated".to_owned());
+        }
+        warnings.truncate(MOST_WARNINGS);
+        let count = devices.as_ref().ok().and_then(|all| all.first());
+        Self {
+            href: href(row),
+            shown: printable(&row.display_name),
+            key: printable(&key(row)),
+            types: types(row),
+            count: count.map_or_else(|| "-".to_owned(), |one| one.count.to_string()),
+            figure: worst.and_then(Worst::words),
+            is_fastest: false,
+            is_cheapest: false,
+            available: row
+                .available
+                .map_or_else(|| "unknown".to_owned(), |free| free.to_string()),
+            warnings: warnings.iter().map(|text| printable(text)).collect(),
+            rank: Rank {
+                misses: is_missed,
+                cost: span.map(|(_, high)| high),
+                time: worst.map(Worst::time),
+            },
+            cost: cost.map(|(range, _)| printable(&range.to_string())),
+        }
+    }
+}
+
+/// What is to be known of a profile whatever runs.
+fn of_profile_itself(row: &ProfileRow, devices: Option<&Vec<DevicesJson>>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let count = devices.and_then(|all| all.first()).map(|one| one.count);
+    let bounds = row.identifiers.iter();
+    let mut bounds = bounds.filter(|one| is_accelerator(&one.identifier));
+    if let Some(one) = count.and_then(|count| bounds.find(|one| !allows(one, count))) {
+        let most = one.max.as_deref().unwrap_or("any number");
+        warnings.push(format!("the profile allows {} to {most} devices", one.min));
+    }
+    if row.available == Some(0) {
+        warnings.push("nothing is free now".to_owned());
+    }
+    let findings = row.findings.iter().filter(|one| one.gravity == "warning");
+    warnings.extend(findings.map(|one| one.message.clone()));
+    warnings
+}

@@ -1,0 +1,226 @@
+//! Which hardware profiles keep the objectives of a service, by rows that a model catalog measured: a form, and below it the answer.
+//!
+//! Rows are too long for an address, so the form is sent and not linked to. It works without a script.
+
+use std::fmt::Write;
+
+use askama::Template;
+use axum::Form;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::Response;
+
+use crate::aggregator::pages::address::encoded;
+use crate::aggregator::pages::assets::Assets;
+use crate::aggregator::pages::words::printable;
+use crate::aggregator::pages::{Site, html, origin};
+use crate::aggregator::rest::seen::Seen;
+use crate::aggregator::slo;
+use crate::domain::error::chain;
+use crate::wire::slo::{ObjectivesJson, SloAnswer, SloProfile, SloRequest, SloRow, parse};
+
+/// Rows of the answer that are shown: the best first.
+const MOST_ROWS: usize = 200;
+
+/// The page.
+#[derive(Template)]
+#[template(path = "objectives.html")]
+struct ObjectivesPage {
+    assets: Assets,
+    form: Fields,
+    refused: Option<String>,
+    answer: Option<Answer>,
+    origin: String,
+}
+
+/// What was sent.
+#[derive(Debug, Default)]
+struct Fields {
+    rate: String,
+    latencies: String,
+    price: String,
+    rows: String,
+}
+
+/// The answer.
+#[derive(Debug)]
+struct Answer {
+    summary: String,
+    notices: Vec<String>,
+    lines: Vec<Line>,
+    /// Rows that are not shown.
+    more: usize,
+}
+
+/// One measured row.
+#[derive(Debug)]
+struct Line {
+    hardware: String,
+    here: bool,
+    count: u32,
+    copies: String,
+    cost: String,
+    keeps: bool,
+    misses: Vec<String>,
+    profiles: Vec<Choice>,
+}
+
+/// A hardware profile to choose.
+#[derive(Debug)]
+struct Choice {
+    href: String,
+    shown: String,
+    key: String,
+    free: String,
+}
+
+/// The empty form.
+pub(in crate::aggregator::pages) async fn form(uri: Uri, headers: HeaderMap) -> Response {
+    let page = ObjectivesPage {
+        assets: Assets::links(),
+        form: Fields::default(),
+        refused: None,
+        answer: None,
+        origin: origin(&uri, &headers),
+    };
+    html(StatusCode::OK, &page)
+}
+
+/// The form as it was sent, with its answer.
+pub(in crate::aggregator::pages) async fn answer(
+    State(site): State<Site>,
+    Seen(sight): Seen,
+    (uri, headers): (Uri, HeaderMap),
+    Form(pairs): Form<Vec<(String, String)>>,
+) -> Response {
+    let form = Fields::of(pairs);
+    let answer = match form.request() {
+        Err(why) => Err(why),
+        Ok(request) => {
+            let answer = slo::meet(&site.view, &sight, request).await;
+            answer.map_err(|error| error.to_string())
+        }
+    };
+    let (status, refused, answer) = match answer {
+        Ok(answer) => (StatusCode::OK, None, Some(Answer::of(&answer))),
+        Err(why) => (StatusCode::BAD_REQUEST, Some(printable(&why)), None),
+    };
+    let page = ObjectivesPage {
+        assets: Assets::links(),
+        form,
+        refused,
+        answer,
+        origin: origin(&uri, &headers),
+    };
+    html(status, &page)
+}
+
+impl Fields {
+    fn of(pairs: Vec<(String, String)>) -> Self {
+        let mut fields = Self::default();
+        for (name, value) in pairs {
+            let field = match name.as_str() {
+                "rate" => &mut fields.rate,
+                "latencies" => &mut fields.latencies,
+                "price" => &mut fields.price,
+                "rows" => &mut fields.rows,
+                _ => continue,
+            };
+            value.trim().clone_into(field);
+        }
+        fields
+    }
+
+    fn request(&self) -> Result<SloRequest, String> {
+        if self.rows.is_empty() {
+            return Err("Paste the measured rows of a model catalog, as JSON.".to_owned());
+        }
+        let found =
+            parse(&self.rows).map_err(|error| format!("measured rows: {}", chain(&error)))?;
+        let number = |text: &str, of: &str| -> Result<f64, String> {
+            let number = text.trim().parse().ok();
+            number.ok_or_else(|| format!("{of}: {text:?} is no number"))
+        };
+        let mut objectives = ObjectivesJson {
+            price_at_most_per_hour: (!self.price.is_empty()).then(|| self.price.clone()),
+            ..ObjectivesJson::default()
+        };
+        if !self.rate.is_empty() {
+            let rate = number(&self.rate, "requests a second")?;
+            objectives.requests_per_second_at_least = Some(rate);
+        }
+        let latencies = self.latencies.split(',').map(str::trim);
+        for one in latencies.filter(|one| !one.is_empty()) {
+            let (name, most) = one
+                .split_once('=')
+                .ok_or_else(|| format!("latencies: {one:?} is not like ttft_p90=300"))?;
+            let most = number(most, "latencies")?;
+            objectives
+                .latencies_at_most
+                .insert(name.trim().to_owned(), most);
+        }
+        Ok(SloRequest {
+            objectives,
+            rows: found.rows,
+        })
+    }
+}
+
+impl Answer {
+    fn of(answer: &SloAnswer) -> Self {
+        let rows = answer.items.iter();
+        let lines: Vec<Line> = rows.take(MOST_ROWS).map(Line::of).collect();
+        Self {
+            summary: format!(
+                "{} of {} rows keep all objectives",
+                answer.met,
+                answer.items.len()
+            ),
+            notices: answer.notices.iter().map(|text| printable(text)).collect(),
+            more: answer.items.len().saturating_sub(lines.len()),
+            lines,
+        }
+    }
+}
+
+impl Line {
+    fn of(row: &SloRow) -> Self {
+        let cost = row.per_hour.as_ref().map(|price| {
+            let mut text = price.clone();
+            if let Some(currency) = &row.currency {
+                let _written = write!(text, " {currency}");
+            }
+            text
+        });
+        Self {
+            hardware: printable(&row.hardware),
+            here: !row.here.is_empty(),
+            count: row.count,
+            copies: row
+                .replicas
+                .map_or_else(|| "-".to_owned(), |copies| copies.to_string()),
+            cost: cost.unwrap_or_else(|| "no price".to_owned()),
+            keeps: row.misses.is_empty(),
+            misses: row.misses.iter().map(|text| printable(text)).collect(),
+            profiles: row.profiles.iter().map(Choice::of).collect(),
+        }
+    }
+}
+
+impl Choice {
+    fn of(one: &SloProfile) -> Self {
+        let name = encoded(&one.name);
+        Self {
+            href: match one.namespace.as_str() {
+                "" => format!("/profiles/{name}"),
+                namespace => format!("/profiles/{}/{name}", encoded(namespace)),
+            },
+            shown: printable(&one.display_name),
+            key: printable(&one.key()),
+            free: match one.available {
+                Some(free) => format!("{free} available"),
+                None => "availability unknown".to_owned(),
+            },
+        }
+    }
+}

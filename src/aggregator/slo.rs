@@ -1,0 +1,158 @@
+//! Which measured rows meet objectives of a service, on hardware profiles that people can pick.
+//!
+//! The API and the page ask here, so both say the same. Rows are joined to types, types to profiles, and profiles to what is free.
+
+use thiserror::Error;
+use tokio::task::spawn_blocking;
+
+use super::estimates::OLD_PRICES;
+use super::view::View;
+use crate::domain::access::Sight;
+use crate::domain::matching::RequestError;
+use crate::domain::slo::{Objectives, judge};
+use crate::wire::estimates::of_profile;
+use crate::wire::hardware_profiles::document::{IdentifierJson, ProfileRow};
+use crate::wire::slo::{SloAnswer, SloProfile, SloRequest, rows};
+
+/// Profiles that are named for one row: of more, those with most free.
+const MOST_PROFILES: usize = 16;
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum SloError {
+    /// What was asked cannot be meant.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The work ended before its time.
+    #[error("the rows could not be judged; try again")]
+    Ended,
+}
+
+/// What is asked, judged, with profiles for who may list those.
+pub async fn meet(view: &View, sight: &Sight, asked: SloRequest) -> Result<SloAnswer, SloError> {
+    let wanted = Objectives::try_from(asked.objectives)?;
+    let measured = rows(asked.rows)?;
+    let prices = view.prices();
+    // Names that nobody knows are looked for among all there are: not on the thread that answers others.
+    let book = prices.book.clone();
+    let judging = spawn_blocking(move || {
+        let judged = judge(&measured, &wanted, book.as_deref());
+        (measured, judged)
+    });
+    let (measured, judged) = judging.await.map_err(|_ended| SloError::Ended)?;
+    let listed = view.listed();
+    let types = view.types(&listed, view.clock().now());
+    let named = types.iter().filter_map(|one| one.counts.type_name.as_ref());
+    let here: Vec<String> = named.map(ToString::to_string).collect();
+    let currency = prices.book.as_deref().map(|book| book.currency().clone());
+    let mut answer = SloAnswer::of(&measured, judged, (&here, currency.as_ref()));
+    let notice = prices.notice.map(|why| sight.told(why, OLD_PRICES));
+    answer.notices.extend(notice);
+    if sight.profiles {
+        let profiles = view.profiles();
+        let all = profiles.judged(view.fleet()).await;
+        let seen: Vec<&ProfileRow> = all.seen(sight).map(|(row, _)| row).collect();
+        for row in &mut answer.items {
+            row.profiles = suitable(&row.types, row.count.into(), &seen);
+        }
+        answer.notices.extend(profiles.notice(sight));
+    } else {
+        answer.notices.push(
+            "hardware profiles are named to users who may list hardwareprofiles.infrastructure.opendatahub.io".to_owned(),
+        );
+    }
+    Ok(answer)
+}
+
+/// Profiles whose workloads may have `count` devices, all of them of one of `types`: those with most free first.
+fn suitable(types: &[String], count: u64, profiles: &[&ProfileRow]) -> Vec<SloProfile> {
+    let all = profiles.iter().filter(|row| is_usable(row));
+    let fitting = all.filter_map(|row| {
+        let devices = of_profile(row, Some(count)).ok()?;
+        let is_allowed = row
+            .identifiers
+            .iter()
+            .filter(|one| is_device(one))
+            .all(|one| allows(one, count));
+        // A workload may get any of the profile's types.
+        let is_of_types = devices.iter().all(|one| types.contains(&one.type_name));
+        (is_allowed && is_of_types).then(|| SloProfile {
+            namespace: row.namespace.clone(),
+            name: row.name.clone(),
+            display_name: row.display_name.clone(),
+            types: row.types.clone(),
+            available: row.available,
+        })
+    });
+    let mut all: Vec<SloProfile> = fitting.collect();
+    all.sort_by(|one, other| {
+        let order = other.available.cmp(&one.available);
+        order.then_with(|| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)))
+    });
+    all.truncate(MOST_PROFILES);
+    all
+}
+
+/// Whether people can pick a profile and get what it is for.
+pub(super) fn is_usable(row: &ProfileRow) -> bool {
+    row.enabled && row.findings.iter().all(|one| one.gravity != "error")
+}
+
+fn is_device(one: &IdentifierJson) -> bool {
+    crate::domain::availability::is_accelerator(&one.identifier)
+}
+
+/// Whether a workload may ask for so many. A bound that is no count bounds nothing.
+pub(super) fn allows(one: &IdentifierJson, count: u64) -> bool {
+    let least = one.min.parse().unwrap_or(0);
+    let most = one.max.as_deref().and_then(|most| most.parse().ok());
+    (least..=most.unwrap_or(u64::MAX)).contains(&count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::hardware_profile::{HardwareProfile, Specs};
+
+    fn profile(name: &str, types: &[&str], available: Option<u64>) -> ProfileRow {
+        let bare = HardwareProfile::default();
+        let mut row = ProfileRow::new(&bare, (None, &[]), |_| Specs::default());
+        row.name = name.to_owned();
+        row.enabled = true;
+        row.types = types.iter().map(ToString::to_string).collect();
+        row.available = available;
+        row.findings = Vec::new();
+        row.identifiers = vec![IdentifierJson {
+            display_name: "GPU".to_owned(),
+            identifier: "nvidia.com/gpu".to_owned(),
+            min: "1".to_owned(),
+            max: Some("4".to_owned()),
+            default: "1".to_owned(),
+        }];
+        row
+    }
+
+    #[test]
+    fn req_003_a_row_names_profiles_that_give_its_devices_and_no_others_and_the_most_free_first() {
+        let mut disabled = profile("disabled", &["a"], Some(9));
+        disabled.enabled = false;
+        let rows = [
+            profile("full", &["a"], Some(0)),
+            profile("queue", &["a"], None),
+            profile("free", &["a"], Some(4)),
+            profile("both", &["a", "b"], Some(9)),
+            profile("other", &["c"], Some(9)),
+            disabled,
+        ];
+        let rows: Vec<&ProfileRow> = rows.iter().collect();
+        let names = |types: &[&str], count: u64| -> Vec<String> {
+            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+            let found = suitable(&types, count, &rows).into_iter();
+            found.map(|one| one.name).collect()
+        };
+        assert_eq!(names(&["a"], 2), ["free", "full", "queue"]);
+        assert_eq!(names(&["a", "b"], 4), ["both", "free", "full", "queue"]);
+        assert_eq!(names(&["a"], 5), Vec::<String>::new());
+        assert_eq!(names(&[], 1), Vec::<String>::new());
+    }
+}
