@@ -282,10 +282,14 @@ fn a_model_catalogues_answer_becomes_a_choice_with_copies_prices_and_what_others
     assert!(
         out.starts_with(
             "\
-HARDWARE   DEVICES  COPIES  COST/H    HERE  KEEPS  REQ/S  TTFT_P90
-L4         1        7       4.90 USD  no    yes    1.5    250
-H100 80GB  2        2       8 USD     no    yes    7      180.5
-RTX 4090   1        4       -         no    no     3      400
+HARDWARE   DEVICES  COPIES  COST/H    HERE  PROFILE              FREE  KEEPS  REQ/S  TTFT_P90
+L4         1        7       4.90 USD  no    -                    -     yes    1.5    250
+H100 80GB  2        2       8 USD     no    opendatahub/premium  -     yes    7      180.5
+RTX 4090   1        4       -         no    -                    -     no     3      400
+
+profiles to choose:
+  2 x H100 80GB: premium (opendatahub/premium) - availability unknown - 8 USD/h
+    - keeps all
 
 does not keep all:
   1 x RTX 4090: "
@@ -304,7 +308,7 @@ does not keep all:
         &["--purchase", "spot", "--max-price", "2", "--no-headers"],
     );
     assert!(
-        out.starts_with("L4         1  7  1.40 USD  no  yes"),
+        out.starts_with("L4         1  7  1.40 USD  no  -                    -  yes"),
         "{out}"
     );
     let (_, _, code) = slo(&advice, file.path(), &["--max-price", "1"]);

@@ -119,7 +119,7 @@ async fn a_node_is_listed_with_what_its_devices_come_to() {
     assert_eq!(
         node,
         json!({
-            "name": "mixed-1", "state": "ok", "connected": true, "sharing": "mixed", "agentVersion": "0.1.0",
+            "name": "mixed-1", "state": "ok", "source": "agent", "connected": true, "sharing": "mixed", "agentVersion": "0.1.0",
             "devices": devices, "memoryMiB": 4 * 81559,
             "types": [{"type": "nvidia-h100-80gb", "typeSource": "catalogue", "memoryMiB": 81559, "devices": devices}],
         })
