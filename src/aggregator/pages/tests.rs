@@ -245,3 +245,26 @@ async fn who_may_not_list_nodes_sees_none_on_the_first_page_and_is_told_why() {
     }
     assert!(asks(Some(Sight::everything())).await.contains("node-00002"));
 }
+
+#[tokio::test]
+async fn nfr_003_profiles_are_compared_for_users_who_may_list_them() {
+    let (_fleet, view) = view(1);
+    let sight = Sight {
+        types: Types::All,
+        nodes: false,
+        profiles: false,
+    };
+    for sight in [Some(sight), None] {
+        let mut request = Request::get("/compare").body(Body::empty()).unwrap();
+        if let Some(sight) = sight {
+            request.extensions_mut().insert(sight);
+        }
+        let answer = router(Counter::new(view.clone(), None))
+            .oneshot(request)
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        let page = text(answer).await;
+        assert!(page.contains("may list hardwareprofiles"), "{page}");
+    }
+}

@@ -5,7 +5,7 @@ use super::node::{NodeState, NodeSummary, Sharing};
 use crate::domain::accelerators::Catalogue;
 use crate::domain::availability::Source;
 use crate::domain::cluster::ClusterNode;
-use crate::domain::hardware_profile::{Specs, counts_parts, labeled};
+use crate::domain::hardware_profile::{Specs, TYPE_LABEL, counts_parts, labeled};
 use crate::domain::quantity::Mebibytes;
 
 /// Labels that tell memory of one device, in MiB. Source: k8s-device-plugin, README, "Catalog of Labels".
@@ -72,6 +72,11 @@ fn sharing(node: &ClusterNode) -> Sharing {
 
 fn reason(source: Source) -> String {
     let by = match source {
+        Source::Label(TYPE_LABEL) => {
+            return format!(
+                "no agent reports this node now: an agent wrote its label {TYPE_LABEL}; check that the agent's pod there runs"
+            );
+        }
         Source::Label(key) => format!("the type is that of the label {key}"),
         Source::Agent | Source::Nothing => "no label names the type".to_owned(),
     };
