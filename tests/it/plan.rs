@@ -219,7 +219,6 @@ fn a_document_is_printed_for_a_layout_that_the_hardware_forbids() {
         ("[{devices: 0, mig: {9g.90gb: 1}}]", "noSuchProfile"),
         ("[{devices: 0, mig: {3g.20gb: 3}}]", "tooMany"),
         ("[{devices: 1, mig: {1g.5gb: 1}}]", "notMigCapable"),
-        ("[{devices: 0, mig: {3c.2g.10gb: 1}}]", "computeSplit"),
     ] {
         let file =
             format!("apiVersion: octavo.dev/v1\nkind: Layouts\nlayouts:\n  wanted: {rules}\n");

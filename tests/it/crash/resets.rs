@@ -76,10 +76,10 @@ fn is_running(process: &Path) -> bool {
 #[test]
 fn i3_a_reset_that_outlives_the_agent_is_waited_for_before_anything_is_created() {
     let rig = rig();
-    // What a wrapper starts does not end with it.
+    // What a wrapper starts does not end with it. A shell gives its background processes no standard input unless they are given it.
     install(
         &rig,
-        "(while [ ! -e 'FOLDER/go' ]; do sleep 0.02; done; RESET; echo > 'FOLDER/done') <&0 >/dev/null 2>&1 &\n\
+        "exec 3<&0; (while [ ! -e 'FOLDER/go' ]; do sleep 0.02; done; RESET; echo > 'FOLDER/done') <&3 >/dev/null 2>&1 &\n\
          echo $$ > 'FOLDER/pid'; wait",
     );
     let folder = rig.folder();
