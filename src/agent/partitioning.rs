@@ -43,6 +43,14 @@ const HELD: Reason = Reason::Yielded;
 /// How a node stands whose layout is about to be another one.
 const UNSETTLED: Reason = Reason::Pending;
 
+/// Whether devices may be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    ReadWrite,
+    /// No device is changed, whatever layout is chosen.
+    ReadOnly,
+}
+
 /// Everything that partitions the node.
 #[derive(Debug)]
 pub struct Partitioning {
@@ -54,8 +62,7 @@ pub struct Partitioning {
     book: Book,
     /// The layout that the settings name.
     layout: Option<String>,
-    /// No device is changed, whatever layout is chosen.
-    read_only: bool,
+    access: Access,
     /// The one that a person chose by hand, which goes before that.
     chosen: Option<Chosen>,
     /// What the Node says, which goes before both.
@@ -93,7 +100,11 @@ impl Partitioning {
             gate: None,
             book,
             layout: settings.layout().map(ToOwned::to_owned),
-            read_only: settings.is_read_only(),
+            access: if settings.is_read_only() {
+                Access::ReadOnly
+            } else {
+                Access::ReadWrite
+            },
             chosen: None,
             following: Following::Nobody,
             unsettled: false,
@@ -212,7 +223,7 @@ impl Partitioning {
         hardware: &Handle,
         inventory: &Arc<Inventory>,
     ) -> Option<Duration> {
-        if self.read_only {
+        if self.access == Access::ReadOnly {
             self.decline();
             return None;
         }

@@ -73,7 +73,7 @@ impl ClusterNodes {
     /// Waits until the cluster changes; for ever once nobody follows it.
     pub(super) async fn changed(&mut self) {
         if self.followed.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

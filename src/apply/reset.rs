@@ -162,12 +162,12 @@ impl Resets {
     }
 
     fn no_lock(&self, error: &io::Error) -> String {
-        let path = self.lock.as_deref().unwrap_or(Path::new(""));
+        let path = self.lock.as_deref().unwrap_or_else(|| Path::new(""));
         format!("cannot lock {}: {error}", path.display())
     }
 
     fn still_runs(&self) -> String {
-        let path = self.lock.as_deref().unwrap_or(Path::new(""));
+        let path = self.lock.as_deref().unwrap_or_else(|| Path::new(""));
         let path = path.display();
         format!("a reset that was begun before still runs: it holds {path}")
     }

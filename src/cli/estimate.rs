@@ -237,7 +237,7 @@ acme-x  8      16 to 38 days  4,000 to 9,600 USD a run
 acme-y  8      no estimate    -
 
 no estimate:
-  8 x acme-y: the catalogue knows nothing of acme -y
+  8 x acme-y: the catalogue knows nothing of acme�-y
 
 source: bench 2026.3
 taken for granted:

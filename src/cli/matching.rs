@@ -258,7 +258,7 @@ acme-y:
   warning: acme-y instead of the preferred acme-x
 
 does not fit:
-  acme -z: too small; too dear
+  acme�-z: too small; too dear
 "
         );
         assert_eq!(

@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn what_amdgpu_says_is_the_device_s_own_word() {
         let devices = merged(&[amd(Some(196_592))], vec![], &["somebody else's trouble"]);
-        let [device] = devices.as_slice() else {
+        let [device, _of_nvml] = devices.as_slice() else {
             panic!("{devices:?}");
         };
         assert_eq!(device.condition, Condition::Working);

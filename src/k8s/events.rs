@@ -312,9 +312,14 @@ impl PodEvents {
 
     /// Reports an event about a pod.
     pub fn tell(&self, pod: &PodRef, event: &Event) {
-        let fact = match event.reason {
-            Reason::MemoryOverShare | Reason::MemoryWithinShare => PodFact::Share,
-            reason => PodFact::Other(reason),
+        let is_share = matches!(
+            event.reason,
+            Reason::MemoryOverShare | Reason::MemoryWithinShare
+        );
+        let fact = if is_share {
+            PodFact::Share
+        } else {
+            PodFact::Other(event.reason)
         };
         self.0.change((pod.clone(), fact), Some(event.clone()));
     }

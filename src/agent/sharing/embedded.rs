@@ -265,6 +265,13 @@ impl Embedded {
     }
 }
 
+fn listed_units(listing: &Listing) -> Vec<Unit> {
+    let listed = listing.resources.values();
+    listed
+        .flat_map(|one| one.offer.units.iter().cloned())
+        .collect()
+}
+
 impl Giver for Embedded {
     fn look(&mut self, scene: Scene<'_>) -> Outcome {
         take_in(&mut self.monitor, &scene);
@@ -286,11 +293,7 @@ impl Giver for Embedded {
         let changing = self.list(scene.inventory, &offers, &away, is_decided);
         let listing = Arc::clone(&self.gate.listing().borrow());
         // No kubelet can ask in between: the program has one thread, and nothing is waited for here.
-        let units: Vec<Unit> = listing
-            .resources
-            .values()
-            .flat_map(|listed| listed.offer.units.iter().cloned())
-            .collect();
+        let units = listed_units(&listing);
         let undelivered = self.answer.offer(&scene.inventory.devices, &units).err();
         let report = Arc::clone(&self.report.borrow_and_update());
         let told = Arc::clone(&self.told.borrow_and_update());

@@ -30,9 +30,8 @@ pub(super) struct Badge {
 /// A node's state.
 pub(super) fn node_state(state: NodeState) -> Badge {
     let (tone, icon) = match state {
-        NodeState::Empty => ("soft", "empty"),
+        NodeState::Empty | NodeState::NoAgent => ("soft", "empty"),
         NodeState::Ok => ("good", "ok"),
-        NodeState::NoAgent => ("soft", "empty"),
         NodeState::Attention => ("warn", "warn"),
         NodeState::Degraded => ("bad", "bad"),
         NodeState::NoDriver => ("warn", "off"),

@@ -331,7 +331,7 @@ fn what_is_wrong_is_named_with_what_is_allowed() {
         ),
         (
             &[("state", "ok,bad")],
-            "state: the parameter state cannot be \"bad\"; it can be empty, ok, attention, degraded, no-driver, nvml-lost, nvml-stalled, stale",
+            "state: the parameter state cannot be \"bad\"; it can be empty, ok, no-agent, attention, degraded, no-driver, nvml-lost, nvml-stalled, stale",
         ),
         (
             &[("sharing", "MIG")],

@@ -36,10 +36,13 @@ impl Interrupted {
 
     /// The same as warnings of a command.
     pub fn warnings(&self) -> String {
-        let all = self.notices();
-        all.iter()
-            .map(|notice| format!("warning: {notice}\n"))
-            .collect()
+        let mut text = String::new();
+        for notice in self.notices() {
+            text.push_str("warning: ");
+            text.push_str(&notice);
+            text.push('\n');
+        }
+        text
     }
 }
 

@@ -149,34 +149,41 @@ fn fault(error: &CertificateError) -> String {
 
 /// What the person can do about a certificate.
 fn certificate_advice(error: &CertificateError) -> &'static str {
-    match error {
-        CertificateError::UnknownIssuer => {
-            "give the certificate of the authority that signed it with --ca FILE or OCTAVO_CA"
+    if matches!(error, CertificateError::UnknownIssuer) {
+        return "give the certificate of the authority that signed it with --ca FILE or OCTAVO_CA";
+    }
+    if matches!(
+        error,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
+    ) {
+        return "ask by a name that the certificate has, with --server";
+    }
+    if matches!(
+        error,
+        CertificateError::Expired | CertificateError::ExpiredContext { .. }
+    ) {
+        return "renew the aggregator's certificate; is the clock of this machine right?";
+    }
+    if matches!(
+        error,
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }
+    ) {
+        return "is the clock of this machine right?";
+    }
+    match Flaw::of(error) {
+        Some(Flaw::Authority) => {
+            "make a server certificate for the aggregator: with openssl req -x509, add -addext basicConstraints=critical,CA:FALSE"
         }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "ask by a name that the certificate has, with --server"
+        Some(Flaw::NoAuthority) => {
+            "give the certificate of an authority with --ca, or the server's own where it signs itself"
         }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "renew the aggregator's certificate; is the clock of this machine right?"
+        Some(Flaw::Version) => {
+            "make one of version 3: with openssl x509 -req, add an -extfile that has subjectAltName"
         }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "is the clock of this machine right?"
+        Some(Flaw::Purpose) => {
+            "make one for servers: its extendedKeyUsage must have serverAuth, or be absent"
         }
-        error => match Flaw::of(error) {
-            Some(Flaw::Authority) => {
-                "make a server certificate for the aggregator: with openssl req -x509, add -addext basicConstraints=critical,CA:FALSE"
-            }
-            Some(Flaw::NoAuthority) => {
-                "give the certificate of an authority with --ca, or the server's own where it signs itself"
-            }
-            Some(Flaw::Version) => {
-                "make one of version 3: with openssl x509 -req, add an -extfile that has subjectAltName"
-            }
-            Some(Flaw::Purpose) => {
-                "make one for servers: its extendedKeyUsage must have serverAuth, or be absent"
-            }
-            None => "replace the certificate the aggregator was started with",
-        },
+        None => "replace the certificate the aggregator was started with",
     }
 }
 

@@ -220,7 +220,7 @@ mod tests {
             "\
 NODE            DEVICE  PARTITION  POD                          CONTAINER  REPLICA  MEMORY  SHARE                        UTIL
 gpu-07          GPU 0   -          team-a/greedy                main       2        31Gi    116% of 27Gi, over           60%
-gpu-07          GPU 0   -          team-a/modest [2J            main       0,1      4096Mi  7% of 53Gi, hardly any left  60%
+gpu-07          GPU 0   -          team-a/modest�[2J            main       0,1      4096Mi  7% of 53Gi, hardly any left  60%
 gpu-07 (stale)  GPU 0   1g.10gb    (no pod: pid 99)             -          -        -       -                            -
 gpu-07 (stale)  GPU 0   1g.10gb    (unnamed pod: uid 7d1c5a3e)  -          -        -       -                            -
 "

@@ -196,9 +196,11 @@ impl<'a> Allocations<'a> {
         let held = uuid.and_then(|uuid| self.held.get(uuid));
         let held = held.map_or(0, BTreeSet::len);
         let Some((name, replicas)) = uuid.and_then(|uuid| self.sliced.get(uuid)) else {
-            let standing = match whole.standing {
-                Standing::Free | Standing::Unknown if held > 0 => Standing::Taken,
-                standing => standing,
+            let is_open = matches!(whole.standing, Standing::Free | Standing::Unknown);
+            let standing = if is_open && held > 0 {
+                Standing::Taken
+            } else {
+                whole.standing
             };
             return vec![One { standing, ..whole }];
         };
@@ -212,7 +214,7 @@ impl<'a> Allocations<'a> {
             standing: match whole.standing {
                 Standing::Free | Standing::Taken if at < taken => Standing::Taken,
                 Standing::Free | Standing::Taken => Standing::Free,
-                standing => standing,
+                Standing::Broken | Standing::SetAside | Standing::Unknown => whole.standing,
             },
         });
         units.collect()

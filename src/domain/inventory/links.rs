@@ -34,7 +34,7 @@ pub struct Fabric {
     pub clique_id: u32,
 }
 
-/// What GPUs have in common that reach each other through NVSwitches.
+/// What GPUs have in common that reach each other through an NVSwitch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SwitchGroup<'a> {
     /// A switch.
@@ -53,7 +53,7 @@ impl Device {
             LinkRemote::Switch(address) => Some(SwitchGroup::Switch(address)),
             LinkRemote::HiddenSwitch => {
                 let fabric = self.fabric.as_ref().map(SwitchGroup::Fabric);
-                fabric.or(self.p2p_group.map(SwitchGroup::P2p))
+                fabric.or_else(|| self.p2p_group.map(SwitchGroup::P2p))
             }
             LinkRemote::Device(_) | LinkRemote::Unknown => None,
         }

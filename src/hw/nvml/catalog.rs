@@ -295,11 +295,11 @@ fn compute_profile_info(
 ) -> Result<nvmlComputeInstanceProfileInfo_t, DriverError> {
     // SAFETY: a structure of numbers, for which zero is a value.
     let mut told: nvmlComputeInstanceProfileInfo_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the instance was listed by this library in this reading, and NVML checks that it still is one;
-    // `told` may be written until the call returns.
     raw!(
         session,
         nvmlGpuInstanceGetComputeInstanceProfileInfo,
+        // SAFETY: the instance was listed by this library in this reading, and NVML checks that it still is one;
+        // `told` may be written until the call returns.
         |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut told) }
     )?;
     Ok(told)
@@ -314,10 +314,10 @@ fn compute_profile_info_v2(
     // SAFETY: a structure of numbers and characters, for which zero is a value.
     let mut told: nvmlComputeInstanceProfileInfo_v2_t = unsafe { std::mem::zeroed() };
     told.version = struct_version::<nvmlComputeInstanceProfileInfo_v2_t>(2);
-    // SAFETY: as above; the version says to NVML that it may write a structure of this size.
     raw!(
         session,
         nvmlGpuInstanceGetComputeInstanceProfileInfoV,
+        // SAFETY: as above; the version tells NVML that it may write a structure of this size.
         |f| unsafe { f(instance, index, SHARED_ENGINES, &raw mut told) }
     )
 }

@@ -109,13 +109,18 @@ fn ask_remote(
     let pci = optional(pci, problems)?;
     let address = pci.as_ref().and_then(|pci| pci.bus_id.parse().ok());
     let has_switch_id = pci.is_some_and(|pci| SWITCH_IDS.contains(&pci.pci_device_id));
-    Ok(match (kind, address) {
-        (Some(SWITCH), Some(address)) => LinkRemote::Switch(address),
-        (Some(SWITCH), None) => LinkRemote::HiddenSwitch,
-        (Some(GPU), Some(address)) => LinkRemote::Device(address),
-        (None, Some(address)) if has_switch_id => LinkRemote::Switch(address),
-        (None, Some(address)) => LinkRemote::Device(address),
-        (Some(_), _) | (None, None) => LinkRemote::Unknown,
+    let is_switch = match kind {
+        Some(SWITCH) => true,
+        Some(GPU) => false,
+        Some(_) => return Ok(LinkRemote::Unknown),
+        // Drivers without the call: the PCI ids identify switches.
+        None => has_switch_id,
+    };
+    Ok(match (is_switch, address) {
+        (true, Some(address)) => LinkRemote::Switch(address),
+        (true, None) => LinkRemote::HiddenSwitch,
+        (false, Some(address)) => LinkRemote::Device(address),
+        (false, None) => LinkRemote::Unknown,
     })
 }
 

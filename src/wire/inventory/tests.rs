@@ -65,7 +65,7 @@ fn a_value_that_cannot_be_is_named_by_its_path() {
         (
             "\"switch\"",
             "\"unknown\"",
-            "at devices[0].links[0].remotePci\ngiven, and the far end of the link is unknown",
+            "at devices[0].links[0].remotePci\ngiven, and the remote of the link has no address",
         ),
         (
             "\"vendor\": \"nvidia\"",

@@ -207,7 +207,7 @@ fn pick(rule: &Rule, device: &Device, inventory: &Inventory) -> Pick {
     match (&rule.mig, Capability::of(device)) {
         (Some(MigWish::Enabled(_)), Capability::No) if !explicit => Pick::No,
         (Some(_), Capability::Untold(_)) if passed_through => Pick::PassedThrough,
-        (None, _) | (Some(_), _) => Pick::Yes,
+        (None | Some(_), _) => Pick::Yes,
     }
 }
 

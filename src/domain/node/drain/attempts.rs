@@ -56,7 +56,7 @@ impl Attempts {
     /// When the next attempt may begin; `None` while the latest one may still go on.
     pub(super) fn retry_at(&self, now: Duration, deadline: Duration) -> Option<Duration> {
         let until = self.since.saturating_add(deadline);
-        let ended = self.gave_up.or((now >= until).then_some(until))?;
+        let ended = self.gave_up.or_else(|| (now >= until).then_some(until))?;
         Some(ended.saturating_add(self.backoff(deadline)))
     }
 

@@ -297,7 +297,7 @@ fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
     };
     let policy = Policy::default();
     let (nothing, begun) = (BTreeSet::new(), BTreeSet::from([job.target.pci]));
-    let none = BTreeSet::new();
+    let nothing_absent = BTreeSet::new();
     let view = |unfinished| View {
         inventory: &job.inventory,
         targets: &targets,
@@ -306,7 +306,7 @@ fn i3_what_was_begun_and_is_blocked_now_is_taken_up_to_be_brought_back() {
         policy: &policy,
         drift: Drift::Repair,
         unfinished,
-        absent: &none,
+        absent: &nothing_absent,
     };
     let mut node = Node::default();
     let decision = node.look(Duration::ZERO, &view(&nothing));
