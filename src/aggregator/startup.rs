@@ -231,8 +231,8 @@ mod tests {
         })
     }
 
-    fn seen(nodes: usize, expected: Option<usize>) -> Option<StartupProgress> {
-        Some(StartupProgress { nodes, expected })
+    fn seen(nodes: usize, expected: Option<usize>) -> StartupProgress {
+        StartupProgress { nodes, expected }
     }
 
     struct Site {
@@ -271,9 +271,9 @@ mod tests {
         let (mut site, startup) = Site::new(true);
         let check = async {
             site.cluster.send_replace(cluster(&["a", "b"]));
-            site.reports(seen(0, Some(2))).await;
+            site.reports(Some(seen(0, Some(2)))).await;
             site.fleet.send_replace(fleet(&["a", "x"], true));
-            site.reports(seen(2, Some(2))).await;
+            site.reports(Some(seen(2, Some(2)))).await;
             site.fleet.send_replace(fleet(&["a", "b", "x"], true));
             site.reports(None).await;
         };
@@ -289,7 +289,7 @@ mod tests {
             site.fleet.send_replace(fleet(&["a"], false));
             site.reports(None).await;
             site.fleet.send_replace(fleet(&["a", "b"], true));
-            site.reports(seen(2, None)).await;
+            site.reports(Some(seen(2, None))).await;
         };
         tokio::join!(startup.run(), check);
         assert_eq!(*site.progress.borrow(), None);

@@ -242,7 +242,7 @@ mod tests {
         progress.send_replace(None);
         assert_eq!(view.changed_or_started().await, Some(0));
         drop(progress);
-        let again = timeout(Duration::from_secs(60), view.changed_or_started());
+        let again = timeout(Duration::from_mins(1), view.changed_or_started());
         assert!(again.await.is_err());
     }
 

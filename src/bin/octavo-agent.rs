@@ -78,6 +78,16 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
             error = panicked(&mut tasks) => Err(error.into()),
         };
     }
+    operate((settings, level), node, tasks, shutdown).await
+}
+
+/// Observes the hardware and keeps the node in its layout, once or until `shutdown`.
+async fn operate(
+    (settings, level): (&AgentSettings, Level),
+    node: Option<node::Node>,
+    mut tasks: JoinSet<()>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Box<dyn Error>> {
     let catalogue = hardware::catalogue(settings.hardware())?;
     let hardware = hardware::open(settings.hardware(), catalogue.as_ref())?;
     let partitioning = partitioning(settings)?;

@@ -159,9 +159,8 @@ mod tests {
                     Some((name, value)) if name.eq_ignore_ascii_case("user-agent") => {
                         found = Some(value.to_owned());
                     }
-                    Some(_) => {}
                     None if line.trim_end().is_empty() => break,
-                    None => {}
+                    Some(_) | None => {}
                 }
             }
             let response =

@@ -126,7 +126,7 @@ mod tests {
 
     const PACE: Pace = Pace {
         grace: Duration::from_secs(10),
-        deadline: Duration::from_secs(60),
+        deadline: Duration::from_mins(1),
     };
 
     /// Sends `bytes` bytes each second, `times` times; returns whether all were read, and after how long it ended.

@@ -198,7 +198,7 @@ fn what_a_layout_left_is_told_where_no_agent_answers() {
         &|layout| {
             layout
                 .journal
-                .push("plan p has begun and not ended".to_owned())
+                .push("plan p has begun and not ended".to_owned());
         },
         Verdict::Warning,
         "no agent that changes devices answers (/var/lib/octavo); plan p has begun and not ended",

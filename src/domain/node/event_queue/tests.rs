@@ -72,7 +72,10 @@ fn an_event_that_another_one_follows_takes_no_budget_of_the_one_that_follows() {
     assert_eq!(accept_all(&mut queue, at(0)).len(), burst - 2);
     // The last of them, and no earlier one, once there is budget again.
     let wait = queue.wait(at(0)).unwrap();
-    assert_eq!(accept_all(&mut queue, wait - Duration::from_millis(1)), []);
+    assert_eq!(
+        accept_all(&mut queue, wait.saturating_sub(Duration::from_millis(1))),
+        []
+    );
     assert_eq!(
         accept_all(&mut queue, wait),
         [event(Reason::Blocked, "199")]
@@ -136,7 +139,7 @@ fn a_message_is_as_long_as_an_event_may_be_and_stays_text() {
 }
 
 /// What happens on a node, or to its API server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Step {
     /// The layout `day` or `night` is in this state.
     Layout(bool, &'static str),

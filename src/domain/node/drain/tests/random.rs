@@ -158,7 +158,7 @@ proptest! {
                 prop_assert!(moment.layout);
                 let ended = |from: u64| {
                     let until = from + DEADLINE.as_secs();
-                    gave_up.or((!was_tainted && now >= until).then_some(until))
+                    gave_up.or_else(|| (!was_tainted && now >= until).then_some(until))
                 };
                 if let Some(end) = since.and_then(|(_, from)| ended(from)) {
                     // A retry, and not too soon.
