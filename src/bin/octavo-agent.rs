@@ -78,7 +78,8 @@ async fn run(settings: &AgentSettings, level: Level) -> Result<(), Box<dyn Error
             error = panicked(&mut tasks) => Err(error.into()),
         };
     }
-    operate((settings, level), node, tasks, shutdown).await
+    // On the heap: a future of this size does not belong in another one.
+    Box::pin(operate((settings, level), node, tasks, shutdown)).await
 }
 
 /// Observes the hardware and keeps the node in its layout, once or until `shutdown`.
