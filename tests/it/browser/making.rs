@@ -112,7 +112,8 @@ async fn is_sound(page: &Page) {
 async fn replace(page: &Page) {
     reach(page, "replace").await;
     page.press(" ").await;
-    page.until_true("return location.search.includes('replace=yes')")
+    // The server renders the page again from the form.
+    page.until_true("return document.getElementById('replace').hasAttribute('checked')")
         .await;
     reach(page, "make").await;
     page.press(ENTER).await;

@@ -199,7 +199,7 @@ async fn req_008_profiles_are_listed_with_what_they_reach_and_what_is_wrong_with
     let site = cluster().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
-        page.click(".places a:last-child").await;
+        page.click(".places a[href='/profiles']").await;
         page.until(
             NAMES,
             &[

@@ -41,7 +41,7 @@ async fn ac_001_nodes_without_agent_are_in_the_node_view_marked_and_explained() 
     let site = site().await;
     browse(&site.url, Start::default(), async |page| {
         page.open("/").await;
-        page.until("#glance-nodes ~ .headline", &["3 nodes 2 without an agent, by labels; the others as they should be"])
+        page.until("#glance-nodes ~ .headline", &["3 nodes 2 without an agent, by labels; 1 needs attention"])
             .await;
         assert_eq!(page.count("tr.by-labels").await, 2);
         assert_eq!(page.count("#node-cpu-1").await, 0);
