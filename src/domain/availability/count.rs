@@ -288,7 +288,13 @@ impl<'a> Sum<'a> {
         let free = if why.is_some() { 0 } else { rest.min(places) };
         let unhealthy = capacity.saturating_sub(allocatable.max(taken));
         // A plugin that is gone takes all with it; one that finds a device unhealthy leaves the others.
-        let is_gone = allocatable == 0 && seen().any(|units| units.broken < units.total);
+        let lost = |units: &SeenUnits| units.broken.saturating_add(units.set_aside);
+        let is_gone = allocatable == 0 && seen().any(|units| lost(units) < units.total);
+        // A kubelet may retain the capacity of devices that were set aside. Those that it does not count take none of it.
+        let sum = |of: fn(&SeenUnits) -> u64| seen().map(of).fold(0, u64::saturating_add);
+        let uncounted = sum(|units| units.total).saturating_sub(capacity);
+        let set_aside = sum(|units| units.set_aside).saturating_sub(uncounted);
+        let set_aside = set_aside.min(unhealthy);
         let row = self.row(&key);
         row.nodes = row.nodes.saturating_add(1);
         row.has_memory(memory);
@@ -303,7 +309,8 @@ impl<'a> Sum<'a> {
         } else {
             Why::Unhealthy
         };
-        row.is_of_no_use(missing, unhealthy);
+        row.is_of_no_use(Why::SetAside, set_aside);
+        row.is_of_no_use(missing, unhealthy.saturating_sub(set_aside));
         row.is_of_no_use(why.unwrap_or(Why::PodsFull), rest.saturating_sub(free));
         let holders = self.holders.get(node.name.as_str());
         if let Some(holders) = holders.and_then(|all| all.get(resource)) {
