@@ -128,11 +128,8 @@ async fn lists_say_while_nodes_are_still_returning_after_a_start() {
         assert!(page.contains("4 of about 9 nodes"), "{path}: {page}");
     }
     let form = "rows=%5B%7B%22hardware_type%22%3A%22L4%22%2C%22hardware_count%22%3A1%7D%5D";
-    let objectives = send(
-        &router(Counter::new(view.clone(), None)),
-        "/objectives",
-        form,
-    );
+    let site = router(Counter::new(view.clone(), None));
+    let objectives = send(&site, "/objectives", form);
     let objectives = text(objectives.await).await;
     assert!(objectives.contains("4 of about 9 nodes"), "{objectives}");
     progress.send_replace(None);

@@ -399,7 +399,7 @@ mod tests {
             state: state.to_owned(),
             resources: vec![ResourceStatus {
                 name: ResourceName::gpu(),
-                wanted: replicas,
+                wanted: replicas.into(),
                 allocatable: None,
                 units: vec![unit],
             }],
