@@ -282,11 +282,10 @@ fn glance(
 
 /// Whether a user should look at the node. Agents may still return during a start; after it, a node with an agent's label lost it.
 fn needs_attention(node: &Node, is_starting: bool, now: Moment) -> bool {
-    match node.state(now) {
-        NodeState::Ok | NodeState::Empty => false,
-        NodeState::NoAgent => !is_starting && node.source == Source::Label(TYPE_LABEL),
-        _ => true,
-    }
+    let state = node.state(now);
+    let is_labeled_by_agent = node.source == Source::Label(TYPE_LABEL);
+    let lost_agent = state == NodeState::NoAgent && is_labeled_by_agent && !is_starting;
+    lost_agent || !matches!(state, NodeState::Ok | NodeState::Empty | NodeState::NoAgent)
 }
 
 /// What there is to say of all nodes together.

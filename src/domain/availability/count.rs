@@ -12,7 +12,6 @@ use super::seen::{Seen, SeenUnits};
 use super::shape::{Shape, is_accelerator};
 use super::standing::{AgentWord, Why, standing};
 use crate::domain::cluster::{Amounts, ClusterNode, PODS, Sights};
-use crate::domain::id::TypeName;
 
 /// What is to be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -288,12 +287,8 @@ impl<'a> Sum<'a> {
         let free = if why.is_some() { 0 } else { rest.min(places) };
         let unhealthy = capacity.saturating_sub(allocatable.max(taken));
         // A plugin that is gone takes all with it; one that finds a device unhealthy leaves the others.
-        let lost = |units: &SeenUnits| units.broken.saturating_add(units.set_aside);
-        let is_gone = allocatable == 0 && seen().any(|units| lost(units) < units.total);
-        // A kubelet may retain the capacity of devices that were set aside. Those that it does not count take none of it.
-        let sum = |of: fn(&SeenUnits) -> u64| seen().map(of).fold(0, u64::saturating_add);
-        let uncounted = sum(|units| units.total).saturating_sub(capacity);
-        let set_aside = sum(|units| units.set_aside).saturating_sub(uncounted);
+        let is_gone = allocatable == 0 && seen().any(SeenUnits::has_usable);
+        let set_aside = agent.map_or(0, |agent| agent.seen.set_aside(resource, capacity));
         let set_aside = set_aside.min(unhealthy);
         let row = self.row(&key);
         row.nodes = row.nodes.saturating_add(1);
@@ -371,15 +366,7 @@ fn whose(of: &Of<'_, '_>, resource: &str, names: &mut Names) -> (Kind, Source) {
     let Some(agent) = of.agent.filter(|agent| !agent.seen.is_empty()) else {
         return names.of_labels(of.node);
     };
-    let types = |all: Vec<&SeenUnits>| -> BTreeSet<Option<TypeName>> {
-        all.into_iter()
-            .map(|units| units.type_name.clone())
-            .collect()
-    };
-    let mut found = types(agent.seen.of_resource(resource).collect());
-    if found.is_empty() {
-        found = types(agent.seen.units.iter().collect());
-    }
+    let found = agent.seen.types(resource);
     let several = found.len() > 1;
     match found.into_iter().next().flatten() {
         _ if several => (Kind::Mixed, Source::Agent),

@@ -300,9 +300,34 @@ impl Seen {
         let units = self.units.iter();
         units.filter(move |units| bare(&units.resource) == wanted)
     }
+
+    /// Types of the units behind a resource; those of all units if none is behind it.
+    pub(super) fn types(&self, resource: &str) -> BTreeSet<Option<TypeName>> {
+        let of = |units: &SeenUnits| units.type_name.clone();
+        let found: BTreeSet<_> = self.of_resource(resource).map(of).collect();
+        if found.is_empty() {
+            return self.units.iter().map(of).collect();
+        }
+        found
+    }
+
+    /// Units of a resource that are set aside and that the kubelet still counts in its capacity.
+    pub(super) fn set_aside(&self, resource: &str, capacity: u64) -> u64 {
+        let sum = |of: fn(&SeenUnits) -> u64| {
+            let counts = self.of_resource(resource).map(of);
+            counts.fold(0, u64::saturating_add)
+        };
+        let uncounted = sum(|units| units.total).saturating_sub(capacity);
+        sum(|units| units.set_aside).saturating_sub(uncounted)
+    }
 }
 
 impl SeenUnits {
+    /// Whether any of them is neither broken nor set aside.
+    pub(super) fn has_usable(&self) -> bool {
+        self.broken.saturating_add(self.set_aside) < self.total
+    }
+
     pub(super) fn key(&self) -> Key {
         let kind = self.type_name.clone();
         Key {
