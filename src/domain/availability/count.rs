@@ -12,6 +12,7 @@ use super::seen::{Seen, SeenUnits};
 use super::shape::{Shape, is_accelerator};
 use super::standing::{AgentWord, Why, standing};
 use crate::domain::cluster::{Amounts, ClusterNode, PODS, Sights};
+use crate::domain::id::TypeName;
 
 /// What is to be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
