@@ -29,7 +29,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use axum::middleware::map_response;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -65,6 +65,7 @@ pub fn router(availability: Counter) -> Router {
         availability,
         streams: Arc::new(Semaphore::new(MOST_STREAMS)),
     };
+    let long_forms = Arc::new(Semaphore::new(profiles::MAX_LONG_FORMS));
     Router::new()
         .route("/", get(nodes))
         .route("/nodes/{name}", get(one_node))
@@ -76,14 +77,15 @@ pub fn router(availability: Counter) -> Router {
             "/objectives",
             get(profiles::objectives::form)
                 .post(profiles::objectives::answer)
-                .layer(DefaultBodyLimit::max(profiles::LONGEST)),
+                .layer(DefaultBodyLimit::max(profiles::MAX_FORM_BYTES)),
         )
         .route("/profiles", get(profiles::list))
         .route(
             "/profiles/new",
             get(profiles::new)
                 .post(profiles::make)
-                .layer(DefaultBodyLimit::max(profiles::LONGEST)),
+                .layer(DefaultBodyLimit::max(profiles::MAX_DRAFT_FORM_BYTES))
+                .layer(from_fn_with_state(long_forms, profiles::bounded)),
         )
         .route("/profiles/{name}", get(profiles::named))
         .route("/profiles/{namespace}/{name}", get(profiles::keyed))

@@ -55,8 +55,9 @@ pub async fn meet(view: &View, sight: &Sight, asked: SloRequest) -> Result<SloAn
         for row in &mut answer.items {
             row.profiles = suitable(&row.types, row.count.into(), &seen);
         }
-        answer.notices.extend(profiles.notice(sight));
+        answer.notices.extend(view.profiles_notice(sight));
     } else {
+        answer.notices.extend(view.startup_notice(sight));
         answer.notices.push(
             "hardware profiles are named to users who may list hardwareprofiles.infrastructure.opendatahub.io".to_owned(),
         );

@@ -25,7 +25,7 @@ use crate::wire::starting::StartingJson;
 /// How many nodes have reported since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StartupProgress {
-    /// Nodes that have reported.
+    /// Nodes that have reported: of those that are expected, where a cluster tells which.
     pub nodes: usize,
     /// Nodes that are expected; `None` where no cluster tells.
     pub expected: Option<usize>,
@@ -117,10 +117,17 @@ fn progress(
     expected: Option<&[NodeName]>,
     is_settled: bool,
 ) -> Option<StartupProgress> {
-    let nodes = fleet.nodes.len();
-    let is_over = match expected {
-        Some(expected) => expected.iter().all(|name| fleet.nodes.get(name).is_some()),
-        None => is_settled || (nodes > 0 && !fleet.has_returned),
+    let (nodes, is_over) = match expected {
+        Some(expected) => {
+            let reported = |name: &&NodeName| fleet.nodes.get(name).is_some();
+            let nodes = expected.iter().filter(reported).count();
+            (nodes, nodes == expected.len())
+        }
+        None => {
+            let nodes = fleet.nodes.len();
+            let is_over = is_settled || (nodes > 0 && !fleet.has_returned);
+            (nodes, is_over)
+        }
     };
     let expected = expected.map(<[NodeName]>::len);
     (!is_over).then_some(StartupProgress { nodes, expected })
@@ -272,8 +279,9 @@ mod tests {
         let check = async {
             site.cluster.send_replace(cluster(&["a", "b"]));
             site.reports(Some(seen(0, Some(2)))).await;
-            site.fleet.send_replace(fleet(&["a", "x"], true));
-            site.reports(Some(seen(2, Some(2)))).await;
+            // A node that is not expected is none of the two.
+            site.fleet.send_replace(fleet(&["a", "x", "y"], true));
+            site.reports(Some(seen(1, Some(2)))).await;
             site.fleet.send_replace(fleet(&["a", "b", "x"], true));
             site.reports(None).await;
         };

@@ -1,8 +1,10 @@
 //! What every reader of the fleet is given.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::clock::{Clock, Moment};
 use super::engine::Engine;
@@ -30,6 +32,9 @@ pub struct View {
     /// The revision that [`View::listed_changed`] returned last.
     listed: Option<u64>,
 }
+
+/// How often nodes of the cluster without an agent are checked for their age.
+const STALE_CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The types of one fleet in one second: which nodes are stale is a matter of time.
 #[derive(Debug)]
@@ -119,13 +124,17 @@ impl View {
         Some(self.listed().revision)
     }
 
-    /// Why profiles may not be as they are told to who has this sight; `None` while they are.
-    pub fn profiles_notice(&self, sight: &Sight) -> Option<String> {
+    /// Why the fleet is not complete after a start, as far as this reader may know; `None` once it is.
+    pub fn startup_notice(&self, sight: &Sight) -> Option<String> {
         let startup = self.startup();
         // While nobody has reported there is nothing that could be taken for the whole.
         let startup = startup.filter(|now| now.nodes > 0 || now.expected.is_some());
-        let startup = startup.map(|now| now.told(sight));
-        match (startup, self.profiles.notice(sight)) {
+        startup.map(|now| now.told(sight))
+    }
+
+    /// Why profiles may be incomplete or outdated, as far as this reader may know; `None` while they are neither.
+    pub fn profiles_notice(&self, sight: &Sight) -> Option<String> {
+        match (self.startup_notice(sight), self.profiles.notice(sight)) {
             (Some(startup), Some(notice)) => Some(format!("{startup}; {notice}")),
             (startup, notice) => startup.or(notice),
         }
@@ -189,6 +198,8 @@ impl View {
                     tokio::select! {
                         changed = self.fleet.changed() => changed.ok()?,
                         () = cluster.changed() => {}
+                        // Nodes become stale without any update, so their age is checked at intervals.
+                        () = sleep(STALE_CHECK_INTERVAL) => {}
                     }
                 }
                 None => self.fleet.changed().await.ok()?,
@@ -218,7 +229,7 @@ impl View {
     }
 }
 
-/// Waits until the start is another step further; for ever where it is over.
+/// Waits until the start is another step further; never resolves once startup is over.
 async fn changed(startup: Option<&mut watch::Receiver<Option<StartupProgress>>>) {
     if let Some(startup) = startup
         && startup.changed().await.is_ok()

@@ -40,6 +40,8 @@ struct Merged {
     fleet: Fleet,
     /// When the cluster was heard of last; shared by all entries.
     freshness: Freshness,
+    /// Whether that was too long ago at the last merge.
+    is_stale: bool,
 }
 
 impl ClusterNodes {
@@ -54,6 +56,7 @@ impl ClusterNodes {
             changes: 0,
             fleet: Fleet::default(),
             freshness: Freshness::new(Moment::default(), STALE_AFTER),
+            is_stale: false,
         };
         Self {
             followed,
@@ -87,7 +90,12 @@ impl Merged {
         if !is_same_cluster {
             self.look(&followed.sights);
         }
-        if is_same_cluster && agents.revision == self.agents.revision {
+        let is_stale = self.freshness.is_stale(now);
+        let is_same_age = is_stale == self.is_stale;
+        if !is_same_age {
+            self.set_stale(is_stale);
+        }
+        if is_same_cluster && is_same_age && agents.revision == self.agents.revision {
             return self.fleet.clone();
         }
         let entries = self.known.values().filter_map(|(_, entry)| entry.as_ref());
@@ -109,6 +117,20 @@ impl Merged {
         self.listed = listed;
         self.fleet = fleet.clone();
         fleet
+    }
+
+    /// Replaces all entries: for event streams, becoming stale or fresh is a change like any other.
+    fn set_stale(&mut self, is_stale: bool) {
+        self.is_stale = is_stale;
+        self.freshness = self.freshness.found(is_stale);
+        for (_, entry) in self.known.values_mut() {
+            if let Some(entry) = entry {
+                *entry = Arc::new(Node {
+                    freshness: self.freshness.clone(),
+                    ..Node::clone(entry)
+                });
+            }
+        }
     }
 
     /// Reads the nodes that changed.
@@ -158,10 +180,12 @@ fn labels(node: &ClusterNode) -> LabelSet {
 mod tests {
     use std::time::Duration;
 
-    use tokio::time::Instant;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
+    use crate::aggregator::clock::Clock;
     use crate::aggregator::fleet::{Gist, Origin};
+    use crate::aggregator::view::View;
     use crate::domain::cluster::Amounts;
     use crate::domain::fleet::NodeState;
     use crate::domain::inventory::{Inventory, Machine, NvmlState};
@@ -275,5 +299,35 @@ mod tests {
             state(&nodes.merge(&of_agents, later), later),
             NodeState::Stale
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn i9_an_event_stream_learns_that_a_node_without_agent_is_stale_and_is_fresh_again() {
+        let (_agents, of_agents) = watch::channel(Fleet::default());
+        let node = || vec![cluster_node("a100", "NVIDIA-L4")];
+        let (cluster, of_cluster) = watch::channel(followed(node()));
+        let mut view = View::new(of_agents, Clock::start()).with_cluster(Some(of_cluster));
+        let state = |view: &View, fleet: &Fleet| {
+            let now = view.clock().now();
+            fleet.nodes.iter().next().unwrap().state(now)
+        };
+        let fresh = view.listed();
+        assert_eq!(state(&view, &fresh), NodeState::NoAgent);
+        // Nothing is heard of the cluster any more.
+        let stale = loop {
+            let next = timeout(2 * STALE_AFTER, view.listed_changed()).await;
+            let next = next.unwrap().unwrap();
+            if next.revision > fresh.revision {
+                break next;
+            }
+        };
+        assert_eq!(state(&view, &stale), NodeState::Stale);
+        assert_eq!(stale.since(&fresh).changed.len(), 1);
+
+        cluster.send_replace(followed(node()));
+        let next = timeout(STALE_AFTER, view.listed_changed()).await;
+        let next = next.unwrap().unwrap();
+        assert_eq!(state(&view, &next), NodeState::NoAgent);
+        assert_eq!(next.since(&stale).changed.len(), 1);
     }
 }

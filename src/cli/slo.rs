@@ -204,7 +204,7 @@ mod tests {
             here: vec![format!("acme-{hardware}")],
             count: 2,
             replicas: Some(3),
-            per_hour: Some("9.00".to_owned()),
+            per_hour: Some("1234.5".to_owned()),
             currency: Some("USD".to_owned()),
             misses: misses.iter().map(ToString::to_string).collect(),
             profiles: vec![SloProfile {
@@ -248,12 +248,12 @@ mod tests {
         assert_eq!(
             text(FleetFormat::Table, Headers::Shown),
             "\
-HARDWARE  DEVICES  COPIES  COST/H    HERE  PROFILE        FREE  KEEPS  REQ/S  TTFT_P90
-a         2        3       9.00 USD  yes   opendatahub/a  4     yes    4.5    180.5
-b         2        -       -         no    -              -     no     -      -
+HARDWARE  DEVICES  COPIES  COST/H        HERE  PROFILE        FREE  KEEPS  REQ/S  TTFT_P90
+a         2        3       1,234.50 USD  yes   opendatahub/a  4     yes    4.5    180.5
+b         2        -       -             no    -              -     no     -      -
 
 profiles to choose:
-  2 x a: Premium GPU (opendatahub/a) - 4 available - 9.00 USD/h - keeps all
+  2 x a: Premium GPU (opendatahub/a) - 4 available - 1,234.50 USD/h - keeps all
 
 does not keep all:
   2 x b: nobody knows which hardware this is
@@ -264,6 +264,6 @@ does not keep all:
                 .ends_with("may be:\n  a: acme-a\n  b: nobody knows\n")
         );
         let bare = text(FleetFormat::Table, Headers::Hidden);
-        assert!(bare.starts_with("a  2  3  9.00 USD"), "{bare}");
+        assert!(bare.starts_with("a  2  3  1,234.50 USD"), "{bare}");
     }
 }

@@ -414,6 +414,31 @@ mod tests {
     }
 
     #[test]
+    fn a_host_name_that_matches_no_request_is_refused() {
+        let named = |name: &str| {
+            let name = format!("--http-host={name}");
+            settings(&["--plaintext", "--http-auth=none", &name])
+        };
+        for (name, said) in [
+            ("https://octavo.example", "without a scheme"),
+            ("octavo.example:8443", "without a scheme"),
+            ("octavo.example/nodes", "without a scheme"),
+            ("octavo.example.", "without a dot"),
+            ("a,,b", "is empty"),
+        ] {
+            let answer = named(name).unwrap_err();
+            assert_eq!(answer.kind(), AnswerKind::UsageError, "{name}");
+            let text = answer.to_string();
+            assert!(
+                text.contains("--http-host") && text.contains(said),
+                "{text}"
+            );
+        }
+        let names = named("octavo.example,fleet").unwrap();
+        assert_eq!(names.serving().http_hosts(), ["octavo.example", "fleet"]);
+    }
+
+    #[test]
     fn without_a_certificate_both_ways_out_are_named() {
         let answer = settings(&[]).unwrap_err();
         assert_eq!(answer.kind(), AnswerKind::UsageError);

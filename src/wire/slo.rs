@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 pub use self::catalogue::{Found, RowsError, parse};
 use super::api::API_VERSION;
 use crate::domain::matching::RequestError;
-use crate::domain::price::{Currency, PriceError};
+use crate::domain::price::{Currency, PriceError, shown};
 use crate::domain::slo::{Hardware, Judged, Objectives, Row};
 
 /// Most rows of one question.
@@ -148,11 +148,11 @@ impl SloProfile {
 }
 
 impl SloRow {
-    /// What a person can pick for it and what that means: `Premium GPU (opendatahub/premium) - 4 available - 5 USD/h - keeps all`.
+    /// What a person can pick for it and what that means: `Premium GPU (opendatahub/premium) - 4 available - 5.00 USD/h - keeps all`.
     pub fn offers(&self) -> Vec<String> {
         let cost = match (&self.per_hour, &self.currency) {
-            (Some(price), Some(currency)) => format!("{price} {currency}/h"),
-            (Some(price), None) => format!("{price}/h"),
+            (Some(price), Some(currency)) => format!("{} {currency}/h", shown(price)),
+            (Some(price), None) => format!("{}/h", shown(price)),
             (None, _) => "no price".to_owned(),
         };
         let keeps = match self.misses.len() {
@@ -167,8 +167,8 @@ impl SloRow {
                     Some(free) => format!("{free} available"),
                     None => "availability unknown".to_owned(),
                 };
-                let (shown, key) = (&one.display_name, one.key());
-                format!("{shown} ({key}) - {free} - {cost} - {keeps}")
+                let (name, key) = (&one.display_name, one.key());
+                format!("{name} ({key}) - {free} - {cost} - {keeps}")
             })
             .collect()
     }

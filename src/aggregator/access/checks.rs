@@ -192,8 +192,8 @@ impl Checks {
         Ok(seen)
     }
 
-    /// Types that agents told of, and those that a cluster's nodes are known by through labels alone. Agents come first where there
-    /// are more than can be asked about.
+    /// Types of listed nodes, with or without an agent, and types of counted rows. Those of listed nodes come first where there are
+    /// more than can be asked about.
     async fn names(&self) -> Vec<TypeName> {
         let view = self.counter.view();
         let listed = view.types(&view.listed(), view.clock().now());

@@ -11,12 +11,14 @@ use super::groups::{GROUP, Part, is_asked, parts};
 use super::rows::{Head, Row, heads};
 use super::words::{Badge, age, counted, memory, millis, node_state, starting, type_name};
 use crate::aggregator::clock::{Clock, Moment};
-use crate::aggregator::fleet::{Fleet, TypeOfFleet};
+use crate::aggregator::fleet::{Fleet, Node, TypeOfFleet};
 use crate::aggregator::query::{self, Query};
 use crate::aggregator::view::View;
 use crate::domain::access::{Sight, Types};
+use crate::domain::availability::Source;
 use crate::domain::error::chain;
 use crate::domain::fleet::{Counts, NodeState};
+use crate::domain::hardware_profile::TYPE_LABEL;
 use crate::domain::quantity::Mebibytes;
 
 /// Rows on a page.
@@ -157,7 +159,7 @@ pub(super) fn page(view: &View, sight: &Sight, uri: &Uri, origin: &str) -> ListP
         nodes: sight.nodes,
         starting: starting(view, sight),
         empty: fleet.nodes.is_empty().then(|| empty(now, origin)),
-        glance: glance(&fleet, &types, &sight.types, &asked, now),
+        glance: glance((&fleet, view), &types, &sight.types, &asked, now),
         form: form(&asked, &types, &query, has_layouts),
         types: types.iter().map(|one| card(one, &asked)).collect(),
         wrong,
@@ -225,7 +227,7 @@ fn name(origin: &str) -> &str {
 }
 
 fn glance(
-    fleet: &Fleet,
+    (fleet, view): (&Fleet, &View),
     types: &[TypeOfFleet],
     seen: &Types,
     asked: &Asked,
@@ -248,13 +250,7 @@ fn glance(
         (state, nodes.filter(|node| node.state(now) == state).count())
     });
     let nodes = fleet.nodes.len();
-    let wanting: usize = by_state
-        .iter()
-        .filter(|(state, _)| {
-            !matches!(state, NodeState::Ok | NodeState::Empty | NodeState::NoAgent)
-        })
-        .map(|(_, count)| count)
-        .sum();
+    let is_starting = view.startup().is_some();
     let partitions = counts.partitions;
     Glance {
         devices: counts.total(),
@@ -275,7 +271,7 @@ fn glance(
         legend: legend(counts),
         nodes,
         nodes_noun: if nodes == 1 { "node" } else { "nodes" },
-        verdict: verdict(wanting, fleet),
+        verdict: verdict(fleet, is_starting, now),
         are: match nodes {
             1 => "is 1 node".to_owned(),
             several => format!("are {several} nodes"),
@@ -284,10 +280,25 @@ fn glance(
     }
 }
 
+/// Whether a user should look at the node. Agents may still return during a start; after it, a node with an agent's label lost it.
+fn needs_attention(node: &Node, is_starting: bool, now: Moment) -> bool {
+    let state = node.state(now);
+    let is_labeled_by_agent = node.source == Source::Label(TYPE_LABEL);
+    let lost_agent = state == NodeState::NoAgent && is_labeled_by_agent && !is_starting;
+    lost_agent || !matches!(state, NodeState::Ok | NodeState::Empty | NodeState::NoAgent)
+}
+
 /// What there is to say of all nodes together.
-fn verdict(wanting: usize, fleet: &Fleet) -> String {
-    let without_agent = fleet.nodes.iter().filter(|node| !node.has_agent()).count();
+fn verdict(fleet: &Fleet, is_starting: bool, now: Moment) -> String {
+    let count = |is: &dyn Fn(&Node) -> bool| fleet.nodes.iter().filter(|node| is(node)).count();
+    let wanting = count(&|node| needs_attention(node, is_starting, now));
+    let without_agent = count(&|node| !node.has_agent());
+    // Agents may still return during a start: their nodes are not called nodes without an agent.
+    let is_returning = is_starting && without_agent > 0;
     let verdict = match (wanting, without_agent) {
+        (0, without) if is_returning && without < fleet.nodes.len() => {
+            Some("those that have reported as they should be".to_owned())
+        }
         (0, 0) => return "all as they should be".to_owned(),
         (0, without) if without == fleet.nodes.len() => None,
         (0, _) => Some("the others as they should be".to_owned()),
@@ -296,6 +307,7 @@ fn verdict(wanting: usize, fleet: &Fleet) -> String {
     };
     let without_agent = match without_agent {
         0 => None,
+        _ if is_returning => None,
         count => Some(format!("{count} without an agent, by labels")),
     };
     let parts: Vec<String> = without_agent.into_iter().chain(verdict).collect();

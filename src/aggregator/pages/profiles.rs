@@ -9,11 +9,15 @@ mod estimate;
 pub(super) mod objectives;
 mod one;
 
+use std::sync::Arc;
+
 use askama::Template;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
 use axum::response::Response;
 use axum::{Extension, Form};
+use tokio::sync::Semaphore;
 
 use self::draft::Reader;
 use self::estimate::Estimate;
@@ -29,8 +33,12 @@ use crate::wire::hardware_profiles::document::{FindingJson, IdentifierJson, Prof
 
 /// Rows on a page: the first ones by namespace and name.
 const ROWS: usize = 500;
-/// The longest form: as many nodes as a profile can be made of, under the longest names, and the other fields.
-pub(super) const LONGEST: usize = 2 << 20;
+/// The longest form, other than of a new profile.
+pub(super) const MAX_FORM_BYTES: usize = 256 << 10;
+/// The longest form of a new profile: the most nodes of one, under the longest names, and the other fields.
+pub(super) const MAX_DRAFT_FORM_BYTES: usize = 2 << 20;
+/// Forms longer than [`MAX_FORM_BYTES`] that are read and answered at a time.
+pub(super) const MAX_LONG_FORMS: usize = 8;
 
 /// All profiles.
 #[derive(Template)]
@@ -177,6 +185,32 @@ pub(super) async fn make(
     };
     let (status, page) = draft::sent(&site, pairs, reader).await;
     html(status, &page)
+}
+
+/// Bounds the memory that long forms take: refuses further ones while [`MAX_LONG_FORMS`] are read and answered.
+pub(super) async fn bounded(
+    State(forms): State<Arc<Semaphore>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let is_short = length.is_some_and(|length| length <= MAX_FORM_BYTES);
+    if request.method() != Method::POST || is_short {
+        return next.run(request).await;
+    }
+    let Ok(_permit) = forms.try_acquire() else {
+        let page = Missing {
+            assets: Assets::links(),
+            title: "Too many long forms",
+            text: "The server already reads as many long forms as it can. Send this one again in a few seconds.",
+        };
+        let mut response = html(StatusCode::SERVICE_UNAVAILABLE, &page);
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        return response;
+    };
+    next.run(request).await
 }
 
 impl Row {

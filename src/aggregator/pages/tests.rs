@@ -1,14 +1,20 @@
 //! What is served, without a browser.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::http::{Request, Response, StatusCode, header};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
 
+use super::profiles::MAX_LONG_FORMS;
 use super::{MOST_STREAMS, router};
 use crate::aggregator::availability::Counter;
 use crate::aggregator::clock::Clock;
@@ -16,8 +22,10 @@ use crate::aggregator::fleet::{Fleet, Freshness, Gist, Node, Origin};
 use crate::aggregator::startup::StartupProgress;
 use crate::aggregator::view::View;
 use crate::domain::access::{Sight, Types};
+use crate::domain::cluster::{Amounts, ClusterNode, Sights};
 use crate::domain::inventory::{Inventory, Machine, NvmlState};
 use crate::domain::stream::{Parts, Run};
+use crate::k8s::cluster::Followed;
 
 /// A fleet of so many nodes without a device.
 fn view(nodes: usize) -> (watch::Sender<Fleet>, View) {
@@ -115,13 +123,98 @@ async fn lists_say_while_nodes_are_still_returning_after_a_start() {
         let page = text(get(&view, path).await).await;
         assert!(page.contains(told), "{path}: {page}");
     }
-    let profiles = text(get(&view, "/profiles").await).await;
-    assert!(profiles.contains("4 of about 9 nodes"), "{profiles}");
+    for path in ["/profiles", "/compare"] {
+        let page = text(get(&view, path).await).await;
+        assert!(page.contains("4 of about 9 nodes"), "{path}: {page}");
+    }
+    let form = "rows=%5B%7B%22hardware_type%22%3A%22L4%22%2C%22hardware_count%22%3A1%7D%5D";
+    let site = router(Counter::new(view.clone(), None));
+    let objectives = send(&site, "/objectives", form);
+    let objectives = text(objectives.await).await;
+    assert!(objectives.contains("4 of about 9 nodes"), "{objectives}");
     progress.send_replace(None);
-    for path in ["/", "/availability", "/profiles"] {
+    for path in ["/", "/availability", "/profiles", "/compare"] {
         let page = text(get(&view, path).await).await;
         assert!(!page.contains("is starting"), "{path}: {page}");
     }
+}
+
+#[tokio::test]
+async fn a_node_whose_agent_left_needs_attention_once_the_start_is_over() {
+    let (_fleet, view) = view(0);
+    let node = |name: &str, (key, value): (&str, &str)| ClusterNode {
+        name: name.to_owned(),
+        labels: [(key.to_owned(), value.to_owned())].into(),
+        capacity: Amounts::default().with("nvidia.com/gpu", 4),
+        ..ClusterNode::default()
+    };
+    let nodes = [
+        node("left", ("octavo.dev/type", "nvidia-l4-24gb")),
+        node("vendor", ("nvidia.com/gpu.product", "NVIDIA-L4")),
+    ];
+    let (_cluster, followed) = watch::channel(Arc::new(Followed {
+        sights: Arc::new(Sights::of(nodes, [])),
+        heard: Some(Instant::now()),
+        ..Followed::default()
+    }));
+    let (progress, startup) = watch::channel(Some(StartupProgress::default()));
+    let view = view.with_startup(startup).with_cluster(Some(followed));
+    let during = text(get(&view, "/").await).await;
+    assert!(!during.contains("without an agent, by labels"), "{during}");
+    assert!(!during.contains("attention"), "{during}");
+    progress.send_replace(None);
+    let after = text(get(&view, "/").await).await;
+    assert!(
+        after.contains("2 without an agent, by labels; 1 needs attention"),
+        "{after}"
+    );
+}
+
+async fn send(site: &Router, path: &str, form: &str) -> Response<Body> {
+    let mut request = Request::post(path)
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .header(header::CONTENT_LENGTH, form.len())
+        .body(Body::from(form.to_owned()))
+        .unwrap();
+    request.extensions_mut().insert(Sight::everything());
+    site.clone().oneshot(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn i10_forms_are_bounded_and_so_is_the_number_of_long_ones_that_are_read() {
+    let (_fleet, view) = view(0);
+    let site = router(Counter::new(view, None));
+    let long = format!("rows={}", "x".repeat(300 << 10));
+    let refused = send(&site, "/objectives", &long).await;
+    assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
+
+    let mut reading = JoinSet::new();
+    for _ in 0..MAX_LONG_FORMS {
+        let body = StreamBody::new(tokio_stream::pending::<Result<Frame<Bytes>, Infallible>>());
+        let mut request = Request::post("/profiles/new")
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(Body::new(body))
+            .unwrap();
+        request.extensions_mut().insert(Sight::everything());
+        reading.spawn(site.clone().oneshot(request));
+    }
+    let long = format!("name={}", "x".repeat(300 << 10));
+    let refused = async {
+        loop {
+            let answer = send(&site, "/profiles/new", &long).await;
+            if answer.status() == StatusCode::SERVICE_UNAVAILABLE {
+                break answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let refused = timeout(Duration::from_secs(60), refused).await.unwrap();
+    assert!(refused.headers().contains_key(header::RETRY_AFTER));
+    let short = send(&site, "/profiles/new", "name=a").await;
+    assert_ne!(short.status(), StatusCode::SERVICE_UNAVAILABLE);
+    reading.shutdown().await;
+    let read = send(&site, "/profiles/new", &long).await;
+    assert_ne!(read.status(), StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]

@@ -221,8 +221,9 @@ pub(super) async fn profile_draft(
     responses(
         (status = 200, description = "The object, and what to know before it is made", body = ProfileDraft),
         (status = 400, description = "The document is invalid, or there are parameters; `parameter` names the field", body = Problem, content_type = "application/problem+json"),
+        (status = 408, description = "The document arrived too slowly", body = Problem, content_type = "application/problem+json"),
         (status = 413, description = "The document is too long", body = Problem, content_type = "application/problem+json"),
-        (status = 415, description = "The document is not JSON", body = Problem, content_type = "application/problem+json"),
+        (status = 415, description = "The document is not JSON, or compressed", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "No profile can be made of these nodes", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "No cluster is followed now", body = Problem, content_type = "application/problem+json")
     )

@@ -12,7 +12,7 @@ use crate::aggregator::slo::{self, SloError};
 use crate::wire::api::Problem;
 use crate::wire::slo::{SloAnswer, SloRequest};
 
-/// Measured rows that meet objectives of a service, and the hardware profiles that give their devices
+/// Measured rows that meet objectives of a service, and the hardware profiles that provide these devices
 #[utoipa::path(
     post,
     path = "/api/v1/slo",

@@ -4,9 +4,21 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::value_parser;
+use thiserror::Error;
 
 use super::{count, usage};
 use crate::config::Answer;
+
+/// Why a host name never equals that of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+enum HostNameError {
+    #[error("the name is empty")]
+    Empty,
+    #[error("give the name alone, without a scheme, port or path")]
+    NotAlone,
+    #[error("give the name without a dot at its end")]
+    TrailingDot,
+}
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Serving")]
@@ -40,7 +52,8 @@ pub(super) struct ServingArgs {
         value_name = "NAME",
         env = "OCTAVO_HTTP_HOSTS",
         hide_env_values = true,
-        value_delimiter = ','
+        value_delimiter = ',',
+        value_parser = host_name
     )]
     http_hosts: Vec<String>,
 
@@ -134,6 +147,20 @@ impl ServingArgs {
             max_connections: count(self.max_connections),
         })
     }
+}
+
+/// Parses a host name; refuses those that can match no request.
+fn host_name(name: &str) -> Result<String, HostNameError> {
+    if name.is_empty() {
+        return Err(HostNameError::Empty);
+    }
+    if name.contains(['/', ':']) || name.contains(char::is_whitespace) {
+        return Err(HostNameError::NotAlone);
+    }
+    if name.ends_with('.') {
+        return Err(HostNameError::TrailingDot);
+    }
+    Ok(name.to_owned())
 }
 
 impl ServingSettings {

@@ -288,7 +288,9 @@ impl<'a> Sum<'a> {
         let free = if why.is_some() { 0 } else { rest.min(places) };
         let unhealthy = capacity.saturating_sub(allocatable.max(taken));
         // A plugin that is gone takes all with it; one that finds a device unhealthy leaves the others.
-        let is_gone = allocatable == 0 && seen().any(|units| units.broken < units.total);
+        let is_gone = allocatable == 0 && seen().any(SeenUnits::has_usable);
+        let set_aside = agent.map_or(0, |agent| agent.seen.set_aside(resource, capacity));
+        let set_aside = set_aside.min(unhealthy);
         let row = self.row(&key);
         row.nodes = row.nodes.saturating_add(1);
         row.has_memory(memory);
@@ -303,7 +305,8 @@ impl<'a> Sum<'a> {
         } else {
             Why::Unhealthy
         };
-        row.is_of_no_use(missing, unhealthy);
+        row.is_of_no_use(Why::SetAside, set_aside);
+        row.is_of_no_use(missing, unhealthy.saturating_sub(set_aside));
         row.is_of_no_use(why.unwrap_or(Why::PodsFull), rest.saturating_sub(free));
         let holders = self.holders.get(node.name.as_str());
         if let Some(holders) = holders.and_then(|all| all.get(resource)) {
@@ -364,15 +367,7 @@ fn whose(of: &Of<'_, '_>, resource: &str, names: &mut Names) -> (Kind, Source) {
     let Some(agent) = of.agent.filter(|agent| !agent.seen.is_empty()) else {
         return names.of_labels(of.node);
     };
-    let types = |all: Vec<&SeenUnits>| -> BTreeSet<Option<TypeName>> {
-        all.into_iter()
-            .map(|units| units.type_name.clone())
-            .collect()
-    };
-    let mut found = types(agent.seen.of_resource(resource).collect());
-    if found.is_empty() {
-        found = types(agent.seen.units.iter().collect());
-    }
+    let found = agent.seen.types(resource);
     let several = found.len() > 1;
     match found.into_iter().next().flatten() {
         _ if several => (Kind::Mixed, Source::Agent),

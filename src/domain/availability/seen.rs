@@ -46,12 +46,13 @@ pub struct SeenUnits {
     pub set_aside: u64,
 }
 
-/// One unit.
+/// Equal units. They are counted and not listed: an agent may report any number of time slices.
 struct One {
     resource: String,
     shape: Shape,
     memory: Option<Mebibytes>,
     standing: Standing,
+    count: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,7 +148,7 @@ impl SeenUnits {
             (Some(known), Some(other)) => Some(known.min(other)),
             (known, other) => known.or(other),
         };
-        self.total = self.total.saturating_add(1);
+        self.total = self.total.saturating_add(one.count);
         let place = match one.standing {
             Standing::Free => &mut self.free,
             Standing::Taken => &mut self.in_use,
@@ -155,7 +156,7 @@ impl SeenUnits {
             Standing::SetAside => &mut self.set_aside,
             Standing::Unknown => return,
         };
-        *place = place.saturating_add(1);
+        *place = place.saturating_add(one.count);
     }
 
     /// Of which nobody tells whether they are in use.
@@ -194,7 +195,7 @@ impl<'a> Allocations<'a> {
     /// A device or partition as the units that pods can ask for: itself, or its time slices.
     fn units(&self, uuid: Option<&str>, whole: One) -> Vec<One> {
         let held = uuid.and_then(|uuid| self.held.get(uuid));
-        let held = held.map_or(0, BTreeSet::len);
+        let held = held.map_or(0, |ids| u64::try_from(ids.len()).unwrap_or(u64::MAX));
         let Some((name, replicas)) = uuid.and_then(|uuid| self.sliced.get(uuid)) else {
             let is_open = matches!(whole.standing, Standing::Free | Standing::Unknown);
             let standing = if is_open && held > 0 {
@@ -205,17 +206,25 @@ impl<'a> Allocations<'a> {
             return vec![One { standing, ..whole }];
         };
         // A process of an unknown container holds one.
-        let taken = held.max(usize::from(whole.standing == Standing::Taken));
-        let replicas = usize::try_from(*replicas).unwrap_or(usize::MAX);
-        let units = (0..replicas).map(|at| One {
+        let taken = held.max(u64::from(whole.standing == Standing::Taken));
+        let (taken, rest) = match whole.standing {
+            Standing::Free | Standing::Taken => (taken, Standing::Free),
+            Standing::Unknown => (taken, Standing::Unknown),
+            Standing::Broken | Standing::SetAside => (0, whole.standing),
+        };
+        let replicas = u64::from(*replicas);
+        let taken = taken.min(replicas);
+        let counts = [
+            (Standing::Taken, taken),
+            (rest, replicas.saturating_sub(taken)),
+        ];
+        let units = counts.into_iter().filter(|(_, count)| *count > 0);
+        let units = units.map(|(standing, count)| One {
             resource: name.as_str().to_owned(),
             shape: whole.shape.sliced(),
             memory: whole.memory,
-            standing: match whole.standing {
-                Standing::Free | Standing::Taken if at < taken => Standing::Taken,
-                Standing::Free | Standing::Taken => Standing::Free,
-                Standing::Broken | Standing::SetAside | Standing::Unknown => whole.standing,
-            },
+            standing,
+            count,
         });
         units.collect()
     }
@@ -243,6 +252,7 @@ fn units(
             Occupancy::InUse => Standing::Taken,
             Occupancy::Partitioned(_) | Occupancy::Unknown => Standing::Unknown,
         },
+        count: 1,
     };
     allocations.units(uuid.map(GpuUuid::as_str), whole)
 }
@@ -273,6 +283,7 @@ fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<One> {
                 } else {
                     Standing::Free
                 },
+                count: 1,
             };
             let uuid = compute.uuid.as_ref();
             all.extend(allocations.units(uuid.map(MigUuid::as_str), whole));
@@ -289,9 +300,34 @@ impl Seen {
         let units = self.units.iter();
         units.filter(move |units| bare(&units.resource) == wanted)
     }
+
+    /// Types of the units behind a resource; those of all units if none is behind it.
+    pub(super) fn types(&self, resource: &str) -> BTreeSet<Option<TypeName>> {
+        let of = |units: &SeenUnits| units.type_name.clone();
+        let found: BTreeSet<_> = self.of_resource(resource).map(of).collect();
+        if found.is_empty() {
+            return self.units.iter().map(of).collect();
+        }
+        found
+    }
+
+    /// Units of a resource that are set aside and that the kubelet still counts in its capacity.
+    pub(super) fn set_aside(&self, resource: &str, capacity: u64) -> u64 {
+        let sum = |of: fn(&SeenUnits) -> u64| {
+            let counts = self.of_resource(resource).map(of);
+            counts.fold(0, u64::saturating_add)
+        };
+        let uncounted = sum(|units| units.total).saturating_sub(capacity);
+        sum(|units| units.set_aside).saturating_sub(uncounted)
+    }
 }
 
 impl SeenUnits {
+    /// Whether any of them is neither broken nor set aside.
+    pub(super) fn has_usable(&self) -> bool {
+        self.broken.saturating_add(self.set_aside) < self.total
+    }
+
     pub(super) fn key(&self) -> Key {
         let kind = self.type_name.clone();
         Key {
@@ -377,6 +413,25 @@ mod tests {
         }
     }
 
+    /// A report of the device as time slices.
+    fn sliced(state: &str, replicas: u32) -> SharingReport {
+        let unit = UnitStatus {
+            uuid: UUID.to_owned(),
+            replicas: Some(replicas),
+            health: Health::Healthy,
+        };
+        SharingReport {
+            state: state.to_owned(),
+            resources: vec![ResourceStatus {
+                name: ResourceName::gpu(),
+                wanted: replicas.into(),
+                allocatable: None,
+                units: vec![unit],
+            }],
+            ..SharingReport::default()
+        }
+    }
+
     #[test]
     fn what_was_given_to_a_container_is_in_use_before_it_has_a_process() {
         let usage = held([ShareId::whole(UUID)]);
@@ -387,23 +442,6 @@ mod tests {
     #[test]
     fn a_device_that_is_time_sliced_is_as_many_units_as_it_has_replicas() {
         let usage = held([ShareId::replica(UUID, 0), ShareId::replica(UUID, 1)]);
-        let sliced = |state: &str| {
-            let unit = UnitStatus {
-                uuid: UUID.to_owned(),
-                replicas: Some(3),
-                health: Health::Healthy,
-            };
-            SharingReport {
-                state: state.to_owned(),
-                resources: vec![ResourceStatus {
-                    name: ResourceName::gpu(),
-                    wanted: 3,
-                    allocatable: None,
-                    units: vec![unit],
-                }],
-                ..SharingReport::default()
-            }
-        };
         let mut busy = device();
         busy.processes = vec![process(7, None, None)];
         let of = |sharing: &SharingReport| {
@@ -419,9 +457,34 @@ mod tests {
             let units = seen.units.into_iter().next().unwrap();
             (units.shape, units.total, units.in_use, units.free)
         };
-        assert_eq!(of(&sliced("sharing-in-force")), (Shape::Shared, 3, 2, 1));
+        assert_eq!(of(&sliced("sharing-in-force", 3)), (Shape::Shared, 3, 2, 1));
         // A layout that is not applied yet does not count.
-        assert_eq!(of(&sliced("sharing-pending")), (Shape::Device, 1, 1, 0));
+        assert_eq!(of(&sliced("sharing-pending", 3)), (Shape::Device, 1, 1, 0));
+    }
+
+    #[test]
+    fn i10_any_number_of_replicas_is_counted_without_a_list_of_them() {
+        let sharing = sliced("sharing-in-force", u32::MAX);
+        let counted = |device: Device, usage: Option<&Usage>| {
+            let reported = Reported {
+                usage,
+                sharing: Some(&sharing),
+            };
+            let seen = Seen::of(&inventory(device), reported, &mut Possibilities::default());
+            let [units] = seen.units.as_slice() else {
+                panic!("{:?}", seen.units);
+            };
+            assert_eq!(units.total, u64::from(u32::MAX));
+            (units.free, units.in_use, units.unknown())
+        };
+        let all = u64::from(u32::MAX);
+        let usage = held([ShareId::replica(UUID, 0), ShareId::replica(UUID, 1)]);
+        assert_eq!(counted(device(), None), (all, 0, 0));
+        assert_eq!(counted(device(), Some(&usage)), (all - 2, 2, 0));
+        // Allocated slices are in use even where the processes of the device are not known.
+        let mut silent = device();
+        silent.users_untold("no permission".to_owned());
+        assert_eq!(counted(silent, Some(&usage)), (0, 2, all - 2));
     }
 
     #[test]

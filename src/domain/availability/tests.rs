@@ -280,6 +280,27 @@ fn devices_set_aside_for_virtual_machines_are_not_called_unhealthy() {
 }
 
 #[test]
+fn d9_devices_that_are_set_aside_are_so_where_the_kubelet_retains_their_capacity() {
+    let end = |set_aside: u64, (allocatable, capacity): (u64, u64)| {
+        let mut seen = seen(&[(H200, GPU, 4)]);
+        (seen.units[0].free, seen.units[0].in_use) = (4 - set_aside, 0);
+        seen.units[0].set_aside = set_aside;
+        let mut node = node("a", &[], capacity);
+        node.allocatable = node.allocatable.clone().with(GPU, allocatable);
+        let counted = counted(&[agent("a", &seen)], Some(&sights(vec![node], Vec::new())));
+        let line = lines(&counted).concat();
+        let (_, end) = line.split_once("taken 0 ").unwrap();
+        end.to_owned()
+    };
+    assert_eq!(end(4, (0, 4)), "free 0 set-aside 4");
+    assert_eq!(end(2, (2, 4)), "free 2 set-aside 2");
+    assert_eq!(end(2, (1, 4)), "free 1 unhealthy 1 set-aside 2");
+    assert_eq!(end(2, (0, 4)), "free 0 plugin-missing 2 set-aside 2");
+    // The plugin never offered those that are set aside.
+    assert_eq!(end(2, (1, 2)), "free 1 unhealthy 1");
+}
+
+#[test]
 fn ac_003_types_are_known_by_labels_of_others_and_marked_so() {
     let product = "nvidia.com/gpu.product";
     let all = sights(

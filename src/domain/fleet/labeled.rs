@@ -16,8 +16,8 @@ const SHARING: &str = "octavo.dev/sharing";
 const GFD_SHARING: &str = "nvidia.com/gpu.sharing-strategy";
 
 impl NodeSummary {
-    /// Of a node of the cluster that no agent reports, and the label that names its type; `None` where neither labels nor capacity
-    /// speak of an accelerator. What the devices do is not known.
+    /// Of a node of the cluster that no agent reports, and the label that names its type; `None` if neither labels nor capacity
+    /// indicate an accelerator. What the devices do is not known.
     pub fn of_labels(node: &ClusterNode, catalogue: &Catalogue) -> Option<(Self, Source)> {
         let found = labeled(node, catalogue);
         if found.held.is_empty() {
@@ -74,7 +74,7 @@ fn reason(source: Source) -> String {
     let by = match source {
         Source::Label(TYPE_LABEL) => {
             return format!(
-                "no agent reports this node now: an agent wrote its label {TYPE_LABEL}; check that the agent's pod there runs"
+                "no agent has reported this node since the aggregator started; an agent wrote its label {TYPE_LABEL}. If this lasts more than a minute, check that the agent's pod there runs"
             );
         }
         Source::Label(key) => format!("the type is that of the label {key}"),
@@ -176,6 +176,14 @@ mod tests {
                 "{labels:?}: {memory}"
             );
         }
+    }
+
+    #[test]
+    fn the_reason_of_a_node_whose_agent_left_is_true_during_a_start_too() {
+        let (summary, _) = summary(&[(TYPE_LABEL, "nvidia-l4-24gb")], &[(GPU, 1)]).unwrap();
+        let reason = summary.reason.unwrap();
+        assert!(reason.contains("since the aggregator started"), "{reason}");
+        assert!(reason.contains("more than a minute"), "{reason}");
     }
 
     #[test]

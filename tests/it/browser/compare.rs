@@ -184,7 +184,7 @@ async fn req_003_objectives_name_the_profile_to_choose_what_is_free_and_what_it_
         page.until("#summary", &["1 of 2 rows keep all objectives"]).await;
         let rows = page.texts("#answered tbody tr").await;
         assert!(
-            rows[0].starts_with("H200 1 1 5 USD keeps all Premium GPU - ") && rows[0].contains("available opendatahub/premium"),
+            rows[0].starts_with("H200 1 1 5.00 USD keeps all Premium GPU - ") && rows[0].contains("available opendatahub/premium"),
             "{rows:?}"
         );
         assert!(rows[1].contains("ttft_p90 is 900, and 300 is the most"), "{rows:?}");

@@ -35,6 +35,10 @@ async fn lists_and_readiness_say_while_nodes_are_still_returning_after_a_start()
         "{}",
         matched.body
     );
+    let slo = r#"{"objectives": {}, "rows": [{"hardware_type": "L4", "hardware_count": 1}]}"#;
+    let slo = aggregator.post("/api/v1/slo", slo).await.json();
+    let notices = slo["notices"].to_string();
+    assert!(notices.contains("4 of about 9 nodes"), "{slo}");
     let unready = aggregator.get("/readyz").await;
     assert_eq!(unready.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(unready.body.contains("not all nodes have reported"));

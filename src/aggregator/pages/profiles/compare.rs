@@ -23,9 +23,7 @@ use crate::aggregator::slo::{allows, is_usable};
 use crate::domain::access::Sight;
 use crate::domain::availability::is_accelerator;
 use crate::domain::price::Amount;
-use crate::wire::estimates::{
-    DevicesJson, EstimateAnswer, EstimateRequest, EstimateRow, MOST_ITEMS, of_profile,
-};
+use crate::wire::estimates::{DevicesJson, EstimateRequest, EstimateRow, MOST_ITEMS, of_profile};
 use crate::wire::hardware_profiles::document::ProfileRow;
 
 /// The longest objective that is repeated in the form.
@@ -81,6 +79,9 @@ struct Line {
     rank: Rank,
 }
 
+/// Estimates by type and count.
+type Estimates<'a> = BTreeMap<(&'a str, u64), &'a EstimateRow>;
+
 /// What of a profile is compared, the worst of its types.
 #[derive(Debug, Clone, PartialEq)]
 struct Rank {
@@ -135,7 +136,10 @@ pub(in crate::aggregator::pages) async fn page(
         refused,
         nothing,
         table,
-        notice: profiles.notice(&sight).map(|text| printable(&text)),
+        notice: site
+            .view
+            .profiles_notice(&sight)
+            .map(|text| printable(&text)),
         origin: origin(&uri, &headers),
     };
     html(StatusCode::OK, &page)
@@ -184,7 +188,10 @@ async fn table(
     let answer = estimates::estimate(&site.view, sight, request).await;
     let answer = answer.map_err(|error| error.to_string())?;
     let lines = profiles.iter().zip(&of_profiles);
-    let lines = lines.map(|(row, devices)| Line::of(row, devices, &answer, limits));
+    let estimates: Estimates<'_> = { answer.items.iter() }
+        .map(|one| ((one.type_name.as_str(), u64::from(one.count)), one))
+        .collect();
+    let lines = lines.map(|(row, devices)| Line::of(row, devices, &estimates, limits));
     let mut lines: Vec<Line> = lines.collect();
     mark(&mut lines);
     let all =
@@ -229,17 +236,14 @@ impl Line {
     fn of(
         row: &ProfileRow,
         devices: &Result<Vec<DevicesJson>, String>,
-        answer: &EstimateAnswer,
+        estimates: &Estimates<'_>,
         limits: &Limits,
     ) -> Self {
         let mut warnings = Vec::new();
-        let by_key: BTreeMap<(&str, u64), &EstimateRow> = { answer.items.iter() }
-            .map(|one| ((one.type_name.as_str(), u64::from(one.count)), one))
-            .collect();
         let found: Vec<&EstimateRow> = match devices {
             Ok(devices) => {
                 let all = devices.iter();
-                all.filter_map(|one| by_key.get(&(one.type_name.as_str(), one.count)).copied())
+                all.filter_map(|one| estimates.get(&(one.type_name.as_str(), one.count)).copied())
                     .collect()
             }
             Err(why) => {

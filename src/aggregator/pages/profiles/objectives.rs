@@ -17,6 +17,7 @@ use crate::aggregator::pages::{Site, html, origin};
 use crate::aggregator::rest::seen::Seen;
 use crate::aggregator::slo;
 use crate::domain::error::chain;
+use crate::domain::price::shown as amount;
 use crate::wire::slo::{ObjectivesJson, SloAnswer, SloProfile, SloRequest, SloRow, parse};
 
 /// Rows of the answer that are shown: the best first.
@@ -186,7 +187,7 @@ impl Answer {
 impl Line {
     fn of(row: &SloRow) -> Self {
         let cost = row.per_hour.as_ref().map(|price| {
-            let mut text = price.clone();
+            let mut text = amount(price);
             if let Some(currency) = &row.currency {
                 let _written = write!(text, " {currency}");
             }

@@ -13,6 +13,9 @@ use crate::domain::hardware_profile::{
 };
 use crate::wire::hardware_profiles::order::{CountsJson, MOST_NODES, ProfileOrder};
 
+/// The longest command. Linux passes at most 128 KiB in one argument of a program (`MAX_ARG_STRLEN`).
+const MAX_COMMAND_BYTES: usize = 120 << 10;
+
 /// What is said of a new profile.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
@@ -216,10 +219,11 @@ impl Asked {
             ..self.order()
         };
         let document = serde_json::to_string(&order).unwrap_or_default();
-        format!(
-            "curl -sf -H 'Content-Type: application/json' -d {} {origin}/api/v1/profile-draft | jq .profile | kubectl create -f -",
+        let address = quoted(&format!("{origin}/api/v1/profile-draft"));
+        self.bounded(format!(
+            "curl -sf -H 'Content-Type: application/json' -d {} {address} | jq .profile | kubectl create -f -",
             quoted(&document)
-        )
+        ))
     }
 
     /// The command that makes it with the reader's own kubeconfig.
@@ -236,7 +240,24 @@ impl Asked {
         let reason = reason.map(|reason| format!(" --reason {}", quoted(reason)));
         let replace = self.replace.then(|| " --replace".to_owned());
         let flags: String = flags.chain(reason).chain(replace).collect();
-        format!("octavo profiles create --server {origin}{flags}")
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/:".contains(c);
+        let server = if origin.chars().all(is_plain) {
+            origin.to_owned()
+        } else {
+            quoted(origin)
+        };
+        self.bounded(format!("octavo profiles create --server {server}{flags}"))
+    }
+
+    /// The command, or a comment in its place that says why there is none.
+    fn bounded(&self, command: String) -> String {
+        if command.len() <= MAX_COMMAND_BYTES {
+            return command;
+        }
+        let nodes = self.nodes.len();
+        format!(
+            "# a command with {nodes} nodes is too long for a shell: copy the object above, or select a type instead of nodes"
+        )
     }
 
     /// What a field of counts has in it: what was said, or what is drafted.
@@ -295,7 +316,7 @@ mod tests {
         assert_eq!(
             boxes.apply("https://octavo.example"),
             "curl -sf -H 'Content-Type: application/json' -d '{\"nodes\":[\"a\",\"b\"],\"displayName\":\"Big one\"}' \
-             https://octavo.example/api/v1/profile-draft | jq .profile | kubectl create -f -"
+             'https://octavo.example/api/v1/profile-draft' | jq .profile | kubectl create -f -"
         );
     }
 
@@ -327,6 +348,42 @@ mod tests {
             asked.command("https://octavo.example"),
             r"octavo profiles create --server https://octavo.example --from-nodes a --display-name 'it'\''s $(rm)' --reason 'a b' --replace"
         );
+    }
+
+    #[test]
+    fn every_part_of_a_command_is_quoted_the_server_too() {
+        let asked = asked("/profiles/new?node=a").unwrap();
+        let origin = "https://octavo.example/$(rm)";
+        let apply = asked.apply(origin);
+        assert!(
+            apply.contains(" 'https://octavo.example/$(rm)/api/v1/profile-draft' | "),
+            "{apply}"
+        );
+        let command = asked.command(origin);
+        assert!(
+            command.contains(" --server 'https://octavo.example/$(rm)' "),
+            "{command}"
+        );
+    }
+
+    #[test]
+    fn commands_fit_into_an_argument_of_a_program_or_are_not_shown() {
+        let of = |count: usize| {
+            let nodes = (0..count).map(|at| ("node".to_owned(), format!("{at:0>100}")));
+            Asked::of_pairs(nodes.collect()).unwrap()
+        };
+        let origin = "https://octavo.example";
+        let some = of(1000);
+        for command in [some.apply(origin), some.command(origin)] {
+            assert!(!command.starts_with('#') && command.len() < 128 << 10);
+        }
+        let many = of(1300);
+        for command in [many.apply(origin), many.command(origin)] {
+            assert!(
+                command.starts_with("# a command with 1300 nodes is too long"),
+                "{command}"
+            );
+        }
     }
 
     #[test]
