@@ -188,20 +188,16 @@ pub async fn run_once(
 /// Why the node does not have its layout, where that failed; what is blocked, impossible or waits for a reset did not fail.
 fn failure(partitioning: &Partitioning, status: &Status) -> Option<String> {
     let failed = Reason::Failed.word();
-    if partitioning.is_open() && status.state != Some(failed) {
+    let can_change = partitioning.is_open() || status.layout.is_none();
+    if can_change && status.state != Some(failed) {
         return None;
     }
-    let layout = status.layout.as_deref()?;
+    let layout = status.layout.as_deref().unwrap_or("(none)");
     let mut devices = status.devices.iter();
     let device = devices.find(|device| device.state == failed);
-    let why = status.notice.clone().or_else(|| {
-        let device = device?;
-        Some(format!("{}: {}", device.pci, device.message))
-    });
-    Some(format!(
-        "layout {layout} failed: {}",
-        why.unwrap_or_default()
-    ))
+    let device = device.map(|device| format!("{}: {}", device.pci, device.message));
+    let why: Vec<String> = device.into_iter().chain(status.notice.clone()).collect();
+    Some(format!("layout {layout} failed: {}", why.join("; ")))
 }
 
 /// Looks, publishes and partitions until `shutdown` resolves. What was published stays.

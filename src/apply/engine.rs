@@ -23,8 +23,7 @@ use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Device, Inventory};
 use crate::domain::layout::Targets;
-use crate::domain::plan::words::Words;
-use crate::domain::plan::{self, Policy, Question, plan};
+use crate::domain::plan::Policy;
 use crate::domain::reason::Reason;
 use crate::domain::reconcile::{
     Decision, DeviceStatus, Drift, Ending, InterruptedChange, Limits, Node, Past, Record, State,
@@ -109,6 +108,8 @@ pub struct Engine {
     /// The journal's file says something else than it should.
     stale: bool,
     past: Past,
+    /// The latest time until which a reset that still runs is waited for.
+    end: Option<Instant>,
 }
 
 impl Engine {
@@ -152,7 +153,13 @@ impl Engine {
             said: BTreeMap::new(),
             stale: false,
             past: Past::default(),
+            end: None,
         })
+    }
+
+    /// Sets the latest time until which a round waits for a reset that still runs.
+    pub fn wait_until(&mut self, end: Instant) {
+        self.end = Some(end);
     }
 
     /// Something else is asked of these devices.
@@ -175,7 +182,7 @@ impl Engine {
         wanted: Wanted<'_>,
     ) -> Round {
         let began = Instant::now();
-        let settled = self.settings.resets.settle(hardware).await;
+        let settled = self.settle(hardware, inventory, wanted).await;
         let inventory = match &settled {
             Ok(Some(fresh)) => fresh,
             Ok(None) | Err(_) => inventory,
@@ -300,23 +307,6 @@ impl Engine {
         witness::everybody(&self.witness, inventory).await.0
     }
 
-    /// Whether anything differs: on a node that has what it shall have nobody looks who uses it.
-    fn has_to_do(&self, inventory: &Inventory, targets: &Targets) -> bool {
-        let plan = plan(&Question {
-            inventory,
-            targets,
-            holders: &[],
-            policy: &self.settings.policy,
-            refused: &BTreeSet::new(),
-        });
-        // What cannot be read is not changed, whoever uses it.
-        let unverified = |pci| targets.unverified.iter().any(|one| one.pci == pci);
-        let mut devices = plan.devices.iter();
-        devices.any(|device| {
-            device.verdict.outcome() != plan::Outcome::Nothing && !unverified(device.pci)
-        })
-    }
-
     /// The journal, and then the change. Without the one not the other.
     async fn change(&mut self, hardware: &Handle, task: Task<'_>) -> Vec<Outcome> {
         let all = |reason: &str| refused_all(task.decision, reason);
@@ -339,50 +329,6 @@ impl Engine {
         match running.await {
             Ok(outcomes) => outcomes,
             Err(error) => all(&error.to_string()),
-        }
-    }
-
-    /// Resets what waits for it, one after the other; which were.
-    async fn reset(&self, hardware: &Handle, outcomes: &mut [Outcome]) -> Vec<PciAddress> {
-        let mut reset = Vec::new();
-        for outcome in outcomes {
-            if let Ending::NeedsReset { scope, .. } = &outcome.ending {
-                let resets = &self.settings.resets;
-                let inventory = hardware.latest();
-                let done = resets
-                    .perform(hardware, &inventory, scope, &self.witness)
-                    .await;
-                reset.extend(done.reset.then_some(outcome.pci));
-                outcome.ending = done.ending;
-            }
-        }
-        reset
-    }
-
-    fn ended(&mut self, (inventory, holders): (&Inventory, &[Holder]), outcome: &Outcome) {
-        let device = Words::new(inventory, outcome.pci).device(outcome.pci);
-        let state = State::from(outcome.ending.clone());
-        let message = state.message(&Words::new(inventory, outcome.pci));
-        if outcome.ending == Ending::Applied {
-            let took = outcome.took.as_millis();
-            let reason = Reason::Applied.word();
-            info!(reason = %reason, "{device}: {reason} in {took} ms");
-        } else {
-            let text = format!("{device}: {}: {message}", outcome.ending.as_str());
-            warn!(reason = %outcome.ending.as_str(), "{text}");
-            self.said.insert(outcome.pci, text);
-        }
-        if outcome.work.created > 0 || outcome.work.destroyed > 0 {
-            self.past.changes = self.past.changes.saturating_add(1);
-        }
-        let now = self.began.elapsed();
-        let after = (inventory, holders);
-        self.node
-            .ended(now, after, outcome.pci, outcome.ending.clone());
-        if outcome.ending.is_settled()
-            && let Some(record) = &mut self.record
-        {
-            record.devices.retain(|entry| entry.pci != outcome.pci);
         }
     }
 }

@@ -58,7 +58,7 @@ async fn finish(program: &Path, mut command: Command, stdin: Stdio) -> Result<()
     });
     let Ok((stdout, stderr, status)) = ended.await else {
         group.kill();
-        // Without an end here the kernel holds it in a system call; whoever shares its standard input knows that it is still there.
+        // It is stuck in a system call of the kernel. It still holds the lock on its standard input, so that no other reset begins.
         let _still_there = timeout(KILL_TIMEOUT, group.0.wait()).await;
         return Err(format!("{program} does not end"));
     };
@@ -106,7 +106,7 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// The number of this process.
+/// The ID of this process.
 pub fn own_id() -> i32 {
     getpid().as_raw_nonzero().get()
 }

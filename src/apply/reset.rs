@@ -31,7 +31,8 @@ pub struct Resets {
     pub sysfs: Option<PathBuf>,
     /// What reboots the node, by its whole path, where that is allowed.
     pub reboot: Option<PathBuf>,
-    /// The file that a reset holds a lock on for as long as any process or call of it goes on, whatever became of us.
+    /// The file that a reset locks. The lock is held until every process and call of the reset has ended, even if this program ended
+    /// before.
     pub lock: Option<PathBuf>,
 }
 
@@ -109,8 +110,12 @@ impl Resets {
     }
 
     /// Waits until no reset of an earlier attempt goes on, be it one of a process that was killed: it could reset a GPU that was
-    /// partitioned meanwhile. After waiting, returns the hardware as it is then.
-    pub(super) async fn settle(&self, hardware: &Handle) -> Result<Option<Arc<Inventory>>, String> {
+    /// partitioned meanwhile. It waits until `limit` at most. After waiting, returns the hardware as it is then.
+    pub(super) async fn settle(
+        &self,
+        hardware: &Handle,
+        limit: Option<Instant>,
+    ) -> Result<Option<Arc<Inventory>>, String> {
         // Where no reset was ever begun there is no file.
         if !self.lock.as_ref().is_some_and(|path| path.exists()) {
             return Ok(None);
@@ -119,7 +124,8 @@ impl Resets {
             return Ok(None);
         };
         let mut waited = false;
-        let end = Instant::now() + LONGEST;
+        let longest = Instant::now() + LONGEST;
+        let end = limit.map_or(longest, |limit| limit.min(longest));
         loop {
             match file.try_lock() {
                 Ok(()) if waited => return Ok(Some(hardware.observe().await)),

@@ -188,7 +188,7 @@ impl Store {
         unreadable(&self.folder)
     }
 
-    /// Discards journals that could not be read; which.
+    /// Discards journals that could not be read, and returns their paths.
     pub fn discard_unreadable(&self) -> Result<Vec<PathBuf>, StoreError> {
         let all: Vec<PathBuf> = set_aside(&self.folder).collect();
         for path in &all {

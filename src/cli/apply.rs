@@ -6,7 +6,6 @@ mod through;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -157,13 +156,15 @@ async fn forget(
         let status = through::ask(agent, &Request::Forget {}, run.patience(), show).await?;
         return end(&status, run, colors);
     }
-    let found = store::interrupted(folder);
+    let is_interrupted = store::interrupted(folder) != Interrupted::default();
     let chosen = choice::read(folder).ok().flatten();
-    let is_empty = chosen.is_none() && found == Interrupted::default();
+    let is_empty = chosen.is_none() && !is_interrupted;
     if settings.doer() == Doer::Agent || is_empty {
         return Err(CliError::NoAgent);
     }
     let store = Store::open(folder, COMMAND).map_err(CliError::State)?;
+    // Before the lock was held, another process may have finished them or begun others.
+    let found = store::interrupted(folder);
     store.clear().map_err(CliError::State)?;
     let unreadable = store.discard_unreadable().map_err(CliError::State)?;
     choice::forget(folder).map_err(|error| CliError::State(error.into()))?;
@@ -243,11 +244,9 @@ pub(super) async fn restore(
 }
 
 async fn look(handle: &Handle, end: Instant) -> Result<Arc<Inventory>, CliError> {
-    let looked = direct::look(handle, end).await;
-    looked.ok_or_else(|| {
-        let call = handle.unanswered(Duration::ZERO);
-        CliError::Unanswered(call.unwrap_or("a call"))
-    })
+    direct::look(handle, end)
+        .await
+        .map_err(CliError::Unanswered)
 }
 
 fn end(status: &Status, run: &RunSettings, colors: Colors) -> Result<Report, CliError> {

@@ -62,7 +62,7 @@ pub(super) fn report(
     let mut case = match case::open(settings.wish(), inventory) {
         Ok(Ok(case)) => case,
         Ok(Err(refused)) => {
-            let report = refusal(inventory, holders, settings, refused)?;
+            let report = refusal(inventory, (holders, &found), settings, refused)?;
             return Ok(warned(report, &found));
         }
         Err(error) => return Ok(warned(Report::refused(explain(&error)), &found)),
@@ -161,15 +161,24 @@ fn warned(report: Report, found: &Interrupted) -> Report {
     }
 }
 
-/// What is wrong with the layout, and, where a document is asked for and the hardware is what forbids it, that document.
+/// What is wrong with the layout, and, where a document is asked for and the hardware is what forbids it, that document. It includes
+/// the interrupted changes, which an apply finishes in any case.
 fn refusal(
     inventory: &Inventory,
-    holders: &[Holder],
+    (holders, found): (&[Holder], &Interrupted),
     settings: &PlanSettings,
     refused: Refused,
 ) -> Result<Report, CliError> {
-    let targets = Targets::default();
-    let interrupted = BTreeMap::new();
+    let (targets, interrupted) = match &found.record {
+        None => (Targets::default(), BTreeMap::new()),
+        Some(record) => {
+            let layout =
+                |pci: PciAddress| Some((pci, record.entry(inventory, pci)?.layout.clone()));
+            let interrupted = record.interrupted(inventory).into_iter();
+            let targets = record.complete(inventory, &Targets::default());
+            (targets, interrupted.filter_map(layout).collect())
+        }
+    };
     let subject = Subject {
         inventory,
         node: None,
@@ -179,9 +188,17 @@ fn refusal(
         holders,
         warnings: &[],
     };
-    let Some(document) = wire::plan::refused(&subject, &refused.errors) else {
+    let Some(mut document) = wire::plan::refused(&subject, &refused.errors) else {
         return Ok(refused.report);
     };
+    let taken_up = plan(&Question {
+        inventory,
+        targets: &targets,
+        holders,
+        policy: &settings.policy(),
+        refused: &BTreeSet::new(),
+    });
+    document.include(wire::plan::document(&subject, &taken_up));
     let output = match settings.format() {
         PlanFormat::Json if !refused.errors.is_empty() => json(&document)?,
         PlanFormat::Yaml if !refused.errors.is_empty() => yaml(&document)?,

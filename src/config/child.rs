@@ -35,7 +35,7 @@ pub enum ChildTask {
     Load(PathBuf),
 }
 
-/// What this process is to do; `None` for a process that people or Kubernetes started.
+/// The task of this process; `None` if no process of ours started it.
 pub fn child() -> Option<Child> {
     parse(env::args_os().skip(1))
 }

@@ -11,13 +11,20 @@ use crate::domain::error::chain;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::layout::{Targets, standing};
+use crate::domain::plan::{self, Question, plan};
 use crate::domain::reconcile::{Decision, Entry, Job, Record, State};
 
 impl Wanted<'_> {
     /// Whether something is asked of the partitions of the device at `pci`.
     pub(super) fn asks(self, pci: PciAddress) -> bool {
         let mut devices = self.targets.devices.iter();
-        devices.any(|target| target.pci == pci && target.mig.is_some())
+        devices.any(|target| target.pci == pci && target.mig.is_some()) || self.is_unverified(pci)
+    }
+
+    /// Whether a rule selects the device at `pci` and its state cannot be read.
+    pub(super) fn is_unverified(self, pci: PciAddress) -> bool {
+        let mut unverified = self.targets.unverified.iter();
+        unverified.any(|one| one.pci == pci)
     }
 }
 
@@ -34,8 +41,8 @@ impl Engine {
         record.map_or_else(BTreeSet::new, |record| record.absent(inventory))
     }
 
-    /// Forgets devices that have just what they had before their change: it never touched them, or was taken back. What is asked
-    /// of them now is all that counts.
+    /// Drops devices that have exactly what they had before their change: it never touched them, or was taken back. Only the
+    /// current layout counts for them.
     pub(super) fn drop_untouched(&mut self, inventory: &Inventory) {
         let Some(record) = &mut self.record else {
             return;
@@ -95,7 +102,10 @@ impl Engine {
         wanted: Wanted<'_>,
         decision: &Decision,
     ) -> Others {
-        let is_other = |pci: &&PciAddress| decision.finish.contains(pci) || !wanted.asks(**pci);
+        // One that the layout selects and whose state cannot be read is reported with the devices of the layout.
+        let is_finished =
+            |pci: PciAddress| decision.finish.contains(&pci) && !wanted.is_unverified(pci);
+        let is_other = |pci: &&PciAddress| is_finished(**pci) || !wanted.asks(**pci);
         let devices = decision.change.iter().filter(is_other);
         let layout = |pci: &PciAddress| Some((*pci, self.begun(inventory, *pci)?.layout.clone()));
         devices.filter_map(layout).collect()
@@ -153,6 +163,27 @@ impl Engine {
             .collect()
     }
 
+    /// Whether anything differs: on a node that has what it shall have nobody looks who uses it.
+    pub(super) fn has_to_do(&self, inventory: &Inventory, targets: &Targets) -> bool {
+        let plan = plan(&Question {
+            inventory,
+            targets,
+            holders: &[],
+            policy: &self.settings.policy,
+            refused: &BTreeSet::new(),
+        });
+        // What cannot be read is not changed, whoever uses it.
+        let has_target = |pci| targets.devices.iter().any(|target| target.pci == pci);
+        let unverified = |pci| {
+            let mut unverified = targets.unverified.iter();
+            unverified.any(|one| one.pci == pci) && !has_target(pci)
+        };
+        let mut devices = plan.devices.iter();
+        devices.any(|device| {
+            device.verdict.outcome() != plan::Outcome::Nothing && !unverified(device.pci)
+        })
+    }
+
     /// What the journal says of this very device.
     pub(super) fn begun(&self, inventory: &Inventory, pci: PciAddress) -> Option<&Entry> {
         self.record.as_ref()?.entry(inventory, pci)
@@ -163,13 +194,19 @@ impl Engine {
             .iter()
             .filter_map(|job| {
                 let pci = job.target.pci;
+                let device = find(task.inventory, pci);
+                // A lost GPU does not report its UUID.
+                let begun = self.begun(task.inventory, pci);
+                let known = || begun?.uuid.clone();
+                let finished = begun.filter(|_| task.decision.finish.contains(&pci));
                 Some(Entry {
                     pci,
-                    uuid: find(task.inventory, pci).and_then(|device| device.uuid.clone()),
+                    uuid: device.and_then(|device| device.uuid.clone()).or_else(known),
                     plan: task.plan.to_owned(),
                     layout: task
                         .others
                         .get(&pci)
+                        .or_else(|| finished.map(|entry| &entry.layout))
                         .map_or(task.layout, String::as_str)
                         .to_owned(),
                     previous: job.previous.clone(),

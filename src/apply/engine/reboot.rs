@@ -1,16 +1,55 @@
-//! The last resort: a reboot of the node, where it is allowed, once for each layout, and while nobody uses a GPU.
+//! Resets of GPUs, and the last resort: a reboot of the node, where it is allowed, once for each layout, and while nobody uses a GPU.
+
+use std::sync::Arc;
 
 use tracing::{info, warn};
 
-use super::Engine;
+use super::{Engine, Wanted};
 use crate::apply::executor::Outcome;
 use crate::apply::{reset, witness};
 use crate::domain::error::chain;
+use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, Usage};
 use crate::domain::plan::Cause;
 use crate::domain::reconcile::{Ending, State};
+use crate::hw::Handle;
 
 impl Engine {
+    /// Waits for a reset that still runs, and returns the hardware after that. Where nothing is to be changed, it does not wait.
+    pub(super) async fn settle(
+        &self,
+        hardware: &Handle,
+        inventory: &Inventory,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<Arc<Inventory>>, String> {
+        let targets = self.with_unfinished(inventory, wanted.targets);
+        if !self.has_to_do(inventory, &targets) {
+            return Ok(None);
+        }
+        self.settings.resets.settle(hardware, self.end).await
+    }
+
+    /// Resets the devices that wait for it, one after the other. Returns those that were reset.
+    pub(super) async fn reset(
+        &self,
+        hardware: &Handle,
+        outcomes: &mut [Outcome],
+    ) -> Vec<PciAddress> {
+        let mut reset = Vec::new();
+        for outcome in outcomes {
+            if let Ending::NeedsReset { scope, .. } = &outcome.ending {
+                let resets = &self.settings.resets;
+                let inventory = hardware.latest();
+                let done = resets
+                    .perform(hardware, &inventory, scope, &self.witness)
+                    .await;
+                reset.extend(done.reset.then_some(outcome.pci));
+                outcome.ending = done.ending;
+            }
+        }
+        reset
+    }
+
     /// Reboots the node where a device waits for a reset that nothing else can do.
     pub(super) async fn reboot(
         &mut self,

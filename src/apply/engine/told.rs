@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{Engine, Others, Wanted, find};
 use crate::apply::executor::Outcome;
 use crate::domain::error::chain;
+use crate::domain::holder::Holder;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::Inventory;
 use crate::domain::plan::words::Words;
 use crate::domain::reason::Reason;
-use crate::domain::reconcile::{DeviceStatus, Entry, InterruptedChange, State};
+use crate::domain::reconcile::{DeviceStatus, Ending, Entry, InterruptedChange, State};
 use crate::wire::history::{Attempt, DeviceAttempt};
 
 impl Engine {
@@ -61,6 +62,38 @@ impl Engine {
         }
     }
 
+    /// Logs and keeps how the change of a device ended.
+    pub(super) fn ended(
+        &mut self,
+        (inventory, holders): (&Inventory, &[Holder]),
+        outcome: &Outcome,
+    ) {
+        let device = Words::new(inventory, outcome.pci).device(outcome.pci);
+        let state = State::from(outcome.ending.clone());
+        let message = state.message(&Words::new(inventory, outcome.pci));
+        if outcome.ending == Ending::Applied {
+            let took = outcome.took.as_millis();
+            let reason = Reason::Applied.word();
+            info!(reason = %reason, "{device}: {reason} in {took} ms");
+        } else {
+            let text = format!("{device}: {}: {message}", outcome.ending.as_str());
+            warn!(reason = %outcome.ending.as_str(), "{text}");
+            self.said.insert(outcome.pci, text);
+        }
+        if outcome.work.created > 0 || outcome.work.destroyed > 0 {
+            self.past.changes = self.past.changes.saturating_add(1);
+        }
+        let now = self.began.elapsed();
+        let after = (inventory, holders);
+        self.node
+            .ended(now, after, outcome.pci, outcome.ending.clone());
+        if outcome.ending.is_settled()
+            && let Some(record) = &mut self.record
+        {
+            record.devices.retain(|entry| entry.pci != outcome.pci);
+        }
+    }
+
     /// A line of the history for each layout, that of the node last.
     pub(super) fn remember(
         &self,
@@ -87,15 +120,10 @@ impl Engine {
         wanted: Wanted<'_>,
         entry: &Entry,
     ) {
-        if self.store.has_applied(&entry.plan, entry.pci) {
+        if self.store.has_applied(&entry.plan, entry.pci) || !entry.is_reached(inventory) {
             return;
         }
-        let is_other = !wanted.asks(entry.pci);
-        let layout = if is_other {
-            entry.layout.as_str()
-        } else {
-            wanted.layout
-        };
+        let layout = entry.layout.as_str();
         let message =
             "its change was interrupted after its last step; the GPU was found as the layout asks";
         self.record_attempt(
@@ -113,7 +141,7 @@ impl Engine {
             }],
             Duration::ZERO,
         );
-        if is_other {
+        if !wanted.asks(entry.pci) {
             let change = InterruptedChange {
                 pci: entry.pci,
                 name: Words::new(inventory, entry.pci).device(entry.pci),
@@ -175,7 +203,10 @@ impl Engine {
         (pci, state): (PciAddress, &State),
     ) -> DeviceStatus {
         let mut status = DeviceStatus::new(inventory, pci, state);
-        let other = self.begun(inventory, pci).map(|entry| &entry.layout);
+        let mut entries = self.record.iter().flat_map(|record| &record.devices);
+        let absent = || entries.find(|entry| entry.pci == pci && find(inventory, pci).is_none());
+        let entry = self.begun(inventory, pci).or_else(absent);
+        let other = entry.map(|entry| &entry.layout);
         if let Some(other) = other.filter(|other| Some(other.as_str()) != layout)
             && !status.message.is_empty()
         {

@@ -1,13 +1,14 @@
-//! What a state directory has of changes that were begun and not ended, for those who do not hold its lock.
+//! Interrupted changes of a state directory, for processes that do not hold its lock.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{LONGEST_JOURNAL, read};
+use super::{LONGEST_JOURNAL, StoreError, read};
 use crate::domain::error::chain;
 use crate::domain::reconcile::{Entry, Record};
 use crate::wire::journal;
 
-/// What a state directory has of changes that were begun and not ended.
+/// The interrupted changes of a state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Interrupted {
     /// The journal.
@@ -26,7 +27,7 @@ impl Interrupted {
                 plan, layout, pci, ..
             } = entry;
             all.push(format!(
-                "plan {plan} (layout {layout}) has begun and not ended on the GPU at {pci}: unless a process applies it now, the next \
+                "plan {plan} (layout {layout}) was interrupted on the GPU at {pci}: unless a process applies it now, the next \
                 `octavo apply` finishes it or brings back what the GPU had, whatever layout is applied"
             ));
         }
@@ -55,16 +56,33 @@ pub fn interrupted(folder: &Path) -> Interrupted {
     };
     match read(&path, LONGEST_JOURNAL) {
         Ok(None) => {}
-        Err(error) => found.unreadable.push(chain(&error)),
+        Err(error) => found.unreadable.push(not_checked(folder, &error)),
         Ok(Some(bytes)) => match journal::parse(&bytes) {
             Ok(record) => found.record = Some(record),
-            Err(reason) => found.unreadable.push(cannot_read(&path, &chain(&reason))),
+            Err(reason) => found.unreadable.push(format!(
+                "cannot read the journal {} ({}); the next apply sets it aside",
+                path.display(),
+                chain(&reason)
+            )),
         },
     }
     found
 }
 
-/// How a journal that cannot be read is reported.
+/// Reports a journal whose bytes cannot be read. Without root this is the normal case, as the directory is private.
+fn not_checked(folder: &Path, error: &StoreError) -> String {
+    if let StoreError::File { source, .. } = error
+        && source.kind() == io::ErrorKind::PermissionDenied
+    {
+        let folder = folder.display();
+        return format!(
+            "cannot check for interrupted changes in {folder}; run as root to include them"
+        );
+    }
+    chain(error)
+}
+
+/// Reports a journal that was set aside.
 fn cannot_read(path: &Path, reason: &str) -> String {
     format!(
         "the journal could not be read ({reason}): it is kept as {}. A GPU may be left between two layouts: compare `octavo inspect` \
@@ -97,4 +115,25 @@ pub(super) fn aside_names(folder: &Path) -> impl Iterator<Item = PathBuf> {
         0 => folder.join("journal.unreadable"),
         number => folder.join(format!("journal.unreadable.{number}")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_permission_is_one_line_that_names_the_directory() {
+        let error = |kind: io::ErrorKind| StoreError::File {
+            action: "read",
+            path: "/state/journal".into(),
+            source: kind.into(),
+        };
+        let folder = Path::new("/state");
+        assert_eq!(
+            not_checked(folder, &error(io::ErrorKind::PermissionDenied)),
+            "cannot check for interrupted changes in /state; run as root to include them"
+        );
+        let other = not_checked(folder, &error(io::ErrorKind::FileTooLarge));
+        assert!(other.starts_with("cannot read /state/journal"), "{other}");
+    }
 }

@@ -49,7 +49,7 @@ pub(super) async fn run(
     );
     let mut hand = Hand::take(settings.engine(), how)?;
     let patience = settings.patience();
-    Ok(hand.rounds(hardware, (patience, end), meant, show).await)
+    hand.rounds(hardware, (patience, end), meant, show).await
 }
 
 impl Hand {
@@ -74,14 +74,17 @@ impl Hand {
         (patience, end): (Patience, Instant),
         (layout, meant): Meant<'_>,
         show: &Show,
-    ) -> Status {
+    ) -> Result<Status, CliError> {
         let Self { engine, board } = self;
+        engine.wait_until(end);
         let mut hints = hardware.hints();
         loop {
-            let Some(inventory) = look(hardware, end).await else {
-                let mut status = Status::from(&engine.status(&hardware.latest(), Some(layout)));
-                status.notice = unanswered(hardware);
-                return status;
+            let inventory = match look(hardware, end).await {
+                Ok(inventory) => inventory,
+                Err(call) => {
+                    let status = engine.status(&hardware.latest(), Some(layout));
+                    return unanswered(Status::from(&status), call);
+                }
             };
             let targets = meant(&inventory);
             let wanted = Wanted {
@@ -93,36 +96,36 @@ impl Hand {
                 let mut late = interval_at(end, LOOK);
                 loop {
                     tokio::select! {
-                        round = &mut round => break Some(round),
+                        round = &mut round => break Ok(round),
                         Ok(()) = board.changed() => show.board(&inventory, &board.borrow_and_update()),
                         // What was begun is brought to its end, unless the driver does not let it.
-                        _ = late.tick() => if unanswered(hardware).is_some() {
-                            break None;
+                        _ = late.tick() => if let Some(call) = hardware.unanswered(LOOK) {
+                            break Err(call);
                         },
                     }
                 }
             };
-            let mut status = Status::from(&engine.status(&hardware.latest(), Some(layout)));
+            let status = Status::from(&engine.status(&hardware.latest(), Some(layout)));
             show.progress(&status);
-            let Some(round) = round else {
-                status.notice = unanswered(hardware);
-                return status;
+            let round = match round {
+                Ok(round) => round,
+                Err(call) => return unanswered(status, call),
             };
             if !round.outcomes.is_empty() && Instant::now() < end {
                 // Looked at once more: what it means may be another thing now that there is a catalogue.
                 continue;
             }
             if status.is_applied() || Instant::now() >= end {
-                return status;
+                return Ok(status);
             }
             match patience {
-                Patience::Once(_) => return status,
+                Patience::Once(_) => return Ok(status),
                 Patience::UntilDone(_) => {
                     let again = Instant::now() + round.again.unwrap_or(LOOK).min(LOOK);
                     let hint = timeout_at(again, hints.changed());
                     tokio::select! {
                         _ = hint => {}
-                        () = sleep_until(end) => return status,
+                        () = sleep_until(end) => return Ok(status),
                     }
                 }
             }
@@ -130,24 +133,32 @@ impl Hand {
     }
 }
 
-/// Reads the hardware; `None` when a call of the driver has not returned at `end`.
-pub(super) async fn look(hardware: &Handle, end: Instant) -> Option<Arc<Inventory>> {
+/// Reads the hardware; the call of the driver that has not returned at `end`, if one has not.
+pub(super) async fn look(hardware: &Handle, end: Instant) -> Result<Arc<Inventory>, &'static str> {
     let mut observed = std::pin::pin!(hardware.observe());
     let mut late = interval_at(end, LOOK);
     loop {
         tokio::select! {
-            inventory = &mut observed => return Some(inventory),
-            _ = late.tick() => if hardware.unanswered(LOOK).is_some() {
-                return None;
+            inventory = &mut observed => return Ok(inventory),
+            _ = late.tick() => if let Some(call) = hardware.unanswered(LOOK) {
+                return Err(call);
             },
         }
     }
 }
 
-/// Which call of the driver has not returned, if one has not.
-fn unanswered(hardware: &Handle) -> Option<String> {
-    let call = hardware.unanswered(LOOK)?;
-    Some(format!(
+/// The status at the time limit, while `call` of the driver has not returned. It is an error if no device was looked at yet: a
+/// status without devices would be a success.
+fn unanswered(status: Status, call: &'static str) -> Result<Status, CliError> {
+    if status.devices.is_empty() {
+        return Err(CliError::Unanswered(call));
+    }
+    let stall = format!(
         "the driver does not return from {call}; what was begun is in the journal, and is taken up by the next start"
-    ))
+    );
+    let notices: Vec<String> = status.notice.into_iter().chain([stall]).collect();
+    Ok(Status {
+        notice: Some(notices.join("; ")),
+        ..status
+    })
 }

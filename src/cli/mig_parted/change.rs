@@ -196,7 +196,7 @@ impl Change<'_> {
     async fn modes(&mut self, targets: &Targets) -> Result<String, Stop> {
         self.runner.say("Applying MIG mode change");
         let meant = |inventory: &Inventory| modes(targets, inventory);
-        let status = self.rounds(&meant).await;
+        let status = self.rounds(&meant).await?;
         let latest = self.hardware.observe().await;
         let differences = compare_modes(targets, &latest);
         if differences.is_empty() && modes_are_set(targets, &latest) {
@@ -236,7 +236,7 @@ impl Change<'_> {
         let rounds = self
             .hand
             .rounds(&self.hardware, patience, (self.wish.name, &meant), &show);
-        let status = rounds.await;
+        let status = rounds.await?;
         let latest = self.hardware.observe().await;
         let differences = compare(&meant(&latest), &latest);
         if status.is_applied() && differences.is_empty() {
@@ -246,7 +246,7 @@ impl Change<'_> {
         Err(not_had(&status, &differences))
     }
 
-    async fn rounds(&mut self, meant: &dyn Fn(&Inventory) -> Targets) -> Status {
+    async fn rounds(&mut self, meant: &dyn Fn(&Inventory) -> Targets) -> Result<Status, CliError> {
         self.hand.select();
         let show = Show::new(Screen::Scroll);
         let meant = (self.wish.name, meant);

@@ -121,7 +121,7 @@ pub enum Reason {
     },
     /// The driver lists several profiles under one name.
     #[error(
-        "the driver lists {} profiles named {name} (ids {}), which a layout cannot tell apart; create the instance with \
+        "the driver lists {} profiles named {name} (ids {}), and a layout cannot distinguish them; create the instance with \
          `nvidia-smi mig -cgi {}`, and then `octavo export` and layouts with {name} use its profile",
         .ids.len(), listed(.ids, ", "), listed(.ids, "` or `nvidia-smi mig -cgi ")
     )]

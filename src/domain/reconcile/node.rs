@@ -134,8 +134,7 @@ impl Node {
             policy: view.policy,
             refused: &BTreeSet::new(),
         });
-        let asked = |pci: &PciAddress| planned.devices.iter().any(|device| device.pci == *pci);
-        self.devices.retain(|pci, _| asked(pci));
+        self.select_planned(&planned, view.absent);
         // What was begun is brought to an end, and is no reason to leave the others.
         let begun = |pci: PciAddress| view.unfinished.contains(&pci);
         let mut new = planned.devices.iter().filter(|device| !begun(device.pci));
@@ -150,7 +149,7 @@ impl Node {
                 Verdict::Change(change) if !impossible => {
                     let due = record.due(now, &looks, view.drift);
                     let needs_idle = change.steps.iter().any(Step::needs_idle);
-                    match view.untold.filter(|_| needs_idle) {
+                    match view.untold.filter(|_| needs_idle && !begun(device.pci)) {
                         // Known before the plan: the change would be begun and given up, again and again.
                         Some(reason) if matches!(due, Due::Now { .. }) => {
                             record.state = State::Blocked {
@@ -194,6 +193,18 @@ impl Node {
             }
         }
         decision
+    }
+
+    /// Drops devices without a plan. One that went away during its change stays failed, even if the layout selects only devices
+    /// that are there.
+    fn select_planned(&mut self, planned: &NodePlan, absent: &BTreeSet<PciAddress>) {
+        let is_planned = |pci: &PciAddress| planned.devices.iter().any(|device| device.pci == *pci);
+        self.devices
+            .retain(|pci, _| is_planned(pci) || absent.contains(pci));
+        for pci in absent.iter().filter(|pci| !is_planned(pci)) {
+            let record = self.devices.entry(*pci).or_insert_with(Record::new);
+            record.lost();
+        }
     }
 
     /// The device is being changed.

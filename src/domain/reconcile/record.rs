@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::domain::id::{GpuUuid, PciAddress};
 use crate::domain::inventory::{Condition, Device, GpuInstance, Inventory, NvmlState};
-use crate::domain::layout::{DeviceTarget, MigTarget, Place, Targets, standing};
+use crate::domain::layout::{DeviceTarget, MigTarget, Place, Targets, compare, standing};
 
 /// An apply that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,12 +69,7 @@ impl Record {
             match target {
                 Some(target) if target.mig.is_some() => {}
                 Some(target) => target.mig = Some(entry.target.clone()),
-                None => targets.devices.push(DeviceTarget {
-                    pci,
-                    rule: Place::default(),
-                    mig: Some(entry.target.clone()),
-                    time_slicing: None,
-                }),
+                None => targets.devices.push(entry.as_target()),
             }
         }
         targets.devices.sort_by_key(|target| target.pci);
@@ -108,6 +103,24 @@ impl Entry {
             && state.gpu_instances.iter().all(is_whole)
             && self.previous.is_some()
             && standing(state) == self.previous
+    }
+
+    /// Whether the device has what the change asked for. Where a partition lies counts only as far as the change asked for it.
+    pub fn is_reached(&self, inventory: &Inventory) -> bool {
+        let targets = Targets {
+            devices: vec![self.as_target()],
+            ..Targets::default()
+        };
+        compare(&targets, inventory).is_empty()
+    }
+
+    fn as_target(&self) -> DeviceTarget {
+        DeviceTarget {
+            pci: self.pci,
+            rule: Place::default(),
+            mig: Some(self.target.clone()),
+            time_slicing: None,
+        }
     }
 }
 

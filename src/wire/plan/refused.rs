@@ -44,6 +44,28 @@ pub fn refused(subject: &Subject<'_>, errors: &[RuleError]) -> Option<Document> 
     })
 }
 
+impl Document {
+    /// Adds the devices of `other` that are not in the document yet, and its costs. The outcome stays.
+    pub fn include(&mut self, other: Self) {
+        let Self {
+            disruption,
+            destroyed,
+            created,
+            devices,
+            ..
+        } = other;
+        self.disruption = self.disruption.max(disruption);
+        self.destroyed = self.destroyed.saturating_add(destroyed);
+        self.created = self.created.saturating_add(created);
+        for device in devices {
+            if self.devices.iter().all(|known| known.pci != device.pci) {
+                self.devices.push(device);
+            }
+        }
+        self.devices.sort_by(|one, other| one.pci.cmp(&other.pci));
+    }
+}
+
 /// The rule of the hardware, where the reason is one.
 fn rule(reason: &Reason) -> Option<&'static str> {
     match reason {

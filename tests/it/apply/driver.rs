@@ -179,6 +179,42 @@ fn the_time_limit_of_apply_is_heeded_during_a_call_that_hangs() {
 }
 
 #[test]
+fn i7_a_driver_that_hangs_before_the_first_decision_is_no_success() {
+    let node = Node::new(SEVEN);
+    // In the first reading, and in the one of the first round.
+    for nth in 2..=3 {
+        node.machine.faults(&format!(
+            "- {{call: nvmlDeviceGetMigMode, nth: {nth}, hang: forever}}"
+        ));
+        let timeout = ["--timeout", "3s", "--call-deadline", "10m"];
+        let output = node.octavo(&[&["apply", "all-7g.40gb"], &timeout[..]].concat());
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{nth}: {said}");
+        assert!(said.contains("nvmlDeviceGetMigMode"), "{nth}: {said}");
+        assert!(!said.contains("nothing is asked"), "{nth}: {said}");
+    }
+}
+
+#[test]
+fn i5_a_reset_that_still_runs_delays_only_changes_and_only_until_the_time_limit() {
+    let node = Node::new(SEVEN);
+    assert!(node.octavo(&["apply", "all-7g.40gb"]).status.success());
+    let lock = fs::File::create(node.state().join("reset.lock")).unwrap();
+    lock.lock().unwrap();
+    let began = Instant::now();
+    let output = node.octavo(&["apply", "all-7g.40gb"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let output = node.octavo(&["apply", "all-1g.5gb", "--timeout", "2s"]);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("a reset that was begun before still runs"),
+        "{said}"
+    );
+    assert!(began.elapsed() < HANGS, "{:?}", began.elapsed());
+}
+
+#[test]
 fn an_agent_that_looks_once_fails_with_the_layout() {
     let node = Node::new(SEVEN);
     let file = node.layouts("[{devices: all, mig: {3g.20gb: 1}}]");

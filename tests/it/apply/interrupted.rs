@@ -211,6 +211,48 @@ fn i3_a_change_that_was_done_before_its_process_ended_is_in_the_history() {
 }
 
 #[test]
+fn i2_a_finished_change_is_in_the_history_under_its_own_layout_only() {
+    let case = Case::new(TWO);
+    case.dies("first", "nvmlGpuInstanceCreateComputeInstance*", 1, "after");
+    said(&case.apply("whole", &[]), 0);
+    let applied = "applied".to_owned();
+    assert_eq!(
+        case.history(),
+        [
+            ("first".to_owned(), case.pci(0), applied.clone()),
+            ("whole".to_owned(), case.pci(1), applied),
+        ]
+    );
+}
+
+#[test]
+fn i2_a_lost_gpu_keeps_its_uuid_in_the_journal_and_is_reported_once() {
+    let case = Case::new(TWO);
+    case.dies("first", DESTROY, 3, "after");
+    let uuid = case.node.machine.world().gpus[0].uuid.clone();
+    case.node.machine.change(|world| world.lose_gpu(Slot(0)));
+    let text = said(&case.apply("whole", &[]), 1);
+    assert!(text.contains("Layout whole: 1 applied, 1 failed"), "{text}");
+    assert!(!text.contains("Interrupted change to layout"), "{text}");
+    let journal = fs::read_to_string(case.node.state().join("journal")).unwrap();
+    assert!(journal.contains(&uuid), "{journal}");
+    assert!(journal.contains("first"), "{journal}");
+}
+
+#[test]
+fn i2_the_plan_of_a_forbidden_layout_has_interrupted_changes() {
+    let case = Case::new(TWO);
+    case.dies("first", DESTROY, 3, "after");
+    case.node.layouts("[{devices: 1, mig: {3g.40gb: 1}}]");
+    let output = case.plan("wanted", &["-o", "json"]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["outcome"], "infeasible", "{document}");
+    assert_eq!(document["devices"][0]["interruptedLayout"], "first");
+    assert_eq!(document["devices"][0]["verdict"], "change");
+    assert_eq!(document["devices"][1]["verdict"], "infeasible");
+}
+
+#[test]
 fn i3_where_the_new_layout_is_blocked_the_interrupted_one_is_finished_and_reported() {
     let case = Case::new(USED);
     case.dies("around", DESTROY, 3, "after");

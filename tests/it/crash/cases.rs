@@ -27,6 +27,8 @@ pub(super) struct Case {
     pub(super) begun: Option<&'static str>,
     /// Faults of the first start after the crash.
     pub(super) first_reading: &'static [&'static str],
+    /// Whether the other layout is refused: the run that asks for it exits with 1.
+    pub(super) is_refused: bool,
     /// Whether `nvidia-smi` is there, which resets a GPU.
     pub(super) nvidia_smi: bool,
 }
@@ -67,6 +69,7 @@ pub(super) const PLAIN: Case = Case {
     other: None,
     begun: None,
     first_reading: &[],
+    is_refused: false,
     nvidia_smi: false,
 };
 

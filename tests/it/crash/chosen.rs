@@ -113,6 +113,7 @@ pub(super) const CHOSEN: &[Case] = &[
             rules: "[{devices: 7, mig: {7g.40gb: 1}}]",
             by: By::Command,
         }),
+        is_refused: true,
         ..PLAIN
     },
     Case {
@@ -126,6 +127,7 @@ pub(super) const CHOSEN: &[Case] = &[
             rules: "[{devices: 7, mig: {7g.40gb: 1}}]",
             by: By::Agent,
         }),
+        is_refused: true,
         ..PLAIN
     },
     Case {
@@ -138,6 +140,7 @@ pub(super) const CHOSEN: &[Case] = &[
             rules: "[",
             by: By::Command,
         }),
+        is_refused: true,
         ..PLAIN
     },
     Case {

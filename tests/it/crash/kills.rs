@@ -219,8 +219,10 @@ fn planned(plan: &Value, changed: &[String], ran: &Ran) -> Result<(), String> {
 pub(super) fn converged(rig: &Rig, ran: &Ran, used: &[String]) -> Result<bool, String> {
     let wrong = |what: &str| Err(format!("{what}; it said:\n{}", ran.all()));
     // A layout that no longer resolves, or that is written otherwise afterwards, fails; what was begun is finished nevertheless.
-    let may_fail = rig.case.afterwards.is_some() && ran.output.status.code() == Some(1);
+    let has_failed = ran.output.status.code() == Some(1);
+    let may_fail = rig.case.afterwards.is_some() && has_failed;
     let ended = match rig.by() {
+        _ if rig.case.is_refused && rig.other().is_some() => has_failed,
         By::Agent => ran.output.status.success() || may_fail,
         // What is blocked, impossible or not to be read has a code of its own.
         By::Command => ran.output.status.code().is_some(),

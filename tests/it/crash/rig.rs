@@ -100,7 +100,7 @@ impl Rig {
     }
 
     /// What is run after the crash, and for which layout.
-    fn other(&self) -> Option<&'static Other> {
+    pub(super) fn other(&self) -> Option<&'static Other> {
         self.case.other.as_ref().filter(|_| self.is_other.get())
     }
 

@@ -1,11 +1,15 @@
-//! Whether a device still has what it had before its change was interrupted.
+//! Whether a device still has what it had before its change was interrupted, and devices that are absent since then.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::domain::inventory::{Completeness, Condition, Driver, Inventory, MigMode, NvmlState};
-use crate::domain::layout::standing;
 use crate::domain::layout::tests_support::node;
-use crate::domain::reconcile::Entry;
+use crate::domain::layout::{Targets, standing};
+use crate::domain::plan::Policy;
 use crate::domain::reconcile::tests::hardware::Hardware;
 use crate::domain::reconcile::tests::wants;
+use crate::domain::reconcile::{Drift, Entry, Node, State, View};
 
 fn inventory(hardware: &Hardware) -> Inventory {
     Inventory {
@@ -68,4 +72,69 @@ fn i3_traces_of_a_change_and_doubts_keep_the_entry() {
         ..entry
     };
     assert!(!unknown.is_at_previous(&inventory(&hardware)));
+}
+
+#[test]
+fn i2_a_device_is_at_its_target_only_with_the_instances_of_the_interrupted_change() {
+    let mut hardware = Hardware::new(&[(19, 0, &[1])]);
+    let entry = entry(&mut hardware);
+    assert!(!entry.is_reached(&inventory(&hardware)));
+    let reached = Hardware::new(&[(5, 0, &[4])]);
+    assert!(entry.is_reached(&inventory(&reached)));
+    let more = Hardware::new(&[(5, 0, &[4]), (19, 4, &[1])]);
+    assert!(!entry.is_reached(&inventory(&more)));
+}
+
+#[test]
+fn i2_a_device_that_went_away_during_its_change_is_failed_also_if_no_rule_selects_it() {
+    let hardware = Hardware::new(&[]);
+    let (inventory, targets, policy) = (node(vec![]), Targets::default(), Policy::default());
+    let (absent, nothing) = (BTreeSet::from([hardware.device.pci]), BTreeSet::new());
+    let view = View {
+        inventory: &inventory,
+        targets: &targets,
+        holders: &[],
+        untold: None,
+        policy: &policy,
+        drift: Drift::Repair,
+        unfinished: &nothing,
+        absent: &absent,
+    };
+    let mut node = Node::default();
+    for _ in 0..2 {
+        node.look(Duration::ZERO, &view);
+        assert_eq!(node.worst().map(State::as_str), Some("failed"));
+    }
+    let view = View {
+        absent: &nothing,
+        ..view
+    };
+    node.look(Duration::ZERO, &view);
+    assert_eq!(node.worst(), None, "the journal no longer has it");
+}
+
+#[test]
+fn i3_an_interrupted_change_is_taken_up_even_if_holders_are_unknown() {
+    let hardware = Hardware::new(&[(9, 0, &[3])]);
+    let job = hardware.job(wants(&[0]));
+    let targets = Targets {
+        devices: vec![job.target.clone()],
+        ..Targets::default()
+    };
+    let (begun, nothing) = (BTreeSet::from([job.target.pci]), BTreeSet::new());
+    let policy = Policy::default();
+    for (unfinished, change) in [(&begun, vec![job.target.pci]), (&nothing, vec![])] {
+        let view = View {
+            inventory: &job.inventory,
+            targets: &targets,
+            holders: &[],
+            untold: Some("kubelet was started just now"),
+            policy: &policy,
+            drift: Drift::Repair,
+            unfinished,
+            absent: &nothing,
+        };
+        let decision = Node::default().look(Duration::ZERO, &view);
+        assert_eq!(decision.change, change, "it is between two states");
+    }
 }
