@@ -171,7 +171,7 @@ impl<S> Drop for Sender<S> {
 }
 
 impl<S: Clone + Ord> Receiver<S> {
-    /// Sends events until the sender is dropped. What an event of a subject is about may not exist at the moment: then it waits.
+    /// Sends events until the sender is dropped. An event waits while its object does not exist.
     pub(super) async fn send(self, mut writer: Writer, about: impl Fn(&S) -> Option<About>) {
         while let Some(next) = self.next().await {
             let result = match about(&next.subject) {

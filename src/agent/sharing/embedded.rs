@@ -335,7 +335,7 @@ impl Giver for Embedded {
             (fault.is_some() && !is_late).then(|| self.rules.deadline.saturating_sub(waited));
         let health = self.monitor.again();
         let slices = self.setter.slices().again();
-        let withhold = self.withholding.again();
+        let withhold = self.withholding.again(scene.now);
         let at = [health, slices, withhold].into_iter().flatten().min();
         let at = at.map(|at| at.saturating_sub(scene.now));
         Outcome {

@@ -39,7 +39,7 @@ pub(super) struct PartitioningArgs {
         long,
         env = "OCTAVO_READ_ONLY",
         hide_env_values = true,
-        conflicts_with_all = ["layouts", "layout"]
+        conflicts_with_all = ["layouts", "layout", "compat", "taint_not_ready", "drain"]
     )]
     read_only: bool,
 

@@ -458,6 +458,10 @@ mod tests {
             (units.shape, units.total, units.in_use, units.free)
         };
         assert_eq!(of(&sliced("sharing-in-force", 3)), (Shape::Shared, 3, 2, 1));
+        // Another GPU of the node is lost, and all healthy units are offered.
+        let mut partly = sliced("sharing-not-in-force", 3);
+        partly.resources[0].allocatable = Some(3);
+        assert_eq!(of(&partly), (Shape::Shared, 3, 2, 1));
         // A layout that is not applied yet does not count.
         assert_eq!(of(&sliced("sharing-pending", 3)), (Shape::Device, 1, 1, 0));
     }

@@ -80,10 +80,15 @@ impl SharingReport {
     }
 
     /// Devices and partitions with the resource of each, where what the node allocates is what the layout asks for; empty otherwise.
+    ///
+    /// A fault of one device leaves the others as they are: then each resource counts of which the Node offers all healthy units.
     pub fn applied_units(&self) -> impl Iterator<Item = (&ResourceName, &UnitStatus)> {
         let reason = Reason::of(&self.state);
-        let is_so = matches!(reason, Some(Reason::SharingInForce | Reason::SharingHeld));
-        let resources = self.resources.iter().filter(move |_| is_so);
+        let resources = self.resources.iter().filter(move |one| match reason {
+            Some(Reason::SharingInForce | Reason::SharingHeld) => true,
+            Some(Reason::SharingNotInForce) => is_offered(one),
+            Some(_) | None => false,
+        });
         resources.flat_map(|one| one.units.iter().map(move |unit| (&one.name, unit)))
     }
 
@@ -140,6 +145,15 @@ impl ByTurns {
             (false, true) => Self::All,
         }
     }
+}
+
+/// Whether the Node offers all healthy units of the resource, and there are some.
+fn is_offered(resource: &ResourceStatus) -> bool {
+    let healthy = resource.units.iter().filter(|one| one.health.is_healthy());
+    let fit: u64 = healthy
+        .map(|one| u64::from(one.replicas.unwrap_or(1)))
+        .fold(0, u64::saturating_add);
+    fit > 0 && resource.allocatable == Some(fit)
 }
 
 fn long(text: &str) -> String {

@@ -267,6 +267,8 @@ impl Drain {
         let Some(attempts) = &mut self.attempts else {
             return Phase::Idle;
         };
+        // Devices that are blocked only since the attempt began are withheld too.
+        attempts.devices.extend(sight.addresses.iter().copied());
         let spent = now.saturating_sub(attempts.since);
         let is_forbidden = sight.is_forbidden(facts.heard);
         let is_over = !is_busy && sight.is_held() && (spent >= deadline || is_forbidden);
@@ -299,7 +301,7 @@ impl Drain {
         }
         if sight.unlisted.is_empty() {
             self.unlisted = None;
-            // A device may be blocked by nobody that is known for a moment.
+            // For a moment, the blocker of a device may be unknown.
             return sight.is_held() && sight.obstacles.is_empty();
         }
         let since = *self.unlisted.get_or_insert(now);
@@ -376,10 +378,17 @@ impl Drain {
         };
         // Who blocks the devices says enough.
         let message = self.phase.message(facts.heard);
-        let says_enough = matches!(self.phase, Phase::GaveUp) && !waits_for.is_empty();
+        let is_pause = matches!(self.phase, Phase::GaveUp);
+        let says_enough = is_pause && !waits_for.is_empty();
+        let attempts = self.attempts.as_ref();
+        // An attempt that ended well, or was interrupted, did not give up.
+        let gave_up = attempts.is_some_and(|one| one.gave_up.is_some());
         Some(Standing {
             policy: self.policy.scope.as_str(),
-            phase: self.phase.stage()?,
+            phase: match self.phase.stage()? {
+                Stage::GaveUp if !gave_up => Stage::Waiting,
+                stage => stage,
+            },
             message: message.filter(|_| !says_enough),
             waits_for,
         })

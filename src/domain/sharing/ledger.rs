@@ -39,6 +39,8 @@ struct Unseen {
     since: Duration,
     /// An answer that was begun later, and does not have it, means that nobody has it.
     until: Duration,
+    /// Whether a pod that is being admitted was just given it.
+    is_admission: bool,
 }
 
 impl Ledger {
@@ -56,6 +58,7 @@ impl Ledger {
             let unseen = Some(Unseen {
                 since: now,
                 until: now.saturating_add(UNSEEN),
+                is_admission: true,
             });
             self.entries.insert(key, Entry { by, unseen });
         }
@@ -65,8 +68,12 @@ impl Ledger {
     pub fn restarted(&mut self, now: Duration) {
         for entry in self.entries.values_mut() {
             let since = entry.unseen.map_or(now, |unseen| unseen.since);
-            let until = now.saturating_add(UNHEARD);
-            entry.unseen = Some(Unseen { since, until });
+            let is_admission = entry.unseen.is_some_and(|unseen| unseen.is_admission);
+            entry.unseen = Some(Unseen {
+                since,
+                until: now.saturating_add(UNHEARD),
+                is_admission,
+            });
         }
     }
 
@@ -113,10 +120,11 @@ impl Ledger {
         all.map(|entry| entry.by.clone()).collect()
     }
 
-    /// Whether this was given out and kubelet has yet to report it.
-    pub fn is_unseen(&self, resource: &ResourceName, id: &ShareId) -> bool {
+    /// Whether this was just allocated to a pod, and kubelet has yet to report it.
+    pub fn is_being_admitted(&self, resource: &ResourceName, id: &ShareId) -> bool {
         let entry = self.entries.get(&(resource.to_string(), id.to_string()));
-        entry.is_some_and(|entry| entry.unseen.is_some())
+        let unseen = entry.and_then(|entry| entry.unseen);
+        unseen.is_some_and(|unseen| unseen.is_admission)
     }
 
     /// What kubelet has yet to tell of.
@@ -182,6 +190,19 @@ mod tests {
         assert_eq!(ledger.unseen().len(), 1);
         ledger.told(at(11), Vec::new());
         assert_eq!(ledger.given().len(), 1);
+    }
+
+    #[test]
+    fn only_what_was_just_allocated_is_being_admitted_and_not_all_after_a_restart_of_kubelet() {
+        let (gpu, id) = (ResourceName::gpu(), ShareId::whole(GPU));
+        let mut ledger = given(10);
+        ledger.told(at(9), told("the-one-before"));
+        assert!(ledger.is_being_admitted(&gpu, &id));
+        ledger.told(at(11), told("train-0"));
+        assert!(!ledger.is_being_admitted(&gpu, &id));
+        ledger.restarted(at(20));
+        assert!(!ledger.is_being_admitted(&gpu, &id));
+        assert_eq!(ledger.unseen().len(), 1);
     }
 
     #[test]

@@ -28,7 +28,7 @@ struct Wait {
     is_withheld: bool,
 }
 
-/// How a device's layout stands, as far as it matters here.
+/// What withholding needs to know of a device's layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// It is applied, or emptying the device would not help.
@@ -98,11 +98,12 @@ impl Withholding {
         withheld.map(|(pci, _)| *pci).collect()
     }
 
-    /// When the next device is due.
-    pub fn again(&self) -> Option<Duration> {
+    /// When the next device is due, after `now`. A device that is overdue waits for its next state instead.
+    pub fn again(&self, now: Duration) -> Option<Duration> {
         let after = self.after?;
         let waiting = self.devices.values().filter(|wait| !wait.is_withheld);
-        waiting.map(|wait| wait.since.saturating_add(after)).min()
+        let due = waiting.map(|wait| wait.since.saturating_add(after));
+        due.filter(|at| *at > now).min()
     }
 }
 

@@ -333,7 +333,7 @@ impl State {
             return Err(Refusal::Changing { id, pci });
         }
         // A pod's containers are asked for one after the other, and may have the same: what it was just given stays its own.
-        if listing.withheld.contains(&pci) && !self.ledger.is_unseen(resource, &id) {
+        if listing.withheld.contains(&pci) && !self.ledger.is_being_admitted(resource, &id) {
             return Err(Refusal::Withheld { id, pci });
         }
         match health {

@@ -139,11 +139,80 @@ impl Keeper {
             let view = seen.borrow();
             view.as_ref().map(|view| About::Node(view.uid.clone()))
         };
-        let telling = events.send(writer, about);
+        let mut first = view.subscribe();
+        let telling = async {
+            // An event needs the Node's UID. The sender lives as long as this, so the wait ends with a Node.
+            let _node = first.wait_for(Option::is_some).await;
+            events.send(writer, about).await;
+        };
         tokio::select! {
             () = eyes.follow() => {}
             () = hands.keep(wanted) => {}
             () = telling => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::pending;
+    use std::time::Duration;
+
+    use hyper::{Method, Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::sync::Notify;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::domain::node::telling::Event;
+    use crate::domain::reason::Reason;
+
+    const LIST: Duration = Duration::from_secs(2);
+
+    /// Lists one Node after a while, and notifies of an event. Nothing else is answered.
+    async fn answer(request: Request<Body>, event: &Notify) -> Response<Body> {
+        let is_watch = request.uri().query().unwrap_or("").contains("watch=true");
+        if *request.method() == Method::POST {
+            event.notify_one();
+        }
+        if *request.method() != Method::GET || is_watch {
+            pending::<()>().await;
+        }
+        sleep(LIST).await;
+        let node = json!({"metadata": {"name": "node-a", "uid": "u", "resourceVersion": "1"}});
+        let list = json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": [node]});
+        let response = Response::builder().status(StatusCode::OK);
+        let body = Body::from(list.to_string().into_bytes());
+        response.body(body).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_is_reported_before_the_node_is_read_is_sent_as_soon_as_it_is() {
+        let event = Arc::new(Notify::new());
+        let sent = Arc::clone(&event);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let event = Arc::clone(&event);
+            async move { Ok::<_, Infallible>(answer(request, &event).await) }
+        });
+        let name: NodeName = "node-a".parse().unwrap();
+        let (link, keeper) = Keeper::new(Client::new(service, "default"), &name);
+        let began = Instant::now();
+        link.tell(Change {
+            subject: Subject::Layout,
+            event: Some(Event {
+                reason: Reason::Blocked,
+                message: "pid 7".to_owned(),
+                unit: None,
+            }),
+        });
+        tokio::select! {
+            () = keeper.run() => panic!("the link is not dropped"),
+            () = sent.notified() => {}
+        }
+        let waited = began.elapsed();
+        assert!(waited >= LIST && waited < 2 * LIST, "{waited:?}");
+        drop(link);
     }
 }

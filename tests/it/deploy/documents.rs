@@ -166,18 +166,20 @@ fn kubectl_makes_the_policies_before_the_agents_and_helm_after_them() {
 }
 
 #[test]
-fn an_installation_waits_for_a_label_that_agents_write() {
+fn an_installation_waits_for_its_agents_and_not_for_nodes_that_have_a_label_already() {
     let install = include_str!("../../../docs/install.md");
-    let mut waits = commands(install, "kubectl wait node ").peekable();
-    assert!(waits.peek().is_some());
-    for command in waits {
-        let of_nodes = command
-            .iter()
-            .find_map(|word| word.strip_prefix("--selector="));
-        // Without the GPU Operator nobody writes nvidia.com/gpu.present.
-        assert!(
-            of_nodes.is_none_or(|of| of.starts_with("octavo.dev/")),
-            "{command:?}"
-        );
+    let waits: Vec<Vec<&str>> = commands(install, "kubectl rollout status ").collect();
+    let [command] = &waits[..] else {
+        panic!("{waits:?}")
+    };
+    let name = command[2].strip_prefix("daemonset/").unwrap();
+    let rendered = objects(&chart::render(&chart::values("default")));
+    let sets = rendered.iter().filter(|one| one["kind"] == "DaemonSet");
+    let names: Vec<&Value> = sets.map(|one| &one["metadata"]["name"]).collect();
+    assert_eq!(names, [name]);
+    for command in commands(install, "kubectl wait node ") {
+        // A selector that matches no node yet ends the command with an error.
+        let has_selector = command.iter().any(|word| word.starts_with("--selector"));
+        assert!(!has_selector, "{command:?}");
     }
 }

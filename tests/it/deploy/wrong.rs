@@ -106,11 +106,19 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "{tier: reporter, agent: {compat: mig-manager}}",
-        "agent.compat needs the tier reader or applier",
+        "agent.compat is for the tier applier",
     ),
     (
-        "{agent: {compat: mig-manager, labelSink: nodefeature}}",
-        "agent.compat in the tier reader needs agent.labelSink: node",
+        "{agent: {compat: mig-manager}}",
+        "agent.compat is for the tier applier",
+    ),
+    (
+        "{tier: applier, pools: [{name: a, tier: reader, match: {key: pool, values: [a]}}], agent: {compat: mig-manager}}",
+        "pools, a: agent.compat is for the tier applier",
+    ),
+    (
+        "{tier: reporter, agent: {migStrategy: mixed}}",
+        "agent.migStrategy needs the tier reader or applier",
     ),
     (
         "{agent: {devicePluginConfigs: [a, b]}}",
@@ -168,6 +176,30 @@ const WRONG: &[(&str, &str)] = &[
     (
         "{layouts: '{version: v1, mig-configs: {a: [{mig-enabled: false}]}}'}",
         "layouts: a, rule 1: devices is missing",
+    ),
+    (
+        "{layouts: '{version: v1, mig-config: {a: [{devices: all, mig-enabled: false}]}}'}",
+        "layouts: unknown key \"mig-config\"",
+    ),
+    (
+        "{layouts: '{version: v1}'}",
+        "layouts: mig-configs is missing",
+    ),
+    (
+        "{layouts: '{version: v1, mig-configs: {}}'}",
+        "layouts: the file has no layouts",
+    ),
+    (
+        "{layouts: '{version: v1, mig-configs: {a: []}}'}",
+        "layouts: a has no rules",
+    ),
+    (
+        "{layouts: '{version: v1, mig-configs: {a: [{devices: all, mig-enabled: false}]}, sharing: {}}'}",
+        "layouts: mig-configs and sharing are of two dialects",
+    ),
+    (
+        "{layouts: '{apiVersion: octavo.dev/v1, kind: Layouts, layouts: {}}'}",
+        "layouts: the file has no layouts",
     ),
     (
         "{openshift: {enabled: true}, agent: {neuron: {enabled: true}}}",

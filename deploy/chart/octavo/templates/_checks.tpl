@@ -13,20 +13,19 @@
     {{- range list "hostPID" "podEvents" -}}
       {{- if index $agent.usage . }}{{ fail (printf "%sagent.usage.%s is for the tier applier: only it sees who uses a device" $place .) }}{{ end -}}
     {{- end -}}
-    {{- range list "taintNotReady" "layout" "allow" "drift" -}}
+    {{- range list "compat" "taintNotReady" "layout" "allow" "drift" -}}
       {{- if index $agent . }}{{ fail (printf "%sagent.%s is for the tier applier: the tier that was chosen changes no device" $place .) }}{{ end -}}
     {{- end -}}
   {{- end -}}
   {{- if and $agent.neuron.enabled $.Values.openshift.enabled (ne .tier "applier") }}{{ fail (printf "%sagent.neuron.enabled on OpenShift is for the tier applier: no other may mount a folder of the host" $place) }}{{ end -}}
   {{- if eq .tier "reporter" -}}
     {{- if has $agent.labelSink (list "node" "nodefeature") }}{{ fail (printf "%sagent.labelSink: %s needs the tier reader or applier: the reporter has no access to the API server" $place $agent.labelSink) }}{{ end -}}
-    {{- if $agent.compat }}{{ fail (printf "%sagent.compat needs the tier reader or applier: the reporter has no access to the API server" $place) }}{{ end -}}
+    {{- if $agent.migStrategy }}{{ fail (printf "%sagent.migStrategy needs the tier reader or applier: the reporter does not read the driver" $place) }}{{ end -}}
   {{- end -}}
   {{- if and (eq $agent.sharing.mode "hand-off") (not $.Values.handOff.configMap) }}{{ fail (printf "%sagent.sharing.mode: hand-off needs handOff: the ConfigMap that NVIDIA's device plugin reads" $place) }}{{ end -}}
   {{- range list "podEvents" "dcgm" -}}
     {{- if and (index $agent.usage .) (not $agent.usage.interval) }}{{ fail (printf "%sagent.usage.%s needs agent.usage.interval" $place .) }}{{ end -}}
   {{- end -}}
-  {{- if and $agent.compat (eq .tier "reader") (ne (default "node" $agent.labelSink) "node") }}{{ fail (printf "%sagent.compat in the tier reader needs agent.labelSink: node" $place) }}{{ end -}}
   {{- if and $agent.devicePluginConfigs (not $agent.compat) }}{{ fail (printf "%sagent.devicePluginConfigs needs agent.compat: mig-manager" $place) }}{{ end -}}
 {{- end -}}
 {{- if ne (empty .Values.handOff.namespace) (empty .Values.handOff.configMap) }}{{ fail "handOff: give both namespace and configMap" }}{{ end -}}
@@ -45,7 +44,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Whether `layouts` is a file that agents can read, as far as that can be said without a device: `octavo layouts check` says it all. */}}
+{{/* Whether `layouts` is a file that agents can read, as far as that can be checked without a device; `octavo layouts check` finds the rest. */}}
 {{- define "octavo.checkLayouts" -}}
 {{- with .Values.layouts -}}
   {{- $file := fromYaml . -}}
@@ -60,14 +59,21 @@
     {{- $keys = list "devices" "mig" "timeSlicing" -}}
   {{- else if hasKey $file "version" -}}
     {{- if ne (toString $file.version) "v1" }}{{ fail (printf "layouts: version must be v1, not %v" $file.version) }}{{ end -}}
+    {{- range $key, $_ := omit $file "version" "mig-configs" "flags" "resources" "sharing" "imex" }}{{ fail (printf "layouts: unknown key %q" $key) }}{{ end -}}
+    {{- $plugin := list -}}
+    {{- range $key, $_ := omit $file "version" "mig-configs" }}{{ $plugin = append $plugin $key }}{{ end -}}
+    {{- if and (hasKey $file "mig-configs") $plugin }}{{ fail (printf "layouts: mig-configs and %s are of two dialects" (first $plugin)) }}{{ end -}}
+    {{- if not (or (hasKey $file "mig-configs") $plugin) }}{{ fail "layouts: mig-configs is missing" }}{{ end -}}
     {{- if hasKey $file "mig-configs" }}{{ $layouts = index $file "mig-configs" }}{{ end -}}
     {{- $keys = list "device-filter" "devices" "mig-enabled" "mig-devices" -}}
   {{- else -}}
     {{- fail "layouts: it begins with apiVersion: octavo.dev/v1 or, in NVIDIA's dialects, version: v1" -}}
   {{- end -}}
   {{- if not (kindIs "map" $layouts) }}{{ fail "layouts: layouts must be a map from names to lists of rules" }}{{ end -}}
+  {{- if and (or (hasKey $file "layouts") (hasKey $file "mig-configs")) (not $layouts) }}{{ fail "layouts: the file has no layouts" }}{{ end -}}
   {{- range $name, $rules := $layouts -}}
     {{- if not (kindIs "slice" $rules) }}{{ fail (printf "layouts: %s must be a list of rules" $name) }}{{ end -}}
+    {{- if not $rules }}{{ fail (printf "layouts: %s has no rules" $name) }}{{ end -}}
     {{- range $number, $rule := $rules -}}
       {{- $place := printf "layouts: %s, rule %d" $name (add1 $number) -}}
       {{- if not (kindIs "map" $rule) }}{{ fail (printf "%s must be a map" $place) }}{{ end -}}

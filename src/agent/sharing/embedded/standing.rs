@@ -8,7 +8,7 @@ use crate::domain::inventory::{Condition, Device, Inventory, Mig, Vendor};
 use crate::domain::plan::words::Words;
 use crate::domain::reason::Reason;
 use crate::domain::sharing::health::Health;
-use crate::domain::sharing::hold::{Listed, Listing};
+use crate::domain::sharing::hold::{Item, Listed, Listing};
 use crate::domain::sharing::slice::Slices;
 use crate::domain::sharing::status::{Mode, ResourceStatus, SharingStatus, UnitStatus};
 use crate::domain::sharing::{Offer, Offers, ResourceName, Unit};
@@ -315,10 +315,12 @@ impl Sight<'_> {
     }
 
     fn unit(&self, unit: &Unit) -> UnitStatus {
-        let mut items = self.listing.resources.values().flat_map(|one| &one.items);
-        let item = items.find(|item| item.id.uuid() == unit.uuid);
-        let health = item.map_or_else(|| self.unlisted(), |item| item.health.clone());
-        let is_withheld = self.listing.withheld.contains(&unit.pci);
+        let items = self.listing.resources.values().flat_map(|one| &one.items);
+        let items: Vec<&Item> = items.filter(|item| item.id.uuid() == unit.uuid).collect();
+        let first = items.first();
+        let health = first.map_or_else(|| self.unlisted(), |item| item.health.clone());
+        // What pods have of it is not withheld.
+        let is_withheld = !items.is_empty() && items.iter().all(|item| item.is_withheld);
         UnitStatus {
             uuid: unit.uuid.clone(),
             replicas: unit.replicas,
@@ -350,77 +352,99 @@ mod tests {
 
     use super::*;
     use crate::domain::inventory::{Machine, NvmlState};
-    use crate::domain::sharing::hold::Item;
+    use crate::domain::sharing::ShareId;
 
-    #[test]
-    fn a_unit_of_which_nothing_is_listed_is_not_called_healthy_and_it_is_said_why_nothing_is() {
-        let inventory = Inventory {
-            neuron: None,
-            machine: Machine::default(),
-            nvml: NvmlState::Loading,
-            devices: Vec::new(),
-        };
+    const UUID: &str = "GPU-0a0a0a0a-0000-0000-0000-000000000001";
+
+    fn pci() -> PciAddress {
+        PciAddress::new(0, 7, 0, 0).unwrap()
+    }
+
+    /// A GPU for two.
+    fn offer() -> Offer {
         let unit = Unit {
-            uuid: "GPU-0a0a0a0a-0000-0000-0000-000000000001".to_owned(),
-            pci: PciAddress::new(0, 7, 0, 0).unwrap(),
+            uuid: UUID.to_owned(),
+            pci: pci(),
             partition: None,
             replicas: Some(2),
             memory: None,
             memory_per_replica: None,
             numa_node: None,
         };
+        Offer {
+            name: ResourceName::gpu(),
+            fail_requests_greater_than_one: false,
+            units: vec![unit],
+        }
+    }
+
+    /// The health that the status has of that GPU.
+    fn health(is_decided: bool, listing: &Listing) -> Health {
+        let inventory = Inventory {
+            neuron: None,
+            machine: Machine::default(),
+            nvml: NvmlState::Loading,
+            devices: Vec::new(),
+        };
         let offers = Offers {
-            resources: vec![Offer {
-                name: ResourceName::gpu(),
-                fail_requests_greater_than_one: false,
-                units: vec![unit],
-            }],
+            resources: vec![offer()],
         };
-        let sight = |is_decided, listing: &Listing| {
-            let sight = Sight {
-                scene: Scene {
-                    now: Duration::ZERO,
-                    inventory: &inventory,
-                    is_read: true,
-                    xids: &[],
-                    status: None,
-                    view: None,
-                    drained: &BTreeSet::new(),
-                },
-                offers: &offers,
-                listing,
-                report: &Report::default(),
-                told: &Told::default(),
-                waiting: &[],
-                unknown: &BTreeSet::new(),
-                warnings: &[],
-                undelivered: None,
-                beside: [None; 3],
-                is_decided,
-            };
-            sight.resources()[0].units[0].health.clone()
+        let sight = Sight {
+            scene: Scene {
+                now: Duration::ZERO,
+                inventory: &inventory,
+                is_read: true,
+                xids: &[],
+                status: None,
+                view: None,
+                drained: &BTreeSet::new(),
+            },
+            offers: &offers,
+            listing,
+            report: &Report::default(),
+            told: &Told::default(),
+            waiting: &[],
+            unknown: &BTreeSet::new(),
+            warnings: &[],
+            undelivered: None,
+            beside: [None; 3],
+            is_decided,
         };
-        let said = |is_decided| match sight(is_decided, &Listing::default()) {
+        sight.resources()[0].units[0].health.clone()
+    }
+
+    #[test]
+    fn a_unit_of_which_nothing_is_listed_is_not_called_healthy_and_it_is_said_why_nothing_is() {
+        let said = |is_decided| match health(is_decided, &Listing::default()) {
             Health::Unhealthy { reason } => reason,
             Health::Healthy => panic!("nobody can be given it"),
         };
         let listed_not = "it is not listed to kubelet yet, as it is not known ";
         assert_eq!(said(true), format!("{listed_not}who has what"));
         assert_eq!(said(false), format!("{listed_not}yet which layout counts"));
-        let mut listing = Listing::default();
-        listing.resources.insert(
-            ResourceName::gpu(),
-            Listed {
-                offer: offers.resources[0].clone(),
-                items: vec![Item {
-                    id: "GPU-0a0a0a0a-0000-0000-0000-000000000001::0"
-                        .parse()
-                        .unwrap(),
-                    health: Health::Healthy,
-                    is_withheld: false,
-                }],
-            },
-        );
-        assert_eq!(sight(true, &listing), Health::Healthy);
+    }
+
+    #[test]
+    fn a_unit_is_unhealthy_only_when_all_of_it_is_withheld() {
+        let listing = |withheld: [bool; 2]| {
+            let item = |(replica, is_withheld)| Item {
+                id: ShareId::replica(UUID, replica),
+                health: Health::Healthy,
+                is_withheld,
+            };
+            let listed = Listed {
+                offer: offer(),
+                items: (0..).zip(withheld).map(item).collect(),
+            };
+            Listing {
+                resources: BTreeMap::from([(ResourceName::gpu(), listed)]),
+                withheld: BTreeSet::from([pci()]),
+                ..Listing::default()
+            }
+        };
+        assert_eq!(health(true, &listing([false, false])), Health::Healthy);
+        // A pod has the first.
+        assert_eq!(health(true, &listing([false, true])), Health::Healthy);
+        assert!(!health(true, &listing([true, true])).is_healthy());
     }
 }

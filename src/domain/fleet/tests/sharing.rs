@@ -96,6 +96,42 @@ fn what_the_guard_marks_is_told_at_once_and_nothing_else_is_reckoned() {
 }
 
 #[test]
+fn slices_of_a_gpu_are_counted_while_another_gpu_is_lost() {
+    let unit = |uuid: &str, health| UnitStatus {
+        uuid: uuid.to_owned(),
+        replicas: Some(3),
+        health,
+    };
+    let lost = Health::Unhealthy {
+        reason: "it is lost".to_owned(),
+    };
+    let report = |state: Reason, allocatable| SharingReport {
+        state: state.word().to_owned(),
+        resources: vec![ResourceStatus {
+            name: ResourceName::gpu(),
+            wanted: 6,
+            allocatable,
+            units: vec![unit("GPU-1", Health::Healthy), unit("GPU-2", lost.clone())],
+        }],
+        ..SharingReport::default()
+    };
+    for (state, allocatable, units) in [
+        (Reason::SharingNotInForce, Some(3), 2),
+        (Reason::SharingNotInForce, Some(6), 0),
+        (Reason::SharingNotInForce, Some(0), 0),
+        (Reason::SharingNotInForce, None, 0),
+        (Reason::SharingPending, Some(3), 0),
+    ] {
+        let report = report(state, allocatable);
+        let count = report.applied_units().count();
+        assert_eq!(count, units, "{} {allocatable:?}", state.word());
+    }
+    let mut report = report(Reason::SharingNotInForce, Some(0));
+    report.resources[0].units.remove(0);
+    assert_eq!(report.applied_units().count(), 0, "nothing is healthy");
+}
+
+#[test]
 fn what_is_given_out_by_turns_is_called_so_once_it_is_and_where_all_of_it_is() {
     let unit = |replicas| UnitStatus {
         uuid: "GPU-1".to_owned(),

@@ -48,6 +48,8 @@ pub enum Stage {
     Emptying,
     /// It has had its deadline, and is retried after a backoff.
     GaveUp,
+    /// The latest attempt did not give up, and another one follows after a backoff.
+    Waiting,
 }
 
 impl Stage {
@@ -59,6 +61,7 @@ impl Stage {
             Self::Tainting => "tainting",
             Self::Emptying => "emptying",
             Self::GaveUp => "gave-up",
+            Self::Waiting => "waiting",
         }
     }
 }

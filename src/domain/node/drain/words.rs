@@ -54,6 +54,7 @@ impl fmt::Display for Standing {
             Stage::Tainting => "waits for its taint on the Node",
             Stage::Emptying => "evicts pods",
             Stage::GaveUp => "gave up",
+            Stage::Waiting => "waits for its next attempt",
         };
         write!(f, "drain ({}) {phase}", self.policy)?;
         let rest = [self.message.clone(), told(&self.waits_for)];

@@ -75,10 +75,10 @@ fn look(withholding: &mut Withholding, now: u64, status: &Status) -> bool {
 fn blocked_device_is_withheld_after_the_time_and_offered_again_when_its_layout_is_applied() {
     let mut all = withholding();
     assert!(!look(&mut all, 10, &blocked()));
-    assert_eq!(all.again(), Some(at(10 + AFTER)));
+    assert_eq!(all.again(at(10)), Some(at(10 + AFTER)));
     assert!(!look(&mut all, 9 + AFTER, &blocked()));
     assert!(look(&mut all, 10 + AFTER, &blocked()));
-    assert_eq!(all.again(), None);
+    assert_eq!(all.again(at(10 + AFTER)), None);
     // Being changed it stays so.
     let applying = status(vec![(device(1, "applying", false), mig(1))]);
     assert!(look(&mut all, 11 + AFTER, &applying));
@@ -96,6 +96,16 @@ fn device_that_is_free_for_a_moment_is_withheld_all_the_same() {
         assert!(!look(&mut all, second, &now));
     }
     assert!(look(&mut all, AFTER, &blocked()));
+}
+
+#[test]
+fn device_that_is_overdue_while_it_is_changed_asks_for_no_look_in_the_past() {
+    let mut all = withholding();
+    look(&mut all, 0, &blocked());
+    let applying = status(vec![(device(1, "applying", false), mig(1))]);
+    assert!(!look(&mut all, AFTER + 1, &applying));
+    assert_eq!(all.again(at(AFTER + 1)), None);
+    assert!(look(&mut all, AFTER + 2, &blocked()));
 }
 
 #[test]
@@ -148,7 +158,7 @@ fn no_time_at_all_withholds_nothing() {
     let mut all = Withholding::new(None);
     look(&mut all, 0, &blocked());
     assert!(!look(&mut all, 1_000_000, &blocked()));
-    assert_eq!(all.again(), None);
+    assert_eq!(all.again(at(1_000_000)), None);
 }
 
 /// What a look finds of two devices: state, what is asked, whether pods were evicted for it.
@@ -198,6 +208,7 @@ proptest! {
             let drained = (1_u8..).zip(found).filter(|(_, (_, _, drained))| *drained);
             let drained: BTreeSet<PciAddress> = drained.map(|(bus, _)| pci(bus)).collect();
             all.look(at(now), Some(&scene), &drained);
+            prop_assert!(all.again(at(now)).is_none_or(|next| next > at(now)));
             let is_possible = found.iter().all(|(state, _, _)| STATES[*state].0 != "infeasible");
             for (index, (state, asked, drained)) in found.into_iter().enumerate() {
                 let (word, waits) = STATES[state];

@@ -155,7 +155,7 @@ async fn what_cannot_be_is_refused_with_its_place(readers: &Readers, order: &Val
     // A name that somebody else's page gave to this machine: nobody is asked who they are here, so only this machine's own will do.
     let elsewhere = format!("http://evil.example{PATH}");
     let answer = readers.post(&elsewhere, order).await;
-    assert_eq!(answer.status, 403, "{}", answer.body);
+    assert_eq!(answer.status, 421, "{}", answer.body);
     assert!(answer.body.contains("evil.example"), "{}", answer.body);
 }
 

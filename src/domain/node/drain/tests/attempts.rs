@@ -67,6 +67,29 @@ fn drain_that_gave_up_names_the_pods_that_block_it_now() {
 }
 
 #[test]
+fn drain_that_ended_well_waits_for_its_next_attempt_and_is_not_called_given_up() {
+    let (mut drain, _, heard) = emptying(Scope::Affected, &[pod("notebook")]);
+    let ended = look(&mut drain, 4, &applied(), &heard, true);
+    assert_eq!(reasons(&ended), ["DrainEnded"]);
+    let late = 2 + DEADLINE.as_secs();
+    let blocked = blocked(vec![held_by("notebook")]);
+    let outcome = look(&mut drain, late, &blocked, &heard, false);
+    assert_eq!((phase(&outcome), reasons(&outcome)), ("waiting", vec![]));
+    assert!(!outcome.is_tainted && outcome.again.is_some());
+}
+
+#[test]
+fn device_that_is_blocked_only_since_the_attempt_began_is_withheld_too() {
+    let (mut drain, _, heard) = emptying(Scope::Affected, &[pod("notebook"), pod("other")]);
+    let first = device("blocked", vec![held_by("notebook")]);
+    let mut later = device("blocked", vec![held_by("other")]);
+    later.pci = PciAddress::new(0, 8, 0, 0).unwrap();
+    let both = super::tests::status(vec![first.clone(), later.clone()]);
+    let outcome = look(&mut drain, 3, &both, &heard, true);
+    assert!(outcome.devices.iter().eq([&first.pci, &later.pci]));
+}
+
+#[test]
 fn drain_is_retried_with_backoff_while_the_choice_stands() {
     let (mut drain, status, mut heard) = emptying(Scope::Affected, &[pod("notebook")]);
     heard.answers.insert(id("notebook"), Answer::Budget);
