@@ -62,7 +62,10 @@ pub(super) fn chosen<'a>(
     }
     let mut all = by_type.into_iter();
     match (all.next(), all.next()) {
-        (None, _) => Err(Refusal::NoNode(std::mem::take(remarks))),
+        (None, _) => Err(match &wish.type_name {
+            Some(wanted) if remarks.is_empty() => Refusal::NoNodeOfType(wanted.clone()),
+            _ => Refusal::NoNode(std::mem::take(remarks)),
+        }),
         (Some((type_name, found)), None) => match by_label(found, remarks) {
             Some((label, nodes)) => Ok(Chosen {
                 type_name,

@@ -105,6 +105,9 @@ pub enum Refusal {
     /// There is nothing to make one of.
     #[error("none of these nodes can be used{}; {}", because(.0), instead(.0))]
     NoNode(Vec<Note>),
+    /// No node has devices of the type that was asked for.
+    #[error("no node has devices of type {0}; `octavo availability` lists the types there are")]
+    NoNodeOfType(TypeName),
     /// They have several types.
     #[error("these nodes have {} types, {}: a profile's selector cannot say \"this or that\". Make one for each; or give all these nodes a label of your own, such as class=large, and a profile that selects by it", .0.len(), names(.0))]
     SeveralTypes(Vec<TypeName>),

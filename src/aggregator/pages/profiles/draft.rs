@@ -252,6 +252,7 @@ impl Refused {
             }
             Refusal::Resource(all) => ("resource", all.clone()),
             Refusal::NoNode(_)
+            | Refusal::NoNodeOfType(_)
             | Refusal::NoSuchResource(_)
             | Refusal::Counts(_)
             | Refusal::NoSuchTaint { .. } => ("", Vec::new()),
