@@ -161,7 +161,7 @@ async fn a_node_whose_agent_left_needs_attention_once_the_start_is_over() {
     let view = view.with_startup(startup).with_cluster(Some(followed));
     let during = text(get(&view, "/").await).await;
     assert!(!during.contains("without an agent, by labels"), "{during}");
-    assert!(!during.contains("attention"), "{during}");
+    assert!(!during.contains("1 needs attention"), "{during}");
     progress.send_replace(None);
     let after = text(get(&view, "/").await).await;
     assert!(
