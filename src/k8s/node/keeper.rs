@@ -142,8 +142,10 @@ impl Keeper {
         let mut first = view.subscribe();
         let telling = async {
             // An event needs the Node's UID. The sender lives as long as this, so the wait ends with a Node.
-            let _node = first.wait_for(Option::is_some).await;
-            events.send(writer, about).await;
+            let is_there = first.wait_for(Option::is_some).await.is_ok();
+            if is_there {
+                events.send(writer, about).await;
+            }
         };
         tokio::select! {
             () = eyes.follow() => {}
@@ -171,20 +173,28 @@ mod tests {
 
     const LIST: Duration = Duration::from_secs(2);
 
-    /// Lists one Node after a while, and notifies of an event. Nothing else is answered.
+    /// Lists one Node after a while, reports a change of it later, and notifies of an event, which is never answered.
     async fn answer(request: Request<Body>, event: &Notify) -> Response<Body> {
         let is_watch = request.uri().query().unwrap_or("").contains("watch=true");
         if *request.method() == Method::POST {
             event.notify_one();
         }
-        if *request.method() != Method::GET || is_watch {
+        if *request.method() != Method::GET {
             pending::<()>().await;
         }
         sleep(LIST).await;
-        let node = json!({"metadata": {"name": "node-a", "uid": "u", "resourceVersion": "1"}});
-        let list = json!({"apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "1"}, "items": [node]});
+        let node = |version: &str| {
+            let metadata = json!({"name": "node-a", "uid": "u", "resourceVersion": version});
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        };
+        let text = if is_watch {
+            format!("{}\n", json!({"type": "MODIFIED", "object": node("2")}))
+        } else {
+            let metadata = json!({"resourceVersion": "1"});
+            json!({"apiVersion": "v1", "kind": "NodeList", "metadata": metadata, "items": [node("1")]}).to_string()
+        };
         let response = Response::builder().status(StatusCode::OK);
-        let body = Body::from(list.to_string().into_bytes());
+        let body = Body::from(text.into_bytes());
         response.body(body).unwrap()
     }
 
@@ -199,6 +209,7 @@ mod tests {
         let name: NodeName = "node-a".parse().unwrap();
         let (link, keeper) = Keeper::new(Client::new(service, "default"), &name);
         let began = Instant::now();
+        let mut seen = link.view.clone();
         link.tell(Change {
             subject: Subject::Layout,
             event: Some(Event {
@@ -207,12 +218,20 @@ mod tests {
                 unit: None,
             }),
         });
+        let story = async {
+            sent.notified().await;
+            let waited = began.elapsed();
+            assert!(waited >= LIST && waited < 2 * LIST, "{waited:?}");
+            // The Node is followed while the event waits for its answer.
+            let is_new =
+                |view: &Option<Arc<View>>| view.as_ref().is_some_and(|one| one.version == "2");
+            let is_seen = seen.wait_for(is_new).await.is_ok();
+            assert!(is_seen);
+        };
         tokio::select! {
             () = keeper.run() => panic!("the link is not dropped"),
-            () = sent.notified() => {}
+            () = story => {}
         }
-        let waited = began.elapsed();
-        assert!(waited >= LIST && waited < 2 * LIST, "{waited:?}");
         drop(link);
     }
 }
