@@ -295,7 +295,7 @@ fn d9_devices_that_are_set_aside_are_so_where_the_kubelet_retains_their_capacity
     assert_eq!(end(4, (0, 4)), "free 0 set-aside 4");
     assert_eq!(end(2, (2, 4)), "free 2 set-aside 2");
     assert_eq!(end(2, (1, 4)), "free 1 unhealthy 1 set-aside 2");
-    assert_eq!(end(2, (0, 4)), "free 0 plugin-missing 2 set-aside 2");
+    assert_eq!(end(2, (0, 4)), "free 0 set-aside 2 plugin-missing 2");
     // The plugin never offered those that are set aside.
     assert_eq!(end(2, (1, 2)), "free 1 unhealthy 1");
 }
