@@ -383,11 +383,13 @@ impl Drain {
         let attempts = self.attempts.as_ref();
         // An attempt that ended well, or was interrupted, did not give up.
         let gave_up = attempts.is_some_and(|one| one.gave_up.is_some());
+        let stage = self.phase.stage()?;
         Some(Standing {
             policy: self.policy.scope.as_str(),
-            phase: match self.phase.stage()? {
-                Stage::GaveUp if !gave_up => Stage::Waiting,
-                stage => stage,
+            phase: if stage == Stage::GaveUp && !gave_up {
+                Stage::Waiting
+            } else {
+                stage
             },
             message: message.filter(|_| !says_enough),
             waits_for,
