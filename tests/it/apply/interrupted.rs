@@ -232,7 +232,7 @@ fn i2_a_lost_gpu_keeps_its_uuid_in_the_journal_and_is_reported_once() {
     let uuid = case.node.machine.world().gpus[0].uuid.clone();
     case.node.machine.change(|world| world.lose_gpu(Slot(0)));
     let text = said(&case.apply("whole", &[]), 1);
-    assert!(text.contains("Layout whole: 1 applied, 1 failed"), "{text}");
+    assert!(text.contains("Layout whole: 1 failed, 1 applied"), "{text}");
     assert!(!text.contains("Interrupted change to layout"), "{text}");
     let journal = fs::read_to_string(case.node.state().join("journal")).unwrap();
     assert!(journal.contains(&uuid), "{journal}");
