@@ -14,6 +14,7 @@ use tracing::{info, warn};
 pub use self::choice::{ChoiceRefused, Following};
 use self::choice::{Chosen, What};
 use self::meaning::{Meaning, differing};
+use self::read_only::Access;
 use crate::agent::local::{self, Desk};
 use crate::agent::metrics::Applies;
 use crate::apply::choice as kept;
@@ -42,14 +43,6 @@ const REFUSED: Reason = Reason::Failed;
 const HELD: Reason = Reason::Yielded;
 /// How a node stands whose layout is about to be another one.
 const UNSETTLED: Reason = Reason::Pending;
-
-/// Whether devices may be changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    ReadWrite,
-    /// No device is changed, whatever layout is chosen.
-    ReadOnly,
-}
 
 /// Everything that partitions the node.
 #[derive(Debug)]
@@ -100,11 +93,7 @@ impl Partitioning {
             gate: None,
             book,
             layout: settings.layout().map(ToOwned::to_owned),
-            access: if settings.is_read_only() {
-                Access::ReadOnly
-            } else {
-                Access::ReadWrite
-            },
+            access: Access::new(settings.is_read_only()),
             chosen: None,
             following: Following::Nobody,
             unsettled: false,

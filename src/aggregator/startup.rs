@@ -117,17 +117,14 @@ fn progress(
     expected: Option<&[NodeName]>,
     is_settled: bool,
 ) -> Option<StartupProgress> {
-    let (nodes, is_over) = match expected {
-        Some(expected) => {
-            let reported = |name: &&NodeName| fleet.nodes.get(name).is_some();
-            let nodes = expected.iter().filter(reported).count();
-            (nodes, nodes == expected.len())
-        }
-        None => {
-            let nodes = fleet.nodes.len();
-            let is_over = is_settled || (nodes > 0 && !fleet.has_returned);
-            (nodes, is_over)
-        }
+    let (nodes, is_over) = if let Some(expected) = expected {
+        let reported = |name: &&NodeName| fleet.nodes.get(name).is_some();
+        let nodes = expected.iter().filter(reported).count();
+        (nodes, nodes == expected.len())
+    } else {
+        let nodes = fleet.nodes.len();
+        let is_over = is_settled || (nodes > 0 && !fleet.has_returned);
+        (nodes, is_over)
     };
     let expected = expected.map(<[NodeName]>::len);
     (!is_over).then_some(StartupProgress { nodes, expected })

@@ -307,12 +307,12 @@ mod tests {
         let node = || vec![cluster_node("a100", "NVIDIA-L4")];
         let (cluster, of_cluster) = watch::channel(followed(node()));
         let mut view = View::new(of_agents, Clock::start()).with_cluster(Some(of_cluster));
-        let state = |view: &View, fleet: &Fleet| {
+        let state_of = |view: &View, fleet: &Fleet| {
             let now = view.clock().now();
             fleet.nodes.iter().next().unwrap().state(now)
         };
         let fresh = view.listed();
-        assert_eq!(state(&view, &fresh), NodeState::NoAgent);
+        assert_eq!(state_of(&view, &fresh), NodeState::NoAgent);
         // Nothing is heard of the cluster any more.
         let stale = loop {
             let next = timeout(2 * STALE_AFTER, view.listed_changed()).await;
@@ -321,13 +321,13 @@ mod tests {
                 break next;
             }
         };
-        assert_eq!(state(&view, &stale), NodeState::Stale);
+        assert_eq!(state_of(&view, &stale), NodeState::Stale);
         assert_eq!(stale.since(&fresh).changed.len(), 1);
 
         cluster.send_replace(followed(node()));
         let next = timeout(STALE_AFTER, view.listed_changed()).await;
         let next = next.unwrap().unwrap();
-        assert_eq!(state(&view, &next), NodeState::NoAgent);
+        assert_eq!(state_of(&view, &next), NodeState::NoAgent);
         assert_eq!(next.since(&stale).changed.len(), 1);
     }
 }

@@ -434,8 +434,8 @@ mod tests {
                 "{text}"
             );
         }
-        let names = named("octavo.example,fleet").unwrap();
-        assert_eq!(names.serving().http_hosts(), ["octavo.example", "fleet"]);
+        let settings = named("octavo.example,fleet").unwrap();
+        assert_eq!(settings.serving().http_hosts(), ["octavo.example", "fleet"]);
     }
 
     #[test]

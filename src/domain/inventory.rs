@@ -146,8 +146,7 @@ pub struct Device {
     pub links: Vec<NvLink>,
     /// Membership of a multi-node NVLink fabric.
     pub fabric: Option<Fabric>,
-    /// Number of the group of this machine's GPUs that reach each other by NVLink peer-to-peer; read only of GPUs behind hidden
-    /// switches ([`LinkRemote::HiddenSwitch`]) without a fabric. Source: `nvmlDeviceGetP2PStatus`.
+    /// Group of GPUs with NVLink peer-to-peer behind hidden switches without a fabric. Source: `nvmlDeviceGetP2PStatus`.
     pub p2p_group: Option<u32>,
     /// Error counters and what the driver asks for.
     pub health: Health,
@@ -368,8 +367,7 @@ impl Identity {
 }
 
 impl Device {
-    /// A device of which only the place and the ids are known: everything else is absent, and the kernel is taken to
-    /// have no driver for it.
+    /// A device of which only the address and the ids are known, and for which the kernel has no driver.
     pub fn new(pci: PciAddress, pci_ids: PciIds) -> Self {
         Self {
             pci,

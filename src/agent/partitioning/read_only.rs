@@ -2,6 +2,24 @@
 
 use super::{Partitioning, REFUSED};
 
+/// Whether devices may be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    ReadWrite,
+    /// No device is changed, whatever layout is chosen.
+    ReadOnly,
+}
+
+impl Access {
+    pub(super) fn new(is_read_only: bool) -> Self {
+        if is_read_only {
+            Self::ReadOnly
+        } else {
+            Self::ReadWrite
+        }
+    }
+}
+
 impl Partitioning {
     /// Reports a layout that is chosen for a node whose devices are never changed.
     pub(super) fn decline(&mut self) {
