@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 pub use self::choice::{ChoiceRefused, Following};
 use self::choice::{Chosen, What};
-use self::meaning::{Meaning, differing};
+use self::meaning::{HELD, Meaning, REFUSED, UNSETTLED, differing};
 use self::read_only::Access;
 use crate::agent::local::{self, Desk};
 use crate::agent::metrics::Applies;
@@ -36,13 +36,6 @@ use crate::hw::Handle;
 use crate::k8s::device_plugin::Gate;
 use crate::wire::checkpoint;
 use crate::wire::local::Choice;
-
-/// How a node stands whose layout means nothing on it.
-const REFUSED: Reason = Reason::Failed;
-/// How a node stands that another program is partitioning.
-const HELD: Reason = Reason::Yielded;
-/// How a node stands whose layout is about to be another one.
-const UNSETTLED: Reason = Reason::Pending;
 
 /// Everything that partitions the node.
 #[derive(Debug)]

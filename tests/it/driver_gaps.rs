@@ -1,4 +1,4 @@
-//! What NVML leaves out: addresses of NVSwitches, and addresses of GPUs.
+//! What NVML leaves out: addresses of switches, and addresses of GPUs.
 
 use std::process::{Command, Output};
 
@@ -25,8 +25,8 @@ fn domains(inventory: &Inventory) -> Option<(String, usize, Vec<usize>)> {
     Some((found.kind.to_string(), found.domain_size, sizes))
 }
 
-fn nvswitch(largest: usize, sizes: &[usize]) -> Option<(String, usize, Vec<usize>)> {
-    Some(("nvswitch".to_owned(), largest, sizes.to_vec()))
+fn nvswitch(largest: usize, sizes: &[usize]) -> (String, usize, Vec<usize>) {
+    ("nvswitch".to_owned(), largest, sizes.to_vec())
 }
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn gpus_behind_hidden_switches_are_one_domain_by_their_fabric() {
         // The fabric says it, so nothing else is asked.
         assert_eq!(device.p2p_group, None);
     }
-    assert_eq!(domains(&inventory), nvswitch(4, &[4]));
+    assert_eq!(domains(&inventory), Some(nvswitch(4, &[4])));
 
     let output = machine.agent_once(&["--log-level=error"]);
     let labels = String::from_utf8(output.stdout).unwrap();
@@ -58,7 +58,7 @@ async fn gpus_behind_hidden_switches_are_grouped_by_peer_to_peer_without_a_fabri
         let machine = hidden(board, "", "{board: BOARD, count: 4}");
         assert_eq!(
             domains(&machine.observe().await),
-            nvswitch(4, &[4]),
+            Some(nvswitch(4, &[4])),
             "{board}"
         );
     }
@@ -69,7 +69,7 @@ async fn gpus_behind_hidden_switches_are_grouped_by_peer_to_peer_without_a_fabri
         "{board: BOARD, mig: enabled}, {board: BOARD, count: 3}",
     );
     let inventory = machine.observe().await;
-    assert_eq!(domains(&inventory), nvswitch(3, &[1, 3]));
+    assert_eq!(domains(&inventory), Some(nvswitch(3, &[1, 3])));
     let groups: Vec<Option<u32>> = inventory.devices.iter().map(|one| one.p2p_group).collect();
     assert_eq!(groups, [Some(0), Some(1), Some(1), Some(1)]);
 }

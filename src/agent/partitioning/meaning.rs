@@ -5,6 +5,14 @@ use std::sync::Arc;
 
 use crate::domain::id::PciAddress;
 use crate::domain::layout::{DeviceTarget, MigTarget, Targets};
+use crate::domain::reason::Reason;
+
+/// State of a node whose layout cannot be used on it.
+pub(super) const REFUSED: Reason = Reason::Failed;
+/// State of a node that another program partitions.
+pub(super) const HELD: Reason = Reason::Yielded;
+/// State of a node whose layout is about to change.
+pub(super) const UNSETTLED: Reason = Reason::Pending;
 
 /// What was asked of each device last. One that is away for a while, such as while the driver is loaded again, is asked the same
 /// when it is back.

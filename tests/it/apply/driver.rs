@@ -16,7 +16,7 @@ const SEVEN: &str =
 /// Its second instance is in no layout of these tests.
 const FOREIGN: &str = "- {board: A100_40GB, mig: enabled, instances: [{profile: 1g.5gb, start: 0}, {profile: 3g.20gb, start: 4}]}\n";
 /// A hanging call that is not given up on would take this long at least; how long one is given up on is a few seconds.
-const HANGS: Duration = Duration::from_secs(60);
+const HANGS: Duration = Duration::from_mins(1);
 
 fn text(output: &Output) -> String {
     let all = [output.stdout.clone(), output.stderr.clone()].concat();

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use nvml_sim::model::Slot;
+use nvml_sim::model::{Slot, World};
 use octavo::wire::history;
 use octavo::wire::local::Status;
 use serde_json::Value;
@@ -289,7 +289,7 @@ fn a_driver_that_goes_away_in_the_middle_is_failed_with_its_cause_and_what_was_d
     let output = std::thread::scope(|scope| {
         let command = scope.spawn(|| case.apply("first", &[]));
         eventually(|| case.node.geometry(0).len() == 5);
-        case.node.machine.change(|world| world.unload_driver());
+        case.node.machine.change(World::unload_driver);
         fs::write(&go, "").unwrap();
         command.join().unwrap()
     });

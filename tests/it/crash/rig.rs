@@ -274,7 +274,9 @@ impl Rig {
         }
         if let Some(other) = &self.case.other {
             let mut layouts = fs::read_to_string(self.layouts()).unwrap();
-            layouts.push_str(&format!("  other: {}\n", other.rules));
+            layouts.push_str("  other: ");
+            layouts.push_str(other.rules);
+            layouts.push('\n');
             fs::write(self.layouts(), layouts).unwrap();
             self.is_other.set(true);
         }
