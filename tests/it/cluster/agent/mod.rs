@@ -131,7 +131,10 @@ impl<'a> Rig<'a> {
 
     /// Reasons and messages of the Node's events, the oldest first.
     pub(crate) fn events(&self) -> Vec<(String, String)> {
-        let selector = format!("--field-selector=involvedObject.name={}", self.name());
+        let selector = format!(
+            "--field-selector=involvedObject.name={},source=octavo-agent",
+            self.name()
+        );
         let text = self
             .api
             .kubectl(&["get", "events", "-n", "default", &selector, "-o", "json"]);
