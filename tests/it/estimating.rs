@@ -288,8 +288,8 @@ H100 80GB  2        2       8.00 USD  no    opendatahub/premium  -     yes    7 
 RTX 4090   1        4       -         no    -                    -     no     3      400
 
 profiles to choose:
-  2 x H100 80GB: premium (opendatahub/premium) - availability unknown - 8.00 USD/h
-    - keeps all
+  2 x H100 80GB: premium (opendatahub/premium) - availability unknown - 8.00
+    USD/h - keeps all
 
 does not keep all:
   1 x RTX 4090: "

@@ -54,7 +54,7 @@ fn the_layout_stands_as_the_agent_says_and_as_it_was_left_when_that_is_gone() {
     let left = diagnosis(&node);
     left.says("layout", Fine, "no agent answers; at the last change");
     fs::write(node.state().join("journal"), "{}").unwrap();
-    diagnosis(&node).says("layout", Warning, "the journal could not be read");
+    diagnosis(&node).says("layout", Warning, "cannot read the journal");
 }
 
 #[test]

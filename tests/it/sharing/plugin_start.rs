@@ -10,8 +10,8 @@ fn a_gpu_that_was_lost_before_the_start_is_a_warning_of_sharing_until_it_is_back
     let slot = rig.node.machine.world().slot_of_index(1).unwrap();
     rig.node.machine.change(|world| world.lose_gpu(slot));
     let mut agent = rig.agent(&shared(2), &[]);
-    let line = agent.says("failing and not allocated: ");
-    assert!(line.contains("sharing-not-in-force"), "{line}");
+    let line = agent.says("sharing-not-in-force");
+    assert!(line.contains("failing and not allocated: "), "{line}");
     rig.kubelet.counts(GPU, 2);
     rig.node.machine.change(|world| world.return_gpu(slot));
     agent.says("sharing-in-force");
