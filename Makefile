@@ -9,7 +9,7 @@ export PATH := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/octavo/go/bin:$(PATH)
 export DEMO_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test setup fmt lint unit doc golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down image clean
+.PHONY: help demo quick test setup fmt lint unit doc golden screenshots bench fuzz crash-sweep e2e cluster-up cluster-down image clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,10 @@ demo: ## build, and run a fleet of simulated machines; DEMO_SECONDS=20 ends it, 
 	@exec "$${CARGO_TARGET_DIR:-target}/debug/octavo" demo
 
 test: setup fmt lint unit doc ## everything a change must pass: format, clippy, all tests, docs
+
+quick: fmt ## format, clippy and unit tests, without setup: what to run between edits
+	$(CARGO) clippy --workspace --lib --bins --locked -- -D warnings
+	$(CARGO) test --workspace --lib --bins --locked
 
 setup: ## install what the tests need and is not there (Python with venv, promtool, Chromium, Go, containerd, buildah; a Kubernetes, built once)
 	@hack/setup.sh

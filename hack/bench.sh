@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures the programs as they ship (release profile) and prints tables for docs/performance.md.
+# Measures the programs as they ship (profile dist) and prints tables for docs/performance.md.
 #
 #   hack/bench.sh [SECONDS [AGENTS]]     how long the idle agent is watched (60), and how many agents an aggregator has (10000)
 set -euo pipefail
@@ -8,8 +8,8 @@ cd "$(dirname "$0")/.."
 ulimit -n "$(ulimit -Hn)"
 printf '%s, %s cores, kernel %s, %s\n\n' "$(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)" \
     "$(nproc)" "$(uname -r)" "$(rustc --version)"
-cargo build --release --locked --bins
-stat -c 'binary %n: %s bytes' target/release/octavo{-agent,-aggregator,}
+cargo build --profile dist --locked --bins
+stat -c 'binary %n: %s bytes' target/dist/octavo{-agent,-aggregator,}
 cargo bench --locked --bench plan
 cargo bench --locked --bench agent -- "${1:-60}"
 cargo bench --locked --bench apply

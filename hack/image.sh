@@ -13,9 +13,9 @@ usage() {
     cat <<TEXT
 Builds the images of octavo-agent and octavo-aggregator from this tree, checks them, and prints how large they are.
 
-  hack/image.sh [--profile release|dev] [--binaries DIR] [--out DIR] [--registry PREFIX] [--tag TAG]
+  hack/image.sh [--profile dist|release|dev] [--binaries DIR] [--out DIR] [--registry PREFIX] [--tag TAG]
 
-  --profile    what cargo builds [release]
+  --profile    the Cargo profile [dist]
   --binaries   a folder with octavo, octavo-agent and octavo-aggregator; then cargo builds nothing
   --out        where agent.oci.tar and aggregator.oci.tar go [target/image]
   --registry   what comes before /agent:TAG and /aggregator:TAG [docker.io/octavo]
@@ -33,10 +33,10 @@ TEXT
 }
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$top/Cargo.toml" | head -n 1)
-profile=release binaries='' out=$top/target/image registry=docker.io/octavo tag=$version
+profile=dist binaries='' out=$top/target/image registry=docker.io/octavo tag=$version
 while (($#)); do
     case $1 in
-        --profile) profile=${2:?--profile needs release or dev} ;;
+        --profile) profile=${2:?--profile needs dist, release or dev} ;;
         --binaries) binaries=$(realpath -e "${2:?--binaries needs a folder}") ;;
         --out) out=${2:?--out needs a folder} ;;
         --registry) registry=${2:?--registry needs a name} ;;
