@@ -89,9 +89,9 @@ pub enum Types {
 pub struct Sight {
     /// Visible types.
     pub types: Types,
-    /// Whether nodes may be named, with device identifiers; also decides whether internal error messages are shown.
+    /// True if nodes may be named, with device identifiers. Internal error messages are then shown too.
     pub nodes: bool,
-    /// Whether hardware profiles of visible types may be named.
+    /// True if hardware profiles of visible types may be named.
     pub profiles: bool,
 }
 
@@ -282,7 +282,8 @@ impl fmt::Display for Question {
 }
 
 impl Types {
-    /// Whether devices of this type are visible; devices without a type are visible only with access to all types.
+    /// Returns `true` if devices of this type are visible; devices without a type are visible only with access to all
+    /// types.
     pub fn has(&self, name: Option<&TypeName>) -> bool {
         match (self, name) {
             (Self::All, _) => true,
@@ -291,7 +292,7 @@ impl Types {
         }
     }
 
-    /// Whether no type is visible.
+    /// Returns `true` if no type is visible.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::All => false,
@@ -310,13 +311,13 @@ impl Sight {
         }
     }
 
-    /// Whether a row of this type is visible. `mixed` and `unknown` are not types.
+    /// Returns `true` if a row of this type is visible. `mixed` and `unknown` are not types.
     pub fn shows(&self, kind: &str) -> bool {
         self.types.has(kind.parse().ok().as_ref())
     }
 
-    /// Whether an object that applies to all of these types is visible; one that applies to none requires access to
-    /// all types.
+    /// Returns `true` if an object that applies to all of these types is visible; one that applies to none requires
+    /// access to all types.
     pub fn shows_all(&self, kinds: &[String]) -> bool {
         match self.types {
             Types::All => true,

@@ -62,7 +62,7 @@ pub struct NameError {
 /// Result of a `TokenReview`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Review {
-    /// Whether the token is valid.
+    /// True if the token is valid.
     pub authenticated: bool,
     /// Reason why it is not valid.
     pub error: String,

@@ -94,7 +94,7 @@ pub enum Check {
 /// Object of a finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// The machine.
+    /// The node.
     Node,
     /// A device on the bus.
     Device(PciAddress),
@@ -126,7 +126,7 @@ pub struct Finding {
     pub check: Check,
     /// Object that was checked.
     pub subject: Subject,
-    /// How it is.
+    /// Result of the check.
     pub verdict: Verdict,
     /// Observed values and their sources. Parts come from drivers and files and can contain any character.
     pub evidence: String,
@@ -137,15 +137,15 @@ pub struct Finding {
 /// Number of findings by verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// As it should be.
+    /// Number of [`Verdict::Ok`] findings.
     pub ok: usize,
-    /// To be looked at.
+    /// Number of [`Verdict::Warning`] findings.
     pub warning: usize,
-    /// Failing.
+    /// Number of [`Verdict::Failing`] findings.
     pub failing: usize,
-    /// Not told.
+    /// Number of [`Verdict::Unknown`] findings.
     pub unknown: usize,
-    /// Not here.
+    /// Number of [`Verdict::NotApplicable`] findings.
     pub not_applicable: usize,
 }
 

@@ -55,9 +55,9 @@ pub struct CostRange {
     pub low: Amount,
     /// Upper bound.
     pub high: Amount,
-    /// In which currency.
+    /// Currency of both bounds.
     pub currency: Currency,
-    /// How it is paid for.
+    /// Purchase option of the price.
     pub option: PurchaseOption,
     /// Unit that the cost is for.
     pub per: Per,

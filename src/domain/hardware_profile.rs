@@ -45,15 +45,15 @@ pub const TYPE_LABEL: &str = "octavo.dev/type";
 /// Profile properties that decide where its workloads run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HardwareProfile {
-    /// Which one.
+    /// Namespace and name.
     pub key: ProfileKey,
-    /// Of which kind the object is.
+    /// Kind of the object.
     pub kind: ProfileKind,
-    /// What people are shown.
+    /// Display name.
     pub display_name: Option<String>,
-    /// What else people are told.
+    /// Description for users.
     pub description: Option<String>,
-    /// Whether users cannot select it.
+    /// True if users cannot select it.
     pub is_disabled: bool,
     /// Requested resources.
     pub identifiers: Vec<Identifier>,
@@ -89,7 +89,7 @@ pub enum ProfileKind {
 /// Resource that a workload of the profile requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identifier {
-    /// What people are shown.
+    /// Display name.
     pub display_name: String,
     /// Resource name, such as `nvidia.com/gpu`.
     pub resource: String,
@@ -270,7 +270,7 @@ impl ProfileKind {
         }
     }
 
-    /// Whether new objects of this kind are created.
+    /// Returns `true` if new objects of this kind are created.
     pub fn is_current(self) -> bool {
         self == Self::Hardware
     }

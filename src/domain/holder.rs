@@ -21,7 +21,7 @@ pub struct Holder {
     pub who: Who,
 }
 
-/// Details of a process or pod that uses a device, as far as known.
+/// Known details of a process or pod that uses a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Who {
     /// Process id in the PID namespace of the driver's host.
@@ -50,7 +50,7 @@ pub struct Pod {
 }
 
 impl Holder {
-    /// Whether it is a pod to which the kubelet allocated the device: only the kubelet reports pod names.
+    /// Returns `true` if it is a pod to which the kubelet allocated the device: only the kubelet reports pod names.
     pub fn is_given(&self) -> bool {
         let pod = self.who.pod.as_ref();
         pod.is_some_and(|pod| pod.name.is_some())

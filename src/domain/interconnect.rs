@@ -56,9 +56,10 @@ impl fmt::Display for InterconnectKind {
 
 /// Interconnect of `devices`; `None` with fewer than two devices, or if their links are unknown.
 ///
-/// Links are known for NVIDIA devices that answer. The kind is unknown if all links have an unknown remote end, if
-/// the links of a device cannot be read, if there is a device of another vendor, or if there is a hidden switch for
-/// which NVML does not report which GPUs it connects. AMD devices count only if there is no NVIDIA device.
+/// Links are known for NVIDIA devices that answer. The result is unknown if there is a hidden switch for which NVML
+/// does not report which GPUs it connects. If no link has a known remote end, it is unknown too, unless there are
+/// only NVIDIA devices whose links were read and none of them has a link. AMD devices count only if no NVIDIA device
+/// answers.
 pub fn of(devices: &[Device]) -> Option<Interconnect> {
     let mut nodes: Vec<&Device> = devices.iter().filter(|device| answers(device)).collect();
     nodes.sort_by_key(|device| device.pci);

@@ -116,7 +116,7 @@ pub struct Device {
     pub pci: PciAddress,
     /// UUID, if the driver reported it.
     pub uuid: Option<GpuUuid>,
-    /// Who makes it.
+    /// Vendor.
     pub vendor: Vendor,
     /// Product.
     pub identity: Identity,
@@ -361,7 +361,7 @@ impl Identity {
         }
     }
 
-    /// Whether the type was set manually.
+    /// Returns `true` if the type was set manually.
     pub fn is_by_hand(&self) -> bool {
         matches!(self, Self::ByHand { .. })
     }

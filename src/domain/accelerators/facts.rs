@@ -175,7 +175,7 @@ pub fn no_accelerator(ids: PciIds) -> Option<&'static NotAccelerator> {
     })
 }
 
-/// Whether the catalog has a product with this vendor and device id, whatever its PCI class.
+/// Returns `true` if the catalog has a product with this vendor and device id, regardless of its PCI class.
 pub fn is_listed(ids: PciIds) -> bool {
     let device = (ids.vendor, ids.device);
     let mut patterns = TABLE.iter().flat_map(|facts| facts.pci_ids);

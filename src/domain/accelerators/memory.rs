@@ -23,12 +23,12 @@ const SIZES: &[u64] = &[
 /// Largest marketed size in GB with inline ECC.
 const LARGEST_WITH_INLINE_ECC: u64 = 48;
 
-/// Whether a device that reports `seen` can be this product. A product of unknown size matches any memory.
+/// Returns `true` if a device that reports `seen` can be this product. A product of unknown size matches any memory.
 pub(super) fn agrees(facts: &Facts, seen: Mebibytes) -> bool {
     can_show(facts.memory, facts.visible_memory_mib, seen)
 }
 
-/// Whether a product with the marketed size `sold`, whose drivers report `stated` MiB, can report `seen`.
+/// Returns `true` if a product with the marketed size `sold`, whose drivers report `stated` MiB, can report `seen`.
 pub(super) fn can_show(sold: Option<MarketedMemory>, stated: Option<u32>, seen: Mebibytes) -> bool {
     let is_stated =
         stated.is_some_and(|mebibytes| within(seen.get(), u64::from(mebibytes), 970..=1030));
@@ -53,7 +53,7 @@ fn is_sold_as(seen: Mebibytes, gigabytes: u64) -> bool {
     within(seen.get(), gigabytes * 1024, least..=1005)
 }
 
-/// Whether `value` is within this range of thousandths of `whole`.
+/// Returns `true` if `value` is within this range of thousandths of `whole`.
 fn within(value: u64, whole: u64, thousandths: std::ops::RangeInclusive<u64>) -> bool {
     let scaled = value.saturating_mul(1000);
     scaled >= whole.saturating_mul(*thousandths.start())

@@ -22,7 +22,7 @@ pub(super) fn with_name(vendor: Vendor, name: &str) -> Vec<&'static Facts> {
         .collect()
 }
 
-/// Whether two product names are equivalent.
+/// Returns `true` if two product names are equivalent.
 pub(super) fn same(one: &str, other: &str) -> bool {
     words(one) == words(other)
 }
@@ -67,7 +67,7 @@ pub(super) fn sized(model: &str, memory: Option<Mebibytes>) -> Option<TypeName> 
         .or_else(|| fit::shortened(model, model, &size).parse().ok())
 }
 
-/// Whether a word is a form factor, a kind of memory or a size. Types omit these or place them at the end.
+/// Returns `true` if a word is a form factor, a kind of memory or a size. Types omit these or place them at the end.
 fn says_no_model(word: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     word == "pcie"

@@ -156,7 +156,7 @@ impl Given {
 pub struct Told {
     /// Description for the user.
     pub text: String,
-    /// Whether the effect deserves the user's attention.
+    /// True if the effect deserves the user's attention.
     pub is_trouble: bool,
 }
 

@@ -59,7 +59,7 @@ impl Own {
         });
     }
 
-    /// Whether a PCI function with these ids is an accelerator, whatever its PCI class.
+    /// Returns `true` if a PCI function with these ids is an accelerator, regardless of its PCI class.
     pub fn lists(&self, ids: PciIds) -> bool {
         let mut patterns = self.products.iter().flat_map(|own| &own.patterns);
         patterns.any(|pattern| fits(pattern, ids))

@@ -31,7 +31,7 @@ pub struct Caller {
 /// Result of a `TokenReview`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Proof {
-    /// Whether the token is valid.
+    /// True if the token is valid.
     pub authenticated: bool,
     /// Reason why it is not valid.
     pub error: String,

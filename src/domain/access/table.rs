@@ -179,8 +179,8 @@ impl Row {
         }
     }
 
-    /// Whether the response contains data that only requesters who may list nodes see: node names, or internal error
-    /// messages.
+    /// Returns `true` if the response contains data that only requesters who may list nodes see: node names, or
+    /// internal error messages.
     pub fn asks_for_nodes(&self) -> bool {
         match self.need {
             Need::Overview
@@ -193,12 +193,12 @@ impl Row {
         }
     }
 
-    /// Whether permission to list nodes is sufficient, because the nodes shown reveal all types.
+    /// Returns `true` if permission to list nodes is sufficient, because the nodes shown reveal all types.
     pub fn is_of_nodes(&self) -> bool {
         self.need == Need::Overview
     }
 
-    /// Whether permission for individual types is sufficient.
+    /// Returns `true` if permission for individual types is sufficient.
     pub fn asks_by_type(&self) -> bool {
         match self.need {
             Need::Types | Need::Overview | Need::Match | Need::Profiles(_) => true,
@@ -206,7 +206,7 @@ impl Row {
         }
     }
 
-    /// Whether the response also contains hardware profiles, for requesters who may list these.
+    /// Returns `true` if the response also contains hardware profiles, for requesters who may list these.
     pub fn asks_for_profiles(&self) -> bool {
         // A draft contains the differences from the profile of the same name; estimates and objectives are compared
         // by profile.

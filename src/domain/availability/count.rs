@@ -41,9 +41,9 @@ pub struct AgentNode<'a> {
     pub name: &'a str,
     /// Units that the agent reports.
     pub seen: &'a Seen,
-    /// Whether the agent's last report is too old.
+    /// True if the agent's last report is too old.
     pub is_stale: bool,
-    /// Whether the node is being repartitioned.
+    /// True if the node is being repartitioned.
     pub is_changing: bool,
 }
 
@@ -361,7 +361,7 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// Whether units that result from repartitioning this node would be available to pods.
+/// Returns `true` if units that result from repartitioning this node would be available to pods.
 fn can_take_pods(of: &Of<'_, '_>) -> bool {
     let Of { node, held, .. } = of;
     standing(node, WHOLE, of.word()).is_none() && node.allocatable.get(PODS) > held.get(PODS)
@@ -383,7 +383,7 @@ fn whose(of: &Of<'_, '_>, resource: &str, names: &mut Names) -> (Kind, Source) {
 }
 
 impl Availability {
-    /// Whether the result changes with time alone.
+    /// Returns `true` if the result changes with time alone.
     pub fn depends_on_time(&self) -> bool {
         self.rows.iter().any(Row::depends_on_time)
     }

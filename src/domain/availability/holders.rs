@@ -72,7 +72,7 @@ impl Holders {
         shown
     }
 
-    /// Whether the clock was set back so far that observation must restart.
+    /// Returns `true` if the clock was set back so far that observation must restart.
     pub fn is_set_back(&self, now: i64) -> bool {
         let before = self.before.as_ref();
         before.is_some_and(|(_, at)| at.saturating_sub(now) > SMALL_STEP)
@@ -84,7 +84,7 @@ impl Holders {
     }
 }
 
-/// Whether the pod of the same name is still the same pod and holds the same units.
+/// Returns `true` if the pod of the same name is still the same pod and holds the same units.
 fn goes_on(before: &Arc<ClusterPod>, now: &Arc<ClusterPod>) -> bool {
     Arc::ptr_eq(before, now)
         || now.holds_on().is_some()

@@ -14,7 +14,7 @@ use crate::domain::quantity::Mebibytes;
 /// Type of the units of a row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// This one.
+    /// This type.
     Known(TypeName),
     /// The node has several types, and the resource does not distinguish them.
     Mixed,

@@ -67,7 +67,7 @@ fn wants_some(pod: &ClusterPod) -> bool {
     all.any(|(name, count)| is_accelerator(name) && count > 0)
 }
 
-/// Whether node selector and affinity match this node, regardless of other obstacles.
+/// Returns `true` if node selector and affinity match this node, regardless of other obstacles.
 fn selects(wants: &Wants, node: &ClusterNode) -> bool {
     let mut selector = wants.selector.iter();
     let affinity = wants.affinity.as_ref();
@@ -107,7 +107,7 @@ pub(super) type Works<'a> = BTreeMap<(&'a str, i64), Work>;
 pub(super) struct Work {
     /// Start of its first pod, in seconds since 1970.
     pub(super) began: i64,
-    /// Whether another pod could use its units afterwards.
+    /// True if another pod could use its units afterwards.
     pub(super) is_usable: bool,
 }
 

@@ -190,7 +190,7 @@ impl Row {
         };
     }
 
-    /// Whether the row changes with time alone: estimates depend on how long holders have held their units.
+    /// Returns `true` if the row changes with time alone: estimates depend on how long holders have held their units.
     pub(super) fn depends_on_time(&self) -> bool {
         match self.wait {
             Wait::Likely { .. }

@@ -122,7 +122,7 @@ impl Seen {
         }
     }
 
-    /// Whether the inventory has no device.
+    /// Returns `true` if the inventory has no device.
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
     }
@@ -186,7 +186,7 @@ impl<'a> Allocations<'a> {
         all
     }
 
-    /// Whether a container holds the whole device or a time slice of it.
+    /// Returns `true` if a container holds the whole device or a time slice of it.
     fn has(&self, device: &Device) -> bool {
         let uuid = device.uuid.as_ref();
         uuid.is_some_and(|uuid| self.held.contains_key(uuid.as_str()))
@@ -323,7 +323,7 @@ impl Seen {
 }
 
 impl SeenUnits {
-    /// Whether any unit is neither broken nor reserved.
+    /// Returns `true` if any unit is neither broken nor reserved.
     pub(super) fn has_usable(&self) -> bool {
         self.broken.saturating_add(self.set_aside) < self.total
     }

@@ -38,8 +38,8 @@ const SHARED: &str = ".shared";
 const MIG_PRODUCT: &str = "-MIG-";
 const SHARED_PRODUCT: &str = "-SHARED";
 
-/// Whether a resource is an accelerator resource. Sources: NVIDIA k8s-device-plugin, AMD's k8s-device-plugin, AWS
-/// Neuron's.
+/// Returns `true` if a resource is an accelerator resource. Sources: NVIDIA k8s-device-plugin, AMD's
+/// k8s-device-plugin, AWS Neuron's.
 pub fn is_accelerator(resource: &str) -> bool {
     let is_nvidia = resource
         .strip_prefix(NVIDIA)
@@ -117,7 +117,7 @@ impl Shape {
         }
     }
 
-    /// Whether a unit is allocated exclusively.
+    /// Returns `true` if a unit is allocated exclusively.
     pub fn is_exclusive(&self) -> bool {
         match self {
             Self::Device | Self::Mig(_) | Self::NeuronCore | Self::Part(_) => true,
@@ -139,7 +139,7 @@ pub(super) fn parts_of_product(value: &str) -> (&str, Option<&str>, bool) {
     }
 }
 
-/// Formats the shape for users: `device`, `3g.40gb`, `turn`.
+/// Formats the shape for users, such as `device` or `3g.40gb`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -35,7 +35,7 @@ impl Amounts {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Whether the resource is present, even with amount 0.
+    /// Returns `true` if the resource is present, even with amount 0.
     pub fn names(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -91,7 +91,8 @@ impl Amounts {
     }
 }
 
-/// Whether a resource is a device resource. Kubernetes' own resources have no domain or a domain of Kubernetes.
+/// Returns `true` if a resource is a device resource. Kubernetes' own resources have no domain or a domain of
+/// Kubernetes.
 pub(super) fn is_device(name: &str) -> bool {
     let Some((domain, _)) = name.split_once('/') else {
         return false;

@@ -14,7 +14,7 @@ pub struct ClusterNode {
     pub labels: BTreeMap<String, String>,
     /// Its taints.
     pub taints: Vec<Taint>,
-    /// Whether an administrator cordoned it.
+    /// True if an administrator cordoned it.
     pub is_cordoned: bool,
     /// Condition `Ready`, as the kubelet reports it.
     pub readiness: Readiness,

@@ -11,7 +11,7 @@ pub struct ClusterPod {
     pub key: PodKey,
     /// Node that it is bound to.
     pub node: Option<String>,
-    /// How far it is.
+    /// Lifecycle phase.
     pub phase: Phase,
     /// Requirements on a node.
     pub wants: Wants,
@@ -67,7 +67,7 @@ impl ClusterPod {
         }
     }
 
-    /// Whether it waits for a node.
+    /// Returns `true` if it waits for a node.
     pub fn is_pending(&self) -> bool {
         self.phase == Phase::Pending && self.node.is_none()
     }

@@ -55,7 +55,7 @@ pub enum Operator {
 const NAME: &str = "metadata.name";
 
 impl Affinity {
-    /// Whether a node with this name and these labels matches.
+    /// Returns `true` if a node with this name and these labels matches.
     pub fn fits(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         self.terms.iter().any(|term| term.fits(name, labels))
     }

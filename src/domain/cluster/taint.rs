@@ -9,7 +9,7 @@ pub struct Taint {
     pub key: String,
     /// Its value; empty if absent.
     pub value: String,
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
 }
 
@@ -49,7 +49,7 @@ pub enum TaintOperator {
 }
 
 impl Taint {
-    /// Whether it keeps away pods that do not tolerate it.
+    /// Returns `true` if it keeps away pods that do not tolerate it.
     pub fn forbids(&self) -> bool {
         match self.effect {
             Effect::NoSchedule | Effect::NoExecute => true,
@@ -57,7 +57,8 @@ impl Taint {
         }
     }
 
-    /// Whether any of `tolerations` tolerates it. Source: Kubernetes, `ToleratesTaint` of `k8s.io/component-helpers`.
+    /// Returns `true` if any of `tolerations` tolerates it. Source: Kubernetes, `ToleratesTaint` of
+    /// `k8s.io/component-helpers`.
     pub fn is_tolerated(&self, tolerations: &[Toleration]) -> bool {
         tolerations.iter().any(|one| one.tolerates(self))
     }

@@ -80,7 +80,7 @@ impl Maker {
 }
 
 impl Standing<'_> {
-    /// Whether there are devices and their driver is certainly loaded.
+    /// Returns `true` if there are devices and their driver is certainly loaded.
     pub(super) fn works(&self) -> bool {
         self.count > 0 && matches!(self.loaded, Loaded::Yes(_))
     }

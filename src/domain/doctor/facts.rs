@@ -12,9 +12,9 @@ pub type Told<T> = Result<T, String>;
 /// Gathered facts about a node.
 #[derive(Debug, Clone)]
 pub struct Facts<'a> {
-    /// What it has.
+    /// Inventory of the node.
     pub inventory: &'a Inventory,
-    /// Whether the inventory is a recording, which cannot answer further queries.
+    /// True if the inventory is a recording, which cannot answer further queries.
     pub is_recorded: bool,
     /// Catalog that resolves manual type overrides.
     pub catalogue: &'a Catalogue,
@@ -57,7 +57,7 @@ pub struct Roots {
 /// Driver information in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Traces {
-    /// Whether the directory of PCI functions is readable.
+    /// True if the directory of PCI functions is readable.
     pub has_bus: bool,
     /// Loaded kernel modules related to accelerators, with their versions if they have one.
     pub modules: BTreeMap<String, Option<String>>,
@@ -85,7 +85,7 @@ pub struct Installed {
 /// Control groups of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups {
-    /// Of which version they are.
+    /// Version of control groups.
     pub version: GroupVersion,
     /// Manager of pods' control groups; `None` if there are no pod control groups.
     pub pods: Option<PodGroups>,
@@ -116,14 +116,14 @@ pub enum PodGroups {
 pub struct Processes {
     /// Reason why processes or their pods are partly invisible; `None` if all are visible.
     pub hidden: Option<String>,
-    /// Running programs that partition, label or allocate devices, as far as visible.
+    /// Visible running programs that partition, label or allocate devices.
     pub programs: BTreeSet<String>,
 }
 
 /// Progress of a node towards its desired layout.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// Whether a running agent reports this; otherwise it comes from files that an agent left.
+    /// True if a running agent reports this; otherwise it comes from files that an agent left.
     pub is_agent: bool,
     /// Name of the layout; `None` if none is chosen.
     pub name: Option<String>,
@@ -190,7 +190,7 @@ pub struct FeatureLabels {
 }
 
 impl FeatureLabels {
-    /// Whether these are all labels of a Node, as opposed to those of one program.
+    /// Returns `true` if these are all labels of a Node, as opposed to those of one program.
     pub(super) fn is_node(&self) -> bool {
         self.labels.contains_key("kubernetes.io/hostname")
     }
@@ -228,7 +228,7 @@ impl Facts<'_> {
         neuron.map_or(0, |neuron| neuron.devices.len())
     }
 
-    /// Whether a kernel module is loaded that drives `devices`.
+    /// State of a kernel module that drives `devices`.
     pub(super) fn loaded(&self, module: &str, devices: &[&Device]) -> Loaded {
         let folder = format!("{}/module/{module}", self.roots.sys);
         let version = self
@@ -266,7 +266,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Whether a module is available for loading; `None` if unknown.
+    /// Returns `true` if a module is available for loading; `None` if unknown.
     pub(super) fn is_installed(&self, module: &str) -> Option<bool> {
         let installed = self.traces.as_ref().ok()?.installed.as_ref()?;
         Some(installed.modules.contains(module))
@@ -292,7 +292,7 @@ pub(super) fn bound(device: &Device) -> Option<&str> {
     }
 }
 
-/// Whether the driver answers for the device, or at least lists it.
+/// Returns `true` if the driver answers for the device, or at least lists it.
 fn answers(device: &Device) -> bool {
     match &device.condition {
         Condition::Working | Condition::Failing { .. } => true,

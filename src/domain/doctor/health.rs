@@ -9,7 +9,7 @@ use crate::domain::inventory::{
     Vendor,
 };
 
-/// First Neuron driver release in which all health files are readable without root.
+/// First Neuron driver release whose files are all readable without root; earlier ones restrict some of them.
 const OPEN_TO_ALL: (u64, u64) = (2, 28);
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {

@@ -37,7 +37,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     found
 }
 
-/// Whether a program is known to be running.
+/// Returns `true` if a program is known to be running.
 fn runs(facts: &Facts<'_>, program: &str) -> bool {
     let processes = facts.processes.as_ref();
     processes.is_ok_and(|processes| processes.programs.contains(program))

@@ -168,13 +168,14 @@ fn nvidia(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
     compared.finding(&labels.place)
 }
 
-/// Whether a key is one of a partition profile, such as `nvidia.com/mig-1g.5gb.count`.
+/// Returns `true` if a key is one of a partition profile, such as `nvidia.com/mig-1g.5gb.count`.
 fn is_of_partitions(key: &str) -> bool {
     let name = key.strip_prefix("nvidia.com/mig-");
     name.is_some_and(|name| name.strip_suffix(".count").is_some())
 }
 
-/// Whether a key describes sharing or the start time of its writer, neither of which the hardware determines.
+/// Returns `true` if a key describes sharing or the start time of its writer, neither of which the hardware
+/// determines.
 fn is_of_sharing(key: &str) -> bool {
     key.ends_with(".replicas")
         || key.ends_with(".sharing-strategy")

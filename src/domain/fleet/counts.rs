@@ -33,7 +33,7 @@ pub struct TypeCounts {
     pub by_hand: u32,
     /// Memory of one device; the minimum if they differ.
     pub memory: Option<Mebibytes>,
-    /// How many.
+    /// Counts of the devices.
     pub counts: Counts,
 }
 

@@ -13,7 +13,7 @@ use crate::domain::quantity::Mebibytes;
 pub struct DeviceSummary {
     /// Its type, if known.
     pub type_name: Option<TypeName>,
-    /// Whether the type was set manually.
+    /// True if the type was set manually.
     pub by_hand: bool,
     /// Its memory.
     pub memory: Option<Mebibytes>,

@@ -19,7 +19,7 @@ pub const MOST_DEVICES: usize = 256;
 pub struct LayoutStatus {
     /// Desired layout; `None` if there is none.
     pub layout: Option<String>,
-    /// Whether a user selected it manually.
+    /// True if a user selected it manually.
     pub by_hand: bool,
     /// Id of the last plan that was executed, successfully or not.
     pub plan: Option<String>,
@@ -53,7 +53,7 @@ pub struct DeviceLayout {
 pub struct LayoutSummary {
     /// Desired layout.
     pub layout: Option<String>,
-    /// Whether a user selected it manually.
+    /// True if a user selected it manually.
     pub by_hand: bool,
     /// Id of the last plan.
     pub plan: Option<String>,
@@ -142,7 +142,7 @@ impl LayoutSummary {
         }
     }
 
-    /// Whether the layout status needs attention.
+    /// Returns `true` if the layout status needs attention.
     pub fn wants_a_look(&self) -> bool {
         match self.state.as_deref() {
             // No device is covered, but there may be a problem with the layout itself.

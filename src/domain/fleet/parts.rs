@@ -17,7 +17,7 @@ pub struct Part {
     pub profile: String,
     /// Its memory, if known.
     pub memory: Option<Mebibytes>,
-    /// Whether it has a process.
+    /// True if it has a process.
     pub in_use: bool,
 }
 

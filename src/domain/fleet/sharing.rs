@@ -124,7 +124,8 @@ impl SharingSummary {
         }
     }
 
-    /// Whether the state needs attention. An unknown state comes from a newer agent and is not treated as a warning.
+    /// Returns `true` if the state needs attention. An unknown state comes from a newer agent and is not treated as a
+    /// warning.
     pub fn wants_a_look(&self) -> bool {
         Reason::of(&self.state).is_some_and(|reason| reason.kind() == Kind::Warning)
     }
@@ -151,7 +152,7 @@ impl ByTurns {
     }
 }
 
-/// Whether the Node offers all healthy units of the resource, and there are some.
+/// Returns `true` if the Node offers all healthy units of the resource, and there are some.
 fn is_offered(resource: &ResourceStatus) -> bool {
     let healthy = resource.units.iter().filter(|one| one.health.is_healthy());
     let fit: u64 = healthy

@@ -1,8 +1,8 @@
 //! Draft of a new profile from selected nodes or from all nodes of a type.
 //!
 //! It selects nodes by Octavo's type label, which does not change when devices are shared; if no agent has labeled
-//! the nodes, by the vendor's label that names the type. Default and maximum counts come from the nodes' capacity.
-//! Nodes that would make the profile ambiguous are excluded, with a note.
+//! the nodes, by the vendor's label that names the type. Default and maximum counts come from the nodes' allocatable
+//! resources. Nodes that would make the profile ambiguous are excluded, with a note.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub struct Wish {
     pub resource: Option<String>,
     /// Namespace and name; the name defaults to one derived from the type.
     pub key: ProfileKey,
-    /// What people are shown.
+    /// Display name.
     pub display_name: Option<String>,
     /// Counts that override the drafted ones.
     pub counts: Vec<Counts>,

@@ -28,13 +28,13 @@ pub struct Counts {
 /// Field of [`Counts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// The resource.
+    /// Resource name.
     Resource,
-    /// The least.
+    /// Minimum.
     Min,
-    /// What is usual.
+    /// Default.
     Default,
-    /// The most.
+    /// Maximum.
     Max,
 }
 
@@ -48,7 +48,7 @@ pub struct CountError {
     pub resource: String,
     /// Invalid field.
     pub part: Part,
-    /// What is wrong.
+    /// Reason why it is invalid.
     pub problem: CountProblem,
 }
 
@@ -70,7 +70,7 @@ pub enum CountProblem {
     /// It is zero.
     #[error("it has to be more than nothing")]
     Nothing,
-    /// It exceeds the capacity of every node.
+    /// It exceeds the allocatable amount of every node.
     #[error("none of these nodes gives more than {0}")]
     TooMany(String),
     /// The default is below the minimum.

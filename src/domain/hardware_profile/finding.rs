@@ -75,7 +75,7 @@ pub enum Finding {
     NoQueue {
         /// Name of the queue.
         queue: String,
-        /// Whether Kueue is installed.
+        /// True if Kueue is installed.
         is_kueue_here: bool,
     },
     /// Its kind is a legacy one.

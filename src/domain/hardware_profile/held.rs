@@ -113,7 +113,7 @@ fn whole(node: &ClusterNode) -> u64 {
     counted.filter(|count| *count > 0).unwrap_or(capacity)
 }
 
-/// Whether labels and capacity count MIG partitions as if they were devices, as the strategy `single` does.
+/// Returns `true` if labels and capacity count MIG partitions as if they were devices, as the strategy `single` does.
 pub fn counts_parts(node: &ClusterNode) -> bool {
     let product = node.label(GFD_PRODUCT);
     product.is_some_and(|product| product.contains(IN_PARTS))

@@ -63,7 +63,7 @@ const PASSING: [&str; 7] = [
     "DeletionCandidateOfClusterAutoscaler",
 ];
 
-/// Whether a taint is temporary.
+/// Returns `true` if a taint is temporary.
 pub(super) fn is_passing(taint: &Taint) -> bool {
     PASSING.iter().any(|prefix| taint.key.starts_with(prefix))
 }

@@ -70,7 +70,7 @@ pub fn ways(profile: &HardwareProfile, cluster: Option<Cluster<'_>>) -> Vec<Way>
 /// taint.
 fn places(wants: &Wants, resource: &str, (sights, holds): Cluster<'_>) -> Vec<Place> {
     let nothing = Amounts::default();
-    // The requested amount of this resource is checked by the caller.
+    // The callers check the requested amount of this resource.
     let beside = Wants {
         amounts: wants.amounts.clone().with(resource, 0),
         ..wants.clone()

@@ -129,8 +129,8 @@ fn parts(device: &Device) -> impl Iterator<Item = (&Device, &GpuInstance, &Compu
     })
 }
 
-/// Whether `uuid` identifies the compute instance, in either form: a device plugin that is older than the driver may
-/// still use the older form.
+/// Returns `true` if `uuid` identifies the compute instance, in either form: a device plugin that is older than the
+/// driver may still use the older form.
 fn is(uuid: &MigUuid, device: &Device, instance: &GpuInstance, compute: &ComputeInstance) -> bool {
     let older = || {
         let gpu = device.uuid.as_ref()?;

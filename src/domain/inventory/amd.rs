@@ -31,12 +31,12 @@ pub struct Amd {
     pub memory: Option<Mode>,
     /// Partitions visible to programs: KFD's nodes of this device, ordered by render minor.
     pub partitions: Vec<AmdPartition>,
-    /// Whether this is a virtual function, which has no product name and cannot be partitioned by this machine.
+    /// True if this is a virtual function, which has no product name and cannot be partitioned by this machine.
     pub is_virtual: bool,
 }
 
 impl Amd {
-    /// Whether the device has more than one partition.
+    /// Returns `true` if the device has more than one partition.
     pub fn is_partitioned(&self) -> bool {
         let whole = |mode: &Mode| mode.current == WHOLE;
         // KFD may be unavailable; then the mode decides.

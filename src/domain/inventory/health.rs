@@ -3,7 +3,7 @@
 /// Health data that the driver reports. Absent: the board does not support it, or it could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Health {
-    /// Whether ECC is enabled.
+    /// True if ECC is enabled; `None` if not reported.
     pub ecc_enabled: Option<bool>,
     /// Uncorrected memory errors since the driver was loaded.
     pub uncorrected_errors: Option<u64>,
@@ -29,7 +29,7 @@ pub struct RemappedRows {
 /// Recovery action that the driver requests. Source: field 230, `NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecoveryAction {
-    /// Nothing.
+    /// No action.
     None,
     /// Reset the GPU.
     ResetGpu,

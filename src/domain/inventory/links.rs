@@ -59,7 +59,7 @@ impl Device {
         }
     }
 
-    /// Whether it has a link to a switch whose address NVML hides.
+    /// Returns `true` if it has a link to a switch whose address NVML hides.
     pub fn has_hidden_switch(&self) -> bool {
         let mut links = self.links.iter();
         links.any(|link| link.remote == LinkRemote::HiddenSwitch)

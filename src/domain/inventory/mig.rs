@@ -28,7 +28,7 @@ pub struct MigState {
     pub catalog: ProfileCatalog,
     /// Existing GPU instances, ordered by id.
     pub gpu_instances: Vec<GpuInstance>,
-    /// Whether the list of instances is complete.
+    /// Completeness of the list of instances.
     pub geometry: Completeness,
 }
 
@@ -90,7 +90,7 @@ impl Mig {
         }
     }
 
-    /// Whether the existing partitions are fully known.
+    /// Returns `true` if the existing partitions are fully known.
     pub fn is_told(&self) -> bool {
         match self {
             Self::Unknown => false,
@@ -99,7 +99,7 @@ impl Mig {
         }
     }
 
-    /// Whether any of these devices supports MIG: certain if one does or if none does; `None` otherwise.
+    /// Returns `true` if any of these devices supports MIG, `false` if none does, and `None` otherwise.
     pub fn any_capable<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<bool> {
         let mut answer = Some(false);
         for mig in all {
@@ -112,7 +112,7 @@ impl Mig {
         answer
     }
 
-    /// Whether MIG mode is known to be enabled.
+    /// Returns `true` if MIG mode is known to be enabled.
     pub fn is_enabled(&self) -> bool {
         self.state()
             .is_some_and(|state| state.current == MigMode::Enabled)

@@ -25,7 +25,7 @@ use crate::domain::quantity::Mebibytes;
 pub struct Neuron {
     /// Version of the kernel module, such as `2.26.5.0`. Source: `/sys/module/neuron/version`.
     pub driver_version: Option<String>,
-    /// Whether its files are at the expected places.
+    /// Location of the driver's files.
     pub driver_layout: DriverLayout,
     /// Number of physical cores per logical core; absent if neither the node nor the catalog states it.
     pub logical: Option<LogicalCores>,
@@ -39,7 +39,7 @@ pub struct Neuron {
     pub problems: Vec<Problem>,
 }
 
-/// Location of the driver's files.
+/// Location of the Neuron driver's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverLayout {
     /// As in releases up to 2.30.

@@ -79,8 +79,8 @@ impl DeviceState {
 }
 
 impl Inventory {
-    /// Whether the state of NVML is relevant to users: it is present, or it is missing although there is an NVIDIA
-    /// device that is not passed through to a virtual machine.
+    /// Returns `true` if the state of NVML is relevant to users: it is present, or it is missing although there is an
+    /// NVIDIA device that is not passed through to a virtual machine.
     pub fn is_nvml_of_interest(&self) -> bool {
         let mut devices = self.devices.iter();
         !matches!(self.nvml, NvmlState::Absent { .. })
@@ -99,8 +99,8 @@ impl NvmlState {
         }
     }
 
-    /// Whether no library was found, as on a node without GPUs. For a library that was found but is unusable, the
-    /// reason starts with the failure.
+    /// Returns `true` if no library was found, as on a node without GPUs. For a library that was found but is
+    /// unusable, the reason starts with the failure.
     pub fn is_without_library(&self) -> bool {
         matches!(self, Self::Absent { reason } if reason.starts_with("no "))
     }
@@ -120,8 +120,8 @@ impl NvmlState {
 }
 
 impl Condition {
-    /// Whether the device is passed through to a virtual machine, or reserved for that: it is unavailable to
-    /// containers of this node.
+    /// Returns `true` if the device is passed through to a virtual machine, or reserved for that: it is unavailable
+    /// to containers of this node.
     pub fn is_passthrough(&self) -> bool {
         match self {
             Self::PciOnly { kernel_driver } => kernel_driver.as_deref().is_some_and(passes_on),
@@ -130,7 +130,7 @@ impl Condition {
     }
 }
 
-/// Whether this kernel driver reserves devices for virtual machines.
+/// Returns `true` if this kernel driver reserves devices for virtual machines.
 pub fn passes_on(driver: &str) -> bool {
     PASSTHROUGH.contains(&driver) || OF_MAKERS.iter().any(|end| driver.ends_with(end))
 }

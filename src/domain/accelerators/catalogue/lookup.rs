@@ -186,7 +186,7 @@ impl Product {
     }
 }
 
-/// Whether `asked` contains all words of the model and no word that does not apply to the product.
+/// Returns `true` if `asked` contains all words of the model and no word that does not apply to the product.
 fn describes(asked: &[String], product: &Product) -> bool {
     let model = product.model_words();
     let narrowing = product.narrowing_words();
@@ -203,7 +203,7 @@ fn describes(asked: &[String], product: &Product) -> bool {
             .all(|word| model.contains(word) || is_true(word))
 }
 
-/// Whether a model is a generation of the named family: `trainium2` is one of `trainium`.
+/// Returns `true` if a model is a generation of the named family: `trainium2` is one of `trainium`.
 fn is_generation(name: &str, model: &str) -> bool {
     let is_word = name.len() >= SHORTEST_FAMILY && name.bytes().all(|b| b.is_ascii_lowercase());
     let number = model.strip_prefix(name).filter(|_| is_word);

@@ -24,7 +24,7 @@ fn said(lookup: &Lookup) -> String {
     }
 }
 
-/// Whether the result contains this product.
+/// Returns `true` if the result contains this product.
 fn includes(lookup: &Lookup, sku: &Sku) -> bool {
     match lookup {
         Lookup::Found(found) => found == sku,

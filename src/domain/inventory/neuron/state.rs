@@ -131,7 +131,7 @@ impl Neuron {
 }
 
 impl Inventory {
-    /// Whether a PCI function is bound to the Neuron driver, which reports its devices itself.
+    /// Returns `true` if a PCI function is bound to the Neuron driver, which reports its devices itself.
     pub fn is_told_by_neuron(&self, device: &Device) -> bool {
         let held = |driver: &Option<String>| driver.as_deref() == Some(DRIVER);
         let tells = self
