@@ -28,7 +28,7 @@ pub struct Who {
     pub pid: Option<u32>,
     /// Kind of use.
     pub kind: Option<ProcessKind>,
-    /// Command line with arguments, shell-quoted.
+    /// Command with its arguments, on one line.
     pub command: Option<String>,
     /// Start time of the process, in seconds since 1970.
     pub since: Option<u64>,
@@ -87,10 +87,13 @@ pub fn beside(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
 }
 
 impl Pod {
-    /// Parses the path of a control group into a pod's UID and a container id. Source: the kubelet's
-    /// `pkg/kubelet/cm`, for both of its cgroup drivers:
-    /// `/kubepods/burstable/pod<uid>/<container>` (cgroupfs) and `/kubepods.slice/.../kubepods-burstable-pod<uid,
-    /// dashes as underscores>.slice/cri-containerd-<container>.scope`.
+    /// Parses the path of a control group into a pod's UID and a container id.
+    ///
+    /// Source: the kubelet's `pkg/kubelet/cm`, for both of its cgroup drivers:
+    /// - cgroupfs: `/kubepods/burstable/pod<uid>/<container>`
+    /// - systemd, with underscores for the dashes of the UID:
+    ///   `/kubepods.slice/.../kubepods-burstable-pod<uid>.slice/cri-containerd-<container>.scope`
+    ///
     /// A process in its own cgroup namespace sees the paths of others relative to it, as
     /// `/../../pod<uid>/<container>`.
     pub fn of_control_group(path: &str) -> Option<Self> {
