@@ -1,10 +1,11 @@
-//! Which product a device is.
+//! Device identification: which product a device is.
 //!
-//! The PCI ids answer for most, without any driver. Some ids are shared by several products; then the driver's product name and
-//! the memory it shows decide. And what the driver says always wins: a device that shows other memory than the product of its
-//! id is not called by that product's type (a virtual GPU, or a variant newer than the catalogue). The tolerance is in
-//! `accelerators/memory.rs`. A product that the catalogue does not have gets a type from the driver's own words, so that
-//! selectors can name it before this program knows it; without a driver it is unknown, and is shown as such.
+//! PCI ids identify most products without a driver. Where several products share an id, the driver's product name and
+//! the memory it reports decide. The driver takes precedence: a device that reports other memory than the product of
+//! its PCI id does not get that product's type (it is a virtual GPU, or a variant newer than the catalog).
+//! `accelerators/memory.rs` defines the tolerance. A product that is not in the catalog gets a type derived from the
+//! driver's product name, so that selectors can refer to it before Octavo supports it. Without a driver such a device
+//! is unknown and is reported as unknown.
 
 mod catalogue;
 mod facts;
@@ -31,12 +32,13 @@ use crate::domain::id::Sku;
 use crate::domain::inventory::{Architecture, Identity, PciIds, Vendor};
 use crate::domain::quantity::Mebibytes;
 
-/// What a device is, from its ids and from what its driver says of it.
+/// Identifies a device from its PCI ids and its driver's product name and memory.
 pub fn identify(ids: PciIds, product_name: Option<&str>, memory: Option<Mebibytes>) -> Identity {
     identify_with(&Own::default(), ids, product_name, memory)
 }
 
-/// The same with an administrator's products too, which come before what only the driver's words make of it.
+/// Like [`identify`], but also considers the administrator's products. These take precedence over a type derived from
+/// the driver's product name.
 fn identify_with(
     own: &Own,
     ids: PciIds,
@@ -56,7 +58,7 @@ fn identify_with(
         .unwrap_or(Identity::Unknown)
 }
 
-/// The chip family behind PCI ids, where all products with these ids have the same.
+/// Chip family for PCI ids, if all products with these ids share it.
 pub fn architecture(ids: PciIds) -> Option<Architecture> {
     let found = facts::with_ids(ids);
     let first = found.first()?.architecture;
@@ -66,17 +68,17 @@ pub fn architecture(ids: PciIds) -> Option<Architecture> {
         .then(|| Architecture::new(first))
 }
 
-/// What the catalogue knows of a product.
+/// Catalog entry of a product.
 pub fn facts(sku: &Sku) -> Option<&'static Facts> {
     catalogue().iter().find(|facts| facts.sku == sku.as_str())
 }
 
-/// Which product of the catalogue a name means; see [`Catalogue::lookup`].
+/// Finds the product that a name refers to; see [`Catalogue::lookup`].
 pub fn lookup(text: &str) -> Lookup {
     Catalogue::built_in().lookup(text)
 }
 
-/// The identity on which all candidates agree that fit what the driver says.
+/// Identity shared by all candidates that are consistent with the driver's name and memory.
 fn agreed(
     candidates: &[&'static Facts],
     product_name: Option<&str>,
@@ -98,7 +100,8 @@ fn agreed(
         .map(|type_name| Identity::Known { type_name, sku })
 }
 
-/// A type from the driver's product name. NVIDIA's only: NVML's names are kept stable, other makers' depend on firmware.
+/// Derives a type from the driver's product name. NVIDIA only: NVML's names are stable, other vendors' depend on
+/// firmware.
 fn from_driver(
     vendor: Vendor,
     product_name: Option<&str>,
@@ -112,7 +115,7 @@ fn from_driver(
     })
 }
 
-/// The model that all candidates share, with the memory that the driver shows in place of theirs.
+/// Type from the model shared by all candidates, with the memory that the driver reports in place of theirs.
 fn resized(candidates: &[&'static Facts], memory: Option<Mebibytes>) -> Option<Identity> {
     let (first, others) = candidates.split_first()?;
     let one_model = others.iter().all(|facts| facts.model == first.model);

@@ -1,9 +1,9 @@
-//! Who may see what over HTTP: which question the cluster is asked about a request, and what follows from the answers.
+//! HTTP authorization: the access review for each request, and the visibility that follows from the answers.
 //!
-//! The cluster's own roles decide, by names that exist for that alone: `nodes.octavo.dev`, `acceleratortypes.octavo.dev`. No such
-//! objects are there, and none need be: a role may name what it likes, and the API server says whether somebody has it. Called by
-//! the aggregator's gate in front of its pages and its API. What no row of [`TABLE`] is about is refused, so a route that was
-//! forgotten here is closed and not open.
+//! The cluster's own RBAC roles decide, through virtual resources such as `nodes.octavo.dev` and
+//! `acceleratortypes.octavo.dev`. No such objects need to exist: a role may name any resource, and the API server
+//! reports whether a user has the permission. The aggregator's gate calls this module in front of its pages and its
+//! API. A path without a row in [`TABLE`] is denied, so a route that was forgotten here fails closed.
 
 pub mod caller;
 pub mod crossing;
@@ -17,89 +17,89 @@ pub use self::table::{Method, Need, Row, TABLE};
 use super::hardware_profile::{ProfileKey, ProfileKind};
 use super::id::{NodeName, TypeName};
 
-/// The group that roles name.
+/// API group that roles use.
 pub const GROUP: &str = "octavo.dev";
 
-/// What somebody wants to do.
+/// Verb of an access review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// See one.
+    /// Read one object.
     Get,
-    /// See all.
+    /// List all objects.
     List,
-    /// Follow all.
+    /// Watch all objects.
     Watch,
-    /// Make one.
+    /// Create an object.
     Create,
-    /// Change one.
+    /// Change an object.
     Patch,
 }
 
-/// With what.
+/// Resource of an access review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
-    /// Types, their numbers, what is free of them.
+    /// Accelerator types with their counts and availability.
     AcceleratorTypes,
-    /// Nodes by name, with their devices' serial numbers and UUIDs, and plans for them.
+    /// Nodes by name, with serial numbers and UUIDs of their devices, and plans for them.
     Nodes,
-    /// Who uses what, by namespace.
+    /// Usage by namespace and pod.
     Usage,
     /// Hardware profiles.
     HardwareProfiles,
 }
 
-/// What the cluster is asked of somebody.
+/// Access review for a requester.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {
-    /// Whether they may do this with that.
+    /// Access to one of Octavo's virtual resources.
     Resource {
-        /// What they want to do.
+        /// Requested verb.
         verb: Verb,
-        /// With what.
+        /// Requested resource.
         resource: Resource,
-        /// In one namespace; everywhere where there is none.
+        /// Namespace; `None` for all namespaces.
         namespace: Option<String>,
-        /// With the one of this name; with any where there is none.
+        /// Object name; `None` for any object.
         name: Option<String>,
     },
-    /// Whether they may do this with a real hardware profile, as if they did it themselves.
+    /// Access to a real hardware profile object, as if the requester used it directly.
     Profile {
-        /// What they want to do.
+        /// Requested verb.
         verb: Verb,
-        /// Where it is.
+        /// Namespace of the profile.
         namespace: String,
-        /// Which; any where there is none.
+        /// Name of the profile; `None` for any.
         name: Option<String>,
     },
-    /// Whether they may read a path that is no resource.
+    /// Read access to a non-resource path.
     Path(&'static str),
 }
 
-/// Types that somebody may see.
+/// Accelerator types visible to a requester.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Types {
-    /// All, those without a name too.
+    /// All types, and devices without a type.
     All,
-    /// These and no others.
+    /// These types only.
     Only(BTreeSet<TypeName>),
 }
 
-/// What somebody may see of what a path has.
+/// Visibility of the data behind a path for one requester.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight {
-    /// Types, wherever types are told.
+    /// Visible types.
     pub types: Types,
-    /// Whether nodes may be named, with what tells their devices apart; and so, in whose words something failed.
+    /// True if nodes may be named, with device identifiers. Internal error messages are then shown too.
     pub nodes: bool,
-    /// Whether hardware profiles may be named, of the types that may be seen.
+    /// True if hardware profiles of visible types may be named.
     pub profiles: bool,
 }
 
-/// Types that one request asks about one by one: of more, the rest stays unseen.
+/// Maximum number of types checked one by one per request; further types stay hidden.
 pub const MOST_TYPES: usize = 64;
 
 impl Verb {
-    /// As roles write it.
+    /// Verb as RBAC rules write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -112,7 +112,7 @@ impl Verb {
 }
 
 impl Resource {
-    /// All of them.
+    /// All resources.
     pub const ALL: [Self; 4] = [
         Self::AcceleratorTypes,
         Self::Nodes,
@@ -120,7 +120,7 @@ impl Resource {
         Self::HardwareProfiles,
     ];
 
-    /// As roles write it.
+    /// Resource name as RBAC rules write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AcceleratorTypes => "acceleratortypes",
@@ -132,7 +132,7 @@ impl Resource {
 }
 
 impl Question {
-    /// Whether somebody may do this with all of these.
+    /// Review for a verb on all objects of a resource.
     pub fn all(verb: Verb, resource: Resource) -> Self {
         Self::Resource {
             verb,
@@ -142,8 +142,8 @@ impl Question {
         }
     }
 
-    /// Whether somebody may see the node of this name. A name that is none is asked about as any: who may see one node alone may not
-    /// see that.
+    /// Review for reading the node `name`. An invalid name is reviewed as access to any node, which permission for a
+    /// single node does not grant.
     pub fn node(name: &str) -> Self {
         Self::Resource {
             verb: Verb::Get,
@@ -153,7 +153,7 @@ impl Question {
         }
     }
 
-    /// Whether somebody may see the type of this name.
+    /// Review for reading the type `name`.
     pub fn of_type(name: &TypeName) -> Self {
         Self::Resource {
             verb: Verb::Get,
@@ -163,7 +163,7 @@ impl Question {
         }
     }
 
-    /// Whether somebody may see who uses what in a namespace, or in all. With a name that is none it is all that is asked about.
+    /// Review for listing usage in a namespace, or in all. An invalid namespace is reviewed as all namespaces.
     pub fn usage(namespace: Option<&str>) -> Self {
         let fine = |name: &&str| !name.contains('.') && name.parse::<NodeName>().is_ok();
         Self::Resource {
@@ -174,7 +174,7 @@ impl Question {
         }
     }
 
-    /// Whether somebody may make a hardware profile there.
+    /// Review for creating a hardware profile in `namespace`.
     pub fn new_profile(namespace: &str) -> Self {
         Self::Profile {
             verb: Verb::Create,
@@ -183,7 +183,7 @@ impl Question {
         }
     }
 
-    /// Whether somebody may see what this one says.
+    /// Review for reading this hardware profile.
     pub fn profile_read(key: &ProfileKey) -> Self {
         Self::Profile {
             verb: Verb::Get,
@@ -192,7 +192,7 @@ impl Question {
         }
     }
 
-    /// Whether somebody may change this one.
+    /// Review for changing this hardware profile.
     pub fn profile_changed(key: &ProfileKey) -> Self {
         Self::Profile {
             verb: Verb::Patch,
@@ -201,7 +201,7 @@ impl Question {
         }
     }
 
-    /// The command that asks the same.
+    /// `kubectl` command that performs the same review.
     pub fn command(&self) -> String {
         match self {
             Self::Profile {
@@ -240,13 +240,13 @@ impl Question {
     }
 }
 
-/// The real kind, as roles and commands name it.
+/// Resource name of the real hardware profile kind, as roles and commands write it.
 fn profiles() -> String {
     let (group, _, _, plural) = ProfileKind::Hardware.api();
     format!("{plural}.{group}")
 }
 
-/// As a person says it.
+/// Formats the review for messages.
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -282,7 +282,8 @@ impl fmt::Display for Question {
 }
 
 impl Types {
-    /// Whether devices of this type may be told of; those without one are for who may see all.
+    /// Returns `true` if devices of this type are visible; devices without a type are visible only with access to all
+    /// types.
     pub fn has(&self, name: Option<&TypeName>) -> bool {
         match (self, name) {
             (Self::All, _) => true,
@@ -291,7 +292,7 @@ impl Types {
         }
     }
 
-    /// Whether there is none.
+    /// Returns `true` if no type is visible.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::All => false,
@@ -301,7 +302,7 @@ impl Types {
 }
 
 impl Sight {
-    /// Of somebody who may see everything, and of everybody where nobody is asked who they are.
+    /// Full visibility: for requesters with all permissions, and for everyone if authentication is off.
     pub fn everything() -> Self {
         Self {
             types: Types::All,
@@ -310,12 +311,13 @@ impl Sight {
         }
     }
 
-    /// Whether a row of this type may be told of, be it of none or of several.
+    /// Returns `true` if a row of this type is visible. `mixed` and `unknown` are not types.
     pub fn shows(&self, kind: &str) -> bool {
         self.types.has(kind.parse().ok().as_ref())
     }
 
-    /// Whether something that is for all of these types may be told of; what is for none is for who may see all.
+    /// Returns `true` if an object that applies to all of these types is visible; one that applies to none requires
+    /// access to all types.
     pub fn shows_all(&self, kinds: &[String]) -> bool {
         match self.types {
             Types::All => true,
@@ -323,8 +325,8 @@ impl Sight {
         }
     }
 
-    /// What failed, in the words of whoever said so, for who may list nodes. Such words can name machines, addresses and files, so
-    /// others are told no more than `ours`.
+    /// Returns the error message `theirs` to requesters who may list nodes, and `ours` to all others: internal
+    /// messages can contain machine names, addresses and file paths.
     pub fn told(&self, theirs: String, ours: &str) -> String {
         if self.nodes {
             return theirs;
@@ -333,7 +335,7 @@ impl Sight {
         format!("{ours}; why is for who may {who}")
     }
 
-    /// Of somebody of whom nothing was asked.
+    /// No visibility: for requesters without a reviewed permission.
     pub fn nothing() -> Self {
         Self {
             types: Types::Only(BTreeSet::new()),

@@ -1,15 +1,15 @@
-//! What of a fleet is to be had: for each type and resource how many there are, are taken, are free, and why the rest is of no use.
+//! Availability of a fleet: capacity, allocated and free units by type and resource, and why the rest is unavailable.
 //!
 //! ```text
 //! Seen (an agent's inventory) --+
 //!                               +--> count --> Availability: rows by type, resource and shape
 //! Sights (nodes and pods) ------+
 //!            \
-//!             Holders --> History (how long others held theirs) --> how long until one is free
+//!             Holders --> History (how long earlier pods held units) --> time until one is free
 //! ```
 //!
-//! "Free" is what the scheduler would place: as many more pods that ask for one unit and nothing else. It is never capacity less
-//! allocatable. Called by the aggregator, which counts again when agents or cluster say something else.
+//! "Free" is what the scheduler would place: the number of additional pods that request one unit and nothing else. It
+//! is never capacity minus allocatable. The aggregator recounts when agents or the cluster report a change.
 
 mod could;
 mod count;

@@ -1,7 +1,7 @@
-//! A cluster as its scheduler sees it: what nodes have to give, what pods ask for, and which pod may stand on which node.
+//! Scheduler's view of a cluster: node capacity, pod requests, and which pod fits on which node.
 //!
-//! Only what decides where a pod with devices may go is kept of either. Called by whoever counts what is free and by whoever asks
-//! which nodes something reaches; `k8s` reads it from the API server.
+//! Contains only what decides the placement of pods with devices. Used to count free capacity and to find the nodes
+//! that a selector matches; `k8s` fills it from the API server.
 
 mod amounts;
 mod node;
@@ -21,7 +21,7 @@ pub use self::selector::{Affinity, Operator, Requirement, Selector, Term};
 pub use self::sights::Sights;
 pub use self::taint::{Effect, Taint, TaintOperator, Toleration};
 
-/// Kubernetes' name of what pods are counted by on a node.
+/// Kubernetes resource that limits the number of pods on a node.
 pub const PODS: &str = "pods";
-/// Kubernetes' name of processor time.
+/// Kubernetes resource of CPU time.
 pub const CPU: &str = "cpu";

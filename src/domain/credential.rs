@@ -1,7 +1,7 @@
-//! Who an agent proves to be: bearer tokens of pods, and what the API server says of one.
+//! Authentication of agents: bearer tokens of pods, and the API server's review of them.
 //!
-//! A token that is bound to a pod carries the name of the pod's node, signed by the API server. So whoever holds the token of
-//! an agent on node A is believed to be node A, and never node B. Source: Kubernetes, KEP-4193.
+//! A token bound to a pod contains the name of the pod's node, signed by the API server. The bearer of the token of
+//! an agent on node A is therefore authenticated as node A, and never as node B. Source: Kubernetes, KEP-4193.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,48 +10,48 @@ use thiserror::Error;
 
 use super::id::NodeName;
 
-/// A token longer than this is not looked at. A pod's has about 1.5 KiB.
+/// Maximum length of a token in bytes; longer ones are rejected. A pod's token has about 1.5 KiB.
 pub const LONGEST_TOKEN: usize = 16 * 1024;
 
-/// The key under which the API server tells the node of a pod's token. Source: KEP-4193.
+/// Key under which a `TokenReview` contains the node of a pod's token. Source: KEP-4193.
 pub const NODE_CLAIM: &str = "authentication.kubernetes.io/node-name";
 
-/// Characters of the API server's reason that are passed on.
+/// Maximum number of characters of the API server's reason that are passed on.
 const LONGEST_REASON: usize = 200;
 
-/// A bearer token. Whoever has it is believed, so it is not printed.
+/// Bearer token. It is a secret, so `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// A text that is no token.
+/// Reason why a text is not accepted as a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum TokenError {
-    /// Nothing.
+    /// It is empty.
     #[error("the token is empty")]
     Empty,
-    /// Too much.
+    /// It is too long.
     #[error("the token has more than {LONGEST_TOKEN} bytes")]
     TooLong,
-    /// Something else. The text may be a secret of another kind, so it is not repeated.
+    /// It is not a signed token. It may be a secret of another kind, so the message does not repeat it.
     #[error("the token is not a signed one of a service account (three parts with dots between)")]
     Malformed,
-    /// Something that no bearer token can be.
+    /// It has characters that no bearer token can have.
     #[error("the token has characters that a bearer token cannot have")]
     Odd,
 }
 
-/// A service account of a cluster.
+/// Service account of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAccount {
     namespace: String,
     name: String,
 }
 
-/// Whom a token is meant for.
+/// Audience of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audience(String);
 
-/// A text that does not name a service account or an audience.
+/// Text that is not a valid service account or audience.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{text:?} is not {expected}")]
 pub struct NameError {
@@ -59,55 +59,55 @@ pub struct NameError {
     expected: &'static str,
 }
 
-/// What the API server says of a token.
+/// Result of a `TokenReview`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Review {
-    /// Whether it is one that counts.
+    /// True if the token is valid.
     pub authenticated: bool,
-    /// Why not.
+    /// Reason why it is not valid.
     pub error: String,
-    /// Whose it is.
+    /// User name of the token.
     pub username: String,
-    /// For whom it is, of those that were asked about.
+    /// Requested audiences for which the token is valid.
     pub audiences: Vec<String>,
-    /// The nodes that it names under [`NODE_CLAIM`].
+    /// Node names under [`NODE_CLAIM`].
     pub nodes: Vec<String>,
 }
 
-/// Whose tokens are taken.
+/// Acceptance rule for agents' tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// As whom agents run.
+    /// Service account of the agents.
     pub account: ServiceAccount,
-    /// For whom their tokens are.
+    /// Required audience.
     pub audience: Audience,
 }
 
-/// Why a token does not let its holder in.
+/// Reason why a token is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Denial {
-    /// It has expired, its pod is gone, nobody signed it, or it is for somebody else.
+    /// It is expired, its pod is gone, its signature is invalid, or it is for another audience.
     #[error("the API server does not accept the token: {0}")]
     NotAuthenticated(String),
-    /// It is not for us.
+    /// It is not for the required audience.
     #[error("the token is not for the audience {0}")]
     Audience(Audience),
-    /// It is of somebody else.
+    /// It belongs to another account.
     #[error("the token is of {found:?} and not of {wanted}")]
     Account {
-        /// Whose it is.
+        /// User name of the token.
         found: String,
-        /// Whose it should be.
+        /// Required service account.
         wanted: ServiceAccount,
     },
-    /// It is bound to no pod on a node, or to something odd.
+    /// It is not bound to a pod on a node, or the node name is invalid.
     #[error("the token names no node ({NODE_CLAIM}): it has to be bound to a pod that has one")]
     NoNode,
 }
 
 impl Token {
-    /// A bearer token of whatever kind, as people have them: those of `OpenShift` and of many who sign people in are no signed ones of
-    /// three parts. Source of what can be in one: RFC 6750, section 2.1.
+    /// Parses any kind of bearer token, as users have them: tokens of `OpenShift` and of many identity providers are
+    /// not signed tokens of three parts. Source of the permitted characters: RFC 6750, section 2.1.
     pub fn of_any_kind(text: &str) -> Result<Self, TokenError> {
         if text.is_empty() {
             return Err(TokenError::Empty);
@@ -126,7 +126,7 @@ impl Token {
         }
     }
 
-    /// The token itself, for those who send it on.
+    /// The token itself, for forwarding.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -164,7 +164,7 @@ impl FromStr for ServiceAccount {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        // A namespace has no dot and a service account may; both are parts of host names.
+        // A namespace has no dot, a service account may have; both are DNS labels or subdomains.
         let parts = text.split_once('/').filter(|(namespace, name)| {
             let fine = |part: &str| part.parse::<NodeName>().is_ok();
             fine(namespace) && !namespace.contains('.') && fine(name)
@@ -181,7 +181,7 @@ impl FromStr for ServiceAccount {
 }
 
 impl ServiceAccount {
-    /// What the API server calls it.
+    /// User name of the account, as the API server reports it.
     pub fn username(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
@@ -209,7 +209,6 @@ impl FromStr for Audience {
 }
 
 impl Audience {
-    /// The audience as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -222,12 +221,13 @@ impl fmt::Display for Audience {
 }
 
 impl Rule {
-    /// The node that the holder of a token with this review speaks for.
+    /// Node for which the bearer of a token with this review may report.
     pub fn judge(&self, review: &Review) -> Result<NodeName, Denial> {
         if !review.authenticated {
             return Err(Denial::NotAuthenticated(tamed(&review.error)));
         }
-        // An API server whose authenticator knows no audiences says none: its word would be for any.
+        // An API server whose authenticator ignores audiences returns none; such a token would be valid for any
+        // audience.
         if !review
             .audiences
             .iter()
@@ -248,7 +248,7 @@ impl Rule {
     }
 }
 
-/// The beginning of what somebody else said, without what a terminal could take for a command.
+/// Start of an external message without control characters, which a terminal could interpret.
 pub(super) fn tamed(said: &str) -> String {
     if said.is_empty() {
         return "it gives no reason".to_owned();

@@ -1,14 +1,14 @@
-//! What stands between a node's accelerators and the pods that want them, and what to do about it.
+//! Diagnosis of why a node's accelerators are not available to pods, with remedies.
 //!
-//! The checks follow the way that a device takes to a pod, so the first that fails is most often the cause of the others:
+//! The checks are ordered from the device to the pod, so the first failure is usually the cause of later ones:
 //!
 //! ```text
-//! on the bus -> driver loaded -> bound to it -> library, device files -> healthy, partitions whole, as the layout says
-//!   -> a device plugin registered with kubelet -> as many offered as there are, once -> labels say what there is
+//! on the bus -> driver loaded -> driver bound -> library, device files -> healthy, partitions complete, as the layout requires
+//!   -> device plugin registered with the kubelet -> all units offered, each once -> labels match the hardware
 //! ```
 //!
-//! Facts come in, findings go out; who gathers the facts is the caller's business. What nobody tells is a verdict of its own, and never
-//! taken for good or bad.
+//! Checks turn facts into findings; the caller gathers the facts. Missing information has its own verdict, `unknown`,
+//! and never counts as good or bad.
 
 mod amd;
 mod bus;
@@ -38,63 +38,63 @@ pub use managers::{GFD, MIG_MANAGER};
 
 use crate::domain::id::PciAddress;
 
-/// What is looked at, in the order of the way. Words are only ever added: scripts know checks by them.
+/// Check, in order from the device to the pod. Names are only ever added, because scripts refer to checks by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
-    /// Which accelerators the bus shows, and whether each is known.
+    /// Accelerators on the bus are in the catalog.
     Accelerators,
-    /// NVIDIA's kernel driver.
+    /// NVIDIA's kernel driver is loaded.
     NvidiaDriver,
-    /// AWS's kernel driver for Inferentia and Trainium.
+    /// AWS's kernel driver for Inferentia and Trainium is loaded.
     NeuronDriver,
-    /// AMD's kernel driver.
+    /// AMD's kernel driver is loaded.
     AmdDriver,
-    /// Which kernel driver is bound to a device.
+    /// The right kernel driver is bound to each device.
     KernelDriver,
-    /// NVML, through which NVIDIA's driver is asked.
+    /// NVML, the library of NVIDIA's driver, answers.
     NvidiaLibrary,
-    /// Whether the Neuron driver shows as many devices as there are on the bus.
+    /// The Neuron driver reports as many devices as the bus.
     NeuronDevices,
-    /// Device files of NVIDIA's driver.
+    /// Device files of NVIDIA's driver exist.
     NvidiaDeviceFiles,
-    /// Device files of the Neuron driver.
+    /// Device files of the Neuron driver exist.
     NeuronDeviceFiles,
-    /// Device files of AMD's driver.
+    /// Device files of AMD's driver exist.
     AmdDeviceFiles,
-    /// What a device says of itself.
+    /// Health that a driver reports for a device.
     DeviceHealth,
-    /// Whether a MIG mode waits for a reset.
+    /// No MIG mode change waits for a reset.
     MigMode,
-    /// Whether what is partitioned can be used.
+    /// Partitioned devices are usable.
     MigInstances,
-    /// Device files of partitions.
+    /// Device files of partitions exist.
     MigDeviceFiles,
-    /// Whether the node has the layout that was chosen for it.
+    /// The node is in its desired layout.
     Layout,
-    /// Whether containers keep the device files that they were given.
+    /// Containers retain the device files allocated to them.
     ControlGroups,
-    /// Whether it can be told which process and which pod uses a device.
+    /// Processes and pods that use a device can be determined.
     Processes,
-    /// Whether somebody gives a vendor's devices out to pods.
+    /// A device plugin or DRA driver offers a vendor's devices.
     DevicePlugin,
-    /// Whether kubelet offers what the node has.
+    /// The kubelet offers all devices and partitions.
     Allocatable,
-    /// Whether a device is offered twice.
+    /// No device is offered twice.
     ResourceOwners,
-    /// Whether devices are shared by turns, and by whose configuration.
+    /// Time-slicing of devices, and the configuration behind it.
     TimeSlicing,
-    /// Who else partitions devices and writes labels here.
+    /// Other software that partitions devices or writes labels here.
     OtherManagers,
-    /// Whether the labels that were written are those of the hardware.
+    /// Octavo's labels match the hardware.
     Labels,
-    /// The same of labels that others write.
+    /// Labels of other software match the hardware.
     VendorLabels,
 }
 
-/// What a finding is about.
+/// Object of a finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// The machine.
+    /// The node.
     Node,
     /// A device on the bus.
     Device(PciAddress),
@@ -104,52 +104,52 @@ pub enum Subject {
     Resource(String),
 }
 
-/// How it is, the gravest last.
+/// Result of a check, in order of severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// There is nothing here that it could be said of.
+    /// The check does not apply to this node.
     NotApplicable,
-    /// As it should be.
+    /// As expected.
     Ok,
-    /// Nobody tells.
+    /// The information is not available.
     Unknown,
-    /// It works, and somebody should look.
+    /// It works, but needs attention.
     Warning,
-    /// Pods do not get what is there.
+    /// Pods cannot use all existing devices.
     Failing,
 }
 
-/// One answer.
+/// Result of a check for one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// Check that was run.
     pub check: Check,
-    /// Of what.
+    /// Object that was checked.
     pub subject: Subject,
-    /// How it is.
+    /// Result of the check.
     pub verdict: Verdict,
-    /// What was read, and where. Parts of it are a driver's or a file's own, and may hold any character.
+    /// Observed values and their sources. Parts come from drivers and files and can contain any character.
     pub evidence: String,
-    /// What to do.
+    /// Recommended action.
     pub remedy: Option<String>,
 }
 
-/// How many findings have each verdict.
+/// Number of findings by verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// As it should be.
+    /// Number of [`Verdict::Ok`] findings.
     pub ok: usize,
-    /// To be looked at.
+    /// Number of [`Verdict::Warning`] findings.
     pub warning: usize,
-    /// Failing.
+    /// Number of [`Verdict::Failing`] findings.
     pub failing: usize,
-    /// Not told.
+    /// Number of [`Verdict::Unknown`] findings.
     pub unknown: usize,
-    /// Not here.
+    /// Number of [`Verdict::NotApplicable`] findings.
     pub not_applicable: usize,
 }
 
-/// All findings, in the order of the way; each check has one at least.
+/// Runs all checks. Returns at least one finding per check, in order of the checks.
 pub fn examine(facts: &Facts<'_>) -> Vec<Finding> {
     let parts = [
         bus::findings(facts),
@@ -170,7 +170,7 @@ pub fn examine(facts: &Facts<'_>) -> Vec<Finding> {
     all
 }
 
-/// How many there are of each verdict.
+/// Counts findings by verdict.
 pub fn tally(findings: &[Finding]) -> Tally {
     let count = |verdict| {
         let all = findings.iter();
@@ -186,7 +186,7 @@ pub fn tally(findings: &[Finding]) -> Tally {
 }
 
 impl Check {
-    /// All of them, in the order of the way.
+    /// All checks, in order from the device to the pod.
     pub const ALL: [Self; 24] = [
         Self::Accelerators,
         Self::NvidiaDriver,
@@ -214,7 +214,7 @@ impl Check {
         Self::VendorLabels,
     ];
 
-    /// The word, such as `nvidia-driver`.
+    /// Name, such as `nvidia-driver`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Accelerators => "accelerators",
@@ -276,14 +276,14 @@ impl Check {
         self.found(subject, Verdict::Unknown, evidence, None)
     }
 
-    /// Of the whole node: where there is nothing, there is no other subject.
+    /// The subject is the node, because no other object exists.
     fn not_applicable(self, evidence: impl Into<String>) -> Finding {
         self.found(Subject::Node, Verdict::NotApplicable, evidence, None)
     }
 }
 
 impl Verdict {
-    /// The word, such as `not-applicable`.
+    /// Name, such as `not-applicable`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotApplicable => "not-applicable",
@@ -295,7 +295,7 @@ impl Verdict {
     }
 }
 
-/// A word that no check has.
+/// Name that is not that of a check.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no check")]
 pub struct UnknownCheck(String);
@@ -320,12 +320,12 @@ impl fmt::Display for Subject {
     }
 }
 
-/// A count with its noun.
+/// Count with its noun.
 fn counted(count: usize, singular: &str, plural: &str) -> String {
     format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
-/// The first few of many, for a person.
+/// First few names of a list, for display.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();

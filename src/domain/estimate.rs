@@ -1,13 +1,14 @@
-//! How long a training takes and how fast a model answers: always an interval, always with its source, never a promise.
+//! Estimates of training time and decoding speed: always an interval with its source, never a guarantee.
 //!
-//! Called by the aggregator. The reference provider ([`roofline`]) reckons from what makers publish; an engine of somebody else's
-//! may be asked instead, and what it says comes through [`Interval::new`], which refuses what no time can be.
+//! Used by the aggregator. The reference provider ([`roofline`]) computes estimates from vendors' published figures.
+//! An external engine can be used instead; its results pass through [`Interval::new`], which rejects impossible
+//! values.
 //!
 //! ```text
-//! workload.rs   what shall run, each figure within what can be
-//! roofline.rs   the reference provider
-//! breaker.rs    when an engine that fails is left alone
-//! words.rs      times, speeds and costs for people
+//! workload.rs   workload parameters, validated
+//! roofline.rs   reference provider
+//! breaker.rs    circuit breaker for a failing engine
+//! words.rs      times, speeds and costs as text
 //! ```
 
 pub mod breaker;
@@ -22,104 +23,104 @@ pub use self::workload::{MOST_DEVICES, Precision, Workload, amount, batch, model
 use crate::domain::id::TypeName;
 use crate::domain::price::{Amount, Currency, Price, PurchaseOption};
 
-/// From the least to the most of something that is more than nothing.
+/// Closed interval of positive finite numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     low: f64,
     high: f64,
 }
 
-/// A time, a speed, or why there is none.
+/// Estimated time or speed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Figure {
-    /// Seconds from the first token to the last.
+    /// Total duration in seconds.
     Seconds(Interval),
-    /// Tokens a second of one sequence.
+    /// Decoding speed of one sequence in tokens per second.
     TokensPerSecond(Interval),
 }
 
 /// Devices of one type that work together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Devices {
-    /// Their type.
+    /// Type of the devices.
     pub type_name: TypeName,
-    /// How many.
+    /// Number of devices.
     pub count: u32,
 }
 
-/// What something costs, from the least to the most.
+/// Cost interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CostRange {
-    /// The least.
+    /// Lower bound.
     pub low: Amount,
-    /// The most.
+    /// Upper bound.
     pub high: Amount,
-    /// In which currency.
+    /// Currency of both bounds.
     pub currency: Currency,
-    /// How it is paid for.
+    /// Purchase option of the price.
     pub option: PurchaseOption,
-    /// For what.
+    /// Unit that the cost is for.
     pub per: Per,
 }
 
-/// For what a cost is.
+/// Unit that a cost is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Per {
-    /// The whole training.
+    /// One complete training run.
     Run,
-    /// A million tokens of one sequence after the other.
+    /// One million tokens, decoded sequentially.
     MillionTokens,
 }
 
-/// Figures that are no interval.
+/// Reason why two numbers do not form an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 pub enum IntervalError {
-    /// Not a number, endless, nothing, or less.
+    /// A number is not finite and positive.
     #[error("{0} is no amount of time and no speed")]
     NoAmount(f64),
-    /// The end is before the beginning.
+    /// The lower bound exceeds the upper bound.
     #[error("the interval from {low} to {high} is upside down")]
     UpsideDown {
-        /// What is said to be the least.
+        /// Claimed lower bound.
         low: f64,
-        /// What is said to be the most.
+        /// Claimed upper bound.
         high: f64,
     },
 }
 
-/// Why there is no figure for some devices.
+/// Reason why there is no estimate.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum NoEstimate {
-    /// The catalogue does not have the type.
+    /// The type is not in the catalog.
     #[error("the catalogue knows nothing of {0}")]
     UnknownType(TypeName),
-    /// The catalogue has no figure.
+    /// The catalog lacks a required figure.
     #[error("the catalogue has no {what} of {type_name}")]
     NoFigure {
-        /// What is missing.
+        /// Missing figure.
         what: String,
-        /// Of which type.
+        /// Type of the devices.
         type_name: TypeName,
     },
-    /// The model is larger than the devices.
+    /// The model does not fit into the devices' memory.
     #[error("the weights alone need {needed}, and {count} x {type_name} have {has}")]
     TooLarge {
-        /// What the weights need.
+        /// Memory that the weights need.
         needed: String,
-        /// How many devices.
+        /// Number of devices.
         count: u32,
-        /// Of which type.
+        /// Type of the devices.
         type_name: TypeName,
-        /// What they have.
+        /// Memory of the devices.
         has: String,
     },
-    /// It would be longer or faster than anything.
+    /// The result is not a valid interval.
     #[error("what comes of it is no time: {0}")]
     Interval(IntervalError),
 }
 
 impl Interval {
-    /// From the least to the most.
+    /// Creates an interval from its bounds.
     pub fn new(low: f64, high: f64) -> Result<Self, IntervalError> {
         let amount = |figure: f64| {
             if figure.is_finite() && figure > 0.0 {
@@ -136,18 +137,18 @@ impl Interval {
         Ok(Self { low, high })
     }
 
-    /// The least.
+    /// Lower bound.
     pub fn low(self) -> f64 {
         self.low
     }
 
-    /// The most.
+    /// Upper bound.
     pub fn high(self) -> f64 {
         self.high
     }
 }
 
-/// What `count` devices of this price cost for a figure; `None` where it cannot be counted.
+/// Cost of `count` devices at this price for an estimate; `None` if it overflows.
 pub fn cost(figure: Figure, price: &Price, count: u32) -> Option<CostRange> {
     let all = price.per_hour.times(count);
     let (shortest, longest, per) = match figure {
@@ -164,7 +165,7 @@ pub fn cost(figure: Figure, price: &Price, count: u32) -> Option<CostRange> {
 }
 
 impl Per {
-    /// The word.
+    /// Name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",

@@ -1,8 +1,8 @@
-//! What a fleet comes to: devices, nodes and types in numbers.
+//! Fleet summaries: devices, nodes and types in numbers.
 //!
-//! A device is counted once, under what can be done with it now ([`Occupancy`]), so the counts of a type always add up to
-//! the devices there are. "Free" is what the driver says, no process and no partition; what Kubernetes has promised to a pod
-//! that has not started is not known here.
+//! Each device counts once, under its current [`Occupancy`], so the counts of a type always add up to its number of
+//! devices. "Free" follows the driver: no process and no partition. Allocations to pods that have not started yet are
+//! not considered here.
 
 mod counts;
 mod device;

@@ -1,9 +1,9 @@
-//! Hardware profiles of `OpenDataHub` as data: what people pick a workload's devices by, which nodes that really reaches, what is
-//! wrong with it, and a new one made of nodes.
+//! `OpenDataHub` hardware profiles: the model, the nodes that a profile reaches, findings about its configuration,
+//! and drafts of new profiles.
 //!
-//! Profiles are somebody else's objects: they are read and judged here, and never changed. What is known of a profile's devices
-//! beyond its own fields is kept in annotations, because the schema has no place for it. `wire` reads and writes the objects, the
-//! aggregator and the command line ask. Source of the schema: opendatahub-operator, `api/infrastructure/v1`.
+//! Existing profiles belong to their users: they are read and checked here, and never changed. Device properties that
+//! the schema has no field for are stored in annotations. `wire` reads and writes the objects; the aggregator and the
+//! command line call this module. Source of the schema: opendatahub-operator, `api/infrastructure/v1`.
 
 mod chosen;
 mod draft;
@@ -29,43 +29,43 @@ pub use self::way::{Cluster, Destination, Place, Way, ways};
 use crate::domain::cluster::{Amounts, Quantity, Selector, Toleration, Wants};
 use crate::domain::id::TypeName;
 
-/// The annotation that says which types a profile is for, separated by commas.
+/// Annotation with the accelerator types of a profile, separated by commas.
 pub const TYPE: &str = "octavo.dev/type";
-/// The annotation that says the memory of one device, in MiB.
+/// Annotation with the memory of one device, in MiB.
 pub const MEMORY: &str = "octavo.dev/memory-mib";
-/// The annotation that says the chip family.
+/// Annotation with the chip family.
 pub const ARCHITECTURE: &str = "octavo.dev/architecture";
-/// The annotation that says who made the profile.
+/// Annotation with the creator of the profile.
 pub const CREATED_BY: &str = "octavo.dev/created-by";
-/// The annotation that says why it was made.
+/// Annotation with the reason for its creation.
 pub const REASON: &str = "octavo.dev/reason";
-/// The node label of ours that generated profiles select by; its value is the same however devices are shared.
+/// Octavo's node label by which generated profiles select; its value does not depend on sharing.
 pub const TYPE_LABEL: &str = "octavo.dev/type";
 
-/// A profile, as far as it decides where work goes.
+/// Profile properties that decide where its workloads run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HardwareProfile {
-    /// Which one.
+    /// Namespace and name.
     pub key: ProfileKey,
-    /// Of which kind the object is.
+    /// Kind of the object.
     pub kind: ProfileKind,
-    /// What people are shown.
+    /// Display name.
     pub display_name: Option<String>,
-    /// What else people are told.
+    /// Description for users.
     pub description: Option<String>,
-    /// Whether nobody can pick it.
+    /// True if users cannot select it.
     pub is_disabled: bool,
-    /// What a workload asks for.
+    /// Requested resources.
     pub identifiers: Vec<Identifier>,
-    /// Where it goes.
+    /// Node selection.
     pub scheduling: Scheduling,
-    /// What its annotations of ours say.
+    /// Octavo's annotations.
     pub said: Said,
-    /// Parts that cannot be read, each after its place.
+    /// Unreadable parts, each prefixed with its path.
     pub unreadable: Vec<String>,
 }
 
-/// Which profile.
+/// Namespace and name of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ProfileKey {
     /// Its namespace.
@@ -74,83 +74,83 @@ pub struct ProfileKey {
     pub name: String,
 }
 
-/// Kinds of profiles. The old ones are read, and the cluster itself refuses new ones of them.
+/// Kind of a profile object. Legacy kinds are only read; the cluster rejects new objects of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ProfileKind {
     /// `HardwareProfile` of `infrastructure.opendatahub.io`.
     #[default]
     Hardware,
-    /// `HardwareProfile` of `dashboard.opendatahub.io`, which is old.
+    /// Legacy `HardwareProfile` of `dashboard.opendatahub.io`.
     Dashboard,
-    /// `AcceleratorProfile` of `dashboard.opendatahub.io`, which is older.
+    /// Older legacy `AcceleratorProfile` of `dashboard.opendatahub.io`.
     Accelerator,
 }
 
-/// One resource that a workload asks for.
+/// Resource that a workload of the profile requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identifier {
-    /// What people are shown.
+    /// Display name.
     pub display_name: String,
-    /// The resource, such as `nvidia.com/gpu`.
+    /// Resource name, such as `nvidia.com/gpu`.
     pub resource: String,
-    /// The least that a person can ask for.
+    /// Minimum that a user can request.
     pub min: Count,
-    /// The most; `None` for no bound.
+    /// Maximum; `None` if unlimited.
     pub max: Option<Count>,
-    /// What is asked for where nobody says.
+    /// Default request.
     pub default: Count,
-    /// What the resource is, where it says.
+    /// Resource type, if stated.
     pub resource_type: Option<String>,
 }
 
-/// How many, as it is written and as it counts.
+/// Count as text and as a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Count {
-    /// As it is written.
+    /// Text as written.
     pub text: String,
-    /// What that is.
+    /// Parsed quantity.
     pub quantity: Quantity,
 }
 
-/// Where the work of a profile goes.
+/// Node selection of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Scheduling {
-    /// Wherever there is room.
+    /// Any node.
     #[default]
     Anywhere,
-    /// To some nodes.
+    /// Selected nodes.
     Node {
-        /// Labels that they have.
+        /// Required node labels.
         selector: Selector,
-        /// Taints that do not matter.
+        /// Tolerated taints.
         tolerations: Vec<Toleration>,
     },
-    /// Into a queue of Kueue, whose flavors decide.
+    /// A Kueue queue, whose resource flavors decide.
     Queue {
-        /// The `LocalQueue`, which each namespace has its own of.
+        /// Name of the `LocalQueue`, which is local to each namespace.
         local_queue: String,
-        /// Kueue's class of priority.
+        /// Kueue workload priority class.
         priority_class: Option<String>,
     },
 }
 
-/// What annotations of ours say of a profile.
+/// Octavo's annotations on a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Said {
-    /// The types that it is for; none where it says nothing.
+    /// Accelerator types; empty if not stated.
     pub types: Vec<TypeName>,
     /// Memory of one device in MiB.
     pub memory_mib: Option<u64>,
     /// Chip family.
     pub architecture: Option<String>,
-    /// Who made it.
+    /// Creator.
     pub by: Option<String>,
-    /// Why.
+    /// Reason for the creation.
     pub reason: Option<String>,
 }
 
 impl HardwareProfile {
-    /// What people know it by.
+    /// Display name, otherwise the object name.
     pub fn shown(&self) -> &str {
         let shown = self.display_name.as_deref();
         shown
@@ -158,8 +158,8 @@ impl HardwareProfile {
             .unwrap_or(&self.key.name)
     }
 
-    /// What a workload of this profile asks of a node when nobody changes a number: requests are the default counts. Source:
-    /// the webhooks of workbenches-operator and odh-model-controller.
+    /// Requirements of a workload with the default counts. Source: the webhooks of workbenches-operator and
+    /// odh-model-controller.
     pub fn wants(&self) -> Wants {
         let of = |one: &Identifier| (one.resource.clone(), one.default.quantity);
         let all: Vec<(String, Quantity)> = self.identifiers.iter().map(of).collect();
@@ -179,7 +179,7 @@ impl HardwareProfile {
         }
     }
 
-    /// The resources it asks for that are devices, or parts of them.
+    /// Requested device resources.
     pub fn devices(&self) -> Vec<String> {
         let of = |one: &Identifier| Amounts::default().with(&one.resource, 1);
         let amounts = self.identifiers.iter().map(of);
@@ -191,7 +191,7 @@ impl HardwareProfile {
             .collect()
     }
 
-    /// The labels that it selects by, where it goes to nodes.
+    /// Node selector, if it selects nodes.
     pub fn selector(&self) -> Option<&Selector> {
         match &self.scheduling {
             Scheduling::Node { selector, .. } => Some(selector),
@@ -199,8 +199,8 @@ impl HardwareProfile {
         }
     }
 
-    /// The types that it is for: what it says, what its selector names by our label, or what it reaches. None for work without
-    /// devices.
+    /// Accelerator types of the profile: from its annotation, otherwise from the type label in its selector,
+    /// otherwise those that it reaches. Empty for workloads without devices.
     pub fn types(&self, reach: Option<&Reach>) -> Vec<TypeName> {
         if !self.said.types.is_empty() {
             return self.said.types.clone();
@@ -213,7 +213,7 @@ impl HardwareProfile {
         reached.into_iter().cloned().collect()
     }
 
-    /// The type that its selector names by our label.
+    /// Type in its selector, by Octavo's type label.
     pub fn selected_type(&self) -> Option<TypeName> {
         let value = self.selector()?.get(TYPE_LABEL)?;
         value
@@ -224,10 +224,10 @@ impl HardwareProfile {
 }
 
 impl ProfileKind {
-    /// All of them, the one that is made today first.
+    /// All kinds, the current one first.
     pub const ALL: [Self; 3] = [Self::Hardware, Self::Dashboard, Self::Accelerator];
 
-    /// Its group, version and kind in the API, and the plural that paths have.
+    /// Group, version, kind and plural name in the API.
     pub fn api(self) -> (&'static str, &'static str, &'static str, &'static str) {
         match self {
             Self::Hardware => (
@@ -251,8 +251,8 @@ impl ProfileKind {
         }
     }
 
-    /// The versions in which clusters serve it, the one of [`Self::api`] first; what is read of them is the same. Source: odh-dashboard,
-    /// `manifests/common/crd` and before that `manifests/crd`, until 2025-10.
+    /// Versions that clusters serve, the one of [`Self::api`] first; the relevant fields are the same. Source:
+    /// odh-dashboard, `manifests/common/crd` and before that `manifests/crd`, until 2025-10.
     pub fn versions(self) -> &'static [&'static str] {
         match self {
             Self::Hardware => &["v1"],
@@ -261,7 +261,7 @@ impl ProfileKind {
         }
     }
 
-    /// What it is called in answers.
+    /// Name in API responses.
     pub fn word(self) -> &'static str {
         match self {
             Self::Hardware => "hardware-profile",
@@ -270,14 +270,14 @@ impl ProfileKind {
         }
     }
 
-    /// Whether new ones of it are made.
+    /// Returns `true` if new objects of this kind are created.
     pub fn is_current(self) -> bool {
         self == Self::Hardware
     }
 }
 
 impl Count {
-    /// So many whole ones.
+    /// Count of whole units.
     pub fn whole(count: u64) -> Self {
         Self {
             text: count.to_string(),

@@ -1,4 +1,4 @@
-//! Who is in the way: whatever uses a device or one of its partitions, with what is known of it.
+//! Holders: processes and pods that use a device or one of its partitions and can block a change.
 
 mod pods;
 
@@ -8,56 +8,56 @@ pub use self::pods::{PodDevice, PodHolders, of_pods};
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Inventory, ProcessKind};
 
-/// A user of a device.
+/// Process or pod that uses a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Holder {
-    /// The device.
+    /// PCI address of the device.
     pub device: PciAddress,
-    /// The GPU instance it runs in, by the driver's id; `None` for the device as a whole.
+    /// GPU instance it runs in, by the driver's id; `None` for the whole device.
     pub gpu_instance: Option<u32>,
-    /// The compute instance, by the driver's id within the GPU instance.
+    /// Compute instance, by the driver's id within the GPU instance.
     pub compute_instance: Option<u32>,
-    /// What it is.
+    /// Process and pod details.
     pub who: Who,
 }
 
-/// What a user of a device is, with whatever could be found out about it.
+/// Known details of a process or pod that uses a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Who {
-    /// Process id in the namespace of the driver's host.
+    /// Process id in the PID namespace of the driver's host.
     pub pid: Option<u32>,
-    /// What the process uses the device for.
+    /// Kind of use.
     pub kind: Option<ProcessKind>,
-    /// The command with its arguments, as a person would type it.
+    /// Command with its arguments, on one line.
     pub command: Option<String>,
-    /// When the process began, in seconds since 1970.
+    /// Start time of the process, in seconds since 1970.
     pub since: Option<u64>,
-    /// The pod it belongs to.
+    /// Pod of the process.
     pub pod: Option<Pod>,
 }
 
-/// The pod behind a process. What Kubernetes alone knows is absent where nobody asked it.
+/// Pod of a process. Fields that only Kubernetes knows are absent if it was not queried.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Pod {
-    /// Its UID. Source: the name of its control group, which kubelet makes.
+    /// UID. Source: the name of the control group that the kubelet creates.
     pub uid: Option<String>,
     /// Its namespace.
     pub namespace: Option<String>,
     /// Its name.
     pub name: Option<String>,
-    /// The container's name, or its id where the name is not known.
+    /// Name of the container, or its id if the name is unknown.
     pub container: Option<String>,
 }
 
 impl Holder {
-    /// Whether it is a pod that kubelet gave the device to: kubelet alone names pods.
+    /// Returns `true` if it is a pod to which the kubelet allocated the device: only the kubelet reports pod names.
     pub fn is_given(&self) -> bool {
         let pod = self.who.pod.as_ref();
         pod.is_some_and(|pod| pod.name.is_some())
     }
 }
 
-/// Everybody who uses a device of a node: the processes that the driver names.
+/// All processes that the driver reports for the devices of a node.
 pub fn of(inventory: &Inventory) -> Vec<Holder> {
     let all = inventory.devices.iter().flat_map(|device| {
         let processes = device.processes.iter();
@@ -75,8 +75,8 @@ pub fn of(inventory: &Inventory) -> Vec<Holder> {
     all.collect()
 }
 
-/// All of both, where `open` are those who have a node open, `named` those of whom more is known, and who is among these at
-/// the same place needs no second mention.
+/// Merges two lists of holders: `open` have a device file open, `named` are known in more detail. A process in `open`
+/// is dropped if `named` has it at the same place.
 pub fn beside(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
     let place = |of: &Holder| (of.device, of.gpu_instance, of.compute_instance, of.who.pid);
     let known: BTreeSet<_> = named.iter().map(place).collect();
@@ -87,11 +87,15 @@ pub fn beside(mut named: Vec<Holder>, open: Vec<Holder>) -> Vec<Holder> {
 }
 
 impl Pod {
-    /// The pod that a control group belongs to: its UID and the container's id, which is all that a path tells. Source:
-    /// kubelet's `pkg/kubelet/cm`, for both of its control-group drivers:
-    /// `/kubepods/burstable/pod<uid>/<container>` (cgroupfs) and
-    /// `/kubepods.slice/.../kubepods-burstable-pod<uid, dashes as underscores>.slice/cri-containerd-<container>.scope`.
-    /// Whoever has a control-group namespace of its own sees the paths of others from there, as `/../../pod<uid>/<container>`.
+    /// Parses the path of a control group into a pod's UID and a container id.
+    ///
+    /// Source: the kubelet's `pkg/kubelet/cm`, for both of its cgroup drivers:
+    /// - cgroupfs: `/kubepods/burstable/pod<uid>/<container>`
+    /// - systemd, with underscores for the dashes of the UID:
+    ///   `/kubepods.slice/.../kubepods-burstable-pod<uid>.slice/cri-containerd-<container>.scope`
+    ///
+    /// A process in its own cgroup namespace sees the paths of others relative to it, as
+    /// `/../../pod<uid>/<container>`.
     pub fn of_control_group(path: &str) -> Option<Self> {
         let is_from_within = path.starts_with("/../");
         let mut parts = path
@@ -111,7 +115,7 @@ impl Pod {
     }
 }
 
-/// The UID in a pod's own level of the path.
+/// UID in the path component of a pod.
 fn pod_uid(part: &str) -> Option<String> {
     let name = part.strip_suffix(".slice").unwrap_or(part);
     let (_, uid) = name
@@ -122,7 +126,7 @@ fn pod_uid(part: &str) -> Option<String> {
     well_formed.then_some(uid)
 }
 
-/// The container's id in the level below its pod's, without what its runtime puts around it.
+/// Container id in the path component below the pod, without the prefix and suffix of its runtime.
 fn container_id(part: &str) -> Option<String> {
     let name = part.strip_suffix(".scope").unwrap_or(part);
     let id = name.rsplit_once('-').map_or(name, |(_, id)| id);
@@ -166,7 +170,7 @@ mod tests {
                 Some(CONTAINER),
             );
         }
-        // A machine whose kubelet itself lives below a control group, as in a cluster of containers.
+        // The kubelet itself runs in a control group, as in kind clusters.
         tells(
             &format!("/system.slice/kind/kubepods/pod{UID}/{CONTAINER}"),
             Some(CONTAINER),

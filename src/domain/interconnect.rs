@@ -1,8 +1,9 @@
-//! How a node's devices are linked with each other: which kind of link, and how many reach each other directly.
+//! Interconnect of a node's devices: the kind of links, and the largest fully connected set.
 //!
-//! Work that spans devices runs at the speed of the links between them, so what matters is the largest set in which *every*
-//! pair is linked: eight on an HGX board, two where bridges join pairs, four on a DGX-1, although there all eight can be
-//! reached in two hops. Only devices whose driver answers are counted: a link to a device that fell off the bus is of no use.
+//! Workloads on several devices are limited by the links between them, so the relevant number is the size of the
+//! largest set in which *every* pair is linked: eight on an HGX board, two where bridges join pairs, four on a DGX-1,
+//! although all eight of its GPUs can be reached in two hops. Only devices whose driver answers count: a link to a
+//! device that fell off the bus is unusable.
 
 mod clique;
 mod hives;
@@ -14,30 +15,30 @@ use std::fmt;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, LinkRemote, SwitchGroup, Vendor};
 
-/// How the devices of a node are linked.
+/// Interconnect of a node's devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interconnect {
-    /// The best kind of link there is between devices.
+    /// Best kind of link between devices.
     pub kind: InterconnectKind,
-    /// How many devices the largest set has in which each has a direct link to every other; 1 when there are no links.
+    /// Size of the largest set in which every pair has a direct link; 1 without links.
     pub domain_size: usize,
-    /// Devices that reach each other over links, directly or through others; a device without links stands alone.
-    /// Ordered by address, within a domain and among domains. Neuron devices have no address, and none of them is named.
+    /// Sets of devices that reach each other over links, directly or indirectly; a device without links is a set of
+    /// its own. Ordered by address, within and among sets. Neuron devices have no address and are omitted.
     pub domains: Vec<Vec<PciAddress>>,
 }
 
-/// Kinds of links between devices, the better the later.
+/// Kind of links between devices, from worst to best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InterconnectKind {
-    /// Nothing but the bus.
+    /// PCIe only.
     Pcie,
-    /// AMD's xGMI.
+    /// AMD xGMI.
     Xgmi,
-    /// Amazon's `NeuronLink`.
+    /// AWS `NeuronLink`.
     NeuronLink,
-    /// `NVLink` from device to device.
+    /// NVLink between devices.
     NvLink,
-    /// `NVLink` through switches.
+    /// NVLink through switches.
     NvSwitch,
 }
 
@@ -53,11 +54,12 @@ impl fmt::Display for InterconnectKind {
     }
 }
 
-/// How `devices` are linked; `None` where there are no two to link, or where their links are not known.
+/// Interconnect of `devices`; `None` with fewer than two devices, or if their links are unknown.
 ///
-/// Links are known of NVIDIA devices that answer. A link with an unknown remote makes the kind unknown, unless other links have a known
-/// one. So does a device whose links cannot be read, a device of another vendor, and a hidden switch for which NVML does not report
-/// which GPUs it connects. AMD devices count only where there is no NVIDIA device.
+/// Links are known for NVIDIA devices that answer. The result is unknown if there is a hidden switch for which NVML
+/// does not report which GPUs it connects. If no link has a known remote end, it is unknown too, unless there are
+/// only NVIDIA devices whose links were read and none of them has a link. AMD devices count only if no NVIDIA device
+/// answers.
 pub fn of(devices: &[Device]) -> Option<Interconnect> {
     let mut nodes: Vec<&Device> = devices.iter().filter(|device| answers(device)).collect();
     nodes.sort_by_key(|device| device.pci);
@@ -72,7 +74,7 @@ pub fn of(devices: &[Device]) -> Option<Interconnect> {
     Some(judged(kind, &nodes, &linked))
 }
 
-/// How the devices of a node are linked, the Neuron devices where there is nobody else's link to tell of.
+/// Interconnect of a node's devices. Neuron devices count only if no other accelerator answers.
 pub fn of_node(inventory: &Inventory) -> Option<Interconnect> {
     let others =
         |device: &Device| device.vendor != Vendor::Aws && device.condition == Condition::Working;
@@ -121,7 +123,7 @@ fn kind_of(nodes: &[&Device], devices: &[Device]) -> Option<InterconnectKind> {
     all_told.then_some(InterconnectKind::Pcie)
 }
 
-/// NVML's functions about links all have `NvLink` in their names.
+/// All of NVML's link functions have `NvLink` in their names.
 fn says_nothing_of_links(device: &Device) -> bool {
     device
         .problems
@@ -129,8 +131,8 @@ fn says_nothing_of_links(device: &Device) -> bool {
         .any(|problem| problem.what.contains("NvLink"))
 }
 
-/// For each node the set of nodes it has a direct link to, as bits. A common switch is a direct link: the switch gives
-/// each pair its full bandwidth. `None` for more nodes than there are bits; no machine has so many.
+/// For each node, the bit set of nodes it has a direct link to. A common switch counts as a direct link: it provides
+/// each pair with its full bandwidth. `None` for more nodes than bits; no real machine has that many.
 fn adjacency(nodes: &[&Device]) -> Option<Vec<u64>> {
     if nodes.len() > 64 {
         return None;
@@ -167,7 +169,7 @@ fn adjacency(nodes: &[&Device]) -> Option<Vec<u64>> {
     Some(linked)
 }
 
-/// Sets of nodes that reach each other, each as bits, ordered by their first node.
+/// Connected components as bit sets, ordered by their first node.
 fn components(linked: &[u64]) -> Vec<u64> {
     let mut found: Vec<u64> = Vec::new();
     for at in 0..linked.len() {

@@ -1,7 +1,7 @@
-//! What a node *has*, as it was last read: plain observations, one record a device.
+//! Inventory of a node's accelerators as last read: plain observations, one record per device.
 //!
-//! Whatever could not be read is absent rather than guessed, and named in the device's `problems`. A device that answers
-//! nothing at all is still listed, with the reason: one failing device is one failing device.
+//! Data that could not be read is absent instead of guessed, and listed in the device's `problems`. A device that
+//! does not answer at all is still listed, with the reason; it does not affect the other devices.
 
 mod amd;
 mod health;
@@ -30,67 +30,67 @@ use thiserror::Error;
 use crate::domain::id::{GpuUuid, PciAddress, Sku, TypeName};
 use crate::domain::quantity::{ComputeCapability, CudaVersion, DriverVersion, Mebibytes};
 
-/// A node's accelerators and what stands between us and them.
+/// Accelerators of a node, and the state of the drivers they were read through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inventory {
-    /// The machine itself.
+    /// Properties of the machine.
     pub machine: Machine,
-    /// Whether NVML answers.
+    /// State of NVML.
     pub nvml: NvmlState,
-    /// What the Neuron driver says; `None` where it is not loaded.
+    /// Data from the Neuron driver; `None` if it is not loaded.
     pub neuron: Option<Neuron>,
-    /// Every accelerator, ordered by PCI address.
+    /// All accelerators, ordered by PCI address.
     pub devices: Vec<Device>,
 }
 
-/// Facts of the machine that do not come from a device.
+/// Machine properties that do not come from a device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Machine {
-    /// The firmware's product name. Source: `/sys/class/dmi/id/product_name`.
+    /// Product name from the firmware. Source: `/sys/class/dmi/id/product_name`.
     pub product_name: Option<String>,
-    /// Set when this machine is a guest with a virtual GPU.
+    /// Set if this machine is a guest with a virtual GPU.
     pub vgpu: Option<VgpuHost>,
-    /// Why the PCI bus cannot be read, where it is there and cannot: what is shown of it was read before.
+    /// Reason why the PCI bus cannot be read although it exists: its data was read before that.
     pub bus_error: Option<String>,
 }
 
-/// The host below a virtual GPU. Source: the vendor capability (signature `VF`) of the GPU's PCI configuration space.
+/// Host of a virtual GPU. Source: the vendor capability (signature `VF`) of the GPU's PCI configuration space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VgpuHost {
-    /// Version of the host's driver.
+    /// Driver version of the host.
     pub driver_version: String,
-    /// Branch of the host's driver.
+    /// Driver branch of the host.
     pub driver_branch: String,
 }
 
-/// Where the link to NVML stands.
+/// State of NVML.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NvmlState {
-    /// No usable library; it is looked for again.
+    /// No usable library; the search is repeated.
     Absent {
-        /// Why, in words for a person.
+        /// Reason, for users.
         reason: String,
     },
-    /// Found, and being initialised.
+    /// The library was found and is being initialized.
     Loading,
     /// It answers.
     Ready(Driver),
-    /// It answered once; the driver was unloaded or replaced since.
+    /// It answered before; the driver was unloaded or replaced since.
     Lost {
-        /// Why, in words for a person.
+        /// Reason, for users.
         reason: String,
     },
-    /// A call does not return. What is shown of the devices was read before.
+    /// A call does not return. The data of the devices was read before that.
     Stalled {
-        /// The NVML function that does not return.
+        /// NVML function that does not return.
         call: String,
-        /// The driver, unless it stalled before it said which it is.
+        /// The driver, unless it stalled before reporting its version.
         driver: Option<Driver>,
     },
 }
 
 impl NvmlState {
-    /// The driver that the devices were read through.
+    /// Driver through which the devices were read.
     pub fn driver(&self) -> Option<&Driver> {
         match self {
             Self::Ready(driver) => Some(driver),
@@ -100,35 +100,35 @@ impl NvmlState {
     }
 }
 
-/// The NVIDIA driver.
+/// NVIDIA driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Driver {
-    /// The kernel driver's version.
+    /// Version of the kernel driver.
     pub version: DriverVersion,
-    /// The CUDA version it supports.
+    /// Supported CUDA version.
     pub cuda: Option<CudaVersion>,
 }
 
-/// One physical accelerator.
+/// Physical accelerator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// Where it sits; with the UUID, what it is known by.
+    /// PCI address; together with the UUID it identifies the device.
     pub pci: PciAddress,
-    /// Its UUID, when the driver told it.
+    /// UUID, if the driver reported it.
     pub uuid: Option<GpuUuid>,
-    /// Who makes it.
+    /// Vendor.
     pub vendor: Vendor,
-    /// What it is.
+    /// Product.
     pub identity: Identity,
-    /// Its ids in configuration space.
+    /// PCI ids from configuration space.
     pub pci_ids: PciIds,
-    /// Where this record comes from and how well the device answers.
+    /// Source of this record, and how well the device answers.
     pub condition: Condition,
-    /// The driver's name for the product, such as `NVIDIA H100 80GB HBM3`.
+    /// Product name that the driver reports, such as `NVIDIA H100 80GB HBM3`.
     pub product_name: Option<String>,
-    /// NVML's index; for display only, it moves.
+    /// NVML index; for display only, because it can change.
     pub index: Option<u32>,
-    /// The number in `/dev/nvidia<minor>`; for display only, it moves.
+    /// Minor number in `/dev/nvidia<minor>`; for display only, because it can change.
     pub minor: Option<u32>,
     /// Chip family.
     pub architecture: Option<Architecture>,
@@ -136,27 +136,27 @@ pub struct Device {
     pub compute_capability: Option<ComputeCapability>,
     /// Total memory as the driver reports it.
     pub memory: Option<Mebibytes>,
-    /// The NUMA node its PCI slot belongs to.
+    /// NUMA node of its PCI slot.
     pub numa_node: Option<u32>,
-    /// Partitioning.
+    /// MIG state.
     pub mig: Mig,
     /// Processes with a context on the device, ordered by pid.
     pub processes: Vec<Process>,
-    /// Its active `NVLink`s, ordered by link number.
+    /// Its active NVLinks, ordered by link number.
     pub links: Vec<NvLink>,
     /// Membership of a multi-node NVLink fabric.
     pub fabric: Option<Fabric>,
     /// Group of GPUs with NVLink peer-to-peer behind hidden switches without a fabric. Source: `nvmlDeviceGetP2PStatus`.
     pub p2p_group: Option<u32>,
-    /// Error counters and what the driver asks for.
+    /// Error counters, and the recovery action that the driver requests.
     pub health: Health,
-    /// What AMD's driver says.
+    /// Data from AMD's driver.
     pub amd: Option<Amd>,
-    /// What could not be read, and why.
+    /// Data that could not be read, with the errors.
     pub problems: Vec<Problem>,
 }
 
-/// Makers of accelerators.
+/// Vendor of accelerators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Vendor {
     /// NVIDIA, PCI vendor 10de.
@@ -165,28 +165,28 @@ pub enum Vendor {
     Amd,
     /// Amazon (Annapurna), PCI vendor 1d0f.
     Aws,
-    /// Somebody else, by PCI vendor id.
+    /// Other vendor, by PCI vendor id.
     Other(u16),
 }
 
-/// What a device is.
+/// Product identity of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
-    /// It has a canonical name.
+    /// Identified by its hardware or driver.
     Known {
         /// The type.
         type_name: TypeName,
-        /// The catalogue's finer id; absent for a type that was derived from the driver's product name.
+        /// Catalog id; absent for a type derived from the driver's product name.
         sku: Option<Sku>,
     },
-    /// Nobody knows it but a person, who named it.
+    /// Not identified, but named manually.
     ByHand {
-        /// What the person calls it.
+        /// Type from the manual override.
         type_name: TypeName,
-        /// The product of the catalogue that this is the name of, if it is one.
+        /// Product of the catalog that the override refers to, if any.
         sku: Option<Sku>,
     },
-    /// Nobody knows it; shown as `GPU - type unknown`.
+    /// Not identified; displayed as `GPU - type unknown`.
     Unknown,
 }
 
@@ -201,70 +201,70 @@ pub struct PciIds {
     pub subsystem_vendor: u16,
     /// Subsystem device id.
     pub subsystem_device: u16,
-    /// The 24-bit class code: 0x030200 for a 3D controller; absent when only NVML was read.
+    /// 24-bit class code: 0x030200 for a 3D controller; absent if only NVML was read.
     pub class: Option<u32>,
 }
 
-/// How well a device answers, which is also how much its record can say.
+/// How well a device answers, which determines how much of its record is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     /// Its driver answers.
     Working,
-    /// Its driver lists it and refuses to talk about it, or it fell off the bus.
+    /// Its driver lists it but returns errors for it, or it fell off the bus.
     Failing {
-        /// What the driver said.
+        /// Error that the driver reports.
         reason: String,
     },
-    /// Seen on the PCI bus only: no driver library speaks for it.
+    /// Present on the PCI bus only, without a driver library.
     PciOnly {
-        /// The kernel driver bound to it, if any.
+        /// Bound kernel driver, if any.
         kernel_driver: Option<String>,
     },
 }
 
-/// Chip families. Source: `nvmlDeviceGetArchitecture`, and the catalogue for others.
+/// Chip family. Source: `nvmlDeviceGetArchitecture`, and the catalog for others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Architecture(String);
 
-/// A process with a context on a device. Unknown memory is absent (NVML says so inside containers).
+/// Process with a context on the device. Unknown memory is absent, because NVML does not report it inside containers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
-    /// Process id in the namespace of the driver's host.
+    /// Process id in the PID namespace of the driver's host.
     pub pid: u32,
-    /// What it uses the device for.
+    /// Kind of use.
     pub kind: ProcessKind,
-    /// The GPU instance it runs in.
+    /// GPU instance it runs in.
     pub gpu_instance: Option<u32>,
-    /// The compute instance it runs in.
+    /// Compute instance it runs in.
     pub compute_instance: Option<u32>,
-    /// Device memory it holds.
+    /// Device memory it uses.
     pub memory: Option<Mebibytes>,
 }
 
-/// What a process uses a device for.
+/// Kind of a process' context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProcessKind {
-    /// A compute (CUDA) context.
+    /// Compute (CUDA) context.
     Compute,
-    /// A graphics context.
+    /// Graphics context.
     Graphics,
 }
 
 impl Architecture {
-    /// An architecture by its common name; kept in lower case, words joined by hyphens.
+    /// Creates an architecture from its common name, in lower case with words joined by hyphens.
     pub fn new(name: &str) -> Self {
         let words: Vec<&str> = name.split_whitespace().collect();
         Self(words.join("-").to_ascii_lowercase())
     }
 
-    /// The name, such as `hopper` or `ada-lovelace`.
+    /// Name, such as `hopper` or `ada-lovelace`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl Vendor {
-    /// The vendor behind a PCI vendor id.
+    /// Vendor with this PCI vendor id.
     pub fn from_pci(id: u16) -> Self {
         match id {
             0x10de => Self::Nvidia,
@@ -275,13 +275,13 @@ impl Vendor {
     }
 }
 
-/// Names of makers that have no variant of their own. Source: pci.ids.
+/// Names of vendors without a variant of their own. Source: pci.ids.
 const OTHERS: [(u16, &str); 2] = [(0x8086, "intel"), (0x1da3, "habana")];
 
 impl FromStr for Vendor {
     type Err = UnknownVendor;
 
-    /// What [`Display`](fmt::Display) writes, and `pci-<id>` of whomever.
+    /// Parses the output of [`Display`](fmt::Display), and `pci-<id>` of any vendor.
     fn from_str(text: &str) -> Result<Self, UnknownVendor> {
         let hex = |id: &str| {
             let plain = id.len() == 4 && id.bytes().all(|b| b.is_ascii_hexdigit());
@@ -301,7 +301,7 @@ impl FromStr for Vendor {
     }
 }
 
-/// Nobody is called so.
+/// Name that is not that of a vendor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("no maker is called so")]
 pub struct UnknownVendor;
@@ -320,7 +320,8 @@ impl fmt::Display for Vendor {
     }
 }
 
-/// `10de:25b6`, and what stands behind it where the function has a subsystem: several products may share the first half.
+/// Formats the ids as `10de:25b6`, followed by the subsystem ids if the function has any, because several products
+/// may share the first part.
 impl fmt::Display for PciIds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:04x}:{:04x}", self.vendor, self.device)?;
@@ -344,7 +345,7 @@ impl fmt::Display for Identity {
 }
 
 impl Identity {
-    /// The type, where it has a name.
+    /// The type, if known.
     pub fn type_name(&self) -> Option<&TypeName> {
         match self {
             Self::Known { type_name, .. } | Self::ByHand { type_name, .. } => Some(type_name),
@@ -352,7 +353,7 @@ impl Identity {
         }
     }
 
-    /// The product of the catalogue, where it is known.
+    /// Product of the catalog, if known.
     pub fn sku(&self) -> Option<&Sku> {
         match self {
             Self::Known { sku, .. } | Self::ByHand { sku, .. } => sku.as_ref(),
@@ -360,14 +361,14 @@ impl Identity {
         }
     }
 
-    /// Whether a person named it.
+    /// Returns `true` if the type was set manually.
     pub fn is_by_hand(&self) -> bool {
         matches!(self, Self::ByHand { .. })
     }
 }
 
 impl Device {
-    /// A device of which only the address and the ids are known, and for which the kernel has no driver.
+    /// Creates a device of which only the address and the ids are known, without a kernel driver.
     pub fn new(pci: PciAddress, pci_ids: PciIds) -> Self {
         Self {
             pci,
@@ -397,13 +398,13 @@ impl Device {
     }
 }
 
-/// What tests of the inventory and of what is told of it begin with.
+/// Helpers for tests of the inventory and of its consumers.
 #[cfg(test)]
 pub(in crate::domain) mod tests_support {
     use super::*;
     use crate::domain::catalog::Placement;
 
-    /// A GPU that works and has told nothing else.
+    /// A GPU that answers, with no other data.
     pub(in crate::domain) fn gpu() -> Device {
         let ids = PciIds {
             vendor: 0x10de,
@@ -427,7 +428,7 @@ pub(in crate::domain) mod tests_support {
         }
     }
 
-    /// A compute instance of which only the id is known.
+    /// A compute instance with only an id.
     pub(in crate::domain) fn compute_instance(id: u32) -> ComputeInstance {
         ComputeInstance {
             id,
@@ -439,7 +440,7 @@ pub(in crate::domain) mod tests_support {
         }
     }
 
-    /// A process that computes, in these instances.
+    /// A compute process in these instances.
     pub(in crate::domain) fn process(
         pid: u32,
         gpu_instance: Option<u32>,

@@ -1,8 +1,8 @@
-//! The catalogue as people ask it: every fact of a product with who says so, what others call the product, and which product a
-//! name means.
+//! Queryable catalog: every fact of a product with its sources, the product's aliases, and lookup of a product by
+//! name.
 //!
-//! Device detection needs none of this: `identify` reads the constant tables. This is made of them when somebody asks, and an
-//! administrator's own file ([`Overlay`]) is laid over it.
+//! Device detection does not need it: `identify` reads the static tables. The catalog is built from the same tables
+//! on demand, and an administrator's own file ([`Overlay`]) can extend it.
 
 mod field;
 mod lookup;
@@ -19,7 +19,7 @@ use super::facts;
 use super::said::{self, Told};
 use crate::domain::id::{Sku, TypeName};
 
-/// All products and what they are called.
+/// All products and their names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Catalogue {
     products: Vec<Product>,
@@ -28,92 +28,93 @@ pub struct Catalogue {
     own: Own,
 }
 
-/// A product.
+/// Product of the catalog.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Product {
-    /// The catalogue's id.
+    /// Catalog id.
     pub sku: Sku,
-    /// What selectors and labels call it, together with its like.
+    /// Type, as selectors and labels name it; products that differ little share a type.
     pub type_name: TypeName,
-    /// Who makes it, such as `nvidia`.
+    /// Vendor, such as `nvidia`.
     pub vendor: String,
-    /// What it is called.
+    /// Product name.
     pub name: String,
-    /// What else is to know.
+    /// Additional notes.
     pub notes: Option<String>,
-    /// What is known of it.
+    /// Known facts by field.
     pub facts: BTreeMap<Field, Fact>,
-    /// What others call it, and nothing else.
+    /// Aliases that refer to this product only.
     pub aliases: Vec<Alias>,
-    /// Machines of clouds that have it.
+    /// Cloud instance types that have the product.
     pub offers: Vec<Offer>,
-    /// The type without its memory.
+    /// Type without the memory size.
     model: String,
 }
 
-/// What is known, and who says so.
+/// Fact with its sources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fact {
-    /// What.
+    /// Value of the fact.
     pub value: Value,
-    /// Keys of the sources, to be looked up with [`Catalogue::source`].
+    /// Source keys; [`Catalogue::source`] resolves them.
     pub sources: Vec<String>,
 }
 
-/// The value of a fact.
+/// Value of a fact.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// In the unit of its field.
+    /// Number in the unit of its field.
     Number(f64),
-    /// A word.
+    /// Single text.
     Text(String),
-    /// Several words.
+    /// Several texts.
     List(Vec<String>),
 }
 
-/// A name that somebody has for one product.
+/// Alias of one product.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alias {
-    /// The name.
+    /// Text of the alias.
     pub text: String,
-    /// Whose it is.
+    /// Origin of the alias.
     pub kind: AliasKind,
     /// Keys of the sources.
     pub sources: Vec<String>,
 }
 
-/// A name that somebody has for several products.
+/// Alias of several products.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedName {
-    /// The name.
+    /// Text of the alias.
     pub text: String,
-    /// Whose it is.
+    /// Origin of the alias.
     pub kind: AliasKind,
-    /// Whom it names.
+    /// Products it refers to.
     pub skus: Vec<Sku>,
     /// Keys of the sources.
     pub sources: Vec<String>,
 }
 
-/// A machine of a cloud.
+/// Cloud instance type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offer {
-    /// Whose: `aws`, `azure` or `gcp`.
+    /// Cloud provider: `aws`, `azure` or `gcp`.
     pub cloud: String,
-    /// Its instance type.
+    /// Name of the instance type.
     pub instance: String,
-    /// Devices it has; less than one is a part of a device, and 0 what EC2 says of such a part. Absent: nobody says.
+    /// Number of devices. A value below one is a fraction of a device; 0 is what EC2 reports for such a fraction.
+    /// `None`: no source states it.
     pub count: Option<f64>,
-    /// The list price for the machine in USD an hour, on demand, at the source's date.
+    /// List price of the instance in USD per hour, on demand, at the source's date.
     pub usd_per_hour: Option<f64>,
-    /// Where that is the price.
+    /// Region of that price.
     pub region: Option<String>,
     /// Keys of the sources.
     pub sources: Vec<String>,
 }
 
 impl Catalogue {
-    /// What this program was built with.
+    /// Built-in catalog of this binary.
     pub fn built_in() -> Self {
         let products = said::all().iter().filter_map(Product::built_in).collect();
         let shared = said::shared().iter().map(|word| SharedName {
@@ -137,27 +138,27 @@ impl Catalogue {
         }
     }
 
-    /// What an overlay adds that devices are recognised by.
+    /// Products of the overlay by which devices are identified.
     pub fn own(&self) -> &Own {
         &self.own
     }
 
-    /// All products, in the catalogue's order, those of an overlay last.
+    /// All products in catalog order, followed by those of an overlay.
     pub fn products(&self) -> &[Product] {
         &self.products
     }
 
-    /// All names that somebody has for several products.
+    /// All aliases of several products.
     pub fn shared(&self) -> &[SharedName] {
         &self.shared
     }
 
-    /// The product with this id.
+    /// Product with this id.
     pub fn product(&self, sku: &Sku) -> Option<&Product> {
         self.products.iter().find(|product| product.sku == *sku)
     }
 
-    /// The citation behind a key.
+    /// Citation for a source key.
     pub fn source(&self, key: &str) -> Option<&str> {
         self.sources.get(key).map(String::as_str)
     }

@@ -1,55 +1,56 @@
-//! The catalogue: what is known of each product, and who says so.
+//! Static product tables of the built-in catalog, with their sources.
 
 use crate::domain::inventory::{PciIds, Vendor};
 use crate::domain::quantity::ComputeCapability;
 
 include!(concat!(env!("OUT_DIR"), "/accelerators.rs"));
 
-/// What the catalogue knows of one product. Absent: no citable source. Figures are the maker's peaks, without sparsity.
+/// Catalog entry of one product. A field is absent if no citable source states it. Figures are the vendor's peak
+/// values, without sparsity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
-    /// The catalogue's id, such as `nvidia-a100-sxm4-80gb`.
+    /// Catalog id, such as `nvidia-a100-sxm4-80gb`.
     pub sku: &'static str,
-    /// Who makes it.
+    /// Vendor of the product.
     pub vendor: Vendor,
-    /// The type without its memory, such as `nvidia-a100`.
+    /// Type without the memory size, such as `nvidia-a100`.
     pub model: &'static str,
-    /// The type, such as `nvidia-a100-80gb`.
+    /// Type, such as `nvidia-a100-80gb`.
     pub type_name: &'static str,
-    /// The product's name, in most cases as the driver prints it.
+    /// Product name, in most cases as the driver reports it.
     pub name: &'static str,
     /// Chip family.
     pub architecture: &'static str,
-    /// Memory as it is sold.
+    /// Marketed memory size.
     pub memory: Option<MarketedMemory>,
-    /// Memory as a driver or a cloud reports it, in MiB, where that is far from what is sold.
+    /// Memory in MiB as a driver or a cloud reports it, where it differs much from the marketed size.
     pub visible_memory_mib: Option<u32>,
-    /// Memory bandwidth in 10^9 bytes a second.
+    /// Memory bandwidth in 10^9 bytes per second.
     pub memory_bandwidth_gbs: Option<f64>,
     /// Arithmetic throughput.
     pub tflops: Tflops,
-    /// Power in watts, as published: thermal design, board or maximum graphics power.
+    /// Published power in watts: thermal design, board or maximum graphics power.
     pub tdp_w: Option<u32>,
     /// CUDA compute capability.
     pub compute_capability: Option<ComputeCapability>,
-    /// How devices of this product are linked with each other.
+    /// Link between devices of this product.
     pub interconnect: Option<DeviceLink>,
-    /// The PCI ids it is known by.
+    /// Known PCI ids of the product.
     pub pci_ids: &'static [PciPattern],
-    /// Keys of the sources of all this, to be looked up with [`source`].
+    /// Source keys of these facts; [`source`] resolves them.
     pub sources: &'static [&'static str],
 }
 
-/// Memory as it is sold.
+/// Marketed memory size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MarketedMemory {
-    /// The number in the product's name or data sheet.
+    /// Number in the product's name or data sheet.
     pub size: u32,
-    /// The unit it is stated in.
+    /// Unit of the number.
     pub unit: MemoryUnit,
 }
 
-/// The unit a maker states memory in. What is sold as gigabytes is in truth gibibytes on most parts.
+/// Unit in which a vendor states memory. Most parts sold in gigabytes in fact have that many gibibytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryUnit {
     /// "GB".
@@ -58,7 +59,7 @@ pub enum MemoryUnit {
     Gibibytes,
 }
 
-/// Dense throughput in 10^12 operations a second, by number format.
+/// Dense throughput in 10^12 operations per second, by number format.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tflops {
     /// bfloat16.
@@ -69,45 +70,45 @@ pub struct Tflops {
     pub fp8: Option<f64>,
 }
 
-/// How devices of a product are linked with each other.
+/// Link between devices of one product.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeviceLink {
-    /// What kind of link.
+    /// Kind of link.
     pub kind: LinkKind,
-    /// The maker's generation number.
+    /// Generation number that the vendor uses.
     pub generation: Option<u32>,
-    /// Bandwidth of one device in 10^9 bytes a second, both directions added.
+    /// Bandwidth of one device in 10^9 bytes per second, sum of both directions.
     pub gbs_per_device: Option<f64>,
 }
 
 /// Kinds of links between devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkKind {
-    /// None but the bus.
+    /// PCIe only.
     Pcie,
-    /// NVIDIA's `NVLink`, on the baseboard.
+    /// NVIDIA NVLink on the baseboard.
     NvLink,
-    /// NVLink, when the optional bridge is fitted.
+    /// NVLink through an optional bridge.
     NvLinkBridge,
-    /// NVLink-C2C, between GPU and CPU.
+    /// NVLink-C2C between GPU and CPU.
     NvLinkC2c,
-    /// AMD's Infinity Fabric (xGMI).
+    /// AMD Infinity Fabric (xGMI).
     InfinityFabric,
-    /// Amazon's `NeuronLink`.
+    /// AWS `NeuronLink`.
     NeuronLink,
 }
 
-/// PCI ids of a product. A device id that several products share is told apart by its subsystem.
+/// PCI ids of a product. Products that share a device id differ in their subsystem ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PciPattern {
-    /// Vendor and device.
+    /// Vendor and device id.
     pub device: (u16, u16),
-    /// Subsystem vendor and subsystem device.
+    /// Subsystem vendor and subsystem device id.
     pub subsystem: Option<(u16, u16)>,
 }
 
 impl PciPattern {
-    /// As a function has them whose class is not known.
+    /// Ids of a PCI function of unknown class.
     pub fn ids(self) -> PciIds {
         let (subsystem_vendor, subsystem_device) = self.subsystem.unwrap_or_default();
         PciIds {
@@ -119,7 +120,7 @@ impl PciPattern {
         }
     }
 
-    /// `10de:25b6`, or with the subsystem's ids behind it.
+    /// Parses `10de:25b6`, optionally followed by the subsystem ids.
     pub fn parse(text: &str) -> Option<Self> {
         let id = |part: &str| {
             let plain = part.len() == 4 && part.bytes().all(|b| b.is_ascii_hexdigit());
@@ -140,30 +141,30 @@ impl PciPattern {
     }
 }
 
-/// What looks like an accelerator and is none: switches, and displays that accelerate nothing.
+/// PCI devices that resemble accelerators but are none: switches, and display controllers without compute capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAccelerator {
-    /// PCI vendor.
+    /// PCI vendor id.
     pub vendor: u16,
-    /// PCI device; without one, all of the vendor's displays.
+    /// PCI device id; `None` for all display controllers of the vendor.
     pub device: Option<u16>,
-    /// What it is.
+    /// Description of the device.
     pub what: &'static str,
-    /// Keys of the sources, to be looked up with [`source`].
+    /// Source keys; [`source`] resolves them.
     pub sources: &'static [&'static str],
 }
 
-/// Every product, in the catalogue's order.
+/// All products, in catalog order.
 pub fn catalogue() -> &'static [Facts] {
     TABLE
 }
 
-/// Everything that looks like an accelerator and is none.
+/// All PCI devices that resemble accelerators but are none.
 pub fn not_accelerators() -> &'static [NotAccelerator] {
     OTHERS
 }
 
-/// What `ids` are where they are known to be no accelerator.
+/// Entry for `ids` if they are known not to be an accelerator.
 pub fn no_accelerator(ids: PciIds) -> Option<&'static NotAccelerator> {
     let is_display = ids.class.is_some_and(|class| class >> 16 == 0x03);
     OTHERS.iter().find(|other| {
@@ -174,14 +175,14 @@ pub fn no_accelerator(ids: PciIds) -> Option<&'static NotAccelerator> {
     })
 }
 
-/// Whether the catalogue has a product with this vendor and device, whatever class it calls itself.
+/// Returns `true` if the catalog has a product with this vendor and device id, regardless of its PCI class.
 pub fn is_listed(ids: PciIds) -> bool {
     let device = (ids.vendor, ids.device);
     let mut patterns = TABLE.iter().flat_map(|facts| facts.pci_ids);
     patterns.any(|pattern| pattern.device == device)
 }
 
-/// The citation behind a key of [`Facts::sources`].
+/// Citation for a key of [`Facts::sources`].
 pub fn source(key: &str) -> Option<&'static str> {
     let (_, citation) = SOURCES.iter().find(|(name, _)| *name == key)?;
     Some(citation)
@@ -192,7 +193,8 @@ pub(super) fn sources() -> &'static [(&'static str, &'static str)] {
     SOURCES
 }
 
-/// The products that `ids` may be: those of its subsystem where the catalogue knows it, and of its device id otherwise.
+/// Products that `ids` may be: those with the same subsystem if the catalog lists it, otherwise those with the device
+/// id.
 pub(super) fn with_ids(ids: PciIds) -> Vec<&'static Facts> {
     let device = (ids.vendor, ids.device);
     let subsystem = Some((ids.subsystem_vendor, ids.subsystem_device));

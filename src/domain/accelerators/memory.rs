@@ -1,41 +1,41 @@
-//! Memory as it is sold against memory as it is seen.
+//! Comparison of marketed memory sizes with the memory that drivers report.
 //!
-//! | part | sold as | seen | share of the GiB |
+//! | part | sold as | reported | share of the GiB |
 //! |---|---|---|---|
 //! | A100, H100, H200, B200, RTX PRO 6000 | 80, 80, 141, 180, 96 GB | 81920, 81559, 143771, 183359, 97887 MiB | 99 % and more |
-//! | A10G, L4, L40S, T4 | 24, 24, 48, 16 GB | 22888, 22888, 45776, 15360 MiB | 93 %: ECC in line takes a sixteenth |
+//! | A10G, L4, L40S, T4 | 24, 24, 48, 16 GB | 22888, 22888, 45776, 15360 MiB | 93 %: inline ECC takes a sixteenth |
 //! | B300 | 288 GB | 275040 MiB | 93 %: true (decimal) gigabytes |
 //!
-//! Hence: a part of up to 48 GB may show a tenth less than it is sold as, a larger one (HBM, or GDDR7 with its own ECC) three
-//! hundredths, and none may show more than half a hundredth above. The B300 cannot be told by a rule from a 269 GB part, so
-//! the catalogue states what it shows. The rule keeps a B200 of 168 GB from being called one of 180 GB.
-//! Sources: the catalogue's entries, and EC2's figures quoted there.
+//! Hence the rule: a part of up to 48 GB may report up to 10 % less than its marketed size, a larger one (HBM, or
+//! GDDR7 with its own ECC) up to 3 % less, and none more than 0.5 % above. No rule distinguishes the B300 from a 269
+//! GB part, so the catalog states the memory it reports. The rule prevents a B200 of 168 GB from being identified as
+//! one of 180 GB. Sources: the catalog's entries, and EC2's figures quoted there.
 
 use crate::domain::accelerators::facts::{Facts, MarketedMemory};
 use crate::domain::quantity::Mebibytes;
 
-/// Sizes that parts are sold in, in GB.
+/// Common marketed sizes in GB.
 const SIZES: &[u64] = &[
     1, 2, 3, 4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 128, 141, 144,
     180, 186, 192, 256, 288,
 ];
 
-/// The largest part whose ECC is in line, in GB.
+/// Largest marketed size in GB with inline ECC.
 const LARGEST_WITH_INLINE_ECC: u64 = 48;
 
-/// Whether a device that shows `seen` can be this product. A product of unknown size can be of any.
+/// Returns `true` if a device that reports `seen` can be this product. A product of unknown size matches any memory.
 pub(super) fn agrees(facts: &Facts, seen: Mebibytes) -> bool {
     can_show(facts.memory, facts.visible_memory_mib, seen)
 }
 
-/// Whether what is sold with `sold`, and stated to show `stated` MiB, can show `seen`.
+/// Returns `true` if a product with the marketed size `sold`, whose drivers report `stated` MiB, can report `seen`.
 pub(super) fn can_show(sold: Option<MarketedMemory>, stated: Option<u32>, seen: Mebibytes) -> bool {
     let is_stated =
         stated.is_some_and(|mebibytes| within(seen.get(), u64::from(mebibytes), 970..=1030));
     is_stated || sold.is_none_or(|memory| is_sold_as(seen, u64::from(memory.size)))
 }
 
-/// The size in GB that a device showing `seen` is most likely sold as; whole GiB, rounded up, when no usual size is near.
+/// Marketed size in GB of a device that reports `seen`; if no common size is near, whole GiB, rounded up.
 pub(super) fn marketed_gb(seen: Mebibytes) -> u64 {
     SIZES
         .iter()
@@ -53,7 +53,7 @@ fn is_sold_as(seen: Mebibytes, gigabytes: u64) -> bool {
     within(seen.get(), gigabytes * 1024, least..=1005)
 }
 
-/// Whether `value` is within these thousandths of `whole`.
+/// Returns `true` if `value` is within this range of thousandths of `whole`.
 fn within(value: u64, whole: u64, thousandths: std::ops::RangeInclusive<u64>) -> bool {
     let scaled = value.saturating_mul(1000);
     scaled >= whole.saturating_mul(*thousandths.start())

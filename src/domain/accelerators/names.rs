@@ -1,4 +1,4 @@
-//! The driver's names for products: comparing them, and making a type out of one that the catalogue does not have.
+//! Comparison of driver product names, and derivation of a type from a name that is not in the catalog.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,11 @@ use crate::domain::id::TypeName;
 use crate::domain::inventory::Vendor;
 use crate::domain::quantity::Mebibytes;
 
-/// Words that name the maker or a brand it dropped; NVML printed `Tesla V100-SXM2-16GB` and prints `NVIDIA A100-SXM4-80GB`.
+/// Words that name a vendor or a discontinued brand: NVML used to report `Tesla V100-SXM2-16GB` and now reports
+/// `NVIDIA A100-SXM4-80GB`.
 const MAKERS: &[&str] = &["nvidia", "tesla", "amd", "aws"];
 
-/// Products of `vendor` that the driver calls exactly so.
+/// Products of `vendor` whose name equals the driver's product name.
 pub(super) fn with_name(vendor: Vendor, name: &str) -> Vec<&'static Facts> {
     let wanted = words(name);
     catalogue()
@@ -21,12 +22,13 @@ pub(super) fn with_name(vendor: Vendor, name: &str) -> Vec<&'static Facts> {
         .collect()
 }
 
-/// Whether two names are one, as far as it matters.
+/// Returns `true` if two product names are equivalent.
 pub(super) fn same(one: &str, other: &str) -> bool {
     words(one) == words(other)
 }
 
-/// Those of `candidates` whose name has most words in common with `name`, all of theirs being in it; all of them when none has.
+/// Candidates whose name shares most words with `name`, among those whose words all occur in it; all candidates if
+/// there are none.
 pub(super) fn best_named<'a>(candidates: Vec<&'a Facts>, name: &str) -> Vec<&'a Facts> {
     let given = words(name);
     let common = |facts: &Facts| {
@@ -41,7 +43,8 @@ pub(super) fn best_named<'a>(candidates: Vec<&'a Facts>, name: &str) -> Vec<&'a 
     best
 }
 
-/// A type for a product that only the driver knows: its words without form factor and memory, and the size it is sold as.
+/// Derives a type for a product that is not in the catalog: the words of the driver's name without form factor and
+/// memory, followed by the marketed size.
 pub(super) fn derived(name: &str, memory: Option<Mebibytes>) -> Option<TypeName> {
     let lower = name.to_ascii_lowercase();
     let model: Vec<&str> = lower
@@ -54,7 +57,7 @@ pub(super) fn derived(name: &str, memory: Option<Mebibytes>) -> Option<TypeName>
     sized(&format!("nvidia-{}", model.join("-")), memory)
 }
 
-/// `model` with the size that a device showing `memory` is sold as.
+/// Appends to `model` the marketed size of a device that reports `memory`.
 pub(super) fn sized(model: &str, memory: Option<Mebibytes>) -> Option<TypeName> {
     let size = memory.map_or_else(String::new, |seen| format!("-{}gb", marketed_gb(seen)));
     let whole = format!("{model}{size}");
@@ -64,7 +67,7 @@ pub(super) fn sized(model: &str, memory: Option<Mebibytes>) -> Option<TypeName> 
         .or_else(|| fit::shortened(model, model, &size).parse().ok())
 }
 
-/// A form factor, a kind of memory or a size: what a type leaves out or says at its end.
+/// Returns `true` if a word is a form factor, a kind of memory or a size. Types omit these or place them at the end.
 fn says_no_model(word: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     word == "pcie"
@@ -76,7 +79,7 @@ fn says_no_model(word: &str) -> bool {
         || word.strip_suffix("gb").is_some_and(digits)
 }
 
-/// The words of a name in lower case, without makers and without what stands in parentheses.
+/// Words of a name in lower case, without vendors and without text in parentheses.
 fn words(name: &str) -> BTreeSet<String> {
     let name = name.split('(').next().unwrap_or(name).to_ascii_lowercase();
     name.split(|c: char| !c.is_ascii_alphanumeric())

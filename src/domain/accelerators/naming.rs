@@ -1,8 +1,8 @@
-//! What devices of this node are called: by the catalogue, by an administrator's own, and by a person's word where neither knows
-//! them.
+//! Sources of device types on a node: the built-in catalog, an administrator's overlay, and a manual override for
+//! devices that neither identifies.
 //!
-//! A person's word is taken as it is or not at all. Where it may mean several products nothing is chosen, and the hardware always
-//! goes first: what is known keeps its type.
+//! The override is applied as written or not at all. An ambiguous override selects no product. Identification by
+//! hardware takes precedence: an identified device keeps its type.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use super::{Catalogue, Field, Lookup, Own, Value};
 use crate::domain::id::{Sku, TypeName};
 use crate::domain::inventory::{Architecture, Device, Identity, Inventory, Vendor};
 
-/// A person's: what devices of a Node are called that nobody else knows.
+/// Node label that sets the type of the node's unidentified devices.
 pub const TYPE_OVERRIDE: &str = "octavo.dev/type-override";
 
-/// Words that stand in the place of a type where there is none.
+/// Placeholder values of labels without a single type; no type may have these names.
 pub(super) const RESERVED: [&str; 2] = ["mixed", "unknown"];
 
-/// By what devices are named.
+/// Sources of device types on a node, besides the built-in catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Naming {
-    /// The administrator's catalogue.
+    /// Products of the administrator's catalog.
     pub own: Arc<Own>,
-    /// A person's word.
+    /// Manual type override of the node.
     pub given: Option<Arc<Given>>,
 }
 
-/// A name that a person gives to what nobody knows.
+/// Manual type override for unidentified devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
     text: String,
@@ -35,33 +35,33 @@ pub struct Given {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Meaning {
-    /// A product or a type of the catalogue.
+    /// A product or type of the catalog.
     Known {
         type_name: TypeName,
         sku: Option<Sku>,
         architecture: Option<String>,
-        /// Its devices are this maker's and nobody else's.
+        /// Vendor of the product; the override applies to devices of this vendor only.
         vendor: Option<Vendor>,
     },
-    /// A name that the catalogue does not have, and products with names like it.
+    /// A name that is not in the catalog, and products with similar names.
     New { type_name: TypeName, near: Vec<Sku> },
-    /// It can name nothing.
+    /// The override is invalid.
     None(Refused),
 }
 
-/// Why a word can name nothing.
+/// Reason why an override is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Refused {
     Empty,
     Reserved,
     NoName,
-    /// It may mean any of these.
+    /// Ambiguous: it may refer to any of these products.
     Several(Vec<Sku>),
 }
 
 impl Given {
-    /// What `text` means in `catalogue`. Case does not matter; what is no product may have letters, digits, `-`, `_` and `.`, of
-    /// which the last two become hyphens.
+    /// Resolves `text` in `catalogue`, ignoring case. A name that is not in the catalog may contain letters, digits,
+    /// `-`, `_` and `.`; the last two become hyphens.
     pub fn new(text: &str, catalogue: &Catalogue) -> Self {
         Self {
             text: text.to_owned(),
@@ -69,12 +69,12 @@ impl Given {
         }
     }
 
-    /// The word.
+    /// Value of the override as the user wrote it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The name for this device, which nobody knows.
+    /// Identity and chip family for this unidentified device.
     fn name(&self, device: &Device) -> Option<(Identity, Option<&str>)> {
         match &self.meaning {
             Meaning::Known {
@@ -96,7 +96,7 @@ impl Given {
         }
     }
 
-    /// What came of it on this node, in words.
+    /// Describes the effect of the override on this node.
     pub fn told(&self, inventory: &Inventory) -> Told {
         let devices = &inventory.devices;
         let named = devices
@@ -151,26 +151,26 @@ impl Given {
     }
 }
 
-/// What came of a name that a person gave.
+/// Effect of a manual type override.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    /// In words.
+    /// Description for the user.
     pub text: String,
-    /// Whether a person would not expect it.
+    /// True if the effect deserves the user's attention.
     pub is_trouble: bool,
 }
 
 impl Naming {
-    /// Says what every device is that is not known yet, or that was named by hand.
+    /// Identifies every device that is unidentified or was named manually.
     pub fn apply(&self, inventory: &mut Inventory) {
         inventory.devices.iter_mut().for_each(|one| self.name(one));
     }
 
-    /// Says what `device` is, unless that is known.
+    /// Identifies `device`, unless it is identified by its hardware.
     pub fn name(&self, device: &mut Device) {
         match device.identity {
             Identity::Known { .. } => return,
-            // What came with the name goes with it.
+            // The chip family came with the manual name and is reset with it.
             Identity::ByHand { .. } => device.architecture = None,
             Identity::Unknown => {}
         }
@@ -207,7 +207,7 @@ fn meaning(text: &str, catalogue: &Catalogue) -> Meaning {
     };
     let (product, is_whole_type) = match catalogue.lookup(text) {
         Lookup::Found(sku) => (catalogue.product(&sku), false),
-        // A type that several products have is one answer all the same.
+        // A type that several products share is still one unambiguous answer.
         Lookup::Ambiguous(several) => match of_type() {
             Some(product) => (Some(product), true),
             None => return Meaning::None(Refused::Several(several)),
@@ -238,7 +238,7 @@ fn meaning(text: &str, catalogue: &Catalogue) -> Meaning {
     }
 }
 
-/// `1 device is`, `2 devices are`.
+/// Formats `1 device is`, `2 devices are`.
 fn counted(count: usize, one: &str, many: &str) -> String {
     match count {
         1 => format!("1 device {one}"),

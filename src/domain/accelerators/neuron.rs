@@ -1,12 +1,12 @@
-//! What the catalogue knows of Inferentia and Trainium by the Neuron driver's name for them.
+//! Catalog facts of Inferentia and Trainium, by the Neuron driver's device names.
 //!
-//! | chip | physical cores in a logical one |
+//! | chip | physical cores per logical core |
 //! |---|---|
 //! | Inferentia, Inferentia2, Trainium1 | 1: they have no such setting |
-//! | Trainium2 | 2, unless the node says 1 |
-//! | Trainium3 | not stated for certain, so that only the node can tell |
+//! | Trainium2 | 2, unless the node sets 1 |
+//! | Trainium3 | no reliable source, so the value must come from the node |
 //!
-//! Source: the catalogue's S4, AWS Neuron documentation of the logical `NeuronCore` configuration.
+//! Source: the catalog's S4, AWS Neuron documentation of the logical `NeuronCore` configuration.
 
 use super::facts::Facts;
 use super::names;
@@ -14,16 +14,16 @@ use crate::domain::accelerators::MemoryUnit;
 use crate::domain::inventory::Vendor;
 use crate::domain::quantity::Mebibytes;
 
-/// How the size of a logical core is known.
+/// Rule that determines the size of a logical core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogicalRule {
-    /// One physical core, whatever the node is set to.
+    /// One physical core, whatever the node's setting.
     One,
-    /// As the node is set; without a setting this many, where that is known.
+    /// The node's setting; without one, this default if it is known.
     Settable(Option<u32>),
 }
 
-/// The product that the Neuron driver calls so.
+/// Product with this Neuron driver device name.
 pub fn neuron_chip(device_name: &str) -> Option<&'static Facts> {
     match names::with_name(Vendor::Aws, device_name).as_slice() {
         [facts] => Some(facts),
@@ -31,7 +31,7 @@ pub fn neuron_chip(device_name: &str) -> Option<&'static Facts> {
     }
 }
 
-/// How the size of a logical core of this chip is known.
+/// Logical core rule of this chip.
 pub fn logical_rule(device_name: &str) -> LogicalRule {
     match neuron_chip(device_name).map(|facts| facts.sku) {
         Some("aws-inferentia" | "aws-inferentia2" | "aws-trainium1") => LogicalRule::One,
@@ -40,7 +40,7 @@ pub fn logical_rule(device_name: &str) -> LogicalRule {
     }
 }
 
-/// The memory of a device of this chip, which its driver does not tell.
+/// Memory of a device of this chip. The Neuron driver does not report it.
 pub fn neuron_memory(device_name: &str) -> Option<Mebibytes> {
     let memory = neuron_chip(device_name)?.memory?;
     (memory.unit == MemoryUnit::Gibibytes)

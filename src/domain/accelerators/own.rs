@@ -1,6 +1,7 @@
-//! Products that an administrator's catalogue adds, as far as devices are recognised by them.
+//! Products from an administrator's catalog by which devices are identified.
 //!
-//! They stand behind the built-in ones, and no id or name of theirs is one of those: laying them over the catalogue refuses that.
+//! Built-in products take precedence. No PCI id or name here can be that of a built-in product: loading the overlay
+//! rejects duplicates.
 
 use super::facts::{MarketedMemory, MemoryUnit, PciPattern};
 use super::{Field, OverlayEntry, Product, Value, memory, names};
@@ -8,18 +9,18 @@ use crate::domain::id::{Sku, TypeName};
 use crate::domain::inventory::{Identity, PciIds, Vendor};
 use crate::domain::quantity::Mebibytes;
 
-/// What devices are recognised by beside the built-in catalogue.
+/// Products of an administrator's catalog by which devices are identified.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Own {
     products: Vec<OwnProduct>,
 }
 
-/// A product that a file adds, or adds ids or names to.
+/// Product that an overlay adds, or adds PCI ids or names to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct OwnProduct {
     sku: Sku,
     type_name: TypeName,
-    /// Where its devices may only be of one maker.
+    /// Vendor, where the product's devices can only be of one vendor.
     vendor: Option<Vendor>,
     architecture: Option<String>,
     memory: Option<MarketedMemory>,
@@ -29,7 +30,7 @@ struct OwnProduct {
 }
 
 impl Own {
-    /// With one more entry of a file, which made `product` what it is.
+    /// Adds an entry of the overlay, whose resulting product is `product`.
     pub(super) fn add(&mut self, entry: &OverlayEntry, product: &Product) {
         let size = |field| match product.facts.get(&field).map(|fact| &fact.value) {
             Some(Value::Number(number)) => whole(*number),
@@ -58,14 +59,14 @@ impl Own {
         });
     }
 
-    /// Whether a function with these ids is an accelerator, whatever class it calls itself.
+    /// Returns `true` if a PCI function with these ids is an accelerator, regardless of its PCI class.
     pub fn lists(&self, ids: PciIds) -> bool {
         let mut patterns = self.products.iter().flat_map(|own| &own.patterns);
         patterns.any(|pattern| fits(pattern, ids))
     }
 
-    /// What a device is that the built-in catalogue does not know: by its ids, else by what its driver calls it. Where several
-    /// are possible it is none of them.
+    /// Identifies a device that is not in the built-in catalog: by its PCI ids, otherwise by its driver's product
+    /// name. Returns `None` if several products match.
     pub(super) fn identify(
         &self,
         ids: PciIds,
@@ -91,7 +92,7 @@ impl Own {
             })
     }
 
-    /// The chip family of a product.
+    /// Chip family of a product.
     pub(super) fn architecture(&self, sku: &Sku) -> Option<&str> {
         let own = self.products.iter().find(|own| own.sku == *sku)?;
         own.architecture.as_deref()
@@ -99,7 +100,7 @@ impl Own {
 }
 
 impl OverlayEntry {
-    /// The PCI ids that it gives, each with its text; what is none is left out.
+    /// PCI ids of this entry, each with its text; invalid ones are omitted.
     pub(super) fn patterns(&self) -> impl Iterator<Item = (&str, PciPattern)> {
         let lists = self
             .facts

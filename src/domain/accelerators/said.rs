@@ -1,10 +1,11 @@
-//! The tables of who says what of each product, and of what others call it; `build/said.rs` makes them of the catalogue.
+//! Static tables of product facts with their sources, and of product aliases. `build/said.rs` generates them from the
+//! catalog.
 
 use super::catalogue::{AliasKind, Field};
 
 include!(concat!(env!("OUT_DIR"), "/said.rs"));
 
-/// What is said of one product.
+/// Sourced facts, aliases and cloud instance types of one product.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) sku: &'static str,
@@ -14,7 +15,6 @@ pub(super) struct Said {
     pub(super) shapes: &'static [Shape],
 }
 
-/// A fact.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) field: Field,
@@ -22,7 +22,6 @@ pub(super) struct Claim {
     pub(super) sources: &'static [&'static str],
 }
 
-/// A fact's value.
 #[derive(Debug)]
 pub(super) enum Told {
     Number(f64),
@@ -30,7 +29,7 @@ pub(super) enum Told {
     List(&'static [&'static str]),
 }
 
-/// A name for one product.
+/// Alias of one product.
 #[derive(Debug)]
 pub(super) struct Word {
     pub(super) text: &'static str,
@@ -38,7 +37,7 @@ pub(super) struct Word {
     pub(super) sources: &'static [&'static str],
 }
 
-/// A cloud's machine that has the product.
+/// Cloud instance type that has the product.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub(super) cloud: &'static str,
@@ -49,7 +48,7 @@ pub(super) struct Shape {
     pub(super) sources: &'static [&'static str],
 }
 
-/// A name for several products.
+/// Alias shared by several products.
 #[derive(Debug)]
 pub(super) struct SharedWord {
     pub(super) text: &'static str,
@@ -58,12 +57,12 @@ pub(super) struct SharedWord {
     pub(super) sources: &'static [&'static str],
 }
 
-/// All products, in the catalogue's order.
+/// All products, in catalog order.
 pub(super) fn all() -> &'static [Said] {
     SAID
 }
 
-/// All names for several products.
+/// All aliases shared by several products.
 pub(super) fn shared() -> &'static [SharedWord] {
     SHARED
 }

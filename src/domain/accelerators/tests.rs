@@ -1,4 +1,4 @@
-//! Facts about the catalogue and about naming devices.
+//! Tests of device identification.
 
 mod pci;
 
@@ -20,7 +20,7 @@ fn ids(text: &str) -> PciIds {
     }
 }
 
-/// The type, and the SKU in brackets where there is one.
+/// The type, with the SKU in brackets if there is one.
 fn told(pci: &str, name: Option<&str>, mebibytes: Option<u64>) -> String {
     match identify(ids(pci), name, mebibytes.map(Mebibytes::new)) {
         Identity::Known {
@@ -222,7 +222,7 @@ fn the_catalogue_is_in_order() {
         assert_eq!(super::facts(&sku), Some(facts), "two entries called {sku}");
         let type_name: TypeName = facts.type_name.parse().unwrap();
         let vendor = facts.vendor.to_string();
-        // What Habana makes is sold as Intel's.
+        // Products of Habana are sold under the Intel brand.
         let brand = if vendor == "habana" { "intel" } else { &vendor };
         let name = type_name.as_str();
         assert!(

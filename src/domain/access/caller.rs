@@ -1,4 +1,5 @@
-//! Who asks: what the API server says of a token, or a proxy of somebody who signed in with it.
+//! Authenticated requesters: from a token that the API server reviewed, or from the headers of an authenticating
+//! proxy.
 
 use std::collections::BTreeMap;
 
@@ -6,56 +7,56 @@ use thiserror::Error;
 
 use crate::domain::credential::{Audience, Denial, tamed};
 
-/// The group of everybody who proved to be somebody. Source: Kubernetes, `k8s.io/apiserver/pkg/authentication/user`.
+/// Group of all authenticated users. Source: Kubernetes, `k8s.io/apiserver/pkg/authentication/user`.
 pub const AUTHENTICATED: &str = "system:authenticated";
 
-/// Bytes of a name that a proxy says, of its groups together, and how many those may be.
+/// Limits on a proxy's headers: bytes of the user name, bytes of all groups together, number of groups.
 const LONGEST_NAME: usize = 1024;
 const LONGEST_GROUPS: usize = 8 * 1024;
 const MOST_GROUPS: usize = 512;
 
-/// Somebody, as the cluster's roles know them.
+/// Authenticated user, as RBAC sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Caller {
     /// The name.
     pub user: String,
-    /// What tells apart those who had the name one after the other; empty where nobody says.
+    /// Identifier that distinguishes successive users of the same name; empty if unknown.
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
-    /// What else is said of them, which authorizers other than roles may want.
+    /// Additional attributes that authorizers other than RBAC may use.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What the API server says of a person's or program's token.
+/// Result of a `TokenReview`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Proof {
-    /// Whether it is one that counts.
+    /// True if the token is valid.
     pub authenticated: bool,
-    /// Why not.
+    /// Reason why it is not valid.
     pub error: String,
-    /// For whom it is, of those that were asked about.
+    /// Requested audiences for which the token is valid.
     pub audiences: Vec<String>,
-    /// Whose it is.
+    /// User of the token.
     pub caller: Caller,
 }
 
-/// Why what a proxy says names nobody.
+/// Reason why a proxy's headers are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ForwardedError {
-    /// No name, or a name of nothing.
+    /// The user name is missing or empty.
     #[error("it names no user")]
     NoUser,
-    /// A name longer than any.
+    /// The user name is too long.
     #[error("the user's name has more than {LONGEST_NAME} bytes")]
     User,
-    /// Too many groups.
+    /// There are too many groups, or they are too long.
     #[error("there are more than {MOST_GROUPS} groups, or {LONGEST_GROUPS} bytes of them")]
     Groups,
 }
 
 impl Caller {
-    /// Whom a proxy names, with groups that have commas between them.
+    /// Parses the user and the comma-separated groups that a proxy forwards.
     pub fn forwarded(user: &str, groups: &[&str]) -> Result<Self, ForwardedError> {
         let user = user.trim();
         if user.is_empty() {
@@ -71,7 +72,7 @@ impl Caller {
         if groups.len() > MOST_GROUPS || bytes > LONGEST_GROUPS {
             return Err(ForwardedError::Groups);
         }
-        // As the API server has it of whoever proved to be somebody.
+        // The API server adds this group to every authenticated user.
         groups.push(AUTHENTICATED.to_owned());
         groups.sort();
         groups.dedup();
@@ -82,20 +83,21 @@ impl Caller {
         })
     }
 
-    /// The name as it may stand in a line of a log.
+    /// User name, sanitized for logs.
     pub fn shown(&self) -> String {
         tamed(&self.user)
     }
 }
 
 impl Proof {
-    /// Whose token it is, where it has to be for `audience`.
+    /// Returns the user of the token if it is valid for `audience`.
     pub fn judge(self, audience: Option<&Audience>) -> Result<Caller, Denial> {
         if !self.authenticated {
             return Err(Denial::NotAuthenticated(tamed(&self.error)));
         }
         match audience {
-            // An API server whose authenticator knows no audiences says none: its word would be for any.
+            // An API server whose authenticator ignores audiences returns none; such a token would be valid for any
+            // audience.
             Some(audience) if !self.audiences.iter().any(|one| one == audience.as_str()) => {
                 Err(Denial::Audience(audience.clone()))
             }

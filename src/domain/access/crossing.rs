@@ -1,31 +1,32 @@
-//! Whether a request that may change something was made by a page of another site, in the name of who looks at that page.
+//! Protection against cross-site request forgery and DNS rebinding.
 //!
-//! A browser says where a request comes from, and no page can make it say otherwise; a program says nothing of the kind, and has no
-//! browser's credentials that somebody could misuse. Sources: Fetch Metadata Request Headers (W3C), RFC 6454.
+//! A browser reports the origin of a request, and no page can forge these headers. Other programs omit them, and have
+//! no ambient browser credentials that another site could misuse. Sources: Fetch Metadata Request Headers (W3C), RFC
+//! 6454.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use thiserror::Error;
 
-/// What a request says of where it comes from.
+/// Origin headers of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Whence<'a> {
     /// `Sec-Fetch-Site`.
     pub site: Option<&'a str>,
     /// `Origin`.
     pub origin: Option<&'a str>,
-    /// Whom it is for, as the browser knows it: `Host`.
+    /// `Host`: the server as the browser addressed it.
     pub host: Option<&'a str>,
 }
 
-/// It was made by a page of another site.
+/// Cross-site request that must not change anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a page of another site made this request; only pages of this server may")]
 pub struct Crossing;
 
-/// Whether a request with a method other than GET, HEAD and OPTIONS may be looked at.
+/// Allows or rejects a request whose method is not GET, HEAD or OPTIONS.
 pub fn judge(from: Whence<'_>) -> Result<(), Crossing> {
-    // Both are asked where both are there: what one browser leaves out the other one says.
+    // Checks both headers where both are present: not every browser sends each.
     let by_site = from
         .site
         .is_none_or(|site| matches!(site, "same-origin" | "none"));
@@ -45,19 +46,19 @@ pub fn judge(from: Whence<'_>) -> Result<(), Crossing> {
     }
 }
 
-/// A request for a host that is not known here.
+/// Request for a host name that is not this server's.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "this server is not {host:?}: ask by localhost or by an IP address, or start the aggregator with --http-host {host}"
 )]
 pub struct UnknownHost {
-    /// What the request said.
+    /// Host name of the request.
     pub host: String,
 }
 
-/// Whether a request may be answered that is for this host, as its client knows it, where whoever reaches the port is answered and
-/// only this machine does. A page of another site reaches it too, if its own name leads here ("DNS rebinding"); its requests have
-/// that name. One without a host is no browser's.
+/// Checks the `Host` of a request where the server answers any client that can reach the port, but only this machine
+/// can reach it. Through DNS rebinding a page of another site can reach the port too; its requests carry that site's
+/// host name. A request without a host does not come from a browser.
 pub fn host_is_known(host: Option<&str>, names: &[String]) -> Result<(), UnknownHost> {
     const SHOWN: usize = 100;
     let Some(host) = host else { return Ok(()) };

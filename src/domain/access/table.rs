@@ -1,51 +1,52 @@
-//! The table: what is asked about whom for every path there is.
+//! Authorization table: the required permission for every path and method.
 
 use super::{Question, Resource, Verb};
 
-/// A method, as far as it matters here.
+/// Class of HTTP methods for authorization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// GET, and HEAD, which tells less.
+    /// GET and HEAD.
     Read,
     /// POST.
     Post,
 }
 
-/// What somebody needs for a path.
+/// Required permission for a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Nothing: it tells nothing of the fleet.
+    /// None: the path exposes nothing of the fleet.
     Nothing,
-    /// To read this path as such, as scrapers may.
+    /// Read access to this non-resource path, as scrapers have it.
     Path(&'static str),
-    /// To do this with all of these.
+    /// A verb on all objects of a resource.
     All(Verb, Resource),
-    /// To see the node that the path names.
+    /// Read access to the node in the path.
     Node,
-    /// To see types: all of them, or else at least one, and then only those are told of.
+    /// Access to all types, or to at least one; then only those are shown.
     Types,
-    /// To see or follow hardware profiles: all of them, or else those that are for types that may be seen one by one and for no others.
+    /// This verb on all hardware profiles; otherwise, only profiles whose types are all visible are shown.
     Profiles(Verb),
-    /// To see types, as before; nodes are told of beside them to who may list those.
+    /// Like `Types`; nodes are shown to requesters who may list nodes.
     Overview,
-    /// To see types, as before; nodes and hardware profiles are named to who may list those.
+    /// Like `Types`; nodes and hardware profiles are named to requesters who may list these.
     Match,
-    /// To see who uses what, in the namespace that the query names or in all; nodes are named to who may list those.
+    /// Permission to list usage, in the namespace of the query or in all; nodes are named to requesters who may list
+    /// nodes.
     Usage,
 }
 
-/// One line of the table.
+/// Row of the authorization table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// The path; a part in braces is any one that is not empty.
+    /// Path pattern; a segment in braces matches any non-empty segment.
     pub path: &'static str,
     /// The method.
     pub method: Method,
-    /// What is needed for it.
+    /// Required permission.
     pub need: Need,
 }
 
-/// Every path and method that may be asked for. Paths are as the router has them, where a test looks for any that is not here.
+/// All permitted paths and methods. A test compares the paths with those of the router.
 pub const TABLE: &[Row] = &[
     read("/healthz", Need::Nothing),
     read("/readyz", Need::Nothing),
@@ -53,7 +54,7 @@ pub const TABLE: &[Row] = &[
     read("/assets/{file}", Need::Nothing),
     read("/metrics", Need::Path("/metrics")),
     read("/", Need::Overview),
-    // It only says that something changed.
+    // The event stream only signals that something changed.
     read("/live", Need::Types),
     read("/nodes", Need::Overview),
     read("/nodes/", Need::Overview),
@@ -63,9 +64,9 @@ pub const TABLE: &[Row] = &[
     read(OBJECTIVES, TYPES),
     post(OBJECTIVES, TYPES),
     read("/profiles", PROFILES),
-    // A draft is made of nodes, and names those that it leaves out.
+    // A draft derives from nodes and names those that it excludes.
     read(DRAFT, NODES),
-    // Whether somebody may make one is asked beside it, of the real kind.
+    // Permission to create the real hardware profile is checked separately.
     post(DRAFT, NODES),
     read("/profiles/{name}", PROFILES),
     read("/profiles/{namespace}/{name}", PROFILES),
@@ -80,7 +81,7 @@ pub const TABLE: &[Row] = &[
     read("/api/v1/profiles/{name}", PROFILES),
     read("/api/v1/profiles/{namespace}/{name}", PROFILES),
     read("/api/v1/profile-draft", NODES),
-    // It makes nothing: an address has no room for the names of many nodes.
+    // This POST changes nothing: a URL has no room for the names of many nodes.
     post("/api/v1/profile-draft", NODES),
     read("/api/v1/profile-events", Need::Profiles(Verb::Watch)),
     read("/api/v1/nodes", NODES),
@@ -99,7 +100,7 @@ const DRAFT: &str = "/profiles/new";
 const SLO: &str = "/api/v1/slo";
 const COMPARE: &str = "/compare";
 const OBJECTIVES: &str = "/objectives";
-/// Paths that name hardware profiles beside what they are asked for.
+/// Paths that also name hardware profiles.
 const BESIDE: [&str; 4] = [DRAFT, SLO, COMPARE, OBJECTIVES];
 const NODES: Need = Need::All(Verb::List, Resource::Nodes);
 const PROFILES: Need = Need::Profiles(Verb::List);
@@ -122,7 +123,7 @@ const fn post(path: &'static str, need: Need) -> Row {
 }
 
 impl Method {
-    /// The method of this name.
+    /// Class of the HTTP method `name`.
     pub fn of(name: &str) -> Option<Self> {
         match name {
             "GET" | "HEAD" => Some(Self::Read),
@@ -133,13 +134,13 @@ impl Method {
 }
 
 impl Row {
-    /// What is needed for a path; `None` where the table has nothing of it.
+    /// Row for a path; `None` if the table has none.
     pub fn of(method: Method, path: &str) -> Option<&'static Self> {
         let mut rows = TABLE.iter();
         rows.find(|row| row.method == method && row.names(path).is_some())
     }
 
-    /// The methods that the table has for a path, as `Allow` names them; `None` where it has nothing of it.
+    /// Methods of a path in the format of the `Allow` header; `None` if the table does not have the path.
     pub fn methods(path: &str) -> Option<&'static str> {
         match (Self::of(Method::Read, path), Self::of(Method::Post, path)) {
             (None, None) => None,
@@ -149,7 +150,7 @@ impl Row {
         }
     }
 
-    /// The part in braces, as the path has it; empty where there is none.
+    /// Value of the segment in braces, empty if the pattern has none; `None` if the path does not match.
     fn names<'a>(&self, path: &'a str) -> Option<&'a str> {
         let (mut ours, mut theirs) = (self.path.split('/'), path.split('/'));
         let mut named = "";
@@ -163,7 +164,7 @@ impl Row {
         }
     }
 
-    /// The one question that decides about `path`, where one does. `namespace` is what the query names.
+    /// Access review that decides about `path`, unless the path is open. `namespace` comes from the query.
     pub fn question(&self, path: &str, namespace: Option<&str>) -> Option<Question> {
         match self.need {
             Need::Nothing => None,
@@ -178,7 +179,8 @@ impl Row {
         }
     }
 
-    /// Whether there is something beside it for who may list nodes alone: which nodes they are, or in whose words something failed.
+    /// Returns `true` if the response contains data that only requesters who may list nodes see: node names, or
+    /// internal error messages.
     pub fn asks_for_nodes(&self) -> bool {
         match self.need {
             Need::Overview
@@ -191,12 +193,12 @@ impl Row {
         }
     }
 
-    /// Whether the right to list nodes is enough: what it shows of them has all types in it.
+    /// Returns `true` if permission to list nodes is sufficient, because the nodes shown reveal all types.
     pub fn is_of_nodes(&self) -> bool {
         self.need == Need::Overview
     }
 
-    /// Whether types that may be seen one by one are enough.
+    /// Returns `true` if permission for individual types is sufficient.
     pub fn asks_by_type(&self) -> bool {
         match self.need {
             Need::Types | Need::Overview | Need::Match | Need::Profiles(_) => true,
@@ -204,9 +206,10 @@ impl Row {
         }
     }
 
-    /// Whether hardware profiles are told of beside it, to who may list those.
+    /// Returns `true` if the response also contains hardware profiles, for requesters who may list these.
     pub fn asks_for_profiles(&self) -> bool {
-        // A draft has what differs from the one of its name; estimates and objectives are compared by profile.
+        // A draft contains the differences from the profile of the same name; estimates and objectives are compared
+        // by profile.
         self.need == Need::Match || BESIDE.contains(&self.path)
     }
 }

@@ -1,4 +1,4 @@
-//! The table, row by row, and who is believed to be whom.
+//! Tests of the authorization table and of authentication.
 
 use super::*;
 use crate::domain::access::caller::{AUTHENTICATED, ForwardedError};
@@ -72,7 +72,8 @@ fn a_path_that_the_table_does_not_have_is_closed() {
     assert_eq!(Method::of("HEAD"), Some(Method::Read));
 }
 
-/// The rows of the document's table of permissions: what is before the first comma of the first cell, and paths of the second.
+/// Rows of the documentation's permission table: the text before the first comma of the first cell, and the paths of
+/// the second.
 fn documented() -> Vec<(String, BTreeSet<String>)> {
     let page = include_str!("../../../docs/aggregator.md");
     let table = page.split("| permission | what it shows |").nth(1).unwrap();
@@ -89,7 +90,7 @@ fn documented() -> Vec<(String, BTreeSet<String>)> {
     rows.collect()
 }
 
-/// A path as the document has it: `/nodes/NAME`.
+/// A path as the documentation writes it: `/nodes/NAME`.
 fn written(path: &str) -> String {
     let parts = path.split('/').map(|part| match part.strip_prefix('{') {
         Some(name) => name.trim_end_matches('}').to_uppercase(),
@@ -98,11 +99,11 @@ fn written(path: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// The permissions under which the document has a row of the table.
+/// Permissions under which the documentation lists a row of the table.
 fn permissions(row: &Row) -> Vec<String> {
     let first = match row.question(row.path, None) {
         None => "none".to_owned(),
-        // It is asked beside what the table says.
+        // Reviewed in addition to the table.
         Some(Question::Profile { .. }) => panic!("{row:?}"),
         Some(Question::Path(path)) => format!("get the path `{path}` (`nonResourceURLs`)"),
         Some(Question::Resource { verb, resource, .. }) => {
@@ -133,7 +134,7 @@ fn the_document_has_each_path_under_what_it_needs_and_no_other() {
         let missing: Vec<_> = paths.difference(told).collect();
         assert!(missing.is_empty(), "{permission}: {missing:?}");
         let beside = |path: &&String| {
-            // What who may list nodes, or profiles, is told beside the rest.
+            // Data that requesters who may list nodes, or profiles, see in addition.
             let mut rows = TABLE.iter().filter(|row| written(row.path) == **path);
             match permission.as_str() {
                 "list `nodes`" => rows.any(Row::asks_for_nodes),
@@ -163,7 +164,7 @@ fn no_path_is_in_the_table_twice() {
 
 #[test]
 fn a_name_in_a_path_that_is_none_needs_the_right_to_all() {
-    // It would be another node once it is decoded.
+    // Decoded, it would be another node.
     assert_eq!(asked("/nodes/gpu%2d07", None), "get nodes.octavo.dev");
     assert_eq!(asked("/nodes/GPU-07", None), "get nodes.octavo.dev");
 }

@@ -1,7 +1,8 @@
-//! What idle devices could become: how many instances of each profile the planner finds room for beside what is in use.
+//! Potential capacity of idle devices: the number of instances of each profile that the planner can place beside the
+//! instances in use.
 //!
-//! Devices that are alike have the same answer, and most of a fleet are; so answers are kept. Whether MIG mode can be changed without a
-//! reset is not asked here: a plan says what it costs.
+//! Identical devices have the same result, and most devices of a fleet are identical, so results are cached. Whether
+//! enabling MIG mode requires a reset is not considered here; a plan states that cost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,31 +15,31 @@ use crate::domain::plan::{Feasible, feasible};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::ResourceName;
 
-/// Answers for devices that were asked about before.
+/// Cache of results by MIG profile catalog and device state.
 #[derive(Debug, Default)]
 pub struct Possibilities {
     known: Vec<(ProfileCatalog, Answers)>,
 }
 
-/// What devices in a state could become.
+/// Potential capacity by device state.
 type Answers = BTreeMap<State, Option<Arc<Idle>>>;
 
-/// How many instances of each profile there can be, by the driver's id.
+/// Maximum number of instances by profile id of the driver.
 type Room = BTreeMap<u32, u32>;
 
-/// Instances in use, in their places; and what else of the device is idle now, by resource.
+/// Instances in use with their placements, and idle units of the device by resource.
 type State = (Vec<InstanceTarget>, BTreeMap<String, u64>);
 
-/// A device that nobody uses, or not all of it: shared by all that are alike.
+/// Device that is idle or partly idle; shared by all identical devices.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Idle {
-    /// What of it is idle now, by resource.
+    /// Idle units by resource.
     pub(super) holds: BTreeMap<String, u64>,
-    /// What there could be more of, each alone.
+    /// Additional units that the device could provide; each entry is an alternative to the others.
     pub(super) could: Vec<Could>,
 }
 
-/// More of one resource.
+/// Additional units of one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Could {
     pub(super) resource: String,
@@ -47,12 +48,12 @@ pub(super) struct Could {
     pub(super) more: u64,
 }
 
-/// Kinds of devices, and states of one, whose answers are kept.
+/// Cache limits: number of profile catalogs, and of device states per catalog.
 const MOST_CATALOGS: usize = 64;
 const MOST_STATES: usize = 1024;
 
-/// What `device` could become, of which containers have been given the units of these UUIDs; `None` where it can become nothing, or
-/// nobody can tell who uses it.
+/// Potential capacity of `device`, where `given` are the UUIDs of units allocated to containers. `None` if the device
+/// cannot be repartitioned or its use is unknown.
 pub(super) fn idle(
     device: &Device,
     given: &BTreeSet<&str>,
@@ -90,7 +91,7 @@ fn become_of(device: &Device, state: &MigState, (pinned, holds): &State) -> Opti
     })
 }
 
-/// Instances in use, in their places, and what is idle of the others.
+/// Instances in use with their placements, and idle units by resource.
 fn partitioned(device: &Device, state: &MigState, given: &BTreeSet<&str>) -> Option<State> {
     let Some(MigTarget::Enabled(mut instances)) = standing(state) else {
         return None;
@@ -159,7 +160,7 @@ impl Possibilities {
     }
 }
 
-/// Of each profile without further attributes, the most instances that fit beside those pinned.
+/// Maximum number of instances of each profile without attributes that fit beside the pinned ones.
 fn look(device: &Device, state: &MigState, pinned: &[InstanceTarget]) -> Room {
     let profiles = state.catalog.profiles().iter();
     let plain = profiles.filter(|profile| profile.name.is_plain());
@@ -176,12 +177,12 @@ fn look(device: &Device, state: &MigState, pinned: &[InstanceTarget]) -> Room {
             all.sort();
             feasible(device, &all) == Ok(Feasible::Yes)
         };
-        // What has room for so many has room for fewer.
+        // If this many fit, fewer fit too; hence the first match is the maximum.
         let mut counts = (1..=profile.max_count.min(MOST_OF_PROFILE)).rev();
         (profile.id, counts.find(|count| fits(*count)).unwrap_or(0))
     });
     rooms.collect()
 }
 
-/// No device has more slices; a driver that says so is not believed.
+/// Upper limit on instances per profile, whatever the driver reports: no device has more slices.
 const MOST_OF_PROFILE: u32 = 16;

@@ -1,4 +1,4 @@
-//! The count itself: node by node into rows, then who waits.
+//! Counting: aggregates nodes into rows, then adds pending pods and waiting times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,54 +14,56 @@ use super::standing::{AgentWord, Why, standing};
 use crate::domain::cluster::{Amounts, ClusterNode, PODS, Sights};
 use crate::domain::id::TypeName;
 
-/// What is to be had.
+/// Availability of the fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Availability {
-    /// By what it was counted.
+    /// Data that the counts are based on.
     pub basis: Basis,
-    /// Ordered by type, resource and shape; at most [`MOST_ROWS`].
+    /// Rows ordered by type, resource and shape; at most [`MOST_ROWS`].
     pub rows: Vec<Row>,
-    /// Rows that were left out, because there are more than any fleet has.
+    /// Number of rows omitted because of that limit.
     pub left_out: usize,
 }
 
-/// By what is counted.
+/// Data that the counts are based on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// By nodes and pods of the cluster, and by agents.
+    /// Nodes and pods of the cluster, and agents.
     Cluster,
-    /// By agents alone: what pods were promised is not known.
+    /// Agents only; allocations to pods are unknown.
     Agents,
 }
 
-/// A node that an agent speaks for.
+/// Node with an agent.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentNode<'a> {
-    /// Its name.
+    /// Node name.
     pub name: &'a str,
-    /// What the agent sees.
+    /// Units that the agent reports.
     pub seen: &'a Seen,
-    /// Whether the agent has not been heard of for too long.
+    /// True if the agent's last report is too old.
     pub is_stale: bool,
-    /// Whether its devices are being given other partitions now.
+    /// True if the node is being repartitioned.
     pub is_changing: bool,
 }
 
-/// The resource whose usual toleration pods have that want a partition too: only NVIDIA's devices become others.
+/// Resource whose usual toleration also allows pods that request a partition: only NVIDIA devices can be
+/// repartitioned.
 const WHOLE: &str = "nvidia.com/gpu";
-/// Rows that are kept. Types and resources are words of others.
+/// Maximum number of rows, because types and resource names come from the cluster and are unbounded.
 pub const MOST_ROWS: usize = 2048;
 
-/// How long others held what is wanted now.
+/// Past holding times, for estimates of the waiting time.
 #[derive(Debug)]
 pub struct Past<'a> {
-    /// Who did.
+    /// Recorded holding times.
     pub history: &'a mut History,
-    /// Now, in seconds since 1970.
+    /// Current time in seconds since 1970.
     pub now: i64,
 }
 
-/// Counts what `agents` see and the cluster has, each node once. Without a `past` nothing is said of waiting that nobody promised.
+/// Counts the units that `agents` and the cluster report, each node once. Without `past`, waiting times come from pod
+/// deadlines only.
 pub fn count(
     agents: &[AgentNode<'_>],
     sights: Option<&Sights>,
@@ -86,7 +88,7 @@ pub fn count(
     }
     let left_out = rows.len().saturating_sub(MOST_ROWS);
     if left_out > 0 {
-        // What nodes have goes before what pods only wish for.
+        // Rows with nodes take precedence over rows that pods merely request.
         rows.sort_by_key(|row| row.nodes == 0);
         rows.truncate(MOST_ROWS);
         rows.sort_by(|one, other| one.key.cmp(&other.key));
@@ -125,7 +127,7 @@ fn cluster<'a>(sum: &mut Sum<'a>, agents: &[AgentNode<'a>], sights: &'a Sights, 
     sum.left_out = pending::add(&mut sum.rows, &sum.members, sights);
 }
 
-/// A node, what pods hold there, and its agent.
+/// Node of the cluster with its allocations and its agent.
 struct Of<'a, 'b> {
     node: &'a ClusterNode,
     name: Arc<str>,
@@ -134,7 +136,7 @@ struct Of<'a, 'b> {
 }
 
 impl Of<'_, '_> {
-    /// What the agent's word is worth now.
+    /// State of the agent that affects whether its node can take pods.
     fn word(&self) -> AgentWord {
         self.agent
             .map_or_else(AgentWord::default, |agent| AgentWord {
@@ -144,14 +146,14 @@ impl Of<'_, '_> {
     }
 }
 
-/// What is counted so far.
+/// Intermediate result of a count.
 #[derive(Debug, Default)]
 struct Sum<'a> {
     rows: BTreeMap<Key, Row>,
     members: Members<'a>,
     holders: HeldByNode<'a>,
     held_of_rows: BTreeMap<Key, Held<'a>>,
-    /// Rows that pods wish for and nobody keeps.
+    /// Number of rows that were only requested by pods and are omitted because of the limit.
     left_out: usize,
 }
 
@@ -161,7 +163,7 @@ impl<'a> Sum<'a> {
         self.rows.entry(key.clone()).or_insert_with(fresh)
     }
 
-    /// How long until one is free, of what none is.
+    /// Sets the waiting time of rows without a free unit.
     fn waits(&mut self, past: Option<Past<'_>>, names: &mut Names) {
         let past = past.map(|past| {
             past.history.learn(&self.members, names);
@@ -178,7 +180,8 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// What an agent sees, where nothing else is known of its node or nothing offers it; `why` is why it is all of no use.
+    /// Counts an agent's units where its node is not in the cluster data; `why` is the reason why all of them are
+    /// unavailable.
     fn seen(&mut self, agent: &AgentNode<'_>, why: Option<Why>) {
         let node: Arc<str> = agent.name.into();
         for units in &agent.seen.units {
@@ -213,7 +216,8 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// What an agent sees on a node that offers none of it; what pods still hold of it is counted already.
+    /// Counts an agent's units on a node that offers no accelerator resource. Units that pods still hold are already
+    /// counted.
     fn unoffered(&mut self, agent: &AgentNode<'_>, held: &Amounts) {
         for units in &agent.seen.units {
             let held = held.get(&units.resource);
@@ -233,7 +237,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// One node of the cluster.
+    /// Counts one node of the cluster.
     fn node(&mut self, of: &Of<'a, '_>, names: &mut Names) {
         let node = of.node;
         let told = node.capacity.iter().chain(node.allocatable.iter());
@@ -260,7 +264,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// One resource of one node; returns what is free of it.
+    /// Counts one resource of one node and returns its free units.
     fn resource(&mut self, of: &Of<'a, '_>, resource: &str, names: &mut Names) -> u64 {
         let (node, held, agent) = (of.node, of.held, of.agent);
         let shape = Shape::of(resource, node.label(PRODUCT));
@@ -271,7 +275,7 @@ impl<'a> Sum<'a> {
                 .into_iter()
                 .flat_map(|agent| agent.seen.of_resource(resource))
         };
-        // Devices of several types may be behind one resource.
+        // Devices of several types can be behind one resource.
         let told = seen().filter_map(|units| units.memory).min();
         let memory = told.or_else(|| memory(node, resource, is_whole));
         let key = Key {
@@ -287,7 +291,7 @@ impl<'a> Sum<'a> {
         let places = node.allocatable.get(PODS).saturating_sub(held.get(PODS));
         let free = if why.is_some() { 0 } else { rest.min(places) };
         let unhealthy = capacity.saturating_sub(allocatable.max(taken));
-        // A plugin that is gone takes all with it; one that finds a device unhealthy leaves the others.
+        // A missing device plugin takes away all units; one that reports an unhealthy device leaves the others.
         let is_gone = allocatable == 0 && seen().any(SeenUnits::has_usable);
         let set_aside = agent.map_or(0, |agent| agent.seen.set_aside(resource, capacity));
         let set_aside = set_aside.min(unhealthy);
@@ -317,7 +321,8 @@ impl<'a> Sum<'a> {
         free
     }
 
-    /// What idle devices of a node could become, where `free` says how many units of a resource are free there.
+    /// Counts the units that idle devices of a node could become. `free` returns the free units of a resource on that
+    /// node.
     fn could(&mut self, node: &Arc<str>, seen: &Seen, free: impl Fn(&str) -> u64) {
         let mut spent: BTreeMap<&str, u64> = BTreeMap::new();
         for (type_name, idle, count) in &seen.idle {
@@ -356,13 +361,14 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// Whether anything that a node's devices become could be had: nothing keeps pods away from it.
+/// Returns `true` if units that result from repartitioning this node would be available to pods.
 fn can_take_pods(of: &Of<'_, '_>) -> bool {
     let Of { node, held, .. } = of;
     standing(node, WHOLE, of.word()).is_none() && node.allocatable.get(PODS) > held.get(PODS)
 }
 
-/// Of which type a node's units of a resource are. An agent knows by the devices behind it; else it is the type of all.
+/// Type of a resource's units on a node: of the devices that the agent reports behind it, otherwise of the node's
+/// labels.
 fn whose(of: &Of<'_, '_>, resource: &str, names: &mut Names) -> (Kind, Source) {
     let Some(agent) = of.agent.filter(|agent| !agent.seen.is_empty()) else {
         return names.of_labels(of.node);
@@ -377,14 +383,14 @@ fn whose(of: &Of<'_, '_>, resource: &str, names: &mut Names) -> (Kind, Source) {
 }
 
 impl Availability {
-    /// Whether the same cluster comes to something else later.
+    /// Returns `true` if the result changes with time alone.
     pub fn depends_on_time(&self) -> bool {
         self.rows.iter().any(Row::depends_on_time)
     }
 }
 
 impl Basis {
-    /// The word.
+    /// Name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",

@@ -1,4 +1,4 @@
-//! How long those lasted who held something, by type, resource and shape, within bounds; and what follows for who waits.
+//! Bounded history of holding times by type, resource and shape, and waiting times estimated from it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,34 +9,34 @@ use super::row::{Key, Unknown};
 use super::shape::Shape;
 use super::survival::{Chance, Hazard, Spell};
 
-/// Who held what how long, as far as it was watched.
+/// Observed holding times.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    /// From when on it is known who ended when; `None` where nobody watches.
+    /// Time since which every end is observed; `None` if nothing is observed.
     since: Option<i64>,
     unplaced: Vec<Left>,
     kinds: BTreeMap<Key, Lived>,
-    /// When the last one ended that was not kept, because there are more kinds than any fleet has.
+    /// Last end that was not recorded because there are too many kinds.
     cut: Option<i64>,
 }
 
-/// Those of one kind that have ended.
+/// Ended holdings of one kind.
 #[derive(Debug, Clone)]
 struct Lived {
-    /// All that have ended since then are here.
+    /// Time since which all ends are recorded here.
     since: i64,
-    /// When each began and ended, in the order in which they were seen to, and in which namespace.
+    /// Begin, end and namespace of each holding, in order of observation.
     ends: VecDeque<(i64, i64, String)>,
-    /// The pieces of work that these are of. Of each, the first end counts: then some of what it holds is given back.
+    /// Workloads of these ends. Only the first end of a workload counts, because it already releases some units.
     works: BTreeSet<(String, i64)>,
 }
 
-/// What the past says of who waits now. Times are seconds since 1970.
+/// Waiting time estimated from the history. Times are seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guess {
-    /// Nothing.
+    /// No estimate.
     Unknown(Unknown),
-    /// When the first ends, as likely as not, and nine times in ten, where so much can be said.
+    /// Median and 90th percentile (if known) of the time at which the first holder ends.
     Likely {
         from: i64,
         to: Option<i64>,
@@ -45,17 +45,17 @@ pub(super) enum Guess {
     },
 }
 
-/// So far back is looked: work of last month is another's.
+/// Length of the observation window in seconds; older workloads are not representative.
 const WINDOW: i64 = 14 * 86_400;
-/// Of fewer pieces of work that have ended nothing is said.
+/// Minimum number of ended workloads for an estimate.
 pub(super) const FEWEST_ENDS: u32 = 20;
-/// Ends that are kept of one kind, the last ones.
+/// Maximum number of ends recorded per kind; the oldest are dropped.
 const MOST_ENDS: usize = 512;
-/// Kinds of which ends are kept: types and resources are words of others.
+/// Maximum number of kinds, because types and resource names come from the cluster and are unbounded.
 const MOST_KINDS: usize = 256;
 
 impl History {
-    /// Takes in what was seen. It is learned from with the next count, which knows of which type the nodes are.
+    /// Records an observation. The next count classifies it, because only the count knows the types of the nodes.
     pub fn show(&mut self, shown: Shown) {
         match shown {
             Shown::Since(since) => {
@@ -68,7 +68,8 @@ impl History {
         }
     }
 
-    /// Learns what was seen, of `members`, the nodes as they are counted. What a node that is gone had is told by its labels.
+    /// Classifies recorded observations by `members`, the nodes of each row. For a node that no longer exists the
+    /// type comes from its labels.
     pub(super) fn learn(&mut self, members: &Members<'_>, names: &mut Names) {
         let unplaced = std::mem::take(&mut self.unplaced);
         let Some(since) = self.since.filter(|_| !unplaced.is_empty()) else {
@@ -111,13 +112,13 @@ impl History {
         lived.keep(left);
     }
 
-    /// From when on every end is known of a kind of which none is kept, where it is watched since then.
+    /// Time since which every end of an unrecorded kind would have been observed, if observation began at `since`.
     fn known_since(&self, since: i64) -> i64 {
         let cut = self.cut.map(|cut| cut.saturating_add(1));
         cut.map_or(since, |cut| cut.max(since))
     }
 
-    /// What it says of the first of `works` that ends, which hold some of `key` at `now`.
+    /// Estimates when the first of `works` ends, which hold units of `key` at `now`.
     pub(super) fn guess(&self, key: &Key, works: &Works<'_>, now: i64) -> Guess {
         let Some(watched) = self.since else {
             return Guess::Unknown(Unknown::NoDeadline);
@@ -175,7 +176,7 @@ impl Lived {
             && let Some((began, ended, namespace)) = self.ends.pop_front()
         {
             self.works.remove(&of(&namespace, began));
-            // Of what ended then, not everything is known any more.
+            // Some ends at that time are no longer recorded.
             self.since = self.since.max(ended.saturating_add(1));
         }
     }
@@ -185,7 +186,7 @@ impl Lived {
     }
 }
 
-/// Of how many seconds it was then.
+/// Age in seconds at the time `at`.
 fn age(began: i64, at: i64) -> u64 {
     u64::try_from(at.saturating_sub(began)).unwrap_or(0)
 }
@@ -199,12 +200,12 @@ mod tests {
     use crate::domain::availability::Kind;
     use crate::domain::cluster::ClusterNode;
 
-    /// One of so many kinds.
+    /// Resource name number `number`.
     fn resource(number: usize) -> String {
         format!("nvidia.com/mig-{number}g.10gb")
     }
 
-    /// A pod of ten minutes that ended then.
+    /// A pod that ran for ten minutes and ended at `ended`.
     fn left(resource: &str, ended: i64) -> Shown {
         Shown::Left(Left {
             node: Arc::new(ClusterNode::default()),
@@ -257,7 +258,7 @@ mod tests {
         for (kind, told) in [(0, few(1, 0)), (255, few(1, 0)), (256, few(0, 1001))] {
             assert_eq!(guess(&history, &resource(kind), 2000), told, "{kind}");
         }
-        // When nobody has had the others for two weeks, there is room again.
+        // Once the other kinds have had no ends for two weeks, there is room again.
         let late = 1001 + WINDOW;
         all.push(left(&resource(256), late));
         assert_eq!(

@@ -1,52 +1,53 @@
-//! Who had what, and has it no more: what differs between two looks at a cluster.
+//! Detection of ended holdings: the difference between two observations of a cluster.
 
 use std::sync::Arc;
 
 use super::shape::is_accelerator;
 use crate::domain::cluster::{ClusterNode, ClusterPod, Sights};
 
-/// Looks again and again, and remembers the look before.
+/// Previous observation of the cluster.
 #[derive(Debug, Default)]
 pub struct Holders {
     before: Option<(Arc<Sights>, i64)>,
 }
 
-/// What a look has shown.
+/// Result of an observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shown {
-    /// From this second since 1970 on it is known who ends when; of what was before, nothing.
+    /// Ends are observed since this time, in seconds since 1970; earlier ones are unknown.
     Since(i64),
-    /// Somebody holds no more what he held.
+    /// A pod released its units.
     Left(Left),
 }
 
-/// What a pod held of one resource, and holds no more.
+/// Units of one resource that a pod held and released.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
-    /// The node it was on, as it was then.
+    /// The pod's node in its last observed state.
     pub node: Arc<ClusterNode>,
     /// The resource.
     pub resource: String,
-    /// The pod's namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// When the pod began there, in seconds since 1970.
+    /// Start of the pod on the node, in seconds since 1970.
     pub began: i64,
-    /// When it was seen to be gone, in seconds since 1970.
+    /// Time at which its end was observed, in seconds since 1970.
     pub ended: i64,
 }
 
-/// After so many seconds without a look, nobody knows any more when those ended that are gone.
+/// Maximum gap in seconds between observations; after a longer one the times of ends are unknown.
 const LONGEST_GAP: i64 = 3600;
-/// A clock that is set back by no more seconds was corrected, and is waited for.
+/// Maximum backward step of the clock in seconds that is treated as a correction and waited out.
 const SMALL_STEP: i64 = 60;
 
 impl Holders {
-    /// Looks at `now`, in seconds since 1970. Of an end between two looks the later is taken for its time. A pod whose beginning was
-    /// not told when it was there, or is no earlier than its end by the clocks of two machines, is in none of it.
+    /// Observes the cluster at `now`, in seconds since 1970, and returns the holdings that ended. An end between two
+    /// observations gets the time of the later one. A pod is omitted if its start was not reported, or is not before
+    /// its end by the clocks of the two machines.
     pub fn look(&mut self, sights: &Arc<Sights>, now: i64) -> Vec<Shown> {
         let is_set_back = self.is_set_back(now);
         if !is_set_back && self.before.as_ref().is_some_and(|(_, at)| now < *at) {
-            // What ended meanwhile is seen when the time of the look before has come again.
+            // Ends in the meantime are detected once the clock reaches the time of the previous observation again.
             return Vec::new();
         }
         let before = self.before.replace((Arc::clone(sights), now));
@@ -71,28 +72,28 @@ impl Holders {
         shown
     }
 
-    /// Whether at `now` time was set back so far that what is later is not after, and a look begins anew.
+    /// Returns `true` if the clock was set back so far that observation must restart.
     pub fn is_set_back(&self, now: i64) -> bool {
         let before = self.before.as_ref();
         before.is_some_and(|(_, at)| at.saturating_sub(now) > SMALL_STEP)
     }
 
-    /// Forgets the look before: what was shown since did not reach who listens.
+    /// Discards the previous observation, because its results did not reach the consumer.
     pub fn forget(&mut self) {
         self.before = None;
     }
 }
 
-/// Whether what has the name of a pod is still that pod, and holds what it held.
+/// Returns `true` if the pod of the same name is still the same pod and holds the same units.
 fn goes_on(before: &Arc<ClusterPod>, now: &Arc<ClusterPod>) -> bool {
     Arc::ptr_eq(before, now)
         || now.holds_on().is_some()
             && now.holds_on() == before.holds_on()
-            // Kubelet says once when it took a pod in: another time is another pod by the same name.
+            // The kubelet sets the start time once: another start time means another pod of the same name.
             && (before.began.is_none() || now.began == before.began)
 }
 
-/// What a pod held, of each resource.
+/// Units that a pod held, by resource.
 fn left(sights: &Sights, pod: &ClusterPod, began: i64, ended: i64) -> Vec<Shown> {
     let node = pod.holds_on().and_then(|name| sights.nodes.get(name));
     let Some(node) = node else { return Vec::new() };
@@ -140,7 +141,7 @@ mod tests {
         Arc::new(Sights::of([node], pods))
     }
 
-    /// When each began and ended of those who left.
+    /// Start and end of each released holding.
     fn told(shown: Vec<Shown>) -> Vec<(i64, i64)> {
         let told = shown.into_iter().map(|shown| match shown {
             Shown::Since(at) => (at, at),

@@ -1,7 +1,7 @@
-//! Of which type a node's units are, and whose word that is.
+//! Type of a node's units, and the source of that type.
 //!
-//! An agent knows by the device. Where there is none, labels of others are read through the catalogue, so that what they call a
-//! product becomes the name that people select by.
+//! An agent identifies the devices themselves. On nodes without an agent, labels set by other software are resolved
+//! through the catalog, so that their product names become Octavo's type names.
 
 use std::collections::BTreeMap;
 
@@ -11,32 +11,32 @@ use crate::domain::cluster::ClusterNode;
 use crate::domain::id::TypeName;
 use crate::domain::quantity::Mebibytes;
 
-/// A type, as far as it is known.
+/// Type of the units of a row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// This one.
+    /// This type.
     Known(TypeName),
-    /// The node has several, and the resource does not tell them apart.
+    /// The node has several types, and the resource does not distinguish them.
     Mixed,
-    /// Nobody knows.
+    /// No source reports the type.
     Unknown,
 }
 
-/// Whose word a type is.
+/// Source of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// The node's agent, by the devices.
+    /// The node's agent, from the devices.
     Agent,
-    /// This label of the node.
+    /// This Node label.
     Label(&'static str),
-    /// Nobody says.
+    /// No source.
     Nothing,
 }
 
-/// Our own label of the type, and its word for several.
+/// Octavo's type label, and its value for several types.
 const TYPE: &str = "octavo.dev/type";
 const MIXED: &str = "mixed";
-/// Labels by which Node Feature Discovery says that a maker's device is there. Source: Node Feature Discovery, `pci` source.
+/// Labels by which Node Feature Discovery reports a vendor's devices. Source: Node Feature Discovery, `pci` source.
 const PRESENT: [&str; 6] = [
     "feature.node.kubernetes.io/pci-10de.present",
     "feature.node.kubernetes.io/pci-0302_10de.present",
@@ -45,23 +45,22 @@ const PRESENT: [&str; 6] = [
     "feature.node.kubernetes.io/amd-gpu",
     "feature.node.kubernetes.io/pci-1d0f.present",
 ];
-/// Labels that tell memory of one device, in MiB.
+/// Labels with the memory of one device, in MiB.
 const MEMORY: [&str; 2] = ["octavo.dev/memory-mib", "nvidia.com/gpu.memory"];
-/// NVIDIA's label of the product.
+/// NVIDIA's product label.
 pub(super) const PRODUCT: &str = "nvidia.com/gpu.product";
 
-/// The catalogue, asked once for each name.
+/// Catalog with a cache of resolved label values.
 #[derive(Debug)]
 pub struct Names {
     catalogue: Catalogue,
     known: BTreeMap<(AliasKind, String), Option<TypeName>>,
 }
 
-/// Names that are kept: what nodes are called is up to whoever labels them.
+/// Maximum number of cached names: anyone who may label nodes chooses the values.
 const MOST_NAMES: usize = 4096;
 
 impl Names {
-    /// Of this catalogue.
     pub fn new(catalogue: Catalogue) -> Self {
         Self {
             catalogue,
@@ -69,7 +68,7 @@ impl Names {
         }
     }
 
-    /// The type of a node's devices by its labels, and which label says so.
+    /// Type of a node's devices according to its labels, and the label it comes from.
     pub fn of_labels(&mut self, node: &ClusterNode) -> (Kind, Source) {
         match node.label(TYPE) {
             Some(MIXED) => return (Kind::Mixed, Source::Label(TYPE)),
@@ -124,7 +123,8 @@ impl Names {
     }
 }
 
-/// Memory of one unit of a node, by its labels: a resource has one of its own where its units are not whole devices.
+/// Memory of one unit of a resource according to the node's labels. A resource whose units are not whole devices has
+/// its own memory label.
 pub(super) fn memory(node: &ClusterNode, resource: &str, is_whole: bool) -> Option<Mebibytes> {
     let own = node.label(&format!("{resource}.memory"));
     let of_device = MEMORY.into_iter().filter_map(|key| node.label(key));
@@ -132,19 +132,19 @@ pub(super) fn memory(node: &ClusterNode, resource: &str, is_whole: bool) -> Opti
     told.find_map(|text| text.parse().ok()).map(Mebibytes::new)
 }
 
-/// A type that a label names. `unknown` is none.
+/// Type named by a label value; `unknown` and `mixed` are no types.
 pub(super) fn typed(value: &str) -> Option<TypeName> {
     let type_name: TypeName = value.parse().ok()?;
     (value != UNKNOWN && value != MIXED).then_some(type_name)
 }
 
-/// How types of Amazon begin.
+/// Prefix of AWS types.
 const AMAZON: &str = "aws-";
-/// The word for no type.
+/// Label value for an unknown type.
 const UNKNOWN: &str = "unknown";
 
 impl Kind {
-    /// The type, where it is known.
+    /// The type, if known.
     pub fn type_name(&self) -> Option<&TypeName> {
         match self {
             Self::Known(type_name) => Some(type_name),
@@ -152,7 +152,7 @@ impl Kind {
         }
     }
 
-    /// The type's name, `mixed` or `unknown`.
+    /// Type name, `mixed` or `unknown`.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Known(type_name) => type_name.as_str(),
@@ -161,14 +161,14 @@ impl Kind {
         }
     }
 
-    /// As people say it: `NVIDIA H200 141GB`.
+    /// Display name: `NVIDIA H200 141GB`.
     pub fn title(&self) -> String {
         let type_name = match self {
             Self::Known(type_name) => type_name,
             Self::Mixed => return "Several types on one node".to_owned(),
             Self::Unknown => return "GPU - type unknown".to_owned(),
         };
-        // Makers write models in capitals, and Amazon as words.
+        // Vendors write models in capitals, except AWS, which uses words.
         let all = type_name.as_str();
         let words = all.split('-').enumerate().map(|(place, word)| {
             let letters = word.bytes().take_while(u8::is_ascii_lowercase).count();
@@ -183,7 +183,7 @@ impl Kind {
 }
 
 impl Source {
-    /// `agent`, the label's key, or `nothing`.
+    /// `agent`, the key of the label, or `nothing`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -207,7 +207,7 @@ mod tests {
             ..ClusterNode::default()
         };
         let (kind, source) = names.of_labels(&node);
-        // Asked a second time, what was remembered says the same.
+        // The second call reads the cache.
         assert_eq!(names.of_labels(&node), (kind.clone(), source));
         (kind.as_str().to_owned(), source.as_str())
     }

@@ -1,4 +1,4 @@
-//! Who waits for what, who holds it, and how long those may who do.
+//! Pending pods, holders of units, and the waiting time they imply.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,18 @@ use super::row::{Key, Pending, Row, Unknown, Wait};
 use super::shape::{Shape, is_accelerator};
 use crate::domain::cluster::{ClusterNode, ClusterPod, Sights, Wants};
 
-/// Different wishes that are held against nodes; pods beyond them count with every type that has what they ask for.
+/// Maximum number of distinct pod requests matched against nodes. Pods beyond it count for every type with the
+/// requested resource.
 const MOST_WISHES: usize = 256;
 
-/// Of which rows each node is, by the node's name.
+/// Nodes of each row.
 pub(super) type Members<'a> = BTreeMap<Key, Vec<&'a ClusterNode>>;
 
-/// Rows for what no node has. Whoever may make a pod may name whatever he likes in it.
+/// Maximum number of rows for requests that no node can satisfy: anyone who may create pods chooses their content.
 const MOST_WISHED: usize = 256;
 
-/// Adds to each row the pods that wait for it, and rows for what nobody has. Returns how many of these are left out.
+/// Adds pending pods to the rows, and rows for resources that no node has. Returns the number of rows omitted because
+/// of the limit.
 pub(super) fn add(rows: &mut BTreeMap<Key, Row>, members: &Members<'_>, sights: &Sights) -> usize {
     let (mut wished_rows, mut left_out) = (0_usize, 0_usize);
     let mut wishes: BTreeMap<&Wants, u64> = BTreeMap::new();
@@ -65,7 +67,7 @@ fn wants_some(pod: &ClusterPod) -> bool {
     all.any(|(name, count)| is_accelerator(name) && count > 0)
 }
 
-/// Whether it asks for nodes like this one, whatever keeps it away from there now.
+/// Returns `true` if node selector and affinity match this node, regardless of other obstacles.
 fn selects(wants: &Wants, node: &ClusterNode) -> bool {
     let mut selector = wants.selector.iter();
     let affinity = wants.affinity.as_ref();
@@ -73,7 +75,7 @@ fn selects(wants: &Wants, node: &ClusterNode) -> bool {
         && affinity.is_none_or(|affinity| affinity.fits(&node.name, &node.labels))
 }
 
-/// What no node has, of the type that is asked for, where one is.
+/// Row key of a request that no node can satisfy, with the requested type if there is one.
 fn wished(wants: &Wants, resource: &str) -> Key {
     let named = wants.selector.get(TYPE);
     let kind = named.and_then(|value| typed(value));
@@ -84,48 +86,49 @@ fn wished(wants: &Wants, resource: &str) -> Key {
     }
 }
 
-/// The label that people select a type by.
+/// Label by which pods select a type.
 const TYPE: &str = "octavo.dev/type";
 
-/// When those end who hold some of a resource on a node.
+/// Number of holders of a resource on a node, and their deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Ends {
     holders: u32,
-    /// How many say when, the first and the last of them.
+    /// Number of holders with a deadline, the earliest and the latest deadline.
     told: Option<(u32, i64, i64)>,
 }
 
-/// Pods of one namespace that began in the same minute: replicas, or the workers of one training, which end together as a rule. Each
-/// counted for itself, the first end would be said to be sooner than it is. By the namespace and the minute since 1970.
+/// Holders grouped into workloads by namespace and start minute (since 1970). Pods of one namespace that start in the
+/// same minute are usually replicas or workers of one job and end together. Counting them individually would
+/// underestimate the time until the first end.
 pub(super) type Works<'a> = BTreeMap<(&'a str, i64), Work>;
 
-/// A piece of work that holds something.
+/// Workload that holds units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Work {
-    /// When the first of its pods began, in seconds since 1970.
+    /// Start of its first pod, in seconds since 1970.
     pub(super) began: i64,
-    /// Whether another pod could have what it holds.
+    /// True if another pod could use its units afterwards.
     pub(super) is_usable: bool,
 }
 
-/// Which piece of work a pod belongs to.
+/// Workload that a pod belongs to.
 pub(super) fn work(namespace: &str, began: i64) -> (&str, i64) {
     (namespace, began.div_euclid(60))
 }
 
-/// Who holds some of a resource.
+/// Holders of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Held<'a> {
-    /// Of those whose units another could have afterwards.
+    /// Deadlines of holders whose units another pod could use afterwards.
     ends: Ends,
-    /// Those that have begun.
+    /// Workloads that have started.
     works: Works<'a>,
 }
 
-/// By node and resource.
+/// Holders by node and resource.
 pub(super) type HeldByNode<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Held<'a>>>;
 
-/// Who holds what on each node.
+/// Collects the holders of accelerator resources on each node.
 pub(super) fn holders(sights: &Sights) -> HeldByNode<'_> {
     let mut all = HeldByNode::new();
     for pod in sights.pods.values() {
@@ -154,7 +157,8 @@ impl<'a> Held<'a> {
         work.is_usable |= is_usable;
     }
 
-    /// With those of one more node, which are of use to nobody else where it is of none.
+    /// Adds the holders of one more node. They release nothing usable if the node is unavailable (`is_usable` is
+    /// false).
     pub(super) fn take(&mut self, node: &Self, is_usable: bool) {
         if is_usable {
             self.ends = self.ends.and(node.ends);
@@ -164,7 +168,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// How long until one is free where none is, by what those say who hold some, and by the past.
+    /// Waiting time until a unit is free, from the holders' deadlines and the history.
     pub(super) fn wait(&self, guess: impl FnOnce(&Works<'_>) -> Guess) -> Wait {
         let Ends { holders, told } = self.ends;
         if holders == 0 {
@@ -180,7 +184,7 @@ impl<'a> Held<'a> {
                 },
                 told,
             ) => {
-                // Where one has to end by then, one is free by then.
+                // A holder's deadline is an upper bound on the time until one is free.
                 let last = told.map(|(_, first, _)| first);
                 Wait::Likely {
                     from: last.map_or(from, |last| from.min(last)),
@@ -219,7 +223,7 @@ impl Ends {
     }
 }
 
-/// Resources of accelerators that somebody holds on a node and that it does not name any more.
+/// Accelerator resources that pods hold on a node, including those that the node no longer reports.
 pub(super) fn held_names<'a>(held: impl Iterator<Item = (&'a str, u64)>) -> BTreeSet<&'a str> {
     let some = held.filter(|(name, count)| is_accelerator(name) && *count > 0);
     some.map(|(name, _)| name).collect()

@@ -1,4 +1,4 @@
-//! What is counted of one type, resource and shape.
+//! Row of the availability table: the counts of one type, resource and shape.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,135 +9,136 @@ use super::shape::Shape;
 use super::standing::Why;
 use crate::domain::quantity::Mebibytes;
 
-/// What rows are told apart by, in their order.
+/// Identity of a row, in sort order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The type.
     pub kind: Kind,
-    /// The resource that pods ask for.
+    /// Resource that pods request.
     pub resource: String,
-    /// What one unit of it is.
+    /// What one unit is.
     pub shape: Shape,
 }
 
-/// Units of one type, resource and shape: `taken`, `free` and `unusable` add up to `capacity`, or `taken` alone is more.
+/// Units of one type, resource and shape. `taken`, `free` and `unusable` add up to `capacity`, unless `taken` alone
+/// exceeds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Of what.
+    /// Identity of the row.
     pub key: Key,
-    /// Memory of one unit; the least, should they differ.
+    /// Memory of one unit; the minimum if they differ.
     pub memory: Option<Mebibytes>,
-    /// Nodes that have some.
+    /// Number of nodes that have some.
     pub nodes: u32,
-    /// All there are.
+    /// Total number of units.
     pub capacity: u64,
-    /// What pods may have of them.
+    /// Units that pods may be allocated.
     pub allocatable: u64,
-    /// What pods have asked for and hold; without a cluster, what is seen in use.
+    /// Units allocated to pods; without cluster data, units observed in use.
     pub taken: u64,
-    /// How many more pods that ask for one would be placed.
+    /// Number of additional pods requesting one unit that would be placed.
     pub free: u64,
-    /// What is neither taken nor free.
+    /// Units that are neither allocated nor free, by reason.
     pub unusable: BTreeMap<Why, Unusable>,
-    /// Who waits for some.
+    /// Pods that wait for these units.
     pub pending: Pending,
-    /// How many more there would be if idle devices were given this shape.
+    /// Additional units if idle devices were repartitioned to this shape.
     pub could_become: u64,
-    /// How long until one is free.
+    /// Time until a unit is free.
     pub wait: Wait,
-    /// Whose word the type is.
+    /// Sources of the type.
     pub sources: BTreeSet<Source>,
-    /// Where they are, node by node.
+    /// Counts by node.
     pub by_node: Vec<OnNode>,
 }
 
-/// What one node has of a row.
+/// A node's share of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnNode {
-    /// Its name.
+    /// Node name.
     pub node: Arc<str>,
-    /// All there are.
+    /// Total number of units.
     pub capacity: u64,
-    /// How many more pods that ask for one would be placed there.
+    /// Number of additional pods requesting one unit that would be placed there.
     pub free: u64,
-    /// How many more there would be if idle devices were given this shape.
+    /// Additional units if idle devices were repartitioned to this shape.
     pub could_become: u64,
 }
 
-/// Units of no use for one reason.
+/// Units that are unavailable for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unusable {
-    /// How many.
+    /// Number of units.
     pub count: u64,
-    /// On how many nodes.
+    /// Number of nodes.
     pub nodes: u32,
 }
 
-/// Pods that wait for units. One that would take any of several types is counted with each.
+/// Pods that wait for units. A pod that accepts any of several types counts for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pending {
-    /// How many pods.
+    /// Number of pods.
     pub pods: u64,
-    /// What they ask for together.
+    /// Total number of units that they request.
     pub units: u64,
 }
 
-/// How long until a unit is free, from evidence alone.
+/// Time until a unit is free, from evidence only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// One is.
+    /// A unit is free now.
     Now,
-    /// Pods that hold some say when they end at the latest: the first and the last of them, in seconds since 1970.
+    /// Some holders have a deadline: the earliest and the latest of these, in seconds since 1970.
     Between {
-        /// When the first ends.
+        /// Earliest deadline.
         earliest: i64,
-        /// When the last ends of those who say.
+        /// Latest deadline.
         latest: i64,
-        /// How many say so.
+        /// Number of holders with a deadline.
         of: u32,
-        /// How many hold some.
+        /// Number of holders.
         holders: u32,
     },
-    /// By how long others held theirs, and by when those say that they end at the latest who say so. Times are seconds since 1970.
+    /// Estimate from past holding times and from the deadlines of current holders. Times are seconds since 1970.
     Likely {
-        /// When one is free as likely as not.
+        /// Median of the time at which a unit is free.
         from: i64,
-        /// When one is free nine times in ten; `None` where not so much can be said.
+        /// 90th percentile; `None` if the data does not reach that far.
         to: Option<i64>,
-        /// How many have ended, by which it is said.
+        /// Number of ended workloads that the estimate is based on.
         samples: u32,
-        /// From when on those who ended are known.
+        /// Time since which ends are observed.
         since: i64,
-        /// How many of those who hold some say when they end.
+        /// Number of holders with a deadline.
         of: u32,
-        /// How many hold some.
+        /// Number of holders.
         holders: u32,
     },
-    /// Nobody can tell.
+    /// No estimate is possible.
     Unknown(Unknown),
 }
 
-/// Why nobody can tell how long.
+/// Reason why no waiting time is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
-    /// The cluster is not looked at.
+    /// There is no cluster data.
     NoCluster,
-    /// No pod holds one where another could have it afterwards.
+    /// No pod holds a unit that another pod could use afterwards.
     NobodyHolds,
-    /// Those who hold some do not say when they end, and nobody has watched how long others did.
+    /// No holder has a deadline, and holding times were not observed.
     NoDeadline,
-    /// They do not say, and too few others have ended.
+    /// No holder has a deadline, and too few workloads have ended.
     TooFew {
-        /// How many have.
+        /// Number of ended workloads.
         ended: u32,
-        /// Since when, in seconds since 1970.
+        /// Start of observation, in seconds since 1970.
         since: i64,
     },
-    /// They do not say, and have held theirs longer than others of whom it is known.
+    /// No holder has a deadline, and the current holders have held their units longer than any observed one.
     Longer {
-        /// How many others have ended.
+        /// Number of ended workloads.
         samples: u32,
-        /// Since when, in seconds since 1970.
+        /// Start of observation, in seconds since 1970.
         since: i64,
     },
 }
@@ -161,7 +162,7 @@ impl Row {
         }
     }
 
-    /// With so many more of a node. Nodes are counted one after the other.
+    /// Adds units of a node. Calls for the same node must be consecutive.
     pub(super) fn is_had_by(&mut self, more: OnNode) {
         match self.by_node.last_mut() {
             Some(last) if last.node == more.node => {
@@ -173,7 +174,7 @@ impl Row {
         }
     }
 
-    /// With so many more that are of no use, on one more node.
+    /// Adds units of one more node that are unavailable.
     pub(super) fn is_of_no_use(&mut self, why: Why, count: u64) {
         if count > 0 {
             let all = self.unusable.entry(why).or_default();
@@ -189,7 +190,7 @@ impl Row {
         };
     }
 
-    /// Whether the same cluster comes to something else later: how likely an end is depends on how long somebody has held.
+    /// Returns `true` if the row changes with time alone: estimates depend on how long holders have held their units.
     pub(super) fn depends_on_time(&self) -> bool {
         match self.wait {
             Wait::Likely { .. }
@@ -202,7 +203,7 @@ impl Row {
         }
     }
 
-    /// All that are of no use.
+    /// Total number of unavailable units.
     pub fn unusable_units(&self) -> u64 {
         let counts = self.unusable.values().map(|one| one.count);
         counts.fold(0, u64::saturating_add)
@@ -221,7 +222,7 @@ impl OnNode {
 }
 
 impl Wait {
-    /// What it means, in words for a person, beside the times; `None` where one is free.
+    /// Explanation for users, without the times; `None` if a unit is free.
     pub fn words(self) -> Option<String> {
         match self {
             Self::Now => None,
@@ -253,7 +254,7 @@ impl Wait {
 }
 
 impl Unknown {
-    /// In words for a person.
+    /// Explanation for users.
     pub fn words(self) -> String {
         match self {
             Self::NoCluster => {
@@ -270,7 +271,7 @@ impl Unknown {
         }
     }
 
-    /// How many have ended by which it might have been said, and since when that is watched, in seconds since 1970.
+    /// Number of ended workloads observed, and the start of observation in seconds since 1970.
     pub fn watched(self) -> Option<(u32, i64)> {
         match self {
             Self::NoCluster | Self::NobodyHolds | Self::NoDeadline => None,

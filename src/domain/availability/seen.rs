@@ -1,4 +1,4 @@
-//! What an agent's inventory comes to, made once for each that changes.
+//! Units derived from an agent's inventory, recomputed when the inventory changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,39 +14,39 @@ use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::Usage;
 use crate::domain::sharing::{ResourceName, ShareId};
 
-/// What an agent sees, as far as it is counted.
+/// Units that an agent reports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
     /// Ordered by resource, then by type, each once.
     pub units: Vec<SeenUnits>,
-    /// Devices that could be given another shape: those alike, and how many there are.
+    /// Devices that could be repartitioned: groups of identical devices with their count.
     pub(super) idle: Vec<(Option<TypeName>, Arc<Idle>, u32)>,
 }
 
-/// Devices or partitions of one type.
+/// Devices or partitions of one type and resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenUnits {
-    /// The type; `None` where nobody knows it.
+    /// Type; `None` if unknown.
     pub type_name: Option<TypeName>,
-    /// The resource by which a plugin would usually offer them.
+    /// Resource under which a device plugin usually offers them.
     pub resource: String,
-    /// What one is.
+    /// What one unit is.
     pub shape: Shape,
-    /// Memory of one; the least, should they differ.
+    /// Memory of one unit; the minimum if they differ.
     pub memory: Option<Mebibytes>,
-    /// How many.
+    /// Total number.
     pub total: u64,
-    /// Without a process, and nobody has been given them.
+    /// Units without a process that are not allocated.
     pub free: u64,
-    /// With one, or given to somebody.
+    /// Units with a process, or allocated.
     pub in_use: u64,
-    /// Of no use until somebody does something.
+    /// Units that require intervention before they can be used.
     pub broken: u64,
-    /// Of no use to pods on purpose: set aside for virtual machines.
+    /// Units reserved for virtual machines, which are unavailable to pods on purpose.
     pub set_aside: u64,
 }
 
-/// Equal units. They are counted and not listed: an agent may report any number of time slices.
+/// Equal units, as a count instead of a list: an agent may report any number of time slices.
 struct One {
     resource: String,
     shape: Shape,
@@ -64,34 +64,34 @@ enum Standing {
     Unknown,
 }
 
-/// What an agent reports of its node beside the devices.
+/// Agent's report on its node besides the devices.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reported<'a> {
-    /// Which containers hold which devices, where the agent observes that.
+    /// Devices held by containers, if the agent observes that.
     pub usage: Option<&'a Usage>,
-    /// How devices are allocated, where the agent is involved in that.
+    /// Allocation of devices, if the agent takes part in it.
     pub sharing: Option<&'a SharingReport>,
 }
 
-/// What pods hold of each device or partition, and which of them are time-sliced; by UUID.
+/// Allocations of each device or partition, and which of them are time-sliced; by UUID.
 #[derive(Debug, Default)]
 struct Allocations<'a> {
     held: BTreeMap<&'a str, BTreeSet<&'a ShareId>>,
     sliced: BTreeMap<&'a str, (&'a ResourceName, u32)>,
 }
 
-/// The resource of devices for which there is no plugin that is known here.
+/// Resource name of devices without a known device plugin.
 const OTHER: &str = "other";
 
 impl Seen {
-    /// Of what a node has and what its agent reports beside that. What idle devices could become is looked up in `known`.
+    /// Counts the units of a node's inventory. The potential capacity of idle devices is cached in `known`.
     pub fn of(inventory: &Inventory, reported: Reported<'_>, known: &mut Possibilities) -> Self {
         let allocations = Allocations::of(reported);
         let held: BTreeSet<&str> = allocations.held.keys().copied().collect();
         let mut all: BTreeMap<(String, Option<TypeName>), SeenUnits> = BTreeMap::new();
         let summaries = DeviceSummary::all(inventory);
         let devices = inventory.devices.iter().map(Some);
-        // What only the Neuron driver shows comes last, and has no device.
+        // Devices that only the Neuron driver reports come last and are not in `inventory.devices`.
         let devices = devices.chain(std::iter::repeat(None));
         let mut seen = Self::default();
         for (summary, device) in summaries.iter().zip(devices) {
@@ -122,7 +122,7 @@ impl Seen {
         }
     }
 
-    /// Whether it has any device.
+    /// Returns `true` if the inventory has no device.
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
     }
@@ -159,7 +159,7 @@ impl SeenUnits {
         *place = place.saturating_add(one.count);
     }
 
-    /// Of which nobody tells whether they are in use.
+    /// Number of units whose use is unknown.
     pub fn unknown(&self) -> u64 {
         let told = [self.free, self.in_use, self.broken, self.set_aside];
         let told = told.into_iter().fold(0, u64::saturating_add);
@@ -186,13 +186,13 @@ impl<'a> Allocations<'a> {
         all
     }
 
-    /// Whether a container holds the device as a whole, or a time slice of it.
+    /// Returns `true` if a container holds the whole device or a time slice of it.
     fn has(&self, device: &Device) -> bool {
         let uuid = device.uuid.as_ref();
         uuid.is_some_and(|uuid| self.held.contains_key(uuid.as_str()))
     }
 
-    /// A device or partition as the units that pods can ask for: itself, or its time slices.
+    /// Units that pods can request: the device or partition itself, or its time slices.
     fn units(&self, uuid: Option<&str>, whole: One) -> Vec<One> {
         let held = uuid.and_then(|uuid| self.held.get(uuid));
         let held = held.map_or(0, |ids| u64::try_from(ids.len()).unwrap_or(u64::MAX));
@@ -205,7 +205,7 @@ impl<'a> Allocations<'a> {
             };
             return vec![One { standing, ..whole }];
         };
-        // A process of an unknown container holds one.
+        // A process of an unknown container occupies one unit.
         let taken = held.max(u64::from(whole.standing == Standing::Taken));
         let (taken, rest) = match whole.standing {
             Standing::Free | Standing::Taken => (taken, Standing::Free),
@@ -267,7 +267,7 @@ fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<One> {
             let Some(profile) = device.profile_of(instance, compute) else {
                 continue;
             };
-            // A process that does not say where it runs may be anywhere.
+            // A process without a reported instance could run in any.
             let is_here = |told: Option<u32>, id: u32| told.is_none_or(|told| told == id);
             let mut processes = device.processes.iter();
             let runs = processes.any(|process| {
@@ -293,7 +293,7 @@ fn partitions(device: &Device, allocations: &Allocations<'_>) -> Vec<One> {
 }
 
 impl Seen {
-    /// Units behind a resource, of each type: a node may offer them under another name where they are time-sliced.
+    /// Units behind a resource, by type. A node may offer time-sliced ones under another name.
     pub(super) fn of_resource(&self, resource: &str) -> impl Iterator<Item = &SeenUnits> {
         let bare = |name: &str| name.strip_suffix(".shared").unwrap_or(name).to_owned();
         let wanted = bare(resource);
@@ -301,7 +301,7 @@ impl Seen {
         units.filter(move |units| bare(&units.resource) == wanted)
     }
 
-    /// Types of the units behind a resource; those of all units if none is behind it.
+    /// Types of the units behind a resource; of all units if none is behind it.
     pub(super) fn types(&self, resource: &str) -> BTreeSet<Option<TypeName>> {
         let of = |units: &SeenUnits| units.type_name.clone();
         let found: BTreeSet<_> = self.of_resource(resource).map(of).collect();
@@ -311,7 +311,7 @@ impl Seen {
         found
     }
 
-    /// Units of a resource that are set aside and that the kubelet still counts in its capacity.
+    /// Reserved units of a resource that the kubelet still counts in its capacity.
     pub(super) fn set_aside(&self, resource: &str, capacity: u64) -> u64 {
         let sum = |of: fn(&SeenUnits) -> u64| {
             let counts = self.of_resource(resource).map(of);
@@ -323,7 +323,7 @@ impl Seen {
 }
 
 impl SeenUnits {
-    /// Whether any of them is neither broken nor set aside.
+    /// Returns `true` if any unit is neither broken nor reserved.
     pub(super) fn has_usable(&self) -> bool {
         self.broken.saturating_add(self.set_aside) < self.total
     }
@@ -384,7 +384,7 @@ mod tests {
         }
     }
 
-    /// One container holds these of the device.
+    /// Usage in which one container holds these units of the device.
     fn held<const N: usize>(ids: [ShareId; N]) -> Usage {
         Usage {
             devices: vec![DeviceUsage {
@@ -413,7 +413,7 @@ mod tests {
         }
     }
 
-    /// A report of the device as time slices.
+    /// Report in which the device is time-sliced.
     fn sliced(state: &str, replicas: u32) -> SharingReport {
         let unit = UnitStatus {
             uuid: UUID.to_owned(),
@@ -485,7 +485,7 @@ mod tests {
         let usage = held([ShareId::replica(UUID, 0), ShareId::replica(UUID, 1)]);
         assert_eq!(counted(device(), None), (all, 0, 0));
         assert_eq!(counted(device(), Some(&usage)), (all - 2, 2, 0));
-        // Allocated slices are in use even where the processes of the device are not known.
+        // Allocated slices are in use even where the processes of the device are unknown.
         let mut silent = device();
         silent.users_untold("no permission".to_owned());
         assert_eq!(counted(silent, Some(&usage)), (0, 2, all - 2));

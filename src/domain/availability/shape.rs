@@ -1,29 +1,30 @@
-//! What one unit of a resource is: a device, a part of one, or a turn on either.
+//! Shape of a resource's units: a device, a partition, or a time slice of either.
 //!
-//! Resources are names that device plugins chose; only those of accelerators are counted, by the rules of their makers' plugins.
+//! Device plugins choose the resource names. Only accelerator resources are counted, by the naming rules of the
+//! vendors' plugins.
 
 use std::fmt;
 
 use crate::domain::inventory::Vendor;
 
-/// What one unit is.
+/// What one unit of a resource is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
     /// A whole device.
     Device,
-    /// A MIG partition of this profile.
+    /// A MIG partition with this profile.
     Mig(String),
-    /// A device, by turns with others.
+    /// A time slice of a device.
     Shared,
-    /// A MIG partition of this profile, by turns with others.
+    /// A time slice of a MIG partition with this profile.
     SharedMig(String),
     /// A logical core of a Neuron device.
     NeuronCore,
-    /// A part of an AMD device, as its driver calls it: `cpx_nps4`.
+    /// A partition of an AMD device, by the driver's name: `cpx_nps4`.
     Part(String),
 }
 
-/// The resource of whole devices, and the key of the taint that is usual on their nodes.
+/// Resource name of whole devices, which is also the key of the usual taint on their nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Whole(&'static str);
 
@@ -32,11 +33,13 @@ const AMD: &str = "amd.com/";
 const NEURON: &str = "aws.amazon.com/neuron";
 const MIG: &str = "nvidia.com/mig-";
 const SHARED: &str = ".shared";
-/// How NVIDIA's labels of the product end where devices are given out in parts or by turns. Source: NVIDIA k8s-device-plugin, `internal/lm`.
+/// Suffixes of NVIDIA's product label for partitioned and time-sliced devices. Source: NVIDIA k8s-device-plugin,
+/// `internal/lm`.
 const MIG_PRODUCT: &str = "-MIG-";
 const SHARED_PRODUCT: &str = "-SHARED";
 
-/// Whether a resource is one of accelerators. Sources: NVIDIA k8s-device-plugin, AMD's k8s-device-plugin, AWS Neuron's.
+/// Returns `true` if a resource is an accelerator resource. Sources: NVIDIA k8s-device-plugin, AMD's
+/// k8s-device-plugin, AWS Neuron's.
 pub fn is_accelerator(resource: &str) -> bool {
     let is_nvidia = resource
         .strip_prefix(NVIDIA)
@@ -45,7 +48,7 @@ pub fn is_accelerator(resource: &str) -> bool {
 }
 
 impl Whole {
-    /// Of this maker; `None` where no plugin gives its devices out.
+    /// Whole-device resource of this vendor; `None` if no known plugin offers its devices.
     pub fn of(vendor: Vendor) -> Option<Self> {
         match vendor {
             Vendor::Nvidia => Some(Self("nvidia.com/gpu")),
@@ -55,7 +58,7 @@ impl Whole {
         }
     }
 
-    /// Of the maker of this resource.
+    /// Whole-device resource of the vendor that this resource belongs to.
     pub fn behind(resource: &str) -> Option<Self> {
         let vendors = [Vendor::Nvidia, Vendor::Amd, Vendor::Aws];
         let domain = |name: &str| name.split_once('/').map(|(domain, _)| domain.to_owned());
@@ -64,14 +67,14 @@ impl Whole {
         all.next()
     }
 
-    /// The name.
     pub fn as_str(self) -> &'static str {
         self.0
     }
 }
 
 impl Shape {
-    /// Of a resource, on a node with this product label. The label says so where parts or turns keep the name of whole devices.
+    /// Shape of a resource on a node with this product label. The label decides where partitions or time slices use
+    /// the resource name of whole devices.
     pub fn of(resource: &str, product: Option<&str>) -> Self {
         let (name, is_shared) = match resource.strip_suffix(SHARED) {
             Some(name) => (name, true),
@@ -106,7 +109,7 @@ impl Shape {
         }
     }
 
-    /// A time slice of it.
+    /// Time slice of this shape.
     pub(super) fn sliced(&self) -> Self {
         match self {
             Self::Mig(profile) | Self::SharedMig(profile) => Self::SharedMig(profile.clone()),
@@ -114,7 +117,7 @@ impl Shape {
         }
     }
 
-    /// Whether a unit is had alone.
+    /// Returns `true` if a unit is allocated exclusively.
     pub fn is_exclusive(&self) -> bool {
         match self {
             Self::Device | Self::Mig(_) | Self::NeuronCore | Self::Part(_) => true,
@@ -123,7 +126,8 @@ impl Shape {
     }
 }
 
-/// A value of `nvidia.com/gpu.product`: the product, the profile of its partitions, and whether it is shared by turns.
+/// Splits a value of `nvidia.com/gpu.product` into the product, the profile of its partitions, and whether it is
+/// time-sliced.
 pub(super) fn parts_of_product(value: &str) -> (&str, Option<&str>, bool) {
     let (value, is_shared) = match value.strip_suffix(SHARED_PRODUCT) {
         Some(value) => (value, true),
@@ -135,7 +139,7 @@ pub(super) fn parts_of_product(value: &str) -> (&str, Option<&str>, bool) {
     }
 }
 
-/// As people say it: `device`, `3g.40gb`, `turn`.
+/// Formats the shape for users, such as `device` or `3g.40gb`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

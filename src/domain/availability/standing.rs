@@ -1,44 +1,44 @@
-//! Why what a node has is of no use now.
+//! Reasons why units of a node are unavailable.
 
 use super::shape::Whole;
 use crate::domain::cluster::{ClusterNode, Hindrance, Readiness, Toleration, Wants, hindrance};
 use crate::domain::node::{NOT_READY, REPARTITIONING};
 use crate::domain::reason::Reason;
 
-/// Why units are neither taken nor free, the first that holds of a node.
+/// Reason why units are neither allocated nor free; the first that applies to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// A person has cordoned the node.
+    /// An administrator cordoned the node.
     Cordoned,
-    /// Its devices are being given other partitions.
+    /// Its devices are being repartitioned.
     Repartitioning,
-    /// Its agent was not heard of for too long, and neither is its kubelet.
+    /// Neither its agent nor its kubelet has reported for too long.
     Stale,
-    /// Its kubelet says that it is not well, or says nothing.
+    /// Its kubelet reports that the node is not ready, or reports nothing.
     NotReady,
-    /// A taint that is none of the usual ones of accelerators.
+    /// It has a taint other than the usual ones of accelerator nodes.
     Tainted,
-    /// As many pods are there as may be.
+    /// It has its maximum number of pods.
     PodsFull,
-    /// Its device plugin does not give them out.
+    /// Its device plugin does not offer them.
     Unhealthy,
-    /// They are set aside for virtual machines, on purpose.
+    /// They are reserved for virtual machines on purpose.
     SetAside,
-    /// The agent sees them, and no device plugin offers them.
+    /// The agent reports them, but no device plugin offers them.
     PluginMissing,
-    /// Nobody tells whether they are in use.
+    /// It is unknown whether they are in use.
     UseUnknown,
-    /// An agent speaks for a node that the cluster has not.
+    /// An agent reports a node that is not in the cluster.
     NoSuchNode,
 }
 
-/// Taints of Kubernetes' own that say what the condition `Ready` says. Source: Kubernetes, "Taints and Tolerations".
+/// Kubernetes' own taints that mirror the condition `Ready`. Source: Kubernetes, "Taints and Tolerations".
 const UNWELL: [&str; 2] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
 ];
 
-/// Why a pod that asks for one unit of `resource`, and nothing else, should not be sent to `node`.
+/// Reason why a pod that requests one unit of `resource`, and nothing else, should not be scheduled on `node`.
 pub(super) fn standing(node: &ClusterNode, resource: &str, agent: AgentWord) -> Option<Why> {
     let found = hindrance(&asking(resource), node);
     let has_taint = |keys: &[&str]| {
@@ -59,15 +59,15 @@ pub(super) fn standing(node: &ClusterNode, resource: &str, agent: AgentWord) -> 
     }
 }
 
-/// What a node's agent says beside its devices; nothing where there is none.
+/// State of a node's agent; the default stands for a node without an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct AgentWord {
     pub(super) is_stale: bool,
     pub(super) is_changing: bool,
 }
 
-/// A pod that asks for a unit: as the admission plugin `ExtendedResourceToleration` completes it, and with the toleration that is
-/// usual for accelerators of the maker.
+/// Pod that requests a unit: with the toleration that the admission plugin `ExtendedResourceToleration` adds, and the
+/// usual toleration for the vendor's accelerators.
 fn asking(resource: &str) -> Wants {
     let usual = Whole::behind(resource).map(|whole| Toleration::of_key(whole.as_str()));
     let own = Toleration::of_key(resource);
@@ -78,7 +78,7 @@ fn asking(resource: &str) -> Wants {
 }
 
 impl Why {
-    /// The word.
+    /// Reason in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cordoned => "cordoned",
@@ -95,7 +95,7 @@ impl Why {
         }
     }
 
-    /// In words for a person, and what to do.
+    /// Explanation for users, with a remedy.
     pub fn words(self) -> &'static str {
         match self {
             Self::Cordoned => "the node is cordoned; kubectl uncordon gives it back",

@@ -1,29 +1,29 @@
-//! How long until the first of several holders ends, by how long others have held.
+//! Estimate of the time until the first of several holders ends, from observed holding times.
 //!
-//! The cumulative hazard of Nelson and Aalen, which supposes no law of how long things last. It takes holdings as they were seen: one
-//! that was there before anybody looked counts from the age at which it was first seen (delayed entry), and one that goes on counts as
-//! one that has reached its age (right-censoring). Neither is taken for a whole one. Of ages that nobody has reached nothing is said.
-//! Ties are taken as Fleming and Harrington take them.
-//! Sources: Nelson, "Theory and Applications of Hazard Plotting for Censored Failure Data", 1972; Aalen, Borgan, Gjessing, "Survival
-//! and Event History Analysis", 2008, 3.1.
+//! Uses the Nelson–Aalen estimator of the cumulative hazard, which assumes no distribution. A holding that already
+//! existed when observation began counts from its age at that time (delayed entry); one that continues counts up to
+//! its current age (right-censoring). Neither is treated as a complete holding. There is no estimate for ages that no
+//! holding has reached. Ties are handled as by Fleming and Harrington. Sources: Nelson, "Theory and Applications of
+//! Hazard Plotting for Censored Failure Data", 1972; Aalen, Borgan, Gjessing, "Survival and Event History Analysis",
+//! 2008, 3.1.
 
 use std::collections::BTreeMap;
 
-/// One holding, as far as it was watched.
+/// Observed part of one holding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Spell {
-    /// Its age in seconds when it was first seen.
+    /// Age in seconds when first observed.
     entered: u64,
-    /// Its age when it was seen last; more than `entered`.
+    /// Age in seconds when last observed; greater than `entered`.
     left: u64,
     ended: bool,
 }
 
-/// Of fewer that have reached an age nothing is learned of it: the last one or two say nothing of how long such as they last.
+/// Minimum number of holdings at risk at an age: with fewer, one or two long holdings would dominate the estimate.
 const FEWEST: u32 = 3;
 
 impl Spell {
-    /// One that was watched from one age in seconds to another, and whether it ended then. It lasts a second at least.
+    /// Holding observed between two ages in seconds, and whether it ended then. Its length is at least one second.
     pub(super) fn new(entered: u64, left: u64, ended: bool) -> Self {
         Self {
             entered,
@@ -33,17 +33,17 @@ impl Spell {
     }
 }
 
-/// How likely it is that the first has ended.
+/// Probability that the first holder has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chance {
-    /// As likely as not.
+    /// One half.
     Even,
-    /// Nine times in ten.
+    /// Nine tenths.
     NineInTen,
 }
 
 impl Chance {
-    /// The hazard at which so many have ended.
+    /// Cumulative hazard at this probability.
     fn hazard(self) -> f64 {
         match self {
             Self::Even => std::f64::consts::LN_2,
@@ -52,15 +52,15 @@ impl Chance {
     }
 }
 
-/// What was learned of how long holdings last.
+/// Cumulative hazard of holding times.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Hazard {
-    /// Ages in seconds at which some ended, ascending, and the hazard up to and with each.
+    /// Ages in seconds with ends, ascending, and the cumulative hazard up to and including each.
     steps: Vec<(u64, f64)>,
 }
 
 impl Hazard {
-    /// Of what was seen.
+    /// Estimates the hazard from observed holdings.
     pub(super) fn of(spells: &[Spell]) -> Self {
         let mut entered: Vec<u64> = spells.iter().map(|spell| spell.entered).collect();
         let mut left: Vec<u64> = spells.iter().map(|spell| spell.left).collect();
@@ -74,11 +74,11 @@ impl Hazard {
         let mut sum = 0.0;
         let mut steps = Vec::with_capacity(ends.len());
         for (age, count) in ends {
-            // Whoever ends at an age was seen before it, and whoever is seen at it last has reached it.
+            // A holding that ends at an age entered before it; one last observed at that age has reached it.
             let came = entered.partition_point(|entered| *entered < age);
             let gone = left.partition_point(|left| *left < age);
             let there = u32::try_from(came.saturating_sub(gone)).unwrap_or(u32::MAX);
-            // Those that end in one second end one after the other all the same.
+            // Ends within one second are treated as consecutive.
             let least = there.saturating_sub(count).saturating_add(1).max(FEWEST);
             sum += (least..=there)
                 .map(|left| f64::from(left).recip())
@@ -88,15 +88,15 @@ impl Hazard {
         Self { steps }
     }
 
-    /// Up to and with an age.
+    /// Cumulative hazard up to and including an age.
     fn at(&self, age: u64) -> f64 {
         let known = self.steps.partition_point(|(step, _)| *step <= age);
         let known = self.steps.get(..known).and_then(<[_]>::last);
         known.map_or(0.0, |(_, sum)| *sum)
     }
 
-    /// In how many seconds the first of those who have held for `ages` will have ended, with that chance, each of them by itself; `None`
-    /// where what was seen does not reach so far.
+    /// Seconds until the first of independent holders with these ages has ended, with the given probability; `None`
+    /// if the observed ages do not reach that far.
     pub(super) fn first_end(&self, ages: &[u64], chance: Chance) -> Option<u64> {
         let before: f64 = ages.iter().map(|age| self.at(*age)).sum();
         let is_over = |seconds: u64| {
@@ -110,7 +110,7 @@ impl Hazard {
         if !is_over(long) {
             return None;
         }
-        // It is over within `long`, and not within `short`.
+        // Invariant: the condition holds at `long` and does not hold at `short`.
         while long.saturating_sub(short) > 1 {
             let middle = short.midpoint(long);
             if is_over(middle) {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_first_of_several_ends_sooner_than_one_alone_and_who_has_held_long_has_less_to_go() {
-        // All last an hour, give or take ten minutes.
+        // All last about an hour, plus or minus ten minutes.
         let hazard = Hazard::of(&whole((3000..4200).step_by(20)));
         let alone = even(&hazard, &[0]).unwrap();
         assert!((3500..3700).contains(&alone), "{alone}");
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(even(&hazard, &[200]), None);
         assert_eq!(even(&hazard, &[]), None);
         assert_eq!(even(&Hazard::default(), &[0, 0]), None);
-        // Most go on, so that not even half of them are known to end ever.
+        // Most continue, so that fewer than half are known to end at all.
         let mut spells = whole([10, 20, 30]);
         spells.extend([Spell::new(0, 1000, false); 20]);
         assert_eq!(even(&Hazard::of(&spells), &[0]), None);
@@ -164,18 +164,18 @@ mod tests {
 
     #[test]
     fn who_was_there_before_anybody_looked_is_not_taken_for_one_that_began_then() {
-        // Half are short and half last a day; the long ones were all nearly over when they were first seen.
+        // Half are short and half last a day; the long ones were nearly over when first observed.
         let mut spells = whole((0..40).map(|number| 60 + number));
         spells.extend((0..40).map(|number| Spell::new(86_000, 86_400 + number, true)));
         let hazard = Hazard::of(&spells);
         let old = even(&hazard, &[86_100]).unwrap();
         assert!((300..340).contains(&old), "{old}");
-        // Taken for whole ones, their rest would be the length of all.
+        // If treated as complete, the short remainders of the long ones would distort the estimate.
         let short = even(&hazard, &[0]).unwrap();
         assert!((60..100).contains(&short), "{short}");
     }
 
-    /// Numbers from 0 to 1, the same each time.
+    /// Deterministic random numbers from 0 to 1.
     struct Dice(u64);
 
     impl Dice {
@@ -185,10 +185,10 @@ mod tests {
             f64::from(u32::try_from(self.0 >> 32).unwrap()) / f64::from(u32::MAX)
         }
 
-        /// Some are short and some are long, as work is.
+        /// Mixture of short and long holding times.
         fn lasts(&mut self) -> u64 {
             let scale = if self.roll() < 0.7 { 1800.0 } else { 40_000.0 };
-            // Weibull, of shape 2.
+            // Weibull with shape 2.
             let seconds = scale * (-self.roll().max(1e-9).ln()).sqrt();
             format!("{seconds:.0}").parse::<u64>().unwrap().max(1)
         }
@@ -202,7 +202,7 @@ mod tests {
         for _ in 0..400 {
             let past: Vec<u64> = (0..200).map(|_| dice.lasts()).collect();
             let hazard = Hazard::of(&whole(past));
-            // Holders of different ages, each of which is known to have lasted so far.
+            // Holders of different ages, each conditioned on having lasted that long.
             let mut holders = Vec::new();
             while holders.len() < 4 {
                 let (lasts, age) = (dice.lasts(), dice.lasts() / 2);
@@ -246,7 +246,7 @@ mod tests {
         ) {
             let hazard = Hazard::of(&spells);
             let (even, sure) = (hazard.first_end(&ages, Chance::Even), hazard.first_end(&ages, Chance::NineInTen));
-            // `None` is later than all that can be told.
+            // `None` sorts after every estimate.
             let late = |told: Option<u64>| told.unwrap_or(u64::MAX);
             prop_assert!(late(even) <= late(sure));
             let mut more = ages.clone();
@@ -257,7 +257,7 @@ mod tests {
             prop_assert_eq!(hazard.first_end(&turned, Chance::Even).is_some(), even.is_some());
             let going_on: Vec<Spell> = spells.iter().map(|spell| Spell { ended: false, ..*spell }).collect();
             prop_assert_eq!(Hazard::of(&going_on).first_end(&more, Chance::Even), None);
-            // What is told lies within what was seen.
+            // The estimate lies within the observed range.
             let longest = spells.iter().map(|spell| spell.left).max().unwrap_or(0);
             prop_assert!(even.is_none_or(|even| (1..=longest).contains(&even)));
         }

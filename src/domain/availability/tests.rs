@@ -1,4 +1,4 @@
-//! Small clusters, counted; in `waits.rs` how long one waits, and in `random.rs` such as nobody thought of.
+//! Tests of availability on small clusters; waiting times are in `waits.rs`, random clusters in `random.rs`.
 
 mod bounds;
 mod random;
@@ -77,7 +77,7 @@ fn counted(agents: &[AgentNode<'_>], sights: Option<&Sights>) -> Availability {
     count(agents, sights, &mut Names::new(Catalogue::built_in()), None)
 }
 
-/// `H200 nvidia.com/gpu: 8/8 taken 2 free 6`, and why the rest is of no use.
+/// Formats rows as `H200 nvidia.com/gpu: 8/8 taken 2 free 6`, followed by the unavailable units by reason.
 fn lines(availability: &Availability) -> Vec<String> {
     let rows = availability.rows.iter();
     rows.map(|row| {
@@ -243,7 +243,7 @@ fn types_of_a_mixed_node_are_told_apart_where_the_resource_does() {
             "nvidia-t4-16gb nvidia.com/gpu device: 4/4 taken 0 free 4",
         ]
     );
-    // Without the agent the labels say no more than that there are several.
+    // Without the agent the labels only report that there are several types.
     let labelled = sights(vec![node("a", &[(TYPE, "mixed")], 4)], Vec::new());
     assert_eq!(
         lines(&counted(&[], Some(&labelled))),
@@ -296,7 +296,7 @@ fn d9_devices_that_are_set_aside_are_so_where_the_kubelet_retains_their_capacity
     assert_eq!(end(2, (2, 4)), "free 2 set-aside 2");
     assert_eq!(end(2, (1, 4)), "free 1 unhealthy 1 set-aside 2");
     assert_eq!(end(2, (0, 4)), "free 0 set-aside 2 plugin-missing 2");
-    // The plugin never offered those that are set aside.
+    // The plugin never offered the reserved ones.
     assert_eq!(end(2, (1, 2)), "free 1 unhealthy 1");
 }
 

@@ -1,17 +1,17 @@
-//! How much of each resource: what a node can give, what a pod asks for.
+//! Amounts by resource: capacity of a node, requests of a pod.
 
 use std::collections::BTreeMap;
 
 use super::quantity::Quantity;
 use super::{CPU, PODS};
 
-/// How much of each resource, by Kubernetes' name of it: processor time in thousandths of a processor, all else in whole ones,
-/// as the scheduler counts. Source: Kubernetes, `pkg/scheduler/framework`, `Resource.Add`.
+/// Amount of each resource by its Kubernetes name: CPU in millicores, all others in whole units, as the scheduler
+/// counts. Source: Kubernetes, `pkg/scheduler/framework`, `Resource.Add`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Amounts(BTreeMap<String, u64>);
 
 impl Amounts {
-    /// Of what Kubernetes says of each.
+    /// Converts Kubernetes quantities.
     pub fn of<'a>(all: impl IntoIterator<Item = (&'a str, Quantity)>) -> Self {
         let counted = all.into_iter().map(|(name, quantity)| {
             let count = match name {
@@ -23,34 +23,34 @@ impl Amounts {
         Self(counted.collect())
     }
 
-    /// The same with so many of one more resource.
+    /// Sets the amount of one resource.
     #[must_use]
     pub fn with(mut self, name: &str, count: u64) -> Self {
         self.0.insert(name.to_owned(), count);
         self
     }
 
-    /// Of one resource; 0 where there is none.
+    /// Amount of one resource; 0 if absent.
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// Whether the resource is named at all, be it with 0.
+    /// Returns `true` if the resource is present, even with amount 0.
     pub fn names(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Each resource that is named, in order.
+    /// All resources and amounts, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, count)| (name.as_str(), *count))
     }
 
-    /// Each resource that is a device or a part of one: its name has a domain, and it is nothing of Kubernetes' own.
+    /// Device resources: their name has a domain that is not one of Kubernetes.
     pub fn devices(&self) -> impl Iterator<Item = (&str, u64)> {
         self.iter().filter(|(name, _)| is_device(name))
     }
 
-    /// More by what `other` has.
+    /// Adds the amounts of `other`.
     pub fn add(&mut self, other: &Self) {
         for (name, count) in &other.0 {
             let sum = self.0.entry(name.clone()).or_default();
@@ -58,7 +58,7 @@ impl Amounts {
         }
     }
 
-    /// Less by what `other` has; of nothing there is less than none.
+    /// Subtracts the amounts of `other`, saturating at 0.
     pub fn subtract(&mut self, other: &Self) {
         for (name, count) in &other.0 {
             if let Some(rest) = self.0.get_mut(name) {
@@ -67,7 +67,7 @@ impl Amounts {
         }
     }
 
-    /// At least what `other` has, of each.
+    /// Raises each amount to at least that of `other`.
     pub fn raise(&mut self, other: &Self) {
         for (name, count) in &other.0 {
             let most = self.0.entry(name.clone()).or_default();
@@ -75,7 +75,7 @@ impl Amounts {
         }
     }
 
-    /// How often `wanted` is in it. One pod more is always asked for beside what is named.
+    /// Number of pods requesting `wanted` that fit; each pod also takes one of [`PODS`].
     pub fn times(&self, wanted: &Self) -> u64 {
         let one = wanted.clone().with(PODS, 1);
         let asked = one.0.iter().filter(|(_, count)| **count > 0);
@@ -83,7 +83,7 @@ impl Amounts {
         often.min().unwrap_or(0)
     }
 
-    /// The first resource of which there is not enough for one more pod that asks for `wanted`.
+    /// First resource that is insufficient for one more pod requesting `wanted`.
     pub fn lacks(&self, wanted: &Self) -> Option<String> {
         let one = wanted.clone().with(PODS, 1);
         let lacking = one.0.iter().find(|(name, count)| self.get(name) < **count);
@@ -91,7 +91,8 @@ impl Amounts {
     }
 }
 
-/// Whether a resource is a device or a part of one. Kubernetes' own resources have no domain, or one of its own.
+/// Returns `true` if a resource is a device resource. Kubernetes' own resources have no domain or a domain of
+/// Kubernetes.
 pub(super) fn is_device(name: &str) -> bool {
     let Some((domain, _)) = name.split_once('/') else {
         return false;

@@ -1,11 +1,11 @@
-//! A node, as far as it decides what may stand on it.
+//! Node properties that decide which pods fit on it.
 
 use std::collections::BTreeMap;
 
 use super::amounts::Amounts;
 use super::taint::Taint;
 
-/// A node as the API server has it.
+/// Node of the cluster, as reported by the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterNode {
     /// Its name.
@@ -14,30 +14,30 @@ pub struct ClusterNode {
     pub labels: BTreeMap<String, String>,
     /// Its taints.
     pub taints: Vec<Taint>,
-    /// Whether a person has cordoned it.
+    /// True if an administrator cordoned it.
     pub is_cordoned: bool,
-    /// Whether its kubelet says that it is well.
+    /// Condition `Ready`, as the kubelet reports it.
     pub readiness: Readiness,
-    /// What kubelet says it has.
+    /// Capacity that the kubelet reports.
     pub capacity: Amounts,
-    /// What pods may have of that.
+    /// Part of the capacity that pods may be allocated.
     pub allocatable: Amounts,
 }
 
-/// What the condition `Ready` of a node says.
+/// Condition `Ready` of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Readiness {
     /// It is ready.
     Ready,
-    /// It is not.
+    /// It is not ready.
     NotReady,
-    /// Its kubelet has not been heard of for a while, or never.
+    /// Its kubelet has never reported, or not for a while.
     #[default]
     Unknown,
 }
 
 impl ClusterNode {
-    /// The value of a label.
+    /// Value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(String::as_str)
     }

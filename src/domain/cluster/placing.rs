@@ -1,4 +1,4 @@
-//! Which pod may stand on which node, and how often.
+//! Placement rules: which pod fits on which node, and how many.
 
 use std::fmt;
 
@@ -7,25 +7,27 @@ use super::node::ClusterNode;
 use super::pod::Wants;
 use super::taint::{Effect, Taint, Toleration};
 
-/// Why a pod may not stand on a node, however much is free there.
+/// Reason why a pod cannot be placed on a node, regardless of free capacity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hindrance {
-    /// A person has cordoned it.
+    /// The node is cordoned.
     Cordoned,
-    /// A taint that the pod does not tolerate.
+    /// The pod does not tolerate this taint.
     Tainted(Taint),
-    /// It has not the labels that the pod selects by, the first of which is this.
+    /// The node does not match the pod's node selector; this is the first label that differs.
     Selector(String),
-    /// It is none that the pod's affinity asks for.
+    /// The node does not match the pod's node affinity.
     Affinity,
 }
 
-/// What cordons a node, for whoever tolerates it. Source: Kubernetes, `pkg/scheduler/framework/plugins/nodeunschedulable`.
+/// Taint key that stands for a cordon and can be tolerated. Source: Kubernetes,
+/// `pkg/scheduler/framework/plugins/nodeunschedulable`.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Why a pod that wants this may not stand on `node`; `None` where it may, as far as there is room.
+/// Reason why a pod with these requirements cannot be placed on `node`; `None` if it can, given enough capacity.
 ///
-/// As the scheduler has it, which looks at taints and at no condition: a node that is not ready has a taint that says so.
+/// Follows the scheduler, which considers taints and no conditions: a node that is not ready has a corresponding
+/// taint.
 pub fn hindrance(wants: &Wants, node: &ClusterNode) -> Option<Hindrance> {
     if node.is_cordoned && !tolerates_a_cordon(&wants.tolerations) {
         return Some(Hindrance::Cordoned);
@@ -44,7 +46,7 @@ pub fn hindrance(wants: &Wants, node: &ClusterNode) -> Option<Hindrance> {
         .then_some(Hindrance::Affinity)
 }
 
-/// How many more pods that want this may stand on `node`, of which pods have `held` already.
+/// Number of additional pods with these requirements that fit on `node`, given the amounts already `held` by pods.
 pub fn room(wants: &Wants, node: &ClusterNode, held: &Amounts) -> u64 {
     if hindrance(wants, node).is_some() {
         return 0;

@@ -1,27 +1,28 @@
-//! A pod, as far as it takes devices or wants them.
+//! Pod properties that decide which devices it holds or requests.
 
 use super::amounts::Amounts;
 use super::selector::{Affinity, Selector};
 use super::taint::Toleration;
 
-/// A pod as the API server has it.
+/// Pod of the cluster, as reported by the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterPod {
-    /// Which one.
+    /// Namespace and name.
     pub key: PodKey,
-    /// The node it is bound to.
+    /// Node that it is bound to.
     pub node: Option<String>,
-    /// How far it is.
+    /// Lifecycle phase.
     pub phase: Phase,
-    /// What it asks for.
+    /// Requirements on a node.
     pub wants: Wants,
-    /// When kubelet took it in, in seconds since 1970, where it has said so. The API server keeps it: it does not depend on who looks.
+    /// Start time that the kubelet reported, in seconds since 1970. It comes from the API server, so all observers
+    /// agree.
     pub began: Option<i64>,
-    /// When it ends by itself at the latest, in seconds since 1970, where it says so: its start and `activeDeadlineSeconds`.
+    /// Deadline in seconds since 1970, if it has one: its start plus `activeDeadlineSeconds`.
     pub until: Option<i64>,
 }
 
-/// Which pod.
+/// Namespace and name of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct PodKey {
     /// Its namespace.
@@ -30,35 +31,35 @@ pub struct PodKey {
     pub name: String,
 }
 
-/// How far a pod is.
+/// Lifecycle phase of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Phase {
     /// It waits for a node.
     #[default]
     Pending,
-    /// It waits for something else first: a scheduling gate.
+    /// A scheduling gate blocks it.
     Gated,
-    /// It has a node, and what it asked for there.
+    /// It has a node and holds its requested resources there.
     Bound,
-    /// All its containers have ended for good: it has nothing any more.
+    /// All its containers have terminated permanently; it holds nothing.
     Finished,
 }
 
-/// What a pod asks of a node.
+/// Requirements of a pod on a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Wants {
-    /// How much of each resource, as the scheduler reckons it: of containers, of those that start first, and overhead.
+    /// Requested amounts as the scheduler computes them: containers, init containers and overhead.
     pub amounts: Amounts,
-    /// Labels that the node has to have.
+    /// Labels that the node must have.
     pub selector: Selector,
-    /// More that is asked of the node; `None` where nothing is.
+    /// Required node affinity, if any.
     pub affinity: Option<Affinity>,
-    /// Which taints it does not mind.
+    /// Tolerated taints.
     pub tolerations: Vec<Toleration>,
 }
 
 impl ClusterPod {
-    /// The node on which it holds what it asked for.
+    /// Node on which the pod holds its requested resources.
     pub fn holds_on(&self) -> Option<&str> {
         match self.phase {
             Phase::Finished => None,
@@ -66,7 +67,7 @@ impl ClusterPod {
         }
     }
 
-    /// Whether it waits for a node.
+    /// Returns `true` if it waits for a node.
     pub fn is_pending(&self) -> bool {
         self.phase == Phase::Pending && self.node.is_none()
     }

@@ -1,23 +1,23 @@
-//! Amounts as Kubernetes writes them: `8`, `1500m`, `64Gi`, `2e3`.
+//! Kubernetes quantities: `8`, `1500m`, `64Gi`, `2e3`.
 
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// An amount in thousandths, rounded up as Kubernetes rounds: what is asked for is never taken for less than it is.
+/// Quantity in thousandths, rounded up as in Kubernetes, so that a request is never underestimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Quantity {
     thousandths: u128,
 }
 
-/// A text that is no amount.
+/// Text that is not a valid quantity.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is not an amount like 8, 1500m or 64Gi")]
 pub struct QuantityError(String);
 
-/// Digits that are read at most: more are more than any machine has.
+/// Maximum number of digits, more than any real machine needs.
 const MOST_DIGITS: usize = 30;
-/// Suffixes in powers of ten and of two, as thousandths of one. Source: Kubernetes, `apimachinery/pkg/api/resource`, `suffix.go`.
+/// Decimal and binary suffixes, in thousandths. Source: Kubernetes, `apimachinery/pkg/api/resource`, `suffix.go`.
 const SUFFIXES: [(&str, u128); 13] = [
     ("", THOUSAND),
     ("m", 1),
@@ -34,25 +34,25 @@ const SUFFIXES: [(&str, u128); 13] = [
     ("Pi", THOUSAND << 50),
 ];
 const THOUSAND: u128 = 1000;
-/// The last of the suffixes in powers of two, whose thousandths are the most that fit.
+/// Largest binary suffix; larger ones would overflow.
 const EXBI: (&str, u128) = ("Ei", THOUSAND << 60);
-/// Parts of a thousandth: Kubernetes knows them, and rounds them up.
+/// Suffixes below one thousandth, by which the number is divided; Kubernetes accepts them and rounds up.
 const FINE: [(&str, u128); 2] = [("u", 1_000), ("n", 1_000_000)];
 
 impl Quantity {
-    /// So many whole ones.
+    /// Quantity of whole units.
     pub fn whole(count: u64) -> Self {
         Self {
             thousandths: u128::from(count).saturating_mul(THOUSAND),
         }
     }
 
-    /// In thousandths, at most as many as can be counted.
+    /// Value in thousandths, saturating at `u64::MAX`.
     pub fn thousandths(self) -> u64 {
         u64::try_from(self.thousandths).unwrap_or(u64::MAX)
     }
 
-    /// In whole ones, rounded up.
+    /// Value in whole units, rounded up, saturating at `u64::MAX`.
     pub fn rounded_up(self) -> u64 {
         u64::try_from(self.thousandths.div_ceil(THOUSAND)).unwrap_or(u64::MAX)
     }
@@ -61,7 +61,7 @@ impl Quantity {
 impl FromStr for Quantity {
     type Err = QuantityError;
 
-    /// A negative amount is none at all, as schedulers have it.
+    /// A negative quantity counts as 0, as in schedulers.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         let wrong = || QuantityError(text.chars().take(64).collect());
         let (is_negative, unsigned) = match text.strip_prefix('-') {
@@ -81,7 +81,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// What a number is multiplied by and divided by.
+/// Multiplier and divisor of a suffix.
 struct Scale {
     times: u128,
     over: u128,
@@ -100,7 +100,7 @@ impl Scale {
     }
 }
 
-/// All digits of `1.25` in one number, and how many of them stand behind the point.
+/// Digits of `1.25` as one number, and the number of decimals.
 fn decimal(number: &str) -> Option<(u128, u32)> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{part}");

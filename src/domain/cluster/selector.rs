@@ -1,61 +1,61 @@
-//! Which nodes a pod asks for by their labels and names.
+//! Node selectors and node affinity of pods.
 
 use std::collections::BTreeMap;
 
-/// Labels that a node has to have, with these values: a pod's `nodeSelector`.
+/// Required labels and values of a node: a pod's `nodeSelector`.
 pub type Selector = BTreeMap<String, String>;
 
-/// A pod's required node affinity: one of the terms has to fit. `None` of a pod asks for nothing; no term fits no node.
+/// Required node affinity of a pod: at least one term must match. Without terms it matches no node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Affinity {
-    /// Any of them.
+    /// Alternative terms.
     pub terms: Vec<Term>,
 }
 
-/// All of its requirements have to be met. One without any fits no node.
+/// Term of a node affinity: all requirements must be met. An empty term matches no node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Term {
-    /// Of labels.
+    /// Requirements on labels.
     pub labels: Vec<Requirement>,
-    /// Of fields, of which Kubernetes knows `metadata.name` alone.
+    /// Requirements on fields; Kubernetes supports only `metadata.name`.
     pub fields: Vec<Requirement>,
 }
 
-/// What is asked of one label.
+/// Requirement on one label or field.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Requirement {
-    /// The label's key, or the field's name.
+    /// Label key or field name.
     pub key: String,
-    /// How it is compared.
+    /// Comparison operator.
     pub operator: Operator,
-    /// With what.
+    /// Operands.
     pub values: Vec<String>,
 }
 
-/// How a label is compared. Source: Kubernetes, `NodeSelectorOperator`.
+/// Comparison operator. Source: Kubernetes, `NodeSelectorOperator`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operator {
-    /// It is one of the values.
+    /// The value is one of the operands.
     In,
-    /// It is none of them, or not there.
+    /// The value is none of the operands, or the key is absent.
     NotIn,
-    /// It is there.
+    /// The key is present.
     Exists,
-    /// It is not there.
+    /// The key is absent.
     DoesNotExist,
-    /// It is a number above the value.
+    /// The value is an integer greater than the operand.
     Gt,
-    /// It is a number below the value.
+    /// The value is an integer less than the operand.
     Lt,
-    /// One that is not known here: nothing meets it.
+    /// Unknown operator, which no value meets.
     Other,
 }
 
-/// The one field of nodes that may be asked for. Source: Kubernetes, "Assigning Pods to Nodes".
+/// The only supported node field. Source: Kubernetes, "Assigning Pods to Nodes".
 const NAME: &str = "metadata.name";
 
 impl Affinity {
-    /// Whether a node of this name with these labels is asked for.
+    /// Returns `true` if a node with this name and these labels matches.
     pub fn fits(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         self.terms.iter().any(|term| term.fits(name, labels))
     }
@@ -93,7 +93,7 @@ impl Requirement {
 }
 
 impl Operator {
-    /// The operator of Kubernetes' word.
+    /// Parses the Kubernetes name of an operator.
     pub fn of(word: &str) -> Self {
         match word {
             "In" => Self::In,

@@ -1,4 +1,4 @@
-//! A cluster's nodes and pods at one moment.
+//! Snapshot of a cluster's nodes and pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,18 +8,19 @@ use super::amounts::Amounts;
 use super::node::ClusterNode;
 use super::pod::{ClusterPod, PodKey};
 
-/// What is known of a cluster at one moment. One moment shares with the next what did not change between them, so that neither the
-/// many that may hold one nor the many changes cost a copy of everything.
+/// Snapshot of a cluster. Successive snapshots share unchanged objects, so that neither many consumers nor frequent
+/// updates require full copies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sights {
-    /// Its nodes, by name.
+    /// Nodes by name.
     pub nodes: BTreeMap<String, Arc<ClusterNode>>,
-    /// Its pods. The keys are shared too: a moment of many pods is made of another one several times a second.
+    /// Pods by namespace and name. The keys are shared too, because snapshots of many pods are taken several times
+    /// per second.
     pub pods: BTreeMap<Arc<PodKey>, Arc<ClusterPod>>,
 }
 
 impl Sights {
-    /// Of these nodes and pods.
+    /// Creates a snapshot of these nodes and pods.
     pub fn of(
         nodes: impl IntoIterator<Item = ClusterNode>,
         pods: impl IntoIterator<Item = ClusterPod>,
@@ -36,7 +37,7 @@ impl Sights {
         }
     }
 
-    /// What pods hold on each node, and how many pods there are.
+    /// Amounts that pods hold on each node, including the number of pods.
     pub fn held(&self) -> BTreeMap<&str, Amounts> {
         let mut held: BTreeMap<&str, Amounts> = BTreeMap::new();
         for pod in self.pods.values() {

@@ -1,55 +1,55 @@
-//! Taints of nodes, and what pods tolerate.
+//! Taints of nodes, and tolerations of pods.
 
 use std::fmt;
 
-/// What keeps pods away from a node.
+/// Taint of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taint {
     /// Its key.
     pub key: String,
-    /// Its value; empty where there is none.
+    /// Its value; empty if absent.
     pub value: String,
-    /// What it does.
+    /// Its effect.
     pub effect: Effect,
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// Effect of a taint on pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// They are not placed there.
+    /// They are not scheduled on the node.
     NoSchedule,
-    /// They are placed there when there is nowhere else.
+    /// They are scheduled on the node only if no other node fits.
     PreferNoSchedule,
-    /// They are not placed there, and those there have to go.
+    /// They are not scheduled on the node, and running ones are evicted.
     NoExecute,
 }
 
-/// What a pod does not mind.
+/// Toleration of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Toleration {
-    /// Of which key; empty for every one.
+    /// Key of the taint; empty for all keys.
     pub key: String,
-    /// How the value is compared.
+    /// Comparison of the value.
     pub operator: TaintOperator,
-    /// The value.
+    /// Operand.
     pub value: String,
-    /// Of which effect; `None` for every one.
+    /// Effect of the taint; `None` for all effects.
     pub effect: Option<Effect>,
 }
 
-/// How a toleration compares a value.
+/// Comparison operator of a toleration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TaintOperator {
-    /// Any value will do.
+    /// Matches any value.
     Exists,
-    /// The value is this one.
+    /// Matches an equal value.
     Equal,
-    /// One that is not known here: it tolerates nothing.
+    /// Unknown operator, which tolerates nothing.
     Other,
 }
 
 impl Taint {
-    /// Whether it keeps away pods that do not tolerate it.
+    /// Returns `true` if it keeps away pods that do not tolerate it.
     pub fn forbids(&self) -> bool {
         match self.effect {
             Effect::NoSchedule | Effect::NoExecute => true,
@@ -57,14 +57,15 @@ impl Taint {
         }
     }
 
-    /// Whether one of these tolerates it. Source: Kubernetes, `ToleratesTaint` of `k8s.io/component-helpers`.
+    /// Returns `true` if any of `tolerations` tolerates it. Source: Kubernetes, `ToleratesTaint` of
+    /// `k8s.io/component-helpers`.
     pub fn is_tolerated(&self, tolerations: &[Toleration]) -> bool {
         tolerations.iter().any(|one| one.tolerates(self))
     }
 }
 
 impl Toleration {
-    /// Of every taint with this key.
+    /// Tolerates every taint with this key.
     pub fn of_key(key: &str) -> Self {
         Self {
             key: key.to_owned(),
@@ -86,7 +87,7 @@ impl Toleration {
 }
 
 impl Effect {
-    /// Kubernetes' word.
+    /// Kubernetes name of the effect.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NoSchedule => "NoSchedule",
@@ -95,7 +96,7 @@ impl Effect {
         }
     }
 
-    /// The effect of Kubernetes' word.
+    /// Parses the Kubernetes name of an effect.
     pub fn of(word: &str) -> Option<Self> {
         [Self::NoSchedule, Self::PreferNoSchedule, Self::NoExecute]
             .into_iter()
@@ -103,7 +104,7 @@ impl Effect {
     }
 }
 
-/// As `kubectl taint` writes it: `key=value:NoSchedule`.
+/// Formats the taint like `kubectl taint`: `key=value:NoSchedule`.
 impl fmt::Display for Taint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, value, effect } = self;

@@ -1,4 +1,4 @@
-//! Tables of tokens and of what the API server may say of them.
+//! Tests of tokens and token reviews.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn rule() -> Rule {
     }
 }
 
-/// What the API server says of a token of an agent on `node-a`.
+/// Review of a valid token of an agent on `node-a`.
 fn good() -> Review {
     Review {
         authenticated: true,

@@ -1,4 +1,4 @@
-//! AMD's driver and its device files.
+//! Checks of AMD's driver and its device files.
 
 use super::drivers::{Maker, Standing};
 use super::facts::Facts;
@@ -14,7 +14,7 @@ pub(super) const AMD: Maker = Maker {
              modprobe.d, which that operator asks for, keeps the one of the kernel away",
 };
 
-/// Through which programs compute; without it there is no `ROCm`.
+/// Device file of compute access; without it `ROCm` does not work.
 const KFD: &str = "kfd";
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
@@ -23,14 +23,14 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     vec![standing.finding, files]
 }
 
-/// What to do where files are missing.
+/// Remedy for missing device files.
 const MISSING: &str = "the kernel makes them with the devices: it needs CONFIG_HSA_AMD for kfd (some systems for containers lack it); elsewhere than on \
                        the host name the host's folder with --dev-root";
-/// What to do where it cannot be read what programs see of the devices.
+/// Remedy for an unreadable KFD topology.
 const UNREADABLE: &str = "its files are everybody's to read: run this as root, or see who has changed their mode, or what keeps this program from \
                           sysfs (SELinux, AppArmor, a mount of the container that hides it)";
 
-/// Why it is not known which nodes KFD has, where it is not.
+/// Reason why the KFD topology is unknown.
 fn untold<'a>(facts: &'a Facts<'_>) -> Option<&'a str> {
     facts.traces.as_ref().ok()?.kfd_untold.as_deref()
 }
@@ -59,7 +59,7 @@ fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
         wanted.into_iter().partition(|name| files.0.contains(name));
     if missing.is_empty() {
         return match untold(facts) {
-            // What programs see of the devices is not known, so that more files may be missing.
+            // The KFD topology is unknown, so more files could be missing.
             Some(why) => check.warning(
                 Subject::Node,
                 format!(

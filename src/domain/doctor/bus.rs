@@ -1,4 +1,4 @@
-//! What the bus shows, and who is bound to it.
+//! Checks of the accelerators on the bus and of their kernel drivers.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::facts::{Facts, bound};
 use super::{Check, Finding, Subject};
 use crate::domain::inventory::{Condition, Device, Identity, NvmlState, Vendor};
 
-/// The driver of Linux itself for NVIDIA's GPUs, beside which NVIDIA's cannot be bound.
+/// Linux' own drivers for NVIDIA GPUs, which prevent NVIDIA's driver from binding.
 const NOUVEAU: [&str; 2] = ["nouveau", "nova_core"];
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
@@ -14,7 +14,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     let devices = &facts.inventory.devices;
     let strangers = devices
         .iter()
-        // Without an address its ids are unknown too; the check of its health reports why.
+        // Without an address its ids are unknown too; the health check reports the reason.
         .filter(|device| device.identity == Identity::Unknown && !device.pci.is_unreported());
     all.extend(strangers.map(stranger));
     if devices.is_empty() {
@@ -45,7 +45,7 @@ fn there(facts: &Facts<'_>) -> Finding {
     check.ok(Subject::Node, types.join(", "))
 }
 
-/// What is said where no device is known: that there is none only where the bus was read to its end.
+/// Finding for a node without known devices. The check does not apply only if the bus was read completely.
 fn nothing(facts: &Facts<'_>) -> Finding {
     let check = Check::Accelerators;
     let folder = format!("{}/bus/pci/devices", facts.roots.sys);

@@ -1,35 +1,35 @@
-//! A vendor's kernel driver: loaded or not, and what to do where it is not.
+//! Checks of vendors' kernel drivers.
 
 use super::facts::{Facts, Loaded};
 use super::{Check, Finding, Subject, counted};
 use crate::domain::inventory::{Device, Vendor};
 
-/// A vendor's driver.
+/// Kernel driver of a vendor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Maker {
     pub(super) vendor: Vendor,
-    /// What its devices are called.
+    /// Name of the vendor's devices.
     pub(super) name: &'static str,
     pub(super) check: Check,
-    /// The kernel module.
+    /// Kernel module.
     pub(super) module: &'static str,
-    /// What brings it.
+    /// How to install the driver.
     pub(super) remedy: &'static str,
 }
 
-/// How the driver of a vendor is.
+/// State of a vendor's driver on this node.
 #[derive(Debug)]
 pub(super) struct Standing<'a> {
-    /// The vendor's devices that are here.
+    /// The vendor's devices on this node.
     pub(super) devices: Vec<&'a Device>,
-    /// How many there are: what a driver tells of is there, also where the bus does not show it.
+    /// Number of devices, including those that the driver reports but the bus does not show.
     pub(super) count: usize,
     pub(super) loaded: Loaded,
     pub(super) finding: Finding,
 }
 
 impl Maker {
-    /// How its driver is on this node.
+    /// Determines the state of the driver on this node.
     pub(super) fn standing<'a>(&self, facts: &'a Facts<'_>) -> Standing<'a> {
         let devices = facts.here(self.vendor);
         let told = facts.told(self.vendor);
@@ -46,7 +46,7 @@ impl Maker {
         }
     }
 
-    /// What is said where there is none of its devices.
+    /// Evidence for a node without devices of this vendor.
     pub(super) fn nothing(&self) -> String {
         format!("there is no {} device for this machine to use", self.name)
     }
@@ -80,7 +80,7 @@ impl Maker {
 }
 
 impl Standing<'_> {
-    /// Whether there are devices, and their driver is loaded for certain.
+    /// Returns `true` if there are devices and their driver is certainly loaded.
     pub(super) fn works(&self) -> bool {
         self.count > 0 && matches!(self.loaded, Loaded::Yes(_))
     }

@@ -1,4 +1,4 @@
-//! What the checks are made from.
+//! Input of the checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,191 +6,191 @@ use crate::domain::accelerators::Catalogue;
 use crate::domain::id::PciAddress;
 use crate::domain::inventory::{Condition, Device, Inventory, Vendor};
 
-/// What was looked for; the error says in words why nobody knows.
+/// Gathered information, or the reason why it is not available.
 pub type Told<T> = Result<T, String>;
 
-/// All that is known of a node.
+/// Gathered facts about a node.
 #[derive(Debug, Clone)]
 pub struct Facts<'a> {
-    /// What it has.
+    /// Inventory of the node.
     pub inventory: &'a Inventory,
-    /// Whether that is a recording, of which nothing else can be asked.
+    /// True if the inventory is a recording, which cannot answer further queries.
     pub is_recorded: bool,
-    /// By what a name is looked up that a person gave.
+    /// Catalog that resolves manual type overrides.
     pub catalogue: &'a Catalogue,
-    /// Where things were looked for.
+    /// Paths that were examined.
     pub roots: Roots,
-    /// What drivers leave in sysfs.
+    /// Driver information in sysfs.
     pub traces: Told<Traces>,
-    /// Which device files there are.
+    /// Existing device files.
     pub files: Told<Files>,
-    /// The device file of each GPU instance and compute instance that the driver has a number for, as a path below the folder of
-    /// device files.
+    /// Device file of each GPU instance and compute instance that has a driver minor number, as a path below the
+    /// device directory.
     pub instance_files: Told<InstanceFiles>,
-    /// How pods' control groups are made, on which it depends whether containers keep their device files.
+    /// Control groups of pods, which determine whether containers retain their device files.
     pub groups: Told<Groups>,
-    /// Processes of the machine.
+    /// Processes on the machine.
     pub processes: Told<Processes>,
-    /// How far the node is on the way to its layout; `None` where no agent ever changed its devices.
+    /// Progress of the node's layout; `None` if no agent has ever changed its devices.
     pub layout: Told<Option<Layout>>,
-    /// Kubelet; `None` where none ever ran.
+    /// State of the kubelet; `None` if none has ever run.
     pub kubelet: Told<Option<Kubelet>>,
-    /// Labels that were written; `None` where there are none.
+    /// Labels of the node or of a feature file; `None` if there are none.
     pub labels: Told<Option<FeatureLabels>>,
 }
 
-/// Places, as they are told to people.
+/// Examined paths, as displayed to users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
-    /// Where sysfs is mounted.
+    /// Mount point of sysfs.
     pub sys: String,
-    /// Where device files are.
+    /// Directory of device files.
     pub dev: String,
-    /// Where procfs is mounted.
+    /// Mount point of procfs.
     pub proc: String,
-    /// The kubelet's folder.
+    /// Directory of the kubelet.
     pub kubelet: String,
-    /// The agent's folder of state.
+    /// State directory of the agent.
     pub state: String,
 }
 
-/// What drivers leave in sysfs.
+/// Driver information in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Traces {
-    /// Whether the folder of PCI functions can be read.
+    /// True if the directory of PCI functions is readable.
     pub has_bus: bool,
-    /// Kernel modules that are loaded, with their versions where they have any; only those that have to do with accelerators.
+    /// Loaded kernel modules related to accelerators, with their versions if they have one.
     pub modules: BTreeMap<String, Option<String>>,
-    /// Of which of them it cannot be told whether they are loaded, and why.
+    /// Modules whose state is unknown, with the reason.
     pub untold: BTreeMap<String, String>,
-    /// Devices that the Neuron driver shows, by their numbers.
+    /// Numbers of the devices that the Neuron driver reports.
     pub neuron: BTreeSet<u32>,
-    /// Nodes of KFD's topology.
+    /// Number of nodes in KFD's topology.
     pub kfd_nodes: usize,
-    /// Why that cannot be told, where it cannot.
+    /// Reason why KFD's topology is unknown.
     pub kfd_untold: Option<String>,
-    /// Modules that are there for the kernel that runs, loaded or not; `None` where it does not say.
+    /// Modules available for the running kernel, loaded or not; `None` if unknown.
     pub installed: Option<Installed>,
 }
 
-/// Kernel modules that could be loaded.
+/// Kernel modules available for loading.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Installed {
-    /// Which file says so.
+    /// File that lists them.
     pub place: String,
-    /// Those of them that drive accelerators.
+    /// Accelerator drivers among them.
     pub modules: BTreeSet<String>,
 }
 
 /// Control groups of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Groups {
-    /// Of which version they are.
+    /// Version of control groups.
     pub version: GroupVersion,
-    /// Who makes those of pods; `None` where there is none of a pod.
+    /// Manager of pods' control groups; `None` if there are no pod control groups.
     pub pods: Option<PodGroups>,
-    /// Device files of NVIDIA's without a link in `/dev/char`, by which systemd finds them.
+    /// NVIDIA device files without a link in `/dev/char`, by which systemd finds device files.
     pub unlinked: Told<Vec<String>>,
 }
 
-/// A version of control groups.
+/// Version of control groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupVersion {
-    /// A folder for each controller.
+    /// cgroup v1: one hierarchy per controller.
     One,
-    /// All in one.
+    /// cgroup v2: a single hierarchy.
     Two,
 }
 
-/// Who makes pods' control groups. Source: Kubernetes, "Container Runtimes", cgroup drivers.
+/// Manager of pods' control groups. Source: Kubernetes, "Container Runtimes", cgroup drivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodGroups {
-    /// systemd, asked by the container runtime: `kubepods.slice`.
+    /// systemd, on behalf of the container runtime: `kubepods.slice`.
     Systemd,
     /// The container runtime itself: `kubepods`.
     Runtime,
 }
 
-/// Processes of the machine.
+/// Processes on the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Processes {
-    /// Why not all of them and their pods can be seen, where that is so.
+    /// Reason why processes or their pods are partly invisible; `None` if all are visible.
     pub hidden: Option<String>,
-    /// Which programs run that partition or label devices, or give them out, as far as they can be seen.
+    /// Visible running programs that partition, label or allocate devices.
     pub programs: BTreeSet<String>,
 }
 
-/// How far a node is on the way to its layout.
+/// Progress of a node towards its desired layout.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// Whether the agent says it, now. Else it is what one left.
+    /// True if a running agent reports this; otherwise it comes from files that an agent left.
     pub is_agent: bool,
-    /// The layout; `None` where none is chosen.
+    /// Name of the layout; `None` if none is chosen.
     pub name: Option<String>,
-    /// The state that most needs attention, one of [`crate::domain::reason::Reason`]'s words.
+    /// State that most needs attention, one of the words of [`crate::domain::reason::Reason`].
     pub state: Option<String>,
-    /// What is wrong with the layout itself.
+    /// Problem with the layout itself.
     pub notice: Option<String>,
-    /// Devices that something is asked of.
+    /// Devices that the layout covers.
     pub devices: Vec<LayoutDevice>,
-    /// Changes that were begun and are not known to have ended, and journals that cannot be read; in words for a person.
+    /// Changes that started and are not known to have finished, and unreadable journals, as descriptions for users.
     pub journal: Vec<String>,
 }
 
-/// How far a device is.
+/// Progress of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayoutDevice {
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// Likewise a reason's word.
+    /// State, one of the words of [`crate::domain::reason::Reason`].
     pub state: String,
-    /// Why; may be empty.
+    /// Explanation; may be empty.
     pub message: String,
 }
 
-/// Names of device files below their folder, such as `nvidiactl` and `dri/renderD128`; only those of accelerators.
+/// Names of accelerator device files relative to the device directory, such as `nvidiactl` and `dri/renderD128`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Files(pub BTreeSet<String>);
 
-/// Device files by device, GPU instance and, where it is that of one, compute instance.
+/// Device files by device, GPU instance and, for compute instances, compute instance.
 pub type InstanceFiles = BTreeMap<(PciAddress, u32, Option<u32>), String>;
 
-/// What kubelet tells.
+/// State of the kubelet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kubelet {
-    /// Resources that device plugins registered, from kubelet's own record.
+    /// Resources registered by device plugins, from the kubelet's checkpoint.
     pub registered: Told<Registered>,
-    /// What it would give out: ids by resource. `None`: this kubelet does not tell.
+    /// Allocatable device ids by resource. `None`: this kubelet does not report them.
     pub allocatable: Told<Option<BTreeMap<String, BTreeSet<String>>>>,
-    /// Drivers that allocate devices to claims (DRA), by the folders that they have.
+    /// DRA drivers that allocate devices to claims, according to their directories.
     pub claim_drivers: Told<BTreeSet<String>>,
-    /// Sockets of device plugins, whether anybody listens at them or not.
+    /// Sockets of device plugins, including those without a listener.
     pub sockets: Told<BTreeSet<String>>,
 }
 
 impl Kubelet {
-    /// Those sockets that are told.
+    /// Known sockets.
     pub(super) fn sockets(&self) -> impl Iterator<Item = &String> {
         self.sockets.iter().flatten()
     }
 }
 
-/// How many healthy devices each registered resource has.
+/// Number of healthy devices by registered resource.
 pub type Registered = BTreeMap<String, usize>;
 
-/// Labels that were written.
+/// Labels of the node or of a feature file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeatureLabels {
-    /// Where.
+    /// Source of the labels.
     pub place: String,
-    /// Keys and values.
+    /// Labels by key.
     pub labels: BTreeMap<String, String>,
-    /// The file beside them that gpu-feature-discovery writes, if it is there.
+    /// Feature file of gpu-feature-discovery in the same directory, if it exists.
     pub gfd: Option<String>,
 }
 
 impl FeatureLabels {
-    /// Whether they are all labels of a Node, and not those that one program writes.
+    /// Returns `true` if these are all labels of a Node, as opposed to those of one program.
     pub(super) fn is_node(&self) -> bool {
         self.labels.contains_key("kubernetes.io/hostname")
     }
@@ -200,19 +200,19 @@ impl FeatureLabels {
     }
 }
 
-/// Whether a module is loaded.
+/// State of a kernel module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Loaded {
-    /// It is; the words say how that is known.
+    /// Loaded, with the evidence.
     Yes(String),
-    /// It is not; likewise.
+    /// Not loaded, with the evidence.
     No(String),
-    /// Nobody tells.
+    /// Unknown, with the reason.
     Untold(String),
 }
 
 impl Facts<'_> {
-    /// Devices of a vendor that are there for this machine: not those that a virtual machine is given.
+    /// Devices of a vendor that this machine can use: excludes those passed through to virtual machines.
     pub(super) fn here(&self, vendor: Vendor) -> Vec<&Device> {
         let all = self.inventory.devices.iter();
         let of_vendor = all.filter(|device| device.vendor == vendor);
@@ -221,14 +221,14 @@ impl Facts<'_> {
             .collect()
     }
 
-    /// How many devices of a vendor their driver tells of by itself, whatever the bus shows.
+    /// Number of devices that a vendor's driver reports independently of the bus.
     pub(super) fn told(&self, vendor: Vendor) -> usize {
         let neuron = self.inventory.neuron.as_ref();
         let neuron = neuron.filter(|_| vendor == Vendor::Aws);
         neuron.map_or(0, |neuron| neuron.devices.len())
     }
 
-    /// Whether a kernel module is loaded, for devices that are here.
+    /// State of a kernel module that drives `devices`.
     pub(super) fn loaded(&self, module: &str, devices: &[&Device]) -> Loaded {
         let folder = format!("{}/module/{module}", self.roots.sys);
         let version = self
@@ -258,7 +258,7 @@ impl Facts<'_> {
         }
         match version {
             Ok(_) => Loaded::No(format!("there is no {folder}{}", self.installed(module))),
-            // A recording says what was bound then.
+            // A recording contains the driver that was bound.
             Err(_) if devices.iter().all(|device| bound_to_nothing(device)) => {
                 Loaded::No("no kernel driver is bound to any of them".to_owned())
             }
@@ -266,13 +266,13 @@ impl Facts<'_> {
         }
     }
 
-    /// Whether a module that is not loaded is there to be; `None` where nobody tells.
+    /// Returns `true` if a module is available for loading; `None` if unknown.
     pub(super) fn is_installed(&self, module: &str) -> Option<bool> {
         let installed = self.traces.as_ref().ok()?.installed.as_ref()?;
         Some(installed.modules.contains(module))
     }
 
-    /// The same in words.
+    /// Availability of the module as a clause of a message.
     fn installed(&self, module: &str) -> String {
         let installed = self.traces.as_ref().ok();
         let installed = installed.and_then(|traces| traces.installed.as_ref());
@@ -284,7 +284,7 @@ impl Facts<'_> {
     }
 }
 
-/// The kernel driver that is bound to it, where no driver library speaks for it.
+/// Kernel driver bound to a device without a driver library.
 pub(super) fn bound(device: &Device) -> Option<&str> {
     match &device.condition {
         Condition::PciOnly { kernel_driver } => kernel_driver.as_deref(),
@@ -292,7 +292,7 @@ pub(super) fn bound(device: &Device) -> Option<&str> {
     }
 }
 
-/// Whether its driver answers, or at least lists it.
+/// Returns `true` if the driver answers for the device, or at least lists it.
 fn answers(device: &Device) -> bool {
     match &device.condition {
         Condition::Working | Condition::Failing { .. } => true,

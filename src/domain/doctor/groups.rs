@@ -1,8 +1,9 @@
-//! Control groups: whether containers keep the device files that they were given.
+//! Check that containers retain the device files allocated to them.
 //!
-//! Where systemd makes pods' groups, it allows a container the device files that it finds in `/dev/char`, and writes its rules anew at every
-//! `systemctl daemon-reload`. The kernel makes links there for drivers that tell it of their files, as AMD's and Neuron's do. NVIDIA's does not, so
-//! containers that have had their GPU for days lose it: `Failed to initialize NVML: Unknown Error`. Source: NVIDIA/nvidia-container-toolkit#48.
+//! If systemd manages pods' control groups, it grants a container only the device files that it finds in `/dev/char`,
+//! and rewrites these rules at every `systemctl daemon-reload`. The kernel creates the links there for drivers that
+//! register their files, as AMD's and Neuron's do. NVIDIA's driver does not, so long-running containers lose their
+//! GPU: `Failed to initialize NVML: Unknown Error`. Source: NVIDIA/nvidia-container-toolkit#48.
 
 use super::amd::AMD;
 use super::facts::{Facts, GroupVersion, PodGroups};

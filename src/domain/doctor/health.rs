@@ -1,4 +1,4 @@
-//! What devices say of themselves, and whether it can be told who uses them.
+//! Checks of device health, and of whether the users of devices can be determined.
 
 use super::facts::{Facts, Processes};
 use super::neuron;
@@ -9,7 +9,7 @@ use crate::domain::inventory::{
     Vendor,
 };
 
-/// Drivers before this one let nobody but root read some of their files.
+/// First Neuron driver release whose files are all readable without root; earlier ones restrict some of them.
 const OPEN_TO_ALL: (u64, u64) = (2, 28);
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
@@ -19,7 +19,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         .iter()
         .filter(|device| match device.condition {
             Condition::Working | Condition::Failing { .. } => true,
-            // Nobody but its binding is known of it, and that is a check of its own.
+            // Only its driver binding is known, which has its own check.
             Condition::PciOnly { .. } => false,
         });
     let mut all: Vec<Finding> = spoken
@@ -94,7 +94,7 @@ fn remedy(state: DeviceState, vendor: Vendor) -> &'static str {
     }
 }
 
-/// The same word and sentences as everywhere. `release` is the driver's, where that is known.
+/// Uses the same state words and messages as other outputs. `release` is the driver's release, if known.
 pub(super) fn health_of_neuron(device: &NeuronDevice, release: Option<(u64, u64)>) -> Finding {
     let check = Check::DeviceHealth;
     let subject = Subject::Neuron(device.number);

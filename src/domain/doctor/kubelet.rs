@@ -1,4 +1,4 @@
-//! What becomes of the devices in Kubernetes: who gives them out, and whether all of them.
+//! Checks of device plugins and of the kubelet's allocatable resources.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use super::shared;
 use super::{Check, Finding, Subject, listed};
 use crate::domain::inventory::Vendor;
 
-/// How a vendor's devices get to pods.
+/// Path of a vendor's devices to pods.
 #[derive(Debug, Clone, Copy)]
 struct Path {
     maker: Maker,
-    /// How its resources begin.
+    /// Prefix of its resources.
     resources: &'static str,
-    /// What is in the names of its plugins' sockets, whoever's they are.
+    /// Substrings that identify its device plugins' sockets, by any author.
     sockets: &'static [&'static str],
-    /// Its driver that allocates devices to claims. Source: dra-driver-nvidia-gpu; AWS Neuron DRA driver; `ROCm`, k8s-gpu-dra-driver.
+    /// Its DRA driver. Source: dra-driver-nvidia-gpu; AWS Neuron DRA driver; `ROCm`, k8s-gpu-dra-driver.
     claims: &'static str,
-    /// What brings a device plugin.
+    /// How to install a device plugin.
     plugin: &'static str,
-    /// What to do where it offers something else than there is.
+    /// Remedy if the plugin's offer does not match the devices.
     reload: &'static str,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
         Check::TimeSlicing,
     ];
     let everywhere = |evidence: &str| CHECKS.map(|check| check.not_applicable(evidence)).to_vec();
-    // What labels of the Node say of turns is said where kubelet is not asked.
+    // Without data from the kubelet, Node labels report time-slicing.
     let turns = |mut all: Vec<Finding>| {
         if let Some(said) = shared::by_labels(facts) {
             all.retain(|finding| finding.check != Check::TimeSlicing);
@@ -106,7 +106,8 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     all
 }
 
-/// How many there are of each resource of a vendor: what kubelet would give out, or else what it has registered.
+/// Number of units of each resource of a vendor: from the kubelet's allocatable resources, otherwise from its
+/// registrations.
 fn counts(path: &Path, kubelet: &Kubelet) -> Option<BTreeMap<String, usize>> {
     let mut counts = BTreeMap::new();
     let is_its = |name: &&String| name.starts_with(path.resources);
@@ -126,7 +127,7 @@ fn subject(path: &Path) -> Subject {
     Subject::Resource(format!("{}*", path.resources))
 }
 
-/// A device plugin and a driver for claims, which know nothing of each other.
+/// Finding for a device plugin and a DRA driver on one node, which do not know of each other's allocations.
 fn both(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Option<Finding> {
     let counts = counts(path, kubelet)?;
     counts.values().find(|count| **count > 0)?;
@@ -152,7 +153,7 @@ fn claimed(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Option<String> 
         .then(|| format!("{driver} allocates devices to claims: {folder}/plugins has its folder"))
 }
 
-/// Why kubelet does not tell.
+/// Reason why the kubelet's resources are unknown.
 pub(super) fn untold(kubelet: &Kubelet) -> String {
     let registered = kubelet.registered.as_ref().err();
     let allocatable = kubelet.allocatable.as_ref().err();
@@ -197,7 +198,7 @@ fn plugin(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     }
     match &kubelet.claim_drivers {
         Ok(_) => check.failing(subject, evidence, path.plugin),
-        // It may be that devices are allocated to claims.
+        // Devices could be allocated to claims instead.
         Err(why) => check.warning(
             subject,
             format!("{evidence}; drivers for claims: {why}"),
@@ -242,7 +243,7 @@ fn allocatable(path: &Path, facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     }
 }
 
-/// Of resources only NVIDIA's.
+/// Resources of NVIDIA only.
 pub(super) fn of_nvidia(all: &Offered) -> Offered {
     let its = all
         .iter()

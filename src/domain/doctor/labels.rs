@@ -1,4 +1,4 @@
-//! Labels that were written, held against those that the hardware would have now.
+//! Check of Octavo's labels against those that the hardware would have now.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use crate::domain::accelerators::{Given, Naming, TYPE_OVERRIDE};
 use crate::domain::inventory::Inventory;
 use crate::domain::labels::{Options, Publication, compile, diff};
 
-/// Keys that say what was chosen or is given out, which the hardware does not tell.
+/// Keys that state a choice or an allocation, which cannot be derived from the hardware.
 const NOT_OF_THE_HARDWARE: [&str; 3] = ["octavo.dev/layout", "octavo.dev/sharing", TYPE_OVERRIDE];
 
-/// Keys that come of a name that a person gave. A feature file has them, and not the name.
+/// Keys derived from a manual type override. A feature file has these, but not the override itself.
 const OF_THE_NAME: [&str; 4] = [
     "octavo.dev/type",
     "octavo.dev/sku",
@@ -26,13 +26,13 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     vec![labels(facts)]
 }
 
-/// The inventory with the names that a person gave to what nobody knows, as the labels say it; and what is wrong with them.
+/// Inventory with the manual type override from the labels applied, and the problem with that override, if any.
 fn named<'a>(
     facts: &Facts<'a>,
     labels: &BTreeMap<String, String>,
 ) -> (Cow<'a, Inventory>, Option<String>) {
     let label = labels.get(TYPE_OVERRIDE);
-    // Without the name, its type still tells which devices are of one type; `mixed` names nothing.
+    // Without the override, the type label still identifies the type, except for the value `mixed`.
     let of_type = || {
         labels
             .get("octavo.dev/type")
@@ -75,7 +75,7 @@ fn labels(facts: &Facts<'_>) -> Finding {
     let before: BTreeMap<&str, &str> = before
         .map(|(key, value)| (key.as_str(), value.as_str()))
         .collect();
-    // Which name a person gave cannot be told from what came of it.
+    // The override cannot be inferred from the labels derived from it.
     let is_untold = written.get(TYPE_SOURCE).is_some() && written.get(TYPE_OVERRIDE).is_none();
     let is_of_hardware = |key: &str| {
         let begins = |other: &&str| key.starts_with(*other);

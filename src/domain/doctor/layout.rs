@@ -1,4 +1,4 @@
-//! Whether the node has the layout that was chosen for it, as its agent says, or as one that is gone left it.
+//! Check that the node is in its desired layout, according to its agent or to state files of an earlier agent.
 
 use super::facts::{Facts, Layout, LayoutDevice};
 use super::nvidia::NVIDIA;
@@ -6,7 +6,7 @@ use super::{Check, Finding, Subject, listed};
 use crate::domain::node::LAYOUT;
 use crate::domain::reason::Reason;
 
-/// How far the agent says that the node is.
+/// Node label with the progress that the agent reports.
 const LAYOUT_STATE: &str = "octavo.dev/layout-state";
 
 const REMEDY: &str = "`octavo plan LAYOUT` shows who is in the way; docs/troubleshooting.md has each of these words, with what to do";
@@ -37,7 +37,7 @@ fn layout(facts: &Facts<'_>) -> Finding {
     }
 }
 
-/// What the Node says of it, where no agent is asked.
+/// Finding from the Node labels if no agent can be queried.
 fn of_labels(facts: &Facts<'_>) -> Option<Finding> {
     let check = Check::Layout;
     let labels = facts.labels.as_ref().ok()?.as_ref()?;
@@ -67,7 +67,7 @@ fn of_agent(layout: &Layout) -> Finding {
             check.ok(Subject::Node, format!("{said}; it will be so by itself"))
         }
         (Some(Some(Reason::Failed | Reason::RolledBack | Reason::Infeasible)), _)
-        // The layout means nothing on this node.
+        // The layout is not valid for this node.
         | (None, Some(_)) => check.failing(Subject::Node, said, REMEDY),
         (Some(_), _) => check.warning(Subject::Node, said, REMEDY),
         (None, None) => check.unknown(
@@ -77,7 +77,7 @@ fn of_agent(layout: &Layout) -> Finding {
     }
 }
 
-/// What an agent or a command left, and no agent is there to say how it is now.
+/// Finding from the state files that an agent or a command left, without a running agent.
 fn left(folder: &str, layout: &Layout) -> Finding {
     let check = Check::Layout;
     if !layout.journal.is_empty() {

@@ -1,4 +1,4 @@
-//! Who else partitions devices, writes the same labels, or has stopped those who use them.
+//! Checks of other software that partitions devices, writes the same labels, or has paused components that use them.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use super::{Check, Finding, Subject, listed};
 use crate::domain::node::operands::{DEPLOY, PAUSED};
 use crate::domain::node::{LAYOUT, MIG_CONFIG_STATE};
 
-/// Programs that are looked for. Source: NVIDIA mig-parted and k8s-device-plugin, folders of `cmd`.
+/// Program name of NVIDIA's MIG manager. Source: NVIDIA mig-parted and k8s-device-plugin, directories of `cmd`.
 pub const MIG_MANAGER: &str = "nvidia-mig-manager";
-/// Likewise.
+/// Program name of gpu-feature-discovery, with the same source.
 pub const GFD: &str = "gpu-feature-discovery";
 
-/// What mig-manager pauses operands with. Source: NVIDIA mig-parted, `cmd/nvidia-mig-manager/reconfigure`.
+/// Label value by which mig-manager pauses operands. Source: NVIDIA mig-parted, `cmd/nvidia-mig-manager/reconfigure`.
 const PAUSED_BY_MIG_MANAGER: &str = "paused-for-mig-change";
-/// GPU Operator's word for whether mig-manager shall run.
+/// Label of GPU Operator that deploys mig-manager.
 const DEPLOY_MIG_MANAGER: &str = "nvidia.com/gpu.deploy.mig-manager";
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
@@ -37,7 +37,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     found
 }
 
-/// Whether a program is seen to run.
+/// Returns `true` if a program is known to be running.
 fn runs(facts: &Facts<'_>, program: &str) -> bool {
     let processes = facts.processes.as_ref();
     processes.is_ok_and(|processes| processes.programs.contains(program))
@@ -69,7 +69,7 @@ fn nobody(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -> Finding {
     }
 }
 
-/// mig-manager beside a layout of ours: each brings back what the other changed.
+/// Finding for mig-manager beside a layout of Octavo: each reverts the other's changes.
 fn partitions(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -> Option<Finding> {
     let get = |key: &str| labels.and_then(|labels| labels.get(key));
     let place = labels.map_or("", |labels| labels.place.as_str());
@@ -104,7 +104,7 @@ fn partitions(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -> Option<Findi
     })
 }
 
-/// Two feature files with the same keys: whichever is read last counts.
+/// Finding for two feature files with the same keys: the last one read takes precedence.
 fn writes(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -> Option<Finding> {
     let labels = labels.filter(|labels| !labels.is_node())?;
     let is_nvidias = |key: &&String| key.starts_with("nvidia.com/");
@@ -122,7 +122,7 @@ fn writes(facts: &Facts<'_>, labels: Option<&FeatureLabels>) -> Option<Finding> 
     Some(Check::OtherManagers.warning(Subject::Node, evidence, remedy))
 }
 
-/// Operands that were paused for a change and are still.
+/// Finding for operands that were paused for a change and have not been resumed.
 fn paused(labels: &FeatureLabels) -> Option<Finding> {
     let is_paused = |value: &str| [PAUSED, PAUSED_BY_MIG_MANAGER].contains(&value);
     let all = labels.labels.iter();

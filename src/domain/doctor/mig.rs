@@ -1,4 +1,4 @@
-//! What MIG leaves behind: modes that wait, partitions that nothing can use, device files that are not there.
+//! Checks of MIG leftovers: pending modes, unusable partitions, missing device files.
 
 use super::facts::Facts;
 use super::{Check, Finding, Subject, counted, listed};
@@ -111,7 +111,7 @@ fn files(facts: &Facts<'_>, device: &Device, state: &MigState) -> Option<Finding
     Some(if missing.is_empty() {
         check.ok(subject, format!("{dev} has those of its instances"))
     } else {
-        // As with those of GPUs: whoever runs containers may make them.
+        // As for GPUs, the container runtime may create them.
         check.warning(
             subject,
             format!("{dev} has no {}", listed(&missing)),

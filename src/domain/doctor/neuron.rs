@@ -1,7 +1,8 @@
-//! AWS Inferentia and Trainium: is the driver there, does it show what the bus has, and are its files there?
+//! Checks of AWS Inferentia and Trainium: driver, devices and device files.
 //!
-//! People's most frequent question about these devices is why a node has none to offer. The answer is one of four: there is none on the bus, no
-//! driver, a driver and no plugin, or a plugin that offers none. The first two are here, the others in `kubelet`.
+//! The most frequent question about these devices is why a node offers none. There are four causes: none on the bus,
+//! no driver, a driver without a device plugin, or a plugin that offers none. The first two are checked here, the
+//! others in `kubelet`.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,8 @@ pub(super) const NEURON: Maker = Maker {
              `modprobe neuron`; after a new kernel it has to be built again: `dkms status` says for which it is",
 };
 
-/// Inferentia of the first generation, which drivers from 2.22 on do not know. Source: AWS Neuron SDK, release notes of 2.26; PCI ids of the driver.
+/// First-generation Inferentia, which drivers from 2.22 on do not support. Source: AWS Neuron SDK, release notes of
+/// 2.26; PCI ids of the driver.
 const FIRST_GENERATION: [u16; 4] = [0x7064, 0x7065, 0x7066, 0x7067];
 const LAST_FOR_IT: (u64, u64) = (2, 21);
 
@@ -36,7 +38,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     all
 }
 
-/// What is wrong with none of the devices alone. How many there are is held against the bus above.
+/// Problems of the driver that do not concern a single device. The number of devices is compared with the bus above.
 fn problems(facts: &Facts<'_>) -> Vec<Finding> {
     let neuron = facts.inventory.neuron.iter();
     let problems = neuron.flat_map(|neuron| &neuron.problems);
@@ -50,7 +52,7 @@ fn problems(facts: &Facts<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// The numbers of the driver's devices; `None` where nobody tells.
+/// Numbers of the driver's devices; `None` if unknown.
 fn shown(facts: &Facts<'_>) -> Option<BTreeSet<u32>> {
     if let Some(neuron) = &facts.inventory.neuron {
         return Some(neuron.devices.iter().map(|device| device.number).collect());
@@ -59,12 +61,12 @@ fn shown(facts: &Facts<'_>) -> Option<BTreeSet<u32>> {
     Some(traces.neuron.clone())
 }
 
-/// How many devices the driver shows, where there are any.
+/// Number of devices that the driver reports; `None` if unknown.
 pub(super) fn count(facts: &Facts<'_>) -> Option<usize> {
     shown(facts).map(|shown| shown.len())
 }
 
-/// The driver's, where it says it.
+/// Version of the driver, if known.
 pub(super) fn version<'a>(facts: &'a Facts<'_>) -> Option<&'a str> {
     let told = facts.inventory.neuron.as_ref();
     let told = told.and_then(|neuron| neuron.driver_version.as_deref());
@@ -75,7 +77,7 @@ pub(super) fn version<'a>(facts: &'a Facts<'_>) -> Option<&'a str> {
     told.or_else(module)
 }
 
-/// The first two numbers of a version.
+/// First two numbers of a version.
 pub(super) fn release(version: &str) -> Option<(u64, u64)> {
     let mut numbers = version.split('.').map(str::parse::<u64>);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))

@@ -1,4 +1,4 @@
-//! NVIDIA's driver, its library and its device files.
+//! Checks of NVIDIA's driver, its library and its device files.
 
 use super::drivers::{Maker, Standing};
 use super::facts::Facts;
@@ -23,7 +23,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
 
 fn library(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
     let check = Check::NvidiaLibrary;
-    // A library that hangs before it has named a device is there all the same.
+    // A library that hangs before reporting a device exists nevertheless.
     let hangs = matches!(&facts.inventory.nvml, NvmlState::Stalled { call, .. } if call != NvmlState::READING_SYS);
     if standing.devices.is_empty() && !hangs {
         return check.not_applicable(NVIDIA.nothing());
@@ -82,7 +82,7 @@ fn files(facts: &Facts<'_>, standing: &Standing<'_>) -> Finding {
     if missing.is_empty() {
         return check.ok(Subject::Node, format!("{dev} has {}", listed(&there)));
     }
-    // Whoever runs containers makes those that are missing, where it may: so this is no proof that they fail.
+    // The container runtime creates missing files if it is permitted to, so missing files do not prove a failure.
     check.warning(
         Subject::Node,
         format!("{dev} has no {}", listed(&missing)),

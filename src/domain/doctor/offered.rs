@@ -1,4 +1,4 @@
-//! What kubelet would give out, held against what the node has.
+//! Comparison of the kubelet's allocatable devices with the devices of the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,21 +7,22 @@ use super::neuron;
 use crate::domain::id::GpuUuid;
 use crate::domain::inventory::{Condition, Device, Inventory, LogicalSource, Mig, Vendor};
 
-/// Ids by resource.
+/// Device ids by resource.
 pub(super) type Offered = BTreeMap<String, BTreeSet<String>>;
 
-/// How what is offered compares with what there is.
+/// Result of the comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// It is the same; the words say what.
+    /// Equal, with a description.
     Same(String),
-    /// It is not; likewise.
+    /// Different, with a description.
     Differs(String),
-    /// It cannot be told what there is.
+    /// The devices of the node are not fully known, with the reason.
     Untold(String),
 }
 
-/// NVIDIA's ids are UUIDs, so each device and partition is looked for. Ids of another form are of network cards and the like.
+/// NVIDIA's ids are UUIDs, so each device and partition is looked up. Ids of other forms belong to network cards and
+/// similar devices.
 pub(super) fn nvidia(inventory: &Inventory, offered: &Offered) -> Comparison {
     let devices = inventory.devices.iter();
     let devices: Vec<&Device> = devices
@@ -67,7 +68,7 @@ pub(super) fn nvidia(inventory: &Inventory, offered: &Offered) -> Comparison {
     }
 }
 
-/// What of a device can be given out.
+/// UUIDs of a device's allocatable units.
 fn units(device: &Device) -> Vec<&str> {
     match &device.mig {
         Mig::Capable(state) if device.mig.is_enabled() => {
@@ -83,12 +84,12 @@ fn units(device: &Device) -> Vec<&str> {
     }
 }
 
-/// An id without the number of a replica. Source: NVIDIA k8s-device-plugin, `AnnotatedID`.
+/// Device id without its replica number. Source: NVIDIA k8s-device-plugin, `AnnotatedID`.
 pub(super) fn uuid(id: &str) -> &str {
     id.split_once("::").map_or(id, |(uuid, _)| uuid)
 }
 
-/// Of Neuron devices the ids say nothing that the driver does, so they are counted.
+/// Neuron device ids do not match the driver's, so only the numbers are compared.
 pub(super) fn neuron(facts: &Facts<'_>, counts: &BTreeMap<String, usize>) -> Comparison {
     let Some(devices) = neuron::count(facts) else {
         return Comparison::Untold("nobody tells what the driver shows".to_owned());
@@ -112,8 +113,9 @@ pub(super) fn neuron(facts: &Facts<'_>, counts: &BTreeMap<String, usize>) -> Com
     judged(&said, differs)
 }
 
-/// What `offered` is held against in words, and whether it is right. Where the node's setting was not found, the chip's default is a guess,
-/// and whoever offers cores may know better: each core may be one, as they all are without a setting on other chips.
+/// Expected number of logical cores as text, and whether `offered` matches. If the node's setting is unknown, the
+/// chip's default is a guess and the device plugin may know better: each physical core may be a logical one, which is
+/// the default of other chips.
 fn cores(inventory: &Inventory, offered: usize) -> (String, bool) {
     let logical = logical_cores(inventory);
     let source = inventory.neuron.as_ref().and_then(|neuron| neuron.logical);
@@ -144,7 +146,7 @@ fn cores(inventory: &Inventory, offered: usize) -> (String, bool) {
     }
 }
 
-/// Logical cores of all devices together: two physical cores may be one.
+/// Number of logical cores of all devices; two physical cores may form one.
 fn logical_cores(inventory: &Inventory) -> Option<usize> {
     let neuron = inventory.neuron.as_ref()?;
     let devices = neuron.devices.iter();
@@ -156,14 +158,14 @@ fn physical_cores(inventory: &Inventory) -> Option<usize> {
     sum(devices.map(|device| device.cores))
 }
 
-/// `None` where one of them is not told.
+/// Sum of the counts; `None` if one of them is unknown.
 fn sum(mut counts: impl Iterator<Item = Option<u32>>) -> Option<usize> {
     counts.try_fold(0_usize, |sum, count| {
         sum.checked_add(usize::try_from(count?).ok()?)
     })
 }
 
-/// Of AMD's devices there is one id for each partition, under whatever name.
+/// AMD's device plugins offer one id per partition, under different resource names.
 pub(super) fn amd(devices: &[&Device], counts: &BTreeMap<String, usize>) -> Comparison {
     let parts = |device: &&Device| {
         let amd = device.amd.as_ref();

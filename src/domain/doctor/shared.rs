@@ -1,4 +1,4 @@
-//! Devices that more than one has: under two names, of two givers, or by turns.
+//! Checks of devices with several owners: two resource names, two device plugins, or time-slicing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use super::{Check, Finding, Subject, counted, listed};
 use crate::domain::node::LAYOUT;
 use crate::domain::node::keep::PLUGIN_CONFIG;
 
-/// How the agent's sockets and its configurations of NVIDIA's plugin begin, and how the plugin's sockets do.
+/// Prefixes of the sockets and configurations of Octavo's agent, and of the sockets of NVIDIA's plugin.
 const OURS: &str = "octavo-";
 const NVIDIAS: &str = "nvidia-";
 const SOCKET: &str = ".sock";
 const RESOURCES: &str = "nvidia.com/";
 
-/// A device that two resources have is given out twice, and neither plugin knows of the other. `claimed` are devices that claims may be
-/// given too.
+/// Findings for devices behind two resources, whose plugins allocate them independently. `claimed` are findings for
+/// devices that DRA claims can be allocated too.
 pub(super) fn owners(facts: &Facts<'_>, kubelet: &Kubelet, claimed: Vec<Finding>) -> Vec<Finding> {
     let check = Check::ResourceOwners;
     let told = twice(kubelet);
@@ -48,7 +48,7 @@ pub(super) fn owners(facts: &Facts<'_>, kubelet: &Kubelet, claimed: Vec<Finding>
     }
 }
 
-/// Ids with the names that they are offered under, where these are several.
+/// Device ids that are offered under several resource names, with these names.
 fn twice(kubelet: &Kubelet) -> Result<Vec<String>, String> {
     let all = match &kubelet.allocatable {
         Ok(Some(all)) => of_nvidia(all),
@@ -68,7 +68,7 @@ fn twice(kubelet: &Kubelet) -> Result<Vec<String>, String> {
     Ok(twice.collect())
 }
 
-/// Resources for which the agent and NVIDIA's plugin both have a socket.
+/// Resources for which both the agent and NVIDIA's plugin have a socket.
 fn rivals(kubelet: &Kubelet) -> Vec<String> {
     let Ok(sockets) = &kubelet.sockets else {
         return Vec::new();
@@ -118,7 +118,7 @@ pub(super) fn time_slicing(facts: &Facts<'_>, kubelet: &Kubelet) -> Finding {
     by_plugin(facts, &said)
 }
 
-/// NVIDIA's plugin does it: by our configuration, or another's.
+/// Finding for time-slicing by NVIDIA's plugin, with Octavo's configuration or another one.
 fn by_plugin(facts: &Facts<'_>, said: &str) -> Finding {
     let check = Check::TimeSlicing;
     let labels = facts.labels.as_ref().ok().and_then(Option::as_ref);
@@ -154,7 +154,7 @@ fn by_plugin(facts: &Facts<'_>, said: &str) -> Finding {
     )
 }
 
-/// What gpu-feature-discovery or we said of turns in labels, where kubelet does not tell.
+/// Finding from labels of gpu-feature-discovery or Octavo, if the kubelet's data is unavailable.
 pub(super) fn by_labels(facts: &Facts<'_>) -> Option<Finding> {
     let labels: &FeatureLabels = facts.labels.as_ref().ok()?.as_ref()?;
     let strategies = labels.labels.iter().filter(|(key, value)| {
@@ -174,7 +174,7 @@ pub(super) fn by_labels(facts: &Facts<'_>) -> Option<Finding> {
     if labels.get(PLUGIN_CONFIG).is_some() {
         return Some(by_plugin(facts, &said));
     }
-    // The agent's own may be what is told, as well as the default of NVIDIA's plugin.
+    // The labels may stem from Octavo's device plugin or from the default of NVIDIA's plugin.
     let evidence = format!("{said}; who gives them out only kubelet's folder tells");
     Some(Check::TimeSlicing.ok(Subject::Node, evidence))
 }

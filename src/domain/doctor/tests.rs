@@ -1,4 +1,4 @@
-//! What is said of nodes, each made by hand and wrong in one way.
+//! Tests of the diagnosis, on constructed nodes with one defect each.
 
 mod devices;
 mod others;
@@ -20,7 +20,7 @@ const GPU: &str = "GPU-11111111-1111-1111-1111-111111111111";
 const OTHER_GPU: &str = "GPU-22222222-2222-2222-2222-222222222222";
 const PART: &str = "MIG-33333333-3333-3333-3333-333333333333";
 
-/// A node, owned, so that tests can change it.
+/// Owned facts of a node, which tests can change.
 struct Node {
     inventory: Inventory,
     traces: Told<Traces>,
@@ -145,7 +145,7 @@ impl Node {
         })
     }
 
-    /// The gravest finding of a check.
+    /// Most severe finding of a check.
     #[track_caller]
     fn gravest(&self, check: Check) -> Finding {
         let all = self.examine().into_iter();
@@ -205,7 +205,7 @@ fn answering(mut device: Device, uuid: &str) -> Device {
     device
 }
 
-/// A node with a GPU whose driver answers.
+/// A node with one GPU whose driver answers.
 fn gpu_node(change: impl FnOnce(&mut Device)) -> Node {
     let mut device = answering(gpu(), GPU);
     device.mig = Mig::NotCapable;
@@ -291,7 +291,7 @@ fn f4_a_neuron_node_says_which_of_four_things_is_missing() {
         "not known to be loaded",
     );
     node.says(DevicePlugin, Verdict::NotApplicable, "nothing to give out");
-    // A driver that does not take all of them.
+    // A driver that does not drive all devices.
     let node = trainium(2, Some("neuron"))
         .module("neuron", "2.26.5.0")
         .neuron([0]);
@@ -302,7 +302,7 @@ fn f4_a_neuron_node_says_which_of_four_things_is_missing() {
         "1 device in /sys/class/neuron_device, 2 functions on the bus",
     );
     node.says(NeuronDeviceFiles, Verdict::Failing, "/dev has no neuron0");
-    // A driver and no plugin.
+    // A driver without a device plugin.
     let works = || {
         trainium(2, Some("neuron"))
             .module("neuron", "2.26.5.0")
@@ -323,7 +323,7 @@ fn f4_a_neuron_node_says_which_of_four_things_is_missing() {
         "no device plugin has registered aws.amazon.com/neuron*",
     );
     node.says(Allocatable, Verdict::NotApplicable, "nobody gives");
-    // A plugin that offers none, or not all.
+    // A device plugin that offers no device, or not all.
     let resource = "aws.amazon.com/neuron";
     let node = works().kubelet(&[(resource, &[])]);
     node.says(DevicePlugin, Verdict::Ok, resource);

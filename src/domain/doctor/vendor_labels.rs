@@ -1,6 +1,7 @@
-//! Labels that others write of the same hardware: they look when they start, and what is changed later they do not see.
+//! Checks of labels that other software derives from the same hardware. It reads the hardware at start and misses
+//! later changes.
 //!
-//! Only values that contradict the hardware are told. What is missing may never have been asked for.
+//! Reports only values that contradict the hardware. A missing label may be intended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +10,12 @@ use super::{Check, Finding, Subject, listed};
 use crate::domain::inventory::{Condition, Device, Mode, Vendor};
 use crate::domain::labels::{MigStrategy, Options, compile};
 
-/// Written by AMD's node labeller. Source: `ROCm`/k8s-device-plugin, `cmd/k8s-node-labeller`.
+/// Prefix of labels of AMD's node labeler. Source: `ROCm`/k8s-device-plugin, `cmd/k8s-node-labeller`.
 const AMD: &str = "amd.com/gpu.";
-/// Written by gpu-feature-discovery, or by us in its place.
+/// Prefix of labels of gpu-feature-discovery, or of Octavo in its place.
 const NVIDIA: &str = "nvidia.com/";
-/// Written by who makes the node: counts of its machine type. Source: Karpenter for AWS; EKS Auto Mode.
+/// Prefixes of labels of node provisioners, with counts of the machine type. Source: Karpenter for AWS; EKS Auto
+/// Mode.
 const CLOUDS: [&str; 2] = ["karpenter.k8s.aws/instance-", "eks.amazonaws.com/instance-"];
 
 pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
@@ -42,7 +44,7 @@ pub(super) fn findings(facts: &Facts<'_>) -> Vec<Finding> {
     found
 }
 
-/// Values that are written, each with those that would be true.
+/// Comparison of labels with the values that match the hardware.
 struct Compared {
     whose: &'static str,
     remedy: &'static str,
@@ -60,7 +62,7 @@ impl Compared {
         }
     }
 
-    /// Where the hardware says nothing, nothing is compared.
+    /// Compares one label; skips it if the hardware does not determine a value.
     fn hold(&mut self, key: &str, written: Option<&str>, truth: &BTreeSet<String>) {
         let Some(written) = written.filter(|_| !truth.is_empty()) else {
             return;
@@ -120,7 +122,8 @@ fn amd(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
     compared.finding(&labels.place)
 }
 
-/// Of a node with GPUs of several models the keys describe one of them, whichever it is: then only what is the same of all is compared.
+/// Compares labels of gpu-feature-discovery. On a node with several GPU models they describe an arbitrary one, so
+/// only labels independent of the model are compared.
 fn nvidia(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
     let strategy = match labels.get("nvidia.com/mig.strategy") {
         Some("single") => MigStrategy::Single,
@@ -165,13 +168,14 @@ fn nvidia(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
     compared.finding(&labels.place)
 }
 
-/// Such as `nvidia.com/mig-1g.5gb.count`.
+/// Returns `true` if a key is one of a partition profile, such as `nvidia.com/mig-1g.5gb.count`.
 fn is_of_partitions(key: &str) -> bool {
     let name = key.strip_prefix("nvidia.com/mig-");
     name.is_some_and(|name| name.strip_suffix(".count").is_some())
 }
 
-/// What is given out, which the hardware does not tell; nor when the one who wrote them began.
+/// Returns `true` if a key describes sharing or the start time of its writer, neither of which the hardware
+/// determines.
 fn is_of_sharing(key: &str) -> bool {
     key.ends_with(".replicas")
         || key.ends_with(".sharing-strategy")
@@ -183,7 +187,7 @@ fn is_of_node(key: &str) -> bool {
     key.starts_with("nvidia.com/cuda.") || key == "nvidia.com/mig.capable"
 }
 
-/// How many devices whoever made the node takes it to have.
+/// Compares the device count of the machine type, as the node provisioner states it.
 fn cloud(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
     let mut compared = Compared::new(
         "instance-*",
@@ -195,7 +199,7 @@ fn cloud(facts: &Facts<'_>, labels: &FeatureLabels) -> Option<Finding> {
             .iter()
             .filter(|device| is_its(device.vendor))
             .count();
-        // A count of nothing is what machine types with a part of a GPU have.
+        // Machine types with a fraction of a GPU have a count of 0.
         let truth = (count > 0).then(|| count.to_string());
         truth.into_iter().collect::<BTreeSet<String>>()
     };

@@ -1,59 +1,60 @@
-//! When an engine that fails is left alone: a state machine. Time is an argument, counted from any fixed moment.
+//! Circuit breaker for a failing engine, as a state machine. Time is an argument, measured from any fixed moment.
 //!
 //! ```text
-//! Closed --[MOST failures in a row]--> Open --[REST has passed, one is let through]--> Probing
-//!    ^                                   ^------------------[it fails]-------------------'
-//!    '-------------------------------[any good answer]-----------------------------------'
+//! Closed --[MOST_FAILURES in a row]--> Open --[after REST, one request]--> Probing
+//!    ^                                   ^------------[failure]---------------'
+//!    '------------------------------[success]--------------------------------'
 //! ```
 //!
-//! Without it every page would wait for a dead engine as long as it may take, and an engine that has too much to do would get more.
+//! Without it every page would wait for the timeout of a dead engine, and an overloaded engine would receive even
+//! more requests.
 
 use std::time::Duration;
 
-/// Failures in a row after which it is left alone.
+/// Number of consecutive failures that opens the breaker.
 pub const MOST_FAILURES: u32 = 3;
-/// For how long it is.
+/// Time for which it stays open.
 pub const REST: Duration = Duration::from_secs(10);
 
-/// Whether the engine is asked.
+/// State of the circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breaker {
-    /// Everybody may ask.
+    /// All requests pass.
     Closed {
-        /// Failures since the last good answer.
+        /// Consecutive failures.
         failures: u32,
     },
-    /// Nobody may.
+    /// No request passes.
     Open {
-        /// When one may again.
+        /// Time of the next probe.
         until: Duration,
     },
-    /// One asks, and who comes meanwhile does not.
+    /// One request is under way as a probe; others do not pass.
     Probing {
-        /// When another one may: the first may have been given up and never report.
+        /// Time of the next probe, in case the current one was abandoned without a result.
         until: Duration,
     },
 }
 
-/// What happens.
+/// Event that changes the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody wants to ask.
+    /// A caller wants to send a request.
     Wanted,
-    /// A good answer came.
+    /// The engine returned a valid response.
     Answered,
-    /// It was there, and would not answer this question: that says nothing against it.
+    /// The engine responded but declined this request, which is not a failure.
     Declined,
-    /// None came, or one that cannot be.
+    /// The engine did not respond, or its response was invalid.
     Failed,
 }
 
-/// What who wants to ask is told.
+/// Decision for a caller that wants to send a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Ask.
+    /// Send the request.
     Ask,
-    /// Do without for now.
+    /// Skip the engine for now.
     Leave,
 }
 
@@ -64,7 +65,8 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// What becomes of it, and what who wants to ask is told; others are told nothing that matters.
+    /// Returns the new state, and the decision in response to [`Event::Wanted`]; for other events the decision is
+    /// meaningless.
     #[must_use]
     pub fn step(self, event: Event, now: Duration) -> (Self, Decision) {
         let until = now.saturating_add(REST);
@@ -89,7 +91,7 @@ impl Breaker {
                     (Self::Closed { failures }, Decision::Ask)
                 }
             }
-            // One that was asked before it was left alone says nothing new.
+            // A late failure of an earlier request carries no new information.
             (Self::Open { .. }, Event::Failed) => (self, Decision::Leave),
             (Self::Probing { .. }, Event::Failed) => (Self::Open { until }, Decision::Leave),
         }
@@ -133,7 +135,7 @@ mod tests {
                     last = Some(now);
                     breaker = breaker.step(Event::Failed, now).0;
                 }
-                // Whoever comes late enough is always let through.
+                // After the rest time a request always passes.
                 prop_assert_eq!(breaker.step(Event::Wanted, now + REST).1, Decision::Ask);
             }
         }

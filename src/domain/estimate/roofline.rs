@@ -1,28 +1,28 @@
-//! The reference provider: what a device can do at most, by what its maker publishes, times how much of that is reached.
+//! Reference provider: the vendor's peak performance times an efficiency interval.
 //!
-//! Training needs 6 operations for each parameter and token (Kaplan et al., "Scaling Laws for Neural Language Models",
-//! arXiv:2001.08361: C = 6 N D). Writing a sequence reads all weights for each token, so memory bandwidth is the bound. Products of
-//! one type differ; the interval covers all of which the catalogue has figures.
+//! Training needs 6 operations per parameter and token (Kaplan et al., "Scaling Laws for Neural Language Models",
+//! arXiv:2001.08361: C = 6 N D). Decoding one sequence reads all weights for each token, so memory bandwidth is the
+//! bound. Products of one type differ; the interval covers all products for which the catalog has figures.
 
 use super::workload::{Precision, Workload};
 use super::{Devices, Figure, Interval, NoEstimate};
 use crate::domain::accelerators::{Facts, MemoryUnit, catalogue};
 
-/// The name of this provider.
+/// Name of this provider.
 pub const SOURCE: &str = "octavo roofline: the catalogue's dense peaks times an efficiency";
 
-/// How much of a peak is reached.
+/// Assumed fraction of a peak that is reached.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Efficiency {
-    /// The least that is assumed.
+    /// Lower bound.
     pub low: f64,
-    /// The most that is assumed.
+    /// Upper bound.
     pub high: f64,
-    /// Why.
+    /// Justification.
     pub why: &'static str,
 }
 
-/// Of dense arithmetic while training.
+/// Efficiency of dense arithmetic during training.
 pub const TRAINING: Efficiency = Efficiency {
     low: 0.20,
     high: 0.48,
@@ -30,7 +30,7 @@ pub const TRAINING: Efficiency = Efficiency {
           the lower end is an assumption of ours for software that is not tuned",
 };
 
-/// Of memory bandwidth while writing one sequence.
+/// Efficiency of memory bandwidth while decoding one sequence.
 pub const DECODING: Efficiency = Efficiency {
     low: 0.30,
     high: 0.85,
@@ -38,12 +38,12 @@ pub const DECODING: Efficiency = Efficiency {
           each other for each token",
 };
 
-/// Operations for each parameter and token.
+/// Operations per parameter and token.
 const OPERATIONS: f64 = 6.0;
 const TERA: f64 = 1e12;
 const GIGA: f64 = 1e9;
 
-/// What is taken for granted, in words.
+/// Assumptions behind an estimate, as text.
 pub fn assumptions(workload: &Workload) -> Vec<String> {
     let said: &[&str] = match workload {
         Workload::Training { .. } => &[
@@ -62,7 +62,7 @@ pub fn assumptions(workload: &Workload) -> Vec<String> {
     text.map(|text| (*text).to_owned()).collect()
 }
 
-/// The figure for `devices`, or why there is none.
+/// Estimate for `devices`, or the reason why there is none.
 pub fn roofline(workload: &Workload, devices: &Devices) -> Result<Figure, NoEstimate> {
     let of_type = |facts: &&Facts| facts.type_name == devices.type_name.as_str();
     let products: Vec<&Facts> = catalogue().iter().filter(of_type).collect();

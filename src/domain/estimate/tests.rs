@@ -1,4 +1,4 @@
-//! What the reference provider says, reckoned by hand; and what is never said.
+//! Tests of the reference provider against manually calculated values, and of rejected input.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn near(one: f64, other: f64) -> bool {
 #[test]
 fn a_training_is_reckoned_from_the_dense_peak_and_the_stated_efficiency() {
     let workload = Workload::training(7e9, 1e12, Precision::Bf16).unwrap();
-    // Both products of the type are 312 TFLOPS.
+    // Both products of the type have 312 TFLOPS.
     let Figure::Seconds(time) = roofline(&workload, &devices("nvidia-a100-80gb", 8)).unwrap()
     else {
         panic!("a speed");
@@ -28,7 +28,7 @@ fn a_training_is_reckoned_from_the_dense_peak_and_the_stated_efficiency() {
         near(time.low(), at_peak / 0.48) && near(time.high(), at_peak / 0.20),
         "{time:?}"
     );
-    // SXM5 has 989 and PCIe 756: the interval covers both.
+    // SXM5 has 989 TFLOPS and PCIe 756: the interval covers both.
     let Figure::Seconds(time) = roofline(&workload, &devices("nvidia-h100-80gb", 1)).unwrap()
     else {
         panic!("a speed");

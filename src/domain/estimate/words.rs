@@ -1,6 +1,6 @@
-//! Intervals of time and speed as people say them: `16 to 38 days`, `12.5 to 35.2 tokens/s`.
+//! Text form of time and speed intervals: `16 to 38 days`, `12.5 to 35.2 tokens/s`.
 //!
-//! Said by pages and the command line alike. Two digits are enough for what is known to a factor of two.
+//! Used by both pages and the command line. Two digits suffice for estimates with an uncertainty of a factor of two.
 
 use super::Interval;
 
@@ -9,18 +9,18 @@ const HOUR: f64 = 3600.0;
 const DAY: f64 = 86_400.0;
 const YEAR: f64 = 365.25 * DAY;
 
-/// From the least to the most, each in the unit that makes it short.
+/// Formats a time interval, each bound in the unit that makes it short.
 pub fn time(seconds: Interval) -> String {
     range(short(seconds.low()), short(seconds.high()))
 }
 
-/// Tokens a second, from the least to the most.
+/// Formats a speed interval in tokens per second.
 pub fn speed(tokens: Interval) -> String {
     let (low, high) = (digits(tokens.low()), digits(tokens.high()));
     range((low, "tokens/s"), (high, "tokens/s"))
 }
 
-/// From the least to the most of one unit.
+/// Formats an interval of two numbers with their units; a common unit is written once.
 pub fn range(low: (String, &str), high: (String, &str)) -> String {
     let (low, low_unit) = low;
     let (high, unit) = high;
@@ -42,7 +42,7 @@ fn short(seconds: f64) -> (String, &'static str) {
     (digits(seconds / of), unit)
 }
 
-/// Two or three digits, and never nothing for something.
+/// Formats a number with two or three digits; a positive number is never shown as zero.
 fn digits(number: f64) -> String {
     match number {
         tiny if tiny < 0.01 => "less than 0.01".to_owned(),

@@ -1,44 +1,44 @@
-//! What shall run. A figure outside of what has ever been built is a slip of the pen, and is refused with its field.
+//! Workload parameters. A figure outside of plausible bounds is rejected as a typo, with the name of its field.
 
 use crate::domain::matching::RequestError;
 
-/// Most devices that work together.
+/// Maximum number of devices that work together.
 pub const MOST_DEVICES: u32 = 100_000;
-/// From a toy to a hundred times the largest model that was told of.
+/// Number of parameters: from a toy model to a hundred times the largest published model.
 const PARAMETERS: (f64, f64) = (1e6, 1e14);
-/// From one sentence to more text than there is.
+/// Number of training tokens: from one sentence to more text than exists.
 const TOKENS: (f64, f64) = (1.0, 1e16);
-/// From one word to a library.
+/// Tokens per sample: from one word to a library.
 const TOKENS_OF_SAMPLE: (f64, f64) = (1.0, 1e9);
-/// From one sample a step to more than any cluster takes at once.
+/// Samples per step: from one to more than any cluster processes in one step.
 const BATCH: (f64, f64) = (1.0, 1e9);
-/// The longest name of a model.
+/// Maximum length of a model name in characters.
 const LONGEST_MODEL: usize = 100;
-/// What stands behind a count, as models and corpora are named, and how many that is.
+/// Suffixes of counts, as in names of models and corpora, with their factors.
 const UNITS: [(char, f64); 4] = [('k', 1e3), ('m', 1e6), ('b', 1e9), ('t', 1e12)];
 
-/// What shall run.
+/// Workload to estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Workload {
-    /// A model of so many parameters is trained on so many tokens.
+    /// Training of a model.
     Training {
-        /// Parameters; of a mixture of experts those that one token uses.
+        /// Number of parameters; for a mixture of experts, those active per token.
         parameters: f64,
-        /// Tokens, each time that one is seen.
+        /// Number of tokens, counting repetitions.
         tokens: f64,
-        /// What is multiplied.
+        /// Number format of the multiplications.
         precision: Precision,
     },
-    /// A model of so many parameters writes one sequence, a token at a time.
+    /// Decoding of one sequence, token by token.
     Decoding {
-        /// Parameters; of a mixture of experts those that one token uses.
+        /// Number of parameters; for a mixture of experts, those active per token.
         parameters: f64,
-        /// What the weights are stored in.
+        /// Number format of the weights.
         precision: Precision,
     },
 }
 
-/// A number format.
+/// Number format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
     /// bfloat16.
@@ -50,7 +50,7 @@ pub enum Precision {
 }
 
 impl Workload {
-    /// A training.
+    /// Creates a training workload.
     pub fn training(
         parameters: f64,
         tokens: f64,
@@ -63,7 +63,7 @@ impl Workload {
         })
     }
 
-    /// The writing of a sequence.
+    /// Creates a decoding workload.
     pub fn decoding(parameters: f64, precision: Precision) -> Result<Self, RequestError> {
         Ok(Self::Decoding {
             parameters: within("workload.parameters", parameters, PARAMETERS)?,
@@ -72,19 +72,19 @@ impl Workload {
     }
 }
 
-/// Tokens of so many samples, each of which has so many.
+/// Number of tokens in `samples` samples with `each` tokens.
 pub fn tokens_of(samples: f64, each: f64) -> Result<f64, RequestError> {
     let samples = within("workload.samples", samples, TOKENS)?;
     let each = within("workload.tokensPerSample", each, TOKENS_OF_SAMPLE)?;
     within("workload.samples", samples * each, TOKENS)
 }
 
-/// Samples that one step takes, if that can be.
+/// Validates the number of samples per step.
 pub fn batch(samples: f64) -> Result<f64, RequestError> {
     within("workload.batch", samples, BATCH)
 }
 
-/// Whether a model can be called so.
+/// Validates the name of a model.
 pub fn model(name: &str) -> Result<(), RequestError> {
     let is_name = !name.trim().is_empty() && !name.chars().any(char::is_control);
     if is_name && name.chars().count() <= LONGEST_MODEL {
@@ -94,7 +94,8 @@ pub fn model(name: &str) -> Result<(), RequestError> {
     Err(RequestError::new("workload.model", problem))
 }
 
-/// A count as people write it: `7e9`, `7B`, `1.5T`, with K, M, B and T for thousands, millions, 10^9 and 10^12. The text says why it is none.
+/// Parses a count such as `7e9`, `7B` or `1.5T`, with the suffixes K, M, B and T for 10^3, 10^6, 10^9 and 10^12. The
+/// error is a message for the user.
 pub fn amount(text: &str) -> Result<f64, String> {
     let wrong = || {
         let text: String = text.chars().take(40).collect();
@@ -108,7 +109,7 @@ pub fn amount(text: &str) -> Result<f64, String> {
         None => (Some(text), 1.0),
     };
     let digits = digits.map(str::trim_end).unwrap_or_default();
-    // Words such as `nan` and `infinity` are numbers to the parser.
+    // The float parser also accepts words such as `nan` and `infinity`.
     if !digits.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(wrong());
     }
@@ -136,10 +137,10 @@ fn within(
 }
 
 impl Precision {
-    /// All of them.
+    /// All number formats.
     pub const ALL: [Self; 3] = [Self::Bf16, Self::Fp16, Self::Fp8];
 
-    /// The word.
+    /// Name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bf16 => "bf16",
@@ -148,7 +149,7 @@ impl Precision {
         }
     }
 
-    /// Bytes of one number.
+    /// Size of one number in bytes.
     pub fn bytes(self) -> f64 {
         match self {
             Self::Bf16 | Self::Fp16 => 2.0,

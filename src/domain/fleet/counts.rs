@@ -1,43 +1,44 @@
-//! Devices in numbers.
+//! Device counts.
 
 use super::device::{DeviceSummary, Occupancy, Partitions};
 use crate::domain::id::TypeName;
 use crate::domain::quantity::Mebibytes;
 
-/// Devices, each counted once: `free`, `in_use`, `partitioned`, `unavailable`, `set_aside` and `unknown` add up to [`Counts::total`].
+/// Device counts. Each device counts once: `free`, `in_use`, `partitioned`, `unavailable`, `set_aside` and `unknown`
+/// add up to [`Counts::total`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Whole, without a process.
+    /// Whole devices without a process.
     pub free: u32,
-    /// Whole, with a process.
+    /// Whole devices with a process.
     pub in_use: u32,
-    /// Given out in parts.
+    /// Partitioned devices.
     pub partitioned: u32,
-    /// Of no use until somebody does something.
+    /// Devices that require intervention before they can be used.
     pub unavailable: u32,
-    /// Of no use to pods on purpose: set aside for virtual machines.
+    /// Devices reserved for virtual machines, which are unavailable to pods on purpose.
     pub set_aside: u32,
-    /// Nobody can tell now; all devices of a stale node are.
+    /// Devices whose use is unknown, including all devices of a stale node.
     pub unknown: u32,
-    /// The parts of those that are partitioned.
+    /// Partitions of the partitioned devices.
     pub partitions: Partitions,
 }
 
-/// The devices of one type.
+/// Device counts of one type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeCounts {
-    /// The type; `None` for devices nobody knows.
+    /// The type; `None` for unidentified devices.
     pub type_name: Option<TypeName>,
-    /// Of how many a person said that they are of it; the catalogue says so of the others.
+    /// Number of devices whose type was set manually; the others were identified by the catalog.
     pub by_hand: u32,
-    /// Memory of one device; the least, should they differ.
+    /// Memory of one device; the minimum if they differ.
     pub memory: Option<Mebibytes>,
-    /// How many.
+    /// Counts of the devices.
     pub counts: Counts,
 }
 
 impl Counts {
-    /// All devices.
+    /// Total number of devices.
     pub fn total(self) -> u32 {
         [
             self.free,
@@ -51,7 +52,7 @@ impl Counts {
         .fold(0, u32::saturating_add)
     }
 
-    /// With one more device.
+    /// Adds one device.
     #[must_use]
     pub fn with(mut self, occupancy: Occupancy) -> Self {
         let place = match occupancy {
@@ -69,7 +70,7 @@ impl Counts {
         self
     }
 
-    /// Both together.
+    /// Sum of both counts.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -83,7 +84,7 @@ impl Counts {
         }
     }
 
-    /// The same devices on a node that has not been heard of for too long: what they were is not what they are.
+    /// Counts of the same devices on a stale node: the last reported state is outdated.
     #[must_use]
     pub fn stale(self) -> Self {
         Self {
@@ -94,7 +95,7 @@ impl Counts {
 }
 
 impl TypeCounts {
-    /// Devices by type, ordered by the type's name, those without one last.
+    /// Counts devices by type, ordered by type name, unidentified devices last.
     pub fn of(devices: &[DeviceSummary]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for device in devices {
@@ -109,7 +110,7 @@ impl TypeCounts {
         all
     }
 
-    /// Adds the devices of one node to those of many, keeping the order.
+    /// Adds the counts of one type to a sorted list, preserving the order.
     pub fn add(all: &mut Vec<Self>, more: &Self) {
         match all.binary_search_by(|known| known.key().cmp(&more.key())) {
             Ok(at) => {
@@ -121,7 +122,7 @@ impl TypeCounts {
         }
     }
 
-    /// Adds devices of the same type.
+    /// Adds the counts of more devices of the same type.
     pub fn merge(&mut self, more: &Self) {
         self.counts = self.counts.and(more.counts);
         self.by_hand = self.by_hand.saturating_add(more.by_hand);

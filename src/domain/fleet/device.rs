@@ -1,4 +1,4 @@
-//! One device, as far as a fleet is interested in it.
+//! Summary of one device for the fleet.
 
 use super::node::{NodeState, Sharing};
 use super::parts;
@@ -8,57 +8,57 @@ use crate::domain::inventory::{
 };
 use crate::domain::quantity::Mebibytes;
 
-/// What a fleet counts of a device.
+/// Summary of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceSummary {
-    /// Its type, where it has a name.
+    /// Its type, if known.
     pub type_name: Option<TypeName>,
-    /// Whether a person said which type it is.
+    /// True if the type was set manually.
     pub by_hand: bool,
     /// Its memory.
     pub memory: Option<Mebibytes>,
-    /// What it makes of its node.
+    /// Its contribution to the state of its node.
     pub state: NodeState,
-    /// What can be done with it.
+    /// Its current use.
     pub occupancy: Occupancy,
-    /// How it can be given out, as was told last; `None` where that was never told.
+    /// Last known sharing mode; `None` if never reported.
     pub given: Option<Sharing>,
-    /// The gravest of what is wrong with it, in words for a person, after which device it is; absent where nothing is. Parts of
-    /// it are the driver's own, and may hold any character.
+    /// Most severe issue as text, prefixed with the device name; `None` if there is none. It contains driver messages
+    /// and can therefore contain any character.
     pub trouble: Option<String>,
 }
 
-/// Longest trouble that is kept, in characters: a list shows it, and the node's own page has all of it.
+/// Maximum length of an issue in characters: lists show it; the node's page shows the full text.
 const LONGEST_TROUBLE: usize = 160;
 
-/// What can be done with a device.
+/// Current use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occupancy {
-    /// Whole, and no process is on it.
+    /// Whole, without a process.
     Free,
-    /// Whole, and a process is on it.
+    /// Whole, with a process.
     InUse,
-    /// MIG mode is on: it is given out in parts.
+    /// MIG mode is on: its partitions are allocated.
     Partitioned(Partitions),
-    /// Nothing: it fails, has no driver, or waits for a reset, a reboot or its replacement.
+    /// Unusable: it fails, has no driver, or requires a reset, reboot or replacement.
     Unavailable,
-    /// Nothing, on purpose: it is set aside for a virtual machine.
+    /// Unavailable on purpose: reserved for a virtual machine.
     SetAside,
-    /// Nobody can tell now.
+    /// Unknown at the moment.
     Unknown,
 }
 
-/// Partitions of one device or of many. A partition is a compute instance: what a container can be given.
+/// Partitions of one or more devices. A partition is a compute instance, the unit that a container is allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Partitions {
-    /// How many there are.
+    /// Total number.
     pub count: u32,
-    /// How many of them have a process.
+    /// Number of partitions with a process.
     pub in_use: u32,
 }
 
 impl DeviceSummary {
-    /// Of `device`, on a node whose NVML is in this state.
+    /// Summarizes `device` on a node whose NVML is in this state.
     pub fn of(device: &Device, nvml: &NvmlState) -> Self {
         let state = device.state(nvml);
         Self {
@@ -75,7 +75,7 @@ impl DeviceSummary {
     }
 }
 
-/// What a device makes of its node.
+/// Contribution of a device state to the node state.
 fn weight(device: DeviceState) -> NodeState {
     match device {
         DeviceState::Ok | DeviceState::Passthrough | DeviceState::Unread => NodeState::Ok,
@@ -110,7 +110,7 @@ fn trouble(device: &Device) -> Option<String> {
     gravest(&which, device.complaints())
 }
 
-/// The first of the gravest, after which device it is.
+/// First of the most severe issues, prefixed with the device name.
 pub(super) fn gravest(which: &str, complaints: Vec<Complaint>) -> Option<String> {
     let mut gravest: Option<Complaint> = None;
     for complaint in complaints {
@@ -124,7 +124,7 @@ pub(super) fn gravest(which: &str, complaints: Vec<Complaint>) -> Option<String>
     Some(short(&format!("{which}: {}", gravest?.text)))
 }
 
-/// The beginning of what is wrong.
+/// Start of an issue.
 pub(super) fn short(text: &str) -> String {
     text.chars().take(LONGEST_TROUBLE).collect()
 }
@@ -165,12 +165,12 @@ fn partitioned(device: &Device, mig: &MigState) -> Occupancy {
 }
 
 impl Partitions {
-    /// How many have no process.
+    /// Number of partitions without a process.
     pub fn free(self) -> u32 {
         self.count.saturating_sub(self.in_use)
     }
 
-    /// Both together.
+    /// Sum of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {

@@ -1,22 +1,22 @@
-//! Nodes taken together by what is in them.
+//! Groups of nodes with the same device type.
 
 use crate::domain::id::TypeName;
 
-/// What all devices of a node are. Ordered as lists show it: types by name, then what is no one type.
+/// Device type of a node, for grouping. In display order: types by name, then nodes without a single type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
-    /// Of this type, all of them.
+    /// All devices are of this type.
     Of(TypeName),
-    /// Of several types; those that nobody knows are one of them.
+    /// Devices of several types, counting unidentified devices as one.
     Mixed,
-    /// Nobody knows.
+    /// All devices are unidentified.
     Unknown,
-    /// There is none.
+    /// No devices.
     Nothing,
 }
 
 impl Group {
-    /// Of a node with devices of these types, each named once; `None` is a type that nobody knows.
+    /// Group of a node with devices of these distinct types; `None` stands for unidentified devices.
     pub fn of<'a>(types: impl IntoIterator<Item = Option<&'a TypeName>>) -> Self {
         let mut types = types.into_iter();
         match (types.next(), types.next()) {
@@ -27,7 +27,7 @@ impl Group {
         }
     }
 
-    /// For a person.
+    /// Display name.
     pub fn title(&self) -> &str {
         match self {
             Self::Of(name) => name.as_str(),

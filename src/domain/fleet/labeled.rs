@@ -1,4 +1,4 @@
-//! A node that no agent reports, by the labels of its Node object.
+//! Summary of a node without an agent, from the labels of its Node object.
 
 use super::counts::{Counts, TypeCounts};
 use super::node::{NodeState, NodeSummary, Sharing};
@@ -8,16 +8,16 @@ use crate::domain::cluster::ClusterNode;
 use crate::domain::hardware_profile::{Specs, TYPE_LABEL, counts_parts, labeled};
 use crate::domain::quantity::Mebibytes;
 
-/// Labels that tell memory of one device, in MiB. Source: k8s-device-plugin, README, "Catalog of Labels".
+/// Labels with the memory of one device, in MiB. Source: k8s-device-plugin, README, "Catalog of Labels".
 const MEMORY: [&str; 2] = ["octavo.dev/memory-mib", "nvidia.com/gpu.memory"];
-/// Our label of how devices are shared.
+/// Octavo's label of the sharing mode.
 const SHARING: &str = "octavo.dev/sharing";
-/// GPU Feature Discovery's.
+/// Label of GPU Feature Discovery for the sharing mode.
 const GFD_SHARING: &str = "nvidia.com/gpu.sharing-strategy";
 
 impl NodeSummary {
-    /// Of a node of the cluster that no agent reports, and the label that names its type; `None` if neither labels nor capacity
-    /// indicate an accelerator. What the devices do is not known.
+    /// Summarizes a node of the cluster without an agent, and returns the label that names its type; `None` if
+    /// neither labels nor capacity indicate an accelerator. The state of the devices is unknown.
     pub fn of_labels(node: &ClusterNode, catalogue: &Catalogue) -> Option<(Self, Source)> {
         let found = labeled(node, catalogue);
         if found.held.is_empty() {
@@ -26,7 +26,8 @@ impl NodeSummary {
         let is_single = found.held.len() == 1;
         let told = MEMORY.into_iter().find_map(|key| node.label(key));
         let told = told.and_then(|text| text.parse().ok());
-        // Memory of one type says nothing of another one, and that of a partition nothing of its device.
+        // The memory label applies to a single type only, and under the MIG strategy `single` to a partition instead
+        // of a device.
         let told: Option<u64> = told.filter(|_| is_single && !counts_parts(node));
         let mut types: Vec<TypeCounts> = Vec::new();
         let mut memory: u64 = 0;
@@ -133,7 +134,7 @@ mod tests {
                 PRODUCT,
             ),
             (
-                // The strategy `single`: all that is counted are partitions.
+                // MIG strategy `single`: only partitions are counted.
                 &[
                     (PRODUCT, "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"),
                     ("nvidia.com/gpu.count", "7"),

@@ -1,78 +1,78 @@
-//! Where a node stands with regard to its layout, as the node tells it to others.
+//! Layout status of a node, as the node reports it.
 //!
-//! States are words here and not an enumeration: a newer agent has states that an older reader has not, and still has
-//! something to say. Every text has a bound, which who tells keeps to and who reads checks.
+//! States are words instead of an enum: a newer agent may report states that an older reader does not know, but can
+//! still show. Every text has a maximum length, which the writer enforces and the reader validates.
 
 use crate::domain::id::PciAddress;
 use crate::domain::reconcile::{DeviceStatus, Progress, State, Status};
 pub(super) use crate::domain::text::beginning;
 
-/// Longest name, plan or state, in bytes.
+/// Maximum length of a name, plan id or state, in bytes.
 pub const LONGEST_WORD: usize = 256;
-/// Longest text for a person, in bytes.
+/// Maximum length of a description for users, in bytes.
 pub const LONGEST_TEXT: usize = 4096;
-/// Most devices of a node that something is asked of.
+/// Maximum number of devices covered by a node's layout.
 pub const MOST_DEVICES: usize = 256;
 
-/// What a node tells of its layout.
+/// Layout status that a node reports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LayoutStatus {
-    /// The layout it shall have; `None` where nothing is asked of it.
+    /// Desired layout; `None` if there is none.
     pub layout: Option<String>,
-    /// Whether a person chose it by hand.
+    /// True if a user selected it manually.
     pub by_hand: bool,
-    /// The id of the last plan that was carried out, in vain or not.
+    /// Id of the last plan that was executed, successfully or not.
     pub plan: Option<String>,
-    /// The state that most needs attention, in a word; `None` where nothing is asked of any device.
+    /// State that most needs attention; `None` if no device is covered by the layout.
     pub state: Option<String>,
-    /// What is wrong with the layout, the journal or the state directory, in words for a person.
+    /// Problem with the layout, the journal or the state directory, for users.
     pub notice: Option<String>,
-    /// What is done about pods in the way, in words for a person.
+    /// Action on pods that block a change, for users.
     pub drain: Option<String>,
-    /// The devices that something is asked of, in the order of their addresses.
+    /// Devices covered by the layout, ordered by PCI address.
     pub devices: Vec<DeviceLayout>,
 }
 
-/// What a node tells of one device.
+/// Layout status of one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLayout {
-    /// The device.
+    /// PCI address.
     pub pci: PciAddress,
-    /// What people call it: `GPU 3`.
+    /// Display name: `GPU 3`.
     pub name: String,
-    /// Where it stands, in a word.
+    /// State, as a word.
     pub state: String,
-    /// Why, in words for a person; empty where there is nothing to explain.
+    /// Explanation for users; may be empty.
     pub message: String,
-    /// How far it is, while it is being changed.
+    /// Progress of a change that is under way.
     pub progress: Option<Progress>,
 }
 
-/// What a fleet keeps of it.
+/// Summary of a node's layout status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LayoutSummary {
-    /// The layout.
+    /// Desired layout.
     pub layout: Option<String>,
-    /// Whether a person chose it by hand.
+    /// True if a user selected it manually.
     pub by_hand: bool,
-    /// The id of the last plan.
+    /// Id of the last plan.
     pub plan: Option<String>,
-    /// The state that most needs attention.
+    /// State that most needs attention.
     pub state: Option<String>,
-    /// Why it stands so: of the device that most needs attention, and how many more stand like it; else what is wrong with the
-    /// layout as such.
+    /// Explanation of the state: that of the first device in this state and the number of further ones, otherwise the
+    /// problem with the layout itself.
     pub message: Option<String>,
-    /// What is done about pods in the way.
+    /// Action on pods that block a change.
     pub drain: Option<String>,
-    /// Steps that are done and steps that there are, of all devices that are being changed.
+    /// Completed and total steps of all devices that are being changed.
     pub progress: Option<(usize, usize)>,
 }
 
-/// Longest message that is kept of a node, in characters: a list shows it, and the node's own page has all of it.
+/// Maximum length of a summarized message in characters: lists show it; the node's page shows the full text.
 const LONGEST_KEPT: usize = 160;
 
 impl LayoutStatus {
-    /// What is told of `status`; `None` where no layout is asked for and nothing is wrong.
+    /// Converts a status for reporting; `None` if no layout is desired and there is no problem.
     pub fn of(status: &Status) -> Option<Self> {
         if status.layout.is_none() && status.state.is_none() && status.notice.is_none() {
             return None;
@@ -95,7 +95,7 @@ impl LayoutStatus {
         })
     }
 
-    /// Cuts every text for a person to so many bytes.
+    /// Truncates all descriptions to at most `most` bytes.
     pub fn shorten(&mut self, most: usize) {
         let messages = self.devices.iter_mut().map(|device| &mut device.message);
         for text in messages.chain(&mut self.notice).chain(&mut self.drain) {
@@ -120,7 +120,7 @@ impl DeviceLayout {
 }
 
 impl LayoutSummary {
-    /// Of what a node tells.
+    /// Summarizes a reported status.
     pub fn of(status: &LayoutStatus) -> Self {
         let told: Vec<(usize, usize)> = status
             .devices
@@ -142,10 +142,10 @@ impl LayoutSummary {
         }
     }
 
-    /// Whether somebody should look at the node for its layout's sake.
+    /// Returns `true` if the layout status needs attention.
     pub fn wants_a_look(&self) -> bool {
         match self.state.as_deref() {
-            // Nothing is asked of any device, and yet there may be something to say.
+            // No device is covered, but there may be a problem with the layout itself.
             None => self.message.is_some(),
             Some(state) => State::wants_a_look(state),
         }

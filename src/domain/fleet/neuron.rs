@@ -1,8 +1,8 @@
-//! Neuron devices, each counted once.
+//! Summaries of Neuron devices, each counted once.
 //!
-//! The bus shows functions and their driver numbers, and nothing leads from the one to the other. Only their counts matter to a fleet, so
-//! the functions that the driver holds are taken one by one with its devices, in the order of both. What it holds and does not list is of
-//! no use to anybody; what it lists and the bus does not show is a device all the same.
+//! The bus lists PCI functions and the driver lists device numbers, without a mapping between them. The fleet needs
+//! only counts, so the functions bound to the driver are paired with the driver's devices in order. A bound function
+//! without a device is unusable; a device without a function counts nevertheless.
 
 use super::device::{DeviceSummary, Occupancy, gravest};
 use super::node::{NodeState, Sharing};
@@ -13,7 +13,8 @@ use crate::domain::inventory::{
 use crate::domain::quantity::Mebibytes;
 
 impl DeviceSummary {
-    /// Of all devices of a node: those on the bus in their order, then what only the Neuron driver shows.
+    /// Summarizes all devices of a node: those on the bus in their order, then those that only the Neuron driver
+    /// reports.
     pub fn all(inventory: &Inventory) -> Vec<Self> {
         let neuron = inventory.neuron.as_ref();
         let mut chips = neuron.iter().flat_map(|neuron| &neuron.devices);
@@ -30,7 +31,7 @@ impl DeviceSummary {
                 }
             })
             .collect();
-        // A function whose driver cannot be read is one of those that are left.
+        // A function whose driver binding is unreadable accounts for one of the remaining devices.
         let unbound = inventory.devices.iter();
         let unbound =
             unbound.filter(|device| may_be_one(device) && !inventory.is_told_by_neuron(device));
@@ -44,7 +45,7 @@ fn may_be_one(device: &Device) -> bool {
     device.vendor == Vendor::Aws && of_bus && !device.condition.is_passthrough()
 }
 
-/// A function with what the driver tells of one of its devices.
+/// Function combined with one of the driver's devices.
 fn told(function: DeviceSummary, chip: &NeuronDevice) -> DeviceSummary {
     let of_chip = alone(chip);
     DeviceSummary {
@@ -54,7 +55,7 @@ fn told(function: DeviceSummary, chip: &NeuronDevice) -> DeviceSummary {
     }
 }
 
-/// A device that the bus does not show.
+/// Device that the bus does not show.
 fn alone(chip: &NeuronDevice) -> DeviceSummary {
     let name = chip.device_name.as_deref();
     let facts = name.and_then(accelerators::neuron_chip);
@@ -73,7 +74,7 @@ fn alone(chip: &NeuronDevice) -> DeviceSummary {
         },
         occupancy: match state.gravity() {
             Some(Gravity::Bad) => Occupancy::Unavailable,
-            // The driver does not say who uses it.
+            // The driver does not report users of a device.
             _ => Occupancy::Unknown,
         },
         given: Some(Sharing::Exclusive),
@@ -81,7 +82,7 @@ fn alone(chip: &NeuronDevice) -> DeviceSummary {
     }
 }
 
-/// A function that the driver holds, and of which it has no device.
+/// Function that is bound to the driver but has no device there.
 fn unlisted(function: DeviceSummary, device: &Device) -> DeviceSummary {
     let text = format!(
         "{}: the Neuron driver holds it and lists fewer devices than it holds",
@@ -95,8 +96,8 @@ fn unlisted(function: DeviceSummary, device: &Device) -> DeviceSummary {
     }
 }
 
-/// `inventory` as it is told to others: memory in use in steps, so that what a program that idles allocates and frees is no news. `None` where
-/// nobody tells memory in use.
+/// `inventory` for reporting, with used memory rounded up to steps, so that small allocations of an idle program do
+/// not cause updates. `None` if it does not contain used memory.
 pub fn stepped(inventory: &Inventory) -> Option<Inventory> {
     let is_told =
         inventory.neuron.is_some() || inventory.devices.iter().any(|device| device.amd.is_some());
@@ -123,7 +124,7 @@ pub fn stepped(inventory: &Inventory) -> Option<Inventory> {
     Some(told)
 }
 
-/// Rounded up, and not more than there is.
+/// Rounds up to a step, limited to the total.
 fn within(used: Mebibytes, all: Option<Mebibytes>) -> Mebibytes {
     let up = super::usage::step(used);
     match all {

@@ -1,4 +1,4 @@
-//! One node, as far as a fleet is interested in it.
+//! Summary of one node for the fleet.
 
 use std::fmt;
 
@@ -10,69 +10,69 @@ use crate::domain::inventory::{Neuron, NvmlState};
 use crate::domain::quantity::Mebibytes;
 use crate::domain::reason::Reason;
 
-/// A node's devices taken together.
+/// Summary of a node's devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSummary {
-    /// By type, ordered by name.
+    /// Counts by type, ordered by name.
     pub types: Vec<TypeCounts>,
-    /// Of all devices that tell theirs.
+    /// Total memory of the devices whose memory is known.
     pub memory: Mebibytes,
-    /// How its devices are given out.
+    /// Sharing mode of its devices.
     pub sharing: Sharing,
-    /// How it is, while it is heard of.
+    /// State of the node, while it reports.
     pub state: NodeState,
-    /// Why it is not as it should be, in words for a person; parts of them are the driver's own.
+    /// Reason for the state, for users; it can contain driver messages.
     pub reason: Option<String>,
-    /// Where it stands with regard to its layout; `None` where nobody asks anything of its devices.
+    /// Layout status; `None` if no layout covers its devices.
     pub layout: Option<LayoutSummary>,
-    /// How far what it gives out is what shall be; `None` where nobody says.
+    /// Status of device allocation; `None` if not reported.
     pub given: Option<SharingSummary>,
 }
 
-/// How devices are given out. The words are those of the label `octavo.dev/sharing`.
+/// Sharing mode. The words are those of the label `octavo.dev/sharing`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sharing {
-    /// There is nothing to give out, or nobody can tell.
+    /// No allocatable device, or unknown.
     None,
-    /// Whole.
+    /// Whole devices.
     Exclusive,
-    /// In MIG partitions.
+    /// MIG partitions.
     Mig,
-    /// In the parts that AMD's driver makes of a device, whatever they are called.
+    /// Partitions of AMD devices.
     Partitioned,
-    /// By turns, all that is given out.
+    /// Everything is time-sliced.
     TimeSlicing,
-    /// Some of it one way, some another.
+    /// Several modes.
     Mixed,
 }
 
-/// How a node is, the gravest of what is to be said; ordered by gravity.
+/// State of a node: the most severe applicable one, ordered by severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeState {
     /// It has no accelerator.
     Empty,
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// No agent reports it: types and counts are those of the Node's labels.
+    /// No agent reports it: types and counts come from the Node's labels.
     NoAgent,
-    /// A device wants attention, and works; or it has not what its layout says, and somebody should know why.
+    /// A device works but needs attention, or the layout or the allocation is not as desired.
     Attention,
-    /// A device is of no use.
+    /// A device is unusable.
     Degraded,
-    /// No driver speaks for its devices.
+    /// Its devices have no driver.
     NoDriver,
-    /// The driver was there and is not any more.
+    /// The driver was present before and is not any more.
     NvmlLost,
-    /// The driver hangs: what is shown was read before.
+    /// The driver hangs: the data was read before that.
     NvmlStalled,
-    /// Nothing was heard of it for longer than the bound: what is shown was so then.
+    /// Its last report is too old: the data is outdated.
     Stale,
 }
 
 impl NodeSummary {
-    /// Of a node with these devices.
+    /// Summarizes a node with these devices.
     pub fn of(devices: &[DeviceSummary], nvml: &NvmlState, layout: Option<LayoutSummary>) -> Self {
-        // A node without a device misses nothing.
+        // The layout does not matter on a node without devices.
         let missed = layout.as_ref().filter(|_| !devices.is_empty());
         let (mut state, mut reason) = (state(devices, nvml), reason(devices, nvml));
         if let Some(layout) = missed.filter(|layout| layout.wants_a_look()) {
@@ -92,7 +92,7 @@ impl NodeSummary {
         }
     }
 
-    /// The same of a node that says this of what it gives out.
+    /// Adds the allocation status that the node reports.
     #[must_use]
     pub fn with_sharing(mut self, given: Option<SharingSummary>) -> Self {
         let missed = given.as_ref().filter(|_| !self.types.is_empty());
@@ -101,7 +101,7 @@ impl NodeSummary {
             self.reason = self.reason.or_else(|| Some(given.why()));
         }
         self.sharing = match (self.sharing, given.as_ref().map(|given| given.by_turns)) {
-            // Nothing is known to be there that could be given out.
+            // There is no device that could be shared.
             (Sharing::None, _) => Sharing::None,
             (_, Some(ByTurns::All)) => Sharing::TimeSlicing,
             (_, Some(ByTurns::Some)) => Sharing::Mixed,
@@ -111,7 +111,7 @@ impl NodeSummary {
         self
     }
 
-    /// The same of a node whose Neuron driver says this: what is wrong with none of its devices alone.
+    /// Adds problems of the Neuron driver that do not concern a single device.
     #[must_use]
     pub fn with_neuron(mut self, neuron: Option<&Neuron>) -> Self {
         let problem = neuron.and_then(|neuron| neuron.problems.first());
@@ -123,7 +123,7 @@ impl NodeSummary {
         self
     }
 
-    /// All devices.
+    /// Counts of all devices.
     pub fn counts(&self) -> Counts {
         let types = self.types.iter().map(|one| one.counts);
         types.fold(Counts::default(), Counts::and)
@@ -133,7 +133,7 @@ impl NodeSummary {
 fn sharing(devices: &[DeviceSummary]) -> Sharing {
     let mut sharing = Sharing::None;
     for device in devices {
-        // A driver that hangs changes nothing of how its devices are given out, and the label stays too.
+        // A hanging driver does not change the sharing mode; the node label stays as well.
         let is_there = !matches!(
             device.occupancy,
             Occupancy::Unavailable | Occupancy::SetAside
@@ -165,7 +165,8 @@ fn state(devices: &[DeviceSummary], nvml: &NvmlState) -> NodeState {
     of_devices.max(of_nvml)
 }
 
-/// What the driver suffers from, or the first of the devices in the gravest state and how many more are in trouble.
+/// Problem of the driver, otherwise the first issue of the devices in the most severe state and the number of further
+/// devices with issues.
 fn reason(devices: &[DeviceSummary], nvml: &NvmlState) -> Option<String> {
     match nvml {
         NvmlState::Stalled { call, .. } => return Some(format!("{call} does not return")),
@@ -185,7 +186,7 @@ fn reason(devices: &[DeviceSummary], nvml: &NvmlState) -> Option<String> {
 }
 
 impl Sharing {
-    /// All of them.
+    /// All sharing modes.
     pub const ALL: [Self; 6] = [
         Self::None,
         Self::Exclusive,
@@ -195,7 +196,7 @@ impl Sharing {
         Self::Mixed,
     ];
 
-    /// The word.
+    /// Name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -209,7 +210,7 @@ impl Sharing {
 }
 
 impl NodeState {
-    /// All of them, in order of gravity.
+    /// All states, ordered by severity.
     pub const ALL: [Self; 9] = [
         Self::Empty,
         Self::Ok,
@@ -222,7 +223,7 @@ impl NodeState {
         Self::Stale,
     ];
 
-    /// The word.
+    /// Name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Empty => "empty",

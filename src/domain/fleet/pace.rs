@@ -1,4 +1,4 @@
-//! When who has what is told again: seldom, but at once when somebody should know.
+//! Rate limit for usage reports: infrequent, except when an alarm changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,30 +6,30 @@ use std::time::Duration;
 use super::usage::{Alarm, alarms, told};
 use crate::domain::sharing::usage::Usage;
 
-/// Between two tellings without an alarm at least this long.
+/// Minimum interval between two reports without a change of alarms.
 pub const USAGE_EVERY: Duration = Duration::from_secs(15);
-/// Tenants of a device that are told.
+/// Maximum number of tenants reported per device.
 pub const MOST_TOLD: usize = 64;
 
-/// What was told last, and when. Times are since the program began.
+/// Last report and its time, measured from program start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pace {
     last: Option<(Usage, BTreeSet<Alarm>, Duration)>,
 }
 
-/// What is to be done about usage.
+/// Next action of the reporter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing that anybody would see has changed.
+    /// Nothing relevant has changed.
     Nothing,
-    /// Tell it now.
+    /// Report immediately.
     Tell,
-    /// Look again after this long: it is news, and too soon.
+    /// Check again after this delay: there is a change, but it is too early to report it.
     Wait(Duration),
 }
 
 impl Pace {
-    /// What is to be done about `usage` at `now`.
+    /// Decides about `usage` at `now`.
     pub fn look(&mut self, now: Duration, usage: &Usage) -> Step {
         let rounded = told(usage, MOST_TOLD);
         let alarms = alarms(usage);

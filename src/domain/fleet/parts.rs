@@ -1,6 +1,6 @@
-//! The parts of a partitioned device, one by one, and which of them have a process.
+//! Partitions of a device, and which of them have a process.
 //!
-//! A fleet counts them, and matching offers them; both must mean the same by "in use".
+//! Fleet counts and matching share this code so that both mean the same by "in use".
 
 use std::collections::BTreeSet;
 
@@ -10,19 +10,19 @@ use crate::domain::inventory::{
 };
 use crate::domain::quantity::Mebibytes;
 
-/// A partition that a container can be given.
+/// Partition that a container can be allocated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// What its profile is called, such as `3g.40gb`.
+    /// Name of its profile, such as `3g.40gb`.
     pub profile: String,
-    /// Its memory, where that is told.
+    /// Its memory, if known.
     pub memory: Option<Mebibytes>,
-    /// Whether it has a process.
+    /// True if it has a process.
     pub in_use: bool,
 }
 
-/// The parts of `device`, on a node whose NVML is in this state; none of a device that is whole, or of no use, or of which nobody
-/// can tell.
+/// Partitions of `device`, on a node whose NVML is in this state; empty for a device that is whole, unusable or not
+/// fully known.
 pub fn parts_of(device: &Device, nvml: &NvmlState) -> Vec<Part> {
     let told = matches!(
         DeviceSummary::of(device, nvml).occupancy,
@@ -44,12 +44,12 @@ pub fn parts_of(device: &Device, nvml: &NvmlState) -> Vec<Part> {
         .collect()
 }
 
-/// All compute instances with the GPU instance that they are in, and whether a process may be there.
+/// All compute instances with their GPU instance, and whether a process may run there.
 pub(super) fn instances<'d>(
     device: &Device,
     mig: &'d MigState,
 ) -> Vec<(&'d GpuInstance, &'d ComputeInstance, bool)> {
-    // Looked up and not searched: who made the lists may have made them long.
+    // Uses sets because the lists come from the driver and could be long.
     let listed: BTreeSet<(u32, u32)> = mig
         .gpu_instances
         .iter()
@@ -59,7 +59,7 @@ pub(super) fn instances<'d>(
         })
         .collect();
     let known: BTreeSet<u32> = mig.gpu_instances.iter().map(|one| one.id).collect();
-    // An instance that is not listed is none that a process is known to be in.
+    // A process in an unlisted instance has an unknown place.
     let place = |process: &Process| {
         let gpu = process.gpu_instance.filter(|id| known.contains(id));
         let part = gpu.zip(process.compute_instance);
@@ -71,7 +71,7 @@ pub(super) fn instances<'d>(
     for instance in &mig.gpu_instances {
         for compute in &instance.compute_instances {
             let (gpu, part) = (Some(instance.id), Some(compute.id));
-            // A process that does not say where it runs may be anywhere.
+            // A process without a reported instance could run in any.
             let used = [(gpu, part), (gpu, None), (None, None)]
                 .iter()
                 .any(|place| places.contains(place));

@@ -1,24 +1,24 @@
-//! What of a node's usage is kept at hand, so that who uses most in a fleet is found without reading what all nodes say.
+//! Index of a node's usage, by which the largest users of a fleet are found without reading all nodes' usage.
 
 use std::sync::Arc;
 
 use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::usage::Usage;
 
-/// How much memory those have who have something of a node, and whether that is more than their share. Who they are is not kept.
+/// Memory of each tenant of a node, and whether it exceeds its fair share, without the tenants' names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRank(
-    /// Memory in MiB, twice, and one more where it is over the share: the most first, equal ones once.
+    /// Memory in MiB times two, plus one if over the share; descending and deduplicated.
     Arc<[u32]>,
 );
 
-/// Memory by which somebody is ranked, in MiB: who does not tell theirs comes last, and more than 2 PiB is nobody's.
+/// Memory in MiB by which a tenant is ranked: unknown memory ranks last, and values are limited to 2 PiB.
 pub fn ranked(memory: Option<u64>) -> u64 {
     memory.unwrap_or_default().min(u64::from(u32::MAX >> 1))
 }
 
 impl UsageRank {
-    /// Of what a node tells.
+    /// Creates the index of a node's usage.
     pub fn of(usage: &Usage) -> Self {
         let units = usage.devices.iter().flat_map(|device| &device.units);
         let tenants = units.flat_map(|unit| &unit.tenants);
@@ -34,8 +34,8 @@ impl UsageRank {
         Self(all.into())
     }
 
-    /// The most memory that somebody has, as [`ranked`] says it: of those who have `most` or less, and who are over their share or
-    /// not where `over` says so. `None` where there is nobody.
+    /// Largest rank, as defined by [`ranked`], that is at most `most`, among tenants over their share or not if
+    /// `over` is set. `None` if there is none.
     pub fn first(&self, over: Option<bool>, most: u64) -> Option<u64> {
         let mut all = self.0.iter().map(|one| (u64::from(one >> 1), one & 1 == 1));
         let found = all.find(|(memory, is_over)| {
@@ -45,7 +45,7 @@ impl UsageRank {
     }
 }
 
-/// Of a node that tells nothing.
+/// Index of a node that reports no usage.
 impl Default for UsageRank {
     fn default() -> Self {
         Self(Arc::from([]))

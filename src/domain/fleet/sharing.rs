@@ -1,7 +1,7 @@
-//! How far what a node gives out is what shall be, as the node tells it to others.
+//! Allocation status of a node, as the node reports it.
 //!
-//! Modes and states are words here, as in [`super::LayoutStatus`]: a newer agent may have some that an older reader has not. Every
-//! text and list has a bound, which who tells keeps to and who reads checks.
+//! Modes and states are words, as in [`super::LayoutStatus`]: a newer agent may have some that an older reader does
+//! not know. Every text and list has a maximum length, which the writer enforces and the reader validates.
 
 use super::layout::{LONGEST_TEXT, LONGEST_WORD, beginning, kept, word};
 use crate::domain::reason::{Kind, Reason};
@@ -9,61 +9,62 @@ use crate::domain::sharing::health::Health;
 use crate::domain::sharing::status::{HandOff, Kept, ResourceStatus, UnitStatus};
 use crate::domain::sharing::{ResourceName, SharingStatus};
 
-/// Most resources of a node.
+/// Maximum number of resources per node.
 pub const MOST_RESOURCES: usize = 64;
-/// Most units of a resource: whole devices, or all partitions of all devices.
+/// Maximum number of units per resource: whole devices, or all partitions of all devices.
 pub const MOST_UNITS: usize = 1024;
-/// Most ids that are told to be kept for pods.
+/// Maximum number of ids reported as retained for pods.
 pub const MOST_KEPT: usize = 256;
-/// Longest configuration of NVIDIA's plugin that is told, in bytes.
+/// Maximum length of the reported configuration of NVIDIA's plugin, in bytes.
 pub const LONGEST_CONFIG: usize = 32 * 1024;
 
-/// What a node tells of how it gives its devices out.
+/// Allocation status that a node reports.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SharingReport {
-    /// Who gives devices out, in a word.
+    /// Component that allocates devices, as a word.
     pub mode: String,
-    /// How far it is, in a reason's word.
+    /// State, as a reason word.
     pub state: String,
-    /// Why, in words for a person.
+    /// Explanation for users.
     pub message: Option<String>,
-    /// Ordered by name.
+    /// Resources, ordered by name.
     pub resources: Vec<ResourceStatus>,
-    /// What is given out otherwise than it shall be for as long as pods have it.
+    /// Allocations that deviate from the desired ones until their pods release them.
     pub kept: Vec<Kept>,
-    /// What NVIDIA's plugin shall be told.
+    /// Desired configuration of NVIDIA's plugin.
     pub hand_off: Option<HandOff>,
-    /// The key that its plugin goes by now, and does not start without.
+    /// Configuration key that the node's plugin currently refers to and cannot start without.
     pub named: Option<String>,
 }
 
-/// What a fleet keeps of it.
+/// Summary of a node's allocation status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharingSummary {
-    /// Who gives devices out, in a word.
+    /// Component that allocates devices, as a word.
     pub mode: String,
-    /// How far it is, in a reason's word.
+    /// State, as a reason word.
     pub state: String,
-    /// Why, cut to what a list shows.
+    /// Explanation, truncated for lists.
     pub message: Option<String>,
-    /// Whether what is given out is shared by turns.
+    /// Extent of time-slicing.
     pub by_turns: ByTurns,
 }
 
-/// Whether devices and partitions are given out by turns, as is known of those that are given out so now.
+/// Extent of time-slicing among the units that are currently allocatable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ByTurns {
-    /// None of them, or nobody knows.
+    /// No unit, or unknown.
     #[default]
     None,
-    /// Some.
+    /// Some units.
     Some,
-    /// All.
+    /// All units.
     All,
 }
 
 impl SharingReport {
-    /// What is told of `status`. A configuration that is too long is not told at all: half of one is another one.
+    /// Converts a status for reporting. A configuration that is too long is omitted, because a truncated one would
+    /// have another meaning.
     pub fn of(status: &SharingStatus) -> Self {
         let fits =
             |told: &&HandOff| told.key.len() <= LONGEST_WORD && told.config.len() <= LONGEST_CONFIG;
@@ -79,9 +80,11 @@ impl SharingReport {
         }
     }
 
-    /// Devices and partitions with the resource of each, where what the node allocates is what the layout asks for; empty otherwise.
+    /// Devices and partitions with the resource of each, where what the node allocates is what the layout asks for;
+    /// empty otherwise.
     ///
-    /// A fault of one device leaves the others as they are: then each resource counts of which the Node offers all healthy units.
+    /// A fault of one device does not affect the others: then only resources count for which the Node offers all
+    /// healthy units.
     pub fn applied_units(&self) -> impl Iterator<Item = (&ResourceName, &UnitStatus)> {
         let reason = Reason::of(&self.state);
         let resources = self.resources.iter().filter(move |one| match reason {
@@ -92,7 +95,8 @@ impl SharingReport {
         resources.flat_map(|one| one.units.iter().map(move |unit| (&one.name, unit)))
     }
 
-    /// Cuts lists to `few` and texts for a person to `most` bytes. What NVIDIA's plugin shall be told stays whole.
+    /// Truncates lists to `few` items and descriptions to `most` bytes. The configuration of NVIDIA's plugin is never
+    /// truncated.
     pub fn shorten(&mut self, few: usize, most: usize) {
         self.kept.truncate(few);
         if let Some(text) = &mut self.message {
@@ -110,7 +114,7 @@ impl SharingReport {
 }
 
 impl SharingSummary {
-    /// Of what a node tells.
+    /// Summarizes a reported status.
     pub fn of(report: &SharingReport) -> Self {
         Self {
             mode: report.mode.clone(),
@@ -120,12 +124,13 @@ impl SharingSummary {
         }
     }
 
-    /// Whether somebody should look at the node for its sake. Of a state that is not known here its teller knew better.
+    /// Returns `true` if the state needs attention. An unknown state comes from a newer agent and is not treated as a
+    /// warning.
     pub fn wants_a_look(&self) -> bool {
         Reason::of(&self.state).is_some_and(|reason| reason.kind() == Kind::Warning)
     }
 
-    /// Why somebody should, in words for a person.
+    /// Explanation of the state for users.
     pub fn why(&self) -> String {
         match &self.message {
             Some(message) => kept(&format!("{}: {message}", self.state)),
@@ -135,7 +140,7 @@ impl SharingSummary {
 }
 
 impl ByTurns {
-    /// What shall be and is not yet does not count.
+    /// Desired units that are not applied yet do not count.
     fn of(report: &SharingReport) -> Self {
         let units = report.applied_units().map(|(_, unit)| unit);
         let (shared, alone): (Vec<_>, Vec<_>) = units.partition(|unit| unit.replicas.is_some());
@@ -147,7 +152,7 @@ impl ByTurns {
     }
 }
 
-/// Whether the Node offers all healthy units of the resource, and there are some.
+/// Returns `true` if the Node offers all healthy units of the resource, and there are some.
 fn is_offered(resource: &ResourceStatus) -> bool {
     let healthy = resource.units.iter().filter(|one| one.health.is_healthy());
     let fit: u64 = healthy
@@ -177,7 +182,7 @@ fn resource(resource: &ResourceStatus) -> ResourceStatus {
     }
 }
 
-/// The id of the device is not said twice.
+/// The device id is not repeated.
 fn keep(one: &Kept) -> Kept {
     let mut one = one.clone();
     let by = &mut one.by;

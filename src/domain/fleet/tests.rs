@@ -1,4 +1,4 @@
-//! What hand-made devices and nodes count as; and that nothing is counted twice or not at all, whatever the hardware says.
+//! Tests of device and node summaries: each device counts exactly once, whatever the hardware reports.
 
 mod layout;
 mod neuron;
@@ -140,10 +140,10 @@ fn a_device_counts_as_what_can_be_done_with_it() {
             ]),
             partitioned(3, 1),
         ),
-        // Of an instance that is not listed: it may be in any, as plans count it.
+        // A process in an unlisted instance: it may run in any, as plans also assume.
         (split(vec![process(7, Some(9), Some(0))]), partitioned(3, 3)),
         (partial_geometry(), Occupancy::Unknown),
-        // MIG untold: it may be in parts, and nobody knows which.
+        // MIG state unknown: the device may be partitioned.
         (gpu(), Occupancy::Unknown),
         (
             refuses("nvmlDeviceGetComputeRunningProcesses"),
@@ -213,7 +213,7 @@ fn a_node_says_what_makes_it_what_it_is_and_of_how_many_devices_more() {
     third.index = Some(3);
     let said = |devices: &[Device], nvml: &NvmlState| node(devices, nvml).reason;
     assert_eq!(said(&[whole(Vec::new())], &ready), None);
-    // The gravest device speaks, wherever it stands, and nothing of the driver's is kept without a bound.
+    // The most severe device is reported first, wherever it is, and driver messages are truncated.
     let several = said(&[asks(RecoveryAction::DrainP2p), third.clone()], &ready).unwrap();
     assert!(several.starts_with("GPU 3: failing: "), "{several}");
     assert!(several.ends_with(" (and 1 more)"), "{several}");
@@ -238,7 +238,7 @@ fn sharing_is_that_of_the_devices_that_can_be_given_out() {
             "mixed",
         ),
     ] {
-        // Also while the driver hangs: then it is as it was told last.
+        // While the driver hangs, the last reported sharing mode applies.
         for nvml in [NvmlState::Loading, stalled()] {
             let sharing = node(&devices, &nvml).sharing;
             assert_eq!(sharing.as_str(), expected, "{devices:?}");

@@ -1,4 +1,4 @@
-//! Who has what of a node, as the node tells it to others: rounded and bounded, so that what does not matter is no news.
+//! Usage of a node's devices for reporting: rounded and bounded, so that insignificant changes do not cause updates.
 
 use std::collections::BTreeSet;
 
@@ -7,30 +7,30 @@ use crate::domain::quantity::Mebibytes;
 use crate::domain::sharing::ShareId;
 use crate::domain::sharing::usage::{DeviceUsage, MemoryUse, Percent, Tenant, UnitUsage, Usage};
 
-/// Most devices of a node whose usage is told, most units of a device, most tenants of a unit.
+/// Maximum number of reported devices per node, units per device, and tenants per unit.
 pub const MOST_USED: usize = 256;
-/// Most ids and most processes of one tenant.
+/// Maximum number of ids and of processes per tenant.
 pub const MOST_OF_TENANT: usize = 256;
-/// Most sentences about what could not be looked at.
+/// Maximum number of messages about missing data.
 pub const MOST_MISSING: usize = 64;
-/// Most bytes that the usage of a node may be when it is told.
+/// Maximum size of a node's usage report in bytes.
 pub const LARGEST_USAGE: usize = 64 * 1024;
 
-/// Memory is told in steps of this, rounded up: what a process that idles allocates and frees is no news.
+/// Memory is rounded up to multiples of this, so that small allocations of an idle process do not cause updates.
 const STEP_MIB: u64 = 64;
-/// Utilisation is told in steps of this many of a hundred.
+/// Utilization is rounded up to multiples of this percentage.
 const STEP_PERCENT: u8 = 5;
-/// Time to exhaustion is told in steps of this, in seconds.
+/// Time to exhaustion is rounded up to multiples of this number of seconds.
 const STEP_SECONDS: u64 = 60;
-/// Processes of a tenant that are told.
+/// Maximum number of reported processes per tenant.
 const FEW_PROCESSES: usize = 16;
 
-/// What somebody should know of at once: a unit's UUID, and who is over their share; nobody where the unit itself is nearly
-/// exhausted.
+/// Condition that is reported immediately: UUID of a unit, and its tenant that exceeds the fair share; `None` if the
+/// unit itself is nearly exhausted.
 pub type Alarm = (String, Option<(String, String)>);
 
-/// `usage` as it is told to others: with steps of memory, and of each device the `most` tenants that matter most. What is left
-/// out is said so.
+/// `usage` for reporting: rounded, and limited to the `most` most relevant tenants per device. Omissions are stated
+/// in `missing`.
 pub fn told(usage: &Usage, most: usize) -> Usage {
     let mut missing: Vec<String> = usage.missing.iter().map(|text| word(text)).collect();
     let devices = usage.devices.iter().take(MOST_USED);
@@ -49,7 +49,7 @@ pub fn told(usage: &Usage, most: usize) -> Usage {
     Usage { devices, missing }
 }
 
-/// All that somebody should know of at once.
+/// All conditions that are reported immediately.
 pub fn alarms(usage: &Usage) -> BTreeSet<Alarm> {
     let units = usage.devices.iter().flat_map(|device| &device.units);
     let mut alarms = BTreeSet::new();
@@ -74,7 +74,7 @@ fn device_told(device: &DeviceUsage, most: usize) -> (DeviceUsage, usize) {
         ranked.extend(tenants.map(|(number, tenant)| (tenant, (at, number))));
     }
     let all = ranked.len();
-    // Who is over their share is told before all others.
+    // Tenants over their share come first.
     ranked.sort_by_key(|(tenant, place)| {
         let memory = tenant.memory.map(Mebibytes::get).unwrap_or_default();
         (!tenant.is_over, u64::MAX.saturating_sub(memory), *place)
@@ -115,10 +115,10 @@ fn unit_told(unit: &UnitUsage, is_kept: impl Fn(usize) -> bool) -> UnitUsage {
     }
 }
 
-/// Of a pod's UID the beginning is told: it tells the pod from an earlier one of that name, and stands for the name where that is not
-/// known.
+/// Only the start of a pod's UID is reported: it distinguishes the pod from earlier ones of the same name, and
+/// replaces the name if that is unknown.
 fn tenant(tenant: &Tenant) -> Tenant {
-    // What would not be read back would make a reader refuse all of it.
+    // A reader would reject the whole report because of one invalid id.
     let is_id = |id: &&ShareId| {
         id.to_string()
             .parse::<ShareId>()
@@ -148,7 +148,7 @@ fn tenant(tenant: &Tenant) -> Tenant {
     }
 }
 
-/// Not more than there is.
+/// Rounds used memory up, limited to the total.
 fn memory(memory: MemoryUse) -> MemoryUse {
     MemoryUse {
         total: memory.total,
@@ -157,7 +157,7 @@ fn memory(memory: MemoryUse) -> MemoryUse {
     }
 }
 
-/// So much memory, rounded up to a step.
+/// Rounds memory up to a step.
 pub(super) fn step(memory: Mebibytes) -> Mebibytes {
     Mebibytes::new(up(memory.get(), STEP_MIB))
 }
@@ -170,7 +170,7 @@ fn percent(percent: Percent) -> Percent {
     Percent(percent_up(percent.0))
 }
 
-/// So many of a hundred, rounded up to a step.
+/// Rounds a percentage up to a step.
 pub(super) fn percent_up(percent: u8) -> u8 {
     let steps = percent.min(100).div_ceil(STEP_PERCENT);
     steps.saturating_mul(STEP_PERCENT)

@@ -1,4 +1,4 @@
-//! Which nodes a new profile is made of: those of one type that one label finds.
+//! Selection of the nodes for a draft: nodes of a single type that one label matches.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use crate::domain::accelerators::Catalogue;
 use crate::domain::cluster::{ClusterNode, Sights};
 use crate::domain::id::TypeName;
 
-/// The nodes of a draft: all of one type, and found by one label.
+/// Nodes of a draft: all of one type and matched by one label.
 pub(super) struct Chosen<'a> {
     pub(super) type_name: TypeName,
     pub(super) nodes: Vec<&'a ClusterNode>,
-    /// The label by which a selector finds them.
+    /// Label by which the selector matches them.
     pub(super) label: (&'a str, &'a str),
 }
 
-/// Nodes of one type, by the label that a selector finds them by.
+/// Nodes of one type, by the label that a selector matches them by.
 type Found<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a ClusterNode>>;
 
-/// The one type, and the nodes that have it alone; why others are left out goes into `remarks`.
+/// Selects the nodes with a single type; the reasons for excluding others are appended to `remarks`.
 pub(super) fn chosen<'a>(
     wish: &Wish,
     sights: &'a Sights,
@@ -81,13 +81,14 @@ pub(super) fn chosen<'a>(
     }
 }
 
-/// The nodes that one label finds: those with ours, which stays when devices are shared, or else the most that another label finds.
+/// Nodes that one label matches: those with Octavo's label, which is stable under sharing, otherwise those with the
+/// most frequent vendor label.
 fn by_label<'a>(
     mut found: Found<'a>,
     remarks: &mut Vec<Note>,
 ) -> Option<((&'a str, &'a str), Vec<&'a ClusterNode>)> {
     let ours = found.keys().find(|(key, _)| *key == TYPE_LABEL).copied();
-    // Of labels with equally many nodes the first.
+    // Of equally frequent labels, the first.
     let most = || {
         let all = found.iter().rev();
         let most = all.max_by_key(|(_, nodes)| nodes.len());

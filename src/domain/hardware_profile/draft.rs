@@ -1,8 +1,8 @@
-//! A new profile, made of nodes that a person selected or of all nodes of a type.
+//! Draft of a new profile from selected nodes or from all nodes of a type.
 //!
-//! It selects by the label of ours that says the type, because that one stays when devices are shared; where no agent has labeled the
-//! nodes, by the vendor's label that names the type. What it asks for and at most is what the nodes have. Nodes that would make it
-//! mean several things are left out, and why is said.
+//! It selects nodes by Octavo's type label, which does not change when devices are shared; if no agent has labeled
+//! the nodes, by the vendor's label that names the type. Default and maximum counts come from the nodes' allocatable
+//! resources. Nodes that would make the profile ambiguous are excluded, with a note.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,129 +20,130 @@ use crate::domain::accelerators::Catalogue;
 use crate::domain::cluster::{CPU, ClusterNode, Sights, Taint, Toleration};
 use crate::domain::id::TypeName;
 
-/// What a new profile shall be for.
+/// Request for a draft.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wish {
-    /// These nodes; all where there are none.
+    /// Nodes to cover; all if empty.
     pub nodes: BTreeSet<String>,
-    /// Nodes of this type.
+    /// Type to cover.
     pub type_name: Option<TypeName>,
-    /// The resource that it asks for, where the nodes have several.
+    /// Resource to request, if the nodes have several.
     pub resource: Option<String>,
-    /// What it is called; after its type where nobody says.
+    /// Namespace and name; the name defaults to one derived from the type.
     pub key: ProfileKey,
-    /// What people are shown.
+    /// Display name.
     pub display_name: Option<String>,
-    /// How many of each resource, where that is not what is drafted.
+    /// Counts that override the drafted ones.
     pub counts: Vec<Counts>,
-    /// The taints of the nodes that are tolerated, as they are shown; those that are drafted where nobody says.
+    /// Taints to tolerate, in their text form; `None` for the default selection.
     pub tolerate: Option<BTreeSet<String>>,
 }
 
-/// A new profile, and what is to be said of it.
+/// Drafted profile with explanations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
     /// The profile.
     pub profile: HardwareProfile,
-    /// The nodes that it was made of.
+    /// Nodes that it was derived from.
     pub nodes: Vec<String>,
-    /// Lasting taints that keep work off them, tolerated or not.
+    /// Permanent taints of these nodes, tolerated or not.
     pub taints: Vec<Taint>,
-    /// What a person should know before it is made.
+    /// Notes for the user.
     pub notes: Vec<Note>,
 }
 
-/// Something to know about a draft.
+/// Note about a draft.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// A node with several types was left out.
+    /// A node with several types is excluded.
     Mixed {
-        /// Which.
+        /// Node name.
         node: String,
-        /// What it has.
+        /// Types of its devices.
         has: String,
     },
-    /// A node whose devices nobody knows was left out.
+    /// A node with unidentified devices is excluded.
     Unknown(String),
-    /// A node without devices was left out.
+    /// A node without devices is excluded.
     Bare(String),
-    /// A node of this name is not there.
+    /// A requested node does not exist.
     Missing(String),
-    /// A node without our label was left out: nothing would be placed there.
+    /// A node without Octavo's type label is excluded, because the selector would not match it.
     Unlabelled(String),
-    /// No node has our label, so the profile selects by one of another vendor.
+    /// No node has Octavo's label, so the profile selects by a vendor's label.
     VendorLabel {
-        /// Its key.
+        /// Key of the label.
         key: String,
-        /// Its value.
+        /// Value of the label.
         value: String,
     },
-    /// A node was left out because its label has another value than the profile selects by.
+    /// A node is excluded because its label differs from the selector.
     OtherLabel {
-        /// Which.
+        /// Node name.
         node: String,
-        /// The key that the profile selects by.
+        /// Key in the selector.
         key: String,
-        /// The value.
+        /// Value in the selector.
         value: String,
     },
-    /// Nodes that were not selected are reached too.
+    /// The profile also reaches nodes that were not selected.
     More {
-        /// How many.
+        /// Number of these nodes.
         nodes: usize,
-        /// Of which type.
+        /// Their type.
         type_name: TypeName,
     },
-    /// A taint is not tolerated, because it keeps work off for a reason of its own.
+    /// A taint is not tolerated by default, because it keeps workloads away on purpose.
     NotTolerated(Taint),
-    /// A taint is not tolerated, because somebody said so.
+    /// A taint is not tolerated, as the user requested.
     LeftOff(Taint),
 }
 
-/// Why no profile can be made of this.
+/// Reason why no profile can be drafted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// There is nothing to make one of.
+    /// There is no usable node.
     #[error("none of these nodes can be used{}; {}", because(.0), instead(.0))]
     NoNode(Vec<Note>),
-    /// No node has devices of the type that was asked for.
+    /// No node has devices of the requested type.
     #[error("no node has devices of type {0}; `octavo availability` lists the types there are")]
     NoNodeOfType(TypeName),
-    /// They have several types.
+    /// The nodes have several types.
     #[error("these nodes have {} types, {}: a profile's selector cannot say \"this or that\". Make one for each; or give all these nodes a label of your own, such as class=large, and a profile that selects by it", .0.len(), names(.0))]
     SeveralTypes(Vec<TypeName>),
-    /// They give out several resources, or none.
+    /// The nodes have several device resources, or none.
     #[error("{}", resources(.0))]
     Resource(Vec<String>),
-    /// The resource that was asked for is not given out.
+    /// No node has the requested resource.
     #[error("none of these nodes gives out {0}")]
     NoSuchResource(String),
-    /// It cannot be so many.
+    /// A count is invalid.
     #[error(transparent)]
     Counts(#[from] CountError),
-    /// None of the nodes has this taint.
+    /// No node has the named taint.
     #[error("none of these nodes has the taint {named:?}{}", taints(.known))]
     NoSuchTaint {
-        /// Which was named.
+        /// Taint as named by the user.
         named: String,
-        /// Those they have.
+        /// Taints of the nodes.
         known: Vec<String>,
     },
 }
 
-/// Taints of nodes that work with devices shall not get onto because a profile was made of them.
+/// Taints that a draft does not tolerate by default, because they keep workloads off control-plane nodes.
 const KEPT: [&str; 2] = [
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
 ];
 pub(super) const MEMORY: &str = "memory";
-/// What agents say of the memory of one device.
+/// Node label with the memory of one device, in MiB.
 const MEMORY_LABEL: &str = "octavo.dev/memory-mib";
 const GIBIBYTE: u64 = 1 << 30;
-/// Of a device's share of its node, a workload asks for this much by default: what runs on every node needs some of it too.
+/// Default request for CPU and memory, as a fraction of a device's share of its node; the rest is left to system
+/// pods.
 const DEFAULT_SHARE: (u64, u64) = (3, 4);
 
-/// A profile for what `wish` asks for, of what the cluster has.
+/// Drafts a profile for `wish` from the nodes of the cluster.
 pub fn draft(
     wish: &Wish,
     sights: &Sights,
@@ -179,7 +180,7 @@ pub fn draft(
     if key.name.is_empty() {
         key.name = name(&type_name, &resource);
     }
-    // What a driver shows is truer than what is sold.
+    // The memory that a driver reports is more accurate than the marketed size.
     let shown = nodes
         .iter()
         .filter_map(|node| node.label(MEMORY_LABEL)?.parse().ok());
@@ -211,7 +212,7 @@ pub fn draft(
     })
 }
 
-/// What people are shown.
+/// Display name of the profile.
 fn called(wish: &Wish, specs: &Specs, resource: &str) -> String {
     wish.display_name.clone().unwrap_or_else(|| {
         let part = part(resource).map(|part| format!(" ({part})"));
@@ -219,7 +220,7 @@ fn called(wish: &Wish, specs: &Specs, resource: &str) -> String {
     })
 }
 
-/// The resource to ask for, and what people are shown for it.
+/// Resource to request, and its display name.
 fn resource(wish: &Wish, nodes: &[&ClusterNode]) -> Result<(String, String), Refusal> {
     let given = |name: &str| nodes.iter().any(|node| node.allocatable.get(name) > 0);
     if let Some(asked) = &wish.resource {
@@ -244,7 +245,7 @@ fn resource(wish: &Wish, nodes: &[&ClusterNode]) -> Result<(String, String), Ref
     }
 }
 
-/// What people are shown for a resource.
+/// Display name of a resource.
 fn shown(resource: &str) -> String {
     if let Some(part) = part(resource) {
         return format!("GPU slice {part}");
@@ -258,7 +259,7 @@ fn shown(resource: &str) -> String {
     }
 }
 
-/// Which part of a device a resource is, where it is one.
+/// Profile of the partition that a resource stands for, if any.
 fn part(resource: &str) -> Option<&str> {
     resource.strip_prefix("nvidia.com/mig-")
 }
@@ -268,7 +269,7 @@ fn identifiers(nodes: &[&ClusterNode], resource: &str, display: &str) -> Vec<Ide
         let all = nodes.iter().map(|node| node.allocatable.get(name));
         all.max().unwrap_or(0)
     };
-    // What each node can give to each of its devices at once: the least of that.
+    // Each node's share per device if all devices are used at the same time; the minimum over all nodes.
     let share = |name: &str| {
         let (part, whole) = DEFAULT_SHARE;
         let all = nodes.iter().filter_map(|node| {
@@ -325,7 +326,7 @@ fn gibibytes(count: u64) -> Count {
     Count { text, quantity }
 }
 
-/// Lasting taints of these nodes, each once.
+/// Permanent taints of these nodes, deduplicated.
 fn lasting(nodes: &[&ClusterNode]) -> Vec<Taint> {
     let all: BTreeSet<&Taint> = nodes
         .iter()
@@ -335,7 +336,7 @@ fn lasting(nodes: &[&ClusterNode]) -> Vec<Taint> {
     all.into_iter().cloned().collect()
 }
 
-/// What these taints need: those that were said, or else all but those that keep work off on purpose.
+/// Tolerations for these taints: for the named ones, otherwise for all except those of control-plane nodes.
 fn tolerations(
     taints: &[Taint],
     said: Option<&BTreeSet<String>>,
@@ -355,7 +356,7 @@ fn tolerations(
     Ok(tolerated.into_iter().map(toleration).collect())
 }
 
-/// The type, and the part of a device where it is for parts.
+/// Default object name: the type, followed by the partition profile if any.
 fn name(type_name: &TypeName, resource: &str) -> String {
     match part(resource) {
         Some(part) => {

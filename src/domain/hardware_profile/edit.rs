@@ -1,6 +1,6 @@
-//! What a person says otherwise of a draft: how many of each resource, and which taints of the nodes do not matter.
+//! User's changes to a draft: counts of resources, and tolerated taints.
 //!
-//! Only what the nodes really have can be said, so that nobody makes a profile whose work waits for ever.
+//! Only values that the nodes can satisfy are accepted, so that no profile is created whose workloads stay pending.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,97 +12,97 @@ use super::draft::{MEMORY, Refusal};
 use super::{Count, Identifier};
 use crate::domain::cluster::{CPU, Quantity, Taint, TaintOperator, Toleration};
 
-/// How many of one resource; what is not said stays as it was drafted. As text `RESOURCE:LEAST:USUAL:MOST`.
+/// Counts of one resource; omitted ones keep the drafted value. Text form: `RESOURCE:LEAST:USUAL:MOST`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// The resource, such as `nvidia.com/gpu`.
+    /// Resource name, such as `nvidia.com/gpu`.
     pub resource: String,
-    /// The least that a person can ask for, as Kubernetes writes amounts.
+    /// Minimum, as a Kubernetes quantity.
     pub min: Option<String>,
-    /// What is asked for where nobody says.
+    /// Default.
     pub default: Option<String>,
-    /// The most.
+    /// Maximum.
     pub max: Option<String>,
 }
 
-/// Which of the fields of [`Counts`].
+/// Field of [`Counts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// The resource.
+    /// Resource name.
     Resource,
-    /// The least.
+    /// Minimum.
     Min,
-    /// What is usual.
+    /// Default.
     Default,
-    /// The most.
+    /// Maximum.
     Max,
 }
 
-/// Counts that cannot be, and where that stands.
+/// Invalid count and its position.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{resource}, {}: {problem}", part.shown())]
 pub struct CountError {
-    /// Which of the counts that were said, from 0.
+    /// Index in the list of counts.
     pub at: usize,
-    /// Of which resource they are.
+    /// Resource name.
     pub resource: String,
-    /// Which of them.
+    /// Invalid field.
     pub part: Part,
-    /// What is wrong.
+    /// Reason why it is invalid.
     pub problem: CountProblem,
 }
 
-/// What is wrong with a count.
+/// Reason why a count is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CountProblem {
-    /// The profile has no such resource.
+    /// The profile does not request the resource.
     #[error("the profile does not ask for it; it asks for {}", .0.join(", "))]
     Unknown(Vec<String>),
-    /// It is said twice.
+    /// The resource occurs twice.
     #[error("it is said twice")]
     Twice,
-    /// It is no amount.
+    /// It is not a quantity.
     #[error("{0:?} is not an amount like 8, 1500m or 64Gi")]
     NoAmount(String),
-    /// Devices are given out whole.
+    /// Devices are only allocated whole.
     #[error("{0:?} is no whole number: devices are given out whole")]
     NotWhole(String),
-    /// None at all.
+    /// It is zero.
     #[error("it has to be more than nothing")]
     Nothing,
-    /// More than a node has.
+    /// It exceeds the allocatable amount of every node.
     #[error("none of these nodes gives more than {0}")]
     TooMany(String),
-    /// What is usual is less than the least.
+    /// The default is below the minimum.
     #[error("{usual} is less than the least, which is {least}")]
     BelowLeast {
-        /// What is usual.
+        /// Default.
         usual: String,
-        /// The least.
+        /// Minimum.
         least: String,
     },
-    /// The most is less than what is usual.
+    /// The maximum is below the default.
     #[error("{most} is less than what is usual, which is {usual}")]
     BelowUsual {
-        /// The most.
+        /// Maximum.
         most: String,
-        /// What is usual.
+        /// Default.
         usual: String,
     },
 }
 
-/// A text that is no counts.
+/// Text that is not in the form of [`Counts`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0:?} is not RESOURCE:LEAST:USUAL:MOST, such as nvidia.com/gpu:1:2:4")]
 pub struct CountsError(String);
 
-/// Who says that no taint is tolerated says this.
+/// Value that stands for "no taint is tolerated".
 pub const NO_TAINT: &str = "none";
-/// Characters of a text that an error repeats.
+/// Maximum number of characters of user input that an error repeats.
 const SHOWN: usize = 64;
 
 impl Part {
-    /// As documents name it.
+    /// Name in documents.
     pub fn word(self) -> &'static str {
         match self {
             Self::Resource => "identifier",
@@ -152,7 +152,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// The same with these counts. What was drafted as the most is what a node has.
+/// Applies these counts. The drafted maximum is the largest amount that a node has.
 pub(super) fn counted(
     mut drafted: Vec<Identifier>,
     said: &[Counts],
@@ -222,7 +222,7 @@ fn of_one(drafted: &Identifier, said: &Counts) -> Result<Identifier, (Part, Coun
     })
 }
 
-/// An amount of a resource that is more than nothing.
+/// Parses a positive amount of a resource.
 fn amount(resource: &str, text: &str) -> Result<Count, CountProblem> {
     let start = || text.chars().take(SHOWN).collect();
     let quantity: Quantity = text
@@ -241,7 +241,7 @@ fn amount(resource: &str, text: &str) -> Result<Count, CountProblem> {
     })
 }
 
-/// What those of `taints` need that are named as they are shown, and which are not tolerated then.
+/// Tolerations for those of `taints` whose text form is in `named`, and the remaining taints.
 pub(super) fn tolerated<'a>(
     taints: &'a [Taint],
     named: &BTreeSet<String>,
@@ -260,7 +260,7 @@ pub(super) fn tolerated<'a>(
     Ok((chosen.into_iter().map(toleration).collect(), left))
 }
 
-/// What a taint needs, as narrow as it is.
+/// Narrowest toleration for a taint.
 pub(super) fn toleration(taint: &Taint) -> Toleration {
     Toleration {
         key: taint.key.clone(),

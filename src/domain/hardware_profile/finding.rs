@@ -1,4 +1,4 @@
-//! What is wrong with a profile, and what to do about it, in words.
+//! Findings about a profile, with explanations and remedies.
 
 use std::fmt;
 
@@ -6,97 +6,97 @@ use super::ProfileKind;
 use crate::domain::cluster::Taint;
 use crate::domain::id::TypeName;
 
-/// Something about a profile that somebody should know.
+/// Finding about a profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// A part of the object cannot be read.
+    /// A part of the object is unreadable.
     Unreadable(String),
-    /// No node has the labels that it selects by.
+    /// No node matches the selector.
     NothingSelected {
-        /// The label, `key=value`, that no node has; `None` where each is on some node and all of them on none.
+        /// First label, as `key=value`, that no node has; `None` if each is on some node but no node has all.
         label: Option<String>,
     },
-    /// It selects by something that changes without the devices changing.
+    /// It selects by a label that can change while the devices stay the same.
     ChangingLabel {
-        /// The key.
+        /// Key of the label.
         key: String,
-        /// What could be selected by instead.
+        /// Type to select by instead.
         instead: Option<TypeName>,
     },
-    /// The nodes it reaches have several types.
+    /// It reaches nodes of several types.
     SeveralTypes {
-        /// Their names.
+        /// Names of the types.
         types: Vec<TypeName>,
-        /// How many nodes have several at once.
+        /// Number of nodes that have several types.
         mixed: u32,
     },
-    /// It reaches a type that it does not say it is for.
+    /// It reaches a type that it does not declare.
     OtherType {
-        /// What it says.
+        /// Declared types.
         said: Vec<TypeName>,
-        /// What it reaches beside that.
+        /// Other types that it reaches.
         reached: Vec<TypeName>,
     },
-    /// Nobody gives out what it asks for where it goes.
+    /// No selected node offers the requested resource.
     NobodyAdvertises {
-        /// The resource.
+        /// Resource name.
         resource: String,
-        /// Nodes elsewhere that do.
+        /// Number of other nodes that offer it.
         elsewhere: u32,
     },
-    /// It asks for more than any node has.
+    /// It requests more than any node has.
     TooMany {
-        /// The resource.
+        /// Resource name.
         resource: String,
-        /// Which of its counts: `default` or `maximum`.
+        /// Exceeding count: `default` or `maximum`.
         count: &'static str,
-        /// How many that is.
+        /// Value of the count.
         asked: u64,
-        /// The most that one node has.
+        /// Largest amount that one node has.
         most: u64,
     },
     /// Its counts contradict each other.
     Counts {
-        /// The resource.
+        /// Resource name.
         resource: String,
-        /// How.
+        /// Description of the contradiction.
         why: &'static str,
     },
-    /// A taint keeps it from nodes that it selects.
+    /// A taint keeps it off nodes that it selects.
     Untolerated {
-        /// Which.
+        /// The taint.
         taint: Taint,
-        /// From how many nodes.
+        /// Number of nodes with the taint.
         nodes: u32,
-        /// Of how many.
+        /// Number of selected nodes with the resource.
         of: u32,
     },
     /// No namespace has its queue.
     NoQueue {
-        /// The queue's name.
+        /// Name of the queue.
         queue: String,
-        /// Whether there is Kueue at all.
+        /// True if Kueue is installed.
         is_kueue_here: bool,
     },
-    /// It is of a kind that is not made any more.
+    /// Its kind is a legacy one.
     Legacy(ProfileKind),
-    /// Nobody can pick it.
+    /// It is disabled: users cannot select it.
     Disabled,
 }
 
-/// How grave a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gravity {
-    /// Good to know.
+    /// For information.
     Note,
-    /// Work may go where it should not, or not everywhere where it could.
+    /// Workloads may run on unintended nodes, or not on all possible ones.
     Warning,
-    /// Work waits for ever.
+    /// Workloads stay pending indefinitely.
     Error,
 }
 
 impl Finding {
-    /// How grave it is.
+    /// Severity of the finding.
     pub fn gravity(&self) -> Gravity {
         match self {
             Self::Legacy(_) | Self::Disabled => Gravity::Note,
@@ -117,7 +117,7 @@ impl Finding {
         }
     }
 
-    /// What programs know it by.
+    /// Machine-readable name.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "unreadable",
@@ -135,7 +135,7 @@ impl Finding {
         }
     }
 
-    /// What to do.
+    /// Recommended action.
     pub fn remedy(&self) -> String {
         match self {
             Self::Unreadable(_) => "correct the object; `kubectl explain hardwareprofile.spec` says what belongs there".to_owned(),
@@ -158,7 +158,7 @@ impl Finding {
 }
 
 impl Gravity {
-    /// The word.
+    /// Name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -168,7 +168,7 @@ impl Gravity {
     }
 }
 
-/// What is so, in words for a person.
+/// Formats the finding for users.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

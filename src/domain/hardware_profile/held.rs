@@ -1,4 +1,4 @@
-//! Which types of devices nodes have: what agents say, and where none speaks, what labels say.
+//! Device types of nodes: from agents, otherwise from node labels.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use crate::domain::id::TypeName;
 
 use super::TYPE_LABEL;
 
-/// How many devices of each type a node has; without a type are those that nobody knows.
+/// Number of devices of a node by type; `None` stands for unidentified devices.
 pub type Held = BTreeMap<Option<TypeName>, u64>;
 
-/// Keys of ours, each with how many of a type there are.
+/// Prefix of Octavo's labels with the number of devices of each type.
 const COUNTED: &str = "type.octavo.dev/";
-/// What gpu-feature-discovery adds to a product's name where devices are shared or partitioned.
+/// Suffixes that gpu-feature-discovery adds to a product name for shared or partitioned devices.
 const SHARED: &str = "-SHARED";
 const IN_PARTS: &str = "-MIG-";
-/// GPU Feature Discovery's number of devices. Under time-slicing the capacity counts replicas, and this label still counts devices.
-/// Source: k8s-device-plugin, README, "Catalog of Labels".
+/// GPU Feature Discovery's number of devices. Under time-slicing the capacity counts replicas, and this label still
+/// counts devices. Source: k8s-device-plugin, README, "Catalog of Labels".
 const GFD_COUNT: &str = "nvidia.com/gpu.count";
 /// GPU Feature Discovery's label of the product.
 const GFD_PRODUCT: &str = "nvidia.com/gpu.product";
-/// Resources that stand for whole devices. Where a node has several, the first counts.
+/// Resources that stand for whole devices. If a node has several, the first one counts.
 pub(super) const WHOLE: [&str; 6] = [
     "nvidia.com/gpu",
     "amd.com/gpu",
@@ -32,22 +32,22 @@ pub(super) const WHOLE: [&str; 6] = [
     "google.com/tpu",
 ];
 
-/// The devices of a node by its labels, and the label that names their type.
+/// Devices of a node according to its labels, and the label that names their type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Labeled {
     /// Number of devices by type.
     pub held: Held,
-    /// The label that names the type.
+    /// Label that names the type.
     pub source: Source,
 }
 
-/// What the labels of a node say that it has: ours first, then those that vendors and clouds write. Nothing where neither labels
-/// nor capacity speak of a device.
+/// Devices of a node according to its labels: Octavo's first, then those of vendors and clouds. Empty if neither
+/// labels nor capacity indicate a device.
 pub fn of_labels(node: &ClusterNode, catalogue: &Catalogue) -> Held {
     labeled(node, catalogue).held
 }
 
-/// The same, with the label that names the type.
+/// Like [`of_labels`], with the label that names the type.
 pub fn labeled(node: &ClusterNode, catalogue: &Catalogue) -> Labeled {
     let counted = node.labels.iter().filter_map(|(key, count)| {
         let name = key.strip_prefix(COUNTED)?;
@@ -79,8 +79,8 @@ pub fn labeled(node: &ClusterNode, catalogue: &Catalogue) -> Labeled {
     Labeled { held, source }
 }
 
-/// The label by which a selector finds this node as one of `type_name`: ours, or the first of other vendors' whose value names the type
-/// alone.
+/// Label by which a selector matches this node as one of `type_name`: Octavo's, or the first vendor label whose value
+/// identifies exactly that type.
 pub fn selecting_label<'a>(
     node: &'a ClusterNode,
     type_name: &TypeName,
@@ -104,7 +104,7 @@ fn text<'a>((key, value): (&'a String, &'a String)) -> (&'a str, &'a str) {
     (key, value)
 }
 
-/// Number of whole devices: as GPU Feature Discovery counts them, or as kubelet does.
+/// Number of whole devices, from GPU Feature Discovery's label or from the capacity.
 fn whole(node: &ClusterNode) -> u64 {
     let counted = node.label(GFD_COUNT).filter(|_| !counts_parts(node));
     let counted = counted.and_then(|count| count.parse().ok());
@@ -113,13 +113,14 @@ fn whole(node: &ClusterNode) -> u64 {
     counted.filter(|count| *count > 0).unwrap_or(capacity)
 }
 
-/// Whether labels and capacity count MIG partitions as if they were devices, as the strategy `single` does.
+/// Returns `true` if labels and capacity count MIG partitions as if they were devices, as the strategy `single` does.
 pub fn counts_parts(node: &ClusterNode) -> bool {
     let product = node.label(GFD_PRODUCT);
     product.is_some_and(|product| product.contains(IN_PARTS))
 }
 
-/// The one type that the labels of others agree on, and the first label that names it. A name that several types share says nothing.
+/// Type on which all vendor labels agree, and the first label that names it. A name that several types share is
+/// ignored.
 fn of_vendor(node: &ClusterNode, catalogue: &Catalogue) -> Option<(&'static str, TypeName)> {
     let mut found: Option<(&'static str, TypeName)> = None;
     let all = AliasKind::OF_NODES.into_iter();
@@ -139,7 +140,7 @@ fn of_vendor(node: &ClusterNode, catalogue: &Catalogue) -> Option<(&'static str,
     found
 }
 
-/// A product's name without what sharing makes of it.
+/// Product name without suffixes for sharing.
 fn bare(value: &str) -> &str {
     let value = value.strip_suffix(SHARED).unwrap_or(value);
     value.split_once(IN_PARTS).map_or(value, |(name, _)| name)

@@ -1,4 +1,4 @@
-//! What is wrong with a profile: looked for in what it says itself, and in what it reaches.
+//! Checks of a profile: of its own fields, and of the nodes that it reaches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,31 +6,31 @@ use super::{Finding, HardwareProfile, Held, Identifier, Reach, Scheduling, reach
 use crate::domain::cluster::{Amounts, Selector, Sights};
 use crate::domain::id::TypeName;
 
-/// The cluster that profiles are held against.
+/// Cluster data for checking profiles.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings<'a> {
     /// Nodes and pods.
     pub sights: &'a Sights,
-    /// What pods have on each node: [`Sights::held`].
+    /// Amounts held by pods on each node: [`Sights::held`].
     pub holds: &'a BTreeMap<&'a str, Amounts>,
-    /// What nodes have, by name.
+    /// Device types by node name.
     pub types: &'a BTreeMap<String, Held>,
 }
 
 /// Kueue's queues in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Queues {
-    /// Nobody looked, or nobody may.
+    /// Unknown: not read, or no permission.
     #[default]
     Untold,
-    /// There is no Kueue.
+    /// Kueue is not installed.
     NoKueue,
-    /// The names of all `LocalQueue`s, whatever their namespace.
+    /// Names of the `LocalQueue`s in all namespaces.
     These(BTreeSet<String>),
 }
 
-/// Labels whose values change when devices are shared, partitioned or get another driver, and prefixes of such. Source:
-/// k8s-device-plugin, README, "Catalog of Labels"; ROCm/k8s-device-plugin.
+/// Labels, or prefixes of labels, whose values change when devices are shared, partitioned or get another driver.
+/// Source: k8s-device-plugin, README, "Catalog of Labels"; ROCm/k8s-device-plugin.
 const CHANGING: [&str; 12] = [
     "nvidia.com/gpu.product",
     "nvidia.com/gpu.replicas",
@@ -46,7 +46,8 @@ const CHANGING: [&str; 12] = [
     "amd.com/compute-partitioning",
 ];
 
-/// What `profile` reaches and what is to be said of it. Without a cluster only what it says itself is judged.
+/// Determines the nodes that `profile` reaches, and the findings about it. Without a cluster only its own fields are
+/// checked.
 pub fn judge(
     profile: &HardwareProfile,
     around: Option<Surroundings<'_>>,
@@ -71,7 +72,7 @@ pub fn judge(
     (reached, findings)
 }
 
-/// What its counts say against each other.
+/// Checks the counts of a resource against each other.
 fn counts(one: &Identifier) -> Option<Finding> {
     let max = one.max.as_ref().map(|max| max.quantity);
     let why = if one.default.quantity < one.min.quantity {
@@ -93,13 +94,13 @@ fn of_reach(
 ) {
     if reached.selected == 0 {
         let label = profile.selector().and_then(|all| missing(all, sights));
-        // A cluster without nodes says nothing about a profile that goes anywhere.
+        // A cluster without nodes is no defect of a profile without a selector.
         if profile.selector().is_some_and(|all| !all.is_empty()) {
             findings.push(Finding::NothingSelected { label });
         }
         return;
     }
-    // Work without devices is kept off nodes that have some on purpose.
+    // Workloads without devices are kept off accelerator nodes on purpose.
     let is_kept_off = profile.devices().is_empty() && reached.nodes > 0;
     for (taint, nodes) in reached.tainted.iter().filter(|_| !is_kept_off) {
         findings.push(Finding::Untolerated {
@@ -112,7 +113,7 @@ fn of_reach(
     findings.extend(of_types(profile, reached));
 }
 
-/// The first label that no node has.
+/// First label of the selector that no node has.
 fn missing(selector: &Selector, sights: &Sights) -> Option<String> {
     let has = |key: &str, value: &str| {
         let mut nodes = sights.nodes.values();
@@ -123,7 +124,7 @@ fn missing(selector: &Selector, sights: &Sights) -> Option<String> {
     Some(format!("{key}={value}"))
 }
 
-/// What it asks for and nobody gives, or nobody in such numbers.
+/// Device resources that no reached node offers, or not in the requested amount.
 fn of_devices(profile: &HardwareProfile, reached: &Reach, sights: &Sights) -> Vec<Finding> {
     let devices = profile.devices();
     let asked = profile.identifiers.iter();
@@ -158,8 +159,8 @@ fn of_devices(profile: &HardwareProfile, reached: &Reach, sights: &Sights) -> Ve
         .collect()
 }
 
-/// Types that it reaches and is not for. A profile that asks for no device does not care, and one that selects nodes by nothing and
-/// names no type accepts every type on purpose.
+/// Types that it reaches but does not declare. A profile without devices accepts any node, and one without a selector
+/// and without declared types accepts every type on purpose.
 fn of_types(profile: &HardwareProfile, reached: &Reach) -> Option<Finding> {
     if profile.devices().is_empty() {
         return None;

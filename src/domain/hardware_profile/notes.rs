@@ -1,11 +1,11 @@
-//! What is to be said of a draft, in words for a person.
+//! Text of notes about drafts.
 
 use std::fmt;
 
 use super::draft::Note;
 use crate::domain::id::TypeName;
 
-/// Notes that are listed where there is no draft at all.
+/// Maximum number of notes in an error message.
 const SHOWN: usize = 5;
 
 impl fmt::Display for Note {
@@ -56,7 +56,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// Why nodes were left out, the first few.
+/// Reasons why nodes were excluded, limited to the first few.
 pub(super) fn because(notes: &[Note]) -> String {
     let shown: Vec<String> = notes.iter().take(SHOWN).map(ToString::to_string).collect();
     match (shown.is_empty(), notes.len().saturating_sub(SHOWN)) {
@@ -66,7 +66,7 @@ pub(super) fn because(notes: &[Note]) -> String {
     }
 }
 
-/// Where to look for nodes that can be used.
+/// Hint on how to find usable nodes.
 pub(super) fn instead(notes: &[Note]) -> &'static str {
     if notes.is_empty() {
         "`octavo availability` lists the types there are"
@@ -91,7 +91,7 @@ pub(super) fn resources(all: &[String]) -> String {
     )
 }
 
-/// Which taints there are instead.
+/// Taints of the nodes, as a clause of an error message.
 pub(super) fn taints(known: &[String]) -> String {
     if known.is_empty() {
         return ": they have none that keeps work off".to_owned();
@@ -99,7 +99,7 @@ pub(super) fn taints(known: &[String]) -> String {
     format!("; they have {}", known.join(", "))
 }
 
-/// What a mixed node has: `4x nvidia-a100-80gb, 4x nvidia-v100-16gb`.
+/// Types of a mixed node: `4x nvidia-a100-80gb, 4x nvidia-v100-16gb`.
 pub(super) fn has(held: &[(&Option<TypeName>, &u64)]) -> String {
     let one = |(name, count): &(&Option<TypeName>, &u64)| {
         let name = name.as_ref().map_or("unknown", TypeName::as_str);

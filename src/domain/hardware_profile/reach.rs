@@ -1,4 +1,4 @@
-//! Which nodes a profile reaches, and how often its workload fits there now.
+//! Nodes that a profile reaches, and the number of workloads that currently fit there.
 
 use std::collections::BTreeMap;
 
@@ -9,50 +9,50 @@ use crate::domain::cluster::{
 };
 use crate::domain::id::TypeName;
 
-/// What a profile reaches in a cluster.
+/// Nodes that a profile reaches in a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reach {
-    /// Nodes with the labels that it selects by.
+    /// Number of nodes that match the selector.
     pub selected: u32,
-    /// Of these, those that have what it asks for.
+    /// Number of those that have the requested resources.
     pub offering: u32,
-    /// Of these, those without a lasting taint against it.
+    /// Number of those without an untolerated permanent taint.
     pub nodes: u32,
-    /// Of these, those that take nothing now: cordoned, not ready, being changed.
+    /// Number of those that currently accept no pods: cordoned, not ready, being changed.
     pub closed: u32,
-    /// What the nodes have, by type. A node with several types counts for each.
+    /// Devices by type. A node with several types counts for each.
     pub types: Vec<TypeReach>,
-    /// Of those, nodes with several types: which one a workload gets there is chance.
+    /// Number of nodes with several types, where the type that a workload gets is not deterministic.
     pub mixed: u32,
-    /// How many more workloads fit now on nodes with several types.
+    /// Number of additional workloads that currently fit on nodes with several types.
     pub mixed_free: u64,
-    /// How many more workloads fit now, each with what the profile asks for by default.
+    /// Number of additional workloads with the default counts that currently fit.
     pub free: u64,
-    /// Lasting taints that keep it from nodes that have what it asks for, and from how many.
+    /// Untolerated permanent taints of nodes that have the requested resources, with the number of nodes.
     pub tainted: BTreeMap<Taint, u32>,
-    /// The most of each device resource that one node gives, over the nodes it selects.
+    /// Largest amount of each device resource on any selected node.
     pub most: Amounts,
 }
 
-/// The devices of one type that a profile reaches.
+/// Devices of one type that a profile reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeReach {
-    /// The type; `None` for devices nobody knows.
+    /// The type; `None` for unidentified devices.
     pub type_name: Option<TypeName>,
-    /// Nodes that have it.
+    /// Number of nodes that have it.
     pub nodes: u32,
-    /// Devices on them, given out or not.
+    /// Number of devices on them, allocated or not.
     pub devices: u64,
-    /// Of the nodes, those that have other types, too.
+    /// Number of these nodes that have other types too.
     pub mixed_nodes: u32,
-    /// Devices of this type on such nodes.
+    /// Number of devices of this type on such nodes.
     pub mixed_devices: u64,
-    /// How many more workloads fit now on nodes that have this type alone.
+    /// Number of additional workloads that currently fit on nodes with this type only.
     pub free: u64,
 }
 
-/// Prefixes of taints that come and go with the state of a node, and say nothing of what it is for: Kubernetes' own, the cloud
-/// controller's, ours, and those of autoscalers. Source: Kubernetes, "Well-Known Labels, Annotations and Taints".
+/// Prefixes of taints that reflect a temporary state of a node: those of Kubernetes, cloud controllers, Octavo and
+/// autoscalers. Source: Kubernetes, "Well-Known Labels, Annotations and Taints".
 const PASSING: [&str; 7] = [
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
@@ -63,12 +63,13 @@ const PASSING: [&str; 7] = [
     "DeletionCandidateOfClusterAutoscaler",
 ];
 
-/// Whether a taint goes away by itself.
+/// Returns `true` if a taint is temporary.
 pub(super) fn is_passing(taint: &Taint) -> bool {
     PASSING.iter().any(|prefix| taint.key.starts_with(prefix))
 }
 
-/// What `profile` reaches; `None` where a queue decides. `holds` is what pods have on each node, `types` what nodes have.
+/// Determines the nodes that `profile` reaches; `None` if a queue decides. `holds` are the amounts held by pods on
+/// each node, `types` the device types of the nodes.
 pub fn reach(
     profile: &HardwareProfile,
     sights: &Sights,
@@ -133,7 +134,7 @@ impl Reach {
         self.closed = self.closed.saturating_add(u32::from(is_closed));
     }
 
-    /// The names of the types that it reaches, and none for devices nobody knows.
+    /// Names of the reached types, without unidentified devices.
     pub fn names(&self) -> Vec<&TypeName> {
         self.types
             .iter()
@@ -142,7 +143,7 @@ impl Reach {
     }
 }
 
-/// Taints of the node that stay, and that are not tolerated.
+/// Permanent taints of the node that are not tolerated.
 pub(super) fn lasting(wants: &Wants, node: &ClusterNode) -> Vec<Taint> {
     let taints = node.taints.iter().filter(|taint| {
         taint.forbids() && !is_passing(taint) && !taint.is_tolerated(&wants.tolerations)
@@ -150,7 +151,7 @@ pub(super) fn lasting(wants: &Wants, node: &ClusterNode) -> Vec<Taint> {
     taints.cloned().collect()
 }
 
-/// Adds a node's types, by name, those without one last.
+/// Adds the types of a node, ordered by name, unidentified devices last.
 fn add(
     by_type: &mut BTreeMap<(bool, Option<TypeName>), TypeReach>,
     held: Option<&Held>,

@@ -1,12 +1,12 @@
-//! What is known of a type of devices, for those who choose by it.
+//! Technical data of a device type, for users who select by it.
 
 use crate::domain::accelerators::{Catalogue, Field, Product, Value};
 use crate::domain::id::TypeName;
 
-/// What all products of a type have in common, or the least of them has.
+/// Properties that all products of a type share, or the minimum of them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Specs {
-    /// What people call it: the product's name, where the type has one product, or the type's own words.
+    /// Display name, derived from the type.
     pub name: String,
     /// Memory of one device, in MiB.
     pub memory_mib: Option<u64>,
@@ -14,12 +14,12 @@ pub struct Specs {
     pub architecture: Option<String>,
     /// CUDA compute capability, such as `9.0`.
     pub compute_capability: Option<String>,
-    /// Memory bandwidth in 10^9 bytes a second: of the slowest product with this type.
+    /// Memory bandwidth in 10^9 bytes per second, of the slowest product of the type.
     pub memory_bandwidth_gbs: Option<f64>,
 }
 
 impl Specs {
-    /// Of a type that the catalogue may know.
+    /// Looks up a type in the catalog.
     pub fn of(type_name: &TypeName, catalogue: &Catalogue) -> Self {
         let products: Vec<&Product> = catalogue
             .products()
@@ -38,7 +38,7 @@ impl Specs {
     }
 }
 
-/// `nvidia-h200-141gb` as people write it: `NVIDIA H200 141GB`.
+/// Formats `nvidia-h200-141gb` as `NVIDIA H200 141GB`.
 fn pretty(name: &TypeName) -> String {
     name.as_str().replace('-', " ").to_uppercase()
 }
@@ -52,7 +52,7 @@ fn agreed<T: PartialEq>(products: &[&Product], of: impl Fn(&Product) -> Option<T
 
 fn memory(product: &Product) -> Option<u64> {
     let shown = number(product, Field::MemoryMib);
-    // What is sold as gigabytes is in truth gibibytes on most parts.
+    // Most parts sold in gigabytes in fact have that many gibibytes.
     let sold = || {
         let sold = number(product, Field::MemoryGib).or_else(|| number(product, Field::MemoryGb));
         sold.map(|size| size * 1024.0)

@@ -1,4 +1,4 @@
-//! What profiles reach in clusters made by hand, and what is found wrong with them.
+//! Tests of the nodes that profiles reach in small clusters, and of the findings about profiles.
 
 mod draft;
 mod vendor;
@@ -24,7 +24,7 @@ fn taint(key: &str, value: &str) -> Taint {
     }
 }
 
-/// A node with eight of a type, and a taint that says so.
+/// A node with eight devices of a type, and a taint with that type.
 fn node(name: &str, type_name: &str) -> ClusterNode {
     let of = [(TYPE_LABEL.to_owned(), type_name.to_owned())];
     let all = Amounts::of([
@@ -62,7 +62,7 @@ fn types(sights: &Sights) -> BTreeMap<String, Held> {
         .collect()
 }
 
-/// A profile of two H200, by our label.
+/// A profile that requests two H200, selected by Octavo's label.
 fn profile() -> HardwareProfile {
     HardwareProfile {
         identifiers: vec![Identifier {
@@ -128,7 +128,7 @@ fn free_is_how_often_the_workload_fits_where_it_goes() {
     let (reach, findings) = judged(&profile(), &sights);
     let reach = reach.unwrap();
     assert_eq!(findings, []);
-    // Three are left on one node, and a workload takes two.
+    // Three devices are free on one node, and a workload takes two.
     assert_eq!((reach.selected, reach.nodes, reach.free), (2, 2, 1 + 4));
     let [only] = reach.types.as_slice() else {
         panic!("{reach:?}");
@@ -164,7 +164,7 @@ fn on_nodes(labels: &[(&str, &str)], tolerated: &[&str]) -> Scheduling {
     }
 }
 
-/// Profiles with one thing wrong each on nodes of two types: the word for it, and what is said.
+/// Profiles with one defect each on nodes of two types: the name and the text of the finding.
 fn wrong() -> Vec<(HardwareProfile, &'static str, &'static str)> {
     let with = |change: fn(&mut HardwareProfile)| {
         let mut changed = profile();
@@ -262,7 +262,7 @@ fn a_label_that_sharing_changes_is_found_with_what_to_select_by_instead() {
         text.ends_with("select by octavo.dev/type=nvidia-h200-141gb instead"),
         "{text}"
     );
-    // Another value of the same label matches nothing, and both are said.
+    // Another value of the same label matches nothing: there are two findings.
     let told = words(&selecting(product.0, "NVIDIA-H200"), &sights([shared]));
     let found: Vec<&str> = told.iter().map(|(word, _)| *word).collect();
     assert_eq!(found, ["nothing-selected", "changing-label"]);
@@ -291,7 +291,7 @@ fn ac_011_a_profile_that_selects_by_nothing_accepts_every_type() {
     }
     let (reach, findings) = judged(&generic, &sights([node("a", H200), node("b", T4), mixed]));
     assert_eq!(findings, []);
-    // Each workload that fits is counted on nodes of one type, or on nodes of several.
+    // Each workload that fits is counted either on nodes of one type or on nodes of several.
     let reach = reach.unwrap();
     let alone: u64 = reach.types.iter().map(|one| one.free).sum();
     assert_eq!((reach.nodes, reach.mixed), (3, 1));
@@ -322,7 +322,7 @@ fn work_without_devices_is_found_nothing_wrong_with() {
     bare.labels.clear();
     let cluster = sights([node("a", H200), node("b", T4), bare]);
     let (reach, findings) = judged(&small, &cluster);
-    // What keeps it off nodes with devices is there on purpose, and it goes elsewhere.
+    // The taints keep it off accelerator nodes on purpose; it runs elsewhere.
     let found: Vec<(&str, Gravity)> = findings
         .iter()
         .map(|one| (one.word(), one.gravity()))

@@ -1,4 +1,4 @@
-//! Where a profile leads a pod that asks for some of one device resource: node by node, as the scheduler places it.
+//! Nodes where the scheduler would place a pod of a profile that requests a device resource.
 
 use std::collections::BTreeMap;
 
@@ -7,43 +7,43 @@ use super::{HardwareProfile, Scheduling};
 use crate::domain::availability::is_accelerator;
 use crate::domain::cluster::{Amounts, ClusterNode, Sights, Wants, room};
 
-/// One resource of devices that a profile gives, in which numbers, and where.
+/// Device resource of a profile, with its limits and the nodes it reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
-    /// The resource, such as `nvidia.com/gpu`.
+    /// Resource name, such as `nvidia.com/gpu`.
     pub resource: String,
-    /// The fewest that a person can ask for.
+    /// Minimum that a user can request.
     pub min: u64,
-    /// The most; `None` for no bound.
+    /// Maximum; `None` if unlimited.
     pub max: Option<u64>,
-    /// Where it leads.
+    /// Placement of the profile's pods.
     pub to: Destination,
 }
 
-/// Where a profile leads.
+/// Placement of a profile's pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// To these nodes and no others.
+    /// On these nodes only.
     Nodes(Vec<Place>),
-    /// Where this queue of Kueue decides.
+    /// Decided by this Kueue queue.
     Queue(String),
-    /// No cluster is followed that would tell.
+    /// Unknown, because there is no cluster data.
     Untold,
 }
 
-/// A node that a profile reaches.
+/// Node that a profile reaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Its name.
+    /// Node name.
     pub node: String,
-    /// Units that one more pod of the profile could have there now, beside what else the profile asks for.
+    /// Units that one additional pod of the profile could be allocated there now, along with its other requests.
     pub free: u64,
 }
 
-/// A cluster that profiles are held against, and what pods have on each of its nodes: [`Sights::held`].
+/// Cluster, and the amounts held by pods on each of its nodes: [`Sights::held`].
 pub type Cluster<'a> = (&'a Sights, &'a BTreeMap<&'a str, Amounts>);
 
-/// The ways of `profile`, one for each accelerator resource that it asks for, in its order; none for work without devices.
+/// Placements of `profile`, one per requested accelerator resource, in order; empty for workloads without devices.
 pub fn ways(profile: &HardwareProfile, cluster: Option<Cluster<'_>>) -> Vec<Way> {
     let wants = profile.wants();
     let asked = profile.identifiers.iter();
@@ -66,10 +66,11 @@ pub fn ways(profile: &HardwareProfile, cluster: Option<Cluster<'_>>) -> Vec<Way>
         .collect()
 }
 
-/// Nodes that are selected, give some of each device that is asked for, and have no lasting taint against it.
+/// Nodes that match the selector, have some of each requested device resource, and have no untolerated permanent
+/// taint.
 fn places(wants: &Wants, resource: &str, (sights, holds): Cluster<'_>) -> Vec<Place> {
     let nothing = Amounts::default();
-    // How many of it are asked for is another's question.
+    // The callers check the requested amount of this resource.
     let beside = Wants {
         amounts: wants.amounts.clone().with(resource, 0),
         ..wants.clone()
@@ -160,7 +161,7 @@ mod tests {
         cordoned.is_cordoned = true;
         let nodes = [
             node("a", "l4", 8, 64),
-            // Its processors are taken: no pod of the profile fits, whatever devices are free.
+            // Its CPUs are allocated: no pod of the profile fits, regardless of free devices.
             node("b", "l4", 8, 3),
             cordoned,
             tainted,

@@ -1,41 +1,43 @@
-//! Pods that were given a device, whether or not they use it yet.
+//! Holders derived from device allocations to pods, whether or not the pods use the devices yet.
 
 use super::{Holder, Pod, Who};
 use crate::domain::id::{GpuUuid, MigUuid};
 use crate::domain::inventory::{ComputeInstance, Device, GpuInstance};
 
-/// A device that a container of a pod was given, in the words of whoever gave it.
+/// Device allocated to a container of a pod, as reported by the allocator.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodDevice {
-    /// The pod's namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// The pod's name.
+    /// Name of the pod.
     pub pod: String,
-    /// The container's name.
+    /// Name of the container.
     pub container: String,
-    /// The resource (`nvidia.com/mig-1g.10gb`), or the driver that the claim was allocated by (`gpu.nvidia.com`).
+    /// Resource (`nvidia.com/mig-1g.10gb`), or DRA driver that allocated the claim (`gpu.nvidia.com`).
     pub resource: String,
-    /// The device's id: a UUID, mostly.
+    /// Device id, usually a UUID.
     pub device_id: String,
 }
 
-/// Whom pods make holders by what they were given.
+/// Holders derived from allocations to pods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodHolders {
-    /// Those whose device or instance is known.
+    /// Holders whose device or instance is known.
     pub holders: Vec<Holder>,
-    /// What was given and is nothing of these devices by its id. It may be anything of them: while there is any, every
-    /// instance counts as in use.
+    /// Allocations whose id matches no device. Each could be any of the devices, so every instance counts as in use
+    /// while there is one.
     pub unassigned: Vec<PodDevice>,
 }
 
-/// Whom `given` makes holders of `devices`.
+/// Derives the holders of `devices` from the allocations `given`.
 ///
-/// The ids are those of NVIDIA's device plugin: `GPU-<uuid>`, `MIG-<uuid>` or the older `MIG-GPU-<uuid>/<gi>/<ci>`, each
-/// perhaps with `::<replica>` of a shared one. An index (`0`, `0:1`) says nothing: which device it was when it was given,
-/// nobody knows. Source: k8s-device-plugin, `internal/rm`.
+/// Device ids are those of NVIDIA's device plugin: `GPU-<uuid>`, `MIG-<uuid>` or the older
+/// `MIG-GPU-<uuid>/<gi>/<ci>`, each optionally with `::<replica>` of a shared device. An index (`0`, `0:1`) is
+/// useless, because the device it referred to at allocation time is unknown. Source: k8s-device-plugin,
+/// `internal/rm`.
 ///
-/// Who was given a whole GPU that is partitioned may be in any of its instances, and is a holder of each.
+/// A container that was allocated a whole GPU which is now partitioned could use any of its instances, so it counts
+/// as a holder of each.
 pub fn of_pods(given: &[PodDevice], devices: &[Device]) -> PodHolders {
     let mut found = PodHolders::default();
     for one in given {
@@ -47,12 +49,12 @@ pub fn of_pods(given: &[PodDevice], devices: &[Device]) -> PodHolders {
         found.holders.extend(holders);
     }
     found.holders.sort();
-    // A container with two replicas of one device holds it once.
+    // A container with two replicas of one device is one holder.
     found.holders.dedup();
     found
 }
 
-/// A device or a part of it.
+/// Device or part of it.
 struct Place<'a> {
     device: &'a Device,
     gpu_instance: Option<u32>,
@@ -76,7 +78,7 @@ impl<'a> Place<'a> {
             who: Who {
                 pod: Some(Pod {
                     uid: None,
-                    // Of one that kubelet has yet to tell of there is none.
+                    // An allocation that the kubelet does not list yet has no namespace.
                     namespace: Some(given.namespace.clone()).filter(|name| !name.is_empty()),
                     name: Some(given.pod.clone()),
                     container: Some(given.container.clone()).filter(|name| !name.is_empty()),
@@ -127,7 +129,8 @@ fn parts(device: &Device) -> impl Iterator<Item = (&Device, &GpuInstance, &Compu
     })
 }
 
-/// Whether `uuid` is that of the compute instance, in either form: plugins may outlive a driver and keep the older one.
+/// Returns `true` if `uuid` identifies the compute instance, in either form: a device plugin that is older than the
+/// driver may still use the older form.
 fn is(uuid: &MigUuid, device: &Device, instance: &GpuInstance, compute: &ComputeInstance) -> bool {
     let older = || {
         let gpu = device.uuid.as_ref()?;

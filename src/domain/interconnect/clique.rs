@@ -1,10 +1,11 @@
-//! The largest set of nodes that are all linked with each other: branch and bound on bit sets.
+//! Maximum clique of a graph, by branch and bound on bit sets.
 //!
-//! Each step colours the candidates greedily (no two linked nodes share a colour); a clique cannot have more nodes than there
-//! are colours, so a branch that cannot beat the best found so far is left. On the graphs of real machines the first descent is
-//! the answer. Source of the method: Tomita and Seki, "An Efficient Branch-and-bound Algorithm for Finding a Maximum Clique".
+//! Each step colors the candidates greedily (linked nodes get different colors). A clique has at most as many nodes
+//! as there are colors, so a branch that cannot exceed the best clique found so far is pruned. On the graphs of real
+//! machines the first descent already finds the maximum. Source: Tomita and Seki, "An Efficient Branch-and-bound
+//! Algorithm for Finding a Maximum Clique".
 
-/// The size of the largest clique of a graph of at most 64 nodes, given as each node's neighbours.
+/// Size of the maximum clique of a graph with at most 64 nodes, given as the neighbors of each node.
 pub(super) fn largest(linked: &[u64]) -> usize {
     let all = (0..linked.len().min(64)).fold(0_u64, |all, node| all | (1 << node));
     let mut best = 0;
@@ -12,7 +13,7 @@ pub(super) fn largest(linked: &[u64]) -> usize {
     best
 }
 
-/// The positions of the bits that are set.
+/// Positions of the set bits.
 pub(super) fn bits(set: u64) -> impl Iterator<Item = usize> {
     (0..64).filter(move |node| set & (1 << node) != 0)
 }
@@ -29,7 +30,7 @@ fn expand(linked: &[u64], candidates: u64, size: usize, best: &mut usize) {
     }
 }
 
-/// The candidates in the order of their colours, each with the number of colours used up to it.
+/// Candidates ordered by color, each with the number of colors used so far.
 fn coloured(linked: &[u64], candidates: u64) -> Vec<(usize, usize)> {
     let mut order = Vec::new();
     let mut left = candidates;
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Tries every subset.
+    /// Reference implementation that tests every subset.
     fn by_brute_force(linked: &[u64]) -> usize {
         (0_u64..1 << linked.len())
             .filter(|set| bits(*set).all(|node| set & !(1 << node) & !linked[node] == 0))
@@ -80,8 +81,8 @@ mod tests {
         assert_eq!(largest(&[]), 0);
         assert_eq!(largest(&[0]), 1);
         assert_eq!(largest(&graph(64, &[true; 2016])), 64);
-        // Sixty-four nodes in twenty-one and a third triangles, linked with everybody but their own: the graph with the
-        // most maximal cliques, which a search without a bound never finishes.
+        // Moon–Moser graph: 64 nodes in groups of three, each linked with all nodes outside of its group. It has the
+        // largest possible number of maximal cliques, so a search without pruning does not finish.
         let moon_moser: Vec<bool> = (0..64)
             .flat_map(|a| (0..a).map(move |b| a / 3 != b / 3))
             .collect();

@@ -1,8 +1,8 @@
-//! AMD's links, as far as a hive tells them: its devices reach each other over xGMI.
+//! AMD interconnect, from hives: devices of one hive are linked by xGMI.
 //!
-//! In a hive of bridged cards (two or four) or of an OAM board since the MI300 every device has a link to every other. In one of MI250
-//! modules not every pair has, and nothing that is read here tells which: of those nothing is said. Source: AMD, "CDNA 2" and "CDNA 3" white
-//! papers, node diagrams.
+//! In a hive of bridged cards (two or four), or of an OAM board since the MI300, every pair of devices is linked. In
+//! one of MI250 modules some pairs are not, and the available data does not show which, so the interconnect of these
+//! is unknown. Source: AMD, "CDNA 2" and "CDNA 3" white papers, node diagrams.
 
 use super::{Interconnect, InterconnectKind, judged};
 use crate::domain::inventory::{Condition, Device, Vendor};
@@ -35,13 +35,13 @@ fn hive(device: &Device) -> Option<u64> {
     device.amd.as_ref()?.hive
 }
 
-/// The hive is told where anything is told of what programs see.
+/// The hive is known if KFD's topology is, which contains the partitions.
 fn is_told(device: &Device) -> bool {
     let amd = device.amd.as_ref();
     amd.is_some_and(|amd| !amd.partitions.is_empty())
 }
 
-/// Those of the same hive, as bits.
+/// Devices of the same hive, as a bit set.
 fn neighbours(nodes: &[&Device], at: usize) -> u64 {
     let Some(own) = nodes.get(at).and_then(|device| hive(device)) else {
         return 0;

@@ -1,7 +1,7 @@
-//! Links of Neuron devices, by what each says of its neighbours.
+//! Interconnect of Neuron devices, from the neighbors that each device reports.
 //!
-//! In a ring or a torus neighbours pass on what is not for them, so all that hang together are one domain: what a collective runs
-//! over. A link that only one end tells makes all of it unknown.
+//! In a ring or torus, devices forward data for others, so all connected devices form one domain over which
+//! collectives run. If only one end reports a link, the whole interconnect is unknown.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{Interconnect, InterconnectKind, clique, components};
 use crate::domain::inventory::{Device, Neuron, Vendor};
 
 pub(super) fn of(neuron: &Neuron, devices: &[Device]) -> Option<Interconnect> {
-    // The form of the links is known where all devices tell theirs and agree.
+    // The topology is known only if all devices report their links and agree.
     neuron.topology()?;
     if !(2..=64).contains(&neuron.devices.len()) {
         return None;

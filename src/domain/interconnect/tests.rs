@@ -1,4 +1,4 @@
-//! Topologies of real machines, and of ones that do not tell.
+//! Tests with topologies of real machines, and with incomplete data.
 
 use super::*;
 use crate::domain::inventory::{Amd, AmdPartition, NvLink, PciIds, Problem};
@@ -41,7 +41,7 @@ fn through(buses: &[u8]) -> Vec<LinkRemote> {
         .collect()
 }
 
-/// Kind, size of the largest set, and the domains by bus number.
+/// Kind, size of the largest fully connected set, and the sets by bus number.
 fn told(devices: &[Device]) -> Option<(String, usize, Vec<Vec<u8>>)> {
     let found = of(devices)?;
     let domains = found
@@ -79,7 +79,7 @@ fn bridged_pairs_are_domains_of_two() {
 
 #[test]
 fn a_cube_mesh_is_one_domain_of_eight_in_which_four_are_all_linked() {
-    // DGX-1 with V100: each half fully linked, and each GPU to its counterpart.
+    // DGX-1 with V100: each half fully linked, and each GPU linked to its counterpart.
     let gpus: Vec<Device> = (0..8_u8)
         .map(|n| {
             let half = n / 4 * 4;
@@ -141,7 +141,7 @@ fn what_is_not_known_is_not_said() {
     assert_eq!(told(&others), None, "another maker's");
 }
 
-/// One of AMD's of this device id, whose driver tells its hive: 0 for none.
+/// An AMD device with this device id and hive id; 0 means no hive.
 fn amd(bus: u8, id: u16, hive: u64) -> Device {
     let mut device = gpu(bus, &[]);
     device.vendor = Vendor::Amd;

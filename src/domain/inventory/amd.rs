@@ -1,65 +1,65 @@
-//! What only AMD's kernel driver tells of a device: amdgpu in sysfs, and KFD's topology.
+//! Device data that only AMD's kernel driver reports: amdgpu in sysfs, and KFD's topology.
 //!
-//! AMD partitions compute (`SPX`, `DPX`, `QPX`, `TPX`, `CPX`) and memory (`NPS1`, `NPS2`, `NPS4`) of a whole device at once. It is read and
-//! never set here.
+//! AMD partitions compute (`SPX`, `DPX`, `QPX`, `TPX`, `CPX`) and memory (`NPS1`, `NPS2`, `NPS4`) for the whole
+//! device at once. The modes are read here and never set.
 
 use crate::domain::quantity::Mebibytes;
 
-/// A device whose compute is one partition. Source: AMD, "compute partitioning modes".
+/// Compute mode of an unpartitioned device. Source: AMD, "compute partitioning modes".
 const WHOLE: &str = "SPX";
 
-/// What the driver says of a device.
+/// Data that AMD's driver reports for a device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Amd {
-    /// Version of the kernel module, where it has one of its own: a driver that came with the kernel has none.
+    /// Version of the kernel module; absent for a driver that is part of the kernel.
     pub driver_version: Option<String>,
-    /// The chip's id, 16 hexadecimal digits; what a device is known by after it moved. Source: `unique_id`.
+    /// Chip id of 16 hexadecimal digits, which identifies a device after it was moved. Source: `unique_id`.
     pub unique_id: Option<String>,
-    /// The board's serial number. Virtual functions have none.
+    /// Serial number of the board; absent for virtual functions.
     pub serial: Option<String>,
-    /// What programs are compiled for, such as `gfx942`. Source: KFD, `gfx_target_version`.
+    /// Compilation target, such as `gfx942`. Source: KFD, `gfx_target_version`.
     pub gfx_target: Option<String>,
-    /// Compute units of the device, of all its partitions together.
+    /// Compute units of all partitions of the device.
     pub compute_units: Option<u32>,
-    /// Devices with the same are linked by xGMI. Source: KFD, `hive_id`, where it is not 0.
+    /// Hive id; devices with the same id are linked by xGMI. Source: KFD, `hive_id`, if it is not 0.
     pub hive: Option<u64>,
-    /// Memory in use.
+    /// Used memory.
     pub memory_used: Option<Mebibytes>,
-    /// How its compute is partitioned, such as `CPX`, and how it may be. `None`: it cannot be.
+    /// Compute partitioning mode, such as `CPX`; `None` if not supported.
     pub compute: Option<Mode>,
-    /// How its memory is partitioned, such as `NPS4`, and how it may be. `None`: it cannot be.
+    /// Memory partitioning mode, such as `NPS4`; `None` if not supported.
     pub memory: Option<Mode>,
-    /// What programs see: one for each node of KFD's that is this device's, ordered by render minor.
+    /// Partitions visible to programs: KFD's nodes of this device, ordered by render minor.
     pub partitions: Vec<AmdPartition>,
-    /// Whether this is a virtual function, which has no product name and cannot be partitioned from here.
+    /// True if this is a virtual function, which has no product name and cannot be partitioned by this machine.
     pub is_virtual: bool,
 }
 
 impl Amd {
-    /// Whether programs see more than one of it.
+    /// Returns `true` if the device has more than one partition.
     pub fn is_partitioned(&self) -> bool {
         let whole = |mode: &Mode| mode.current == WHOLE;
-        // KFD may not be there to be asked, and the mode says it too.
+        // KFD may be unavailable; then the mode decides.
         self.partitions.len() > 1 || self.compute.as_ref().is_some_and(|mode| !whole(mode))
     }
 }
 
-/// How something is partitioned.
+/// Partitioning mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mode {
-    /// Now.
+    /// Current mode.
     pub current: String,
-    /// All that the driver would take, in its order.
+    /// Modes that the driver accepts, in its order.
     pub available: Vec<String>,
 }
 
-/// A device or a part of one, as programs see it.
+/// Device or partition, as visible to programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AmdPartition {
-    /// N in `/dev/dri/renderD<N>`; for display only, it moves.
+    /// N in `/dev/dri/renderD<N>`; for display only, because it can change.
     pub render_minor: u32,
     /// Its compute units.
     pub compute_units: Option<u32>,
-    /// The memory it sees, which several partitions may share.
+    /// Visible memory, which several partitions may share.
     pub memory: Option<Mebibytes>,
 }

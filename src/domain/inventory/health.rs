@@ -1,15 +1,15 @@
-//! How a device is, and what of it could not be read.
+//! Health data of a device, and read errors.
 
-/// What the driver says of a device's health. Absent: the board does not have it, or would not say.
+/// Health data that the driver reports. Absent: the board does not support it, or it could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Health {
-    /// Whether ECC is on.
+    /// True if ECC is enabled; `None` if not reported.
     pub ecc_enabled: Option<bool>,
     /// Uncorrected memory errors since the driver was loaded.
     pub uncorrected_errors: Option<u64>,
     /// Row remapping.
     pub remapped_rows: Option<RemappedRows>,
-    /// What the driver wants done.
+    /// Recovery action that the driver requests.
     pub recovery_action: Option<RecoveryAction>,
 }
 
@@ -22,32 +22,32 @@ pub struct RemappedRows {
     pub uncorrectable: u32,
     /// A remapping waits for a reset.
     pub pending: bool,
-    /// A remapping failed: the board is to be replaced.
+    /// A remapping failed: the board must be replaced.
     pub failed: bool,
 }
 
-/// What the driver wants done. Source: field 230, `NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`.
+/// Recovery action that the driver requests. Source: field 230, `NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecoveryAction {
-    /// Nothing.
+    /// No action.
     None,
-    /// A GPU reset.
+    /// Reset the GPU.
     ResetGpu,
-    /// A reboot of the node.
+    /// Reboot the node.
     RebootNode,
-    /// Peer-to-peer traffic to be drained.
+    /// Drain peer-to-peer traffic.
     DrainP2p,
-    /// To be drained and then reset.
+    /// Drain, then reset.
     DrainAndReset,
-    /// A number newer than this list.
+    /// A value newer than this list.
     Other(u32),
 }
 
-/// Something that could not be read.
+/// Read error.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// The NVML function or the file.
+    /// NVML function or file.
     pub what: String,
-    /// What it answered.
+    /// Error that it returned.
     pub error: String,
 }

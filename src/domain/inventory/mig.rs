@@ -1,4 +1,4 @@
-//! Partitioning of one device: what it offers, what it has, whether it may.
+//! MIG state of a device: support, modes, available profiles and existing instances.
 
 use super::Device;
 use crate::domain::catalog::{InstanceResources, Placement, ProfileCatalog};
@@ -6,83 +6,83 @@ use crate::domain::id::MigUuid;
 use crate::domain::profile::{InstanceShape, ProfileName};
 use crate::domain::quantity::Mebibytes;
 
-/// Partitioning of one device.
+/// MIG state of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mig {
-    /// Nobody told: no driver was asked, or it would not say. The reason is among the device's problems.
+    /// Unknown: no driver was queried, or the query failed. The error is among the device's problems.
     Unknown,
-    /// The device cannot be partitioned.
+    /// The device does not support MIG.
     NotCapable,
-    /// It can.
+    /// The device supports MIG.
     Capable(MigState),
 }
 
-/// Mode, offer and geometry of a MIG-capable device.
+/// Modes, profiles and instances of a MIG-capable device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigState {
-    /// The mode in force.
+    /// Current mode.
     pub current: MigMode,
-    /// The mode after the next reset.
+    /// Mode after the next reset.
     pub pending: MigMode,
-    /// What the device offers.
+    /// Available profiles.
     pub catalog: ProfileCatalog,
-    /// What it has now, ordered by GPU-instance id.
+    /// Existing GPU instances, ordered by id.
     pub gpu_instances: Vec<GpuInstance>,
-    /// Whether that is all it has.
+    /// Completeness of the list of instances.
     pub geometry: Completeness,
 }
 
-/// Whether everything could be read.
+/// Completeness of read data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Completeness {
-    /// It could.
+    /// All data was read.
     #[default]
     Complete,
-    /// Something is missing, and nothing may be counted. The reason is among the device's problems.
+    /// Some data is missing, so the data must not be counted. The error is among the device's problems.
     Partial,
 }
 
 /// MIG mode of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MigMode {
-    /// One whole GPU.
+    /// The GPU is not partitioned.
     Disabled,
-    /// Partitionable.
+    /// The GPU can have instances.
     Enabled,
 }
 
-/// A GPU instance.
+/// MIG GPU instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuInstance {
-    /// The driver's id; reused after the instance is destroyed.
+    /// The driver's id, which is reused after the instance is destroyed.
     pub id: u32,
-    /// The profile it was made from.
+    /// Id of its profile.
     pub profile_id: u32,
-    /// Where it lies, in memory slices.
+    /// Placement in memory slices.
     pub placement: Placement,
-    /// Its compute instances, ordered by id; without one it cannot be used.
+    /// Its compute instances, ordered by id; without one it is unusable.
     pub compute_instances: Vec<ComputeInstance>,
 }
 
-/// A compute instance, which is what a container is given: a MIG device, a partition.
+/// MIG compute instance: the MIG device or partition that a container is allocated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComputeInstance {
     /// The driver's id within the GPU instance.
     pub id: u32,
-    /// The profile it was made from.
+    /// Id of its profile.
     pub profile_id: u32,
-    /// Where it lies, in compute slices; absent before driver R450's second form of the call.
+    /// Placement in compute slices; absent for drivers older than R450's second version of the call.
     pub placement: Option<Placement>,
-    /// The MIG device's UUID.
+    /// UUID of the MIG device.
     pub uuid: Option<MigUuid>,
     /// Memory of the MIG device.
     pub memory: Option<Mebibytes>,
-    /// What the MIG device has of everything else.
+    /// Other resources of the MIG device.
     pub resources: Option<InstanceResources>,
 }
 
 impl Mig {
-    /// The state of a MIG-capable device.
+    /// State of a MIG-capable device.
     pub fn state(&self) -> Option<&MigState> {
         match self {
             Self::Unknown | Self::NotCapable => None,
@@ -90,7 +90,7 @@ impl Mig {
         }
     }
 
-    /// Whether it is certain which partitions there are, if any.
+    /// Returns `true` if the existing partitions are fully known.
     pub fn is_told(&self) -> bool {
         match self {
             Self::Unknown => false,
@@ -99,7 +99,7 @@ impl Mig {
         }
     }
 
-    /// Whether any of these can be partitioned: certain where one can, or where none can; `None` otherwise.
+    /// Returns `true` if any of these devices supports MIG, `false` if none does, and `None` otherwise.
     pub fn any_capable<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<bool> {
         let mut answer = Some(false);
         for mig in all {
@@ -112,7 +112,7 @@ impl Mig {
         answer
     }
 
-    /// Whether MIG mode is known to be in force.
+    /// Returns `true` if MIG mode is known to be enabled.
     pub fn is_enabled(&self) -> bool {
         self.state()
             .is_some_and(|state| state.current == MigMode::Enabled)
@@ -120,7 +120,7 @@ impl Mig {
 }
 
 impl MigState {
-    /// What the profile of `instance` is called: `3g.40gb`, or `profile 19` where the device does not offer it.
+    /// Name of an instance's profile: `3g.40gb`, or `profile 19` if the device does not list it.
     pub fn profile_name(&self, instance: &GpuInstance) -> String {
         self.catalog.by_id(instance.profile_id).map_or_else(
             || format!("profile {}", instance.profile_id),
@@ -130,8 +130,8 @@ impl MigState {
 }
 
 impl Device {
-    /// The name of a partition's profile as NVIDIA's tools compute it, from the memory that the MIG device shows; the device's own
-    /// name for the profile where the memory is not known.
+    /// Name of a partition's profile as NVIDIA's tools compute it, from the memory of the MIG device; if that is
+    /// unknown, the device's own name of the profile.
     pub fn profile_of(
         &self,
         instance: &GpuInstance,

@@ -1,13 +1,13 @@
-//! AWS Neuron devices, as their kernel driver tells of them in sysfs.
+//! AWS Neuron devices, as their kernel driver reports them in sysfs.
 //!
-//! The driver's devices have a number and no PCI address, and nothing that may be read leads from one to the other. So they stand beside
-//! the functions on the bus: those say that there are any, and these say what they are and how they do. How many there are of each is held
-//! against the other, and a difference is told and not guessed away.
+//! The driver numbers its devices and reports no PCI address, and no readable data maps one to the other. So these
+//! records exist beside those of the PCI functions: the functions prove the presence of devices, the driver reports
+//! their type and health. The two counts are compared, and a difference is reported as a problem.
 //!
-//! | word | meaning |
+//! | term | meaning |
 //! |---|---|
-//! | physical core | a `NeuronCore` of the chip; what sysfs counts |
-//! | logical core | what programs and Kubernetes see: one or two physical ones, by the node's logical `NeuronCore` configuration |
+//! | physical core | a `NeuronCore` of the chip, as counted in sysfs |
+//! | logical core | the core visible to programs and Kubernetes: one or two physical cores, depending on the node's logical `NeuronCore` configuration |
 
 mod state;
 mod topology;
@@ -20,62 +20,63 @@ use std::collections::BTreeMap;
 use super::health::Problem;
 use crate::domain::quantity::Mebibytes;
 
-/// What the Neuron driver of a node says.
+/// Data that a node's Neuron driver reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neuron {
     /// Version of the kernel module, such as `2.26.5.0`. Source: `/sys/module/neuron/version`.
     pub driver_version: Option<String>,
-    /// Whether its files are where they are looked for.
+    /// Location of the driver's files.
     pub driver_layout: DriverLayout,
-    /// How many physical cores are one logical core; absent where neither the node nor the catalogue tells.
+    /// Number of physical cores per logical core; absent if neither the node nor the catalog states it.
     pub logical: Option<LogicalCores>,
-    /// What the driver says of the `UltraServer` that this node is a part of, by the names of its files (`ultraserver_mode`, `node_id_4`), in
-    /// its own words; empty where it says nothing.
+    /// The driver's files about the `UltraServer` of this node: contents by file name (`ultraserver_mode`,
+    /// `node_id_4`); empty if there are none.
     pub ultraserver: BTreeMap<String, String>,
-    /// The devices, ordered by their number.
+    /// Devices, ordered by number.
     pub devices: Vec<NeuronDevice>,
-    /// What is wrong with none of them alone: a count that differs from that of the PCI functions, a setting that could not be read.
+    /// Problems that do not concern a single device: a count that differs from the number of PCI functions, or an
+    /// unreadable setting.
     pub problems: Vec<Problem>,
 }
 
-/// Where a driver has its files.
+/// Location of the Neuron driver's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverLayout {
-    /// Where releases up to 2.30 have them.
+    /// As in releases up to 2.30.
     Known,
-    /// Elsewhere: names that are known were searched for, and what was not found is absent.
+    /// Different: files were searched by name, and the rest is absent.
     Unknown,
 }
 
 /// The logical `NeuronCore` configuration (LNC).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogicalCores {
-    /// Physical cores in a logical one: 1 or 2.
+    /// Physical cores per logical core: 1 or 2.
     pub size: u32,
-    /// Who says so.
+    /// Source of the size.
     pub source: LogicalSource,
 }
 
-/// Who says how large a logical core is.
+/// Source of the logical core size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogicalSource {
     /// The node's own setting. Source: `/opt/aws/neuron/logical_nc_config`.
     File,
-    /// The chip's default, by the catalogue.
+    /// Default of the chip, from the catalog.
     Default,
 }
 
-/// By what a device can be told from the others, and known again.
+/// Property that identifies a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NeuronIdentity {
-    /// By its serial number, which no other device of the node has. It stays with the hardware.
+    /// Serial number that is unique on the node. It stays with the hardware.
     Serial,
-    /// By its number and the node's boot id: the driver may number the devices otherwise the next time.
+    /// Number together with the node's boot id: the driver may assign other numbers after a reboot.
     Number,
 }
 
 impl NeuronIdentity {
-    /// By what, in a word.
+    /// Name of the property.
     pub fn by(self) -> &'static str {
         match self {
             Self::Serial => "serial",
@@ -83,7 +84,7 @@ impl NeuronIdentity {
         }
     }
 
-    /// How long that holds, in a word: as long as the hardware, or until the next boot of the node.
+    /// Lifetime of the identity: `hardware`, or `boot` for the current boot of the node.
     pub fn stability(self) -> &'static str {
         match self {
             Self::Serial => "hardware",
@@ -93,7 +94,7 @@ impl NeuronIdentity {
 }
 
 impl Neuron {
-    /// By what a device of this node can be known again.
+    /// Property that identifies a device of this node.
     pub fn identity(&self, device: &NeuronDevice) -> NeuronIdentity {
         let Some(serial) = &device.serial else {
             return NeuronIdentity::Number;
@@ -110,7 +111,7 @@ impl Neuron {
 }
 
 impl LogicalSource {
-    /// The word.
+    /// Name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -119,43 +120,43 @@ impl LogicalSource {
     }
 }
 
-/// One device.
+/// Neuron device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NeuronDevice {
-    /// N in `neuronN`: the order in which the driver found them, which is no identity.
+    /// N in `neuronN`: the driver's enumeration order, which does not identify the device.
     pub number: u32,
-    /// The chip's serial number: 16 hexadecimal digits. Not on Inferentia.
+    /// Serial number of the chip, 16 hexadecimal digits; absent on Inferentia.
     pub serial: Option<String>,
-    /// The driver's name for the chip, such as `Trainium2`.
+    /// Chip name that the driver reports, such as `Trainium2`.
     pub device_name: Option<String>,
     /// Generation of its cores, such as `NCv3`.
     pub core_architecture: Option<String>,
     /// Physical cores.
     pub cores: Option<u32>,
-    /// Numbers of the devices that it has links to; `None` where that may not be read.
+    /// Numbers of linked devices; `None` if unreadable.
     pub connected: Option<Vec<u32>>,
-    /// Device memory in use, of all its cores together. Source: `device_mem/total`, which is what is used now.
+    /// Used device memory of all cores. Source: `device_mem/total`, which is the current use.
     pub memory_used: Option<Mebibytes>,
-    /// What it drew on average when the driver looked last, in percent of the most that it may; the driver tells no watts.
+    /// Average power in the driver's last interval, as a percentage of the maximum; the driver does not report watts.
     pub power_percent: Option<u8>,
     /// Error counters since the driver was loaded.
     pub errors: NeuronErrors,
-    /// Parts that the driver says are unhealthy, such as `hbm`; `None` where it does not tell.
+    /// Parts that the driver reports as unhealthy, such as `hbm`; `None` if not reported.
     pub unhealthy: Option<Vec<String>>,
-    /// What could not be read, and why.
+    /// Data that could not be read, with the errors.
     pub problems: Vec<Problem>,
 }
 
-/// Errors of a device's memory since the driver was loaded. Absent: the chip or the driver does not count them.
+/// Memory errors since the driver was loaded. Absent: the chip or the driver does not count them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NeuronErrors {
     /// Uncorrected errors of device memory.
     pub memory_uncorrected: Option<u64>,
-    /// Of those, such as a repair may mend.
+    /// Number of those that a repair may fix.
     pub memory_repairable: Option<u64>,
     /// Uncorrected errors of on-chip memory.
     pub sram_uncorrected: Option<u64>,
-    /// Corrected errors of device memory: nothing was lost. Since driver 2.30.
+    /// Corrected errors of device memory, without data loss. Since driver 2.30.
     pub memory_corrected: Option<u64>,
     /// Corrected errors of on-chip memory. Since driver 2.30.
     pub sram_corrected: Option<u64>,

@@ -1,65 +1,65 @@
-//! Whether a device is as it should be: one word for it, and the sentences behind the word.
+//! Health state of devices, and the issues behind it.
 
 use super::{
     Condition, Device, Health, Identity, Inventory, NvmlState, RecoveryAction, RemappedRows, Vendor,
 };
 
-/// Kernel drivers that hold a device for a virtual machine, and so on purpose. Source: Linux, "VFIO"; Xen, "PCI passthrough".
+/// Kernel drivers that reserve a device for a virtual machine. Source: Linux, "VFIO"; Xen, "PCI passthrough".
 const PASSTHROUGH: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
-/// How the drivers are called that makers have for their own devices beside `vfio-pci`, such as `nvgrace-gpu-vfio-pci`.
+/// Suffixes of vendors' own passthrough drivers, such as `nvgrace-gpu-vfio-pci`.
 const OF_MAKERS: [&str; 2] = ["-vfio-pci", "_vfio_pci"];
 
-/// The one word that says whether a device is as it should be, the gravest last.
+/// Health state of a device, ordered by severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeviceState {
-    /// It is.
+    /// Healthy.
     Ok,
-    /// It is set aside for a virtual machine: no pod of this node gets it.
+    /// Reserved for a virtual machine: unavailable to pods of this node.
     Passthrough,
-    /// Its kernel driver has it, and it is one of those whose drivers are not read: pods may well use it.
+    /// Bound to a kernel driver that Octavo does not read: pods may well use the device.
     Unread,
-    /// It works, and something of it could not be read.
+    /// It works, but some of its data could not be read.
     Partial,
-    /// The driver does not answer any more: what is known was read before.
+    /// The driver does not answer any more: the data was read before that.
     Stale,
-    /// The driver asks for something that this version does not know.
+    /// The driver requests an action that this version of Octavo does not know.
     NeedsAction,
-    /// The driver asks for peer-to-peer traffic to be drained.
+    /// The driver requests that peer-to-peer traffic be drained.
     NeedsDrain,
-    /// The driver asks for a reset, or a bad memory row waits for one.
+    /// The driver requests a reset, or a bad memory row waits for one.
     NeedsReset,
-    /// The driver asks for a reboot of the node.
+    /// The driver requests a reboot of the node.
     NeedsReboot,
     /// Its memory can no longer be repaired.
     Replace,
-    /// No driver library speaks for it.
+    /// It has no driver library.
     NoDriver,
-    /// Its driver refuses to talk about it, or it fell off the bus.
+    /// Its driver returns errors for it, or it fell off the bus.
     Failing,
 }
 
-/// How much something matters, the gravest last.
+/// Severity of an issue, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gravity {
-    /// Good to know.
+    /// For information.
     Note,
-    /// Worth a look.
+    /// Needs attention.
     Notice,
-    /// Somebody has to act.
+    /// Needs action.
     Bad,
 }
 
-/// Something that is wrong with a device.
+/// Issue of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
-    /// What, in words for a person. Parts of it are the driver's own, and may hold any character.
+    /// Description for users. It can contain driver messages and therefore any character.
     pub text: String,
-    /// How much it matters.
+    /// Severity.
     pub gravity: Gravity,
 }
 
 impl DeviceState {
-    /// The word, such as `ok` or `needs reset`.
+    /// Name, such as `ok` or `needs reset`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -79,8 +79,8 @@ impl DeviceState {
 }
 
 impl Inventory {
-    /// Whether people are to be told how NVML is: it is there, or it is missed, because there is a device of NVIDIA's that no virtual machine
-    /// is given.
+    /// Returns `true` if the state of NVML is relevant to users: it is present, or it is missing although there is an
+    /// NVIDIA device that is not passed through to a virtual machine.
     pub fn is_nvml_of_interest(&self) -> bool {
         let mut devices = self.devices.iter();
         !matches!(self.nvml, NvmlState::Absent { .. })
@@ -89,7 +89,7 @@ impl Inventory {
 }
 
 impl NvmlState {
-    /// Why the driver reports no devices, or old ones; `None` while it works or is being loaded.
+    /// Reason why the driver reports no devices or outdated ones; `None` while it works or is being loaded.
     pub fn trouble(&self) -> Option<String> {
         match self {
             Self::Ready(_) | Self::Loading => None,
@@ -99,16 +99,17 @@ impl NvmlState {
         }
     }
 
-    /// Whether no library was found, as on a node without GPUs. One that was found and cannot be used is another matter: its reason
-    /// begins with what failed.
+    /// Returns `true` if no library was found, as on a node without GPUs. For a library that was found but is
+    /// unusable, the reason starts with the failure.
     pub fn is_without_library(&self) -> bool {
         matches!(self, Self::Absent { reason } if reason.starts_with("no "))
     }
 
-    /// The call that stands for all that is read of sysfs: it hangs where a device does not answer, whoever made it.
+    /// Placeholder for reading sysfs in place of an NVML function: it hangs if a device does not answer, whatever its
+    /// vendor.
     pub const READING_SYS: &str = "reading /sys";
 
-    /// What a person does about a call that does not return.
+    /// Remedy for a call that does not return.
     pub fn remedy_of_stall(call: &str) -> &'static str {
         if call == Self::READING_SYS {
             "`dmesg | tail` says which device of the bus does not answer, and its driver; mostly a reboot of the node is the only cure"
@@ -119,7 +120,8 @@ impl NvmlState {
 }
 
 impl Condition {
-    /// Whether a virtual machine is given the device, or is to be: no container of this node gets it.
+    /// Returns `true` if the device is passed through to a virtual machine, or reserved for that: it is unavailable
+    /// to containers of this node.
     pub fn is_passthrough(&self) -> bool {
         match self {
             Self::PciOnly { kernel_driver } => kernel_driver.as_deref().is_some_and(passes_on),
@@ -128,13 +130,13 @@ impl Condition {
     }
 }
 
-/// Whether this kernel driver holds devices for virtual machines.
+/// Returns `true` if this kernel driver reserves devices for virtual machines.
 pub fn passes_on(driver: &str) -> bool {
     PASSTHROUGH.contains(&driver) || OF_MAKERS.iter().any(|end| driver.ends_with(end))
 }
 
 impl Device {
-    /// Whether it is as it should be, in one word. Whether its driver still answers is the link's to know: `nvml`.
+    /// Health state of the device. `nvml` determines whether its driver still answers.
     pub fn state(&self, nvml: &NvmlState) -> DeviceState {
         match &self.condition {
             Condition::Failing { .. } => return DeviceState::Failing,
@@ -163,7 +165,7 @@ impl Device {
         }
     }
 
-    /// How much its [`state`](Self::state) matters; `None` when it is as it should be.
+    /// Severity of its [`state`](Self::state); `None` if it is healthy.
     pub fn gravity(&self, nvml: &NvmlState) -> Option<Gravity> {
         match self.state(nvml) {
             DeviceState::Ok => None,
@@ -173,7 +175,7 @@ impl Device {
             | DeviceState::NeedsAction
             | DeviceState::NeedsDrain
             | DeviceState::NoDriver => Some(Gravity::Notice),
-            // A row waits to be remapped at the next opportunity; what the driver asks for does not wait.
+            // A pending remapping can wait for the next opportunity; an action that the driver requests cannot.
             DeviceState::NeedsReset => match self.health.recovery_action {
                 None | Some(RecoveryAction::None) => Some(Gravity::Notice),
                 Some(_) => Some(Gravity::Bad),
@@ -184,11 +186,12 @@ impl Device {
         }
     }
 
-    /// What is to be said of a type that no catalogue knows: the ids by which a person can look it up, or that one has named it.
+    /// Note about a device that the catalog does not identify: its PCI ids, so that a user can look it up, and
+    /// whether it was named manually.
     pub fn nameless(&self) -> Option<Complaint> {
         let text = match &self.identity {
             Identity::Known { .. } => return None,
-            // Nothing is known of its ids either, and why is another complaint.
+            // Its ids are unknown too, which another issue explains.
             Identity::Unknown if self.pci.is_unreported() => return None,
             Identity::ByHand { .. } => {
                 format!("its type was named by hand; its PCI id is {}", self.pci_ids)
@@ -200,8 +203,7 @@ impl Device {
         Some(Complaint::new(text, Gravity::Note))
     }
 
-    /// What is wrong with it, one sentence each; the same things that [`state`](Self::state) sums up, save that of the
-    /// link to NVML.
+    /// Issues of the device, which [`state`](Self::state) summarizes, except for the state of NVML.
     pub fn complaints(&self) -> Vec<Complaint> {
         let condition = condition(&self.condition, self.vendor);
         let asked = self.health.recovery_action.and_then(asked);
@@ -223,8 +225,7 @@ impl Complaint {
     }
 }
 
-/// What the driver or the memory asks for: a row that failed first, then the driver, and a row that waits only where the
-/// driver asks for nothing.
+/// Required action, in order of precedence: a failed remapping, the driver's request, a pending remapping.
 fn need(health: &Health) -> Option<DeviceState> {
     let rows = health.remapped_rows.unwrap_or_default();
     if rows.failed {

@@ -1,34 +1,34 @@
-//! Who runs on a device and on its partitions, as far as it is known.
+//! Processes on a device and its partitions.
 
 use super::{Condition, Device, GpuInstance, MigState, Problem, Process, Vendor};
 
-/// Who runs on a device, as far as it is known.
+/// Processes on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage<'a> {
     /// These processes.
     Known(&'a [Process]),
-    /// The driver would not say, which must not look like idle.
+    /// The driver did not report them, which must not count as idle.
     Unknown,
 }
 
-/// Whether a GPU instance is in use.
+/// Use of a GPU instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InstanceUse {
-    /// The driver would not say, which must not look like idle.
+    /// The driver did not report processes, which must not count as idle.
     Unknown,
-    /// Nobody runs in it, and nobody can: it has no compute instance.
+    /// No process runs in it, and none can: it has no compute instance.
     NoComputeInstance,
-    /// Nobody runs in it.
+    /// No process runs in it.
     Idle,
-    /// Somebody runs in it, and it is not split.
+    /// A process runs in it, and it has at most one compute instance.
     InUse,
-    /// Somebody runs in it, and of its several compute instances these are in use, by id and in its order. None of them
-    /// where the driver tells the GPU instance of a process and not the compute instance.
+    /// A process runs in it, and these of its several compute instances are in use, by id and in order. Empty if the
+    /// driver reports the GPU instance of a process but not its compute instance.
     InUseBy(Vec<u32>),
 }
 
 impl Device {
-    /// Who runs on it. AMD's driver is not asked for that, and silence must not look like idle.
+    /// Processes on the device. AMD's driver is not queried for them, and missing data must not count as idle.
     pub fn usage(&self) -> Usage<'_> {
         let untold = self.vendor == Vendor::Amd || self.condition != Condition::Working;
         if untold || self.problems.iter().any(is_about_processes) {
@@ -38,7 +38,8 @@ impl Device {
         }
     }
 
-    /// Notes that nobody could tell who has it open, and why: then it is not known who uses it, whatever the driver says.
+    /// Records that the processes with open device files are unknown: then the use of the device is unknown, whatever
+    /// the driver reports.
     pub fn users_untold(&mut self, error: String) {
         self.problems.push(Problem {
             what: "Processes that have it open".to_owned(),
@@ -46,21 +47,22 @@ impl Device {
         });
     }
 
-    /// Takes in who runs on it, told by both lists of the driver just now.
+    /// Replaces the processes with those that both process lists of the driver just returned.
     pub fn told_processes(&mut self, processes: Vec<Process>) {
         self.problems.retain(|problem| !is_about_processes(problem));
         self.processes = processes;
     }
 }
 
-/// Both nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetGraphicsRunningProcesses, and what is noted above.
+/// Matches nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetGraphicsRunningProcesses and the problem recorded
+/// above.
 fn is_about_processes(problem: &Problem) -> bool {
     problem.what.contains("Processes")
 }
 
 impl<'a> Usage<'a> {
-    /// Processes that run, or may run, in `instance`; `None` when the driver would not report them. A process of which the driver does
-    /// not name an instance of `state` may run in any.
+    /// Processes that run, or may run, in `instance`; `None` if the driver did not report processes. A process
+    /// without an instance of `state` may run in any.
     fn within(self, instance: &GpuInstance, state: &MigState) -> Option<Vec<&'a Process>> {
         let Self::Known(processes) = self else {
             return None;
@@ -73,7 +75,7 @@ impl<'a> Usage<'a> {
         Some(processes.iter().filter(inside).collect())
     }
 
-    /// Whether `instance` of `state`, of the same device, is in use.
+    /// Use of `instance` of `state`, of the same device.
     pub fn of(self, instance: &GpuInstance, state: &MigState) -> InstanceUse {
         let Some(here) = self.within(instance, state) else {
             return InstanceUse::Unknown;
@@ -179,7 +181,7 @@ mod tests {
             Some(here.iter().map(|process| process.pid).collect::<Vec<_>>())
         };
         let known = Usage::Known(&processes);
-        // Of process 12 the driver names no instance, and process 14 is in one that is not listed.
+        // Process 12 has no instance, and process 14 is in one that is not listed.
         assert_eq!(within(known, 1), Some(vec![10, 12, 13, 14]));
         assert_eq!(within(known, 2), Some(vec![11, 12, 14]));
         assert_eq!(within(known, 3), Some(vec![12, 14]));

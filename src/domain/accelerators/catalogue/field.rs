@@ -1,34 +1,34 @@
-//! What facts there are, in which unit, and whose words names may be.
+//! Fields of catalog facts with their units, and kinds of product aliases.
 
 use std::fmt;
 
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident: $key:literal, $label:literal, $unit:literal;)*) => {
-        /// A kind of fact. Figures are the maker's peaks, without sparsity.
+        /// Kind of fact. Figures are the vendor's peak values, without sparsity.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Field {
             $($(#[$doc])* $name,)*
         }
 
         impl Field {
-            /// All of them, in the order they are shown in.
+            /// All fields, in display order.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// Its key in documents and files.
+            /// Key in documents and files.
             pub const fn key(self) -> &'static str {
                 match self {
                     $(Self::$name => $key,)*
                 }
             }
 
-            /// What it is called for a person.
+            /// Display name.
             pub const fn label(self) -> &'static str {
                 match self {
                     $(Self::$name => $label,)*
                 }
             }
 
-            /// The unit of its numbers; empty for a plain number, or a word.
+            /// Unit of its numbers; empty for plain numbers and text.
             pub const fn unit(self) -> &'static str {
                 match self {
                     $(Self::$name => $unit,)*
@@ -41,15 +41,15 @@ macro_rules! fields {
 fields! {
     /// Chip family.
     Architecture: "architecture", "architecture", "";
-    /// How it is mounted.
+    /// Form factor.
     FormFactor: "formFactor", "form factor", "";
-    /// Memory as it is sold, in gigabytes by name.
+    /// Marketed memory in gigabytes.
     MemoryGb: "memoryGB", "memory", "GB";
-    /// Memory as it is sold, in gibibytes.
+    /// Marketed memory in gibibytes.
     MemoryGib: "memoryGiB", "memory", "GiB";
-    /// Memory as a driver or a cloud shows it.
+    /// Memory as a driver or a cloud reports it, in MiB.
     MemoryMib: "memoryMiB", "memory as shown", "MiB";
-    /// What kind of memory.
+    /// Memory type.
     MemoryType: "memoryType", "memory type", "";
     /// Memory bandwidth.
     MemoryBandwidth: "memoryBandwidthGBs", "memory bandwidth", "GB/s";
@@ -63,57 +63,57 @@ fields! {
     Power: "powerW", "power", "W";
     /// CUDA compute capability.
     ComputeCapability: "computeCapability", "compute capability", "";
-    /// The most MIG instances of one device; 0 where it is not capable.
+    /// Maximum number of MIG instances per device; 0 if the device does not support MIG.
     MigInstances: "migInstances", "MIG instances", "at most";
-    /// How devices of this product are linked.
+    /// Link between devices of this product.
     Link: "link", "link", "";
-    /// The maker's number for the link.
+    /// Generation number of the link, as the vendor counts it.
     LinkGeneration: "linkGeneration", "link generation", "";
-    /// Bandwidth of one device over the link, both directions added.
+    /// Link bandwidth of one device, sum of both directions.
     LinkBandwidth: "linkGBs", "link bandwidth", "GB/s";
-    /// What AMD's compilers call the chip.
+    /// Target name of the chip in AMD's compilers.
     GfxTarget: "gfxTarget", "gfx target", "";
-    /// Physical cores, of Neuron devices.
+    /// Physical cores of a Neuron device.
     Cores: "cores", "physical cores", "";
-    /// Logical cores that a Neuron device shows unless told otherwise.
+    /// Default number of logical cores of a Neuron device.
     LogicalCores: "logicalCores", "logical cores", "unless told otherwise";
     /// Generation of the Neuron cores.
     NeuronCoreVersion: "neuronCoreVersion", "NeuronCore version", "";
-    /// What Neuron's driver calls the device.
+    /// Device name that the Neuron driver reports.
     NeuronDeviceName: "neuronDeviceName", "Neuron device name", "";
-    /// What Neuron's driver calls the device's architecture, which is no identity.
+    /// Device architecture that the Neuron driver reports; it does not identify the product.
     NeuronDeviceArchitecture: "neuronDeviceArchitecture", "Neuron device architecture", "";
-    /// What Neuron's driver calls the cores' architecture.
+    /// Core architecture that the Neuron driver reports.
     NeuronCoreArchitecture: "neuronCoreArchitecture", "Neuron core architecture", "";
-    /// PCI vendor and device, and the subsystem's where several products share them.
+    /// PCI vendor and device ids, and subsystem ids where several products share these.
     PciIds: "pciIds", "PCI ids", "";
 }
 
-/// Whose word a name is.
+/// Origin of an alias.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AliasKind {
-    /// The driver's: NVML, amdgpu's sysfs, Neuron's sysfs.
+    /// The driver: NVML, or the sysfs of amdgpu or Neuron.
     Driver,
-    /// gpu-feature-discovery's label.
+    /// Label of gpu-feature-discovery.
     Gfd,
-    /// The label of AMD's node labeller.
+    /// Label of AMD's node labeler.
     AmdLabeller,
-    /// A label of Karpenter on AWS, or of EKS Auto Mode.
+    /// Label of Karpenter on AWS, or of EKS Auto Mode.
     Karpenter,
-    /// A label of Karpenter on Azure.
+    /// Label of Karpenter on Azure.
     KarpenterAzure,
-    /// GKE's label.
+    /// Label of GKE.
     Gke,
-    /// A cloud's instance type whose devices are this product.
+    /// Instance type of a cloud whose devices are this product.
     Instance,
-    /// PCI vendor and device.
+    /// PCI vendor and device id.
     Pci,
     /// Free text.
     Text,
 }
 
 impl AliasKind {
-    /// Its name in documents.
+    /// Name in documents.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Driver => "driver",
@@ -128,7 +128,8 @@ impl AliasKind {
         }
     }
 
-    /// Kinds of names that are values of Node labels, in the order in which they are believed: by the device, then by the machine.
+    /// Kinds of aliases that are values of Node labels, in order of precedence: labels about the device, then about
+    /// the machine.
     pub const OF_NODES: [Self; 6] = [
         Self::Gfd,
         Self::AmdLabeller,
@@ -138,8 +139,8 @@ impl AliasKind {
         Self::Instance,
     ];
 
-    /// Labels of a Node whose values are such names. Sources: gpu-feature-discovery, AMD's node labeller, Karpenter's providers
-    /// for AWS and Azure, EKS Auto Mode and GKE, in their documentation.
+    /// Node labels whose values are aliases of this kind. Sources: documentation of gpu-feature-discovery, AMD's node
+    /// labeler, Karpenter's providers for AWS and Azure, EKS Auto Mode and GKE.
     pub const fn labels(self) -> &'static [&'static str] {
         match self {
             Self::Gfd => &["nvidia.com/gpu.product"],
@@ -160,7 +161,7 @@ impl AliasKind {
         }
     }
 
-    /// Whose names the values of a label are.
+    /// Kind of alias that the values of a label are.
     pub(crate) fn of_label(key: &str) -> Option<Self> {
         Self::OF_NODES
             .into_iter()

@@ -1,44 +1,45 @@
-//! Which product a name means. A name that several products may have is answered with all of them, and one that nobody has with
-//! those that look like it: nothing is guessed.
+//! Lookup of products by name. An ambiguous name returns all matching products, an unknown one returns similar ones;
+//! nothing is guessed.
 //!
-//! A name is looked up word for word first, then without what does not matter, and then as a model with what narrows it down
-//! (`H100 SXM 80GB`). `KEY=VALUE` of a label that a cloud or a labeller sets is looked up among its owner's names only: to
-//! Karpenter on AWS `h200` is one product, to a person it is two.
+//! A name is first matched exactly, then normalized, then as a model with narrowing words (`H100 SXM 80GB`).
+//! `KEY=VALUE` of a label set by a cloud provider or a node labeler is matched only against the names of that label's
+//! owner: for Karpenter on AWS `h200` is one product, in free text it is two.
 
 use super::words::{joined, words};
 use super::{AliasKind, Catalogue, Product};
 use crate::domain::id::Sku;
 use crate::domain::near;
 
-/// The answer.
+/// Result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
-    /// This one.
+    /// Exactly one product.
     Found(Sku),
-    /// Any of these, two at least, in the catalogue's order.
+    /// Several products, at least two, in catalog order.
     Ambiguous(Vec<Sku>),
-    /// None; these have names that look like it, the nearest first.
+    /// No product; these have similar names, nearest first.
     Unknown(Vec<Sku>),
 }
 
-/// The longest text that is looked at.
+/// Maximum length of a query in bytes.
 const LONGEST: usize = 256;
 
-/// How many are named that look like it.
+/// Maximum number of similar products.
 const MOST_NEAR: usize = 5;
 
-/// Letters of a name that generations of a product have in common: `h` alone is none.
+/// Minimum letters of a family name whose products differ by generation number: `h` alone is too short.
 const SHORTEST_FAMILY: usize = 4;
 
-/// Words of a SKU that tell products of one model apart, beside form factor and memory: who names the model leaves them out.
+/// Words of a SKU that distinguish products of one model, besides form factor and memory. A user who names only the
+/// model omits them.
 const EDITIONS: &[&str] = &["workstation", "q", "3e"];
 
-/// Labels of ours, whose values are this catalogue's own words.
+/// Octavo's own labels, whose values are names of this catalog.
 const OWN_LABELS: &[&str] = &["octavo.dev/sku", "octavo.dev/type"];
 
 impl Catalogue {
-    /// The product that `text` means: its id, its type, its name, what a driver, a labeller or a cloud calls it, or a model
-    /// with what narrows it down. Case, blanks, hyphens and makers do not matter.
+    /// Finds the product that `text` refers to: its id, type, name, alias of a driver, node labeler or cloud, or a
+    /// model with narrowing words. Ignores case, blanks, hyphens and vendors.
     pub fn lookup(&self, text: &str) -> Lookup {
         let text = text.trim();
         if text.len() > LONGEST {
@@ -52,7 +53,7 @@ impl Catalogue {
             },
             None => text,
         };
-        // Word for word: what this catalogue itself writes is always found.
+        // Exact match first: names that this catalog itself emits are always found.
         let own = |product: &&Product| product.sku.as_str() == text;
         if let Some(product) = self.products.iter().find(own) {
             return Lookup::Found(product.sku.clone());
@@ -67,7 +68,7 @@ impl Catalogue {
         }
         let key = asked.concat();
         let named = self.named(&key);
-        // Who leaves the generation out may mean any.
+        // A family name without a generation matches all generations.
         let family = self.those(|product| {
             named.contains(&product.sku) || is_generation(&key, &product.model_words().concat())
         });
@@ -77,7 +78,7 @@ impl Catalogue {
         self.answer(self.those(|product| describes(&asked, product)), text)
     }
 
-    /// The product that `text` means among the names of one kind.
+    /// Finds the product that `text` refers to among the names of one kind.
     pub fn lookup_as(&self, kind: AliasKind, text: &str) -> Lookup {
         let key = joined(text);
         if key.is_empty() || text.len() > LONGEST {
@@ -94,11 +95,11 @@ impl Catalogue {
         self.answer(self.those(is_named), text)
     }
 
-    /// The products that have this name, as whoever reads it without knowing whose word it is must take it.
+    /// Products with this name, where the origin of the name is unknown.
     fn named(&self, key: &str) -> Vec<Sku> {
         self.those(|product| {
             let shared = self.shared.iter().filter(|shared| {
-                // A label's value that several products share means nothing more than its model where it is no label's value.
+                // A label value shared by several products means no more than its model outside that label.
                 shared.kind.labels().is_empty() && shared.skus.contains(&product.sku)
             });
             product.keys().any(|own| own == key)
@@ -121,7 +122,7 @@ impl Catalogue {
         }
     }
 
-    /// Those with names that look like it: a third of their letters may differ, or it is a part of them.
+    /// Products with similar names: at most a third of the letters differ, or `text` is a part of the name.
     fn near(&self, text: &str) -> Vec<Sku> {
         let asked = joined(text);
         if asked.is_empty() {
@@ -151,27 +152,27 @@ impl Catalogue {
 }
 
 impl Product {
-    /// All its names without what does not matter, its model among them.
+    /// All normalized names of the product, including its model.
     fn keys(&self) -> impl Iterator<Item = String> {
         let whole = [self.sku.as_str(), self.type_name.as_str(), &self.name];
-        // What stands in parentheses was added for people: "(per GPU)".
+        // Text in parentheses is an explanation, such as "(per GPU)".
         let bare = self.name.split('(').next().unwrap_or_default();
         let aliases = self.aliases.iter().map(|alias| alias.text.as_str());
         let texts = whole.into_iter().chain([bare]).chain(aliases);
         texts.map(joined).chain([self.model_words().concat()])
     }
 
-    /// The words of its model alone.
+    /// Words of the model only.
     fn model_words(&self) -> Vec<String> {
         let mut words = words(&self.model);
-        // `Max-Q` is an edition, and `Max` alone a part of a model's name.
+        // `Max-Q` is an edition, whereas `Max` alone is part of a model name.
         let is_max_q = words.iter().any(|word| word == "q");
         let is_edition = |word: &str| EDITIONS.contains(&word) || (is_max_q && word == "max");
         words.retain(|word| !is_edition(word));
         words
     }
 
-    /// Words that narrow a model down to it.
+    /// Words that narrow a model down to this product.
     fn narrowing_words(&self) -> Vec<String> {
         let form = self.facts.get(&super::Field::FormFactor);
         let form = match form.map(|fact| &fact.value) {
@@ -185,14 +186,14 @@ impl Product {
     }
 }
 
-/// Whether all words of the model were said, and nothing that is not true of the product.
+/// Returns `true` if `asked` contains all words of the model and no word that does not apply to the product.
 fn describes(asked: &[String], product: &Product) -> bool {
     let model = product.model_words();
     let narrowing = product.narrowing_words();
     let is_true = |word: &String| {
         narrowing.contains(word)
             || is_memory_kind(word)
-            // Any of `sxm2` to `sxm6`: which one goes with the chip.
+            // `sxm` alone matches `sxm2` to `sxm6`; the chip determines which.
             || (word == "sxm" && narrowing.iter().any(|own| own.starts_with("sxm")))
     };
     !model.is_empty()
@@ -202,14 +203,14 @@ fn describes(asked: &[String], product: &Product) -> bool {
             .all(|word| model.contains(word) || is_true(word))
 }
 
-/// Whether a model is a generation of what this name names: `trainium2` is one of `trainium`.
+/// Returns `true` if a model is a generation of the named family: `trainium2` is one of `trainium`.
 fn is_generation(name: &str, model: &str) -> bool {
     let is_word = name.len() >= SHORTEST_FAMILY && name.bytes().all(|b| b.is_ascii_lowercase());
     let number = model.strip_prefix(name).filter(|_| is_word);
     number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Kinds of memory narrow nothing down: not for all products it is known which they have.
+/// Memory kinds narrow nothing down: the catalog does not state them for every product.
 fn is_memory_kind(word: &str) -> bool {
     word.starts_with("hbm") || word.starts_with("gddr")
 }

@@ -1,7 +1,8 @@
-//! An administrator's own catalogue, laid over the one that is built in: products that it lacks, names that a house has for
-//! products, and facts that are known better there.
+//! Administrator's catalog overlay: additional products, in-house names for products, and facts that the built-in
+//! catalog lacks.
 //!
-//! A name never comes to mean something else, or several things, because of it: that is an error which names both products.
+//! An overlay never changes the meaning of an existing name or makes it ambiguous; such an entry is an error that
+//! names both products.
 
 mod checks;
 
@@ -18,39 +19,39 @@ use super::{Alias, AliasKind, Catalogue, Fact, Field, Lookup, Product, Value};
 use crate::domain::id::{Sku, TypeName};
 use crate::domain::layout::Place;
 
-/// What a file adds.
+/// Content of an overlay file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Overlay {
     /// Citations by key.
     pub sources: BTreeMap<String, String>,
-    /// Products, in the order of the file.
+    /// Products, in file order.
     pub entries: Vec<OverlayEntry>,
 }
 
-/// What a file says of one product.
+/// Overlay entry of one product.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OverlayEntry {
-    /// Where it begins.
+    /// Position of the entry in the file.
     pub place: Place,
-    /// Which product: one that is known, or a new one.
+    /// Catalog id of a known or new product.
     pub sku: Sku,
-    /// Of a new product: its type, unless that is called like its id.
+    /// Type of a new product; defaults to its id.
     pub type_name: Option<(Place, TypeName)>,
-    /// Of a new product: who makes it.
+    /// Vendor of a new product.
     pub vendor: Option<(Place, String)>,
-    /// Of a new product: what it is called.
+    /// Name of a new product.
     pub name: Option<(Place, String)>,
-    /// What else is to know.
+    /// Additional notes.
     pub notes: Option<String>,
-    /// What is known, each with its place.
+    /// Facts, each with its position.
     pub facts: Vec<(Place, Field, Value)>,
-    /// Names for it.
+    /// Aliases.
     pub aliases: Vec<(Place, String)>,
-    /// Keys of the sources of all this; none for the file itself.
+    /// Keys of the sources of this entry; empty if the file itself is the source.
     pub sources: Vec<(Place, String)>,
 }
 
-/// Why a file cannot be laid over the catalogue, with the place.
+/// Reason why an overlay is rejected, with its position in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{problem}")]
 pub struct OverlayError {
@@ -58,119 +59,120 @@ pub struct OverlayError {
     problem: OverlayProblem,
 }
 
-/// What is wrong.
+/// Kind of overlay error.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OverlayProblem {
-    /// A new product lacks what all have.
+    /// A new product lacks a mandatory key.
     #[error("{sku} is not in the catalogue; a new product needs {key:?}")]
     Lacks {
-        /// Which.
+        /// Catalog id of the product.
         sku: Sku,
-        /// What.
+        /// Missing key.
         key: &'static str,
     },
-    /// A known product is to be called otherwise.
+    /// An immutable property of a known product is overridden.
     #[error(
         "{sku} is in the catalogue, and its {key} cannot be changed; add names with \"aliases\""
     )]
     Fixed {
-        /// Which.
+        /// Catalog id of the product.
         sku: Sku,
-        /// What.
+        /// Immutable key.
         key: &'static str,
     },
-    /// Nobody has heard of a source.
+    /// A source key is not defined.
     #[error("there is no source {key:?}; add it to \"sources\" with a citation")]
     Source {
-        /// Its key.
+        /// Undefined key.
         key: String,
     },
-    /// A source that is known.
+    /// A source key exists already.
     #[error("the catalogue has a source {key:?} already; take another key")]
     SourceTaken {
-        /// Its key.
+        /// Duplicate key.
         key: String,
     },
-    /// A product twice in one file.
+    /// A product occurs twice in one file.
     #[error("{sku} is there twice, first at {first}")]
     Twice {
-        /// Which.
+        /// Catalog id of the product.
         sku: Sku,
-        /// Where first.
+        /// Position of the first occurrence.
         first: Place,
     },
-    /// A name that says nothing.
+    /// A name has no significant words.
     #[error("{text:?} names nothing: makers, blanks and signs do not count")]
     Nothing {
-        /// The name.
+        /// Rejected name.
         text: String,
     },
-    /// A word that stands where there is no type.
+    /// A name is reserved for labels without a single type.
     #[error("{text:?} cannot name a product: labels say it where there is none")]
     Reserved {
-        /// The word.
+        /// Reserved word.
         text: String,
     },
-    /// A fact that the built-in catalogue has otherwise.
+    /// A fact contradicts the built-in catalog.
     #[error(
         "the catalogue says {known} for {key} of {sku}; what is built in can be added to, and not changed"
     )]
     Contradicts {
-        /// Of which product.
+        /// Catalog id of the product.
         sku: Sku,
-        /// Which fact.
+        /// Key of the fact.
         key: &'static str,
-        /// What the catalogue says.
+        /// Value in the catalog.
         known: String,
     },
-    /// PCI ids that are none.
+    /// PCI ids are malformed.
     #[error(
         "{text:?} is not vendor:device, or vendor:device:subsystem vendor:subsystem device, of four hexadecimal digits each"
     )]
     PciId {
-        /// The text.
+        /// Rejected text.
         text: String,
     },
-    /// PCI ids of what is known to be no accelerator.
+    /// PCI ids belong to a device that is known not to be an accelerator.
     #[error("{text} cannot name {sku}: the catalogue knows it to be no accelerator ({what})")]
     NoAccelerator {
-        /// The ids.
+        /// Rejected ids.
         text: String,
-        /// Whom they are to name.
+        /// Product that the entry assigns them to.
         sku: Sku,
-        /// What it is.
+        /// Description of the device.
         what: &'static str,
     },
-    /// A name that somebody else has.
+    /// A name or PCI id belongs to another product.
     #[error("{text:?} cannot name {sku}: it is a name of {}", list(.taken))]
     Taken {
-        /// The name.
+        /// Rejected name.
         text: String,
-        /// Whom it is to name.
+        /// Product that the entry assigns it to.
         sku: Sku,
-        /// Whom it names.
+        /// Products it belongs to.
         taken: Vec<Sku>,
     },
 }
 
 impl OverlayError {
-    /// Where in the file.
+    /// Position in the file.
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// What it is.
+    /// Kind of the error.
     pub fn problem(&self) -> &OverlayProblem {
         &self.problem
     }
 }
 
 impl Catalogue {
-    /// This catalogue with `overlay` over it. `file` is what its file is called, and who says what has no other source.
+    /// Applies `overlay` to this catalog. `file` is the name of the overlay file, which is the source of facts that
+    /// cite no other.
     ///
     /// # Errors
-    /// All that is wrong, in the order of the file.
+    /// All errors, in file order.
     pub fn with(mut self, overlay: Overlay, file: &str) -> Result<Self, Vec<OverlayError>> {
         let mut errors = Vec::new();
         let start = Place { line: 1, column: 1 };
@@ -218,7 +220,7 @@ impl Catalogue {
         problems.extend(misplaced(entry, known.is_some()));
         problems.extend(self.wrong_ids(entry));
         problems.extend(known.iter().flat_map(|known| contradictions(entry, known)));
-        // The product itself was taken out, so whoever has one of the names is somebody else.
+        // The product itself was removed above, so any product that has one of the names is another one.
         problems.extend(self.taken_names(entry, known.is_none()));
         let problems = problems.into_iter();
         errors.extend(problems.map(|(place, problem)| OverlayError { place, problem }));
@@ -279,7 +281,7 @@ impl Catalogue {
 }
 
 impl Product {
-    /// A product that only the file knows; `None` where the file does not say enough of it.
+    /// Creates a product that is not in the built-in catalog; `None` if the entry lacks mandatory keys.
     fn new(entry: &OverlayEntry) -> Option<Self> {
         let given = entry.type_name.as_ref().map(|(_, name)| name.clone());
         let (_, vendor) = entry.vendor.as_ref()?;
@@ -305,7 +307,7 @@ impl Product {
                     let (value, sources) = (value.clone(), sources.to_vec());
                     free.insert(Fact { value, sources });
                 }
-                // What is the same is not said twice, and what differs was refused.
+                // Equal values need no update; different ones were rejected above.
                 MapEntry::Occupied(mut known) => known.get_mut().extend(value, sources),
             }
         }
@@ -328,7 +330,7 @@ impl Product {
         self
     }
 
-    /// What it is known by on the bus.
+    /// PCI ids of the product.
     fn pci_ids(&self) -> impl Iterator<Item = PciPattern> {
         let texts = match self.facts.get(&Field::PciIds).map(|fact| &fact.value) {
             Some(Value::List(texts)) => texts.as_slice(),
@@ -339,7 +341,7 @@ impl Product {
 }
 
 impl Fact {
-    /// With what a list has not yet.
+    /// Appends the list items that are missing.
     fn extend(&mut self, more: &Value, sources: &[String]) {
         let (Value::List(known), Value::List(more)) = (&mut self.value, more) else {
             return;

@@ -1,4 +1,4 @@
-//! Facts about names: each means one product or says which it may mean, and every figure has a source.
+//! Tests of catalog names and facts: each name is unambiguous or lists its candidates, and every figure has a source.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn said(lookup: &Lookup) -> String {
     }
 }
 
-/// Whether the answer is this product, or has it among others.
+/// Returns `true` if the result contains this product.
 fn includes(lookup: &Lookup, sku: &Sku) -> bool {
     match lookup {
         Lookup::Found(found) => found == sku,

@@ -1,6 +1,6 @@
-//! Names without what does not matter: case, blanks, hyphens, makers and brands.
+//! Normalization of product names: drops case, blanks, hyphens, vendors and brands.
 
-/// What says who made it or that it is a device, and not which one.
+/// Words that name a vendor or the kind of device, but not the product.
 const NOISE: &[&str] = &[
     "nvidia",
     "tesla",
@@ -23,8 +23,8 @@ const NOISE: &[&str] = &[
     "card",
 ];
 
-/// The words of a name. A size may be written `80GB`, `80 GB`, `80G` and `80GiB`; what gpu-feature-discovery hangs on for
-/// replicas and partitions is left out.
+/// Significant words of a name. A size may be written `80GB`, `80 GB`, `80G` or `80GiB`; the suffixes that
+/// gpu-feature-discovery appends for replicas and partitions are dropped.
 pub(super) fn words(text: &str) -> Vec<String> {
     let lower = text.to_lowercase();
     let mut words: Vec<String> = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
         .split(|c: char| !c.is_ascii_alphanumeric())
         .filter(|word| !word.is_empty())
         .collect();
-    // `-MIG-1g.10gb` names a partition of what stands before it.
+    // `-MIG-1g.10gb` names a partition of the product before it.
     let end = raw.iter().skip(1).position(|word| *word == "mig");
     let raw = raw
         .get(..end.map_or(raw.len(), |at| at + 1))
@@ -53,7 +53,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The words in one.
+/// Significant words of a name, concatenated.
 pub(super) fn joined(text: &str) -> String {
     words(text).concat()
 }

@@ -1,4 +1,4 @@
-//! Facts about names that a person gives, and about an administrator's own products.
+//! Tests of manual type overrides and of an administrator's products.
 
 use super::*;
 use crate::domain::accelerators::{Overlay, OverlayEntry};
@@ -27,7 +27,7 @@ fn inventory(devices: Vec<Device>) -> Inventory {
     }
 }
 
-/// What the devices are called, and what is said of it.
+/// Resulting types of the devices, and the description of the effect.
 fn named(text: &str, devices: Vec<Device>) -> (Vec<String>, Told) {
     let given = Arc::new(Given::new(text, &Catalogue::built_in()));
     let naming = Naming {
@@ -81,7 +81,7 @@ fn a_name_is_given_to_what_nobody_knows_and_to_nothing_else() {
 #[test]
 fn a_name_of_the_catalogue_brings_its_facts_and_names_only_devices_of_its_maker() {
     let unknown = device(1, 0x10de, 0xfffe);
-    // A label can hold no colon.
+    // Label values cannot contain colons.
     for text in [
         "nvidia-b300",
         "B300",
@@ -256,15 +256,15 @@ fn an_administrators_product_is_recognised_by_its_ids_memory_and_name() {
     second.pci_ids.subsystem_vendor = 0x1acc;
     second.pci_ids.subsystem_device = 0x0007;
     assert_eq!(name(second.clone()), (known("acme-x2"), one.clone()));
-    // Another subsystem is another product, which a person has named.
+    // Another subsystem id is another product, which the override names.
     second.pci_ids.subsystem_device = 0x0008;
     let (identity, family) = name(second);
     assert!(identity.is_by_hand() && family == one, "{identity}");
-    // What shows other memory than its ids say is not that product.
+    // A device that reports other memory than the product of its ids is not that product.
     let mut small = stranger(1);
     small.memory = Some(Mebibytes::new(8_000));
     assert!(name(small).0.is_by_hand());
-    // A driver's name counts too; `Acme X1` of NVIDIA comes before what would be made of the words.
+    // The driver's name identifies a device too; `Acme X1` on an NVIDIA device takes precedence over a derived type.
     let mut driven = device(1, 0x10de, 0xfffe);
     driven.product_name = Some("ACME x1".to_owned());
     assert_eq!(name(driven).0, known("acme-x1"));

@@ -1,4 +1,4 @@
-//! Facts about the table of PCI ids: what is an accelerator, what is none, and who says so.
+//! Tests of the PCI id table: accelerators, devices that are none, and sources.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn every_row_of_the_pci_table_has_a_source_and_names_what_it_is_of() {
                 .filter(sharing)
                 .collect();
             let identity = identify(pattern.ids(), None, None);
-            // An id of products of several types tells none of them without a driver.
+            // An id shared by products of several types identifies none of them without a driver.
             let one = sharing
                 .iter()
                 .all(|other| other.type_name == facts.type_name);
@@ -62,7 +62,7 @@ fn what_is_no_accelerator_has_a_source_and_is_told_by_id_or_as_a_display() {
             assert!(!is_listed(of(device, 0)));
         } else {
             assert_eq!(no_accelerator(of(0x7e57, 0x03_0000)), Some(other));
-            // Whoever makes displays may make accelerators too.
+            // A vendor of display controllers may make accelerators too.
             assert_eq!(no_accelerator(of(0x7e57, 0x12_0000)), None);
         }
     }
@@ -102,7 +102,7 @@ fn intels_and_habanas_devices_are_told_by_their_ids() {
             "{pci}"
         );
     }
-    // Graphics for desktops, and whatever is newer than the table.
+    // Desktop graphics, and devices newer than the table.
     for pci in [
         "8086:56a0",
         "8086:0bd0",

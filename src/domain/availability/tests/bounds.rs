@@ -1,4 +1,4 @@
-//! What others say, and how much of it is kept.
+//! Tests of the limits on data from the cluster.
 
 use super::*;
 

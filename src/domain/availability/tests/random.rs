@@ -1,4 +1,4 @@
-//! Random nodes and pods: all is accounted for, and free is what the scheduler's own rule has room for.
+//! Property tests with random nodes and pods: all units are accounted for, and free units match the scheduler's rule.
 
 use proptest::prelude::*;
 

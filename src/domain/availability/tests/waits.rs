@@ -1,4 +1,4 @@
-//! How long until one is free: from deadlines, from how long others held theirs, and from neither.
+//! Tests of waiting times: from deadlines, from past holding times, and without either.
 
 use std::sync::Arc;
 
@@ -43,14 +43,14 @@ fn ac_008_how_long_to_wait_is_said_from_deadlines_alone() {
     );
 }
 
-/// One node with two devices, which is watched from second 0 on.
+/// One node with two devices, observed from second 0.
 struct Watched {
     history: History,
     holders: Holders,
     names: Names,
 }
 
-/// The name, its namespace, when it began and when it has to end.
+/// Name, namespace, start and deadline of a pod.
 type Told<'a> = (&'a str, &'a str, i64, Option<i64>);
 
 fn there(pods: &[Told<'_>]) -> Sights {
@@ -72,7 +72,7 @@ impl Watched {
         }
     }
 
-    /// Looks at these pods then, and says how long one waits.
+    /// Observes these pods at `now` and returns the waiting time.
     fn look(&mut self, pods: &[Told<'_>], now: i64) -> Wait {
         let all = Arc::new(there(pods));
         for shown in self.holders.look(&all, now) {
@@ -86,7 +86,7 @@ impl Watched {
         counted.rows[0].wait
     }
 
-    /// So many pods of an hour, one after the other, each of which somebody else makes. Returns when the last ends.
+    /// Observes `count` consecutive one-hour pods of different workloads. Returns the end of the last one.
     fn after(&mut self, count: i64) -> i64 {
         for number in 0..count {
             let name = format!("old-{number}");
@@ -116,7 +116,7 @@ fn ac_008_the_wait_is_an_interval_by_how_long_others_held_theirs_and_who_holds_n
     else {
         panic!("{wait:?}")
     };
-    // All last an hour, and these began ten minutes before.
+    // All last an hour, and these started ten minutes before.
     assert_eq!((from, to), (now + 3000, Some(now + 3000)));
     assert_eq!((samples, since, of, holders), (30, 0, 0, 2));
     let second = "by the second";
@@ -165,7 +165,7 @@ fn ac_008_too_few_ends_a_restart_and_holders_older_than_all_others_give_no_numbe
     assert_eq!(watched.look(&holders, now + 60), few);
     assert!(few.words().unwrap().contains("19 have ended"), "{few:?}");
 
-    // Two more, and it is enough; but of who holds for longer than they did nothing is known.
+    // Two more ends suffice; but nothing is known about holders that have held their units longer.
     watched.look(&[holders[0]], now + 120);
     let late = now + 100_000;
     let held = TWO.map(|(name, team)| (name, team, now + 200, None));
@@ -179,7 +179,7 @@ fn ac_008_too_few_ends_a_restart_and_holders_older_than_all_others_give_no_numbe
     });
     assert_eq!(watched.look(&held, late + 20_240), longer);
 
-    // Another aggregator has seen no end, and what began before it is not taken for a whole.
+    // Another aggregator has observed no end, and does not treat earlier holdings as complete.
     let mut anew = Watched::new();
     anew.look(&held, late);
     anew.look(&[held[0]], late + 60);
@@ -210,7 +210,7 @@ fn pods_of_one_piece_of_work_count_once() {
         watched.look(&holders, 3040),
         Wait::Unknown(Unknown::TooFew { ended: 1, since: 0 })
     );
-    // However far apart they end, as those of an array job do.
+    // They count once however far apart they end, as the pods of an array job do.
     let mut watched = Watched::new();
     let gang = &gang[..24];
     watched.look(gang, 50);
@@ -226,7 +226,7 @@ fn pods_of_one_piece_of_work_count_once() {
             since: 50
         })
     );
-    // Nor do many of one that hold now end sooner than one of them.
+    // Several pods of one current workload do not end sooner than one of them.
     let mut watched = Watched::new();
     let now = watched.after(30);
     let alone = watched.look(
@@ -247,14 +247,14 @@ fn what_is_kept_of_the_past_is_bounded_and_what_is_forgotten_is_not_counted() {
     let Wait::Likely { samples, since, .. } = watched.look(&holders, now + 60) else {
         panic!("nothing is said")
     };
-    // Fourteen days of hours, and not all thousand of them.
+    // Fourteen days of one-hour pods, not all thousand of them.
     assert_eq!((samples, since), (14 * 24, now + 60 - 14 * 86_400));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whenever people come and go, what is said is either nothing or an interval that is not over, with what it rests on.
+    /// Whatever pods come and go, the result is either no estimate or an interval in the future, with its basis.
     #[test]
     fn an_interval_lies_ahead_and_rests_on_enough(
         lasts in prop::collection::vec(1..20_000_i64, 1..60),

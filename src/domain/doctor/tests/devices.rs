@@ -1,4 +1,4 @@
-//! Device files, health, partitions, what is offered of devices, and labels.
+//! Tests of device files, health, partitions, offered devices and labels.
 
 use super::*;
 use crate::domain::inventory::{DriverLayout, Neuron};
@@ -294,7 +294,7 @@ fn what_kubelet_offers_is_held_against_devices_and_partitions_by_their_uuids() {
     parts()
         .kubelet(&[("nvidia.com/mig-1g.5gb", &[PART])])
         .says(Allocatable, Verdict::Ok, "all 1");
-    // Where nobody tells the partitions, what is offered may be right.
+    // If the partitions are unknown, the offer may be correct.
     let untold = gpu_node(|gpu| gpu.mig = Mig::Unknown);
     untold.kubelet(&[("nvidia.com/gpu", &[PART])]).says(
         Allocatable,

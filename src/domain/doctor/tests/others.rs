@@ -1,4 +1,4 @@
-//! Modules, control groups, layouts, and what others do and say on the node.
+//! Tests of kernel modules, control groups, layouts, and other software on the node.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn a_plugin_that_lost_its_registration_is_told_from_one_that_was_never_there() {
         "has or had a socket there: nvidia-gpu.sock",
     );
     assert!(remedy(&lost).contains("delete its pod"));
-    // Claims may be what is used, where nobody tells.
+    // If claims cannot be determined, devices may be allocated through them.
     let mut untold = node();
     if let Ok(Some(kubelet)) = &mut untold.kubelet {
         kubelet.claim_drivers = Err("plugins is not mounted".to_owned());
@@ -87,7 +87,7 @@ fn systemd_without_links_takes_gpus_away_and_nobody_else_does() {
     let own = || Err("/dev is this pod's own here".to_owned());
     groups(&mut node, Some(PodGroups::Systemd), own());
     node.says(Check::ControlGroups, Verdict::Unknown, "this pod's own");
-    // The kernel makes the links of these.
+    // The kernel creates the links for this driver.
     let mut neuron = trainium(1, Some("neuron")).module("neuron", "2.26");
     groups(&mut neuron, Some(PodGroups::Systemd), missing());
     neuron.says(Check::ControlGroups, Verdict::Ok, "systemd");
@@ -288,7 +288,7 @@ fn two_who_write_the_same_labels_are_told() {
         labels.gfd = Some("features.d/gfd".to_owned());
     }
     beside.says(check, Verdict::Warning, "features.d/gfd is there");
-    // Of a Node it is not known who wrote it, and the agent leaves keys that are another's.
+    // For a Node the author of a label is unknown, and the agent leaves keys of other writers alone.
     let whole = gpu_node(|_| {}).labels(&[HOST, ("nvidia.com/gpu.count", "1")]);
     running(whole, GFD).says(check, Verdict::Ok, "neither");
 }
@@ -362,7 +362,7 @@ fn turns_are_told_with_whose_configuration_puts_them_in_force() {
         kubelet.sockets = Err("device-plugins is not mounted".to_owned());
     }
     unseen.says(check, Verdict::Ok, "nobody tells who gives them out");
-    // Where kubelet is not asked, labels say so; the agent writes the same.
+    // Without the kubelet, labels report time-slicing; the agent writes the same labels.
     let labels = [
         HOST,
         layout,

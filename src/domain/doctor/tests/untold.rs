@@ -1,4 +1,5 @@
-//! What nobody tells is taken neither for good nor for bad, and what is right two ways is right.
+//! Tests of missing information, which counts neither as good nor as bad, and of values that can be right in two
+//! ways.
 
 use std::sync::Arc;
 
@@ -67,7 +68,7 @@ fn hardware_that_hangs_is_not_hardware_that_is_not_there() {
     let mut node = Node::new(Vec::new());
     node.inventory.nvml = NvmlState::Loading;
     node.says(Accelerators, Verdict::Unknown, "initialised");
-    // Of a machine that could not be looked at nobody knows anything; of a recording all is told that was known.
+    // Nothing is known about a machine that could not be read; a recording is complete as of its time.
     let mut node = Node::new(Vec::new());
     node.traces = Err("cannot read /sys: it takes longer than 5 s".to_owned());
     node.says(Accelerators, Verdict::Unknown, "longer than 5 s");
@@ -200,7 +201,7 @@ fn the_remedy_for_a_device_that_fails_is_that_of_its_maker() {
     assert!(!other.contains("Xid") && other.contains("dmesg"), "{other}");
 }
 
-/// The catalogue with a product of one's own.
+/// Catalog with an administrator's product.
 fn own() -> Catalogue {
     let place = Place { line: 1, column: 1 };
     let architecture = Value::Text("One".to_owned());
@@ -222,8 +223,8 @@ fn own() -> Catalogue {
     Catalogue::built_in().with(overlay, "own.yaml").unwrap()
 }
 
-/// A node whose labels are those that an agent writes where a person named the devices that nobody knows; `is_node` says whether the
-/// label of the name is among them.
+/// A node with the labels that an agent writes after a manual type override of unidentified devices. `is_node`:
+/// whether they include the override itself.
 fn labelled(given: &str, devices: Vec<Device>, is_node: bool) -> Node {
     let mut node = Node::new(devices);
     node.catalogue = own();
@@ -254,7 +255,8 @@ fn labels_of_devices_that_a_person_named_are_those_of_the_hardware() {
     let known = || on_bus(H100, 1, None);
     let check = Check::Labels;
     for is_node in [true, false] {
-        // Beside a known one the type is `mixed`, which is nobody's name; a SKU brings more than its type; so does one's own catalogue.
+        // Beside a known device the type is `mixed`, which names no product; a SKU determines more than its type, and
+        // so does a product of the administrator's catalog.
         for (given, devices) in [
             ("acme-x9", vec![stranger(), known()]),
             ("nvidia-h100-sxm5-80gb", vec![nvidias()]),
@@ -268,7 +270,7 @@ fn labels_of_devices_that_a_person_named_are_those_of_the_hardware() {
             );
         }
     }
-    // What is not of the name is told all the same.
+    // Differences that do not result from the override are still reported.
     let mut node = labelled("acme-x9", vec![stranger()], false);
     node.inventory
         .devices

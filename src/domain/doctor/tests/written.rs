@@ -1,4 +1,4 @@
-//! Labels that others wrote, held against the hardware.
+//! Tests of other software's labels against the hardware.
 
 use super::*;
 use crate::domain::inventory::Mode;
@@ -79,7 +79,7 @@ fn nvidias_labels_that_are_of_another_time_are_told() {
         Verdict::Warning,
         "nvidia.com/mig-1g.5gb.count=7, and there is no such partition",
     );
-    // Of several models the keys describe one, and nobody knows which.
+    // With several models the labels describe an arbitrary one.
     let mut mixed = node(&[
         ("nvidia.com/gpu.count", "5"),
         ("nvidia.com/cuda.driver.major", "550"),

@@ -1,4 +1,4 @@
-//! What is told of a node's layout, and what a node comes to that has not its own.
+//! Tests of layout reports and of their effect on the node state.
 
 use super::*;
 use crate::domain::id::PciAddress;
@@ -64,7 +64,7 @@ fn a_node_that_has_not_its_layout_says_why_where_nothing_graver_is() {
     assert_eq!(graver.state, NodeState::Degraded);
     assert!(graver.reason.unwrap().contains("GPU is lost"));
 
-    // A layout that means nothing here.
+    // A layout that is unknown on this node.
     let unknown = LayoutStatus {
         layout: Some("nosuch".to_owned()),
         notice: Some("there is no layout nosuch".to_owned()),
@@ -74,7 +74,7 @@ fn a_node_that_has_not_its_layout_says_why_where_nothing_graver_is() {
         summary(&good, &unknown).reason.as_deref(),
         Some("there is no layout nosuch")
     );
-    // Which asks nothing of a node that has nothing.
+    // It has no effect on a node without devices.
     assert_eq!(summary(&[], &unknown).state, NodeState::Empty);
 }
 
@@ -100,7 +100,7 @@ fn what_is_told_of_a_layout_has_bounds_and_nothing_is_told_of_none() {
     assert_eq!(told.layout.map(|name| name.len()), Some(LONGEST_WORD));
     assert_eq!(told.devices.len(), MOST_DEVICES);
     assert_eq!(told.devices[0].name.len(), LONGEST_WORD);
-    // Three bytes each, and no half of one.
+    // Three bytes per character, and no partial character.
     assert_eq!(told.devices[0].message.len(), LONGEST_TEXT / 3 * 3);
 }
 

@@ -1,4 +1,4 @@
-//! Neuron devices are counted once, whatever bus and driver show of them.
+//! Tests that each Neuron device counts once, whatever the bus and the driver report.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ fn inventory(functions: Vec<Device>, chips: Vec<NeuronDevice>) -> Inventory {
     }
 }
 
-/// How many devices, how many of them no pod can use, and what they make of their node.
+/// Number of devices, number of unavailable ones, and the resulting node state.
 fn counted(inventory: &Inventory) -> (u32, u32, &'static str) {
     let devices = DeviceSummary::all(inventory);
     let node = NodeSummary::of(&devices, &inventory.nvml, None);
@@ -71,24 +71,24 @@ fn a_neuron_device_is_one_whether_bus_and_driver_agree_or_not() {
             two(),
             (2, 0, "ok"),
         ),
-        // The driver lost one.
+        // The driver lost one device.
         (
             vec![function(1, neuron), function(2, neuron)],
             vec![chip(0)],
             (2, 1, "degraded"),
         ),
-        // It lost all of them: nobody speaks for any.
+        // The driver lost all devices.
         (vec![function(1, neuron)], vec![], (1, 1, "no-driver")),
-        // The bus is not shown, or only a part of it.
+        // The bus does not show all devices.
         (vec![], two(), (2, 0, "ok")),
         (vec![function(1, neuron)], two(), (2, 0, "ok")),
-        // Which driver holds them cannot be read: they are still no more than two.
+        // The driver binding is unreadable: there are still only two devices.
         (
             vec![function(1, None), function(2, None)],
             two(),
             (2, 2, "no-driver"),
         ),
-        // A virtual machine has one, as it should.
+        // A virtual machine has one, as intended.
         (
             vec![function(1, neuron), function(2, Some("vfio-pci"))],
             vec![chip(0)],
@@ -145,7 +145,7 @@ fn health_of_a_neuron_device_is_what_its_node_says_and_one_that_tells_none_is_no
         devices[0].trouble.as_deref(),
         Some("Neuron 0: its driver says that it is unhealthy: hbm")
     );
-    // Corrected errors have lost nothing.
+    // Corrected errors have lost no data.
     let mut corrected = chip(0);
     corrected.errors.memory_corrected = Some(9);
     assert_eq!(counted(&inventory(vec![], vec![corrected])), (1, 0, "ok"));
@@ -178,7 +178,7 @@ fn an_amd_device_in_parts_is_partitioned_and_not_exclusive() {
     for (devices, expected) in [
         (vec![device(mode("SPX"), 1), device(None, 1)], "exclusive"),
         (vec![device(mode("CPX"), 8)], "partitioned"),
-        // KFD does not answer, and the mode does.
+        // KFD does not answer, but the mode is known.
         (vec![device(mode("DPX"), 0)], "partitioned"),
         (
             vec![device(mode("CPX"), 8), device(mode("SPX"), 1)],

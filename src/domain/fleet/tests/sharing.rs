@@ -1,4 +1,4 @@
-//! What of sharing makes a node worth a look, and what of usage somebody should know of at once.
+//! Tests of the sharing states that need attention, and of usage alarms.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn what_the_guard_marks_is_told_at_once_and_nothing_else_is_reckoned() {
     let mut pace = Pace::default();
     let seconds = Duration::from_secs;
     assert_eq!(pace.look(seconds(0), &usage(81_000, true)), Step::Tell);
-    // More is free than at the mark, and the guard does not yet say that it is over.
+    // More memory is free than at the alarm threshold, but the guard has not cleared the alarm yet.
     let wait = Step::Wait(seconds(14));
     assert_eq!(pace.look(seconds(1), &usage(80_000, true)), wait);
     assert_eq!(pace.look(seconds(2), &usage(79_000, false)), Step::Tell);

@@ -1,4 +1,4 @@
-//! Types read from labels, and profiles drafted of nodes: what is in them, what is left out, what is refused.
+//! Tests of types read from labels, and of drafted profiles: contents, exclusions and rejections.
 
 use std::collections::BTreeSet;
 
@@ -135,7 +135,7 @@ fn ac_002_a_draft_of_a_type_has_its_counts_limits_selector_and_tolerations_from_
     );
     assert_eq!(profile.said.types, [H200.parse().unwrap()]);
     assert!(profile.said.memory_mib.is_some() && profile.said.architecture.is_some());
-    // What was drafted has nothing wrong with it, and all of its devices can be used beside what runs on every node.
+    // The draft has no findings, and all its devices are usable beside system pods.
     let mut open = cluster;
     for node in open.nodes.values_mut().map(Arc::make_mut) {
         node.taints
@@ -184,7 +184,7 @@ fn nodes_that_would_make_it_mean_several_things_are_left_out_and_why_is_said() {
     for (note, said) in notes.iter().zip(said) {
         assert!(note.starts_with(said), "{note}");
     }
-    // No node is named in what everybody may read.
+    // No node is named in the object, which other users can read.
     let shown = format!("{:?}", made.profile);
     assert!(
         !shown.contains("mixed") && !shown.contains("\"a\""),
@@ -237,7 +237,7 @@ fn what_cannot_be_one_profile_is_refused_with_what_to_do() {
         .identifiers
         .iter()
         .map(|one| one.resource.as_str());
-    // Nothing is said of processors and memory that the node says nothing of.
+    // CPU and memory are omitted if the node does not report them.
     assert_eq!(
         given.collect::<BTreeSet<_>>(),
         BTreeSet::from(["nvidia.com/mig-3g.71gb"])

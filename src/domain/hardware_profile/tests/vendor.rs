@@ -1,9 +1,9 @@
-//! Profiles drafted of nodes that no agent has labeled.
+//! Tests of profiles drafted from nodes without Octavo's labels.
 
 use super::draft::{drafted, selection};
 use super::*;
 
-/// A node with eight of a type that only the vendor's label names.
+/// A node with eight devices of a type that only the vendor's label names.
 fn vendor(name: &str, product: &str) -> ClusterNode {
     let mut node = node(name, H200);
     node.labels = [("nvidia.com/gpu.product".to_owned(), product.to_owned())].into();
@@ -33,7 +33,7 @@ fn ac_003_nodes_that_no_agent_has_labeled_are_selected_by_the_label_of_their_ven
         "{notes:?}"
     );
 
-    // Two labels cannot be in one selector: the one with most nodes is taken.
+    // A selector cannot contain two labels: the one with most nodes is used.
     let of_type = Wish {
         type_name: Some(H200.parse().unwrap()),
         ..Wish::default()
@@ -48,7 +48,7 @@ fn ac_003_nodes_that_no_agent_has_labeled_are_selected_by_the_label_of_their_ven
         "{notes:?}"
     );
 
-    // Where an agent has labeled one, our label stays the selector, and the others are left out.
+    // Where an agent has labeled one node, Octavo's label stays the selector, and the others are excluded.
     let ours = all.into_iter().chain([node("d", H200)]);
     let made = drafted(&of_type, &sights(ours)).unwrap();
     assert_eq!(selects(&made), by(TYPE_LABEL, H200));

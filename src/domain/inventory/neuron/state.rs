@@ -1,28 +1,28 @@
-//! Whether a Neuron device is as it should be: one word for it, and the sentences behind the word.
+//! Health state of Neuron devices, and the issues behind it.
 
 use super::{DriverLayout, Neuron, NeuronDevice};
 use crate::domain::inventory::{Complaint, Condition, Device, Gravity, Inventory, Vendor};
 
-/// The kernel driver's name.
+/// Name of the kernel driver.
 const DRIVER: &str = "neuron";
 
-/// The one word, the gravest last.
+/// Health state of a Neuron device, ordered by severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NeuronState {
-    /// The driver counts errors, and there is none.
+    /// The driver counts errors, and there are none.
     Ok,
-    /// The chip or its driver tells nothing of health, which must not look like good health.
+    /// The chip or its driver reports no health data, which must not count as healthy.
     Untold,
-    /// Something of it could not be read.
+    /// Some data could not be read.
     Partial,
     /// Its memory had uncorrected errors since the driver was loaded.
     Errors,
-    /// The driver says that a part of it is unhealthy.
+    /// The driver reports an unhealthy part.
     Failing,
 }
 
 impl NeuronState {
-    /// The word.
+    /// Name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -33,7 +33,7 @@ impl NeuronState {
         }
     }
 
-    /// How much it matters; `None` when the device is as it should be, or nothing is told of it.
+    /// Severity; `None` if the device is healthy or its health is unknown.
     pub fn gravity(self) -> Option<Gravity> {
         match self {
             Self::Ok | Self::Untold => None,
@@ -44,7 +44,7 @@ impl NeuronState {
 }
 
 impl NeuronDevice {
-    /// Whether it is as it should be, in one word.
+    /// Health state of the device.
     pub fn state(&self) -> NeuronState {
         let counts = self.counts();
         if self
@@ -64,7 +64,7 @@ impl NeuronDevice {
         }
     }
 
-    /// What is wrong with it, one sentence each; the same things that [`state`](Self::state) sums up.
+    /// Issues of the device, which [`state`](Self::state) summarizes.
     pub fn complaints(&self) -> Vec<Complaint> {
         let unhealthy = self.unhealthy.iter().flatten().map(|part| Complaint {
             text: format!("its driver says that it is unhealthy: {part}"),
@@ -104,10 +104,10 @@ impl NeuronDevice {
 }
 
 impl Neuron {
-    /// What a problem is called that there are more or fewer devices than PCI functions.
+    /// Name of the problem that the number of devices differs from the number of PCI functions.
     pub const MISCOUNTED: &str = "number of devices";
 
-    /// What is wrong with none of the devices alone.
+    /// Issues that do not concern a single device.
     pub fn complaints(&self) -> Vec<Complaint> {
         let layout = (self.driver_layout == DriverLayout::Unknown).then(|| Complaint {
             text:
@@ -123,7 +123,7 @@ impl Neuron {
         layout.into_iter().chain(problems).collect()
     }
 
-    /// Logical cores of one of its devices; `None` where either number is unknown or they do not divide.
+    /// Logical cores of a device; `None` if either number is unknown or they do not divide.
     pub fn logical_cores(&self, device: &NeuronDevice) -> Option<u32> {
         let (cores, size) = (device.cores?, self.logical?.size);
         (cores.checked_rem(size)? == 0).then(|| cores.checked_div(size))?
@@ -131,7 +131,7 @@ impl Neuron {
 }
 
 impl Inventory {
-    /// Whether the Neuron driver holds a function of the bus, and tells of its devices in words of its own.
+    /// Returns `true` if a PCI function is bound to the Neuron driver, which reports its devices itself.
     pub fn is_told_by_neuron(&self, device: &Device) -> bool {
         let held = |driver: &Option<String>| driver.as_deref() == Some(DRIVER);
         let tells = self

@@ -1,27 +1,27 @@
-//! How Neuron devices are linked with each other, by what each says of its neighbours.
+//! Topology of Neuron devices, from the neighbors that each device reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::Neuron;
 
-/// A form that the links have together.
+/// Topology of the links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
-    /// No device has a link.
+    /// No links.
     Apart,
-    /// Each is linked with two, and all of them are one circle.
+    /// Each device is linked to two others, and all form one ring.
     Ring,
-    /// Rows and columns that are circles each, numbered along the rows.
+    /// Each row and each column is a ring; devices are numbered along the rows.
     Torus {
-        /// How many rows.
+        /// Number of rows.
         rows: u32,
-        /// How many devices in a row.
+        /// Number of devices per row.
         columns: u32,
     },
-    /// Linked in another way, in this many groups that have no link between them.
+    /// Another topology, with this number of connected groups.
     Other {
-        /// How many.
+        /// Number of groups.
         groups: usize,
     },
 }
@@ -41,7 +41,7 @@ impl fmt::Display for Topology {
 type Links = BTreeMap<u32, BTreeSet<u32>>;
 
 impl Neuron {
-    /// The form of the links; `None` where a device does not tell its own, or two of them disagree.
+    /// Topology of the links; `None` if a device does not report its links, or if two devices disagree.
     pub fn topology(&self) -> Option<Topology> {
         let links: Links = self
             .devices
@@ -73,7 +73,7 @@ fn is_mutual(links: &Links) -> bool {
     })
 }
 
-/// How many sets of devices there are with no link to another set.
+/// Number of connected groups.
 fn groups(links: &Links) -> usize {
     let mut left: BTreeSet<u32> = links.keys().copied().collect();
     let mut groups: usize = 0;
@@ -88,7 +88,8 @@ fn groups(links: &Links) -> usize {
     groups
 }
 
-/// The torus that these links are exactly, if there is one. A circle of two would be a double link, so that none is shorter than three.
+/// Torus that has exactly these links, if any. Rings have at least three devices, because a ring of two would be a
+/// double link.
 fn torus(links: &Links) -> Option<Topology> {
     let count = u32::try_from(links.len()).ok()?;
     (3..=count)

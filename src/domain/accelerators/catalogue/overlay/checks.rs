@@ -1,4 +1,4 @@
-//! What of an entry the catalogue speaks against.
+//! Validation of overlay entries against the catalog.
 
 use super::super::super::facts::{self, PciPattern};
 use super::{Catalogue, Field, OverlayEntry, OverlayProblem, Product, Value};
@@ -6,7 +6,7 @@ use crate::domain::id::Sku;
 use crate::domain::layout::Place;
 
 impl Catalogue {
-    /// PCI ids that are none, are somebody else's, or those of no accelerator.
+    /// PCI ids that are malformed, belong to another product, or to a device that is not an accelerator.
     pub(super) fn wrong_ids(&self, entry: &OverlayEntry) -> Vec<(Place, OverlayProblem)> {
         let mut wrong = Vec::new();
         for (place, _, value) in entry
@@ -39,13 +39,13 @@ impl Catalogue {
     }
 }
 
-/// Facts that a known product has otherwise. Lists are added to.
+/// Facts that contradict those of a known product. Lists are extended instead.
 pub(super) fn contradictions(
     entry: &OverlayEntry,
     known: &Product,
 ) -> Vec<(Place, OverlayProblem)> {
     let wrong = entry.facts.iter().filter_map(|(place, field, value)| {
-        // Memory is sold in one unit.
+        // A product has its marketed memory in one unit only.
         let other = [Field::MemoryGb, Field::MemoryGib];
         let mut units = other.iter().filter(|_| other.contains(field));
         let has = units.find_map(|unit| known.facts.get_key_value(unit));
@@ -62,7 +62,7 @@ pub(super) fn contradictions(
     wrong.collect()
 }
 
-/// What a new product lacks, and what of a known one stays as it is.
+/// Missing keys of a new product, and immutable keys of a known one.
 pub(super) fn misplaced(entry: &OverlayEntry, is_known: bool) -> Vec<(Place, OverlayProblem)> {
     let given = [
         ("type", entry.type_name.as_ref().map(|(place, _)| *place)),

@@ -1,4 +1,4 @@
-//! Facts about an administrator's own catalogue.
+//! Tests of an administrator's catalog overlay.
 
 use super::*;
 
@@ -132,7 +132,7 @@ fn what_is_built_in_is_added_to_and_never_contradicted() {
     let mut h100 = entry("nvidia-h100-sxm5-80gb", &[]);
     h100.facts.push((AT, Field::Power, Value::Number(650.0)));
     h100.facts.push((AT, Field::MemoryGib, Value::Number(80.0)));
-    // The same once more is no contradiction.
+    // Repeating the same value is no contradiction.
     h100.facts
         .push((AT, Field::Architecture, Value::Text("Hopper".to_owned())));
     assert_eq!(
