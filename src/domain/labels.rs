@@ -37,9 +37,9 @@ pub struct Options {
     pub mig_strategy: MigStrategy,
     /// Value of `nvidia.com/gfd.timestamp` in seconds since 1970; `None` omits the key.
     pub timestamp: Option<i64>,
-    /// Whether to write `nvidia.com/gpu.machine`.
+    /// Publication of `nvidia.com/gpu.machine`.
     pub machine_type: Publication,
-    /// Whether to write any `nvidia.com/*` key.
+    /// Publication of all `nvidia.com/*` keys.
     pub nvidia: Publication,
     /// Progress of the node towards its desired layout; `None` if the node has no layout or was not observed yet.
     pub layout: Option<LayoutState>,
@@ -98,7 +98,7 @@ pub enum MigStrategy {
     Mixed,
 }
 
-/// Whether a group of keys is written.
+/// Publication of a group of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Publication {
     /// The keys are written.

@@ -3,8 +3,8 @@
 //! `k8s::lease` executes each [`Election::step`] and reports the result. Every candidate measures time by its own clock
 //! and uses elapsed time only, so clocks need not agree:
 //!
-//! * The holder counts from when it *sent* the write request, and stops writing [`MARGIN`] before the lease expires. *
-//! Other candidates count from when they *observed* the last change, which is never earlier.
+//! * The holder counts from when it *sent* the write request, and stops writing [`MARGIN`] before the lease expires.
+//! * Other candidates count from when they *observed* the last change, which is never earlier.
 //!
 //! Therefore no candidate acquires the Lease while another still writes. Source of the object's semantics: Kubernetes,
 //! `coordination.k8s.io/v1`, Lease; of the algorithm: `client-go/tools/leaderelection`.
@@ -46,7 +46,7 @@ pub enum Step {
     Write {
         /// Expected resource version.
         version: String,
-        /// Whether the holder changes.
+        /// True if the holder changes.
         is_taken: bool,
     },
 }

@@ -91,7 +91,7 @@ pub enum Reason {
     MemoryNearlyExhausted,
 }
 
-/// Whether a reason requires attention.
+/// Severity of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// No attention required.
@@ -163,7 +163,7 @@ impl Reason {
         self.row().event
     }
 
-    /// Returns whether the reason requires attention.
+    /// Returns the severity.
     pub const fn kind(self) -> Kind {
         self.row().kind
     }

@@ -98,7 +98,7 @@ pub enum Reason {
         }
     )]
     NoProfiles {
-        /// Whether MIG mode is off, which is the usual cause.
+        /// True if MIG mode is off, which is the usual cause.
         mig_is_off: bool,
     },
     /// The device offers no profile with this or a nearly equal name.

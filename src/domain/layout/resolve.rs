@@ -241,7 +241,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether a device can be partitioned.
+/// Partitioning capability of a device.
 enum Capability<'a> {
     Yes(&'a MigState),
     No,

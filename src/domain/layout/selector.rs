@@ -30,7 +30,7 @@ pub struct Criteria {
     pub type_name: Option<Vec<TypeName>>,
     /// Minimum memory.
     pub memory_at_least: Option<Mebibytes>,
-    /// Whether the device can be partitioned.
+    /// Capability to be partitioned.
     pub mig_capable: Option<bool>,
     /// PCI ids, mig-parted's `device-filter`. A rule with this criterion alone selects like [`Selector::All`].
     pub device_filter: Option<Vec<DeviceFilter>>,

@@ -31,7 +31,7 @@ pub struct Share {
     pub replicas: u32,
     /// The name of the shared resource.
     pub rename: Rename,
-    /// Whether to reject a container that requests more than one.
+    /// Rejects containers that request more than one.
     pub fail_requests_greater_than_one: bool,
     /// Memory that each replica is expected to use at most; `None` divides it equally.
     pub memory_per_replica: Option<Mebibytes>,

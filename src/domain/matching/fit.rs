@@ -36,7 +36,7 @@ pub(super) enum Why {
     Count {
         needed: u32,
         most: u32,
-        /// Whether `most` covers only the nodes of a profile.
+        /// True if `most` covers only the nodes of a profile.
         is_reach: bool,
     },
     /// The count exceeds the profile's maximum.

@@ -13,7 +13,7 @@ pub struct Offer {
     pub name: String,
     /// Accelerator type.
     pub type_name: TypeName,
-    /// How units are allocated.
+    /// Form in which units are allocated.
     pub shape: Shape,
     /// Memory per unit; `None` if unknown.
     pub memory: Option<Bytes>,
@@ -57,7 +57,7 @@ pub struct Picked {
     pub max: Option<u64>,
 }
 
-/// How units are allocated.
+/// Form in which units are allocated.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
     /// Whole devices.
@@ -104,7 +104,7 @@ pub struct Traits {
     pub compute_capability: Option<ComputeCapability>,
     /// Links between devices of the products, without duplicates.
     pub links: Vec<Link>,
-    /// Whether the links of all products are known.
+    /// True if the links of all products are known.
     pub all_links_known: bool,
 }
 

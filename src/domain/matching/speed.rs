@@ -34,7 +34,7 @@ pub struct Speed {
     low: u32,
     high: u32,
     rows: BTreeSet<String>,
-    /// Whether the rows' hardware name also denotes other types.
+    /// True if the rows' hardware name also denotes other types.
     is_open: bool,
 }
 

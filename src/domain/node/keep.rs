@@ -21,9 +21,9 @@ pub struct Wanted {
     pub labels: Labels,
     /// Annotations with keys below `octavo.dev/`.
     pub annotations: BTreeMap<String, String>,
-    /// Whether to taint the Node because its layout is not applied yet.
+    /// Taints the Node because its layout is not applied yet.
     pub not_ready: bool,
-    /// Whether to taint the Node because pods are being evicted.
+    /// Taints the Node because pods are being evicted.
     pub repartitioning: bool,
     /// Answer to users of mig-manager's label.
     pub mig_config_state: Option<&'static str>,
@@ -67,7 +67,7 @@ pub enum Write {
     Apply {
         /// Field manager.
         manager: &'static str,
-        /// Whether to take over fields of other managers.
+        /// Takes over fields of other managers.
         force: bool,
         /// All labels of this manager.
         labels: BTreeMap<String, String>,

@@ -49,9 +49,9 @@ const OFFERS_WITHIN: Duration = Duration::from_mins(3);
 pub struct Facts<'a> {
     /// The Node.
     pub view: &'a View,
-    /// Whether a process holds a device whose MIG mode must change.
+    /// True if a process holds a device whose MIG mode must change.
     pub in_the_way: bool,
-    /// Whether devices are being changed.
+    /// True if devices are being changed.
     pub busy: bool,
     /// Counter that increases whenever partitions are created or destroyed.
     pub changes: u64,

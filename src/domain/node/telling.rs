@@ -26,14 +26,14 @@ pub struct Event {
     pub unit: Option<String>,
 }
 
-/// Detects changes since the last report.
+/// Event deduplicator: retains the last reported state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Telling {
     layout: Option<Told>,
     sharing: Option<Given>,
-    /// Whether the last event about sharing was a warning.
+    /// True if the last event about sharing was a warning.
     sharing_warned: bool,
-    /// Whether the status was observed before.
+    /// True if the status was observed before.
     began: bool,
     driver: Option<Reason>,
     notice: Option<String>,

@@ -176,7 +176,7 @@ pub fn plan(question: &Question<'_>) -> NodePlan {
     NodePlan { devices }
 }
 
-/// Whether an empty device supports a target.
+/// Feasibility of a target on an empty device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feasible {
     /// It does.

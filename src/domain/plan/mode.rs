@@ -25,7 +25,7 @@ pub enum Disruption {
 pub struct ModeChange {
     /// The desired mode.
     pub to: MigMode,
-    /// Whether the mode is already set and only the reset is missing.
+    /// True if the mode is already set and only the reset is missing.
     pub pending: bool,
     /// Disruption of the change. Source: NVIDIA MIG User Guide, "Enable MIG Mode": GPUs up to Ampere need a reset,
     /// since Hopper they do not.

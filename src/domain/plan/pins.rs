@@ -35,7 +35,7 @@ impl Pin {
 /// All known users of a device.
 pub(super) struct Users {
     holders: Vec<Holder>,
-    /// Whether the driver reported all processes.
+    /// True if the driver reported all processes.
     told: bool,
     /// The driver's ids of the existing GPU instances.
     instances: BTreeSet<u32>,

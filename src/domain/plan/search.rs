@@ -138,7 +138,7 @@ struct Search<'s, 'a> {
     /// Lower bounds of the cost from each kind to the end.
     bounds: &'s [Cost],
     more: &'s [u64],
-    /// Whether to stop at the first arrangement.
+    /// Stops at the first arrangement.
     any: bool,
     chosen: Vec<(&'s Kind<'a>, Slot)>,
     best: Option<Found<'a>>,

@@ -16,7 +16,7 @@ pub(super) struct Sharing {
     /// Replicas of each unit; `None` if units differ.
     replicas: Option<u32>,
     is_shared: bool,
-    /// Whether a shared unit keeps the resource name of an exclusive one.
+    /// True if a shared unit keeps the resource name of an exclusive one.
     keeps_name: bool,
 }
 

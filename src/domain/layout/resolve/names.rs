@@ -8,7 +8,7 @@ use crate::domain::profile::ProfileName;
 /// A successful lookup.
 pub(super) struct Found<'a> {
     pub(super) profile: &'a GpuInstanceProfile,
-    /// Whether the device uses exactly this spelling.
+    /// True if the device uses exactly this spelling.
     pub(super) exact: bool,
 }
 

@@ -67,7 +67,7 @@ impl Attempts {
         wait.min(MAX_BACKOFF.max(deadline))
     }
 
-    /// Gives up the latest attempt.
+    /// Records that the latest attempt gave up with these blockers.
     pub(super) fn give_up(&mut self, now: Duration, blockers: Vec<Waiting>) {
         self.gave_up = Some(now);
         self.blockers = blockers;

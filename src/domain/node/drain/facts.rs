@@ -29,13 +29,13 @@ pub enum Scope {
 pub struct Facts<'a> {
     /// Status of the node's devices.
     pub status: &'a Status,
-    /// Whether that status belongs to the layout that the Node selects now.
+    /// True if that status belongs to the layout that the Node selects now.
     pub is_current: bool,
     /// Responses of the API server.
     pub heard: &'a Heard,
-    /// Whether operands on this node can be paused to release a device.
+    /// True if operands on this node can be paused to release a device.
     pub pauses_operands: bool,
-    /// Whether the taint was observed on the Node.
+    /// True if the taint was observed on the Node.
     pub is_tainted: bool,
 }
 

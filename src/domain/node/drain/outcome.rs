@@ -19,11 +19,11 @@ pub struct Orders {
 /// Desired state and results of a drain.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// Whether the Node must have the taint.
+    /// True if the Node must have the taint.
     pub is_tainted: bool,
     /// Requests for the API server.
     pub orders: Orders,
-    /// Whether pods must go before operands are paused.
+    /// True if pods must go before operands are paused.
     pub waits_for_pods: bool,
     /// Latest time of the next reconciliation.
     pub again: Option<Duration>,

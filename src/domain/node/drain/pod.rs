@@ -16,11 +16,11 @@ pub struct Pod {
     pub priority: i32,
     /// Name of the priority class.
     pub priority_class: Option<String>,
-    /// Whether the pod tolerates the drain's taint.
+    /// True if the pod tolerates the drain's taint.
     pub tolerates: bool,
-    /// Whether all containers have terminated permanently.
+    /// True if all containers have terminated permanently.
     pub is_finished: bool,
-    /// Whether the pod is terminating.
+    /// True if the pod is terminating.
     pub is_ending: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct PodId {
 pub enum Kept {
     /// Kubelet creates it from a file and evicts it itself.
     Static,
-    /// Its DaemonSet would recreate it immediately, regardless of taints.
+    /// Its `DaemonSet` would recreate it immediately, regardless of taints.
     DaemonSet,
     /// The cluster or the node depends on it.
     Critical,

@@ -27,11 +27,11 @@ pub(super) struct Sight<'a> {
     pub(super) obstacles: Vec<Waiting>,
     /// Pods that the API server does not list.
     pub(super) unlisted: Vec<Waiting>,
-    /// Whether a drain may start for at least one device.
+    /// True if a drain may start for at least one device.
     pub(super) may_begin: bool,
-    /// Whether an unblocked device is not done yet.
+    /// True if an unblocked device is not done yet.
     pub(super) is_unfinished: bool,
-    /// Whether a device waits for its holders.
+    /// True if a device waits for its holders.
     held: bool,
     others: Vec<Waiting>,
 }

@@ -108,8 +108,8 @@ fn a_holder_that_the_driver_does_not_name_counts_as_well() {
     assert_eq!((tally.compute_destroyed, tally.compute_created), (2, 1));
     assert_eq!((tally.destroyed, tally.created), (0, 0));
     assert_eq!(mixed.after[0].compute[0].kept, Some(2));
-    // Either way destroys three partitions, but replacing the GPU instance is not better, so one compute instance
-    // blocks the plan.
+    // Both ways destroy three partitions, but re-splitting destroys no GPU instance, so one compute instance blocks the
+    // plan.
     assert!(matches!(
         &causes(resplit(vec![3]))[..],
         [Cause::InstanceInUse { gpu_instance: 1, compute_instances, .. }] if *compute_instances == [2]

@@ -1,4 +1,4 @@
-//! How drains end, their delays, and the scope of evictions.
+//! Ends of drains, their delays, and the scope of evictions.
 
 use super::*;
 
