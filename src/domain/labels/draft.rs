@@ -13,7 +13,6 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Sets a label.
     pub(super) fn put<T: fmt::Display + ?Sized>(&mut self, key: &str, value: &T) {
         self.put_fitted(key, &value.to_string(), "");
     }
@@ -54,7 +53,6 @@ impl Draft {
         }
     }
 
-    /// Returns the labels and notes.
     pub(super) fn finish(self) -> Compiled {
         Compiled {
             labels: self.labels.into_iter().collect(),

@@ -188,7 +188,7 @@ impl fmt::Display for ShareOf {
 }
 
 impl fmt::Display for TimeSlicing {
-    /// Summarizes the settings: `3 replicas`, `3 replicas (1g.10gb: 2), renamed, one each`.
+    /// Summarizes the settings: `3 replicas, renamed, one each`, `3 replicas; 1g.10gb: 2 replicas`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.shares.is_empty() {
             return f.write_str("nothing is shared");

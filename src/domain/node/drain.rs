@@ -9,8 +9,7 @@
 //!
 //! The Node is tainted first, so that evicted pods do not return; no pod is evicted before the agent has observed the
 //! taint. The end of a drain removes the taint. The taint is the only state that can outlive the agent, and the next
-//! agent removes it. A drain only makes holders go: what is changed afterwards is decided elsewhere, from the current
-//! holders.
+//! agent removes it. A drain only removes holders; other components change devices.
 //!
 //! An attempt lasts for one deadline at most, counted from its taint. While the choice of a layout stands, another
 //! attempt follows after a backoff that doubles each time. Only the first attempt evicts by the policy's scope: an
@@ -36,8 +35,7 @@ const OFTEN: Duration = Duration::from_secs(1);
 /// Interval of listing pods: while some must go, and while nothing can be done.
 const LIST: Duration = Duration::from_secs(2);
 const LIST_SELDOM: Duration = Duration::from_secs(30);
-/// Time after the deadline at which a drain removes its taint although a device change has not returned. A driver call
-/// may never return.
+/// Time after the deadline at which the taint is removed even if a driver call has not returned.
 const STUCK: Duration = Duration::from_mins(5);
 /// Grace period for a device that is free but not done, for example between two steps.
 const CALM: Duration = Duration::from_secs(5);
@@ -126,8 +124,7 @@ impl Drain {
         self.outcome(now, (facts, &sight), news)
     }
 
-    /// Suspends the drain, for example while the driver does not respond or without a Node. The elapsed part of the
-    /// deadline stays elapsed.
+    /// Suspends the drain, e.g. while the driver does not respond. Time already spent counts towards the deadline.
     pub fn rest(&mut self) -> Outcome {
         let was_on = self.phase.last().is_some();
         self.phase = Phase::Idle;
@@ -211,8 +208,7 @@ impl Drain {
         }
     }
 
-    /// Refuses to start or continue. Processes change often, so a refusal with changed blockers is reported at
-    /// intervals only.
+    /// Refuses to start or continue. Changed blockers are reported at intervals only: processes change often.
     fn refuse(
         &mut self,
         now: Duration,

@@ -35,7 +35,6 @@ pub(super) struct Memo<'q> {
 }
 
 impl<'q> Memo<'q> {
-    /// Creates an empty memo for one question.
     pub(super) fn new() -> Self {
         Self {
             work: Work::new(),

@@ -1,9 +1,9 @@
 //! Plans: the changes that bring a node's devices into the state that a layout requests, as data.
 //!
-//! A plan is exact. Of all ways to reach the target, the planner chooses one that destroys nothing in use, then
-//! destroys the fewest partitions, then creates the fewest, then leaves the most room, and then comes first in the
-//! order of placements. Equal inputs therefore always produce the same plan. Each device is planned alone; devices are
-//! independent except, on some boards, for a reset.
+//! A plan is exact. Of all ways to reach the target, the planner chooses the one that destroys the fewest partitions in
+//! use (if any, the change is blocked), then destroys the fewest partitions, then creates the fewest, then leaves the
+//! most room, and then comes first in the order of placements. Equal inputs therefore always produce the same plan.
+//! Each device is planned alone; devices are independent except, on some boards, for a reset.
 //!
 //! A partition is counted as a compute instance, because that is what workloads use. A GPU instance stays if the target
 //! has one with the same profile at its placement; then as many of its compute instances stay as the desired split

@@ -58,7 +58,6 @@ pub(super) fn in_the_way(
     causes
 }
 
-/// Returns the steps of a change.
 pub(super) fn steps(change: &ModeChange) -> impl Iterator<Item = Step> {
     let set = (!change.pending).then_some(Step::SetMigMode { to: change.to });
     let reset = change.reset.clone().map(|scope| Step::Reset { scope });

@@ -120,7 +120,8 @@ impl Users {
             && self.holders.iter().any(inside)
     }
 
-    /// Returns the holders that use the device but none of `instances`; `None` if there are none.
+    /// Returns the holders that use the device but none of `instances`; `None` if there are none. If usage is unknown,
+    /// the list may be empty.
     pub(super) fn clients(&self, instances: &[GpuInstance]) -> Option<Vec<Holder>> {
         let there = |id| instances.iter().any(|instance| instance.id == id);
         let clients: Vec<Holder> = self

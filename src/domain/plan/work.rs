@@ -21,7 +21,6 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Creates the budget of one question.
     pub(super) fn new() -> Self {
         Self { left: MOST }
     }

@@ -106,7 +106,6 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// Returns true if a device waits for its holders.
     pub(super) fn is_held(&self) -> bool {
         self.held
     }
