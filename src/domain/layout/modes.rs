@@ -52,7 +52,7 @@ pub fn without_missing(layout: &Layout, inventory: &Inventory) -> Layout {
 }
 
 /// Returns the devices of `targets` whose MIG mode must change, with the mode as only target. A device in its mode is
-/// left out; one whose other mode is merely pending keeps its instances.
+/// left out; one whose other mode is only pending keeps its instances.
 pub fn modes(targets: &Targets, inventory: &Inventory) -> Targets {
     let all = targets.devices.iter().filter_map(|target| {
         let wanted = mode(target.mig.as_ref()?);

@@ -1,8 +1,8 @@
 //! Calculates the changes of a Node object: the difference between current and desired fields, and nothing else.
 //!
 //! Every key has one writer. If another writer, such as a program or a user, owns one of Octavo's keys, it retains the
-//! key, and the decision names it. Octavo never forces a field, except the answer that replaces a program which is
-//! gone.
+//! key, and the decision names it. Octavo never forces a field, except the status label that it sets in place of
+//! mig-manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub struct Wanted {
     pub not_ready: bool,
     /// Taints the Node because pods are being evicted.
     pub repartitioning: bool,
-    /// Answer to users of mig-manager's label.
+    /// Value of the status label that the agent sets in place of mig-manager.
     pub mig_config_state: Option<&'static str>,
     /// Operands to pause, by the key of their label.
     pub paused: BTreeSet<String>,

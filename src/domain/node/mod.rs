@@ -9,9 +9,8 @@
 //!     +------> drain: pods to evict, and for how long
 //! ```
 //!
-//! All of it is level-triggered: the desired state is compared with the current state, whatever happened in between.
-//! Neither the agent nor the API server needs to remember anything after an outage, and nothing is written while
-//! nothing differs.
+//! All of it is level-triggered: the desired state is compared with the current state, whatever happened in between. An
+//! outage of the agent or the API server loses no state, and nothing is written while nothing differs.
 
 pub mod budget;
 pub mod drain;
@@ -31,7 +30,8 @@ pub use view::{Owners, Taint, View};
 
 /// Field manager of the agent. Source: Kubernetes, "Server-Side Apply", managers.
 pub const MANAGER: &str = "octavo-agent";
-/// Field manager for answers in the place of another program, whose fields it takes over.
+/// Field manager for labels that the agent sets in place of another program, such as mig-manager; takes over their
+/// fields.
 pub const COMPAT_MANAGER: &str = "octavo-agent-compat";
 
 /// Label written by users: the layout of the node.
@@ -49,5 +49,5 @@ pub const EFFECT: &str = "NoSchedule";
 
 /// Label that selects mig-manager's configuration. Source: NVIDIA mig-parted, `deployments/container`, README.
 pub const MIG_CONFIG: &str = "nvidia.com/mig.config";
-/// Label with mig-manager's answer: `pending`, `rebooting`, `success` or `failed`.
+/// Status label of mig-manager: `pending`, `rebooting`, `success` or `failed`.
 pub const MIG_CONFIG_STATE: &str = "nvidia.com/mig.config.state";

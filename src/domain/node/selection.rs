@@ -9,7 +9,7 @@ pub enum Compat {
     /// None.
     #[default]
     None,
-    /// Labels of NVIDIA's mig-manager, which the agent then also answers.
+    /// Labels of NVIDIA's mig-manager, whose status label the agent then also sets.
     MigManager,
 }
 
@@ -37,7 +37,7 @@ pub fn select(view: &View, compat: Compat) -> Option<Selected> {
     })
 }
 
-/// Returns the other manager that reports to be partitioning this node now: mig-manager, by its answer label.
+/// Returns the field manager of mig-manager's status label while it reports that it is partitioning this node.
 pub fn at_work(view: &View) -> Option<String> {
     let state = view.labels.get(MIG_CONFIG_STATE)?;
     let mut owners = view.owners.labels.get(MIG_CONFIG_STATE)?.iter();
